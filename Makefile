@@ -1,5 +1,5 @@
 # The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
-.PHONY: demo test test-references build lumen configured bench setup clean format fuzz exchange
+.PHONY: demo test unit test-references build lumen configured bench setup clean format fuzz exchange
 JOBS ?= $(shell nproc)
 
 build: configured
@@ -23,6 +23,11 @@ demo: lumen
 test: build
 	@echo "Tests that need packages of other projects are skipped without them; 'make test-references' fetches those and runs them."
 	ctest --test-dir build --output-on-failure -j $(JOBS)
+
+# What to run after every change: the lower floors, and the rules of the house.
+unit: configured
+	cmake --build --preset release -j $(JOBS) --target test_base test_lang test_number
+	ctest --test-dir build --output-on-failure -j $(JOBS) -R '^(base|lang|number|house|house_itself)$$'
 
 # The tests against other projects' packages (tests/references.txt), fetched from PyPI into a folder of the build.
 REFERENCES = build/references

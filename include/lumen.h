@@ -3,9 +3,9 @@
  * Every function that can fail returns a status: 0, or the exit code that the program `lumen` would have ended with.
  * What went wrong, and what to do about it, tells lumen_last_error(). No exception and no signal leaves this library.
  *
- * Handles are opaque. A handle may be used by several threads: calls on one handle wait for each other. A null handle or
- * a null pointer where one is needed is an error (LUMEN_USAGE), not a crash. What a handle was made from may be freed
- * before it.
+ * Handles are opaque. A handle may be used by several threads: calls on one handle wait for each other. A null handle
+ * or a null pointer where one is needed is an error (LUMEN_USAGE), not a crash. What a handle was made from may be
+ * freed before it.
  *
  * Options are an object of JSON, or null for none; an option that is not known is an error. Texts are UTF-8 with their
  * lengths; paths, names and options end with a zero.
@@ -33,11 +33,11 @@ extern "C" {
 
 enum {
   LUMEN_OK = 0,
-  LUMEN_DATA = 1,      /* bad data or files */
-  LUMEN_USAGE = 2,     /* wrong arguments */
-  LUMEN_HARDWARE = 3,  /* the machine cannot, or has too little memory */
-  LUMEN_NUMERIC = 4,   /* numbers are not finite */
-  LUMEN_VERIFY = 5,    /* a check failed */
+  LUMEN_DATA = 1,     /* bad data or files */
+  LUMEN_USAGE = 2,    /* wrong arguments */
+  LUMEN_HARDWARE = 3, /* the machine cannot, or has too little memory */
+  LUMEN_NUMERIC = 4,  /* numbers are not finite */
+  LUMEN_VERIFY = 5,   /* a check failed */
   LUMEN_INTERRUPTED = 130
 };
 
@@ -48,7 +48,7 @@ typedef struct lumen_trainer lumen_trainer;
 typedef struct lumen_array lumen_array;
 
 /* Hears a piece of a text, which may be empty: then it is only asked whether to go on. Returns 0 to stop. */
-typedef int (*lumen_hear)(void* context, const char* piece, size_t size);
+typedef int (*lumen_on_text)(void* context, const char* piece, size_t size);
 
 /* ---- The library ---- */
 
@@ -66,9 +66,9 @@ LUMEN_API void lumen_free(void* memory);
 /* The program `lumen` itself: what its main() does, with its signals, its output and its exit code. */
 LUMEN_API int lumen_main(int count, const char* const* arguments);
 
-/* A command of the program within this one: arguments[0] is the command ("quantize"). What it would print is handed over
- * as `output`, which may be null. SIGINT asks it to stop, as in the program, and the handler that was there before is
- * called, too; it then returns LUMEN_INTERRUPTED. Commands run one after another. */
+/* A command of the program within this one: arguments[0] is the command ("quantize"). What it would print is handed
+ * over as `output`, which may be null. SIGINT asks it to stop, as in the program, and the handler that was there before
+ * is called, too; it then returns LUMEN_INTERRUPTED. Commands run one after another. */
 LUMEN_API int lumen_command(int count, const char* const* arguments, char** output, size_t* size);
 
 /* ---- Models ---- */
@@ -85,25 +85,25 @@ LUMEN_API void lumen_model_close(lumen_model* model);
 /* A JSON object: name, family, parameters, vocabulary, context, bytes, has_tokenizer, chat_template, .. */
 LUMEN_API int lumen_model_info(lumen_model* model, char** json);
 
-/* `options`: "special" (false): put what begins and ends texts around; "control" (false): names of control tokens in the
- * text are those tokens. */
+/* `options`: "special" (false): put what begins and ends texts around; "control" (false): names of control tokens in
+ * the text are those tokens. */
 LUMEN_API int lumen_tokenize(lumen_model* model, const char* text, size_t size, const char* options, int32_t** tokens,
                              size_t* count);
 LUMEN_API int lumen_detokenize(lumen_model* model, const int32_t* tokens, size_t count, char** text, size_t* size);
 
-/* Continues a text. `hear` gets it piece by piece, and may be null. `json` is handed an object: text, reason ("end",
- * "stop", "grammar", "limit", "context"), prompt_tokens, tokens, seconds. Stopped by `hear`: LUMEN_INTERRUPTED. Options,
- * with the defaults of `lumen run`:
- *   "max_tokens" 128, "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty",
- *   "frequency_penalty", "repeat_last", "seed" (-1: another each time), "stop" [TEXT, ..], "grammar" (GBNF),
- *   "json_schema" (an object), "logit_bias" {ID: NUMBER}, "ignore_end", "context", "exact" */
-LUMEN_API int lumen_generate(lumen_model* model, const char* prompt, size_t size, const char* options, lumen_hear hear,
-                             void* context, char** json);
+/* Continues a text. `on_text` gets it piece by piece, and may be null. `json` is handed an object: text, reason ("end",
+ * "stop", "grammar", "limit", "context"), prompt_tokens, tokens, seconds. Stopped by `on_text`: LUMEN_INTERRUPTED.
+ * Options, with the defaults of `lumen run`: "max_tokens" 128, "temperature", "top_k", "top_p", "min_p", "typical_p",
+ * "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last", "seed" (-1: another each time), "stop"
+ * [TEXT, ..], "grammar" (GBNF), "json_schema" (an object), "logit_bias" {ID: NUMBER}, "ignore_end", "context", "exact"
+ */
+LUMEN_API int lumen_generate(lumen_model* model, const char* prompt, size_t size, const char* options,
+                             lumen_on_text on_text, void* context, char** json);
 
 /* Answers a conversation: `messages` is a list in JSON, [{"role": "user", "content": TEXT}, ..]. Options as above, and
  *   "template" (a name or a file; the model's own), "template_values" (an object). */
-LUMEN_API int lumen_chat(lumen_model* model, const char* messages, const char* options, lumen_hear hear, void* context,
-                         char** json);
+LUMEN_API int lumen_chat(lumen_model* model, const char* messages, const char* options, lumen_on_text on_text,
+                         void* context, char** json);
 
 /* The natural logits behind each of the tokens, [count, vocabulary], or with `last` behind the last one alone. Options:
  * "context", "exact". */
@@ -119,11 +119,11 @@ LUMEN_API int lumen_logits_array(lumen_model* model, const int32_t* tokens, size
 LUMEN_API int lumen_embed(lumen_model* model, const char* const* texts, const size_t* sizes, size_t count,
                           const char* options, float** vectors, size_t* width);
 
-/* How well the model predicts a text, as `lumen perplexity` measures. Options: "length" 512, "batch", "windows" (0: all),
- * "full", "bos" ("front", "windows", "none"), "exact". `json`: perplexity, error, nats, tokens, windows. `hear` may be
- * null. */
-LUMEN_API int lumen_perplexity(lumen_model* model, const char* text, size_t size, const char* options, lumen_hear hear,
-                               void* context, char** json);
+/* How well the model predicts a text, as `lumen perplexity` measures. Options: "length" 512, "batch", "windows" (0:
+ * all), "full", "bos" ("front", "windows", "none"), "exact". `json`: perplexity, error, nats, tokens, windows. `on_text`
+ * may be null. */
+LUMEN_API int lumen_perplexity(lumen_model* model, const char* text, size_t size, const char* options,
+                               lumen_on_text on_text, void* context, char** json);
 
 /* ---- Arrays on a device ---- */
 
@@ -131,7 +131,8 @@ LUMEN_API int lumen_perplexity(lumen_model* model, const char* text, size_t size
 enum { LUMEN_CPU = 1, LUMEN_CUDA = 2, LUMEN_ROCM = 10 };
 
 /* A device. `stream` is one of Lumen's own there, a CUstream or hipStream_t, and null on the processor: arguments are
- * read in its order, so who writes them on another stream has this one wait for that. It lasts as long as the handle. */
+ * read in its order, so who writes them on another stream has this one wait for that. It lasts as long as the handle.
+ */
 typedef struct lumen_device {
   int32_t kind;
   int32_t id;
@@ -143,7 +144,8 @@ LUMEN_API int lumen_model_device(lumen_model* model, lumen_device* device);
 /* Numbers of 32-bit float, the last axis densest, without gaps, in memory of the device: of the process, where that is
  * the processor. They are written when they are handed over, on whatever stream they are read. Any of the pointers may
  * be null; what they get stays as long as the array, which may outlive what it came from. */
-LUMEN_API int lumen_array_info(lumen_array* array, lumen_device* device, int* rank, const int64_t** shape, float** data);
+LUMEN_API int lumen_array_info(lumen_array* array, lumen_device* device, int* rank, const int64_t** shape,
+                               float** data);
 /* Its numbers, in memory of this process with room for `count` of them: for all. */
 LUMEN_API int lumen_array_read(lumen_array* array, float* to, size_t count);
 /* Another with the same numbers, on the same device. */
@@ -169,8 +171,8 @@ typedef struct lumen_result {
   float* data;
 } lumen_result;
 
-/* Compiles a function of a text; `name` may be null where the text has one. Machine code is made for the shapes that it is
- * called with. Options: "device", "threads", "cache", "tune" as above, and "exact". */
+/* Compiles a function of a text; `name` may be null where the text has one. Machine code is made for the shapes that it
+ * is called with. Options: "device", "threads", "cache", "tune" as above, and "exact". */
 LUMEN_API int lumen_function_open(const char* text, const char* name, const char* options, lumen_function** function);
 LUMEN_API void lumen_function_close(lumen_function* function);
 /* A JSON object: name, inputs [{"name", "type"}, ..], results [TYPE, ..]. */
@@ -194,7 +196,8 @@ typedef struct lumen_argument {
   int32_t id;
 } lumen_argument;
 
-/* The same two for arguments that lie anywhere, and results on the function's device, each freed by lumen_array_free. */
+/* The same two for arguments that lie anywhere, and results on the function's device, each freed by lumen_array_free.
+ */
 LUMEN_API int lumen_function_call_arrays(lumen_function* function, const lumen_argument* inputs, size_t count,
                                          lumen_array** results, size_t result_count);
 LUMEN_API int lumen_function_gradient_arrays(lumen_function* function, const lumen_argument* inputs, size_t count,
@@ -217,19 +220,20 @@ LUMEN_API int lumen_format_decode(lumen_format* format, const uint8_t* bytes, si
 /* ---- Training, a step at a time ---- */
 
 /* Begins what `lumen train` with these arguments does (without the word "train"), up to the first step. Whole runs are
- * lumen_command's. `hear` is asked every 50 ms whether to go on waiting, and may be null; when it says no the call
+ * lumen_command's. `on_text` is asked every 50 ms whether to go on waiting, and may be null; when it says no the call
  * returns LUMEN_INTERRUPTED, and the work that was begun is finished by itself. */
-LUMEN_API int lumen_trainer_open(int count, const char* const* arguments, lumen_hear hear, void* context,
+LUMEN_API int lumen_trainer_open(int count, const char* const* arguments, lumen_on_text on_text, void* context,
                                  lumen_trainer** trainer);
 /* `json` of a step: step, loss, norm, rate, tokens, seconds, metrics. */
-LUMEN_API int lumen_trainer_step(lumen_trainer* trainer, lumen_hear hear, void* context, char** json);
+LUMEN_API int lumen_trainer_step(lumen_trainer* trainer, lumen_on_text on_text, void* context, char** json);
 /* Mean nats per token over the first rows of the validation data; 0: all. */
-LUMEN_API int lumen_trainer_evaluate(lumen_trainer* trainer, int64_t rows, lumen_hear hear, void* context, double* loss);
+LUMEN_API int lumen_trainer_evaluate(lumen_trainer* trainer, int64_t rows, lumen_on_text on_text, void* context,
+                                     double* loss);
 /* Writes a checkpoint into the run's folder; its path. */
-LUMEN_API int lumen_trainer_save(lumen_trainer* trainer, lumen_hear hear, void* context, char** path);
+LUMEN_API int lumen_trainer_save(lumen_trainer* trainer, lumen_on_text on_text, void* context, char** path);
 /* Writes a checkpoint and the model's files, as the command does at its end; `json`: output, checkpoint,
  * validation_loss. The trainer can then only be closed. */
-LUMEN_API int lumen_trainer_finish(lumen_trainer* trainer, lumen_hear hear, void* context, char** json);
+LUMEN_API int lumen_trainer_finish(lumen_trainer* trainer, lumen_on_text on_text, void* context, char** json);
 /* Ends it where it is; what was saved stays. */
 LUMEN_API void lumen_trainer_close(lumen_trainer* trainer);
 

@@ -114,7 +114,7 @@ class Model:
         """Continues a text.
 
         Args:
-            on_text: hears each piece as it is written; when it returns False the text is stopped (KeyboardInterrupt).
+            on_text: called with each piece of text; when it returns False generation stops (KeyboardInterrupt).
             max_tokens: 128 by default; -1: until the model ends the text.
             temperature, top_k, top_p, min_p, typical_p, repeat_penalty, presence_penalty, frequency_penalty,
                 repeat_last: as ``lumen run`` has them.
@@ -222,14 +222,14 @@ def _pieces(write: Callable[[Callable[[str], object]], object]) -> Iterator[str]
     said: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stopped = threading.Event()
 
-    def hear(piece: str) -> bool:
+    def on_piece(piece: str) -> bool:
         said.put(piece)
         # A program that ends waits for this thread, which then need not go on.
         return not stopped.is_set() and threading.main_thread().is_alive()
 
     def run() -> None:
         try:
-            write(hear)
+            write(on_piece)
             said.put(None)
         except BaseException as error:  # handed to the thread that listens
             said.put(error)

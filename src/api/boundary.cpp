@@ -57,7 +57,7 @@ char* handed_over(std::string_view text) {
 }
 
 bool Listener::tell(std::string_view piece) const {
-  return !hear_ || hear_(context_, piece.data(), piece.size()) != 0;
+  return !on_text_ || on_text_(context_, piece.data(), piece.size()) != 0;
 }
 
 void Listener::ask() const {

@@ -30,15 +30,15 @@ T* handed_over(std::span<const T> values) {
 }
 char* handed_over(std::string_view text);  // with a zero behind it
 
-// Asks whether to go on; Error (interrupted) where not. A null `hear` always goes on.
+// Asks whether to go on; Error (interrupted) where not. A null `on_text` always goes on.
 class Listener {
  public:
-  Listener(lumen_hear hear, void* context) : hear_(hear), context_(context) {}
+  Listener(lumen_on_text on_text, void* context) : on_text_(on_text), context_(context) {}
   bool tell(std::string_view piece) const;  // false: stop
   void ask() const;
 
  private:
-  lumen_hear hear_;
+  lumen_on_text on_text_;
   void* context_;
 };
 

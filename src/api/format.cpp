@@ -4,6 +4,7 @@
 #include "api/boundary.h"
 #include "api/options.h"
 #include "base/error.h"
+#include "base/messages/spelling.h"
 #include "include/lumen.h"
 #include "model/arch/family/source.h"
 #include "number/read/names.h"
@@ -33,7 +34,7 @@ FormatRef format_of(const char* text, const char* name) {
     if (f->name == name) return f;
     names.push_back(f->name);
   }
-  throw Error(Exit::usage, fmt::format("the text has no format '{}'", name), read::nearest_names(name, names));
+  throw Error(Exit::usage, fmt::format("the text has no format '{}'", name), did_you_mean_any(name, names));
 }
 
 void require_matrix(const lumen_format& f, int64_t rows, int64_t columns) {

@@ -8,6 +8,7 @@
 #include "api/options.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "base/messages/spelling.h"
 #include "graph/grad/grad.h"
 #include "graph/ir/build.h"
 #include "graph/pass/pass.h"
@@ -57,7 +58,7 @@ graph::Graph graph_of(model::Library& library, const char* text, const char* nam
   std::vector<std::string> names;
   for (const lang::Function& f : file.functions) names.push_back(f.name);
   if (std::find(names.begin(), names.end(), name) == names.end())
-    throw Error(Exit::usage, fmt::format("the text has no function '{}'", name), read::nearest_names(name, names));
+    throw Error(Exit::usage, fmt::format("the text has no function '{}'", name), did_you_mean_any(name, names));
   return model::function_graph(library, file, name);
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/messages/spelling.h"
 #include "base/structured/json.h"
 #include "number/read/names.h"
 
@@ -76,7 +77,7 @@ void Options::take(const char* key, std::vector<std::string>& values) {
 void Options::finish() const {
   if (left_.empty()) return;
   const std::string name = left_.begin().key();
-  const std::string near = read::nearest_names(name, known_);
+  const std::string near = did_you_mean_any(name, known_);
   throw Error(Exit::usage, fmt::format("there is no option '{}' here", name), near);
 }
 

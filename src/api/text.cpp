@@ -1,5 +1,4 @@
 // Texts: as tokens, continued, answered, and how well they are foretold.
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -7,6 +6,7 @@
 #include "api/boundary.h"
 #include "api/model.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "base/structured/json.h"
 #include "model/infer/generate/generate.h"
 #include "model/infer/measure/perplexity.h"
@@ -80,10 +80,6 @@ Wanted wanted_of(api::Options& options, const lumen_model& m) {
   return out;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 // Reads a prompt a part at a time, so that somebody can be asked between.
 std::span<const float> read_prompt(model::Session& session, std::span<const model::TokenId> prompt,
                                    const model::SessionOptions& options, const api::Listener& listener) {
@@ -119,10 +115,10 @@ ordered_json written(lumen_model& m, const Wanted& wanted, std::span<const model
   model::Answer answer(tokenizer, wanted.generate, sampler, constraint ? &*constraint : nullptr,
                        matcher ? &*matcher : nullptr,
                        [&](std::string_view piece) { goes_on = goes_on && listener.tell(piece); });
-  auto start = std::chrono::steady_clock::now();
+  Stopwatch watch;
   model::LogitRow row = read_prompt(session, prompt, wanted.session, listener);
-  const double read_seconds = seconds_since(start);
-  start = std::chrono::steady_clock::now();
+  const double read_seconds = watch.seconds();
+  watch.restart();
   for (;;) {
     if (goes_on) listener.ask();
     if (!goes_on) throw Error(Exit::interrupted, "stopped");
@@ -139,7 +135,7 @@ ordered_json written(lumen_model& m, const Wanted& wanted, std::span<const model
   out["prompt_tokens"] = prompt.size();
   out["tokens"] = answer.made();
   out["prompt_seconds"] = read_seconds;
-  out["seconds"] = seconds_since(start);
+  out["seconds"] = watch.seconds();
   return out;
 }
 
@@ -191,7 +187,7 @@ int lumen_detokenize(lumen_model* model, const int32_t* tokens, size_t count, ch
   });
 }
 
-int lumen_generate(lumen_model* model, const char* prompt, size_t size, const char* options, lumen_hear hear,
+int lumen_generate(lumen_model* model, const char* prompt, size_t size, const char* options, lumen_on_text on_text,
                    void* context, char** json) {
   return api::with_model(model, [&](lumen_model& m) {
     api::require(json, "json");
@@ -200,11 +196,11 @@ int lumen_generate(lumen_model* model, const char* prompt, size_t size, const ch
     given.finish();
     model::EncodeOptions encode;
     encode.add_special = encode.parse_special = true;
-    *json = written_text(m, wanted, m.tokenizer().encode(utf8(prompt, size), encode), {hear, context});
+    *json = written_text(m, wanted, m.tokenizer().encode(utf8(prompt, size), encode), {on_text, context});
   });
 }
 
-int lumen_chat(lumen_model* model, const char* messages, const char* options, lumen_hear hear, void* context,
+int lumen_chat(lumen_model* model, const char* messages, const char* options, lumen_on_text on_text, void* context,
                char** json) {
   return api::with_model(model, [&](lumen_model& m) {
     api::require(json, "json");
@@ -223,11 +219,11 @@ int lumen_chat(lumen_model* model, const char* messages, const char* options, lu
       throw Error(Exit::usage, "there is no message", "messages are a list of objects with \"role\" and \"content\"");
     wanted.tokenizer = model::with_chat(m.tokenizer(), chosen);
     const auto tokens = model::chat_tokens(*wanted.tokenizer, chosen.parse(), said, values);
-    *json = written_text(m, wanted, tokens, {hear, context});
+    *json = written_text(m, wanted, tokens, {on_text, context});
   });
 }
 
-int lumen_perplexity(lumen_model* model, const char* text, size_t size, const char* options, lumen_hear hear,
+int lumen_perplexity(lumen_model* model, const char* text, size_t size, const char* options, lumen_on_text on_text,
                      void* context, char** json) {
   return api::with_model(model, [&](lumen_model& m) {
     api::require(json, "json");
@@ -244,7 +240,7 @@ int lumen_perplexity(lumen_model* model, const char* text, size_t size, const ch
     const model::BosPlace place = model::bos_place(bos);
     measure.bos = place != model::BosPlace::none && m.tokenizer().adds_bos();
     const auto tokens = model::perplexity_tokens(m.tokenizer(), utf8(text, size), place);
-    const api::Listener listener(hear, context);
+    const api::Listener listener(on_text, context);
     const model::Perplexity result =
         model::perplexity(m.loaded, tokens, measure, [&](int64_t, int64_t, double) { listener.ask(); });
     ordered_json out;

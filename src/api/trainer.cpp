@@ -172,7 +172,7 @@ nlohmann::ordered_json lumen_trainer::finish(const api::Listener& listener) {
 
 extern "C" {
 
-int lumen_trainer_open(int count, const char* const* arguments, lumen_hear hear, void* context,
+int lumen_trainer_open(int count, const char* const* arguments, lumen_on_text on_text, void* context,
                        lumen_trainer** trainer) {
   return api::guarded([&] {
     api::require(trainer, "trainer");
@@ -184,12 +184,12 @@ int lumen_trainer_open(int count, const char* const* arguments, lumen_hear hear,
       words.emplace_back(arguments[i]);
     }
     auto made = std::make_unique<lumen_trainer>(std::move(words));
-    made->wait_until_ready({hear, context});
+    made->wait_until_ready({on_text, context});
     *trainer = made.release();
   });
 }
 
-int lumen_trainer_step(lumen_trainer* trainer, lumen_hear hear, void* context, char** json) {
+int lumen_trainer_step(lumen_trainer* trainer, lumen_on_text on_text, void* context, char** json) {
   return api::guarded([&] {
     api::require(trainer, "trainer");
     api::require(json, "json");
@@ -207,40 +207,40 @@ int lumen_trainer_step(lumen_trainer* trainer, lumen_hear hear, void* context, c
           (*out)["metrics"] = nlohmann::ordered_json::object();
           for (const auto& [name, value] : step.metrics) (*out)["metrics"][name] = value;
         },
-        {hear, context});
+        {on_text, context});
     *json = api::handed_over(out->dump());
   });
 }
 
-int lumen_trainer_evaluate(lumen_trainer* trainer, int64_t rows, lumen_hear hear, void* context, double* loss) {
+int lumen_trainer_evaluate(lumen_trainer* trainer, int64_t rows, lumen_on_text on_text, void* context, double* loss) {
   return api::guarded([&] {
     api::require(trainer, "trainer");
     api::require(loss, "loss");
     if (rows < 0) throw usage_error("{} rows", rows);
     const auto out = std::make_shared<double>(0);
     trainer->ask([out, rows](model::Trainer& t, const model::LoopOptions&) { *out = t.evaluate(rows); },
-                 {hear, context});
+                 {on_text, context});
     *loss = *out;
   });
 }
 
-int lumen_trainer_save(lumen_trainer* trainer, lumen_hear hear, void* context, char** path) {
+int lumen_trainer_save(lumen_trainer* trainer, lumen_on_text on_text, void* context, char** path) {
   return api::guarded([&] {
     api::require(trainer, "trainer");
     api::require(path, "path");
     const auto out = std::make_shared<std::string>();
     trainer->ask([out](model::Trainer& t, const model::LoopOptions& options) { *out = t.save(options.out).string(); },
-                 {hear, context});
+                 {on_text, context});
     *path = api::handed_over(*out);
   });
 }
 
-int lumen_trainer_finish(lumen_trainer* trainer, lumen_hear hear, void* context, char** json) {
+int lumen_trainer_finish(lumen_trainer* trainer, lumen_on_text on_text, void* context, char** json) {
   return api::guarded([&] {
     api::require(trainer, "trainer");
     api::require(json, "json");
     *json = api::handed_over(
-        trainer->finish({hear, context}).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        trainer->finish({on_text, context}).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   });
 }
 

@@ -1,8 +1,8 @@
 // Words that every floor speaks: errors, checks of our own mistakes, places in texts, hashes, messages to people,
 // numbers of enumerators.
 //
-// May include: nothing.
-// Offers: draws.h, speaker.h.
+// May include: base/messages.
+// Offers: draws.h, round_up.h, stopwatch.h.
 #pragma once
 
 #include "base/check.h"

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/messages/log_rank.h"
 #include "base/printable.h"
-#include "base/speaker.h"
 
 namespace lumen {
 namespace {
@@ -42,11 +42,11 @@ bool use_color() {
 }
 
 void note(std::string_view text) {
-  if (level != Verbosity::quiet && !is_hushed()) print_line("", text);
+  if (level != Verbosity::quiet && !is_secondary_rank()) print_line("", text);
 }
 
 void warn(std::string_view text) {
-  if (is_hushed()) return;
+  if (is_secondary_rank()) return;
   print_line(use_color() ? "\x1b[33mwarning:\x1b[0m " : "warning: ", text);
 }
 

@@ -13,8 +13,9 @@
 #include "base/file/cut.h"
 #include "base/file/temporary.h"
 #include "base/log.h"
+#include "base/messages/log_rank.h"
+#include "base/messages/spelling.h"
 #include "base/printable.h"
-#include "base/speaker.h"
 #include "base/threads/team.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
@@ -49,7 +50,7 @@ std::atomic<bool> ends_reads{false};
 
 // For signal handlers.
 void say(std::string_view text) {
-  if (verbosity() != Verbosity::quiet && !is_hushed()) (void)!::write(STDERR_FILENO, text.data(), text.size());
+  if (verbosity() != Verbosity::quiet && !is_secondary_rank()) (void)!::write(STDERR_FILENO, text.data(), text.size());
 }
 
 [[noreturn]] void end_by_signal() {
@@ -168,7 +169,7 @@ constexpr std::pair<std::string_view, const char*> kShortNames[] = {
 // Messages quote files. `about`: those that the command was given, where the message itself names none of them.
 int print_error(const std::string& message, const std::string& hint, Exit code, const std::string& about = "") {
   const bool color = use_color();
-  std::fputs(fmt::format("lumen: {}{}error:{} {}\n", speaker_name(), color ? "\033[1;31m" : "", color ? "\033[0m" : "",
+  std::fputs(fmt::format("lumen: {}{}error:{} {}\n", rank_prefix(), color ? "\033[1;31m" : "", color ? "\033[0m" : "",
                          printable(message, Lines::kept))
                  .c_str(),
              stderr);
@@ -199,7 +200,7 @@ std::vector<std::string> names_of_commands(const CLI::App& app) {
 }
 
 Error unknown_command(const CLI::App& above, const std::string& word) {
-  const std::string near = read::nearest_names(word, names_of_commands(above));
+  const std::string near = did_you_mean_any(word, names_of_commands(above));
   return Error(Exit::usage, fmt::format("'{}' is no command of {}", word, full_name(above)),
                fmt::format("{}`{} --help` lists them", near.empty() ? "" : near + " ", full_name(above)));
 }
@@ -213,7 +214,7 @@ Error unknown_option(const CLI::App& command, const std::string& word) {
   for (const auto& [shorter, longer] : kShortNames)
     if (command.get_option_no_throw(longer)) known.emplace_back(shorter);
   const std::string name = word.substr(0, word.find('='));
-  const std::string near = read::nearest_names(name, known);
+  const std::string near = did_you_mean_any(name, known);
   return Error(Exit::usage, fmt::format("'{}' is no option of {}", name, full_name(command)),
                fmt::format("{}`{} --help` lists them", near.empty() ? "" : near + " ", full_name(command)));
 }

@@ -1,9 +1,9 @@
 // The text people write, as a tree: lexer, Pratt parser, printer. Formats, functions, tables, models and optimizers are
 // written in it.
 //
-// May include: base.
+// May include: base, base/messages.
 #pragma once
 
+#include "base/messages/spelling.h"
 #include "lang/ast.h"
 #include "lang/parser.h"
-#include "lang/spelling.h"

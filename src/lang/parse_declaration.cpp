@@ -1,7 +1,7 @@
 // Files, functions, tables and formats of the parser; see parse.h.
+#include "base/messages/spelling.h"
 #include "lang/parse.h"
 #include "lang/parser.h"
-#include "lang/spelling.h"
 
 namespace lumen::lang {
 namespace {

@@ -1,8 +1,8 @@
 // Models of the parser; see parse.h.
 #include <algorithm>
 
+#include "base/messages/spelling.h"
 #include "lang/parse.h"
-#include "lang/spelling.h"
 
 namespace lumen::lang {
 

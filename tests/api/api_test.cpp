@@ -70,10 +70,10 @@ class Api : public testing::Test {
     return opened;
   }
 
-  static int written(const char* options, std::string* json, lumen_hear hear = nullptr, void* context = nullptr) {
+  static int written(const char* options, std::string* json, lumen_on_text on_text = nullptr, void* context = nullptr) {
     char* text = nullptr;
     const std::string prompt = "ROMEO:";
-    const int status = lumen_generate(model(), prompt.data(), prompt.size(), options, hear, context, &text);
+    const int status = lumen_generate(model(), prompt.data(), prompt.size(), options, on_text, context, &text);
     if (text) *json = text;
     lumen_free(text);
     return status;

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "lang/spelling.h"
-
 namespace lumen::lang {
 namespace {
 
@@ -79,17 +77,6 @@ TEST(Lexer, StrangeCharacters) {
 TEST(Lexer, SizeIsBounded) {
   EXPECT_NE(refusal(std::string(kMaxSourceBytes + 1, ' ')).find("bytes"), std::string::npos);
   EXPECT_NE(refusal(std::string(2 * kMaxTokens, ',')).find("too many"), std::string::npos);
-}
-
-TEST(Spelling, FindsSlips) {
-  const std::vector<std::string> words = {"safetensors", "gguf", "block", "tile", "doc"};
-  EXPECT_EQ(nearest("blokc", words), "block");
-  EXPECT_EQ(nearest("safetensor", words), "safetensors");
-  EXPECT_EQ(nearest("guff", words), "gguf");
-  EXPECT_EQ(nearest("zebra", words), "");
-  EXPECT_EQ(nearest("x", words), "");
-  EXPECT_EQ(did_you_mean("titel", words), "did you mean 'tile'?");
-  EXPECT_EQ(did_you_mean("q", words, "else"), "else");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/round_up.h"
 
 namespace lumen {
 
@@ -59,7 +60,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (KnownMap* const map = map_at(address); map && info->si_code > 0) {
     // What is behind a page that is gone is gone, too.
-    const uintptr_t from = address / page * page, to = (map->end.load() + page - 1) / page * page;
+    const uintptr_t from = address / page * page, to = round_up(map->end.load(), page);
     map->is_cut = true;
     some_file_was_cut = true;
     if (::mmap(reinterpret_cast<void*>(from), to - from, PROT_READ,

@@ -17,6 +17,7 @@
 #include "base/file/leave.h"
 #include "base/file/temporary.h"
 #include "base/printable.h"
+#include "base/round_up.h"
 
 namespace lumen {
 
@@ -178,7 +179,7 @@ void leave_to_file(std::span<const uint8_t> range) {
   // Who touches a page may get its neighbours with it: they go, too.
   constexpr size_t kTogether = 2 << 20;
   const size_t at = begin - map->first, first = at / kTogether * kTogether;
-  const size_t last = std::min(map->second, (at + range.size() + kTogether - 1) / kTogether * kTogether);
+  const size_t last = std::min(map->second, round_up(at + range.size(), kTogether));
   ::madvise(const_cast<std::byte*>(map->first) + first, last - first, MADV_DONTNEED);
 }
 

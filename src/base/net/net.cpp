@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <list>
@@ -21,18 +20,14 @@
 
 #include "base/hash.h"
 #include "base/printable.h"
+#include "base/stopwatch.h"
 
 namespace lumen {
 namespace {
 
-using NetClock = std::chrono::steady_clock;
 constexpr int kTick = 100;      // milliseconds between looks at `stop`
 constexpr int kBacklog = 1024;  // who waits to be let in
 constexpr size_t kReadAtOnce = 1 << 16;
-
-double seconds_since(NetClock::time_point then) {
-  return std::chrono::duration<double>(NetClock::now() - then).count();
-}
 
 class Socket {
  public:
@@ -108,7 +103,7 @@ class Visitor {
   short waits_for() const { return out_.empty() ? POLLIN : POLLOUT; }
   // What it says is not read before it has taken what it was told: so nothing piles up.
   bool is_over(const ServeLimits& limits) const {
-    return (is_ending_ && out_.empty()) || is_gone_ || seconds_since(heard_) > limits.seconds;
+    return (is_ending_ && out_.empty()) || is_gone_ || heard_.seconds() > limits.seconds;
   }
 
   void move(const ServeLimits& limits, const Server& server, ServeCounts& counts) {
@@ -137,11 +132,11 @@ class Visitor {
 
  private:
   Frame answered(const Frame& frame, const ServeLimits& limits, const Server& server, ServeCounts& counts) {
-    if (++asks_ > limits.rate * (1 + seconds_since(came_))) throw user_error("more than {} asks a second", limits.rate);
+    if (++asks_ > limits.rate * (1 + came_.seconds())) throw user_error("more than {} asks a second", limits.rate);
     if (limits.answers > 0 && counts.answered >= limits.answers) throw user_error("nothing more is answered");
     Frame out = server.answer(frame);
     ++counts.answered;
-    heard_ = NetClock::now();
+    heard_.restart();
     return out;
   }
 
@@ -154,12 +149,12 @@ class Visitor {
   Socket socket_;
   std::string in_;
   Outgoing out_;
-  NetClock::time_point came_ = NetClock::now(), heard_ = came_;
+  Stopwatch came_, heard_;
   double asks_ = 0;
   bool is_ending_ = false, is_gone_ = false;
 };
 
-Socket connect_to(const Address& address, NetClock::time_point began, double patience, const Peer& peer) {
+Socket connect_to(const Address& address, const Stopwatch& watch, double patience, const Peer& peer) {
   const Addresses found = look_up(address, false);
   std::string why = "no address";
   for (const addrinfo* a = found.get(); a; a = a->ai_next) {
@@ -169,7 +164,7 @@ Socket connect_to(const Address& address, NetClock::time_point began, double pat
     if (::connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0) return s;
     if (errno == EINPROGRESS) {
       pollfd p{s.fd(), POLLOUT, 0};
-      const double left = patience - seconds_since(began);
+      const double left = patience - watch.seconds();
       int failure = ETIMEDOUT;
       socklen_t length = sizeof failure;
       if (::poll(&p, 1, std::lround(std::max(0.0, left) * 1e3)) > 0)
@@ -287,14 +282,14 @@ ServeCounts serve_frames(const Address& address, const ServeLimits& limits, cons
 
 Answered ask_frame(const Address& address, const Protocol& protocol, const Frame& frame, double patience, size_t most,
                    const Peer& peer) {
-  const auto began = NetClock::now();
-  const Socket s = connect_to(address, began, patience, peer);
+  const Stopwatch watch;
+  const Socket s = connect_to(address, watch, patience, peer);
   Answered out;
   Outgoing to;
   std::string from;
   to.add(packed_frame(protocol, frame));
   while (true) {
-    const double left = patience - seconds_since(began);
+    const double left = patience - watch.seconds();
     pollfd p{s.fd(), short(to.empty() ? POLLIN : POLLIN | POLLOUT), 0};
     if (left <= 0 || ::poll(&p, 1, std::lround(std::max(0.001, left) * 1e3)) == 0)
       throw Error(Exit::user, fmt::format("the {} has not answered within {} seconds", peer.name, patience), peer.hint);
@@ -316,7 +311,7 @@ Answered ask_frame(const Address& address, const Protocol& protocol, const Frame
     if (answer->kind == protocol.no)
       throw user_error("the {} says no: {}", peer.name, printable(answer->content.substr(0, kMostReason)));
     out.frame = std::move(*answer);
-    out.seconds = seconds_since(began);
+    out.seconds = watch.seconds();
     return out;
   }
 }

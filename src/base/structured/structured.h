@@ -1,6 +1,6 @@
 // JSON and TOML from files and people: bounded depth, typed getters, every mistake with its place.
 //
-// May include: base.
+// May include: base, base/messages.
 // Offers: base64.h, json_numbers.h.
 #pragma once
 

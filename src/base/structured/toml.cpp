@@ -26,6 +26,7 @@ namespace lumen::model {
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/messages/spelling.h"
 
 namespace lumen::model {
 
@@ -61,28 +62,12 @@ struct Toml::Document {
 
 namespace {
 
-// Levenshtein distance of two short words, for hints.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 std::string nearest_hint(std::string_view key, const std::set<std::string, std::less<>>& known) {
   std::string_view best;
   size_t least = key.size() / 2 + 2;
   for (const std::string& k : known) {
     if (k.size() > 100 || key.size() > 100) continue;
-    const size_t d = distance(key, k);
+    const size_t d = edit_distance(key, k);
     if (d < least) {
       least = d;
       best = k;

@@ -1,12 +1,12 @@
 #include "cli/convert/budget.h"
 
-#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/folder.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "cli/convert/high_impact.h"
 #include "cli/measured_quality.h"
 #include "cli/names.h"
@@ -27,10 +27,6 @@ constexpr double kMostBits = 16;  // of formats that are candidates without bein
 constexpr int kTries = 3;         // of a budget of quality: predictions are scaled by what was measured
 constexpr size_t kFrontLines = 12;
 constexpr const char *kByLoss = "loss", *kByCriteria = "criteria";  // what scores are kept as
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 std::vector<FormatRef> candidates_of(const FormatLibrary& formats, const std::vector<std::string>& names) {
   std::vector<FormatRef> out;
@@ -201,7 +197,7 @@ class BudgetRun {
   }
 
   void score() {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     model::ScoreOptions o;
     o.run = options_.run;
     o.candidates = candidates_;
@@ -212,7 +208,7 @@ class BudgetRun {
     some.resize(std::min<size_t>(some.size(), flags_.score_chunks * options_.run.length));
     if (options_.anew) remove_tree(folder_);
     std::filesystem::create_directories(o.folder);
-    if (cuts()) return score_shares(some, begin);
+    if (cuts()) return score_shares(some, watch);
     SealedFolderOptions places;
     places.lost = "scores of weights are not kept";
     SealedFolder kept(folder_, places);
@@ -226,7 +222,7 @@ class BudgetRun {
       Progress progress;
       scores_ = model::score_weights(engine_, model_, names_, some, o, [&](const std::string& doing, double share) {
         if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
-        const double seconds = seconds_since(begin);
+        const double seconds = watch.seconds();
         progress.update(fmt::format("choose {} {:.0f}% | {:.0f} s left", doing, 100 * share,
                                     share > 0.02 ? seconds / share * (1 - share) : 0));
       });
@@ -236,7 +232,7 @@ class BudgetRun {
     if (flags_.criteria == "outputs") judge(kept, key, some);
     if (budget_.kind == model::Budget::Kind::time || fastest_) time_products();
     if (fastest_) drop_slower();
-    report_.stages.push_back({"scores", seconds_since(begin)});
+    report_.stages.push_back({"scores", watch.seconds()});
   }
 
   // By what layers hand on, attentions look at, and the largest numbers lose.
@@ -285,7 +281,7 @@ class BudgetRun {
     }
   }
 
-  void score_shares(const std::vector<model::TokenId>& some, std::chrono::steady_clock::time_point begin) {
+  void score_shares(const std::vector<model::TokenId>& some, const Stopwatch& watch) {
     Progress progress;
     const auto tell = [&](const std::string& doing, double share) {
       if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
@@ -297,7 +293,7 @@ class BudgetRun {
     size_t count = 0;
     for (const model::RatioScore& w : ratios_.weights) count += w.candidates.size();
     progress.finish(fmt::format("choose: {} ways to hold {} weights scored", count, names_.size()));
-    report_.stages.push_back({"scores", seconds_since(begin)});
+    report_.stages.push_back({"scores", watch.seconds()});
   }
 
   void time_products() {
@@ -408,7 +404,7 @@ class BudgetRun {
   }
 
   bool round(const model::ChoiceProblem& p, const model::Choice& choice, int k) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const FormatLibrary& formats = model_.family->library().formats();
     std::map<std::string, FormatRef> chosen = fixed_;
     model::ByLayersOptions o = options_;
@@ -430,7 +426,7 @@ class BudgetRun {
         }
     model::write_gguf(run.outline(), out_, -1, 0, [&](const model::Parameter& q) { return run.weight(q); });
     note(fmt::format("wrote {}", out_));
-    report_.stages.push_back({fmt::format("rounding, try {}", k + 1), seconds_since(begin)});
+    report_.stages.push_back({fmt::format("rounding, try {}", k + 1), watch.seconds()});
     return true;
   }
 
@@ -460,7 +456,7 @@ class BudgetRun {
   }
 
   void measure(const model::Choice& choice) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const model::Model result = model::read_model(library_, out_);
     model::MeasuredQuality q;
     const model::Divergence d = measured("what was chosen", result, &q);
@@ -471,13 +467,13 @@ class BudgetRun {
     report_.points.push_back(
         {fmt::format("{:.3f} bits", choice.bits), options_.method.text(), result.weight_bytes(), choice.bits, q, true});
     if (!flags_.json.empty() || !flags_.html.empty()) draw_histograms(engine_, model_, result, {}, &report_);
-    report_.stages.push_back({"measuring", seconds_since(begin)});
+    report_.stages.push_back({"measuring", watch.seconds()});
   }
 
   // What could be taken without choosing, made of the same text: for the report.
   bool measure_beside() {
     for (const std::string& name : flags_.beside) {
-      const auto begin = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       model::QuantizeOptions what;
       what.target = name;
       model::ByLayersOptions o = options_;
@@ -493,7 +489,7 @@ class BudgetRun {
       point.bits = 8.0 * point.bytes / std::max<int64_t>(1, model_.weight_count());
       (void)measured(name, rounded, &point.quality);
       report_.points.push_back(std::move(point));
-      report_.stages.push_back({name, seconds_since(begin)});
+      report_.stages.push_back({name, watch.seconds()});
       run.remove_folder();
     }
     return true;

@@ -1,11 +1,11 @@
 #include "cli/convert/calibrated.h"
 
-#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "cli/convert/activations.h"
 #include "cli/measured_quality.h"
 #include "cli/names.h"
@@ -309,7 +309,7 @@ model::ByLayersOptions by_layers_options(const model::Model& model, const Calibr
 }
 
 bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Progress progress;
   catch_interrupts();
   size_t first = SIZE_MAX;
@@ -319,7 +319,7 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
           note(fmt::format("going on with part {} of {}, from '{}'", p.part + 1, p.parts, folder.string()));
         first = std::min(first, p.part);
         const double done = p.part - first + p.share;
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        const double seconds = watch.seconds();
         const double left = done > 0.05 ? seconds / done * (p.parts - first - done) : 0;
         progress.update(fmt::format("quantize part {}/{} {:.0f}% {} | {:.0f} s left", p.part + 1, p.parts,
                                     100 * p.share, p.doing, left));
@@ -343,7 +343,7 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   run::Engine engine = shared.engine();
   std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
   if (what.train_tables) model::train_formats(engine, model, what, formats, chosen);
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const std::vector<model::TokenId> text = flags.read(model);
   if (!flags.activations.format.empty()) model::set_encoded_inputs(model, {});  // others are asked for
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
@@ -374,8 +374,7 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   if (draws && o.method.preparations.empty()) draw_histograms(engine, model, result, source, &report);
   activations.tell(result, to.path.string(), &report);
   model::write_model(result, to, source);
-  report.stages.push_back(
-      {"rounding", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()});
+  report.stages.push_back({"rounding", watch.seconds()});
   write_reports(flags, report);
   run.remove_folder();
   note(fmt::format("wrote {}", to.path.string()));

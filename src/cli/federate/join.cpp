@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/net/net.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
@@ -171,7 +172,7 @@ class FederateClient {
   // Again and again, with longer pauses, while nobody answers. What the server refuses is no reason to ask again.
   Frame ask(model::FederateKind kind, const std::string& content) {
     double wait = kFirstPause;
-    const auto began = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     while (true) {
       try {
         Answered answered = ask_frame(address_, model::kFederate, model::frame_of(kind, content), flags_.patience,
@@ -181,7 +182,7 @@ class FederateClient {
       } catch (const Error& e) {
         const std::string why = e.what();
         if (why.find("says no") != std::string::npos || why.find("no message") != std::string::npos) throw;
-        const double since = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+        const double since = watch.seconds();
         if (interrupted() || since > flags_.give_up) throw;
         note(fmt::format("{}; again in {:.1f} s", why, wait));
         pause(wait);

@@ -1,11 +1,11 @@
 // lumen federate serve -o RUN: the server of a federated run
-#include <chrono>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
 #include "base/net/net.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
@@ -64,7 +64,7 @@ int federate_serve(const Shared& shared, FederateServeFlags flags) {
   catch_interrupts();
   const SavesWhenStopped rounds;
   const Address address = parse_address(flags.listen);
-  std::optional<std::chrono::steady_clock::time_point> over;
+  std::optional<Stopwatch> over;
   const Server frames{model::kFederate, "clients", [&](const Frame& frame) { return server->answer(frame); },
                       [&](int port) {
                         put(fmt::format("listening at {}:{} | {}: {} numbers | from round {} of {}\n", address.host,
@@ -75,10 +75,8 @@ int federate_serve(const Shared& shared, FederateServeFlags flags) {
                       [&] {
                         server->look_at_clock();
                         if (!server->is_done()) return true;
-                        if (!over) over = std::chrono::steady_clock::now();
-                        return !server->all_know() &&
-                               std::chrono::duration<double>(std::chrono::steady_clock::now() - *over).count() <
-                                   kFarewell;
+                        if (!over) over.emplace();
+                        return !server->all_know() && over->seconds() < kFarewell;
                       }};
   const ServeCounts counts = serve_frames(address, flags.limits, frames, interrupted());
   put(fmt::format("{} answers on {} connections, {} refused; {} bytes in, {} out\n", counts.answered,

@@ -1,11 +1,11 @@
 #include "cli/image_training/image_training.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -59,9 +59,7 @@ std::unique_ptr<model::Network> begun_on_images(run::Engine& engine, const model
 bool train_on_images(model::Network& network, const ImageTrainingFlags& flags,
                      const std::function<model::NetworkInputs(int64_t)>& batch,
                      const std::function<double(int64_t)>& rate) {
-  using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); };
-  Clock::time_point said = Clock::now();
+  Stopwatch last_line;
   double sum = 0;
   int64_t counted = 0;
   std::optional<SavesWhenStopped> saves;  // once there is something to save
@@ -76,11 +74,11 @@ bool train_on_images(model::Network& network, const ImageTrainingFlags& flags,
     ++counted;
     if (!saves) saves.emplace();
     const bool is_last = network.steps() == flags.steps;
-    if (is_last || since(said) >= kSecondsOfALine) {
-      const double speed = counted / since(said);
+    if (is_last || last_line.seconds() >= kSecondsOfALine) {
+      const double speed = counted / last_line.seconds();
       put(fmt::format("step {}/{} | loss {:.4f} | {:.1f} images/s | {} left\n", network.steps(), flags.steps,
                       sum / counted, speed * flags.batch, format_duration((flags.steps - network.steps()) / speed)));
-      said = Clock::now();
+      last_line.restart();
       sum = 0;
       counted = 0;
     }

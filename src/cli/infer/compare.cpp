@@ -1,12 +1,11 @@
 // lumen compare BASE MODEL..
 #include <unistd.h>
 
-#include <chrono>
-
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/protected.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
 #include "cli/given_text.h"
 #include "cli/measured_quality.h"
@@ -155,9 +154,9 @@ class Compare {
     const AtomicFolder scratch(folder / "lumen-compare");  // never kept
     const std::filesystem::path logits = scratch.path() / "logits";
     const auto timed = [&](const std::string& name, const auto& work) {
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       work();
-      report_.stages.push_back({name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
+      report_.stages.push_back({name, watch.seconds()});
     };
     timed("recording " + flags_.models[0], [&] {
       const model::LoadedModel loaded(engine_, models_[0]);

@@ -1,10 +1,10 @@
 // lumen eval -m MODEL --tasks NAME,..
-#include <chrono>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/protected.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "base/structured/json.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
@@ -82,11 +82,11 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
   catch_interrupts();
   Progress progress;
   std::vector<model::TaskResult> results;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   for (const std::string& name : flags.tasks) {
-    const auto begun = std::chrono::steady_clock::now();
+    const Stopwatch lap;
     const auto told = [&](const model::EvalProgress& p) {
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+      const double seconds = lap.seconds();
       const double rate = static_cast<double>(p.done) / std::max(seconds, 1e-9);
       progress.update(fmt::format("{} {}/{} | {:.1f} rows/s | {} left", p.task, p.done, p.all, rate,
                                   format_duration(static_cast<double>(p.all - p.done) / std::max(rate, 1e-9))));
@@ -95,7 +95,7 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
          model::evaluate(loaded, tasks, name, flags.options, told, [] { return !interrupted().load(); }))
       results.push_back(std::move(r));
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = watch.seconds();
   progress.finish(
       fmt::format("{} task{} in {}", results.size(), results.size() == 1 ? "" : "s", format_duration(seconds)));
   for (const model::TaskResult& r : results)

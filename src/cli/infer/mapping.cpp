@@ -1,9 +1,8 @@
 #include "cli/infer/mapping.h"
 
-#include <chrono>
-
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "model/arch/in_memory.h"
 
 namespace lumen::cli {
@@ -26,9 +25,9 @@ model::Model Mapping::read(const Shared& shared, const model::LibraryRef& librar
   model::Model model = model::read_model(library, file);
   if (is_mapped) return model;
   Progress progress;
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   model::copy_into_memory(&model, [&](int64_t done, int64_t all) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = watch.seconds();
     if (seconds < kSilent) return;
     const double rate = done / seconds;
     progress.update(fmt::format("copying the weights: {} of {} MiB, {:.0f} MiB/s, {} left", done >> 20, all >> 20,

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "base/structured/json.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
@@ -115,7 +116,7 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
   }
   Progress progress;
   std::string explained;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const auto answers = model::answer_all(
       loaded, options, requests,
       [&](size_t index, const model::ManyAnswer& answer) {
@@ -125,7 +126,7 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
         progress.update(fmt::format("{} of {} texts", ended, requests.size()));
       },
       [] { return !interrupted().load(); }, flags.explain ? &explained : nullptr);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = watch.seconds();
   int64_t read = 0, shared = 0, made = 0, full = 0, drafted = 0, accepted = 0;
   for (const model::ManyAnswer& a : answers) {
     read += a.read;

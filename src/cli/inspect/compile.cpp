@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "base/messages/spelling.h"
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
@@ -69,7 +70,7 @@ graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph:
     const std::vector<std::string> known = library.family_names();
     if (std::find(known.begin(), known.end(), flags.file) == known.end())
       throw Error(Exit::usage, fmt::format("'{}' is neither a .lum file nor a known family", flags.file),
-                  read::nearest_names(flags.file, known));
+                  did_you_mean_any(flags.file, known));
     family = library.family(flags.file);
   }
   if (!family) return model::function_graph(library, *file, flags.function);
@@ -77,7 +78,7 @@ graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph:
   const std::vector<std::string> sizes = family->sizes();
   if (!flags.shape.empty() && std::find(sizes.begin(), sizes.end(), flags.shape) == sizes.end())
     throw Error(Exit::usage, fmt::format("--shape {}: {} has no such size", flags.shape, family->name()),
-                read::nearest_names(flags.shape, sizes));
+                did_you_mean_any(flags.shape, sizes));
   const std::string size = !flags.shape.empty() ? flags.shape : sizes.empty() ? "" : sizes.front();
   const graph::Config config = family->config(size, values);
   if (flags.function != "train" || family->has_function("train")) return family->function(flags.function, config);

@@ -1,11 +1,11 @@
 // lumen recommend plan, apply, serve: the cloud and the device
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/stopwatch.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
@@ -15,12 +15,7 @@
 namespace lumen::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr uint64_t kLargestPlan = 1 << 20;
-
-double milliseconds_since(Clock::time_point then) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - then).count();
-}
 
 std::unique_ptr<model::Recommender> load_planned(run::Engine& engine, const model::Library& library,
                                                  const std::string& run) {
@@ -70,9 +65,9 @@ int plan(const Shared& shared, const PlanFlags& flags) {
   if (flags.cloud.empty()) {
     Planner planner(*model, flags.run);
     planner.plan(ask);  // compiles
-    const auto began = Clock::now();
+    const Stopwatch watch;
     plan = planner.plan(ask);
-    said = fmt::format("{:.2f} ms", milliseconds_since(began));
+    said = fmt::format("{:.2f} ms", 1e3 * watch.seconds());
   } else {
     const model::Received received = model::ask_for_plan(model::parse_address(flags.cloud), ask, flags.patience);
     plan = received.plan;
@@ -102,13 +97,13 @@ int apply(const Shared& shared, const ApplyFlags& flags) {
   const model::BitTable table = model::bit_table(flags.table);
   const model::Plan plan = read_plan(flags.plan);
   model->apply(plan, table);  // quantizes what the device has once
-  auto began = Clock::now();
+  Stopwatch watch;
   model->apply(plan, table);
-  const double applied = milliseconds_since(began);
+  const double applied = 1e3 * watch.seconds();
   (void)model->scores(history);  // compiles
-  began = Clock::now();
+  watch.restart();
   const std::vector<float> scores = model->scores(history);
-  const double answered = milliseconds_since(began);
+  const double answered = 1e3 * watch.seconds();
   std::vector<model::ItemId> best;
   for (model::ItemId item = 1; item <= model->items(); ++item)
     if (std::find(history[0].begin(), history[0].end(), item) == history[0].end()) best.push_back(item);

@@ -1,7 +1,6 @@
 // lumen recommend study DATA: everything plans are compared with, on the same data, several seeds, as a table and a
 // page
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -11,6 +10,7 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
@@ -24,7 +24,6 @@
 namespace lumen::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kEqualBits = 3;
 constexpr int64_t kAgreeingUsers = 200;
 
@@ -38,10 +37,6 @@ struct StudyFlags {
 };
 constexpr const char *kTrainedPart = "trained", *kAwarePart = "aware", *kFrozenPart = "frozen",
                      *kFrozenBitsPart = "frozen-bits", *kPlannedPart = "planned";
-
-double milliseconds_since(Clock::time_point then) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - then).count();
-}
 
 // One way to have a recommender on a device, measured once for each seed.
 struct Arm {
@@ -201,10 +196,10 @@ class Study {
       model.fine_tune(split_, *first);  // compiles
     for (const int64_t user : users) {
       model.set_state(began_as);
-      const auto began = Clock::now();
+      const Stopwatch watch;
       if (can_learn(user))
         for (int64_t i = 0; i < flags_.tune_steps; ++i) model.fine_tune(split_, user);
-      milliseconds += milliseconds_since(began) / std::ssize(users);
+      milliseconds += 1e3 * watch.seconds() / std::ssize(users);
       model::Split own = split_;
       own.tested = {user};
       const model::Evaluation e = measured(model, own, test_);
@@ -301,9 +296,9 @@ class Study {
   static double plan_time(model::Recommender& model, const std::vector<std::vector<model::ItemId>>& histories) {
     const size_t n = std::min<size_t>(50, histories.size());
     (void)model.plans({histories.data(), 1});  // compiles
-    const auto began = Clock::now();
+    const Stopwatch watch;
     for (size_t i = 0; i < n; ++i) (void)model.plans({&histories[i], 1});
-    return milliseconds_since(began) / n;
+    return 1e3 * watch.seconds() / n;
   }
 
   const StudyFlags& flags_;

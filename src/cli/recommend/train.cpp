@@ -1,12 +1,12 @@
 // lumen recommend train DATA -o RUN
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -57,14 +57,14 @@ int train_epochs(model::Recommender& model, const model::Split& split, const Rec
   int64_t without = 0;
   Progress progress;
   while (model.epochs() < flags.epochs) {
-    const auto began = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const auto loss = model.train_epoch(split, &interrupted());
     if (!loss) {
       note(fmt::format("interrupted; --resume goes on from epoch {}",
                        model.epochs() / flags.eval_every * flags.eval_every));
       return exit_code(Exit::interrupted);
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const double seconds = watch.seconds();
     std::string line =
         fmt::format("epoch {}/{} | loss {:.4f} | {}", model.epochs(), flags.epochs, *loss, format_duration(seconds));
     if (model.epochs() % flags.eval_every != 0 && model.epochs() != flags.epochs) {

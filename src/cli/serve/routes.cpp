@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/stopwatch.h"
 #include "cli/serve/page.h"
 
 namespace lumen::cli {
@@ -33,10 +34,6 @@ constexpr const char* kOneModel = "/v1/models/";
 template <typename Paths>
 bool is_among(const Paths& paths, const std::string& path) {
   return std::find(std::begin(paths), std::end(paths), path) != std::end(paths);
-}
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 int64_t now_seconds() {
@@ -82,17 +79,17 @@ std::array<unsigned char, 32> digest_of(const std::string& text) {
 struct Routes::Running {
   std::unique_ptr<model::Reply> reply;
   std::shared_ptr<model::Answering> answering;
-  Clock::time_point begin = Clock::now();
+  Stopwatch watch;
 
   // The next piece; nothing yet. Refusal when the client has left.
-  std::optional<model::Said> next(const HttpAsk& ask, Line* line) {
-    std::optional<model::Said> said = answering->next(kLook);
-    if (said && line->first < 0) line->first = since(begin);
+  std::optional<model::Delta> next(const HttpAsk& ask, Line* line) {
+    std::optional<model::Delta> delta = answering->next(kLook);
+    if (delta && line->first < 0) line->first = watch.seconds();
     if (ask.is_gone()) {
       answering->cancel(model::CancelReason::client_left);
       throw model::Refusal(kClientLeft, "the client has left");
     }
-    return said;
+    return delta;
   }
   void tell(Line* line) const {
     line->id = reply->id();
@@ -147,7 +144,7 @@ void Routes::check_rate(const HttpAsk& ask) {
 }
 
 HttpReply Routes::answer(const HttpAsk& ask) {
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   Line line;
   bool is_logged = false;  // by who writes a stream, when it is at its end
   HttpReply reply;
@@ -165,7 +162,7 @@ HttpReply Routes::answer(const HttpAsk& ask) {
     reply = refused(model::Refusal(500, "an internal error; the server's log says more"), ask.path);
     line.ended = error.what();
   }
-  if (!is_logged) log(ask, reply.status, since(begin), line);
+  if (!is_logged) log(ask, reply.status, watch.seconds(), line);
   return reply;
 }
 
@@ -191,7 +188,7 @@ HttpReply Routes::route(const HttpAsk& ask, Line* line, bool* is_logged) {
 
 // Reads a request of one of the APIs and has its texts begun.
 std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, bool* is_stream) {
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   const ordered_json body = model::request_object(ask.body);
   const Entry& entry = entry_of(body);
   const model::ServedModel& model = *entry.model;
@@ -210,7 +207,7 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, b
     reply = std::make_unique<model::Reply>(request, model, now_seconds());
   }
   *is_stream = request.stream;
-  auto running = std::make_shared<Running>(Running{std::move(reply), nullptr, begin});
+  auto running = std::make_shared<Running>(Running{std::move(reply), nullptr, watch});
   running->tell(line);
   request.set = model.set;
   running->answering = entry.scheduler->submit(std::move(request));
@@ -239,7 +236,7 @@ HttpReply Routes::generate(const HttpAsk& ask, Line* line, bool* is_logged) {
     Line at_end = told;
     int status = 200;
     const bool is_whole = stream(about, *running, &at_end, &status, write);
-    log(about, status, since(running->begin), at_end);
+    log(about, status, running->watch.seconds(), at_end);
     return is_whole;
   };
   return out;
@@ -247,7 +244,7 @@ HttpReply Routes::generate(const HttpAsk& ask, Line* line, bool* is_logged) {
 
 HttpReply Routes::whole(const HttpAsk& ask, Running& running, Line* line) {
   while (!running.reply->has_ended())
-    if (auto said = running.next(ask, line)) running.reply->add(std::move(*said));
+    if (auto delta = running.next(ask, line)) running.reply->add(std::move(*delta));
   running.tell(line);
   return json_reply(running.reply->whole());
 }
@@ -257,8 +254,8 @@ bool Routes::stream(const HttpAsk& ask, Running& running, Line* line, int* statu
     std::string first = running.reply->first_events();
     bool reads = first.empty() || write(first);
     while (!running.reply->has_ended()) {
-      auto said = running.next(ask, line);
-      if (said) reads = reads && write(running.reply->events(std::move(*said)));
+      auto delta = running.next(ask, line);
+      if (delta) reads = reads && write(running.reply->events(std::move(*delta)));
       if (reads) continue;
       running.answering->cancel(model::CancelReason::too_slow);
       throw model::Refusal(kClientLeft, "the client does not read");

@@ -12,6 +12,7 @@
 #include "base/file/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "base/threads/threads.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
@@ -248,12 +249,11 @@ void wait_and_drain(std::vector<std::unique_ptr<Host>>& hosts, Routes& routes, d
   routes.drain();
   for (const auto& host : hosts) host->drain();
   note(fmt::format("shutting down; requests have {:.0f} s", seconds));
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const auto all_over = [&] {
     return std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->is_over(); });
   };
-  while (!all_over() && std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds)
-    pause();
+  while (!all_over() && watch.seconds() < seconds) pause();
   for (const auto& host : hosts) host->end();
 }
 

@@ -8,6 +8,7 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/output.h"
@@ -21,8 +22,6 @@
 
 namespace lumen::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct DemoFlags {
   std::string out = "demo-out", recipe = "demo";
@@ -57,7 +56,7 @@ class Demo {
   }
 
   int run() {
-    const auto start = Clock::now();
+    const Stopwatch watch;
     std::filesystem::create_directories(flags_.out);
     require_writable_folder(flags_.out);
     prepare();
@@ -67,8 +66,7 @@ class Demo {
     for (const std::string& name : recipe_.demo_trained) fine_tune(name);
     print_table();
     write_sample();
-    put(fmt::format("{} GGUF files in {}; whole demo {}\n", files_, flags_.out,
-                    format_duration(std::chrono::duration<double>(Clock::now() - start).count())));
+    put(fmt::format("{} GGUF files in {}; whole demo {}\n", files_, flags_.out, format_duration(watch.seconds())));
     return 0;
   }
 
@@ -130,11 +128,11 @@ class Demo {
     for (int round = 0; round < 4; ++round) {
       session.rewind(0);
       model::TokenId id = prompt[0];
-      const auto start = Clock::now();
+      const Stopwatch watch;
       int64_t made = 0;
       for (; session.position() < session.context(); ++made) id = greedy.pick(session.feed({&id, 1}));
       if (round == 0) continue;  // compiling and first touches
-      seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      seconds += watch.seconds();
       tokens += made;
     }
     return tokens / std::max(seconds, 1e-9);

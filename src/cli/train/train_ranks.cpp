@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/speaker.h"
+#include "base/messages/log_rank.h"
 #include "run/device/gpu/gpu.h"
 #include "run/ranks/environment.h"
 #include "run/ranks/launch.h"
@@ -36,8 +36,8 @@ std::string device_of_rank(const std::string& device, int local_rank) {
 
 int as_rank(const Shared& shared, const TrainFlags& flags, std::shared_ptr<run::Communicator> ranks,
             int (*train)(const Shared&, TrainFlags&)) {
-  speak_as(ranks->rank());
-  if (is_hushed()) set_verbosity(Verbosity::quiet);
+  set_log_rank(ranks->rank());
+  if (is_secondary_rank()) set_verbosity(Verbosity::quiet);
   note(fmt::format("{}", ranks->describe()));
   try {
     Shared own = shared;

@@ -4,8 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaboration.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 

@@ -2,9 +2,9 @@
 // place.
 #include <algorithm>
 
+#include "base/messages/spelling.h"
 #include "base/ordinal.h"
 #include "graph/elaborate/elaboration.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 
@@ -110,7 +110,7 @@ Value Elaboration::call(const Expr& e) {
     for (const lang::Function& f : context_.model->functions) near.push_back(f.name);
   for (const lang::File* file : session_.scope.files)
     for (const lang::Function& f : file->functions) near.push_back(f.name);
-  throw error_at(e.place, fmt::format("unknown function '{}'", e.text), lang::did_you_mean(e.text, near));
+  throw error_at(e.place, fmt::format("unknown function '{}'", e.text), did_you_mean(e.text, near));
 }
 
 // Arguments in the order of the parameters; what is missing takes its default.
@@ -127,7 +127,7 @@ std::vector<Value> Elaboration::arguments(const lang::Function& fn, const Expr& 
         std::vector<std::string> near;
         for (const lang::Param& q : fn.params) near.push_back(q.name);
         throw error_at(e.args[i]->place, fmt::format("'{}' has no parameter '{}'", fn.name, e.names[i]),
-                       lang::did_you_mean(e.names[i], near, usage));
+                       did_you_mean(e.names[i], near, usage));
       }
       at = p - fn.params.begin();
     }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaboration.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 
@@ -51,7 +51,7 @@ class Resolver {
     for (const auto& [name, value] : size->values) {
       if (!find_key(model, name))
         throw error_at(value->place, fmt::format("model '{}' has no config key '{}'", model.name, name),
-                       lang::did_you_mean(name, keys_of(model)));
+                       did_you_mean(name, keys_of(model)));
       if (!size_.emplace(name, value.get()).second)
         throw error_at(value->place, fmt::format("'{}' is set twice", name));
     }
@@ -185,7 +185,7 @@ Config model_config(const ModelDecl& model, const std::string& size, const Confi
   for (const auto& [name, unused] : values)
     if (!key_of_entry(model, name))
       throw Error(Exit::user, fmt::format("model '{}' has no config key '{}'", model.name, name),
-                  lang::did_you_mean(name, keys_of(model)));
+                  did_you_mean(name, keys_of(model)));
   const lang::SizeDecl* found = nullptr;
   std::vector<std::string> sizes;
   for (const lang::SizeDecl& s : model.sizes) {
@@ -193,10 +193,10 @@ Config model_config(const ModelDecl& model, const std::string& size, const Confi
     if (s.name == size) found = &s;
   }
   if (!size.empty() && !found)
-    throw Error(Exit::user, fmt::format("model '{}' has no size '{}'", model.name, size),
-                lang::did_you_mean(
-                    size, sizes,
-                    sizes.empty() ? "it has no named sizes" : fmt::format("known are {}", fmt::join(sizes, ", "))));
+    throw Error(
+        Exit::user, fmt::format("model '{}' has no size '{}'", model.name, size),
+        did_you_mean(size, sizes,
+                     sizes.empty() ? "it has no named sizes" : fmt::format("known are {}", fmt::join(sizes, ", "))));
   return Resolver(model, found, values).all();
 }
 

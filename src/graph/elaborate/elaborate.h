@@ -1,7 +1,7 @@
 // Language to graph: checks shapes and types of functions and models, reports mistakes with place and hint, and builds
 // graphs.
 //
-// May include: base, graph/ir, lang, number/library.
+// May include: base, base/messages, graph/ir, lang, number/library.
 #pragma once
 
 #include <map>

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lang/spelling.h"
+#include "base/messages/spelling.h"
 
 namespace lumen::graph {
 namespace {
@@ -201,7 +201,7 @@ void Elaboration::unknown_name(const std::string& name, const Place& place) cons
     for (const lang::Table& t : file->tables) near.push_back(t.name);
   if (is_builtin(name) || find_function(name, place))
     throw error_at(place, fmt::format("'{}' is a function, not a value", name), fmt::format("call it: {}(...)", name));
-  throw error_at(place, fmt::format("unknown name '{}'", name), lang::did_you_mean(name, near));
+  throw error_at(place, fmt::format("unknown name '{}'", name), did_you_mean(name, near));
 }
 
 Value Elaboration::table(const lang::Table& t, const Place& place) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaboration.h"
 #include "graph/elaborate/indexed.h"
 #include "lang/parser.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 
@@ -82,7 +82,7 @@ Value Elaboration::member(const Expr& e) {
     std::vector<std::string> keys;
     for (const auto& k : context_.model->config) keys.push_back(k.name);
     throw error_at(e.place, fmt::format("the config of '{}' has no key '{}'", context_.model->name, e.text),
-                   lang::did_you_mean(e.text, keys));
+                   did_you_mean(e.text, keys));
   }
   if (base.kind == Value::Kind::layer) {
     if (e.text == "index") return Value::of(Number::of(base.layer));
@@ -91,7 +91,7 @@ Value Elaboration::member(const Expr& e) {
       if (p.name == e.text) return use(parameter(p, fmt::format("layers.{}.", base.layer), base.layer), e.place);
       known.push_back(p.name);
     }
-    throw error_at(e.place, fmt::format("a layer has no parameter '{}'", e.text), lang::did_you_mean(e.text, known));
+    throw error_at(e.place, fmt::format("a layer has no parameter '{}'", e.text), did_you_mean(e.text, known));
   }
   throw error_at(e.place, fmt::format("{} has no members", describe(base)),
                  "'.' is for cfg.key and, inside 'for l in layers', l.parameter");

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaborate.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 
@@ -85,7 +85,7 @@ ModelDecl complete(const Scope& scope, const ModelDecl& m, int depth) {
         if (value->kind == lang::ExprKind::name && other.name == value->text && !found) found = &other;
     if (!found)
       throw error_at(extends->place, fmt::format("there is no model '{}'", value->text),
-                     lang::did_you_mean(value->text, known));
+                     did_you_mean(value->text, known));
     const ModelDecl next = complete(scope, *found, depth + 1);
     base = base ? extended(*base, next) : next;
   }

@@ -2,8 +2,8 @@
 // tests/graph/elaborate/elaborate_test.cpp.
 #include <algorithm>
 
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaboration.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 
@@ -30,7 +30,7 @@ std::string word_of(const lang::Attribute& a) {
 // Attributes others read are let pass; slips of the keyboard are not.
 void check_spelling(const lang::Attribute& a, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), a.name) != known.end()) return;
-  const std::string near = lang::nearest(a.name, known);
+  const std::string near = nearest_word(a.name, known);
   if (!near.empty())
     throw error_at(a.place, fmt::format("unknown attribute '{}'", a.name), fmt::format("did you mean '{}'?", near));
 }
@@ -180,8 +180,7 @@ const lang::Function& function_of(const ModelDecl& model, const std::string& nam
     names.push_back(f.name);
     if (f.name == name) return f;
   }
-  throw Error(Exit::user, fmt::format("model '{}' has no function '{}'", model.name, name),
-              lang::did_you_mean(name, names));
+  throw Error(Exit::user, fmt::format("model '{}' has no function '{}'", model.name, name), did_you_mean(name, names));
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // tests/graph/elaborate/scan_test.cpp.
 #include <algorithm>
 
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaboration.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 
@@ -57,7 +57,7 @@ const lang::Function& Elaboration::step_function(const Expr& name, size_t argume
     std::vector<std::string> near;
     for (const lang::File* file : session_.scope.files)
       for (const lang::Function& f : file->functions) near.push_back(f.name);
-    throw error_at(name.place, fmt::format("unknown function '{}'", name.text), lang::did_you_mean(name.text, near));
+    throw error_at(name.place, fmt::format("unknown function '{}'", name.text), did_you_mean(name.text, near));
   }
   if (is_of_model(*fn))
     throw error_at(name.place, fmt::format("'{}' is a function of the model, which a step cannot be", name.text),

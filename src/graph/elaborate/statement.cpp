@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaboration.h"
 #include "graph/elaborate/indexed.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 
@@ -122,7 +122,7 @@ void Elaboration::assign(const Stmt& s) {
       for (const Frame& f : frames_)
         for (const auto& [known, unused] : f) near.push_back(known);
       throw error_at(t.place, fmt::format("'{}' is not bound, so it cannot be assigned", t.text),
-                     lang::did_you_mean(t.text, near, fmt::format("bind it first: let {} = ...", t.text)));
+                     did_you_mean(t.text, near, fmt::format("bind it first: let {} = ...", t.text)));
     }
     std::swap(*frame, frames_.back());
     bind_let(t.text, values[i], s.place, fresh);

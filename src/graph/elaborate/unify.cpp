@@ -1,8 +1,8 @@
 // Types as written against types as they are: symbols get their extents, and mistakes are told with both shapes.
 #include <algorithm>
 
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaboration.h"
-#include "lang/spelling.h"
 
 namespace lumen::graph {
 
@@ -35,7 +35,7 @@ Element Elaboration::element_of(const TypeExpr& t) const {
   if (session_.scope.formats)
     for (const FormatRef& f : session_.scope.formats->all()) known.push_back(f->name);
   throw error_at(t.place, fmt::format("unknown type '{}'", t.name),
-                 lang::did_you_mean(t.name, known, "a type is a scalar type like f32 or the name of a format"));
+                 did_you_mean(t.name, known, "a type is a scalar type like f32 or the name of a format"));
 }
 
 // Names of an extent that mean nothing yet.

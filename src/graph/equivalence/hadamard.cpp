@@ -154,22 +154,22 @@ std::optional<SignMatrix> williamson(int64_t m) {
   return std::nullopt;
 }
 
-enum class Way { none, power, first, second, four };
-Way way_to(int64_t n) {
-  if (n > 0 && (n & (n - 1)) == 0) return Way::power;
-  if (n % 4 != 0 || n > kMostPaley) return Way::none;
-  if (is_prime(n - 1)) return Way::first;
-  if (is_prime(n / 2 - 1) && (n / 2 - 1) % 4 == 1) return Way::second;
-  return n / 4 % 2 == 1 && n / 4 <= kMostWilliamson ? Way::four : Way::none;
+enum class Construction { none, power, first, second, four };
+Construction way_to(int64_t n) {
+  if (n > 0 && (n & (n - 1)) == 0) return Construction::power;
+  if (n % 4 != 0 || n > kMostPaley) return Construction::none;
+  if (is_prime(n - 1)) return Construction::first;
+  if (is_prime(n / 2 - 1) && (n / 2 - 1) % 4 == 1) return Construction::second;
+  return n / 4 % 2 == 1 && n / 4 <= kMostWilliamson ? Construction::four : Construction::none;
 }
 
 std::optional<SignMatrix> construct(int64_t n) {
   switch (way_to(n)) {
-    case Way::first:
+    case Construction::first:
       return paley_one(n - 1);
-    case Way::second:
+    case Construction::second:
       return paley_two(n / 2 - 1);
-    case Way::four:
+    case Construction::four:
       return williamson(n / 4);
     default:
       return std::nullopt;

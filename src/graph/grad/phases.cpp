@@ -6,19 +6,19 @@
 
 namespace lumen::graph {
 
-std::vector<std::vector<Way>> ways_of(const Node& windows) {
+std::vector<std::vector<Movement>> movements_of(const Node& windows) {
   const size_t rank = windows.type.shape.size();
-  std::vector<std::vector<Way>> out(windows.attributes.starts.size());
+  std::vector<std::vector<Movement>> out(windows.attributes.starts.size());
   for (size_t d = 0; d < out.size(); ++d)
     for (int j = 0; std::cmp_less(j, rank); ++j)
       if (const int64_t stride = windows.attributes.strides[d * rank + j]; stride != 0) out[d].push_back({j, stride});
   return out;
 }
 
-bool has_diagonal(const std::vector<std::vector<Way>>& ways) {
+bool has_diagonal(const std::vector<std::vector<Movement>>& movements) {
   std::vector<int> seen;
-  for (const auto& axis : ways)
-    for (const Way& w : axis) {
+  for (const auto& axis : movements)
+    for (const Movement& w : axis) {
       if (std::find(seen.begin(), seen.end(), w.index) != seen.end()) return true;
       seen.push_back(w.index);
     }

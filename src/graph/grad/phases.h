@@ -13,24 +13,24 @@
 namespace lumen::graph {
 
 // An axis of the operand of windows: what moves along it.
-struct Way {
+struct Movement {
   int index = -1;  // of the result
   int64_t stride = 0;
 };
 struct Axis {
   int64_t start = 0;
-  Way main;                           // index -1: read at one place
-  std::vector<Way> inside;            // of a window
+  Movement main;                      // index -1: read at one place
+  std::vector<Movement> inside;       // of a window
   int64_t end(const Shape& to) const  // how far a window reaches
   {
     int64_t way = 0;
-    for (const Way& w : inside) way += w.stride * (to[w.index].number() - 1);
+    for (const Movement& w : inside) way += w.stride * (to[w.index].number() - 1);
     return way;
   }
 };
 // By axis of the operand; no index walks along two of them (has_diagonal).
-std::vector<std::vector<Way>> ways_of(const Node& windows);
-bool has_diagonal(const std::vector<std::vector<Way>>& ways);
+std::vector<std::vector<Movement>> movements_of(const Node& windows);
+bool has_diagonal(const std::vector<std::vector<Movement>>& movements);
 
 // For each window that meets an element of an axis, and each class of elements: which element of the window it is; -1:
 // none. Without classes (1) windows are met one after another, from the last of their elements to the first.

@@ -80,7 +80,7 @@ struct WindowSum {
  private:
   void append_taps(const std::vector<Axis>& axes, const std::vector<std::optional<Phases>>& phases, const Shape& to) {
     for (size_t d = 0; d < axes.size(); ++d)
-      for (const Way& w : axes[d].inside) {
+      for (const Movement& w : axes[d].inside) {
         tap.push_back(sizes.size());
         sizes.push_back(phases[d] ? Dim(phases[d]->taps.count) : to[w.index]);
       }
@@ -149,7 +149,7 @@ ValueId summed(Builder& b, ValueId p, const std::vector<Axis>& axes, const Shape
     if (phases[d] && !alike[k]) moves[row++ * rank + sum.member[d]] = 1;
   for (size_t d = 0, k = 0; d < axes.size(); ++d, ++row) {
     moves[row * rank + sum.place[d]] = 1;
-    for (const Way& w : axes[d].inside) moves[row * rank + sum.tap[k++]] = phases[d] ? phases[d]->step : w.stride;
+    for (const Movement& w : axes[d].inside) moves[row * rank + sum.tap[k++]] = phases[d] ? phases[d]->step : w.stride;
   }
   p = b.windows(p, begins, moves, sum.sizes);
   for (size_t d = 0, k = 0; d < axes.size(); k += axes[d++].inside.size())
@@ -163,8 +163,8 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
   Builder& b = r.build;
   const Node node = b.graph[v];
   const Shape from = b.type(node.operands[0]).shape, to = node.type.shape;
-  const std::vector<std::vector<Way>> ways = ways_of(node);
-  if (has_diagonal(ways))
+  const std::vector<std::vector<Movement>> movements = movements_of(node);
+  if (has_diagonal(movements))
     throw user_error("no gradient: windows %{}{} read several axes by one index", v,
                      node.label.empty() ? "" : " (" + node.label + ")");
   // What is alike in all places of a window is added before it is repeated.
@@ -179,14 +179,14 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
   std::vector<bool> used(to.size());
   for (size_t d = 0; d < from.size(); ++d) {
     Axis axis{node.attributes.starts[d], {}, {}};
-    for (const Way& w : ways[d]) {
+    for (const Movement& w : movements[d]) {
       used[w.index] = true;
       const bool longer = axis.main.index < 0 || (to[w.index].is_number() && to[axis.main.index].is_number() &&
                                                   to[w.index].number() > to[axis.main.index].number());
       if (axis.main.index >= 0) axis.inside.push_back(longer ? axis.main : w);
       if (longer) axis.main = w;
     }
-    for (const Way& w : axis.inside) order.push_back(w.index);
+    for (const Movement& w : axis.inside) order.push_back(w.index);
     axes.push_back(std::move(axis));
   }
   const auto inside = std::ssize(order);
@@ -224,13 +224,13 @@ namespace {
 // Whether a reduction of `windows` over `axes` reduces what is inside of its windows and leaves where they lie; then
 // how, by axis of the operand.
 std::optional<std::vector<Axis>> axes_of_reduction(const Node& windows, const std::vector<int>& axes) {
-  const std::vector<std::vector<Way>> ways = ways_of(windows);
-  if (has_diagonal(ways)) return std::nullopt;
+  const std::vector<std::vector<Movement>> movements = movements_of(windows);
+  if (has_diagonal(movements)) return std::nullopt;
   std::vector<Axis> out;
   size_t walked = 0;
-  for (size_t d = 0; d < ways.size(); ++d) {
+  for (size_t d = 0; d < movements.size(); ++d) {
     Axis axis{windows.attributes.starts[d], {}, {}};
-    for (const Way& w : ways[d]) {
+    for (const Movement& w : movements[d]) {
       const bool is_reduced = std::find(axes.begin(), axes.end(), w.index) != axes.end();
       if (!is_reduced && axis.main.index >= 0) return std::nullopt;
       if (is_reduced)
@@ -240,7 +240,7 @@ std::optional<std::vector<Axis>> axes_of_reduction(const Node& windows, const st
     }
     if (axis.inside.size() > 1 || (axis.main.index < 0 && !axis.inside.empty())) return std::nullopt;
     if (axis.inside.empty() && axis.main.index >= 0 && (axis.main.stride != 1 || axis.start != 0)) return std::nullopt;
-    walked += ways[d].size();
+    walked += movements[d].size();
     out.push_back(std::move(axis));
   }
   // An index along which nothing moves would repeat all.
@@ -332,16 +332,17 @@ bool is_in(const std::string& list, char c) {
 
 // How windows are read by a product: a window's elements are summed with the other factor, which does not know where
 // the window lies. Nothing where that is not so.
-std::optional<std::vector<Axis>> axes_of_product(const Node& windows, const std::vector<std::vector<Way>>& ways,
+std::optional<std::vector<Axis>> axes_of_product(const Node& windows,
+                                                 const std::vector<std::vector<Movement>>& movements,
                                                  const std::string& letters, const std::string& of_other,
                                                  const std::string& of_gradient) {
   std::vector<Axis> axes;
   bool overlaps = false;
-  for (size_t d = 0; d < ways.size(); ++d) {
+  for (size_t d = 0; d < movements.size(); ++d) {
     Axis axis{windows.attributes.starts[d], {}, {}};
-    if (ways[d].size() == 1) axis.main = ways[d][0];
-    if (ways[d].size() > 1)
-      for (const Way& w : ways[d]) {
+    if (movements[d].size() == 1) axis.main = movements[d][0];
+    if (movements[d].size() > 1)
+      for (const Movement& w : movements[d]) {
         const char c = letters[w.index];
         const bool stays = is_in(of_gradient, c), is_shared = is_in(of_other, c);
         if (stays == is_shared || (stays && axis.main.index >= 0)) return std::nullopt;
@@ -350,7 +351,7 @@ std::optional<std::vector<Axis>> axes_of_product(const Node& windows, const std:
         else
           axis.inside.push_back(w);
       }
-    if (ways[d].size() > 1 && axis.main.index < 0) return std::nullopt;
+    if (movements[d].size() > 1 && axis.main.index < 0) return std::nullopt;
     overlaps = overlaps || !axis.inside.empty();
     axes.push_back(std::move(axis));
   }
@@ -414,7 +415,7 @@ GradientWindows windows_of_gradient(Builder& b, ValueId gradient, const std::str
     padded[g] = Dim(std::max(begins[g] + between[d] * (from[d].number() - 1) + 1 + end, starts[g] + last + 1));
     sizes.push_back(from[d]);
     moves.back().back() = between[d];
-    for (const Way& w : place->inside) {
+    for (const Movement& w : place->inside) {
       out.letters += letters[w.index];
       sizes.push_back(to[w.index]);
       moves.back().push_back(w.stride);
@@ -453,14 +454,14 @@ bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, V
   if (b.graph[operand].op != Op::windows_) return false;
   const Node node = b.graph[operand];
   const Shape to = node.type.shape;
-  const std::vector<std::vector<Way>> ways = ways_of(node);
-  if (has_diagonal(ways)) return false;
-  std::optional<std::vector<Axis>> found = axes_of_product(node, ways, letters, of_other, of_gradient);
+  const std::vector<std::vector<Movement>> movements = movements_of(node);
+  if (has_diagonal(movements)) return false;
+  std::optional<std::vector<Axis>> found = axes_of_product(node, movements, letters, of_other, of_gradient);
   if (!found) return false;
   std::vector<Axis>& axes = *found;
   // Zeros around what the windows read get no gradient: of a pad, the elements inside alone.
   ValueId source = node.operands[0];
-  std::vector<int64_t> around(ways.size(), 0), between(ways.size(), 1);
+  std::vector<int64_t> around(movements.size(), 0), between(movements.size(), 1);
   if (const Node& pad = b.graph[source]; pad.op == Op::pad_ && surrounds_windows(b.graph, pad, axes)) {
     around = pad.attributes.starts;
     between = pad.attributes.strides;
@@ -481,7 +482,7 @@ bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, V
   std::vector<Taps> taps;
   std::string order, summed_letters, stays;
   for (size_t d = 0; d < axes.size(); ++d)
-    for (const Way& w : axes[d].inside) {
+    for (const Movement& w : axes[d].inside) {
       order += letters[w.index];
       taps.push_back(phases[d] ? phases[d]->taps : backwards(to[w.index].number()));
     }

@@ -17,9 +17,9 @@ namespace lumen::graph {
 namespace {
 
 // Passes are called through this, so that none goes unverified.
-class Way {
+class VerifiedPasses {
  public:
-  explicit Way(Graph& g) : g_(g) { verify_or_die(g_, "building"); }
+  explicit VerifiedPasses(Graph& g) : g_(g) { verify_or_die(g_, "building"); }
   template <class Pass>  // changes the graph, or gives another
   void operator()(const char* name, const Pass& pass) const {
     if constexpr (std::is_void_v<std::invoke_result_t<Pass, Graph&>>)
@@ -34,7 +34,7 @@ class Way {
 };
 
 // What changes left open is filled in when all that reads it is there.
-void complete_changes(const Way& pass, const Changes& c) {
+void complete_changes(const VerifiedPasses& pass, const Changes& c) {
   if (!c.sums.empty()) pass("narrow_gradients", narrow_gradients);  // A and B: no gradient of a weight's size
   pass("fill_norms", [&](Graph g) { return fill_norms(std::move(g), c.low_rank); });  // constants to the gradient
 }
@@ -42,7 +42,7 @@ void complete_changes(const Way& pass, const Changes& c) {
 }  // namespace
 
 Graph changed(Graph g, const Changes& c) {
-  const Way pass(g);
+  const VerifiedPasses pass(g);
   const bool adapts = !c.low_rank.empty() || !c.sums.empty();
   if (c.texts_apart || adapts) pass("inline_calls", inline_calls);  // transforms see no calls
   if (c.texts_apart) pass("keep_texts_apart", [](Graph& h) { keep_texts_apart(h); });
@@ -56,7 +56,7 @@ Graph changed(Graph g, const Changes& c) {
 
 Graph loss_graph(Graph g, const Changes& changes, const Bindings& symbols, const Stage& objective) {
   g = changed(std::move(g), changes);
-  const Way pass(g);
+  const VerifiedPasses pass(g);
   pass("bind_symbols",
        [&](const Graph& h) { return bind_symbols(h, symbols); });  // objectives take rows apart by numbers
   if (objective) pass("objective", objective);
@@ -65,7 +65,7 @@ Graph loss_graph(Graph g, const Changes& changes, const Bindings& symbols, const
 
 Graph training_graph(Graph g, const Changes& changes, const TrainingStep& step) {
   g.name = step.name;
-  const Way pass(g);
+  const VerifiedPasses pass(g);
   pass("inline_calls", inline_calls);  // again: the objective's own, and all where nothing changed the function
   pass("hoist_steps", hoist_steps);    // gradients of products that are one for all steps are so, too
   if (step.trained.hold) pass("hold", step.trained.hold);
@@ -78,7 +78,7 @@ Graph training_graph(Graph g, const Changes& changes, const TrainingStep& step) 
 }
 
 Graph evaluation_graph(Graph g, const Changes& changes, const Trained& trained) {
-  const Way pass(g);
+  const VerifiedPasses pass(g);
   pass("inline_calls", inline_calls);  // again: as above
   if (trained.hold) pass("hold", trained.hold);
   pass("compute_by_rows", [&](Graph& h) { compute_by_rows(h, trained.most_logits(h)); });
@@ -90,7 +90,7 @@ namespace {
 
 Graph rounded(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
               const ProductType& products, bool hoists) {
-  const Way pass(g);
+  const VerifiedPasses pass(g);
   pass("inline_calls", inline_calls);  // again after training, which has left none; elsewhere functions become bodies
   pass("simplify", simplify);          // names that mean the same value become one: an assignment meets it once
   if (hoists) pass("hoist_steps", hoist_steps);  // again: gradients, and what is run without them
@@ -141,7 +141,7 @@ Pipeline plan_graph(const Graph& g) {
 }
 
 Plan fuse(Graph g) {
-  const Way pass(g);
+  const VerifiedPasses pass(g);
   pass("separate_attention", separate_attention);  // later uses of scores get scores of their own
   pass("repeat_casts", repeat_casts);              // parameters are rounded again for the backward pass
   pass("narrow_iotas", narrow_iotas);              // positions vary along one axis

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
+#include "base/round_up.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/pass.h"
 #include "graph/sites/windows.h"
@@ -293,7 +294,7 @@ class Quantizer {
 
 int64_t coded_columns(const QuantizedProduct& product, const QuantizedPart& part) {
   const int64_t block = std::lcm(product.weights->block, product.activations->block);
-  return (part.columns + block - 1) / block * block;
+  return round_up(part.columns, block);
 }
 
 std::string part_input(const std::string& weight, size_t part, PartInput what) {

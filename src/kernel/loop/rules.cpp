@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "base/check.h"
+#include "base/round_up.h"
 
 namespace lumen::loop {
 namespace {
@@ -153,7 +154,7 @@ std::vector<SharedPlace> shared_places(const Kernel& k) {
   each(k.body, [&](const Instr& instr) {
     if (instr.op != Op::alloc_ || instr.space != Space::shared) return;
     const int64_t align = std::max<int64_t>(instr.align, kLeast);
-    at = (at + align - 1) / align * align;
+    at = round_up(at, align);
     places.push_back({instr.buffer, at, instr.bytes});
     at += instr.bytes;
   });

@@ -1,13 +1,13 @@
 #include "model/eval/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <set>
 
 #include "base/error.h"
 #include "base/naming.h"
+#include "base/stopwatch.h"
 #include "model/eval/compare.h"
 #include "model/eval/examples.h"
 #include "model/eval/likelihood.h"
@@ -83,13 +83,13 @@ class Evaluation {
   }
 
   TaskResult run() {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     for (const Row& row : rows_) beginnings_.push_back(beginning(row));
     if (task_.kind == TaskKind::choice)
       choose();
     else
       write();
-    result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    result_.seconds = watch.seconds();
     return std::move(result_);
   }
 

@@ -1,13 +1,13 @@
 #include "model/federate/local.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <set>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "graph/grad/grad.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/pass.h"
@@ -22,17 +22,12 @@ using graph::Graph;
 using graph::Op;
 using graph::Shape;
 using graph::ValueId;
-using LocalClock = std::chrono::steady_clock;
 
 constexpr const char* kGradientOf = "gradient.";
 constexpr const char* kHeld = "held.";
 constexpr const char* kScale = "scale.";
 constexpr const char* kLargest = "largest.";
 constexpr int64_t kCalibrationBatches = 4;
-
-double local_seconds(LocalClock::time_point then) {
-  return std::chrono::duration<double>(LocalClock::now() - then).count();
-}
 
 bool shows_elements(Op op) {
   return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_ || op == Op::windows_ ||
@@ -385,7 +380,7 @@ double LocalTrainer::off_by(const Weights& master, ClientStrategy strategy) {
 LocalResult LocalTrainer::train(const Weights& global, const Examples& data, std::span<const int64_t> which,
                                 ClientStrategy strategy, uint64_t seed) {
   LUMEN_CHECK(!which.empty());
-  const auto began = LocalClock::now();
+  const Stopwatch watch;
   const int64_t count = std::ssize(which), batch = settings_.batch,
                 of_epoch = std::max<int64_t>(1, (count + batch / 2) / batch), steps = of_epoch * settings_.epochs;
   const auto batch_at = [&](int64_t step) {
@@ -403,7 +398,7 @@ LocalResult LocalTrainer::train(const Weights& global, const Examples& data, std
     keep_ranges();
   }
   if (strategy == ClientStrategy::after) hold(global);
-  out.set_up = local_seconds(began);
+  out.set_up = watch.seconds();
   const int64_t refresh = settings_.refresh > 0 ? settings_.refresh : of_epoch;
   for (int64_t i = 0; i < steps; ++i) {
     if (strategy == ClientStrategy::after && i > 0 && i % refresh == 0) hold(out.weights);
@@ -418,7 +413,7 @@ LocalResult LocalTrainer::train(const Weights& global, const Examples& data, std
   }
   out.off = off_by(out.weights, strategy);
   out.steps = steps;
-  out.seconds = local_seconds(began);
+  out.seconds = watch.seconds();
   return out;
 }
 
@@ -426,14 +421,14 @@ double LocalTrainer::rate(const Weights& global, const Examples& data, ClientStr
   const int64_t batch = settings_.batch;
   const std::vector<int64_t> first = batch_of_passes(data.count(), 1, 0, batch);
   (void)gradients(global, data, first, strategy);  // compiles
-  const auto began = LocalClock::now();
+  const Stopwatch watch;
   int64_t steps = 0;
   do {
     if (strategy == ClientStrategy::aware) keep_ranges();
     (void)step(global, data, first, strategy);
     ++steps;
-  } while (local_seconds(began) < seconds);
-  return steps * batch / local_seconds(began);
+  } while (watch.seconds() < seconds);
+  return steps * batch / watch.seconds();
 }
 
 int64_t ClientChange::bytes() const {

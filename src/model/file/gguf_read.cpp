@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/round_up.h"
 #include "model/file/gguf.h"
 #include "model/file/gguf_types.h"
 
@@ -206,14 +207,14 @@ void GgufFile::read(std::span<const std::byte> bytes, const FormatLibrary& forma
     const uint64_t size = data_bytes(t.element, t.shape, where);
     if (t.offset != expected) throw user_error("{}: its data begins at {} instead of {}", where, t.offset, expected);
     // size < 2^63 and expected <= file size + alignment, so this sum cannot wrap.
-    expected += (size + alignment_ - 1) / alignment_ * alignment_;
+    expected += round_up(size, alignment_);
     if (expected > bytes.size() + alignment_)
       throw user_error("{}: its {} bytes reach past the end of the file", where, size);
     sizes.push_back(size);
     tensors_.push_back(std::move(t));
   }
 
-  const uint64_t data = (in.at() + alignment_ - 1) / alignment_ * alignment_;
+  const uint64_t data = round_up(in.at(), alignment_);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     StoredTensor& t = tensors_[i];
     const uint64_t size = sizes[i];

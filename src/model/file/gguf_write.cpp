@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/round_up.h"
 #include "model/file/gguf.h"
 #include "model/file/gguf_types.h"
 #include "number/facts/type_ids.h"
@@ -108,7 +109,7 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, GgufMetadata metadata,
       for (size_t d = raw.shape.size(); d-- > 0;) put(file_, raw.shape[d]);
       put(file_, static_cast<int32_t>(raw.bytes_only ? kGgufBytesId : *gguf_type_id(raw.element)));
       put(file_, offset);
-      offset += (raw.bytes + alignment - 1) / alignment * alignment;
+      offset += round_up(raw.bytes, alignment);
     }
   }
   file_.pad_to(alignment);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "model/recommend/recommend.h"
 
 namespace lumen::model {
@@ -57,7 +58,7 @@ void put_candidates(ExampleBatch& batch, const ExampleForm& form, int64_t width,
     answers.push_back(targets[i]);
   }
   std::vector<float> weights(rows.size(), 1.0F);
-  const size_t padded = (rows.size() + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
+  const size_t padded = round_up(rows.size(), kRowsAtOnce);
   rows.resize(padded);
   answers.resize(padded);
   weights.resize(padded);

@@ -52,27 +52,27 @@ const char* Reply::finish_reason(const Written& text) const {
   return !stopped ? "length" : text.calls.empty() ? "stop" : "tool_calls";
 }
 
-std::vector<CallPiece> Reply::take(const Said& said) {
-  Written& text = texts_.at(said.index);
-  if (said.ended) {
+std::vector<CallPiece> Reply::take(const Delta& delta) {
+  Written& text = texts_.at(delta.index);
+  if (delta.ended) {
     text.is_over = true;
-    text.reason = said.answer.reason;
-    text.stop = said.answer.stop;
-    text.out_of_time = said.out_of_time;
+    text.reason = delta.answer.reason;
+    text.stop = delta.answer.stop;
+    text.out_of_time = delta.out_of_time;
     ++ended_;
-    made_tokens_ += said.answer.made;
-    drafted_tokens_ += said.answer.drafted;
-    accepted_tokens_ += said.answer.accepted;
-    if (said.index % n_ == 0) cached_tokens_ += said.answer.shared;
-    if (said.index % n_ == 0) disk_tokens_ += said.answer.from_disk;
+    made_tokens_ += delta.answer.made;
+    drafted_tokens_ += delta.answer.drafted;
+    accepted_tokens_ += delta.answer.accepted;
+    if (delta.index % n_ == 0) cached_tokens_ += delta.answer.shared;
+    if (delta.index % n_ == 0) disk_tokens_ += delta.answer.from_disk;
   }
   std::vector<CallPiece> out;
   if (text.reader) {
-    out = text.reader->push(said.text);
-    if (said.ended)
+    out = text.reader->push(delta.text);
+    if (delta.ended)
       for (CallPiece& piece : text.reader->finish()) out.push_back(std::move(piece));
-  } else if (!said.text.empty()) {
-    out.push_back({CallPiece::Kind::text, said.text});
+  } else if (!delta.text.empty()) {
+    out.push_back({CallPiece::Kind::text, delta.text});
   }
   for (const CallPiece& piece : out) {
     if (piece.kind == CallPiece::Kind::text)
@@ -127,10 +127,10 @@ ordered_json Reply::chance(TokenId id, double value) const {
   return out;
 }
 
-void Reply::put_logprobs(const Said& said, int64_t* offset, ordered_json* out) const {
+void Reply::put_logprobs(const Delta& delta, int64_t* offset, ordered_json* out) const {
   if (top_ < 0) return;
-  for (size_t i = 0; i < said.tokens.size(); ++i) {
-    const auto& token = said.tokens[i];
+  for (size_t i = 0; i < delta.tokens.size(); ++i) {
+    const auto& token = delta.tokens[i];
     if (is_chat_) {
       ordered_json one = chance(token->id, token->chance);
       one["top_logprobs"] = ordered_json::array();
@@ -138,7 +138,7 @@ void Reply::put_logprobs(const Said& said, int64_t* offset, ordered_json* out) c
       (*out)["content"].push_back(std::move(one));
       continue;
     }
-    const TokenId id = token ? token->id : said.first;
+    const TokenId id = token ? token->id : delta.first;
     (*out)["tokens"].push_back(token_text(id));
     (*out)["token_logprobs"].push_back(token ? ordered_json(token->chance) : ordered_json());
     ordered_json top;
@@ -153,10 +153,10 @@ void Reply::put_logprobs(const Said& said, int64_t* offset, ordered_json* out) c
   }
 }
 
-void Reply::add(Said said) {
-  Written& text = texts_.at(said.index);
-  take(said);
-  put_logprobs(said, &text.offset, &text.logprobs);
+void Reply::add(Delta delta) {
+  Written& text = texts_.at(delta.index);
+  take(delta);
+  put_logprobs(delta, &text.offset, &text.logprobs);
 }
 
 ordered_json Reply::message_of(const Written& text) const {
@@ -214,8 +214,8 @@ std::string Reply::event(const ordered_json& value) const {
   return "data: " + json_line(value) + "\n\n";
 }
 
-std::string Reply::events(Said said) {
-  Written& text = texts_.at(said.index);
+std::string Reply::events(Delta delta) {
+  Written& text = texts_.at(delta.index);
   const char* kind = is_chat_ ? "chat.completion.chunk" : "text_completion";
   const auto chunk = [&](ordered_json choice, const ordered_json& logprobs, const char* reason) {
     choice["logprobs"] = logprobs;
@@ -227,7 +227,7 @@ std::string Reply::events(Said said) {
   };
   const auto choice = [&](const char* key, ordered_json value) {
     ordered_json one;
-    one["index"] = said.index;
+    one["index"] = delta.index;
     one[key] = std::move(value);
     return one;
   };
@@ -236,14 +236,14 @@ std::string Reply::events(Said said) {
     out += chunk(choice("delta", {{"role", "assistant"}, {"content", ""}}), nullptr, nullptr);
   text.is_begun = true;
   const auto calls_before = std::ssize(text.calls);
-  const std::vector<CallPiece> pieces = take(said);
-  const char* reason = said.ended ? finish_reason(text) : nullptr;
-  const bool says = !said.text.empty() || !said.tokens.empty();
+  const std::vector<CallPiece> pieces = take(delta);
+  const char* reason = delta.ended ? finish_reason(text) : nullptr;
+  const bool says = !delta.text.empty() || !delta.tokens.empty();
   ordered_json logprobs = says ? no_logprobs() : ordered_json();
-  if (says) put_logprobs(said, &text.offset, &logprobs);
+  if (says) put_logprobs(delta, &text.offset, &logprobs);
   if (is_chat_) {
     int64_t call = calls_before - 1;
-    if (pieces.empty() && !said.tokens.empty()) out += chunk(choice("delta", {{"content", ""}}), logprobs, nullptr);
+    if (pieces.empty() && !delta.tokens.empty()) out += chunk(choice("delta", {{"content", ""}}), logprobs, nullptr);
     for (const CallPiece& piece : pieces) {
       call += piece.kind == CallPiece::Kind::begin ? 1 : 0;
       out += chunk(choice("delta", delta_of(piece, call, text)), logprobs, nullptr);
@@ -251,7 +251,7 @@ std::string Reply::events(Said said) {
     }
     if (reason) out += chunk(choice("delta", ordered_json::object()), nullptr, reason);
   } else {
-    out += chunk(choice("text", said.text), logprobs, reason);
+    out += chunk(choice("text", delta.text), logprobs, reason);
   }
   return out;
 }

@@ -26,13 +26,13 @@ class Reply {
   Reply(const GenerationRequest& request, const ServedModel& model, int64_t created);
   virtual ~Reply() = default;
 
-  void add(Said said);
+  void add(Delta delta);
   bool has_ended() const { return ended_ == std::ssize(texts_); }
   virtual nlohmann::ordered_json whole() const;
   // The events that tell a piece ("data: {..}\n\n"), which is added as well; those in front of all, those at the end,
   // and those of a request that failed.
   virtual std::string first_events() { return {}; }
-  virtual std::string events(Said said);
+  virtual std::string events(Delta delta);
   virtual std::string last_events();
   virtual std::string failed_events(const Refusal& refusal) const;
 
@@ -58,7 +58,7 @@ class Reply {
     std::string stop;  // the text that ended it
   };
   // Adds a piece; the texts and calls in it.
-  std::vector<CallPiece> take(const Said& said);
+  std::vector<CallPiece> take(const Delta& delta);
   void rename(std::string id) { id_ = std::move(id); }
   const char* finish_reason(const Written& text) const;  // as chats have it
   const Written& written(int64_t index) const { return texts_.at(index); }
@@ -71,7 +71,7 @@ class Reply {
   nlohmann::ordered_json delta_of(const CallPiece& piece, int64_t call, const Written& text) const;
   nlohmann::ordered_json usage() const;
   nlohmann::ordered_json no_logprobs() const;
-  void put_logprobs(const Said& said, int64_t* offset, nlohmann::ordered_json* out) const;
+  void put_logprobs(const Delta& delta, int64_t* offset, nlohmann::ordered_json* out) const;
   nlohmann::ordered_json chance(TokenId id, double value) const;
   std::string token_text(TokenId id) const;
   std::string event(const nlohmann::ordered_json& value) const;

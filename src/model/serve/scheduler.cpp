@@ -22,9 +22,9 @@ auto for_seconds(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-size_t weight_of(const Said& said) {
-  size_t bytes = sizeof(Said) + said.text.size();
-  for (const auto& token : said.tokens) bytes += sizeof(token) + (token ? token->top.size() * 16 : 0);
+size_t weight_of(const Delta& delta) {
+  size_t bytes = sizeof(Delta) + delta.text.size();
+  for (const auto& token : delta.tokens) bytes += sizeof(token) + (token ? token->top.size() * 16 : 0);
   return bytes;
 }
 
@@ -47,13 +47,13 @@ TokenChance chance_of(std::span<const float> logits, TokenId id, int64_t top) {
   return out;
 }
 
-std::optional<Said> Answering::next(double seconds) {
+std::optional<Delta> Answering::next(double seconds) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, for_seconds(seconds), [&] { return failure_ || !said_.empty(); });
+  changed_.wait_for(lock, for_seconds(seconds), [&] { return failure_ || !deltas_.empty(); });
   if (failure_) throw Refusal(*failure_);
-  if (said_.empty()) return std::nullopt;
-  Said out = std::move(said_.front());
-  said_.pop_front();
+  if (deltas_.empty()) return std::nullopt;
+  Delta out = std::move(deltas_.front());
+  deltas_.pop_front();
   bytes_ -= weight_of(out);
   return out;
 }
@@ -63,13 +63,13 @@ void Answering::cancel(CancelReason reason) {
   cancelled_.compare_exchange_strong(none, reason);
 }
 
-void Answering::put(Said said) {
-  const size_t bytes = weight_of(said);
+void Answering::put(Delta delta) {
+  const size_t bytes = weight_of(delta);
   {
     const std::lock_guard lock(mutex_);
-    if (bytes_ + bytes <= most_bytes_ || said_.empty()) {
+    if (bytes_ + bytes <= most_bytes_ || deltas_.empty()) {
       bytes_ += bytes;
-      said_.push_back(std::move(said));
+      deltas_.push_back(std::move(delta));
       changed_.notify_all();
       return;
     }
@@ -198,7 +198,7 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
   const int64_t index = open->next++;
   const GenerationRequest& request = open->request;
   const size_t prompt = index / request.n;
-  Said& fresh = open->fresh[index];
+  Delta& fresh = open->fresh[index];
   fresh.index = index;
   const int64_t top = request.top;
   if (request.echo) fresh.text = request.echoed[prompt];
@@ -266,7 +266,7 @@ void Scheduler::end_some(const std::function<bool(const Open&)>& which, bool out
     }
     const int64_t left = open->count() - open->next;
     for (; open->next < open->count(); ++open->next, ++open->ended) {
-      Said& fresh = open->fresh[open->next];
+      Delta& fresh = open->fresh[open->next];
       fresh.index = open->next;
       fresh.ended = true;
       fresh.out_of_time = out_of_time;
@@ -305,9 +305,9 @@ void Scheduler::hand_over() {
   for (auto at = open_.begin(); at != open_.end();) {
     Open& open = **at;
     for (int64_t i = 0; i < open.next; ++i) {
-      Said& fresh = open.fresh[i];
+      Delta& fresh = open.fresh[i];
       if (fresh.text.empty() && fresh.tokens.empty() && !fresh.ended) continue;
-      Said next;
+      Delta next;
       next.index = i;
       open.answering->put(std::exchange(fresh, std::move(next)));
     }

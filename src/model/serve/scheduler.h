@@ -35,12 +35,12 @@ struct TokenChance {
 // Error when `id` is none of them. `top` of the others are told as well.
 TokenChance chance_of(std::span<const float> logits, TokenId id, int64_t top);
 
-// What is new of one of a request's texts.
-struct Said {
-  int64_t index = 0;  // of the text: prompt * n + which of its n
+// The new part of one answer of a request.
+struct Delta {
+  int64_t index = 0;  // of the answer: prompt * n + which of its n
   std::string text;
   std::vector<std::optional<TokenChance>>
-      tokens;  // where asked for; nothing for the first of a prompt, which is `first`
+      tokens;  // where asked for; nullopt for the first of a prompt, which is `first`
   TokenId first = 0;
   bool ended = false;
   bool out_of_time = false;
@@ -49,23 +49,23 @@ struct Said {
 
 enum class CancelReason { none, client_left, too_slow, shutdown };
 
-// A request under way: the model's thread puts in, the client's takes out.
+// A running request: the model's thread puts parts in, the client's thread takes them out.
 class Answering {
  public:
   explicit Answering(size_t most_bytes) : most_bytes_(most_bytes) {}
-  // The next piece; nothing within `seconds`. Refusal when the request failed.
-  std::optional<Said> next(double seconds);
+  // The next part; nullopt when there is none within `seconds`. Refusal when the request failed.
+  std::optional<Delta> next(double seconds);
   void cancel(CancelReason reason);
 
  private:
   friend class Scheduler;
-  void put(Said said);
+  void put(Delta delta);
   void fail(int status, const std::string& message);
 
   const size_t most_bytes_;  // that wait to be taken; with more the client reads too slowly
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Said> said_;
+  std::deque<Delta> deltas_;
   size_t bytes_ = 0;
   std::optional<Refusal> failure_;
   std::atomic<CancelReason> cancelled_{CancelReason::none};
@@ -135,7 +135,7 @@ class Scheduler {
     int64_t next = 0, ended = 0, made = 0;  // texts begun, ended, and tokens
     bool has_begun = false, is_over = false;
     std::vector<std::pair<int64_t, uint64_t>> running;  // texts by index, and their numbers in the batch
-    std::vector<Said> fresh;                            // by text
+    std::vector<Delta> fresh;                           // by text
     int64_t set() const { return request.set; }
     int64_t count() const { return std::ssize(request.prompts) * request.n; }
   };

@@ -1,5 +1,6 @@
 // The door of format reading: one declaration, or an alias of a parametrised one, becomes a Format.
 // Proved by tests/number/reader_test.cpp.
+#include "base/messages/spelling.h"
 #include "number/library/library.h"
 #include "number/read/declaration.h"
 
@@ -19,7 +20,7 @@ FormatRef read_format_alias(const lang::FormatAlias& alias, const std::vector<co
       for (const lang::FormatDecl& f : file->formats) known.push_back(f.name);
     }
     throw error_at(alias.value->place, fmt::format("there is no format '{}'", alias.value->text),
-                   read::nearest_names(alias.value->text, known));
+                   did_you_mean_any(alias.value->text, known));
   }
   return std::make_shared<Format>(read::read_instance(names, {*decl, &alias}));
 }

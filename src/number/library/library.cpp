@@ -7,6 +7,7 @@
 #include "base/embedded.h"
 #include "base/file/file.h"
 #include "base/file/folder.h"
+#include "base/messages/spelling.h"
 #include "lang/parser.h"
 #include "number/facts/type_ids.h"
 #include "number/read/names.h"
@@ -129,7 +130,7 @@ FormatRef FormatLibrary::get(std::string_view name) const {
   if (FormatRef format = find(name)) return format;
   std::vector<std::string> known;
   for (const auto& [text, format] : formats_) known.push_back(text);
-  std::string hint = read::nearest_names(name, known);
+  std::string hint = did_you_mean_any(name, known);
   if (hint.empty()) hint = "`lumen format list` shows all formats";
   throw Error(Exit::user, fmt::format("there is no format '{}'", name), hint);
 }

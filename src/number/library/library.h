@@ -1,6 +1,6 @@
 // The formats a program knows: those embedded from formats/*.lum and those a user adds with --formats DIR.
 //
-// May include: base, base/file, lang, number/facts, number/format, number/read.
+// May include: base, base/file, base/messages, lang, number/facts, number/format, number/read.
 // Offers: by_rows.h.
 #pragma once
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/messages/spelling.h"
 #include "number/read/routine_builder.h"
 
 namespace lumen::read {
@@ -47,7 +48,7 @@ std::vector<RoutineExpr> RoutineBuilder::call(const lang::Expr& e) {
   for (const lang::File* file : context_.names.files()) {
     for (const lang::Function& other : file->functions) known.push_back(other.name);
   }
-  throw error_at(e.place, fmt::format("there is no function '{}'", e.text), nearest_names(e.text, known));
+  throw error_at(e.place, fmt::format("there is no function '{}'", e.text), did_you_mean_any(e.text, known));
 }
 
 std::optional<RoutineExpr> RoutineBuilder::builtin(const lang::Expr& e) {

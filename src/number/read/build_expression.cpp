@@ -1,5 +1,6 @@
 // Expressions of routines: numbers, names, operators, subscripts. Proved by tests/number/reader_test.cpp.
 #include "base/check.h"
+#include "base/messages/spelling.h"
 #include "base/ordinal.h"
 #include "number/read/routine_builder.h"
 
@@ -136,7 +137,7 @@ void RoutineBuilder::unknown_name(const lang::Expr& e) {
   for (const lang::File* file : context_.names.files()) {
     for (const lang::Table& table : file->tables) known.push_back(table.name);
   }
-  std::string hint = nearest_names(e.text, known);
+  std::string hint = did_you_mean_any(e.text, known);
   if (hint.empty() && frames_.back().is_function)
     hint = "functions see their parameters and tables; pass fields as arguments";
   throw error_at(e.place, fmt::format("'{}' is not known here", e.text), hint);

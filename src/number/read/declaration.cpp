@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/messages/spelling.h"
 #include "lang/parser.h"
 #include "number/facts/limits.h"
 #include "number/read/tabulate.h"
@@ -128,7 +129,7 @@ void check_routine_names(const lang::FormatDecl& d) {
     const bool known = r.name == "decode" || r.name == "code" ||
                        std::find(std::begin(kFitNames), std::end(kFitNames), r.name) != std::end(kFitNames);
     if (!known) {
-      std::string hint = nearest_names(r.name, {"decode", "code", "fit"});
+      std::string hint = did_you_mean_any(r.name, {"decode", "code", "fit"});
       if (hint.empty())
         hint =
             "a format has decode(i), fit(x), fit row(x), fit tile(x), fit tensor(x) and code(v); others are 'fn' "

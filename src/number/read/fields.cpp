@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/check.h"
+#include "base/messages/spelling.h"
 #include "number/read/declaration.h"
 
 namespace lumen::read {
@@ -237,7 +238,7 @@ FieldType read_field_type(FormatContext& context, const lang::TypeExpr& type) {
     for (const lang::File* file : context.names.files()) {
       for (const lang::FormatDecl& f : file->formats) known.push_back(f.name);
     }
-    throw error_at(type.place, fmt::format("there is no type '{}'", type.name), nearest_names(type.name, known));
+    throw error_at(type.place, fmt::format("there is no type '{}'", type.name), did_you_mean_any(type.name, known));
   }
   const bool is_element =
       other->fields.size() == 1 && other->params.empty() && other->fields[0].type.name != other->name;

@@ -28,7 +28,4 @@ class Names {
   std::set<std::string, std::less<>> used_;
 };
 
-// " (did you mean 'a' or 'b'?)"-like hint from the names nearest to `name`; empty when none is near.
-std::string nearest_names(std::string_view name, const std::vector<std::string>& known);
-
 }  // namespace lumen::read

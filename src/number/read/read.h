@@ -1,7 +1,7 @@
 // Formats from their texts: declarations, fields and routines are read, typed and checked, and small functions become
 // tables.
 //
-// May include: base, lang, number/facts, number/format.
+// May include: base, base/messages, lang, number/facts, number/format.
 #pragma once
 
 #include "number/read/declaration.h"

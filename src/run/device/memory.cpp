@@ -44,7 +44,7 @@ void* HostMemory::allocate(int64_t bytes, Pages pages) {
   if (memory == MAP_FAILED)
     throw Error(Exit::hardware, fmt::format("the system refuses {} of memory", size_text(size)),
                 "choose a smaller batch, context or format, or a machine with more memory");
-  // Said either way: a system may be set to give huge pages to whoever does not refuse them.
+  // Both cases are explicit: a system may be set to give huge pages to whoever does not refuse them.
   if (size >= kHugePage) ::madvise(memory, size, pages == Pages::huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   const std::scoped_lock lock(mutex_);
   blocks_[memory] = size;

@@ -39,7 +39,7 @@ machine::MachineRef less_able(const machine::Machine& than) {
 }  // namespace
 
 struct Engine::State {
-  CompileContext shop;
+  CompileContext context;
   Options options;
   DeviceChoice choice;
   std::filesystem::path folder;
@@ -58,17 +58,17 @@ struct Engine::State {
     out.threads = options.threads == 0 ? usable_cores() : options.threads;
     return out;
   }
-  void open(machine::MachineRef machine) { shop = opened(std::move(machine)); }
+  void open(machine::MachineRef machine) { context = opened(std::move(machine)); }
 
   // Goes on without what is wrong: instructions, an abler table than another that is right, or the device.
   void require_sound() {
     const auto again = [&](machine::MachineRef m) { return opened(std::move(m)); };
-    DeviceResult outcome = known_or_tried(shop, again);
-    for (machine::MachineRef less; !outcome.wrong.empty(); outcome = known_or_tried(shop, again)) {
+    DeviceResult outcome = known_or_tried(context, again);
+    for (machine::MachineRef less; !outcome.wrong.empty(); outcome = known_or_tried(context, again)) {
       const std::string refusal = fmt::format("{} is refused: its kernels disagree with the evaluator ({})",
-                                              shop.device->describe(), outcome.wrong);
-      const bool on_processor = !shop.device->is_asynchronous();
-      less = on_processor && !options.machine ? less_able(shop.device->machine()) : nullptr;
+                                              context.device->describe(), outcome.wrong);
+      const bool on_processor = !context.device->is_asynchronous();
+      less = on_processor && !options.machine ? less_able(context.device->machine()) : nullptr;
       const bool has_other =
           less || (!on_processor && choice.kind == DeviceChoice::Kind::automatic && !options.machine);
       if (!has_other)
@@ -78,15 +78,15 @@ struct Engine::State {
       warn(refusal);
       if (!on_processor) choice = {};
       open(less);
-      note(fmt::format("device: {}", shop.device->describe()));
+      note(fmt::format("device: {}", context.device->describe()));
       if (on_processor || !folder.empty()) continue;
       return;
     }
     if (outcome.refused.empty()) return;
     refused = outcome.refused;
-    machine::Machine machine = shop.device->machine();
+    machine::Machine machine = context.device->machine();
     for (const RefusedRow& r : refused) {
-      warn(fmt::format("{}: {} is not used, it computes wrongly ({})", shop.device->describe(), r.row, r.why));
+      warn(fmt::format("{}: {} is not used, it computes wrongly ({})", context.device->describe(), r.row, r.why));
       machine = without_row(std::move(machine), r.row);
     }
     open(std::make_shared<const machine::Machine>(std::move(machine)));
@@ -94,7 +94,7 @@ struct Engine::State {
 
   // From here on kernels are tried before they are trusted, where they shall be.
   void try_launches() {
-    if (tries_launches(*shop.device)) shop.judge = trials = std::make_shared<TrialResults>(shop);
+    if (tries_launches(*context.device)) context.judge = trials = std::make_shared<TrialResults>(context);
   }
 
   // What trials the kernels had that `made` makes for a program, or for what is said of them.
@@ -119,7 +119,7 @@ struct Engine::State {
       CompileContext out;
       out.device = open_cpu(machine::native_machine(), options.threads, load_here);
       out.cache = std::make_shared<KernelCache>(out.device, kept);
-      out.threads = shop.threads;
+      out.threads = context.threads;
       if (tries_launches(*out.device)) out.judge = std::make_shared<TrialResults>(out);
       return *(host = out);
     };
@@ -134,7 +134,7 @@ struct Engine::State {
 
   std::unique_ptr<LoadedSteps> load(const LoneSteps& work) {
     CompileReport report;
-    auto ready = with_trials(work.meaning, [&] { return run::load_steps(shop, work, processor(), &report); });
+    auto ready = with_trials(work.meaning, [&] { return run::load_steps(context, work, processor(), &report); });
     add(report);
     return ready;
   }
@@ -142,7 +142,7 @@ struct Engine::State {
   std::shared_ptr<const Panels> panels(const LoneSteps& work, const Panels::Shape& shape) {
     CompileReport report;
     auto made = with_trials(work.meaning, [&] {
-      return std::make_shared<const Panels>(shop, choose_steps(shop, work, processor(), &report), shape, &report);
+      return std::make_shared<const Panels>(context, choose_steps(context, work, processor(), &report), shape, &report);
     });
     add(report);
     return made;
@@ -153,14 +153,14 @@ struct Engine::State {
                std::span<const float> beside = {}, void* on_device = nullptr) {
     const std::unique_ptr<LoadedSteps> ready = load(work);
     const int64_t to_at = on_device ? 0 : aligned(from_bytes), beside_at = to_at + aligned(to_bytes);
-    const std::shared_ptr<void> memory = allocate_shared(shop.device, beside_at + aligned(beside.size_bytes()));
+    const std::shared_ptr<void> memory = allocate_shared(context.device, beside_at + aligned(beside.size_bytes()));
     auto* base = static_cast<std::byte*>(memory.get());
-    if (!on_device) shop.device->copy_in(base, from, from_bytes);
-    if (!beside.empty()) shop.device->copy_in(base + beside_at, beside.data(), beside.size_bytes());
+    if (!on_device) context.device->copy_in(base, from, from_bytes);
+    if (!beside.empty()) context.device->copy_in(base + beside_at, beside.data(), beside.size_bytes());
     void* const values[] = {on_device ? on_device : base, base + to_at, base + beside_at};
     ready->launch(values);
     ready->finish();
-    shop.device->copy_out(to, base + to_at, to_bytes);
+    context.device->copy_out(to, base + to_at, to_bytes);
   }
 
   std::vector<uint8_t> encode(const FormatRef& f, const float* x, void* on_device, int64_t rows, int64_t columns,
@@ -189,19 +189,19 @@ Engine::Engine(Options options) : state_(new State) {
   state_->choice = parse_device(options.device);
   state_->timed = options.timed;
   state_->open(options.machine);
-  if (options.tries && (state_->shop.device->is_asynchronous() || !state_->folder.empty())) state_->require_sound();
+  if (options.tries && (state_->context.device->is_asynchronous() || !state_->folder.empty())) state_->require_sound();
   if (options.tries) state_->try_launches();
   if (options.libraries) {
-    verbose(state_->shop.device->open_products());
-    state_->shop.products = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
+    verbose(state_->context.device->open_products());
+    state_->context.products = std::make_shared<Tuner>(state_->context.cache, state_->context.threads);
   }
-  if (options.tune) state_->shop.tuner = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
+  if (options.tune) state_->context.tuner = std::make_shared<Tuner>(state_->context.cache, state_->context.threads);
 }
 
 Engine::~Engine() = default;
 
 Device& Engine::device() {
-  return *state_->shop.device;
+  return *state_->context.device;
 }
 
 void Engine::require_memory(const std::string& who, const MemoryNeeds& needs, const std::string& hint) {
@@ -209,14 +209,14 @@ void Engine::require_memory(const std::string& who, const MemoryNeeds& needs, co
 }
 
 std::shared_ptr<Program> Engine::compile(const graph::Graph& g, const CompileOptions& options) {
-  LaunchList list = state_->with_trials(g.name, [&] { return run::compile(state_->shop, g, options); });
+  LaunchList list = state_->with_trials(g.name, [&] { return run::compile(state_->context, g, options); });
   state_->add(list.report);
   std::shared_ptr<void> lent = options.lender ? options.lender->lend(list.arena_bytes) : nullptr;
-  return make_program(state_->shop.device, state_->shop.cache, std::move(list), state_->timed, std::move(lent));
+  return make_program(state_->context.device, state_->context.cache, std::move(list), state_->timed, std::move(lent));
 }
 
 int64_t Engine::arena_bytes(const graph::Graph& g, const CompileOptions& options) {
-  return run::arena_bytes(state_->shop, g, options);
+  return run::arena_bytes(state_->context, g, options);
 }
 
 std::vector<uint8_t> Engine::encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns,
@@ -240,11 +240,12 @@ std::vector<float> Engine::decode(const FormatRef& f, const uint8_t* blob, int64
 
 std::shared_ptr<const Panels> Engine::encode_panels(const FormatRef& f, int64_t rows, int64_t columns, bool weighed) {
   const auto importance = weighed ? synth::Importance::columns : synth::Importance::none;
-  return state_->panels(encode_steps(f, rows, columns, importance), {f, rows, columns, Panels::Way::encode, weighed});
+  return state_->panels(encode_steps(f, rows, columns, importance),
+                        {f, rows, columns, Panels::Direction::encode, weighed});
 }
 
 std::shared_ptr<const Panels> Engine::decode_panels(const FormatRef& f, int64_t rows, int64_t columns) {
-  return state_->panels(decode_steps(f, rows, columns), {f, rows, columns, Panels::Way::decode});
+  return state_->panels(decode_steps(f, rows, columns), {f, rows, columns, Panels::Direction::decode});
 }
 
 std::unique_ptr<LoadedSteps> Engine::load_steps(const LoneSteps& work) {
@@ -252,20 +253,20 @@ std::unique_ptr<LoadedSteps> Engine::load_steps(const LoneSteps& work) {
 }
 
 std::shared_ptr<std::byte> Engine::allocate(int64_t bytes) {
-  return std::static_pointer_cast<std::byte>(allocate_shared(state_->shop.device, bytes));
+  return std::static_pointer_cast<std::byte>(allocate_shared(state_->context.device, bytes));
 }
 
 int Engine::threads() const {
-  return state_->shop.threads;
+  return state_->context.threads;
 }
 
 Soundness Engine::try_kernels(bool all) {
   Soundness found = find_soundness(
-      state_->shop, trials_for(device().machine(), all ? TrialDepth::everything : TrialDepth::usual, threads()),
+      state_->context, trials_for(device().machine(), all ? TrialDepth::everything : TrialDepth::usual, threads()),
       [&](machine::MachineRef m) { return state_->opened(std::move(m)); });
-  if (found.wrong.empty()) try_other_rows(state_->shop, &found);
+  if (found.wrong.empty()) try_other_rows(state_->context, &found);
   for (CheckLine& line : rows_not_chosen(device().machine(), found.lines)) found.lines.push_back(std::move(line));
-  if (found.whole || !found.wrong.empty()) keep_result(state_->shop, result_of(found));
+  if (found.whole || !found.wrong.empty()) keep_result(state_->context, result_of(found));
   if (found.machine) state_->open(found.machine);
   state_->refused = found.refused;
   return found;
@@ -277,23 +278,23 @@ const std::vector<RefusedRow>& Engine::refused() const {
 
 Determinism Engine::prove_determinism() {
   State& s = *state_;
-  if (s.shop.device->is_asynchronous()) return run::prove_determinism(s.shop, nullptr);
-  CompileContext alone = s.shop;
-  alone.device = open_cpu(std::make_shared<const machine::Machine>(s.shop.device->machine()), 1, load_here);
+  if (s.context.device->is_asynchronous()) return run::prove_determinism(s.context, nullptr);
+  CompileContext alone = s.context;
+  alone.device = open_cpu(std::make_shared<const machine::Machine>(s.context.device->machine()), 1, load_here);
   alone.cache = std::make_shared<KernelCache>(alone.device, s.kept);
-  return run::prove_determinism(s.shop, &alone);
+  return run::prove_determinism(s.context, &alone);
 }
 
 Ceilings Engine::measure_ceilings() {
-  return run::measure_ceilings(state_->shop);
+  return run::measure_ceilings(state_->context);
 }
 
 double Engine::measure_memory() {
-  return run::measure_memory(state_->shop);
+  return run::measure_memory(state_->context);
 }
 
 void Engine::finish_tuning() {
-  if (state_->shop.tuner) state_->shop.tuner->wait();
+  if (state_->context.tuner) state_->context.tuner->wait();
 }
 
 const CompileReport& Engine::totals() const {

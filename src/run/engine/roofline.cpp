@@ -1,7 +1,6 @@
 #include "run/engine/roofline.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/stopwatch.h"
 #include "graph/ir/build.h"
 #include "kernel/loop/build.h"
 #include "number/codec/pattern.h"
@@ -34,10 +34,6 @@ constexpr int64_t kChunkBytes = int64_t{1} << 20;
 constexpr int64_t kOutBytes = 8192;                            // written by a task, at least
 constexpr int64_t kCopiesBytes = int64_t{192} << 20;           // all copies of a product's weights
 constexpr double kTimeOfCeiling = 0.15, kTimeOfProduct = 0.3;  // seconds, at least
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Every task adds up a chunk of memory.
 loop::Kernel stream_kernel(int lanes) {
@@ -119,34 +115,34 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
 }
 
 // Seconds of the fastest of several launches: the ceiling is what the machine can do undisturbed.
-double fastest(const CompileContext& shop, const loop::Kernel& kernel) {
+double fastest(const CompileContext& context, const loop::Kernel& kernel) {
   CompileReport report;
   const loop::Kernel* one[] = {&kernel};
-  void* function = shop.cache->get(one, 1, &report)[0];
+  void* function = context.cache->get(one, 1, &report)[0];
   std::vector<std::shared_ptr<void>> memory;
   std::vector<void*> buffers;
   for (const loop::BufferParam& p : kernel.params) {
-    memory.push_back(allocate_shared(shop.device, p.bytes));
+    memory.push_back(allocate_shared(context.device, p.bytes));
     buffers.push_back(memory.back().get());
-    if (!p.written) shop.device->copy_in(buffers.back(), small_numbers(p.bytes).data(), p.bytes);
+    if (!p.written) context.device->copy_in(buffers.back(), small_numbers(p.bytes).data(), p.bytes);
   }
-  const bool waits = shop.device->is_asynchronous();
+  const bool waits = context.device->is_asynchronous();
   LaunchStatus here;
-  const std::shared_ptr<void> there = waits ? allocate_shared(shop.device, sizeof here) : nullptr;
+  const std::shared_ptr<void> there = waits ? allocate_shared(context.device, sizeof here) : nullptr;
   LaunchStatus* const status = waits ? static_cast<LaunchStatus*>(there.get()) : &here;
-  const std::unique_ptr<Device::Marks> marks = waits ? shop.device->make_marks(2) : nullptr;
-  const LaunchConfig launch_config = launch_config_of(kernel, shop.device->machine(), false);
+  const std::unique_ptr<Device::Marks> marks = waits ? context.device->make_marks(2) : nullptr;
+  const LaunchConfig launch_config = launch_config_of(kernel, context.device->machine(), false);
   const auto launch = [&] {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     if (marks) marks->set(0);
-    shop.device->launch(function, buffers, launch_config, status);
+    context.device->launch(function, buffers, launch_config, status);
     if (marks) marks->set(1);
-    shop.device->synchronize();
-    return marks ? marks->seconds(0, 1) : seconds_since(start);
+    context.device->synchronize();
+    return marks ? marks->seconds(0, 1) : watch.seconds();
   };
   double best = launch();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 3 || seconds_since(start) < kTimeOfCeiling; ++i) best = std::min(best, launch());
+  const Stopwatch watch;
+  for (int i = 0; i < 3 || watch.seconds() < kTimeOfCeiling; ++i) best = std::min(best, launch());
   return best;
 }
 
@@ -207,19 +203,19 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
   return out;
 }
 
-double measure_memory(const CompileContext& shop) {
-  if (shop.device->is_asynchronous()) return shop.device->measure_copies().value_or(0);
-  const loop::Kernel kernel = stream_kernel(shop.device->machine().f32_lanes());
-  return kStreamBytes / fastest(shop, kernel);
+double measure_memory(const CompileContext& context) {
+  if (context.device->is_asynchronous()) return context.device->measure_copies().value_or(0);
+  const loop::Kernel kernel = stream_kernel(context.device->machine().f32_lanes());
+  return kStreamBytes / fastest(context, kernel);
 }
 
-Ceilings measure_ceilings(const CompileContext& shop) {
+Ceilings measure_ceilings(const CompileContext& context) {
   Ceilings c;
-  if (shop.device->is_asynchronous()) c.read_bytes = measure_memory(shop);  // by the GPU's own copies
-  const machine::Machine& machine = shop.device->machine();
-  for (const CeilingKernel& k :
-       machine.kind == machine::Kind::gpu ? gpu_ceiling_kernels(machine) : ceiling_kernels(machine, 4 * shop.threads)) {
-    const double rate = k.work / fastest(shop, k.kernel);
+  if (context.device->is_asynchronous()) c.read_bytes = measure_memory(context);  // by the GPU's own copies
+  const machine::Machine& machine = context.device->machine();
+  for (const CeilingKernel& k : machine.kind == machine::Kind::gpu ? gpu_ceiling_kernels(machine)
+                                                                   : ceiling_kernels(machine, 4 * context.threads)) {
+    const double rate = k.work / fastest(context, k.kernel);
     if (!k.row.empty()) {
       c.rows.push_back({k.row, k.kind, rate});
     } else if (std::string_view(k.kind) == "read") {
@@ -290,12 +286,12 @@ ProductTime time_product(Engine& engine, const FormatRef& format, const ProductS
     copies.back()->upload(blob.data(), bytes);
   }
   std::vector<double> times;
-  const auto start = std::chrono::steady_clock::now();
-  for (size_t i = 0; i < 4 || seconds_since(start) < kTimeOfProduct; ++i) {
+  const Stopwatch watch;
+  for (size_t i = 0; i < 4 || watch.seconds() < kTimeOfProduct; ++i) {
     program->bind("w", copies[i % copies.size()]);
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch lap;
     program->run();
-    times.push_back(seconds_since(begin));
+    times.push_back(lap.seconds());
   }
   times.erase(times.begin());  // the first touches memory
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());

@@ -21,8 +21,8 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
 
 // Reading memory (GPUs: copying it), f32 multiply-adds, and every dot and matrix row of the machine (GPUs: the largest
 // instruction for each pair of types), by all threads at once. About a second.
-Ceilings measure_ceilings(const CompileContext& shop);
-double measure_memory(const CompileContext& shop);  // of them, reading alone
+Ceilings measure_ceilings(const CompileContext& context);
+double measure_memory(const CompileContext& context);  // of them, reading alone
 
 // Multiplications and additions a second of operands of a kind ("f32", "bf16"), or of f32 where the machine has no
 // faster instruction for it: what a training run's speed is held against. Measured the first time, and then kept in the

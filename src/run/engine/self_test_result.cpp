@@ -14,8 +14,8 @@ constexpr size_t kLongestWhy = 2048, kMostRefused = 1000;
 constexpr const char* kKind = "verdicts";
 constexpr int kTrialsVersion = 2;  // other trials, other results
 
-std::string name_of(const CompileContext& shop) {
-  return shop.cache->key_of(fmt::format("self-test {}", kTrialsVersion));
+std::string name_of(const CompileContext& context) {
+  return context.cache->key_of(fmt::format("self-test {}", kTrialsVersion));
 }
 
 std::string line_of(std::string text) {
@@ -54,7 +54,7 @@ DeviceResult result_of(const Soundness& s) {
   return {s.refused, s.wrong};
 }
 
-void keep_result(const CompileContext& shop, const DeviceResult& outcome) {
+void keep_result(const CompileContext& context, const DeviceResult& outcome) {
   std::string text;
   if (!outcome.wrong.empty()) {
     text = std::string(kWrong) + line_of(outcome.wrong);
@@ -63,21 +63,21 @@ void keep_result(const CompileContext& shop, const DeviceResult& outcome) {
   } else {
     for (const RefusedRow& r : outcome.refused) text += fmt::format("{}{} {}\n", kWithout, r.row, line_of(r.why));
   }
-  shop.cache->kept().write(kKind, name_of(shop), text);
+  context.cache->kept().write(kKind, name_of(context), text);
 }
 
-DeviceResult known_or_tried(const CompileContext& shop, const OpenMachine& open) {
-  if (const auto known = read_result(shop.cache->kept().read(kKind, name_of(shop)))) return *known;
-  verbose(fmt::format("first use of {}: its kernels are tested", shop.device->describe()));
-  const machine::Machine& machine = shop.device->machine();
-  const Soundness found = find_soundness(shop, trials_for(machine, TrialDepth::first_use, shop.threads), open);
+DeviceResult known_or_tried(const CompileContext& context, const OpenMachine& open) {
+  if (const auto known = read_result(context.cache->kept().read(kKind, name_of(context)))) return *known;
+  verbose(fmt::format("first use of {}: its kernels are tested", context.device->describe()));
+  const machine::Machine& machine = context.device->machine();
+  const Soundness found = find_soundness(context, trials_for(machine, TrialDepth::first_use, context.threads), open);
   for (const CheckLine& line : found.lines)
     verbose(fmt::format("  {} {:<44} {:6.1f} ms  {}", line.ok ? "ok  " : "FAIL", line.what, 1e3 * line.seconds,
                         line.detail));
   for (const CheckLine& line : rows_not_chosen(machine, found.lines))
     verbose(fmt::format("  none {}: {}", line.what, line.detail));
   DeviceResult outcome = result_of(found);
-  if (found.whole || !outcome.wrong.empty()) keep_result(shop, outcome);
+  if (found.whole || !outcome.wrong.empty()) keep_result(context, outcome);
   return outcome;
 }
 

@@ -24,9 +24,9 @@ DeviceResult result_of(const Soundness& s);
 std::string disagreement(const std::vector<CheckLine>& lines);
 
 // Keeps what a test of the device found.
-void keep_result(const CompileContext& shop, const DeviceResult& outcome);
+void keep_result(const CompileContext& context, const DeviceResult& outcome);
 
 // What is known of the device, which is tried where nothing is. `open`: the device with another table.
-DeviceResult known_or_tried(const CompileContext& shop, const OpenMachine& open);
+DeviceResult known_or_tried(const CompileContext& context, const OpenMachine& open);
 
 }  // namespace lumen::run

@@ -26,7 +26,7 @@ constexpr long kLookNanoseconds = 100'000'000;  // so often a waiting rank asks 
 using Word = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
 
-struct alignas(64) Seat {
+struct alignas(64) RankState {
   pthread_mutex_t alive;  // held by the rank while it lives
   Word joined, left, bell;
 };
@@ -54,13 +54,13 @@ struct Map {
   std::byte* at;
   int ranks;
   Head& head() const { return *reinterpret_cast<Head*>(at); }
-  static int64_t seats_at() { return (sizeof(Head) + 63) / 64 * 64; }
-  static int64_t channels_at(int n) { return seats_at() + n * int64_t{sizeof(Seat)}; }
+  static int64_t states_at() { return (sizeof(Head) + 63) / 64 * 64; }
+  static int64_t channels_at(int n) { return states_at() + n * int64_t{sizeof(RankState)}; }
   static int64_t boxes_at(int n) {
     return (channels_at(n) + int64_t{n} * n * int64_t{sizeof(Channel)} + 4095) / 4096 * 4096;
   }
   static int64_t bytes(int n) { return boxes_at(n) + int64_t{2} * n * n * box_size(n); }
-  Seat& seat(int r) const { return reinterpret_cast<Seat*>(at + seats_at())[r]; }
+  RankState& state_of(int r) const { return reinterpret_cast<RankState*>(at + states_at())[r]; }
   Channel& channel(int from, int to) const {
     return reinterpret_cast<Channel*>(at + channels_at(ranks))[from * ranks + to];
   }
@@ -88,7 +88,7 @@ void say_lost(const Map& map, int rank, const std::string& why, bool has_told = 
   std::memcpy(map.head().why, why.data(), length);
   map.head().why[length] = 0;
   map.head().lost = 2;
-  for (int r = 0; r < map.ranks; ++r) ring(map.seat(r).bell);
+  for (int r = 0; r < map.ranks; ++r) ring(map.state_of(r).bell);
 }
 
 class SharedMemoryTransport : public Transport {
@@ -98,13 +98,13 @@ class SharedMemoryTransport : public Transport {
         map_{reinterpret_cast<std::byte*>(memory_->memory()), memory_->size()},
         rank_(rank) {
     LUMEN_CHECK(rank >= 0 && rank < map_.ranks);
-    LUMEN_CHECK(pthread_mutex_lock(&map_.seat(rank).alive) == 0, "two processes are rank {}", rank);
-    map_.seat(rank).joined = 1;
+    LUMEN_CHECK(pthread_mutex_lock(&map_.state_of(rank).alive) == 0, "two processes are rank {}", rank);
+    map_.state_of(rank).joined = 1;
   }
   ~SharedMemoryTransport() override {
-    map_.seat(rank_).left = 1;
-    pthread_mutex_unlock(&map_.seat(rank_).alive);
-    for (int r = 0; r < map_.ranks; ++r) ring(map_.seat(r).bell);
+    map_.state_of(rank_).left = 1;
+    pthread_mutex_unlock(&map_.state_of(rank_).alive);
+    for (int r = 0; r < map_.ranks; ++r) ring(map_.state_of(r).bell);
   }
 
   std::string describe() const override { return "shared memory"; }
@@ -123,7 +123,7 @@ class SharedMemoryTransport : public Transport {
       out.push_back(sent.emplace_back(to[r]).left());
       in.push_back(taken.emplace_back(from[r]).left());
     }
-    Word& bell = map_.seat(rank_).bell;
+    Word& bell = map_.state_of(rank_).bell;
     while (true) {
       const uint32_t heard = bell;
       bool moved = false, done = true;
@@ -160,7 +160,7 @@ class SharedMemoryTransport : public Transport {
     c.in_all[number % 2] = in_all;
     c.box_bytes[number % 2] = filled;
     c.put = number + 1;
-    ring(map_.seat(to).bell);
+    ring(map_.state_of(to).bell);
     return true;
   }
 
@@ -179,7 +179,7 @@ class SharedMemoryTransport : public Transport {
       done += step;
     }
     c.taken = number + 1;
-    ring(map_.seat(from).bell);
+    ring(map_.state_of(from).bell);
     return true;
   }
 
@@ -192,15 +192,15 @@ class SharedMemoryTransport : public Transport {
   void require(int r, bool sends = false, bool takes = false) const {
     throw_if_told();
     if (r == rank_) return;
-    Seat& seat = map_.seat(r);
-    if (seat.joined == 0) return;  // whoever started it tells when it has ended
-    const int state = pthread_mutex_trylock(&seat.alive);
+    RankState& own = map_.state_of(r);
+    if (own.joined == 0) return;  // whoever started it tells when it has ended
+    const int state = pthread_mutex_trylock(&own.alive);
     if (state == EBUSY) return;
-    if (state == EOWNERDEAD) pthread_mutex_consistent(&seat.alive);
-    if (state == EOWNERDEAD || state == 0) pthread_mutex_unlock(&seat.alive);
+    if (state == EOWNERDEAD) pthread_mutex_consistent(&own.alive);
+    if (state == EOWNERDEAD || state == 0) pthread_mutex_unlock(&own.alive);
     const bool has_left_all = map_.channel(r, rank_).put != map_.channel(r, rank_).taken;
-    if (seat.left == 1 && !sends && (!takes || has_left_all)) return;
-    const std::string why = seat.left == 1 ? "it has ended before the others" : "its process has died";
+    if (own.left == 1 && !sends && (!takes || has_left_all)) return;
+    const std::string why = own.left == 1 ? "it has ended before the others" : "its process has died";
     say_lost(map_, r, why);
     throw RankLost(r, why);
   }
@@ -221,12 +221,12 @@ SharedMemory::SharedMemory(int size) : size_(size), bytes_(Map::bytes(size)) {
   const Map map{reinterpret_cast<std::byte*>(memory_), size};
   new (&map.head()) Head();
   for (int r = 0; r < size; ++r) {
-    Seat& seat = *new (&map.seat(r)) Seat();
+    RankState& own = *new (&map.state_of(r)) RankState();
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&seat.alive, &attributes);
+    pthread_mutex_init(&own.alive, &attributes);
     pthread_mutexattr_destroy(&attributes);
     for (int s = 0; s < size; ++s) new (&map.channel(r, s)) Channel();
   }

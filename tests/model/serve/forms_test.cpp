@@ -38,9 +38,9 @@ GenerationRequest forms_request(bool with_calls) {
   return out;
 }
 
-Said piece_of(const std::string& text, bool ended = false, EndReason reason = EndReason::end_token,
-              const std::string& stop = "") {
-  Said out;
+Delta piece_of(const std::string& text, bool ended = false, EndReason reason = EndReason::end_token,
+               const std::string& stop = "") {
+  Delta out;
   out.text = text;
   out.ended = ended;
   out.answer.reason = reason;

@@ -18,16 +18,16 @@ ServedModel& named_letters() {
   return model;
 }
 
-Said said(int64_t index, const std::string& text, std::vector<std::optional<TokenChance>> tokens = {}) {
-  Said out;
+Delta delta_of(int64_t index, const std::string& text, std::vector<std::optional<TokenChance>> tokens = {}) {
+  Delta out;
   out.index = index;
   out.text = text;
   out.tokens = std::move(tokens);
   return out;
 }
 
-Said ended(int64_t index, EndReason reason, int64_t made, int64_t shared = 0) {
-  Said out;
+Delta ended(int64_t index, EndReason reason, int64_t made, int64_t shared = 0) {
+  Delta out;
   out.index = index;
   out.ended = true;
   out.answer.reason = reason;
@@ -49,10 +49,10 @@ TEST(ServeReply, ACompletionWithLogarithms) {
   request.prompts = {{1, 2}};
   request.top = 1;
   Reply reply(request, named_letters(), 5);
-  Said first = said(0, "ab", {std::nullopt, TokenChance{2, -1.5, {{3, -0.5}}}});
+  Delta first = delta_of(0, "ab", {std::nullopt, TokenChance{2, -1.5, {{3, -0.5}}}});
   first.first = 1;
   reply.add(first);
-  reply.add(said(0, "\u00e9c", {TokenChance{11, -0.25, {{11, -0.25}}}, TokenChance{3, -2, {{4, -1}}}}));
+  reply.add(delta_of(0, "\u00e9c", {TokenChance{11, -0.25, {{11, -0.25}}}, TokenChance{3, -2, {{4, -1}}}}));
   reply.add(ended(0, EndReason::limit, 2));
   ASSERT_TRUE(reply.has_ended());
   const ordered_json whole = reply.whole();
@@ -77,7 +77,7 @@ TEST(ServeReply, AChatAsEvents) {
   request.prompts = {{1, 2, 3}};
   request.n = 2;
   Reply reply(request, named_letters(), 5);
-  std::string events = reply.events(said(1, "ab")) + reply.events(said(0, "c"));
+  std::string events = reply.events(delta_of(1, "ab")) + reply.events(delta_of(0, "c"));
   events += reply.events(ended(0, EndReason::end_token, 2, 1)) + reply.events(ended(1, EndReason::limit, 3, 2));
   EXPECT_TRUE(reply.has_ended());
   events += reply.last_events();
@@ -106,7 +106,7 @@ TEST(ServeReply, WhatWasExpectedIsCounted) {
   EXPECT_FALSE(Reply(request, named_letters(), 5).whole()["usage"].contains("completion_tokens_details"));
   request.expected = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{1, 2});
   Reply reply(request, named_letters(), 5);
-  Said last = ended(0, EndReason::limit, 9);
+  Delta last = ended(0, EndReason::limit, 9);
   last.answer.drafted = 7;
   last.answer.accepted = 5;
   reply.add(last);
@@ -120,7 +120,7 @@ TEST(ServeReply, ChatLogarithmsHaveBytes) {
   request.top = 1;
   request.prompts = {{1}};
   Reply reply(request, named_letters(), 5);
-  reply.add(said(0, "\u00e9", {TokenChance{11, -0.5, {{1, -0.1}}}}));
+  reply.add(delta_of(0, "\u00e9", {TokenChance{11, -0.5, {{1, -0.1}}}}));
   reply.add(ended(0, EndReason::stop_text, 1));
   const ordered_json choice = reply.whole()["choices"][0];
   EXPECT_EQ(choice["message"]["content"], "\u00e9");

@@ -61,13 +61,13 @@ class RunningScheduler {
 std::vector<std::string> texts_of(Answering& answering, int64_t count) {
   std::vector<std::string> texts(count);
   for (int64_t ended = 0; ended < count;) {
-    const auto said = answering.next(20);
-    if (!said) {
+    const auto delta = answering.next(20);
+    if (!delta) {
       ADD_FAILURE() << "nothing comes";
       break;
     }
-    texts.at(said->index) += said->text;
-    ended += said->ended ? 1 : 0;
+    texts.at(delta->index) += delta->text;
+    ended += delta->ended ? 1 : 0;
   }
   return texts;
 }
@@ -154,11 +154,11 @@ TEST(Scheduler, ChancesAreTold) {
   std::vector<std::optional<TokenChance>> tokens;
   std::string text;
   for (;;) {
-    const auto said = answering->next(20);
-    ASSERT_TRUE(said.has_value());
-    text += said->text;
-    tokens.insert(tokens.end(), said->tokens.begin(), said->tokens.end());
-    if (said->ended) break;
+    const auto delta = answering->next(20);
+    ASSERT_TRUE(delta.has_value());
+    text += delta->text;
+    tokens.insert(tokens.end(), delta->tokens.begin(), delta->tokens.end());
+    if (delta->ended) break;
   }
   EXPECT_EQ(text, "abcabc");
   ASSERT_EQ(tokens.size(), 6U);
@@ -193,12 +193,12 @@ TEST(Scheduler, TheEndOfACompletionIsTold) {
       const auto answering = scheduler.submit(request);
       int64_t told = 0;
       for (;;) {
-        const auto said = answering->next(20);
-        ASSERT_TRUE(said.has_value());
-        told += std::ssize(said->tokens);
-        if (!said->ended) continue;
-        const bool by_token = said->answer.reason == EndReason::end_token;
-        EXPECT_EQ(told, said->answer.made - (by_token && is_chat ? 1 : 0));
+        const auto delta = answering->next(20);
+        ASSERT_TRUE(delta.has_value());
+        told += std::ssize(delta->tokens);
+        if (!delta->ended) continue;
+        const bool by_token = delta->answer.reason == EndReason::end_token;
+        EXPECT_EQ(told, delta->answer.made - (by_token && is_chat ? 1 : 0));
         ended += by_token ? 1 : 0;
         break;
       }
@@ -241,9 +241,9 @@ TEST(Scheduler, WhoLeavesOrTakesTooLongIsLetGo) {
   const auto late = scheduler.submit(asked(m, "abc", 2));
   std::this_thread::sleep_for(std::chrono::milliseconds(80));
   const RunningScheduler running(scheduler);
-  const auto said = late->next(20);
-  ASSERT_TRUE(said.has_value());
-  EXPECT_TRUE(said->ended && said->out_of_time);
+  const auto delta = late->next(20);
+  ASSERT_TRUE(delta.has_value());
+  EXPECT_TRUE(delta->ended && delta->out_of_time);
   for (int i = 0; i < 200 && scheduler.numbers().cancelled == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(scheduler.numbers().cancelled, 1);

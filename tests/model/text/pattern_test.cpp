@@ -65,7 +65,7 @@ RC_GTEST_PROP(Pattern, StatesFindWhatBacktrackingFinds, ()) {
   static const std::vector<Both> patterns = [] {
     std::vector<Both> out;
     const auto add = [&](const std::string& p) {
-      out.push_back({p, Pattern(p, "test", Pattern::Way::table), Pattern(p, "test", Pattern::Way::backtracking)});
+      out.push_back({p, Pattern(p, "test", Pattern::Engine::table), Pattern(p, "test", Pattern::Engine::backtracking)});
     };
     for (const Pretokenizer& row : pretokenizers().rows) {
       for (const SplitStep& step : row.steps) add(step.pattern);
@@ -84,16 +84,16 @@ RC_GTEST_PROP(Pattern, StatesFindWhatBacktrackingFinds, ()) {
 
 TEST(Pattern, FirstAlternativeWinsNotTheLongest) {
   using Found = std::vector<std::pair<size_t, size_t>>;
-  EXPECT_EQ(all(Pattern("a|ab", "t", Pattern::Way::table), "ab"), (Found{{0, 1}}));
-  EXPECT_EQ(all(Pattern("ab|a", "t", Pattern::Way::table), "aab"), (Found{{0, 1}, {1, 3}}));
-  EXPECT_EQ(all(Pattern("\\s+(?!\\S)|\\s+", "t", Pattern::Way::table), "a   b  "), (Found{{1, 3}, {3, 4}, {5, 7}}));
-  EXPECT_EQ(all(Pattern("[a-z&&[^b]]+", "t", Pattern::Way::table), "abca"), (Found{{0, 1}, {2, 4}}));
+  EXPECT_EQ(all(Pattern("a|ab", "t", Pattern::Engine::table), "ab"), (Found{{0, 1}}));
+  EXPECT_EQ(all(Pattern("ab|a", "t", Pattern::Engine::table), "aab"), (Found{{0, 1}, {1, 3}}));
+  EXPECT_EQ(all(Pattern("\\s+(?!\\S)|\\s+", "t", Pattern::Engine::table), "a   b  "), (Found{{1, 3}, {3, 4}, {5, 7}}));
+  EXPECT_EQ(all(Pattern("[a-z&&[^b]]+", "t", Pattern::Engine::table), "abca"), (Found{{0, 1}, {2, 4}}));
 }
 
 TEST(Pattern, WhatNeedsMoreGoesToTheOtherEngine) {
   for (const char* p : {"(?<!a)b", "(a)\\1", "a++b", "^a", "\\bx", "(?>a)b"}) {
     EXPECT_FALSE(Pattern(p, "t").is_table()) << p;
-    EXPECT_THROW(Pattern(p, "t", Pattern::Way::table), Error);
+    EXPECT_THROW(Pattern(p, "t", Pattern::Engine::table), Error);
   }
   EXPECT_THROW(Pattern("(", "t"), Error);
   EXPECT_THROW(Pattern("[b-a]", "t"), Error);
@@ -122,9 +122,9 @@ TEST(Pattern, ClassesTakeTheCharactersOfTheDialect) {
   for (const auto& [pattern, want] : known) {
     // The text of all characters, each on a line of its own that the pattern cannot take as a whole.
     const bool behind = pattern.starts_with('~');
-    for (const auto way : {Pattern::Way::table, Pattern::Way::backtracking}) {
-      if (way == Pattern::Way::table && (behind || !parse_pattern(pattern))) continue;
-      const Pattern p(pattern, "t", way);
+    for (const auto engine : {Pattern::Engine::table, Pattern::Engine::backtracking}) {
+      if (engine == Pattern::Engine::table && (behind || !parse_pattern(pattern))) continue;
+      const Pattern p(pattern, "t", engine);
       int64_t wrong = 0, taken = 0;
       for (const auto& [first, last] : assigned.ranges())
         for (char32_t c = first; c <= last; ++c) {
@@ -153,7 +153,7 @@ TEST(CodeSet, WordsOfTextsAreNotThoseOfPatterns) {
 }
 
 TEST(Pattern, WorkIsBounded) {
-  const Pattern p("\\s+$", "t", Pattern::Way::table);
+  const Pattern p("\\s+$", "t", Pattern::Engine::table);
   Match m;
   uint64_t work = 0;
   EXPECT_THROW(

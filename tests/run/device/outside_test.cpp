@@ -1,5 +1,5 @@
 // needs: none. Bytes outside of a device: files in both ways, pieces of any size, both directions at once; files that
-// find no room; jobs of a ferry in their order.
+// find no room; jobs of a thread in their order.
 #include "run/device/outside/outside.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "run/device/outside/direct_file.h"
-#include "run/device/outside/ferry.h"
+#include "run/device/outside/serial_thread.h"
 
 namespace lumen::run {
 namespace {
@@ -37,9 +37,9 @@ std::vector<std::byte> numbers(size_t count, uint32_t seed) {
 
 TEST(DirectFile, HoldsWhatIsWrittenAtAnyPlaceInBothWays) {
   constexpr int64_t kBytes = 24 * (1 << 20) + 4096;
-  for (const DirectFile::Way way : {DirectFile::Way::best, DirectFile::Way::threads}) {
-    DirectFile file(folder() / fmt::format("places-{}", way == DirectFile::Way::best), kBytes, way);
-    EXPECT_FALSE(way == DirectFile::Way::threads && file.uses_ring());
+  for (const DirectFile::Transport transport : {DirectFile::Transport::best, DirectFile::Transport::threads}) {
+    DirectFile file(folder() / fmt::format("places-{}", transport == DirectFile::Transport::best), kBytes, transport);
+    EXPECT_FALSE(transport == DirectFile::Transport::threads && file.uses_ring());
     std::vector<std::byte> all(kBytes), read(kBytes);
     file.read(0, read.data(), kBytes);
     EXPECT_EQ(read, all) << "a new file is not zero";
@@ -100,8 +100,8 @@ TEST(DirectFile, LeavesNoNameAndSaysWhichBytesHaveNoRoom) {
   EXPECT_NE(text.find("no-room"), std::string::npos) << text;
   EXPECT_FALSE(fs::exists(path));
   // What goes wrong later names the place as well.
-  for (const DirectFile::Way way : {DirectFile::Way::best, DirectFile::Way::threads}) {
-    DirectFile file(path, 1 << 20, way);
+  for (const DirectFile::Transport transport : {DirectFile::Transport::best, DirectFile::Transport::threads}) {
+    DirectFile file(path, 1 << 20, transport);
     const auto piece = numbers(1 << 20, 3);
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
     text = refused([&] { file.write(0, piece.data(), 1 << 20); });
@@ -119,20 +119,20 @@ TEST(Outside, IsAFileForProcessorsAndNoMemory) {
   EXPECT_EQ(outside_size(4096), 4096);
 }
 
-TEST(Ferry, DoesJobsInOrderAndThrowsToWhoWaits) {
-  Ferry ferry;
+TEST(SerialThread, DoesJobsInOrderAndThrowsToWhoWaits) {
+  SerialThread thread;
   std::vector<int> order;
-  std::vector<Ferry::Ticket> tickets;
+  std::vector<SerialThread::Ticket> tickets;
   for (int i = 0; i < 100; ++i)
-    tickets.push_back(ferry.give([&order, i] {
+    tickets.push_back(thread.submit([&order, i] {
       if (i % 10 == 3) throw user_error("job {}", i);
       order.push_back(i);
     }));
   for (int i = 0; i < 100; ++i) {
     if (i % 10 == 3)
-      EXPECT_THROW(ferry.wait(tickets[i]), Error);
+      EXPECT_THROW(thread.wait(tickets[i]), Error);
     else
-      ferry.wait(tickets[i]);
+      thread.wait(tickets[i]);
   }
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
   EXPECT_EQ(order.size(), 90U);

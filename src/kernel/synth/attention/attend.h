@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/round_up.h"
 #include "graph/group/attention.h"
 #include "kernel/synth/reduce/reduce.h"
-#include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
 

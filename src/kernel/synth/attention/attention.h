@@ -1,8 +1,7 @@
 // Attention and its gradient, streamed over the keys: what a group says, which keys a row sees, kernels of tasks, and
 // the merge of parts.
 //
-// May include: base, graph/group, graph/match, kernel/loop, kernel/machine, kernel/synth/order, kernel/synth/reduce,
-// kernel/synth/step.
+// May include: base, graph/group, graph/match, kernel/loop, kernel/machine, kernel/synth/order, kernel/synth/reduce.
 #pragma once
 
 #include "kernel/synth/attention/attend.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/round_up.h"
 
 namespace lumen::synth {
 
@@ -12,7 +13,7 @@ Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64
   t.rows = product(outer);
   t.part = inner;
   if (may_split_inner && inner >= 2 * grain) {
-    t.part = (grain + unit - 1) / unit * unit;
+    t.part = round_up(grain, unit);
     t.parts = (inner + t.part - 1) / t.part;
   } else {
     t.rows_per_task = std::clamp<int64_t>(grain / std::max<int64_t>(inner, 1), 1, std::max<int64_t>(t.rows, 1));

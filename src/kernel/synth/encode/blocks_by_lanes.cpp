@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/ordinal.h"
-#include "kernel/synth/step/ceil_div.h"
+#include "base/round_up.h"
 #include "kernel/synth/unpack/magnitude.h"
 #include "number/facts/code_parts.h"
 

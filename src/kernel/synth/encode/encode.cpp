@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "base/round_up.h"
 #include "kernel/synth/encode/block_codes.h"
 #include "kernel/synth/encode/blocks_by_lanes.h"
 #include "kernel/synth/order/transpose.h"
@@ -313,8 +314,7 @@ void encode_blocks(Builder& b, const Format& f, const EncodeOperands& given, con
   const int64_t run = by_rows ? per_row : total;                       // blocks that may share a group of lanes
   const int width = run >= lanes && !is_large(f) ? lanes : 1;
   // Tasks: whole rows, or runs of blocks that are multiples of the lanes.
-  const int64_t blocks_per_task =
-      std::max<int64_t>((target.grain(kGrain) / f.block + width - 1) / width * width, width);
+  const int64_t blocks_per_task = std::max<int64_t>(round_up(target.grain(kGrain) / f.block, width), width);
   const int64_t rows_per_task = std::max<int64_t>(1, target.grain(kGrain) / std::max<int64_t>(columns, 1));
   const int64_t tasks =
       by_rows ? (rows + rows_per_task - 1) / rows_per_task : (total + blocks_per_task - 1) / blocks_per_task;

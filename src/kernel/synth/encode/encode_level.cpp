@@ -4,12 +4,12 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "base/round_up.h"
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/encode/convert.h"
 #include "kernel/synth/encode/encode.h"
 #include "kernel/synth/encode/fit_by_lanes.h"
 #include "kernel/synth/map/map.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/unpack/routine.h"
 
 namespace lumen::synth {

@@ -6,12 +6,12 @@
 #include <map>
 #include <numeric>
 
+#include "base/round_up.h"
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/encode/code_fields.h"
 #include "kernel/synth/encode/codes_group.h"
 #include "kernel/synth/encode/encode.h"
 #include "kernel/synth/reduce/extreme_parts.h"
-#include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
 

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "base/round_up.h"
 #include "kernel/synth/encode/block_codes.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "number/codec/code_line.h"
 
 namespace lumen::synth {

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
-#include "kernel/synth/step/ceil_div.h"
+#include "base/round_up.h"
 #include "kernel/synth/unpack/magnitude.h"
 
 namespace lumen::synth {

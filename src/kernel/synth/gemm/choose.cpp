@@ -11,8 +11,8 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "base/round_up.h"
 #include "kernel/synth/gemm/code_words.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/shortlist.h"
 
 namespace lumen::synth {

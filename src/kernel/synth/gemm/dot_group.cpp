@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/pack.h"
-#include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
-#include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
 

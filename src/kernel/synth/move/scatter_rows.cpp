@@ -8,9 +8,9 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/reduce/reduce.h"
-#include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
 

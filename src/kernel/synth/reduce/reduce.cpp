@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "kernel/synth/map/map.h"
 
 namespace lumen::synth {
@@ -233,15 +234,14 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
     // Parts begin where vectors and what formats unpack together begin.
     const bool in_lines = target.wave > 1 && cut_extent >= kLines * kLines;  // that are asked for together
     const int64_t unit = cuts_lanes ? std::lcm(chunking.chunk, 4 * lanes) : in_lines ? kLines : 1;
-    split.part =
-        std::max<int64_t>((target.grain(kPart) / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
+    split.part = std::max<int64_t>(round_up(target.grain(kPart) / std::max<int64_t>(per_step, 1), unit), unit);
     // No more parts than keep the machine busy, and no more than one has elements: somebody adds the parts.
     if (target.wave > 1 && cuts_lanes && !packed) {
       const int64_t waves = std::max<int64_t>(kWaves / std::max<int64_t>(kept, 1), 1), step = lanes * target.wave;
-      split.part = std::max((cut_extent / waves + step - 1) / step * step, 8 * step);
+      split.part = std::max(round_up(cut_extent / waves, step), 8 * step);
     } else if (target.busy_tasks > 0) {
       split.part = std::max(split.part, static_cast<int64_t>(std::sqrt(cut_extent)) / unit * unit);
-      split.part = std::max(split.part, (cut_extent * busy / target.busy_tasks + unit - 1) / unit * unit);
+      split.part = std::max(split.part, round_up(cut_extent * busy / target.busy_tasks, unit));
     }
     split.parts = (cut_extent + split.part - 1) / split.part;
   }

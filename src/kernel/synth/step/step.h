@@ -2,7 +2,7 @@
 // synth.h dispatches to them.
 //
 // May include: graph/fuse, graph/group, graph/match, kernel/loop, kernel/machine.
-// Offers: append.h, ceil_div.h, shortlist.h, software_pipeline.h, step_builder.h.
+// Offers: append.h, shortlist.h, software_pipeline.h, step_builder.h.
 #pragma once
 
 #include <string>

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file/folder.h"
 #include "base/log.h"
+#include "base/round_up.h"
 #include "base/structured/base64.h"
 #include "base/structured/json.h"
 
@@ -103,7 +104,7 @@ Journal::Part Journal::read_part(const nlohmann::json& json) {
     // All together as well: offsets stay what they are, and rise.
     if (stored.bytes > kLargestPart - offset) throw user_error("a weight has {} bytes", stored.bytes);
     stored.offset = offset;
-    offset += (stored.bytes + kAlignment - 1) / kAlignment * kAlignment;
+    offset += round_up(stored.bytes, kAlignment);
   }
   part.contents = {whole(json.at("contents").at(0)), whole(json.at("contents").at(1))};
   for (const nlohmann::json& l : json.at("lines"))

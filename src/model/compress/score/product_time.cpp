@@ -1,9 +1,9 @@
 #include "model/compress/score/product_time.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "base/stopwatch.h"
 #include "graph/ir/build.h"
 
 namespace lumen::model {
@@ -39,12 +39,11 @@ double ProductTimes::ms(const FormatRef& format, int64_t rows, int64_t columns) 
   std::vector<double> times;
   for (int k = 0; k < kRuns + 2; ++k) {
     program->bind("w", copies[k % copies.size()]);
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     program->run();
     std::vector<float> out(rows);
     program->result("y")->download(out.data(), rows * sizeof(float));
-    if (k >= 2)
-      times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    if (k >= 2) times.push_back(1e3 * watch.seconds());
   }
   std::ranges::nth_element(times, times.begin() + kRuns / 2);
   return slot->second = times[kRuns / 2];

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "graph/equivalence/equivalence.h"
 #include "graph/transform/split_columns.h"
 #include "model/arch/function.h"
@@ -71,7 +72,7 @@ int64_t high_columns(double ratio, int64_t columns, const Format& high, const Fo
   const int64_t step = std::lcm(high.block, low.block);
   if (ratio <= 0 || columns % step != 0) return 0;
   const int64_t wanted = std::ceil(ratio * columns - 1e-9);
-  return std::min((wanted + step - 1) / step * step, columns - step);
+  return std::min(round_up(wanted, step), columns - step);
 }
 
 }  // namespace lumen::model

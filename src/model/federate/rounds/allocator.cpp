@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "base/structured/json.h"
 #include "base/structured/json_numbers.h"
 #include "model/federate/rounds/rounds.h"
@@ -18,7 +19,7 @@ constexpr double kDrift = 0.3;
 Allocator::Allocator(FederateMethod method, AllocationSettings settings, uint64_t seed,
                      std::vector<ClientFacts> clients)
     : method_(method), settings_(settings), clients_(std::move(clients)), is_known_(clients_.size()) {
-  const auto began = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const size_t n = clients_.size();
   const Allocation coarse = coarse_allocation(clients_, settings_);
   const auto all = [&](ClientStrategy s) { return Allocation(n, s); };
@@ -49,11 +50,11 @@ Allocator::Allocator(FederateMethod method, AllocationSettings settings, uint64_
       break;
   }
   if (method_ == FederateMethod::full) adjuster_.emplace(settings_, coarse, seed ^ kMethodDraws);
-  overhead_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  overhead_ += watch.seconds();
 }
 
 void Allocator::saw(size_t client, ClientStrategy strategy, double off, double seconds) {
-  const auto began = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   ClientFacts& c = clients_.at(client);
   if (strategy != ClientStrategy::whole) {
     c.off[size_t(strategy)] = off;
@@ -64,13 +65,13 @@ void Allocator::saw(size_t client, ClientStrategy strategy, double off, double s
     for (double& rate : c.rate) rate *= expected / seconds;
     again_for(client);
   }
-  overhead_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  overhead_ += watch.seconds();
 }
 
 void Allocator::saw_changes(const std::map<int64_t, ClientAnswer>& answers, const std::vector<bool>& hides_labels) {
   const auto hides = [&](const auto& answer) { return hides_labels.at(answer.first); };
   if (std::ranges::none_of(answers, hides) || examples_in(answers) <= 0) return;
-  const auto began = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Weights mean = answers.begin()->second.change;
   for (auto& [name, numbers] : mean) {
     const std::vector<double> exact = mean_change(answers, name, numbers.size());
@@ -81,7 +82,7 @@ void Allocator::saw_changes(const std::map<int64_t, ClientAnswer>& answers, cons
     clients_.at(client).distance = change_distance(answer.change, mean);
     again_for(client);
   }
-  overhead_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  overhead_ += watch.seconds();
 }
 
 // The boundary again, for it alone.
@@ -91,7 +92,7 @@ void Allocator::again_for(size_t client) {
 }
 
 void Allocator::finish_round(double loss, double seconds, int64_t round, int64_t rounds) {
-  const auto began = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   // Who has not been measured in a strategy is taken for the mean of those who have.
   for (const ClientStrategy s : {ClientStrategy::after, ClientStrategy::aware}) {
     double sum = 0;
@@ -120,7 +121,7 @@ void Allocator::finish_round(double loss, double seconds, int64_t round, int64_t
     loss_sum_ = seconds_sum_ = 0;
     in_window_ = 0;
   }
-  overhead_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  overhead_ += watch.seconds();
 }
 
 nlohmann::json Allocator::state() const {

@@ -44,10 +44,10 @@ Frame FederateServer::wished_of(Registered& from, const SumAttempt& of) {
   const bool is_taken = from.taken_base == of.base && from.taken_round == of.round + 1;
   if (is_taken || is_done() || int64_t{of.round} != round_ || of.base != base_)
     return frame_of(FederateKind::verdict, std::string(1, is_taken ? 1 : 0));
-  switch (sum_->wish(from.number)) {
-    case SumRound::Wish::words:
+  switch (sum_->request(from.number)) {
+    case SumRound::Request::words:
       return frame_of(FederateKind::group, pack_group(sum_->group()));
-    case SumRound::Wish::seed:
+    case SumRound::Request::seed:
       return frame_of(FederateKind::tell, pack_tell({of.round, of.base, sum_->group().attempt}));
     default:
       return frame_of(FederateKind::wait, pack_wait({kAskSoon, "others have to answer"}));

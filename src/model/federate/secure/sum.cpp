@@ -59,20 +59,20 @@ bool SumRound::offer(int64_t client, GroupMember member) {
   return true;
 }
 
-SumRound::Wish SumRound::wish(int64_t client) const {
-  if (!has_group_ || is_lost_ || !members_.contains(client)) return Wish::nothing;
-  if (!taken_.contains(client)) return Wish::words;
-  return taken_.size() == members_.size() && !seeds_.contains(client) ? Wish::seed : Wish::nothing;
+SumRound::Request SumRound::request(int64_t client) const {
+  if (!has_group_ || is_lost_ || !members_.contains(client)) return Request::nothing;
+  if (!taken_.contains(client)) return Request::words;
+  return taken_.size() == members_.size() && !seeds_.contains(client) ? Request::seed : Request::nothing;
 }
 
 void SumRound::take_words(int64_t client, uint32_t attempt, std::vector<uint32_t> words) {
-  if (attempt != group_.attempt || wish(client) != Wish::words) return;
+  if (attempt != group_.attempt || request(client) != Request::words) return;
   if (words.size() != words_) throw user_error("{} numbers, not {}", words.size(), words_);
   taken_[client] = std::move(words);
 }
 
 void SumRound::take_seed(int64_t client, uint32_t attempt, const KeyBytes& seed) {
-  if (attempt == group_.attempt && wish(client) == Wish::seed) seeds_[client] = seed;
+  if (attempt == group_.attempt && request(client) == Request::seed) seeds_[client] = seed;
 }
 
 bool SumRound::is_late(double deadline) const {

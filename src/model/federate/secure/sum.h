@@ -32,7 +32,7 @@ class SumPartner {
 // What the server knows of a round. Clients are numbers in the order of their names.
 class SumRound {
  public:
-  enum class Wish : uint8_t { nothing, words, seed };
+  enum class Request : uint8_t { nothing, words, seed };
   using Clock = std::chrono::steady_clock;
   // Attempts are numbered from the time on: a server that comes back has none twice.
   SumRound(uint32_t round, uint64_t base, size_t words);
@@ -40,7 +40,7 @@ class SumRound {
   // Somebody is ready. False, and nothing changes, once there is a group. Error when it has no key, or another's.
   bool offer(int64_t client, GroupMember member);
   // What a client must send now.
-  Wish wish(int64_t client) const;
+  Request request(int64_t client) const;
   const SumGroup& group() const { return group_; }
   // Error when it is not wished for, or of another size. One that comes again is forgotten.
   void take_words(int64_t client, uint32_t attempt, std::vector<uint32_t> words);

@@ -1,20 +1,18 @@
 #include "model/federate/simulate/simulate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/draws.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr uint64_t kClassDraws = 0x636c6173, kLocalDraws = 0x6c6f6361;
 constexpr int64_t kRangeBatches = 4;
-
-using SimulationClock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -78,7 +76,7 @@ double Simulation::measured_fake_share(double seconds) {
 
 Simulated Simulation::run(FederateMethod method, const std::function<void(int64_t, const SimulatedRound&)>& told,
                           const std::atomic<bool>* stop) {
-  const auto began = SimulationClock::now();
+  const Stopwatch watch;
   const FederateSettings& s = settings_.run;
   Allocator allocator(method, s.allocation, s.seed, facts());
   Weights global = initial_;
@@ -130,7 +128,7 @@ Simulated Simulation::run(FederateMethod method, const std::function<void(int64_
   }
   out.overhead = allocator.overhead();
   out.last = allocator.current();
-  out.wall = std::chrono::duration<double>(SimulationClock::now() - began).count();
+  out.wall = watch.seconds();
   return out;
 }
 

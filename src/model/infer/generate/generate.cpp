@@ -1,19 +1,13 @@
 #include "model/infer/generate/generate.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace lumen::model {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 SamplerOptions drawable(SamplerOptions sampling, const Model& model, bool ignore_end) {
   for (const TokenId id : never_drawn(*model.tokenizer, model.integer("vocab"), ignore_end))
@@ -114,14 +108,14 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
   }
   if (options_.keep < 0 && tokens_.empty()) options_.keep = prompt.size();
   if (matcher_) matcher_->restart();
-  auto start = Clock::now();
+  Stopwatch watch;
   const int64_t before = session_.position();
   LogitRow row = feed(prompt);
   out.read = session_.position() - before;
-  out.read_seconds = seconds_since(start);
+  out.read_seconds = watch.seconds();
   Answer answer(tokenizer_, options_, sampler_, constraint_ ? &*constraint_ : nullptr, matcher_ ? &*matcher_ : nullptr,
                 show);
-  start = Clock::now();
+  watch.restart();
   for (;;) {
     if (!go_on()) {
       answer.end(EndReason::interrupted);
@@ -144,7 +138,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
   out.reason = answer.finish();
   out.text = answer.text();
   out.made = answer.made();
-  out.made_seconds = seconds_since(start);
+  out.made_seconds = watch.seconds();
   return out;
 }
 

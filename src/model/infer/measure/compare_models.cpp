@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "graph/elaborate/elaborate.h"
 #include "graph/ir/rewrite.h"
 #include "lang/parser.h"

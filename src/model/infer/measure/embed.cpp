@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "model/infer/session/finite.h"
 
 namespace lumen::model {
@@ -84,9 +84,8 @@ void Embedder::check(std::span<const TokenId> tokens) const {
 
 void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> texts, Pooling pooling,
                    std::span<Vectors*> out, int64_t set) {
-  using Clock = std::chrono::steady_clock;
   const Width& w = width(std::bit_ceil(texts.size()), tokens);
-  const Clock::time_point begin = Clock::now();
+  const Stopwatch watch;
   // What fills up: tokens that none of a text sees, and texts of one token that nobody asks for.
   std::vector<int32_t> ids(w.texts * tokens, 0), lengths(w.texts, 1), sets(w.texts, set);
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -105,7 +104,7 @@ void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> tex
     require_finite(loaded_, rows, "hidden states");
     *out[i] = pooled(rows, size_, pooling);
   }
-  seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  seconds_ += watch.seconds();
 }
 
 Embedder::Vectors Embedder::embed(std::span<const TokenId> tokens, Pooling pooling) {

@@ -1,9 +1,9 @@
 #include "model/infer/measure/perplexity.h"
 
-#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "model/infer/session/finite.h"
 
 namespace lumen::model {
@@ -47,7 +47,7 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
     program->bind(name, name == "tokens" ? tokens : name == "targets" ? targets : loaded.weights().at(name));
   }
 
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const int64_t first_scored = options.full ? 0 : length / 2;
   double sum = 0, squares = 0;
   Perplexity result;
@@ -85,7 +85,7 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
   result.value = std::exp(result.nats);
   const double variance = std::max(0.0, squares / n - result.nats * result.nats);
   result.error = n > 1 ? result.value * std::sqrt(variance / (n - 1)) : 0;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   return result;
 }
 

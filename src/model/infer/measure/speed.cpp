@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/round_up.h"
 #include "model/infer/measure/speed_many.h"
 #include "model/infer/measure/token_source.h"
 
@@ -65,7 +66,7 @@ Speed measure_speed(const LoadedModel& loaded, const SpeedTest& test, const Spee
   if (test.texts > 0) return measure_many(loaded, test, options, note, stop, explained);
   SessionOptions session_options = options.session;
   const int64_t length = test.depth + test.prompt + test.generate;
-  session_options.context = (length + kContextStep - 1) / kContextStep * kContextStep;
+  session_options.context = round_up(length, kContextStep);
   Session session(loaded, session_options);
   TokenSource source(loaded.model().integer("vocab"));
   const std::vector<TokenId> prompt = source.next(test.prompt);

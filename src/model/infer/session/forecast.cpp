@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/printable.h"
+#include "base/round_up.h"
 #include "model/infer/session/session_many.h"
 #include "model/infer/session/step_plan.h"
 
@@ -16,7 +17,7 @@ int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
   int64_t bytes = 0;
   for (const graph::ValueId v : step.inputs())
     if (step[v].attributes.role == graph::Role::data)
-      bytes += (graph::byte_size(graph::bind(step[v].type, symbols)) + kAlignment - 1) / kAlignment * kAlignment;
+      bytes += round_up(graph::byte_size(graph::bind(step[v].type, symbols)), kAlignment);
   return bytes;
 }
 

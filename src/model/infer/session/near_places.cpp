@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/round_up.h"
 
 namespace lumen::model {
 namespace {
@@ -15,7 +16,7 @@ constexpr int64_t kStep = 32;
 NearPlaces::NearPlaces(int64_t window, int64_t widest) : window_(window) {
   LUMEN_CHECK(window > 0 && widest > 0);
   const int64_t size = window + 2 * widest;
-  positions_.assign((size + kStep - 1) / kStep * kStep, kEmpty);
+  positions_.assign(round_up(size, kStep), kEmpty);
 }
 
 int64_t NearPlaces::put(int64_t position, int64_t count, int64_t width) {

@@ -216,9 +216,9 @@ std::string MessagesReply::close_block() {
   return sse("content_block_stop", {{"type", "content_block_stop"}, {"index", block_}});
 }
 
-std::string MessagesReply::events(Said said) {
+std::string MessagesReply::events(Delta part) {
   auto call = std::ssize(written(0).calls) - 1;
-  const std::vector<CallPiece> pieces = take(said);
+  const std::vector<CallPiece> pieces = take(part);
   std::string out;
   const auto begin = [&](ordered_json block) {
     out += close_block();

@@ -18,7 +18,7 @@ class MessagesReply : public Reply {
   MessagesReply(const GenerationRequest& request, const ServedModel& model, int64_t created);
   nlohmann::ordered_json whole() const override;
   std::string first_events() override;
-  std::string events(Said said) override;
+  std::string events(Delta delta) override;
   std::string last_events() override;
   std::string failed_events(const Refusal& refusal) const override;
 

@@ -338,9 +338,9 @@ std::string ResponsesReply::close_item() {
   return out + event("response.output_item.done", {{"output_index", item_}, {"item", item}});
 }
 
-std::string ResponsesReply::events(Said said) {
+std::string ResponsesReply::events(Delta part) {
   size_t call = written(0).calls.size();
-  const std::vector<CallPiece> pieces = take(said);
+  const std::vector<CallPiece> pieces = take(part);
   std::string out;
   for (const CallPiece& piece : pieces) {
     if (piece.kind == CallPiece::Kind::begin) {

@@ -48,7 +48,7 @@ class ResponsesReply : public Reply {
                  ResponseStore* store);
   nlohmann::ordered_json whole() const override;
   std::string first_events() override;
-  std::string events(Said said) override;
+  std::string events(Delta delta) override;
   std::string last_events() override;
   std::string failed_events(const Refusal& refusal) const override;
 

@@ -397,8 +397,8 @@ struct Pattern::Backtracking {
   ~Backtracking() { pcre2_code_free(code); }
 };
 
-Pattern::Pattern(const std::string& text, const std::string& where, Way way) : text_(text) {
-  if (way != Way::backtracking) {
+Pattern::Pattern(const std::string& text, const std::string& where, Engine engine) : text_(text) {
+  if (engine != Engine::backtracking) {
     if (const auto graph = parse_pattern(text)) {
       if (const auto classes = partition(graph->sets, kMaxClasses)) {
         auto table = std::make_unique<Table>();
@@ -427,7 +427,7 @@ Pattern::Pattern(const std::string& text, const std::string& where, Way way) : t
       }
     }
     if (table_) return;
-    if (way == Way::table) throw user_error("{}: pattern '{}' is none for a table", where, text.substr(0, 200));
+    if (engine == Engine::table) throw user_error("{}: pattern '{}' is none for a table", where, text.substr(0, 200));
   }
   backtracking_ = std::make_unique<Backtracking>(text, where);
 }

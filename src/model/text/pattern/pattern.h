@@ -23,11 +23,11 @@ struct Match {
 
 class Pattern {
  public:
-  enum class Way { best, table, backtracking };  // how to match; for tests
+  enum class Engine { best, table, backtracking };  // how to match; for tests
 
-  // Error when the pattern does not compile (with `Way::table`: when it needs more than the table); `where` names its
-  // origin.
-  Pattern(const std::string& text, const std::string& where, Way way = Way::best);
+  // Error when the pattern does not compile (with `Engine::table`: when it needs more than the table); `where` names
+  // its origin.
+  Pattern(const std::string& text, const std::string& where, Engine engine = Engine::best);
   static Pattern literal(std::string text);
   Pattern(Pattern&&) noexcept;
   ~Pattern();

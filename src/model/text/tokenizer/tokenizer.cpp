@@ -105,7 +105,7 @@ void partition(const AddedTokens& added, std::string_view text, bool control, st
 
 namespace {
 
-// Said once for each tokenizer: of many texts one begins as the others do.
+// Once for each tokenizer: prompts of a program mostly begin alike.
 void warn_of_two_beginnings(const TokenizerParts& p) {
   static std::mutex mutex;
   static std::set<uint64_t> told;

@@ -1,7 +1,6 @@
 #include "model/train/budget/budget.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -13,6 +12,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/stopwatch.h"
 #include "model/train/offload/offload.h"
 #include "model/train/ranks/ranks.h"
 #include "run/device/available.h"
@@ -179,7 +179,6 @@ void require_some_fit(Chooser& chooser, const std::vector<BudgetChoice>& all, in
 }  // namespace
 
 double measure_outside(run::Device& device, const std::string& place) {
-  using Clock = std::chrono::steady_clock;
   constexpr int64_t kBytes = int64_t{64} << 20;
   const auto outside =
       place == "host" ? run::outside_in_memory(device, kBytes) : run::outside_in_file(device, place, kBytes);
@@ -188,10 +187,10 @@ double measure_outside(run::Device& device, const std::string& place) {
                                                                  [&](void* p) { device.release(p); });
   device.synchronize();
   auto* const bytes = reinterpret_cast<std::byte*>(memory.get());
-  const Clock::time_point begin = Clock::now();
+  const Stopwatch watch;
   outside->take(0, bytes, kBytes);
   outside->bring(0, bytes, kBytes);
-  return 2.0 * kBytes / std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
+  return 2.0 * kBytes / std::max(1e-6, watch.seconds());
 }
 
 namespace {

@@ -1,7 +1,6 @@
 #include "model/train/loop/loop.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -11,6 +10,7 @@
 #include "base/file/folder.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/stopwatch.h"
 #include "model/eval/training.h"
 #include "model/report/report.h"
 #include "model/report/tensorboard.h"
@@ -102,7 +102,7 @@ class Loop {
       }
     }
     result_.checkpoint = saver_.last();
-    result_.seconds = elapsed();
+    result_.seconds = clock_.seconds();
     write_report();
     std::string line = fmt::format("{} step {}/{}", options_.title, trainer_.done(), recipe_.schedule.steps);
     if (tokens_ > 0) line += fmt::format(" | loss {:.4f}", result_.train_loss);
@@ -113,9 +113,6 @@ class Loop {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   // Whether evaluations decide which checkpoint is kept, or when it ends.
   bool watches() const { return recipe_.early_stopping > 0 || recipe_.load_best; }
   bool is_stale() const { return recipe_.early_stopping > 0 && trainer_.state().stale >= recipe_.early_stopping; }
@@ -267,7 +264,7 @@ class Loop {
                  {"norm", step.norm},
                  {"lr", step.rate},
                  {"seconds", step.seconds},
-                 {"elapsed", elapsed()},
+                 {"elapsed", clock_.seconds()},
                  {"tokens_per_second", step.tokens / seconds},
                  {"tokens", tokens},
                  {"memory", memory}};
@@ -299,7 +296,7 @@ class Loop {
         "{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {}{} | {}<{}",
         options_.title, done, steps, result_.train_loss,
         validation_ >= 0 ? fmt::format(" (val {:.4f})", validation_) : "", step.norm, step.rate, step.seconds * 1e3,
-        result_.tokens_per_second, size_text(memory), share, format_duration(elapsed()), format_duration(left)));
+        result_.tokens_per_second, size_text(memory), share, format_duration(clock_.seconds()), format_duration(left)));
   }
 
   Trainer& trainer_;
@@ -313,7 +310,7 @@ class Loop {
   Progress progress_;
   LoopResult result_;
   std::deque<double> recent_;
-  const Clock::time_point begin_ = Clock::now();
+  const Stopwatch clock_;
   const double work_ = trainer_.work();  // of a step
   double step_seconds_ = 0, validation_ = -1;
   int64_t tokens_ = 0;

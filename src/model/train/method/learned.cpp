@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "model/train/optimizer/held.h"
 #include "number/codec/codec.h"
 
@@ -60,7 +61,7 @@ namespace {
 // Zeros stand behind rows that blocks do not divide.
 int64_t encoded_columns(const graph::LearnedScale& scale) {
   const int64_t block = scale.format->block;
-  return (scale.columns + block - 1) / block * block;
+  return round_up(scale.columns, block);
 }
 Weight as_encoded(const graph::LearnedScale& scale, std::span<const float> weight, float instead_of_zero) {
   LUMEN_CHECK(std::ssize(weight) == scale.rows * scale.columns, "{}: {} numbers", scale.name, weight.size());

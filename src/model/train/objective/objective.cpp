@@ -6,12 +6,12 @@
 #include "base/check.h"
 #include "base/embedded.h"
 #include "base/error.h"
+#include "base/messages/spelling.h"
 #include "graph/elaborate/elaborate.h"
 #include "graph/ir/build.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/pass.h"
 #include "lang/parser.h"
-#include "lang/spelling.h"
 #include "model/train/objective/teacher.h"
 
 namespace lumen::model {

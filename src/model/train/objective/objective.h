@@ -10,7 +10,7 @@
 // Rows are pairs where a parameter is f32[P, 2]: rows 2i and 2i + 1 are an answer that was chosen and one rejected.
 // Knows graphs and texts, no device. Proved by tests/model/train/objective/objective_test.cpp.
 //
-// May include: base, base/file, graph/elaborate, graph/ir, graph/pass, graph/pipeline, lang, model/arch,
+// May include: base, base/file, base/messages, graph/elaborate, graph/ir, graph/pass, graph/pipeline, lang, model/arch,
 // model/arch/family, model/data/examples.
 // Offers: objective_rows.h, teacher.h.
 #pragma once

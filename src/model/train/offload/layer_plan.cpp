@@ -52,7 +52,7 @@ void require_plain(const Method& method, const Recipe& recipe, LayersLie lie, bo
 }
 
 void fill_records(const Model& model, const Method& method, LayerPlan& plan) {
-  std::map<int, std::vector<Visitor>> parameters, gradients;
+  std::map<int, std::vector<PagedTensor>> parameters, gradients;
   const Holding& held = method.held();
   for (const Parameter& p : model.parameters)
     if (const int layer = graph::layer_of(p.name); layer >= 0)
@@ -60,10 +60,10 @@ void fill_records(const Model& model, const Method& method, LayerPlan& plan) {
   for (const Parameter& p : method.trained())
     if (const int layer = graph::layer_of(p.name); layer >= 0)
       gradients[layer].push_back({kGradient + p.name, {p.shape, {Scalar::f32, nullptr}}, 0});
-  std::vector<std::vector<Visitor>> all, of_gradients;
-  for (auto& [layer, visitors] : parameters) {
+  std::vector<std::vector<PagedTensor>> all, of_gradients;
+  for (auto& [layer, tensors] : parameters) {
     plan.group_of[layer] = all.size();
-    all.push_back(std::move(visitors));
+    all.push_back(std::move(tensors));
     of_gradients.push_back(std::move(gradients[layer]));
   }
   plan.parameters = placed(std::move(all));
@@ -159,11 +159,10 @@ void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, int 
     at.backward = first.backward;
     at.kept = first.kept;
   }
-  std::vector<std::vector<Visitor>> groups;
+  std::vector<std::vector<PagedTensor>> groups;
   for (size_t k = 0; plan.keeps_outside && k < plan.parts.size(); ++k) {
     groups.emplace_back();
-    for (const auto& [input, type] : plan.parts[k].kept)
-      groups.back().push_back({plan.visitor_name(k, input), type, 0});
+    for (const auto& [input, type] : plan.parts[k].kept) groups.back().push_back({plan.paged_name(k, input), type, 0});
   }
   plan.kept = placed(std::move(groups));
 }
@@ -175,7 +174,7 @@ bool LayerPlan::has_kept(size_t part, const std::string& input) const {
   return keeps_outside && std::any_of(all.begin(), all.end(), [&](const auto& k) { return k.name == input; });
 }
 
-std::string LayerPlan::visitor_name(size_t part, const std::string& input) const {
+std::string LayerPlan::paged_name(size_t part, const std::string& input) const {
   return fmt::format("{} {}", part, input);
 }
 

@@ -1,5 +1,5 @@
-// What a step by layers runs, and what it takes, before anything is taken: parts, their graphs, records of what visits
-// the device, and what layers hand to each other. Knows models and recipes, no device. Proved by
+// The plan of a step by layers, before any memory is allocated: parts, their graphs, page groups of offloaded tensors,
+// and the activations between layers. Independent of the device. Proved by
 // tests/model/train/offload/layer_step_test.cpp.
 #pragma once
 
@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "model/train/offload/layer_graphs.h"
-#include "model/train/offload/visits.h"
+#include "model/train/offload/tensor_pager.h"
 
 namespace lumen::model {
 
-constexpr size_t kParameterSeats = 3;  // one comes, one is here, one leaves
-constexpr size_t kGradientSeats = 2;
-constexpr size_t kKeptSeats = 3;
+constexpr size_t kParameterSlots = 3;  // one is loaded, one used, one stored
+constexpr size_t kGradientSlots = 2;
+constexpr size_t kKeptSlots = 3;
 
 struct LayerPlan {
   struct Part {
@@ -32,16 +32,16 @@ struct LayerPlan {
   std::vector<graph::LayerCut::Carried> carried;
   bool sums_elsewhere = false;  // gradients are those of one batch, whoever takes them sums (StepPart::alone)
 
-  bool keeps_outside = false;  // what backward graphs read of the forward pass visits the device
-  // Those of all parts, a group for each.
-  std::vector<VisitorGroup> kept;
+  bool keeps_outside = false;  // activations that backward graphs read are paged
+  // Those activations, a group for each part.
+  std::vector<PageGroup> kept;
   bool has_kept(size_t part, const std::string& input) const;
-  std::string visitor_name(size_t part, const std::string& input) const;
+  std::string paged_name(size_t part, const std::string& input) const;
 
   // What lies outside of parameters of layers, and of gradients of those that are trained, a group for each layer. Of
   // ranks that hold parts their parts (train/ranks/rank_layers.h).
   std::map<int, size_t> group_of;
-  std::vector<VisitorGroup> parameters, gradients;
+  std::vector<PageGroup> parameters, gradients;
 
   // Under which a tensor that layers hand to each other is known: forward all are kept, unless they lie outside,
   // backward and in evaluations two of a kind take turns.

@@ -19,13 +19,13 @@ run::CompileOptions evaluation_options(const Method& method) {
 
 }  // namespace
 
-LayerStep::LayerStep(run::Engine& engine, const Method& method, LayerPlan plan, std::shared_ptr<Lodging> lodging,
-                     TensorOf tensor, std::unique_ptr<Visits> kept)
+LayerStep::LayerStep(run::Engine& engine, const Method& method, LayerPlan plan, std::shared_ptr<ParameterStore> store,
+                     TensorOf tensor, std::unique_ptr<TensorPager> kept)
     : engine_(engine),
       method_(method),
       plan_(std::move(plan)),
       tensor_(std::move(tensor)),
-      lodging_(std::move(lodging)),
+      store_(std::move(store)),
       kept_(std::move(kept)) {
   LUMEN_CHECK(!kept_ || plan_.keeps_outside);
 }
@@ -95,7 +95,7 @@ run::DeviceTensorRef LayerStep::handed(int carried, Pass pass) {
   const size_t reader = plan_.carried[carried].to;
   const std::vector<int>& in = plan_.parts[reader].part.in;
   const std::string input = graph::carried_in(std::find(in.begin(), in.end(), carried) - in.begin());
-  if (plan_.has_kept(reader, input)) return kept_->tensor(plan_.visitor_name(reader, input));
+  if (plan_.has_kept(reader, input)) return kept_->tensor(plan_.paged_name(reader, input));
   return between(plan_.gradient_name(carried), carried);
 }
 
@@ -129,22 +129,22 @@ void LayerStep::bind(const LayerPlan::Part& at, size_t number, run::Program& pro
     hand(arriving(i), [&] { return gradient(at.part.out[i]); });
   }
   for (const auto& [input, unused] : at.kept)
-    if (visits(number) && !known.contains(input))
-      hand(input, [&] { return kept_->tensor(plan_.visitor_name(number, input)); });
+    if (is_paged(number) && !known.contains(input))
+      hand(input, [&] { return kept_->tensor(plan_.paged_name(number, input)); });
   for (const std::string& input : inputs) {
     if (const auto k = known.find(input); k != known.end()) {
       program.bind(input, k->second);
       continue;
     }
     const std::string name = known_as(at, input);
-    const run::DeviceTensorRef lodges = lodging_->tensor(number, name);
-    program.bind(input, lodges ? lodges : tensor_(name, program.input_type(input)));
+    const run::DeviceTensorRef stored = store_->tensor(number, name);
+    program.bind(input, stored ? stored : tensor_(name, program.input_type(input)));
   }
 }
 
 // Work of this process alone. Where others wait for it, what comes behind a failure is done without it.
 void LayerStep::attempt(const std::function<void()>& work) {
-  if (!lodging_->goes_to_the_end()) return work();
+  if (!store_->must_finish()) return work();
   if (failure_) return;
   try {
     work();
@@ -155,8 +155,8 @@ void LayerStep::attempt(const std::function<void()>& work) {
 
 void LayerStep::end_pass(std::optional<Error>* failure) {
   std::optional<Error> own = std::exchange(failure_, std::nullopt);
-  const std::optional<Error> of_lodging = lodging_->end_pass();
-  if (!own) own = of_lodging;
+  const std::optional<Error> of_store = store_->end_pass();
+  if (!own) own = of_store;
   if (failure)
     *failure = own;
   else if (own)
@@ -165,29 +165,29 @@ void LayerStep::end_pass(std::optional<Error>* failure) {
 
 void LayerStep::forward(const LayerPlan::Part& at, size_t k, run::Program& program, Pass pass) {
   const bool keeps = pass == Pass::forward;
-  lodging_->call(k);
-  if (k + 1 < plan_.parts.size()) lodging_->call(k + 1);
+  store_->prefetch(k);
+  if (k + 1 < plan_.parts.size()) store_->prefetch(k + 1);
   // What this part keeps, and where it writes what the next one keeps of it.
-  if (keeps && k == 0 && visits(k)) kept_->claim(k);
-  if (keeps && visits(k + 1)) kept_->claim(k + 1);
-  lodging_->come(k);
+  if (keeps && k == 0 && is_paged(k)) kept_->acquire_for_write(k);
+  if (keeps && is_paged(k + 1)) kept_->acquire_for_write(k + 1);
+  store_->acquire(k);
   attempt([&] {
     bind(at, k, program, pass);
     program.run();
   });
-  lodging_->leave(k);
-  if (keeps && visits(k)) kept_->leave(k, true);
+  store_->release(k);
+  if (keeps && is_paged(k)) kept_->release(k, true);
 }
 
 void LayerStep::backward(size_t k, run::Program& program, bool first) {
   const LayerPlan::Part& at = plan_.parts[k];
-  lodging_->call(k);
-  if (k > 0) lodging_->call(k - 1);
-  lodging_->open_gradients(k, first);
+  store_->prefetch(k);
+  if (k > 0) store_->prefetch(k - 1);
+  store_->open_gradients(k, first);
   const bool is_last = k + 1 == plan_.parts.size();  // for which it is still here
-  if (visits(k) && !is_last) kept_->come(k);
-  if (k > 0 && visits(k - 1)) kept_->call(k - 1);
-  lodging_->come(k);
+  if (is_paged(k) && !is_last) kept_->acquire(k);
+  if (k > 0 && is_paged(k - 1)) kept_->prefetch(k - 1);
+  store_->acquire(k);
   attempt([&] {
     bind(at, k, program, Pass::backward);
     program.run();
@@ -197,9 +197,9 @@ void LayerStep::backward(size_t k, run::Program& program, bool first) {
         program.result(kSquares + at.part.name_of(p.name))->download(&squares_[p.name], sizeof(float));
     }
   });
-  lodging_->leave(k);
-  lodging_->close_gradients(k);
-  if (visits(k)) kept_->leave(k, false);
+  store_->release(k);
+  store_->close_gradients(k);
+  if (is_paged(k)) kept_->release(k, false);
 }
 
 double LayerStep::run(bool first, std::optional<Error>* failure) {
@@ -265,7 +265,7 @@ int64_t LayerStep::own_bytes() const {
 int64_t LayerStep::between_bytes() const {
   int64_t bytes = 0;
   for (const auto& [unused, tensor] : between_) bytes += tensor->bytes();
-  if (kept_) bytes += kept_->seat_bytes();
+  if (kept_) bytes += kept_->slot_bytes();
   return bytes;
 }
 

@@ -1,12 +1,12 @@
-// Training with less memory of the device than it needs. States of the optimizer lie in a file or in the host's memory
-// and visit the device group by group while updates are computed, with the bits of a step that holds everything
-// (updates.cpp); so do parameters of layers and their gradients, and what the forward pass keeps for the backward pass,
-// where the whole step goes layer by layer (layer_step.h). Proved by tests/model/train/offload/updates_test.cpp and
+// Training with less device memory than it needs. Optimizer states are kept in a file or in the host's memory and are
+// paged to the device group by group while updates are computed (updates.cpp). Parameters of layers, their gradients
+// and the activations that the backward pass reads are paged where the step goes layer by layer (layer_step.h). The
+// bits are those of a step that holds everything. Proved by tests/model/train/offload/updates_test.cpp and
 // layer_step_test.cpp.
 //
 // May include: base, graph/grad, graph/ir, graph/keep, graph/pipeline, graph/transform, model/train/method,
 // model/train/recipe, run/device, run/device/outside, run/engine.
-// Offers: layer_plan.h, layer_step.h, lodging.h, outside_lodging.h.
+// Offers: layer_plan.h, layer_step.h, offloaded_parameters.h, parameter_store.h.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "model/train/method/method.h"
-#include "model/train/offload/visits.h"
+#include "model/train/offload/tensor_pager.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -30,49 +30,49 @@ struct UpdateGroup {
 };
 // Neighbours of one layer, as many as keep a group's states small, so that layers have groups alike.
 std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, const Optimizer& optimizer);
-// The states of each, as they visit a device; means of weights over the steps do not.
-std::vector<VisitorGroup> visiting_states(const std::vector<Parameter>& trained, const std::vector<UpdateGroup>& groups,
-                                          const Optimizer& optimizer);
-constexpr size_t kUpdateSeats = 3;  // one comes, one is here, one leaves
+// The states of each group; means of weights over the steps are not paged.
+std::vector<PageGroup> paged_states(const std::vector<Parameter>& trained, const std::vector<UpdateGroup>& groups,
+                                    const Optimizer& optimizer);
+constexpr size_t kUpdateSlots = 3;  // one is loaded, one used, one stored
 // The folder of files for which --offload names none.
 std::filesystem::path run_folder(const Recipe& recipe);
-// Whether the recipe has parameters of layers lie elsewhere, and that gains something on this device.
+// Whether the recipe offloads parameters of layers, and that saves memory on this device.
 bool offloads_layers(const run::Device& device, const Recipe& recipe);
-// The same of what the forward pass keeps for the backward pass.
+// The same of activations that the backward pass reads.
 bool offloads_activations(const run::Device& device, const Recipe& recipe);
 // Either: steps of one process go by layers.
 inline bool goes_by_layers(const run::Device& device, const Recipe& recipe) {
   return offloads_layers(device, recipe) || offloads_activations(device, recipe);
 }
-// What is kept between the passes of a step by layers: opened where the recipe wants that, which is said in a line.
-std::unique_ptr<Visits> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> kept);
+// The pager of activations that a step by layers keeps; null where the recipe does not offload them. Prints a line.
+std::unique_ptr<TensorPager> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> kept);
 // Whether updates of one process clear gradients: by layers, the first batch of a step writes over what the last step
 // has left.
 bool updates_clear(const run::Device& device, const Recipe& recipe);
 // The groups' updates, each text once.
 std::vector<graph::Graph> different_updates(const Method& method, const std::vector<Parameter>& trained,
                                             const std::vector<UpdateGroup>& groups, bool clears);
-// What seats of the groups take of a device, and what is held where none lies elsewhere.
-int64_t bytes_of_seats(const std::vector<VisitorGroup>& groups, size_t seats);
-int64_t bytes_held(const std::vector<VisitorGroup>& groups);
-// Whether the recipe has states lie elsewhere, and that gains something on this device.
-bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<VisitorGroup>& states);
-// Opened where the recipe wants them, which is said in a line; null, said as well, where offloads_states is false.
-std::unique_ptr<Visits> open_states(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> states);
+// Device memory of the slots, and of the tensors where nothing is offloaded.
+int64_t bytes_of_slots(const std::vector<PageGroup>& groups, size_t slots);
+int64_t bytes_held(const std::vector<PageGroup>& groups);
+// Whether the recipe offloads optimizer states, and that saves memory on this device.
+bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<PageGroup>& states);
+// The pager of optimizer states; null where offloads_states is false. Prints a line either way.
+std::unique_ptr<TensorPager> open_states(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> states);
 
-// What that will take: bytes of seats on the device, bytes elsewhere, and the graphs of updates. Nothing where states
-// stay.
+// What offloading will take: device memory of slots, bytes outside, and the graphs of updates. Empty where states stay
+// on the device.
 struct OffloadForecast {
-  int64_t states = 0, seats = 0, outside = 0;  // states: as they would be held
+  int64_t states = 0, slots = 0, outside = 0;  // states: as they would be held
   bool in_file = false;
   std::vector<graph::Graph> updates;
   // Updates are computed apart from the gradients of a step.
   bool any() const { return outside > 0 || layers.any(); }
-  // By layers: the same of parameters and gradients, and of what is kept between the passes; what layers hand to each
-  // other, and the values of the largest part of a step and of an evaluation.
+  // By layers: the same of parameters, gradients and kept activations; what layers hand to each other, and the values
+  // of the largest part of a step and of an evaluation.
   struct Layers {
-    int64_t parameters = 0, parameter_seats = 0, gradients = 0, gradient_seats = 0, between = 0, outside = 0;
-    int64_t kept = 0, kept_seats = 0;
+    int64_t parameters = 0, parameter_slots = 0, gradients = 0, gradient_slots = 0, between = 0, outside = 0;
+    int64_t kept = 0, kept_slots = 0;
     bool computes_again = false;  // all of each layer
     std::vector<graph::Graph> step, evaluation;
     bool any() const { return !step.empty(); }
@@ -91,20 +91,20 @@ class GroupedUpdates {
   // `trained` may be parts of parameters; `clears`: gradients are 0 then. `states` null: they are the
   // trainer's, too.
   GroupedUpdates(run::Engine& engine, const Method& method, std::vector<Parameter> trained, bool clears,
-                 std::unique_ptr<Visits> states, std::shared_ptr<run::Program> lender, TensorOf tensor);
+                 std::unique_ptr<TensorPager> states, std::shared_ptr<run::Program> lender, TensorOf tensor);
 
   // kClip and the numbers of the step are set. `seed`: of its roundings. `turn`: called between layers, with those of
   // parameters before and behind; -1: none.
   void run(uint32_t seed, const std::function<void(int from, int to)>& turn = {});
-  Visits* states() const { return states_.get(); }  // that visit; null: none
-  int64_t own_bytes() const;                        // of programs
+  TensorPager* states() const { return states_.get(); }  // null: none are paged
+  int64_t own_bytes() const;                             // of programs
   std::string explain() const;
 
  private:
   struct Work {
     std::shared_ptr<run::Program> program;
     std::vector<std::pair<std::string, std::string>> inputs;  // of the program, and what the trainer calls them
-    std::vector<std::pair<std::string, size_t>> visitors;     // of the program, and number in the group
+    std::vector<std::pair<std::string, size_t>> tensors;      // of the program, and number in the group
     std::vector<run::DeviceTensorRef> seeds;
   };
   Work work_of(const UpdateGroup& group, const graph::Graph& update, size_t number);
@@ -113,7 +113,7 @@ class GroupedUpdates {
   run::Engine& engine_;
   const Method& method_;
   std::vector<Parameter> trained_;
-  std::unique_ptr<Visits> states_;
+  std::unique_ptr<TensorPager> states_;
   std::shared_ptr<run::Program> lender_;
   TensorOf tensor_;
   std::map<std::string, std::shared_ptr<run::Program>> programs_;  // by their graphs' texts

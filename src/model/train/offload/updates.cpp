@@ -15,7 +15,7 @@
 namespace lumen::model {
 namespace {
 
-// A group's states take a share of all, so that seats are small beside them, and are large enough for fast transfers.
+// A group has a share of all states: small slots, but large enough for fast transfers.
 constexpr int64_t kShare = 24, kMostBytes = int64_t{64} << 20;
 
 int64_t state_bytes(const Parameter& p, const Optimizer& optimizer) {
@@ -87,9 +87,9 @@ std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, co
   return out;
 }
 
-std::vector<VisitorGroup> visiting_states(const std::vector<Parameter>& trained, const std::vector<UpdateGroup>& groups,
-                                          const Optimizer& optimizer) {
-  std::vector<std::vector<Visitor>> out;
+std::vector<PageGroup> paged_states(const std::vector<Parameter>& trained, const std::vector<UpdateGroup>& groups,
+                                    const Optimizer& optimizer) {
+  std::vector<std::vector<PagedTensor>> out;
   for (const UpdateGroup& g : groups) {
     out.emplace_back();
     for (const size_t i : g.members)
@@ -113,21 +113,21 @@ bool offloads_activations(const run::Device& device, const Recipe& recipe) {
   return settings.activations && !(settings.activations->host && device.reads_host_memory());
 }
 
-bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<VisitorGroup>& states) {
+bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<PageGroup>& states) {
   const OffloadSettings settings = offload_settings(recipe.offload);
   return settings.moments && all_bytes(states) > 0 && !(settings.moments->host && device.reads_host_memory());
 }
 
-std::unique_ptr<Visits> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> kept) {
+std::unique_ptr<TensorPager> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> kept) {
   if (!offloads_activations(engine.device(), recipe)) return nullptr;
   const int64_t bytes = all_bytes(kept);
-  std::unique_ptr<Visits> visits = Visits::open(engine, *offload_settings(recipe.offload).activations,
-                                                run_folder(recipe), std::move(kept), kKeptSeats);
-  note(fmt::format("{} of what layers keep for their gradients lie in {}", size_text(bytes), visits->describe()));
-  return visits;
+  std::unique_ptr<TensorPager> pager = TensorPager::open(engine, *offload_settings(recipe.offload).activations,
+                                                         run_folder(recipe), std::move(kept), kKeptSlots);
+  note(fmt::format("{} of what layers keep for their gradients lie in {}", size_text(bytes), pager->describe()));
+  return pager;
 }
 
-std::unique_ptr<Visits> open_states(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> states) {
+std::unique_ptr<TensorPager> open_states(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> states) {
   const int64_t bytes = all_bytes(states);
   if (!offloads_states(engine.device(), recipe, states)) {
     note(bytes == 0 ? "the optimizer has no states that could be offloaded"
@@ -136,20 +136,20 @@ std::unique_ptr<Visits> open_states(run::Engine& engine, const Recipe& recipe, s
   }
   const std::filesystem::path own =
       recipe.run_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(recipe.run_folder);
-  std::unique_ptr<Visits> visits =
-      Visits::open(engine, *offload_settings(recipe.offload).moments, own, std::move(states), kUpdateSeats);
-  note(fmt::format("{} of states of the optimizer lie in {}", size_text(bytes), visits->describe()));
-  return visits;
+  std::unique_ptr<TensorPager> pager =
+      TensorPager::open(engine, *offload_settings(recipe.offload).moments, own, std::move(states), kUpdateSlots);
+  note(fmt::format("{} of states of the optimizer lie in {}", size_text(bytes), pager->describe()));
+  return pager;
 }
 
-int64_t bytes_of_seats(const std::vector<VisitorGroup>& groups, size_t seats) {
-  return run::saturating_product(largest_bytes(groups), std::min(seats, groups.size()));
+int64_t bytes_of_slots(const std::vector<PageGroup>& groups, size_t slots) {
+  return run::saturating_product(largest_bytes(groups), std::min(slots, groups.size()));
 }
 
-int64_t bytes_held(const std::vector<VisitorGroup>& groups) {
+int64_t bytes_held(const std::vector<PageGroup>& groups) {
   int64_t bytes = 0;
-  for (const VisitorGroup& g : groups)
-    for (const Visitor& v : g.visitors) bytes = run::saturating_sum(bytes, graph::byte_size(v.type));
+  for (const PageGroup& g : groups)
+    for (const PagedTensor& v : g.tensors) bytes = run::saturating_sum(bytes, graph::byte_size(v.type));
   return bytes;
 }
 
@@ -162,10 +162,10 @@ OffloadForecast::Layers forecast_layers(const run::Device& device, const Model& 
   OffloadForecast::Layers out;
   out.parameters = bytes_held(plan.parameters);
   out.gradients = bytes_held(plan.gradients);
-  out.parameter_seats = bytes_of_seats(plan.parameters, kParameterSeats);
-  out.gradient_seats = bytes_of_seats(plan.gradients, kGradientSeats);
+  out.parameter_slots = bytes_of_slots(plan.parameters, kParameterSlots);
+  out.gradient_slots = bytes_of_slots(plan.gradients, kGradientSlots);
   out.kept = all_bytes(plan.kept);
-  out.kept_seats = bytes_of_seats(plan.kept, kKeptSeats);
+  out.kept_slots = bytes_of_slots(plan.kept, kKeptSlots);
   out.computes_again = !keeps_outside || recipe.recompute == "layers";
   out.outside =
       run::saturating_sum(run::saturating_sum(all_bytes(plan.parameters), all_bytes(plan.gradients)), out.kept);
@@ -188,10 +188,10 @@ OffloadForecast forecast_offload(const run::Device& device, const Model& model, 
   OffloadForecast out;
   if (goes_by_layers(device, recipe)) out.layers = forecast_layers(device, model, method, recipe);
   const std::vector<UpdateGroup> groups = update_groups(method.trained(), method.optimizer());
-  const std::vector<VisitorGroup> states = visiting_states(method.trained(), groups, method.optimizer());
+  const std::vector<PageGroup> states = paged_states(method.trained(), groups, method.optimizer());
   if (offloads_states(device, recipe, states)) {
     out.outside = all_bytes(states);
-    out.seats = bytes_of_seats(states, kUpdateSeats);
+    out.slots = bytes_of_slots(states, kUpdateSlots);
     out.states = bytes_held(states);
   }
   if (!out.any()) return out;
@@ -206,7 +206,7 @@ int64_t beside_offloaded(run::Engine& engine, const Model& model, const Method& 
   int64_t bytes = beside_values(engine, method, recipe);
   const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
   if (!offload.any()) return bytes;
-  bytes = run::saturating_sum(bytes - offload.states, offload.seats);
+  bytes = run::saturating_sum(bytes - offload.states, offload.slots);
   if (recipe.accumulate == 1)
     for (const Parameter& p : method.trained())
       bytes = run::saturating_sum(bytes, run::saturating_product(p.count(), int64_t{sizeof(float)}));
@@ -214,7 +214,8 @@ int64_t beside_offloaded(run::Engine& engine, const Model& model, const Method& 
 }
 
 GroupedUpdates::GroupedUpdates(run::Engine& engine, const Method& method, std::vector<Parameter> trained, bool clears,
-                               std::unique_ptr<Visits> states, std::shared_ptr<run::Program> lender, TensorOf tensor)
+                               std::unique_ptr<TensorPager> states, std::shared_ptr<run::Program> lender,
+                               TensorOf tensor)
     : engine_(engine),
       method_(method),
       trained_(std::move(trained)),
@@ -238,8 +239,8 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
     work.seeds.push_back(
         std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{}, {Scalar::u32, nullptr}}));
   std::map<std::string, std::string> names;  // of inputs, as the trainer has them
-  std::map<std::string, size_t> visitors;
-  const std::vector<Visitor> visiting = states_ ? states_->groups()[number].visitors : std::vector<Visitor>();
+  std::map<std::string, size_t> tensors;
+  const std::vector<PagedTensor> visiting = states_ ? states_->groups()[number].tensors : std::vector<PagedTensor>();
   for (size_t i = 0; i < group.members.size(); ++i) {
     const Parameter &own = renamed.parameters[i], &p = trained_[group.members[i]];
     names[own.name] = p.name;
@@ -249,12 +250,12 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
     for (const Optimizer::State& s : method_.optimizer().states(p)) {
       names[optimizer_state(s.name, own.name)] = optimizer_state(s.name, p.name);
       for (size_t v = 0; v < visiting.size(); ++v)
-        if (visiting[v].name == optimizer_state(s.name, p.name)) visitors[optimizer_state(s.name, own.name)] = v;
+        if (visiting[v].name == optimizer_state(s.name, p.name)) tensors[optimizer_state(s.name, own.name)] = v;
     }
   }
   for (const std::string& input : work.program->input_names()) {
-    if (const auto v = visitors.find(input); v != visitors.end()) {
-      work.visitors.emplace_back(input, v->second);
+    if (const auto v = tensors.find(input); v != tensors.end()) {
+      work.tensors.emplace_back(input, v->second);
     } else if (!input.starts_with(std::string(kRoundingSeed) + ".")) {
       const auto name = names.find(input);
       work.inputs.emplace_back(input, name == names.end() ? input : name->second);
@@ -282,21 +283,21 @@ void GroupedUpdates::run(uint32_t seed, const std::function<void(int, int)>& tur
   for (size_t i = 0; i < work_.size(); ++i) {
     go_to(graph::layer_of(trained_[groups_[i].members[0]].name));
     if (states_) {
-      states_->call(i);
-      if (i + 1 < work_.size()) states_->call(i + 1);
-      states_->come(i);
+      states_->prefetch(i);
+      if (i + 1 < work_.size()) states_->prefetch(i + 1);
+      states_->acquire(i);
     }
     const Work& work = work_[i];
     for (const auto& [input, name] : work.inputs)
       work.program->bind(input, tensor_(name, work.program->input_type(input)));
-    for (const auto& [input, visitor] : work.visitors) work.program->bind(input, states_->tensor(i, visitor));
+    for (const auto& [input, index] : work.tensors) work.program->bind(input, states_->tensor(i, index));
     for (size_t k = 0; k < work.seeds.size(); ++k) {
       const uint32_t drawn = graph::seed_as(seed, kFirstSalt + groups_[i].first_draw + k, kFirstSalt);
       work.seeds[k]->upload(&drawn, sizeof drawn);
       work.program->bind(seed_of_draw(k), work.seeds[k]);
     }
     work.program->run();
-    if (states_) states_->leave(i, true);
+    if (states_) states_->release(i, true);
   }
   go_to(-1);
 }

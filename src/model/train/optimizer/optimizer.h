@@ -7,7 +7,7 @@
 // States that are held in a format are decoded, used, and encoded again, parameter by parameter: no state of a whole
 // model is ever in f32. Formats of small floats under powers of two are rounded to stochastically.
 //
-// May include: base, graph/ir, graph/pass, graph/pipeline, lang, model/arch, model/arch/family, number/facts,
+// May include: base, base/messages, graph/ir, graph/pass, graph/pipeline, model/arch, model/arch/family, number/facts,
 // number/library, run/device.
 #pragma once
 

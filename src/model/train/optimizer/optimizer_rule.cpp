@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/messages/spelling.h"
 #include "graph/pass/at_random.h"
 #include "graph/pass/pass.h"
-#include "lang/spelling.h"
 #include "model/arch/model.h"
 
 namespace lumen::model {
@@ -128,7 +128,7 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
       std::vector<std::string> known;
       for (const lang::ConfigKey& key : decl_.config) known.push_back(key.name);
       throw Error(Exit::usage, fmt::format("optimizer '{}' has no {}", decl_.name, name),
-                  lang::did_you_mean(name, known, fmt::format("it has {}", fmt::join(known, ", "))));
+                  did_you_mean(name, known, fmt::format("it has {}", fmt::join(known, ", "))));
     }
     given[name] = value;
   };

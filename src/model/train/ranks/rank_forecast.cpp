@@ -7,7 +7,7 @@
 #include "model/train/offload/offload.h"
 #include "model/train/ranks/rank_graphs.h"
 #include "model/train/ranks/rank_layers.h"
-#include "model/train/ranks/summed_lodging.h"
+#include "model/train/ranks/replicated_parameters.h"
 #include "run/device/require.h"
 
 namespace lumen::model {
@@ -42,41 +42,42 @@ int64_t coded_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int rank,
   return bytes;
 }
 
-// What visits the device has seats there.
-void move_out(int64_t& held, int64_t& outside, const std::vector<VisitorGroup>& groups, size_t seats) {
-  held += bytes_of_seats(groups, seats) - bytes_held(groups);
+// Paged tensors have slots on the device.
+void move_out(int64_t& held, int64_t& outside, const std::vector<PageGroup>& groups, size_t slots) {
+  held += bytes_of_slots(groups, slots) - bytes_held(groups);
   outside = all_bytes(groups);
 }
 
-void forecast_layers(RankForecast& out, const LayerPlan& plan, const Lodgers& lodgers, int rank, int ranks) {
+void forecast_layers(RankForecast& out, const LayerPlan& plan, const ExchangedParameters& exchanged, int rank,
+                     int ranks) {
   out.between = plan.between_bytes();
-  out.kept_seats = bytes_of_seats(plan.kept, kKeptSeats);
+  out.kept_slots = bytes_of_slots(plan.kept, kKeptSlots);
   out.outside.kept = all_bytes(plan.kept);
   out.computes_again = !plan.keeps_outside;
-  if (!lodgers.gathers) out.parameters = out.in_parts = bytes_held(plan.parameters);
-  move_out(out.parameters, out.outside.parameters, plan.parameters, kParameterSeats);
-  move_out(out.sums, out.outside.gradients, plan.gradients, kGradientSeats);
+  if (!exchanged.gathers) out.parameters = out.in_parts = bytes_held(plan.parameters);
+  move_out(out.parameters, out.outside.parameters, plan.parameters, kParameterSlots);
+  move_out(out.sums, out.outside.gradients, plan.gradients, kGradientSlots);
   if (!plan.sums_elsewhere) {
-    out.exchanges += summed_scratch(lodgers, rank, ranks);
+    out.exchanges += summed_scratch(exchanged, rank, ranks);
     return;
   }
-  const LodgingNeeds needs = lodging_needs(lodgers, rank, ranks);
+  const ParameterMemory needs = parameter_memory(exchanged, rank, ranks);
   out.whole_parameters = needs.parameters;
   out.whole_gradients = needs.gradients;
   out.exchanges += needs.exchanges;
 }
 
-// Updates group by group, and states that lie elsewhere and visit the device for them.
+// Updates group by group, and the optimizer states that are paged for them.
 void forecast_updates(RankForecast& out, const run::Device& device, const Method& method, const Recipe& recipe,
                       const std::vector<Parameter>& updated) {
   const std::vector<UpdateGroup> groups = update_groups(updated, method.optimizer());
-  const std::vector<VisitorGroup> states = visiting_states(updated, groups, method.optimizer());
-  const bool visit = offloads_states(device, recipe, states), alone = out.sharding == Sharding::none;
-  if (visit) {
+  const std::vector<PageGroup> states = paged_states(updated, groups, method.optimizer());
+  const bool is_paged = offloads_states(device, recipe, states), alone = out.sharding == Sharding::none;
+  if (is_paged) {
     out.outside.states_held = bytes_held(states);
-    move_out(out.states, out.outside.states, states, kUpdateSeats);
+    move_out(out.states, out.outside.states, states, kUpdateSlots);
   }
-  if (!visit && !alone && !offloads_layers(device, recipe)) return;
+  if (!is_paged && !alone && !offloads_layers(device, recipe)) return;
   const bool clears = out.sharding != Sharding::states || !goes_by_layers(device, recipe);
   out.updates = different_updates(method, updated, groups, !alone && clears);
 }
@@ -131,10 +132,11 @@ RankForecast forecast_rank(const run::Device& device, const Model& model, const 
     if (plan) {
       take_records(*plan, device, method, recipe, cuts, rank);
       const bool overlaps = recipe.overlap && (on_host || !offloads_layers(device, recipe));
-      forecast_layers(one, *plan,
-                      lodgers_of(*plan, cuts, method.held(),
-                                 {{}, in.reduced_in, in.gathered_in, overlaps, sharding == Sharding::parameters}),
-                      rank, ranks);
+      forecast_layers(
+          one, *plan,
+          exchanged_parameters(*plan, cuts, method.held(),
+                               {{}, in.reduced_in, in.gathered_in, overlaps, sharding == Sharding::parameters}),
+          rank, ranks);
       if (sharding != Sharding::parameters && in.gathered_in) one.exchanges += changed_bytes(cuts, in, rank, ranks);
       one.computes_again = one.computes_again || recipe.recompute == "layers";
     } else {

@@ -25,7 +25,7 @@ struct RankForecast {
   std::vector<Parameter> updated;     // as it updates them
   std::vector<graph::Graph> updates;  // group by group, where those are made so; each text once
   // In a step by layers: whole parameters and gradients that are there at once, and what layers hand to each other.
-  int64_t whole_parameters = 0, whole_gradients = 0, between = 0, kept_seats = 0;
+  int64_t whole_parameters = 0, whole_gradients = 0, between = 0, kept_slots = 0;
   bool computes_again = false;  // all of each layer
   std::vector<graph::Graph> step, evaluation;
   bool by_layers() const { return !step.empty(); }

@@ -33,22 +33,22 @@ LayerPlan plan_rank_layers(const run::Device& device, const Model& model, const 
 void take_records(LayerPlan& plan, const run::Device& device, const Method& method, const Recipe& recipe,
                   const std::vector<Cut>& cuts, int rank) {
   if (!offloads_layers(device, recipe) || !sums_parts(recipe)) return;  // wholes, or nothing
-  std::map<int, std::vector<Visitor>> parameters, gradients;
+  std::map<int, std::vector<PagedTensor>> parameters, gradients;
   for (const Cut& cut : cuts) {
     const int layer = graph::layer_of(cut.whole.name);
     if (layer < 0) continue;
-    std::vector<Visitor>&of_layer = parameters[layer], &sums = gradients[layer];
+    std::vector<PagedTensor>&of_layer = parameters[layer], &sums = gradients[layer];
     if (cut.rows_of(rank) == 0) continue;
     of_layer.push_back({cut.whole.name, cut.part_of(method.held().type_of(cut.whole), rank), 0});
     sums.push_back({kGradient + cut.whole.name, cut.part_of({cut.whole.shape, {Scalar::f32, nullptr}}, rank), 0});
   }
   const bool in_parts = sharding_of(recipe) == Sharding::parameters;
   if (in_parts) plan.group_of.clear();
-  std::vector<std::vector<Visitor>> all, of_gradients(in_parts ? 0 : plan.parameters.size());
-  for (auto& [layer, visitors] : parameters) {
+  std::vector<std::vector<PagedTensor>> all, of_gradients(in_parts ? 0 : plan.parameters.size());
+  for (auto& [layer, tensors] : parameters) {
     if (in_parts) {
       plan.group_of[layer] = all.size();
-      all.push_back(std::move(visitors));
+      all.push_back(std::move(tensors));
       of_gradients.push_back(std::move(gradients[layer]));
     } else {
       of_gradients.at(plan.group_of.at(layer)) = std::move(gradients[layer]);

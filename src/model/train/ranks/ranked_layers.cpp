@@ -6,15 +6,15 @@
 #include "base/check.h"
 #include "graph/transform/layers.h"
 #include "model/train/ranks/ranks.h"
-#include "model/train/ranks/summed_lodging.h"
+#include "model/train/ranks/replicated_parameters.h"
 
 namespace lumen::model {
 
 RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
                        const Recipe& recipe, Tensors tensors, const LayerPlan& plan,
-                       std::shared_ptr<OutsideLodging> outside)
+                       std::shared_ptr<OffloadedParameters> outside)
     : RankedStep(engine, std::move(ranks), method, recipe, std::move(tensors), nullptr, std::move(outside)) {
-  lodge(plan);
+  open_store(plan);
   if (holds_parameters())
     for (const Cut& cut : cuts_) {
       parameter_types_[cut.whole.name] = held_.type_of(cut.whole);
@@ -28,18 +28,20 @@ RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> r
   if (gathered_in_ && !holds_parameters()) compile_changes();
 }
 
-void RankedStep::lodge(const LayerPlan& plan) {
-  std::shared_ptr<Lodging> whole;
+void RankedStep::open_store(const LayerPlan& plan) {
+  std::shared_ptr<ParameterStore> whole;
   if (outside_)
     whole = outside_;
   else
-    whole = std::make_shared<StayingLodging>();
-  Lodgers lodgers = lodgers_of(plan, cuts_, held_, {{}, reduced_in_, gathered_in_, overlaps_, holds_parameters()});
+    whole = std::make_shared<ResidentParameters>();
+  ExchangedParameters exchanged =
+      exchanged_parameters(plan, cuts_, held_, {{}, reduced_in_, gathered_in_, overlaps_, holds_parameters()});
   if (holds_parameters()) whole = nullptr;
   if (reduces_each_batch())
-    lodging_ = std::make_shared<RankLodging>(engine_, *ranks_, std::move(lodgers), tensors_, whole, outside_);
+    store_ = std::make_shared<ShardedParameters>(engine_, *ranks_, std::move(exchanged), tensors_, whole, outside_);
   else
-    lodging_ = std::make_shared<SummedLodging>(engine_, *ranks_, std::move(lodgers), tensors_, whole, !holds_parts());
+    store_ =
+        std::make_shared<ReplicatedParameters>(engine_, *ranks_, std::move(exchanged), tensors_, whole, !holds_parts());
 }
 
 // As a process alone adds squares, and as ranks do that hold parts.
@@ -48,7 +50,7 @@ double RankedStep::norm_of_layers() {
   float total = 0;
   for (const Cut& cut : cuts_) {
     if (holds_parts() && cut.rows_of(ranks_->rank()) == 0) continue;
-    const float square = lodging_->squares()->at(cut.whole.name);
+    const float square = store_->squares()->at(cut.whole.name);
     total = begun ? total + square : square;
     begun = true;
   }

@@ -8,16 +8,12 @@
 #include "model/train/ranks/rank_graphs.h"
 #include "model/train/ranks/tensor_parts.h"
 #include "number/formula/scalar.h"
+#include "run/engine/compile/compile.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr int64_t kBucketBytes = int64_t{64} << 20;  // of gradients that are exchanged at once
-constexpr int64_t kAlignment = 64;
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 FormatRef exchange_format(const std::string& name, const FormatLibrary& formats, const char* flag) {
   const FormatRef format = formats.get(name);
@@ -35,7 +31,8 @@ std::vector<const Cut*> all_of(const std::vector<Cut>& cuts) {
 int64_t scratch_of(const std::vector<const Cut*>& bucket, int rank, int ranks) {
   int64_t need = 0;
   for (const Cut* cut : bucket)
-    if (cut->rows_of(rank) > 0) need += ranks * aligned(cut->rows_of(rank) * cut->columns * int64_t{sizeof(float)});
+    if (cut->rows_of(rank) > 0)
+      need += ranks * run::aligned(cut->rows_of(rank) * cut->columns * int64_t{sizeof(float)});
   return need;
 }
 
@@ -145,7 +142,7 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
 
 RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
                        const Recipe& recipe, Tensors tensors, TensorParts* tensor,
-                       std::shared_ptr<OutsideLodging> outside)
+                       std::shared_ptr<OffloadedParameters> outside)
     : engine_(engine),
       tensor_(tensor),
       ranks_(std::move(ranks)),
@@ -175,11 +172,11 @@ RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> r
 }
 
 void RankedStep::forget_parameters() {
-  if (lodging_) lodging_->forget_parameters();
+  if (store_) store_->forget_parameters();
 }
 
 int64_t RankedStep::exchange_bytes() const {
-  return lodging_ ? lodging_->exchange_bytes() : scratch_bytes_;
+  return store_ ? store_->exchange_bytes() : scratch_bytes_;
 }
 
 std::shared_ptr<run::Program> RankedStep::compile(const graph::Graph& g) const {
@@ -245,7 +242,7 @@ void RankedStep::compile_bucket(Bucket& bucket) {
       const graph::Type type = cut->part_of({cut->whole.shape, {Scalar::f32, coded}}, own);
       auto in = std::make_shared<run::DeviceTensor>(engine_.device(), type, scratch_, scratch_.get() + at);
       bucket.sum->bind(part_input(r, cut->whole.name), in);
-      at += aligned(in->bytes());
+      at += run::aligned(in->bytes());
     }
   }
 }
@@ -266,7 +263,7 @@ void RankedStep::compile_apply(const Method& method, const Recipe& recipe) {
     if (averages_) add(average_of(cut.whole.name), held_.type_of(cut.whole));
   }
   if (parts.empty()) return;
-  if (!(lodging_ && lodging_->squares())) {
+  if (!(store_ && store_->squares())) {
     squares_ = compile(squares_graph(all, own));
     for (const Cut& cut : cuts_)
       if (cut.rows_of(own) > 0) squares_->bind(kGradient + cut.whole.name, gradient_part(cut));
@@ -298,27 +295,27 @@ run::DeviceTensorRef RankedStep::bound_part(const Cut& cut) {
 bool RankedStep::compile_groups(const Method& method, const Recipe& recipe, const std::vector<Parameter>& parts) {
   if (!offload_settings(recipe.offload).moments) return false;
   const std::vector<UpdateGroup> groups = update_groups(parts, method.optimizer());
-  std::unique_ptr<Visits> states = open_states(engine_, recipe, visiting_states(parts, groups, method.optimizer()));
+  std::unique_ptr<TensorPager> states = open_states(engine_, recipe, paged_states(parts, groups, method.optimizer()));
   if (!states && !outside_) return false;
   const Method::Work clip = method.apply(std::vector<Parameter>());
   apply_ = engine_.compile(clip.graph, clip.options);
   for (const std::string& name : apply_->input_names()) apply_->bind(name, tensors_(name, apply_->input_type(name)));
   // By layers the first batch of a step writes over what gradients grow from.
-  const bool clears = reduces_each_batch() || !lodging_;
+  const bool clears = reduces_each_batch() || !store_;
   updates_ = std::make_unique<GroupedUpdates>(engine_, method, parts, clears, std::move(states), nullptr,
                                               updated_tensors(parts));
   return true;
 }
 
-Visits* RankedStep::outside(const std::string& name) const {
+TensorPager* RankedStep::outside(const std::string& name) const {
   if (outside_ && holds_parameters() && outside_->parameters() && outside_->parameters()->find(name))
     return outside_->parameters();
-  Visits* const states = updates_ ? updates_->states() : nullptr;
+  TensorPager* const states = updates_ ? updates_->states() : nullptr;
   return states && states->find(name) ? states : nullptr;
 }
 
-int64_t RankedStep::seat_bytes() const {
-  return updates_ && updates_->states() ? updates_->states()->seat_bytes() : 0;
+int64_t RankedStep::slot_bytes() const {
+  return updates_ && updates_->states() ? updates_->states()->slot_bytes() : 0;
 }
 
 void RankedStep::compile_changes() {
@@ -451,7 +448,7 @@ RankedStep::Pieces RankedStep::gradient_pieces(const Bucket& bucket, run::Progra
     for (int r = 0; r < size; ++r) {
       if (r == own && keeps_own) continue;
       out.from[r].push_back({scratch_.get() + at, cut->rows_of(own) * row_bytes});
-      at += aligned(graph::byte_size(type));
+      at += run::aligned(graph::byte_size(type));
     }
   }
   return out;
@@ -486,7 +483,7 @@ void RankedStep::share_sums() {
 }
 
 double RankedStep::norm() {
-  if (lodging_ && lodging_->squares()) return norm_of_layers();
+  if (store_ && store_->squares()) return norm_of_layers();
   double squares = 0, of_parts = 0;  // of what ranks that hold one model together split
   if (squares_) squares_->run();
   for (const Cut& cut : cuts_) {
@@ -510,8 +507,8 @@ std::vector<std::string> RankedStep::broken() {
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(ranks_->rank()) == 0) continue;
     float number = 0;
-    if (lodging_ && lodging_->squares())
-      number = lodging_->squares()->at(cut.whole.name);
+    if (store_ && store_->squares())
+      number = store_->squares()->at(cut.whole.name);
     else
       squares_->result(kSquares + cut.whole.name)->download(&number, sizeof number);
     mine += std::isfinite(number) ? '0' : '1';
@@ -583,13 +580,13 @@ void RankedStep::begin(bool averages) {
     if (averages && averages_) tensors_(average_of(cut.whole.name), own->type())->upload(bytes.data(), own->bytes());
   }
   for (const auto& [name, lost] : lost_) lost->clear();
-  if (lodging_) lodging_->forget_lost();
+  if (store_) store_->forget_lost();
   forget_parameters();
 }
 
 void RankedStep::settle() {
   for (const auto& [name, lost] : lost_) lost->clear();
-  if (lodging_) lodging_->forget_lost();
+  if (store_) store_->forget_lost();
   if (!gathered_in_ || holds_parameters()) return;
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(ranks_->rank()) == 0) continue;
@@ -619,8 +616,8 @@ graph::Type RankedStep::part_type(const std::string& name) const {
 std::vector<uint8_t> RankedStep::part_of_state(const std::string& name) {
   if (state_cuts_.at(name)->rows_of(ranks_->rank()) == 0) return {};
   std::vector<uint8_t> bytes(graph::byte_size(part_type(name)));
-  if (Visits* const visits = outside(name))
-    visits->read(name, bytes);
+  if (TensorPager* const pager = outside(name))
+    pager->read(name, bytes);
   else
     state_part(name)->download(bytes.data(), std::ssize(bytes));
   return bytes;
@@ -644,7 +641,7 @@ std::vector<uint8_t> RankedStep::whole_state(const std::string& name, bool every
 void RankedStep::put_state(const std::string& name, std::span<const uint8_t> all) {
   if (state_cuts_.at(name)->rows_of(ranks_->rank()) == 0) return;
   const std::vector<uint8_t> bytes = part_bytes(*state_cuts_.at(name), type_in_parts(name), all, ranks_->rank());
-  if (Visits* const visits = outside(name)) return visits->write(name, bytes);
+  if (TensorPager* const pager = outside(name)) return pager->write(name, bytes);
   state_part(name)->upload(bytes.data(), std::ssize(bytes));
 }
 

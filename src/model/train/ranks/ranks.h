@@ -6,7 +6,7 @@
 //
 // May include: base, graph/ir, graph/partition, graph/transform, model/arch, model/data/examples, model/train/method,
 // model/train/offload, model/train/optimizer, model/train/recipe, number/formula, run/device, run/device/outside,
-// run/engine, run/engine/program, run/ranks.
+// run/engine, run/engine/compile, run/engine/program, run/ranks.
 // Offers: rank_batches.h, rank_forecast.h, rank_layers.h.
 #pragma once
 
@@ -21,9 +21,9 @@
 #include "model/train/method/method.h"
 #include "model/train/offload/layer_plan.h"
 #include "model/train/offload/offload.h"
-#include "model/train/offload/outside_lodging.h"
+#include "model/train/offload/offloaded_parameters.h"
 #include "model/train/ranks/cuts.h"
-#include "model/train/ranks/rank_lodging.h"
+#include "model/train/ranks/sharded_parameters.h"
 #include "model/train/ranks/tensor_parts.h"
 #include "model/train/recipe/recipe.h"
 #include "run/engine/engine.h"
@@ -61,22 +61,22 @@ class RankedStep {
   // `gradients`: the program of one batch, beside whose launches GPUs exchange.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
              Tensors tensors, run::Program* gradients, TensorParts* tensor = nullptr);
-  // For steps by layers. `plan`: of this rank; `outside`: what of it lies outside of the device, where `tensors` finds
-  // it while its layer visits; null: nothing.
+  // For steps by layers. `plan`: of this rank; `outside`: its offloaded parameters, which `tensors` finds while they
+  // are resident; null: none.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
-             Tensors tensors, const LayerPlan& plan, std::shared_ptr<OutsideLodging> outside);
+             Tensors tensors, const LayerPlan& plan, std::shared_ptr<OffloadedParameters> outside);
   ~RankedStep();  // launches that come wait for what is still on its way
   RankedStep(const RankedStep&) = delete;
   RankedStep& operator=(const RankedStep&) = delete;
 
   run::Communicator& ranks() { return *ranks_; }
   bool holds_parts() const { return sharding_ != Sharding::none; }  // of states
-  // Parameters, too: they have the places of parts in steps by layers, which lodge() serves.
+  // Parameters, too; open_store() makes their store.
   bool holds_parameters() const { return sharding_ == Sharding::parameters; }
   // Gradients are results of a program for one batch, summed over ranks at once; else states that grow over batches.
   bool reduces_each_batch() const { return sharding_ == Sharding::gradients || holds_parameters(); }
   // Where parameters are, and gradients go to, in steps by layers.
-  std::shared_ptr<RankedLodging> lodging() const { return lodging_; }
+  std::shared_ptr<RankedParameters> store() const { return store_; }
 
   void agree(const std::optional<Error>& failure) { model::agree(*ranks_, failure); }
   // Runs it, and keeps its Error for agree().
@@ -124,7 +124,7 @@ class RankedStep {
   graph::Type part_type(const std::string& name) const;
   std::vector<uint8_t> part_of_state(const std::string& name);
   int64_t exchange_bytes() const;
-  int64_t seat_bytes() const;  // of states that lie outside of the device
+  int64_t slot_bytes() const;  // of states that lie outside of the device
 
  private:
   // Parameters whose gradients are exchanged at once.
@@ -134,10 +134,10 @@ class RankedStep {
   };
 
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
-             Tensors tensors, TensorParts* tensor, std::shared_ptr<OutsideLodging> outside);
+             Tensors tensors, TensorParts* tensor, std::shared_ptr<OffloadedParameters> outside);
   void make_buckets(run::Program* gradients);
   // ranked_layers.cpp
-  void lodge(const LayerPlan& plan);
+  void open_store(const LayerPlan& plan);
   double norm_of_layers();
   void apply_by_layers(float norm, uint32_t seed);
   void apply_groups(float norm, uint32_t seed, const std::function<void(int, int)>& turn);
@@ -159,7 +159,7 @@ class RankedStep {
   void compile_apply(const Method& method, const Recipe& recipe);
   bool compile_groups(const Method& method, const Recipe& recipe, const std::vector<Parameter>& parts);
   run::DeviceTensorRef bound_part(const Cut& cut);
-  Visits* outside(const std::string& name) const;            // where the state lies; null: on the device
+  TensorPager* outside(const std::string& name) const;       // where the state lies; null: on the device
   run::DeviceTensorRef state_part(const std::string& name);  // null where this rank has none
   void compile_changes();
   std::shared_ptr<run::Program> compile(const graph::Graph& g) const;
@@ -187,10 +187,10 @@ class RankedStep {
   std::map<std::string, run::DeviceTensorRef> masters_, lost_;
   std::map<std::string, std::vector<run::DeviceTensorRef>> changes_;  // by parameter, of each rank
   std::map<std::string, graph::Type> state_types_, parameter_types_;
-  std::shared_ptr<RankedLodging> lodging_;   // null: steps go as a whole
-  std::shared_ptr<OutsideLodging> outside_;  // null: parameters and gradients stay
-  std::vector<int> layers_;                  // in the order of updates
-  size_t next_layer_ = 0;                    // of these
+  std::shared_ptr<RankedParameters> store_;       // null: steps go as a whole
+  std::shared_ptr<OffloadedParameters> outside_;  // null: parameters and gradients stay
+  std::vector<int> layers_;                       // in the order of updates
+  size_t next_layer_ = 0;                         // of these
   bool overlaps_ = false;
   std::map<std::string, const Cut*> state_cuts_;
   // Exchanges beside launches.

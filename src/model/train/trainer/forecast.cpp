@@ -55,7 +55,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
           out.adapters, element_bytes(graph::low_rank_rows(model.find(c.weight)->shape, c.rows), Scalar::f32));
   out.moments = method.optimizer().state_bytes(method.trained_here(), held);
   if (offload.any()) {
-    out.moments = run::saturating_sum(out.moments - offload.states, offload.seats);
+    out.moments = run::saturating_sum(out.moments - offload.states, offload.slots);
     out.states_visit = offload.outside > 0;
     out.offloaded = run::saturating_sum(offload.outside, offload.layers.outside);
     out.in_file = offload.in_file;
@@ -64,8 +64,8 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   const bool apart = recipe.accumulate > 1 || offload.any();
   out.gradients = apart ? trained : 0;
   if (const OffloadForecast::Layers& layers = offload.layers; layers.any()) {
-    out.weights = run::saturating_sum(out.weights - layers.parameters, layers.parameter_seats);
-    out.gradients = run::saturating_sum(out.gradients - layers.gradients, layers.gradient_seats);
+    out.weights = run::saturating_sum(out.weights - layers.parameters, layers.parameter_slots);
+    out.gradients = run::saturating_sum(out.gradients - layers.gradients, layers.gradient_slots);
   }
   out.values = apart ? 0 : trained;
   if (rank) {
@@ -285,7 +285,7 @@ TrainingForecast TrainingOutline::forecast(bool weights_are_there,
     return bytes <= values ? 0 : bytes;
   };
   out.values = run::saturating_sum(values, by_layers ? rank->between : offload.layers.between);
-  out.values = run::saturating_sum(out.values, by_layers ? rank->kept_seats : offload.layers.kept_seats);
+  out.values = run::saturating_sum(out.values, by_layers ? rank->kept_slots : offload.layers.kept_slots);
   if (has_apply) {
     // It does not share the step's memory.
     if (!rank->updates.empty())

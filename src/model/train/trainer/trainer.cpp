@@ -1,13 +1,13 @@
 #include "model/train/trainer/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "graph/grad/work.h"
 #include "graph/transform/segments.h"
 #include "model/train/method/lora.h"
@@ -369,7 +369,7 @@ void Trainer::run_part(Step& result, int64_t part, std::optional<Error>* failure
 
 Trainer::Step Trainer::step() {
   if (ranked_) return step_among_ranks();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Step result;
   begin_step(result);
   for (int64_t part = 0; part < recipe_.accumulate; ++part) {
@@ -387,7 +387,7 @@ Trainer::Step Trainer::step() {
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) throw_not_finite(result, broken_gradients());
   if (updates_) update();
   ++done_;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   return result;
 }
 
@@ -438,17 +438,17 @@ std::vector<Trainer::Held> Trainer::memory() const {
   Held values{"values of a step"}, evaluation{"values of an evaluation"}, exchanges{"exchanges"};
   if (ranked_) {
     exchanges.bytes += ranked_->exchange_bytes();
-    moments.bytes += ranked_->seat_bytes();
+    moments.bytes += ranked_->slot_bytes();
   }
   for (const auto& program : {step_, accumulate_, apply_})
     if (program) values.bytes += program->own_bytes();
   if (updates_) {
     values.bytes += updates_->own_bytes();
-    if (updates_->states()) moments.bytes += updates_->states()->seat_bytes();
+    if (updates_->states()) moments.bytes += updates_->states()->slot_bytes();
   }
   if (layers_) {
-    trained.bytes += layers_->lodging().parameter_bytes();
-    gradients.bytes += layers_->lodging().gradient_bytes();
+    trained.bytes += layers_->store().parameter_bytes();
+    gradients.bytes += layers_->store().gradient_bytes();
     values.bytes += layers_->own_bytes() + layers_->between_bytes();
   }
   for (const auto& program : {evaluate_, divergence_})

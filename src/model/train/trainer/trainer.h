@@ -24,7 +24,7 @@
 #include "model/train/objective/objective_rows.h"
 #include "model/train/offload/layer_step.h"
 #include "model/train/offload/offload.h"
-#include "model/train/offload/outside_lodging.h"
+#include "model/train/offload/offloaded_parameters.h"
 #include "model/train/ranks/rank_layers.h"
 #include "model/train/ranks/ranks.h"
 #include "model/train/ranks/tensor_parts.h"
@@ -193,7 +193,7 @@ class Trainer {
   run::DeviceTensorRef tensor_or_visitor(const std::string& name, const graph::Type& type);
   void update();
   std::map<std::string, graph::Type> all_types() const;
-  Visits* lodging(const std::string& name) const;
+  TensorPager* store(const std::string& name) const;
   graph::Type type_of(const std::string& name) const;
   void fetch(const std::string& name, std::span<uint8_t> to) const;
   void store(const std::string& name, std::span<const uint8_t> from);
@@ -278,9 +278,9 @@ class Trainer {
   std::string teacher_hash_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
-  std::unique_ptr<LayerStep> layers_;        // in the place of step_ and accumulate_, where parameters lie elsewhere
-  std::shared_ptr<OutsideLodging> outside_;  // where that is outside of the device
-  std::unique_ptr<GroupedUpdates> updates_;  // in the place of apply_, where states of the optimizer lie elsewhere
+  std::unique_ptr<LayerStep> layers_;  // in the place of step_ and accumulate_, where parameters lie elsewhere
+  std::shared_ptr<OffloadedParameters> outside_;  // where that is outside of the device
+  std::unique_ptr<GroupedUpdates> updates_;       // in the place of apply_, where states of the optimizer lie elsewhere
   std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;
   int64_t logits_length_ = 0;
   RowLog reference_log_;

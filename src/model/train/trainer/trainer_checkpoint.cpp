@@ -158,17 +158,17 @@ void Trainer::check_parts() const {
         t->download(bytes.data(), t->bytes());
         check(name, t->type());
       }
-    const auto check_visitors = [&](Visits* whole) {
+    const auto check_paged = [&](TensorPager* whole) {
       if (!whole || !writes()) return;
-      for (const VisitorGroup& g : whole->groups())
-        for (const Visitor& v : g.visitors) {
+      for (const PageGroup& g : whole->groups())
+        for (const PagedTensor& v : g.tensors) {
           bytes.resize(graph::byte_size(v.type));
           whole->read(v.name, bytes);
           check(v.name, v.type);
         }
     };
-    if (outside_ && !has_parts_of_parameters()) check_visitors(outside_->parameters());
-    if (updates_) check_visitors(updates_->states());
+    if (outside_ && !has_parts_of_parameters()) check_paged(outside_->parameters());
+    if (updates_) check_paged(updates_->states());
     if (!ranked_) return;
     for (const auto* parts : {&ranked_->states(), &ranked_->parameters()})
       for (const auto& [name, unused] : *parts) {

@@ -25,7 +25,7 @@ std::span<const uint8_t> bytes_of(std::span<const T> numbers) {
 
 }  // namespace
 
-// Parameters of layers visit the device while the step goes through the layers.
+// Parameters of layers are paged to the device while the step goes through the layers.
 void Trainer::begin_layers() {
   const run::Device& device = engine_.device();
   const OffloadSettings settings = offload_settings(recipe_.offload);
@@ -37,11 +37,11 @@ void Trainer::begin_layers() {
   if (!goes_by_layers(device, recipe_)) return;
   const LayersLie lie = offloads_layers(device, recipe_) ? LayersLie::outside : LayersLie::here;
   LayerPlan plan = plan_layers(model_, method_, recipe_, lie, offloads_activations(device, recipe_));
-  std::shared_ptr<Lodging> lodging = std::make_shared<StayingLodging>();
-  if (lie == LayersLie::outside) lodging = outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
-  std::unique_ptr<Visits> kept = open_kept(engine_, recipe_, plan.kept);
+  std::shared_ptr<ParameterStore> store = std::make_shared<ResidentParameters>();
+  if (lie == LayersLie::outside) store = outside_ = std::make_shared<OffloadedParameters>(engine_, recipe_, plan);
+  std::unique_ptr<TensorPager> kept = open_kept(engine_, recipe_, plan.kept);
   layers_ = std::make_unique<LayerStep>(
-      engine_, method_, std::move(plan), std::move(lodging),
+      engine_, method_, std::move(plan), std::move(store),
       [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
 }
 
@@ -49,14 +49,14 @@ run::DeviceTensorRef Trainer::tensor_or_visitor(const std::string& name, const g
   return outside_ && outside_->has(name) ? outside_->tensor(name) : tensor(name, type);
 }
 
-// States of the optimizer visit the device while updates are computed. Where nothing is gained by that, nothing is
+// Optimizer states are paged to the device while updates are computed. Where nothing is gained by that, nothing is
 // begun.
 void Trainer::begin_updates() {
   const std::vector<Parameter>& trained = method_.trained();
-  std::unique_ptr<Visits> states;
+  std::unique_ptr<TensorPager> states;
   if (offload_settings(recipe_.offload).moments)
     states = open_states(engine_, recipe_,
-                         visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
+                         paged_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
   if (!states && !layers_) return;
   if (layers_)
     layers_->compile();
@@ -77,16 +77,16 @@ void Trainer::update() {
   updates_->run(rounding_seed(recipe_.seed, done_), turn);
 }
 
-Visits* Trainer::lodging(const std::string& name) const {
+TensorPager* Trainer::store(const std::string& name) const {
   if (outside_ && outside_->parameters() && outside_->parameters()->find(name)) return outside_->parameters();
-  Visits* const states = updates_ ? updates_->states() : nullptr;
+  TensorPager* const states = updates_ ? updates_->states() : nullptr;
   return states && states->find(name) ? states : nullptr;
 }
 
 graph::Type Trainer::type_of(const std::string& name) const {
   if (lies_in_parts(name)) return type_in_parts(name);
-  const Visits* const visits = lodging(name);
-  if (visits) return visits->find(name)->type;
+  const TensorPager* const pager = store(name);
+  if (pager) return pager->find(name)->type;
   const graph::Type& own = tensors_.at(name)->type();
   return tensor_parts_ ? tensor_parts_->whole_type(name, own) : own;
 }
@@ -96,9 +96,9 @@ std::map<std::string, graph::Type> Trainer::all_types() const {
   if (has_parts_of_parameters()) out = ranked_->parameters();
   for (const auto& [name, t] : tensors_)
     out.emplace(name, tensor_parts_ ? tensor_parts_->whole_type(name, t->type()) : t->type());
-  const auto add = [&](const Visits& visits) {
-    for (const VisitorGroup& g : visits.groups())
-      for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
+  const auto add = [&](const TensorPager& pager) {
+    for (const PageGroup& g : pager.groups())
+      for (const PagedTensor& v : g.tensors) out.emplace(v.name, v.type);
   };
   if (outside_ && outside_->parameters()) add(*outside_->parameters());
   if (updates_ && updates_->states()) add(*updates_->states());
@@ -113,7 +113,7 @@ void Trainer::fetch(const std::string& name, std::span<uint8_t> to) const {
     return;
   }
   const auto own = [&](std::span<uint8_t> bytes) { tensors_.at(name)->download(bytes.data(), std::ssize(bytes)); };
-  if (Visits* const visits = lodging(name)) return visits->read(name, to);
+  if (TensorPager* const pager = store(name)) return pager->read(name, to);
   if (!is_in_parts(name)) return own(to);
   std::vector<uint8_t> part(tensors_.at(name)->bytes());
   own(part);
@@ -123,7 +123,7 @@ void Trainer::fetch(const std::string& name, std::span<uint8_t> to) const {
 
 void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
   if (lies_in_parts(name)) return ranked_->put_state(name, from);
-  if (Visits* const visits = lodging(name)) return visits->write(name, from);
+  if (TensorPager* const pager = store(name)) return pager->write(name, from);
   if (!is_in_parts(name)) return tensors_.at(name)->upload(from.data(), std::ssize(from));
   const std::vector<uint8_t> part = tensor_parts_->own_part(name, type_of(name), from);
   tensors_.at(name)->upload(part.data(), std::ssize(part));
@@ -132,7 +132,7 @@ void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
 void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
                          const graph::Element& as) {
   const graph::Type whole{shape, as};
-  if (!lodging(name) && !lies_in_parts(name))
+  if (!store(name) && !lies_in_parts(name))
     (void)tensor(name, tensor_parts_ ? tensor_parts_->own_type(name, whole) : whole);
   store(name, encoded(numbers, whole));
 }

@@ -1,10 +1,10 @@
 // The trainer's part that works together with other ranks.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "model/train/trainer/trainer.h"
 
 namespace lumen::model {
@@ -27,14 +27,14 @@ void Trainer::begin_layers_among_ranks() {
   const int rank = grid_.data->rank(), ranks = grid_.data->size();
   const std::vector<Cut> cuts = cut_parameters(method_.trained_here(), method_.optimizer(), ranks);
   LayerPlan plan = plan_rank_layers(device, model_, method_, recipe_, cuts, rank, ranks);
-  if (offloads_layers(device, recipe_)) outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
-  std::unique_ptr<Visits> kept = open_kept(engine_, recipe_, plan.kept);
+  if (offloads_layers(device, recipe_)) outside_ = std::make_shared<OffloadedParameters>(engine_, recipe_, plan);
+  std::unique_ptr<TensorPager> kept = open_kept(engine_, recipe_, plan.kept);
   ranked_ = std::make_unique<RankedStep>(
       engine_, grid_.data, method_, recipe_,
       [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); }, plan,
       outside_);
   layers_ = std::make_unique<LayerStep>(
-      engine_, method_, std::move(plan), ranked_->lodging(),
+      engine_, method_, std::move(plan), ranked_->store(),
       [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
   if (!ranked_->holds_parts()) return;  // begin_updates() goes on
   layers_->compile();
@@ -82,7 +82,7 @@ double Trainer::mean_over_ranks(double total, double weight, const std::optional
 }
 
 Trainer::Step Trainer::step_among_ranks() {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Step result;
   begin_step(result);
   try {
@@ -102,7 +102,7 @@ Trainer::Step Trainer::step_among_ranks() {
       }
       if (layers_) {
         if (!has_parts_of_parameters()) ranked_->agree(failure);
-        ranked_->lodging()->begin_batch(part + 1 == given_.accumulate);
+        ranked_->store()->begin_batch(part + 1 == given_.accumulate);
         run_part(result, part, &failure);  // what is thrown ends all
       } else if (tensor_parts_)
         run_part(result, part);  // where it fails, others wait in an exchange
@@ -124,7 +124,7 @@ Trainer::Step Trainer::step_among_ranks() {
     throw;
   }
   ++done_;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/round_up.h"
 #include "run/device/memory.h"
 
 namespace lumen::run {
@@ -86,7 +87,7 @@ void GpuCopies::in(void* to, const void* from, int64_t bytes) {
     std::byte* host = up_[filling_].host + filled_;
     std::memcpy(host, static_cast<const std::byte*>(from) + done, size);
     context_->check(gpu.copy_in(static_cast<std::byte*>(to) + done, host, size, context_->stream()), "copy_in");
-    filled_ = std::min(kChunk, (filled_ + size + kAlignment - 1) / kAlignment * kAlignment);
+    filled_ = std::min(kChunk, round_up(filled_ + size, kAlignment));
     done += size;
   }
 }

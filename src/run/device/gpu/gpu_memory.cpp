@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/printable.h"
+#include "base/round_up.h"
 #include "run/device/available.h"
 
 namespace lumen::run {
@@ -76,7 +77,7 @@ void* GpuMemory::allocate(int64_t bytes) {
   LUMEN_CHECK(bytes >= 0, "{} bytes", bytes);
   const GpuSymbols& gpu = context_->symbols();
   if (bytes > (int64_t{1} << 60)) throw refusal(bytes);
-  const int64_t size = (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const int64_t size = round_up(std::max<int64_t>(bytes, 1), kAlignment);
   context_->use();
   const std::scoped_lock lock(mutex_);
   if (size > kAlwaysFits && size > state().free) throw refusal(size);

@@ -165,8 +165,8 @@ class ThreadQueue : public DirectFile::Queue {
   }
 };
 
-std::unique_ptr<DirectFile::Queue> make_queue(int fd, bool writes, DirectFile::Way way) {
-  if (way == DirectFile::Way::best)
+std::unique_ptr<DirectFile::Queue> make_queue(int fd, bool writes, DirectFile::Transport transport) {
+  if (transport == DirectFile::Transport::best)
     if (auto ring = std::make_unique<RingQueue>(fd, writes); ring->works()) return ring;
   return std::make_unique<ThreadQueue>(fd, writes);
 }
@@ -181,7 +181,8 @@ constexpr const char* kHint =
 
 }  // namespace
 
-DirectFile::DirectFile(std::filesystem::path path, int64_t bytes, Way way) : path_(std::move(path)), bytes_(bytes) {
+DirectFile::DirectFile(std::filesystem::path path, int64_t bytes, Transport transport)
+    : path_(std::move(path)), bytes_(bytes) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
   constexpr mode_t kOwner = 0600;
   LUMEN_CHECK(bytes > 0 && bytes % kOutsideAlignment == 0, "{} bytes", bytes);
@@ -200,8 +201,8 @@ DirectFile::DirectFile(std::filesystem::path path, int64_t bytes, Way way) : pat
     throw Error(Exit::user, fmt::format("no room for the {} bytes of '{}': {}", bytes_, path_.string(), reason(failed)),
                 kHint);
   }
-  reads_ = make_queue(fd_, false, way);
-  writes_ = make_queue(fd_, true, way);
+  reads_ = make_queue(fd_, false, transport);
+  writes_ = make_queue(fd_, true, transport);
 }
 
 DirectFile::~DirectFile() {

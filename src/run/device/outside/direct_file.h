@@ -12,10 +12,10 @@ namespace lumen::run {
 
 class DirectFile {
  public:
-  enum class Way : uint8_t { best, threads };
+  enum class Transport : uint8_t { best, threads };
   // A new file under `path`, whose name is gone when this returns. Error (exit 1) when there is no room for so many
   // bytes.
-  DirectFile(std::filesystem::path path, int64_t bytes, Way way = Way::best);
+  DirectFile(std::filesystem::path path, int64_t bytes, Transport transport = Transport::best);
   ~DirectFile();
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/round_up.h"
 #include "base/threads/team.h"
 #include "run/device/outside/direct_file.h"
 
@@ -58,8 +59,8 @@ class InFileByLanes : public InFile {
   }
 
  private:
-  struct Way {
-    explicit Way(Device& device)
+  struct Transport {
+    explicit Transport(Device& device)
         : memory(device.allocate_locked(2 * kChunk + kOutsideAlignment)), lane(device.make_lane()) {
       const auto address = reinterpret_cast<uintptr_t>(memory.get());
       shift = outside_size(address) - address;
@@ -69,7 +70,7 @@ class InFileByLanes : public InFile {
     std::unique_ptr<Device::Lane> lane;
     int64_t shift = 0;
   };
-  Way up_, down_;
+  Transport up_, down_;
 };
 
 class InMemory : public Outside {
@@ -107,7 +108,7 @@ class InMemory : public Outside {
 }  // namespace
 
 int64_t outside_size(int64_t bytes) {
-  return (bytes + kOutsideAlignment - 1) / kOutsideAlignment * kOutsideAlignment;
+  return round_up(bytes, kOutsideAlignment);
 }
 
 std::unique_ptr<Outside> outside_in_file(Device& device, const std::filesystem::path& folder, int64_t bytes) {

@@ -1,9 +1,9 @@
 // Bytes that belong to a device's work and lie outside of its memory: in a file, past the page cache where the file
 // system lets it, or in page-locked memory of this process. Who brings and takes them does so in threads of its own
-// (ferry.h), so that the device computes meanwhile. Proved by tests/run/device/outside_test.cpp.
+// (serial_thread.h), so that the device computes meanwhile. Proved by tests/run/device/outside_test.cpp.
 //
 // May include: base, base/threads, run/device.
-// Offers: ferry.h.
+// Offers: serial_thread.h.
 #pragma once
 
 #include <cstdint>

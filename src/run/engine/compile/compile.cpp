@@ -11,10 +11,10 @@
 #include "run/engine/compile/compile.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "graph/pipeline/pipeline.h"
 #include "run/device/require.h"
 #include "run/engine/compile/buffer_addresses.h"
@@ -56,9 +56,9 @@ graph::Pipeline run_pipeline(const Graph& g, const CompileOptions& options, cons
   return graph::run_pipeline(g, options.assignments, options.symbols, products, options.recompute);
 }
 
-LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  const auto shared = std::make_shared<const graph::Pipeline>(run_pipeline(g, options, shop.device->machine()));
+LaunchList compile(const CompileContext& context, const Graph& g, const CompileOptions& options) {
+  const Stopwatch watch;
+  const auto shared = std::make_shared<const graph::Pipeline>(run_pipeline(g, options, context.device->machine()));
   const graph::Plan& plan = shared->plan;
   std::vector<bool> settled;
   const int64_t scratch_at = aligned(shared->memory.arena_bytes);
@@ -70,35 +70,35 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
   }
   Kernels made;
   do {  // again where kernels were refused
-    if (shop.judge) shop.judge->forget_replaced();
-    made = synthesize_groups(shop, plan, options, values_of(plan.graph), &settled);
+    if (context.judge) context.judge->forget_replaced();
+    made = synthesize_groups(context, plan, options, values_of(plan.graph), &settled);
     list.arena_bytes = saturating_sum(scratch_at, made.scratch.bytes);
     // Code is made for what can run only.
     if (!options.lender || !options.lender->lend(list.arena_bytes))
-      require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
-    find_code(shop, &made, &list.report);
-  } while (shop.judge && !are_trusted(shop, plan, options, made));
-  if (shop.judge) {
-    shop.judge->say_replaced();
+      require_memory(*context.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
+    find_code(context, &made, &list.report);
+  } while (context.judge && !are_trusted(context, plan, options, made));
+  if (context.judge) {
+    context.judge->say_replaced();
     settled.assign(settled.size(), true);  // plans that nobody has tried do not join later
   }
   made.trials.resize(settled.size());
   for (size_t i = 0; i < settled.size(); ++i)
-    if (!settled[i]) made.trials[i] = make_trial(shop, shared, made.kernels, i, made.code[i], options);
-  made.products = choose_products(shop, plan, options, made.kernels);
-  BufferAddresses addresses(*shared, shop.device);
+    if (!settled[i]) made.trials[i] = make_trial(context, shared, made.kernels, i, made.code[i], options);
+  made.products = choose_products(context, plan, options, made.kernels);
+  BufferAddresses addresses(*shared, context.device);
   list.constants = addresses.constants;
-  list_groups(shop, plan, made, {[&](ValueId v) { return addresses.of(v); }, scratch_at}, nullptr, &list);
+  list_groups(context, plan, made, {[&](ValueId v) { return addresses.of(v); }, scratch_at}, nullptr, &list);
   list_ends(g, options, plan, std::move(addresses), &list);
   list.graph = plan.graph;
-  list.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  list.report.seconds = watch.seconds();
   verbose(fmt::format("'{}' is compiled, all in all in {:.2f} s", g.name, list.report.seconds));
   return list;
 }
 
-int64_t arena_bytes(const CompileContext& shop, const Graph& g, const CompileOptions& options) {
-  const graph::Pipeline pipeline = run_pipeline(g, options, shop.device->machine());
-  const Kernels made = synthesize_groups(shop, pipeline.plan, options, values_of(pipeline.plan.graph));
+int64_t arena_bytes(const CompileContext& context, const Graph& g, const CompileOptions& options) {
+  const graph::Pipeline pipeline = run_pipeline(g, options, context.device->machine());
+  const Kernels made = synthesize_groups(context, pipeline.plan, options, values_of(pipeline.plan.graph));
   return saturating_sum(aligned(pipeline.memory.arena_bytes), made.scratch.bytes);
 }
 

@@ -23,13 +23,13 @@ struct CompileContext {
   std::shared_ptr<KernelJudge> judge = nullptr;  // kernels are tried before they are trusted; null: they are not
 };
 
-LaunchList compile(const CompileContext& shop, const graph::Graph& g, const CompileOptions& options);
+LaunchList compile(const CompileContext& context, const graph::Graph& g, const CompileOptions& options);
 
 // The graph's passes as they are for a machine: memory of GPUs is dear, so what a very large weight decodes to is not
 // written out there.
 graph::Pipeline run_pipeline(const graph::Graph& g, const CompileOptions& options, const machine::Machine& machine);
 // LaunchList::arena_bytes of that, without any code.
-int64_t arena_bytes(const CompileContext& shop, const graph::Graph& g, const CompileOptions& options);
+int64_t arena_bytes(const CompileContext& context, const graph::Graph& g, const CompileOptions& options);
 
 // Up to where the next value in a block of memory may begin.
 int64_t aligned(int64_t bytes);
@@ -38,7 +38,7 @@ int64_t aligned(int64_t bytes);
 std::string hash_of(const synth::Synthesis& s);
 
 // Steps that belong to no plan: values are numbered by the caller, scratch is placed from `scratch_at` on.
-std::vector<Launch> compile_steps(const CompileContext& shop, const synth::Synthesis& steps,
+std::vector<Launch> compile_steps(const CompileContext& context, const synth::Synthesis& steps,
                                   const std::vector<BufferAddress>& values, int64_t scratch_at, CompileReport* report);
 
 }  // namespace lumen::run

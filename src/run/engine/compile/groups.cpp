@@ -75,37 +75,37 @@ bool runs_at_once(const Kernels& made, size_t group, size_t step) {
   return count > 1;
 }
 
-std::shared_ptr<ScanKernels> synthesize_scan(const CompileContext& shop, const graph::Plan& plan,
+std::shared_ptr<ScanKernels> synthesize_scan(const CompileContext& context, const graph::Plan& plan,
                                              const graph::Group& group, const CompileOptions& options,
                                              const ValueFacts& facts) {
   auto scan = std::make_shared<ScanKernels>();
   ScanPlan& p = scan->plan;
-  p = plan_scan(plan, group, shop.device->machine());
+  p = plan_scan(plan, group, context.device->machine());
   if (!p.carry_at.empty())
-    scan->first = synthesize_groups(shop, p.first_pipeline.plan, options, facts_of_first(p, facts));
-  scan->body = synthesize_groups(shop, p.body_pipeline.plan, options, facts_of_body(p, facts));
+    scan->first = synthesize_groups(context, p.first_pipeline.plan, options, facts_of_first(p, facts));
+  scan->body = synthesize_groups(context, p.body_pipeline.plan, options, facts_of_body(p, facts));
   scan->bytes = std::max(saturating_sum(p.first_scratch_at, scan->first.scratch.bytes),
                          saturating_sum(p.body_scratch_at, scan->body.scratch.bytes));
   return scan;
 }
 
 // `places`: of the plan that has the scan, and of the scan's own memory.
-void list_scan(const CompileContext& shop, const ScanKernels& scan, const PlanAddresses& places, LaunchList* list) {
+void list_scan(const CompileContext& context, const ScanKernels& scan, const PlanAddresses& places, LaunchList* list) {
   const ScanPlan& p = scan.plan;
   const BodyAddresses of(p, places, [&](const graph::Node& node) {
     const BufferAddress at = {BufferAddress::In::constant, std::ssize(list->constants)};
-    list->constants.push_back(std::make_shared<DeviceTensor>(*shop.device, node.type));
+    list->constants.push_back(std::make_shared<DeviceTensor>(*context.device, node.type));
     const std::vector<uint8_t> bytes = graph::constant_bytes(node);
     list->constants.back()->upload(bytes.data(), bytes.size());
     return at;
   });
   if (!p.carry_at.empty())
-    list_groups(shop, p.first_pipeline.plan, scan.first,
+    list_groups(context, p.first_pipeline.plan, scan.first,
                 {[&](ValueId v) { return of.of_first(v); }, places.scratch_at + p.first_scratch_at, places.loops},
                 std::make_shared<const Graph>(p.first_pipeline.plan.graph), list);
   Loop loop{list->launches.size(), 0, p.steps, p.reverse, {}};
   std::vector<Loop> before = std::exchange(list->loops, {});
-  list_groups(shop, p.body_pipeline.plan, scan.body,
+  list_groups(context, p.body_pipeline.plan, scan.body,
               {[&](ValueId v) { return of.of_body(v); }, places.scratch_at + p.body_scratch_at, places.loops + 1},
               std::make_shared<const Graph>(p.body_pipeline.plan.graph), list);
   loop.end = list->launches.size();
@@ -120,27 +120,27 @@ void list_scan(const CompileContext& shop, const ScanKernels& scan, const PlanAd
 
 }  // namespace
 
-Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+Kernels synthesize_groups(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                           const ValueFacts& facts, std::vector<bool>* settled) {
   Kernels made;
   // What is tried before it is trusted is a kernel of one group.
-  const bool at_once = !shop.judge;
+  const bool at_once = !context.judge;
   made.kernels =
-      synthesize_distinct(plan, shop.device->machine(), {options.exact, options.candidate, options.products.scalar},
-                          facts, shop.threads, at_once);
-  const std::vector<bool> are_settled = use_remembered_plans(shop, plan, options, &made.kernels);
+      synthesize_distinct(plan, context.device->machine(), {options.exact, options.candidate, options.products.scalar},
+                          facts, context.threads, at_once);
+  const std::vector<bool> are_settled = use_remembered_plans(context, plan, options, &made.kernels);
   if (settled) *settled = are_settled;
-  replace_refused(shop, plan, options, &made.kernels);
+  replace_refused(context, plan, options, &made.kernels);
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     if (!is_scan(plan.graph, plan.groups[i])) continue;
-    made.scans[i] = synthesize_scan(shop, plan, plan.groups[i], options, facts);
+    made.scans[i] = synthesize_scan(context, plan, plan.groups[i], options, facts);
     made.kernels.distinct[made.kernels.groups[i].which].scratch = {made.scans[i]->bytes};
   }
   made.scratch = plan_scratch(plan, made.kernels);
   return made;
 }
 
-void find_code(const CompileContext& shop, Kernels* made, CompileReport* report) {
+void find_code(const CompileContext& context, Kernels* made, CompileReport* report) {
   const std::vector<synth::Synthesis>& distinct = made->kernels.distinct;
   std::vector<std::vector<bool>> alone(distinct.size()), at_once(distinct.size());
   for (size_t i = 0; i < distinct.size(); ++i)
@@ -165,16 +165,16 @@ void find_code(const CompileContext& shop, Kernels* made, CompileReport* report)
       kernels.push_back(&changed.back()), places.push_back(&made->code[i][step].at_once);
     }
   }
-  const std::vector<void*> found = shop.cache->get(kernels, shop.threads, report);
+  const std::vector<void*> found = context.cache->get(kernels, context.threads, report);
   for (size_t i = 0; i < found.size(); ++i) *places[i] = found[i];
   for (const auto& [group, scan] : made->scans) {
-    find_code(shop, &scan->first, report);
-    find_code(shop, &scan->body, report);
+    find_code(context, &scan->first, report);
+    find_code(context, &scan->body, report);
   }
 }
 
-void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const PlanAddresses& places,
-                 const std::shared_ptr<const Graph>& of, LaunchList* list) {
+void list_groups(const CompileContext& context, const graph::Plan& plan, const Kernels& made,
+                 const PlanAddresses& places, const std::shared_ptr<const Graph>& of, LaunchList* list) {
   std::vector<bool> prepared(made.scratch.preparations);
   Tickets tickets(plan.groups.size());
   std::vector<size_t> awaited;  // by the launch that comes next
@@ -213,7 +213,7 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
     std::vector<ListedGroup> groups;
     for (size_t k = i; k < i + count; ++k) groups.push_back(listed(k));
     if (is_scan(plan.graph, plan.groups[i])) {
-      list_scan(shop, *made.scans.at(i), {places.of, groups[0].scratch.at(0).at, places.loops}, list);
+      list_scan(context, *made.scans.at(i), {places.of, groups[0].scratch.at(0).at, places.loops}, list);
       await_from(first);
       ++i;
       continue;
@@ -228,7 +228,7 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
       for (size_t step = 0; step < code.size(); ++step)
         if (!runs_at_once(made, i, step)) code[step].at_once = nullptr;
       for (size_t k = 0; k < count; ++k) prepare(i + k, &groups[k]);
-      list_steps(shop, own, code, groups, &list->launches);
+      list_steps(context, own, code, groups, &list->launches);
       list->launches.back().bids = own.bids;
       if (!made.trials.empty() && !list->launches.back().launch_config.small)
         list->launches.back().autotuner = made.trials[which];

@@ -31,14 +31,14 @@ struct ScanKernels {
 };
 
 // Without any code: scratch is planned, scans included. `settled`, by distinct form: nothing is left to try.
-Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+Kernels synthesize_groups(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                           const ValueFacts& facts, std::vector<bool>* settled = nullptr);
 
 // Their machine code, scans included.
-void find_code(const CompileContext& shop, Kernels* made, CompileReport* report);
+void find_code(const CompileContext& context, Kernels* made, CompileReport* report);
 
 // Launches of all groups, in order. `of`: the plan's graph, for messages; null: it is the program's.
-void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const PlanAddresses& places,
-                 const std::shared_ptr<const graph::Graph>& of, LaunchList* list);
+void list_groups(const CompileContext& context, const graph::Plan& plan, const Kernels& made,
+                 const PlanAddresses& places, const std::shared_ptr<const graph::Graph>& of, LaunchList* list);
 
 }  // namespace lumen::run

@@ -14,31 +14,31 @@ using synth::Synthesis;
 namespace {
 
 // What can take the place of a form's kernels, the likeliest first.
-class NextWays {
+class NextAlternatives {
  public:
-  NextWays(const CompileContext& shop, const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
-           const CompileOptions& options, const Synthesis& first)
-      : plan_(plan), group_(group), form_(form), options_(options), machine_(shop.device->machine()) {
-    for (int candidate = 1; candidate < first.candidates; ++candidate) ways_.push_back({candidate, {}, false});
+  NextAlternatives(const CompileContext& context, const graph::Plan& plan, const graph::Group& group,
+                   const GroupForm& form, const CompileOptions& options, const Synthesis& first)
+      : plan_(plan), group_(group), form_(form), options_(options), machine_(context.device->machine()) {
+    for (int candidate = 1; candidate < first.candidates; ++candidate) alternatives_.push_back({candidate, {}, false});
     std::set<std::string> used;
     for (const synth::Step& step : first.steps) add_rows_of(step.kernel.body, &used);
     std::set<std::string> all = used;
     for (const machine::DotRow& row : machine_.dots) all.insert({row.row, row.pairs});
     for (const machine::TileRow& row : machine_.tiles) all.insert(row.row);
     for (const machine::MatrixRow& row : machine_.matrices) all.insert(row.row);
-    if (!used.empty()) ways_.push_back({0, used, false});
-    ways_.push_back({0, all, true});
+    if (!used.empty()) alternatives_.push_back({0, used, false});
+    alternatives_.push_back({0, all, true});
   }
   // Nothing: there is no other.
   std::optional<Synthesis> next() {
-    while (at_ < ways_.size()) {
-      const Way& way = ways_[at_++];
+    while (at_ < alternatives_.size()) {
+      const Alternative& alternative = alternatives_[at_++];
       machine::Machine rest = machine_;
-      for (const std::string& row : way.without) rest = machine::without_row(std::move(rest), row);
+      for (const std::string& row : alternative.without) rest = machine::without_row(std::move(rest), row);
       try {
-        Synthesis made = synthesize_form(
-            plan_, group_, form_, rest,
-            {options_.exact || way.plain, way.candidate, way.plain ? Scalar::f32 : options_.products.scalar});
+        Synthesis made = synthesize_form(plan_, group_, form_, rest,
+                                         {options_.exact || alternative.plain, alternative.candidate,
+                                          alternative.plain ? Scalar::f32 : options_.products.scalar});
         made.candidates = 1;
         return made;
       } catch (const Error&) {
@@ -49,7 +49,7 @@ class NextWays {
   }
 
  private:
-  struct Way {
+  struct Alternative {
     int candidate;
     std::set<std::string> without;  // rows of the machine's table
     bool plain;
@@ -59,7 +59,7 @@ class NextWays {
   const GroupForm& form_;
   const CompileOptions& options_;
   const machine::Machine& machine_;
-  std::vector<Way> ways_;
+  std::vector<Alternative> alternatives_;
   size_t at_ = 0;
 };
 
@@ -72,45 +72,45 @@ void add_rows_of(const loop::Region& region, std::set<std::string>* rows) {
   }
 }
 
-void replace_refused(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+void replace_refused(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                      DistinctKernels* kernels) {
-  for (size_t i = 0; i < kernels->distinct.size() && shop.judge; ++i) {
+  for (size_t i = 0; i < kernels->distinct.size() && context.judge; ++i) {
     Synthesis& s = kernels->distinct[i];
     if (s.steps.empty()) continue;
-    auto result = shop.judge->known(kernels->forms[i], s, options);
+    auto result = context.judge->known(kernels->forms[i], s, options);
     if (!result || result->right) continue;
     const std::string why = result->why;
-    NextWays ways(shop, plan, plan.groups[kernels->first[i]], kernels->forms[i], options, s);
+    NextAlternatives alternatives(context, plan, plan.groups[kernels->first[i]], kernels->forms[i], options, s);
     while (result && !result->right) {
-      std::optional<Synthesis> next = ways.next();
+      std::optional<Synthesis> next = alternatives.next();
       if (!next)
-        throw Error(Exit::verify, fmt::format("no kernel is right on {}: {}", shop.device->describe(), why),
-                    shop.device->is_asynchronous()
+        throw Error(Exit::verify, fmt::format("no kernel is right on {}: {}", context.device->describe(), why),
+                    context.device->is_asynchronous()
                         ? "`lumen doctor` tests the device; --device cpu computes right"
                         : "`lumen doctor` tests the device; --machine takes another one's code");
       s = std::move(*next);
-      result = shop.judge->known(kernels->forms[i], s, options);
+      result = context.judge->known(kernels->forms[i], s, options);
     }
-    shop.judge->replaced(fmt::format("{}: {} takes its place", why, s.steps.back().plan));
+    context.judge->replaced(fmt::format("{}: {} takes its place", why, s.steps.back().plan));
   }
 }
 
-bool are_trusted(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+bool are_trusted(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                  const Kernels& made) {
   bool all = true;
   const DistinctKernels& kernels = made.kernels;
   for (size_t i = 0; i < kernels.distinct.size(); ++i) {
-    if (kernels.distinct[i].steps.empty() || shop.judge->known(kernels.forms[i], kernels.distinct[i], options))
+    if (kernels.distinct[i].steps.empty() || context.judge->known(kernels.forms[i], kernels.distinct[i], options))
       continue;
     std::vector<void*> functions;
     for (const StepCode& code : made.code[i]) functions.push_back(code.alone);
-    const KernelJudge::Result found = shop.judge->try_out(
+    const KernelJudge::Result found = context.judge->try_out(
         {plan, plan.groups[kernels.first[i]], kernels.forms[i], kernels.distinct[i], functions, options});
     all = all && found.right;
   }
   for (const auto& [group, scan] : made.scans) {
-    all = are_trusted(shop, scan->plan.first_pipeline.plan, options, scan->first) && all;
-    all = are_trusted(shop, scan->plan.body_pipeline.plan, options, scan->body) && all;
+    all = are_trusted(context, scan->plan.first_pipeline.plan, options, scan->first) && all;
+    all = are_trusted(context, scan->plan.body_pipeline.plan, options, scan->body) && all;
   }
   return all;
 }

@@ -48,7 +48,7 @@ class KernelJudge {
   virtual std::optional<Result> known(const GroupForm& form, const synth::Synthesis& synthesis,
                                       const CompileOptions& options) = 0;
   virtual Result try_out(const LoadedForm& form) = 0;
-  // What took the place of what, for people. Said once, when what asked for them is made.
+  // Reports to the user which kernel replaced which; once, when the program is made.
   virtual void replaced(const std::string& what) = 0;
   virtual void forget_replaced() = 0;
   virtual void say_replaced() = 0;
@@ -59,11 +59,11 @@ void add_rows_of(const loop::Region& region, std::set<std::string>* rows);
 
 // Kernels that are known to be wrong give way to the next: another plan, one without the machine's instructions that
 // they have, plain ones. Error (exit 5) where all that can be made are wrong.
-void replace_refused(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+void replace_refused(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                      DistinctKernels* kernels);
 
 // Tries those that nobody has tried, of scans as well. False: some were wrong, and others have to be made.
-bool are_trusted(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+bool are_trusted(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                  const Kernels& made);
 
 }  // namespace lumen::run

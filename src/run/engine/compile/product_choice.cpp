@@ -23,9 +23,9 @@ constexpr double kTolerance = 0.05;  // times their size: more than any rounding
 // One product both ways, over one block of memory.
 class Comparison {
  public:
-  Comparison(const CompileContext& shop, const graph::Graph& g, const GroupForm& form, const synth::Synthesis& own,
+  Comparison(const CompileContext& context, const graph::Graph& g, const GroupForm& form, const synth::Synthesis& own,
              const ChosenProduct& chosen, const machine::DenseProduct& what)
-      : device_(shop.device) {
+      : device_(context.device) {
     std::vector<BufferAddress> addresses(form.values.size());
     int64_t end = 0;
     for (const size_t v : chosen.values) {
@@ -49,7 +49,7 @@ class Comparison {
     result_ = what.result;
     result_bytes_ = std::min<int64_t>(kCompared, what.m * what.n) * scalar_bytes(what.result);
     CompileReport unused;
-    own_ = compile_steps(shop, own, addresses, scratch_at, &unused);
+    own_ = compile_steps(context, own, addresses, scratch_at, &unused);
     product_ = chosen.product;
     marks_ = device_->make_marks(2);
     LUMEN_CHECK(marks_, "a device with a library and without marks");
@@ -140,29 +140,29 @@ std::string name_of(const machine::DenseProduct& d, const std::string& library) 
 
 }  // namespace
 
-std::vector<ChosenProduct> choose_products(const CompileContext& shop, const graph::Plan& plan,
+std::vector<ChosenProduct> choose_products(const CompileContext& context, const graph::Plan& plan,
                                            const CompileOptions& options, const DistinctKernels& kernels) {
   std::vector<ChosenProduct> out(kernels.distinct.size());
-  if (!shop.products) return out;
-  const std::string library = shop.device->open_products();
+  if (!context.products) return out;
+  const std::string library = context.device->open_products();
   for (size_t i = 0; i < out.size(); ++i) {
     const auto dense = synth::dense_group(plan, plan.groups[kernels.first[i]], options.products.scalar);
     if (!dense) continue;
     const GroupForm& form = kernels.forms[i];
-    ChosenProduct chosen{shop.device->find_product(dense->product), {}, name_of(dense->product, library)};
+    ChosenProduct chosen{context.device->find_product(dense->product), {}, name_of(dense->product, library)};
     if (!chosen.product) continue;
     for (const graph::ValueId v : dense->values) {
       const auto at = std::find(form.values.begin(), form.values.end(), v);
       LUMEN_CHECK(at != form.values.end(), "a product reads %{}, which its group does not list", v);
       chosen.values.push_back(at - form.values.begin());
     }
-    const std::string key = shop.products->key_of(chosen.plan + "\n" + form.meaning);
+    const std::string key = context.products->key_of(chosen.plan + "\n" + form.meaning);
     const std::string ours = hash_of(kernels.distinct[i]);
-    std::optional<ChosenPlan> choice = shop.products->remembered(key);
+    std::optional<ChosenPlan> choice = context.products->remembered(key);
     if (!choice || choice->hash != ours) {
       try {
         verbose(chosen.plan);
-        Comparison both(shop, plan.graph, form, kernels.distinct[i], chosen, dense->product);
+        Comparison both(context, plan.graph, form, kernels.distinct[i], chosen, dense->product);
         const std::string wrong = both.disagreement();
         if (!wrong.empty()) warn(fmt::format("{} is not used: {}", chosen.plan, wrong));
         const bool faster = wrong.empty() && both.library_is_faster();
@@ -171,7 +171,7 @@ std::vector<ChosenProduct> choose_products(const CompileContext& shop, const gra
         note(fmt::format("{} is not tried: {}", chosen.plan, error.what()));
         continue;
       }
-      shop.products->remember(key, *choice);
+      context.products->remember(key, *choice);
     }
     if (choice->number == 1) out[i] = std::move(chosen);
   }

@@ -18,7 +18,7 @@ struct ChosenProduct {
 };
 
 // By distinct form.
-std::vector<ChosenProduct> choose_products(const CompileContext& shop, const graph::Plan& plan,
+std::vector<ChosenProduct> choose_products(const CompileContext& context, const graph::Plan& plan,
                                            const CompileOptions& options, const DistinctKernels& kernels);
 
 }  // namespace lumen::run

@@ -1,6 +1,7 @@
 #include "run/engine/compile/steps.h"
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "run/device/device.h"
 
 namespace lumen::run {
@@ -16,13 +17,13 @@ constexpr double kSmallFlops = 2e5,
 }  // namespace
 
 int64_t aligned(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(bytes, kAlignment);
 }
 
-std::vector<void*> find_functions(const CompileContext& shop, const Synthesis& s, CompileReport* report) {
+std::vector<void*> find_functions(const CompileContext& context, const Synthesis& s, CompileReport* report) {
   std::vector<const loop::Kernel*> kernels;
   for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
-  return shop.cache->get(kernels, shop.threads, report);
+  return context.cache->get(kernels, context.threads, report);
 }
 
 std::string plan_at_once(const std::string& plan, int instances) {
@@ -34,7 +35,7 @@ loop::Kernel with_instances(loop::Kernel kernel, int instances) {
   return kernel;
 }
 
-void list_steps(const CompileContext& shop, const Synthesis& s, const std::vector<StepCode>& code,
+void list_steps(const CompileContext& context, const Synthesis& s, const std::vector<StepCode>& code,
                 const std::vector<ListedGroup>& groups, std::vector<Launch>* out) {
   const auto list = [&](size_t i, void* kernel, std::span<const ListedGroup> some) {
     const synth::Step& step = s.steps[i];
@@ -45,14 +46,14 @@ void list_steps(const CompileContext& shop, const Synthesis& s, const std::vecto
     const double flops = step.flops * instances, bytes = step.bytes * instances;
     const bool small = flops + bytes > 0 && flops < kSmallFlops && bytes < kSmallBytes;
     // Kernels are large, and few of them have instances.
-    const machine::Machine& machine = shop.device->machine();
+    const machine::Machine& machine = context.device->machine();
     launch.launch_config = some.size() == 1
                                ? launch_config_of(step.kernel, machine, small)
                                : launch_config_of(with_instances(step.kernel, int(some.size())), machine, small);
     launch.plan = plan_at_once(step.plan, int(some.size()));
     launch.flops = flops;
     launch.bytes = bytes;
-    launch.cycles = (small ? step.cycles * shop.threads : step.cycles) * instances;
+    launch.cycles = (small ? step.cycles * context.threads : step.cycles) * instances;
     launch.is_last = i + 1 == s.steps.size();
     for (const ListedGroup& group : some) {
       launch.blamed.push_back(group.subject);
@@ -71,7 +72,7 @@ void list_steps(const CompileContext& shop, const Synthesis& s, const std::vecto
   }
 }
 
-std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& steps,
+std::vector<Launch> compile_steps(const CompileContext& context, const Synthesis& steps,
                                   const std::vector<BufferAddress>& values, int64_t scratch_at, CompileReport* report) {
   std::vector<Launch> launches;
   ListedGroup group{[&](int v) { return values.at(v); }, {}, std::vector<bool>(steps.steps.size())};
@@ -80,8 +81,8 @@ std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& s
     scratch_at += aligned(bytes);
   }
   std::vector<StepCode> code;
-  for (void* function : find_functions(shop, steps, report)) code.push_back({function});
-  list_steps(shop, steps, code, {group}, &launches);
+  for (void* function : find_functions(context, steps, report)) code.push_back({function});
+  list_steps(context, steps, code, {group}, &launches);
   return launches;
 }
 

@@ -11,7 +11,7 @@
 namespace lumen::run {
 
 // Machine code of every step: from memory, from disk, or compiled.
-std::vector<void*> find_functions(const CompileContext& shop, const synth::Synthesis& s, CompileReport* report);
+std::vector<void*> find_functions(const CompileContext& context, const synth::Synthesis& s, CompileReport* report);
 
 // A group whose steps are listed.
 struct ListedGroup {
@@ -26,7 +26,7 @@ struct StepCode {
   void* at_once = nullptr;  // for all groups that are listed together; null: they run it one after the other
 };
 // The steps of groups that run at one time, or of one.
-void list_steps(const CompileContext& shop, const synth::Synthesis& s, const std::vector<StepCode>& code,
+void list_steps(const CompileContext& context, const synth::Synthesis& s, const std::vector<StepCode>& code,
                 const std::vector<ListedGroup>& groups, std::vector<Launch>* out);
 // A plan as people read it.
 std::string plan_at_once(const std::string& plan, int instances);

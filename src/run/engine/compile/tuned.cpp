@@ -19,8 +19,8 @@ bool interchangeable(const Synthesis& a, const Synthesis& b) {
   return true;
 }
 
-std::string plan_key(const CompileContext& shop, const DistinctKernels& kernels, size_t i, bool exact) {
-  return shop.tuner->key_of((exact ? "exact " : "") + kernels.forms[i].meaning);
+std::string plan_key(const CompileContext& context, const DistinctKernels& kernels, size_t i, bool exact) {
+  return context.tuner->key_of((exact ? "exact " : "") + kernels.forms[i].meaning);
 }
 
 }  // namespace
@@ -31,19 +31,20 @@ std::string hash_of(const Synthesis& s) {
   return hash_text(text).hex();
 }
 
-std::vector<bool> use_remembered_plans(const CompileContext& shop, const graph::Plan& plan,
+std::vector<bool> use_remembered_plans(const CompileContext& context, const graph::Plan& plan,
                                        const CompileOptions& options, DistinctKernels* kernels) {
   std::vector<bool> settled(kernels->distinct.size(), true);
-  for (size_t i = 0; i < settled.size() && shop.tuner; ++i) {
+  for (size_t i = 0; i < settled.size() && context.tuner; ++i) {
     Synthesis& s = kernels->distinct[i];
     if (s.candidates < 2 || options.candidate != 0) continue;
-    const std::optional<ChosenPlan> chosen = shop.tuner->remembered(plan_key(shop, *kernels, i, options.exact));
+    const std::optional<ChosenPlan> chosen = context.tuner->remembered(plan_key(context, *kernels, i, options.exact));
     settled[i] = chosen.has_value();
     if (!chosen || chosen->number == 0) continue;
     settled[i] = false;
     if (chosen->number >= s.candidates) continue;
-    Synthesis tuned = synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], shop.device->machine(),
-                                      {options.exact, chosen->number, options.products.scalar});
+    Synthesis tuned =
+        synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], context.device->machine(),
+                        {options.exact, chosen->number, options.products.scalar});
     if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // another version's
     tuned.steps.back().plan += ", tuned";
     s = std::move(tuned);
@@ -52,19 +53,20 @@ std::vector<bool> use_remembered_plans(const CompileContext& shop, const graph::
   return settled;
 }
 
-std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
+std::shared_ptr<Autotuner> make_trial(const CompileContext& context,
                                       const std::shared_ptr<const graph::Pipeline>& pipeline,
                                       const DistinctKernels& kernels, size_t i, const std::vector<StepCode>& code,
                                       const CompileOptions& options) {
   const Synthesis& s = kernels.distinct[i];
   if (s.candidates < 2) return nullptr;
-  const std::string key = plan_key(shop, kernels, i, options.exact);
+  const std::string key = plan_key(context, kernels, i, options.exact);
   const synth::Step& last = s.steps.back();
   const int instances = kernels.instances[i];
-  const std::weak_ptr<Tuner> tuner = shop.tuner;
+  const std::weak_ptr<Tuner> tuner = context.tuner;
   const auto place = std::make_shared<std::weak_ptr<Autotuner>>();
   auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar, first = s,
-              cache = shop.cache, device = shop.device, number = kernels.first[i], form = kernels.forms[i], instances] {
+              cache = context.cache, device = context.device, number = kernels.first[i], form = kernels.forms[i],
+              instances] {
     const graph::Group& group = pipeline->plan.groups[number];
     std::vector<Autotuner::Plan> others;
     for (int candidate = 1; candidate < first.candidates; ++candidate) {
@@ -84,7 +86,7 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
   };
   auto autotuner = std::make_shared<Autotuner>(
       Autotuner::Plan{instances > 1 ? code.back().at_once : code.back().alone,
-                      launch_config_of(with_instances(last.kernel, instances), shop.device->machine(), false),
+                      launch_config_of(with_instances(last.kernel, instances), context.device->machine(), false),
                       plan_at_once(last.plan, instances),
                       {0, "model"}},
       [tuner, job = std::move(job)] {
@@ -93,7 +95,7 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
       [tuner, key](const Autotuner::Plan& best) {
         if (const auto t = tuner.lock()) t->remember_soon(key, best.chosen);
       },
-      shop.device->is_asynchronous() ? Autotuner::kWorthApart : Autotuner::kWorthSeconds);
+      context.device->is_asynchronous() ? Autotuner::kWorthApart : Autotuner::kWorthSeconds);
   *place = autotuner;
   return autotuner;
 }

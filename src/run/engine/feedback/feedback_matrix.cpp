@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/round_up.h"
 #include "base/threads/team.h"
 #include "run/engine/feedback/feedback.h"
 
@@ -14,10 +15,6 @@ namespace lumen::run {
 namespace {
 
 constexpr int64_t kStretch = 1024;  // columns, about
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 DeviceTensorRef upload(Engine& engine, const std::vector<float>& x, int64_t rows, int64_t columns) {
   const graph::Type type{{graph::Dim(rows), graph::Dim(columns)}, {}};

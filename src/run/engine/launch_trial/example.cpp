@@ -1,6 +1,7 @@
 #include "run/engine/launch_trial/example.h"
 
 #include "base/printable.h"
+#include "base/round_up.h"
 #include "run/device/require.h"
 
 namespace lumen::run {
@@ -12,7 +13,7 @@ constexpr double kMostMemory = 0.9;  // of what is free
 
 int64_t apart(int64_t bytes) {
   constexpr int64_t kApart = 256;
-  return (bytes + kApart - 1) / kApart * kApart;
+  return round_up(bytes, kApart);
 }
 
 // Launches all steps in order; what they left in the values that are asked for. Not empty `why`: they could not be.
@@ -59,12 +60,12 @@ std::map<int, Bytes> launched(Device& device, const std::shared_ptr<Device>& sha
 
 }  // namespace
 
-LaunchTrial try_example(const CompileContext& shop, const LoadedForm& form) {
+LaunchTrial try_example(const CompileContext& context, const LoadedForm& form) {
   LaunchTrial out;
   const KernelExample example = (*form.example)();
   out.text = example.why_not;
   if (!out.text.empty()) return out;
-  const std::map<int, Bytes> all = launched(*shop.device, shop.device, form, example, &out.text);
+  const std::map<int, Bytes> all = launched(*context.device, context.device, form, example, &out.text);
   if (!out.text.empty()) return out;
   out.tried = true;
   for (const auto& [value, want] : example.expected) {

@@ -7,6 +7,6 @@
 namespace lumen::run {
 
 // Tries LoadedForm::example. Error where the device fails to launch it.
-LaunchTrial try_example(const CompileContext& shop, const LoadedForm& form);
+LaunchTrial try_example(const CompileContext& context, const LoadedForm& form);
 
 }  // namespace lumen::run

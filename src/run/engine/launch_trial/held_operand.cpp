@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/ordinal.h"
+#include "base/round_up.h"
 #include "number/codec/codec.h"
 
 namespace lumen::run {
@@ -77,7 +78,7 @@ class RepeatedRows : public Operand {
  public:
   RepeatedRows(const FormatRef& f, int64_t rows, int64_t columns, bool positive, uint64_t seed) : columns_(columns) {
     const int64_t unit = f->tile_bytes > 0 ? f->tile_rows : 1;
-    some_ = rows <= unit ? rows : std::min(rows, (kFewestRows + unit - 1) / unit * unit);
+    some_ = rows <= unit ? rows : std::min(rows, round_up(kFewestRows, unit));
     if (!f->encodes()) throw CannotTry{fmt::format("nothing encodes to {}", f->name)};
     if (some_ * columns > kMostEncoded) throw CannotTry{fmt::format("rows of {} are too long to be made", f->name)};
     const std::vector<uint8_t> part = encode(*f, normals(some_ * columns, positive, seed), some_, columns);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/round_up.h"
 #include "graph/match/uses.h"
 #include "number/codec/codec.h"
 #include "run/device/require.h"
@@ -29,13 +30,13 @@ constexpr double kSmallest = 1e-30;       // devices take small numbers for zero
 // Values and scratch of one form, on the device.
 class Buffers {
  public:
-  Buffers(const CompileContext& shop, const LoadedForm& form, const Operands& operands)
-      : device_(shop.device), form_(form) {
+  Buffers(const CompileContext& context, const LoadedForm& form, const Operands& operands)
+      : device_(context.device), form_(form) {
     const graph::Graph& g = form.plan.graph;
     int64_t end = 0;
     const auto take = [&](int64_t bytes) {
       const int64_t at = end;
-      end = saturating_sum(end, (bytes + kApart - 1) / kApart * kApart);
+      end = saturating_sum(end, round_up(bytes, kApart));
       return at;
     };
     for (const ValueId v : form.form.values) {
@@ -200,7 +201,7 @@ bool decodes(const LoadedForm& form) {
                      [&](ValueId v) { return form.plan.graph[v].type.element.format != nullptr; });
 }
 
-LaunchTrial tried(const CompileContext& shop, const LoadedForm& form, bool positive, double* known) {
+LaunchTrial tried(const CompileContext& context, const LoadedForm& form, bool positive, double* known) {
   const Operands operands(form.plan.graph, form.group, positive);
   KernelFreedom freedom;
   freedom.products = form.options.products.scalar;
@@ -208,13 +209,13 @@ LaunchTrial tried(const CompileContext& shop, const LoadedForm& form, bool posit
                                             form.group.shape == graph::KernelShape::attend_gradient);
   std::set<std::string> rows;
   for (const synth::Step& step : form.synthesis.steps) add_rows_of(step.kernel.body, &rows);
-  freedom.short_sums = has_short_sums(shop.device->machine(), rows);
+  freedom.short_sums = has_short_sums(context.device->machine(), rows);
   std::vector<Read> reads;
   {
     Sampled sampled(form.plan.graph, form.group, operands, freedom);
     for (const ValueId v : form.group.results) reads.push_back({v, sampled.places(v, kMostPlaces), {}});
   }
-  Buffers buffers(shop, form, operands);
+  Buffers buffers(context, form, operands);
   if (const int64_t code = buffers.launch(); code != 0)
     throw CannotTry{fmt::format("it refuses these operands (guard {})", code)};
   for (Read& read : reads) read.got = buffers.numbers(read.value, read.places);
@@ -237,15 +238,15 @@ LaunchTrial tried(const CompileContext& shop, const LoadedForm& form, bool posit
 
 }  // namespace
 
-LaunchTrial try_launch(const CompileContext& shop, const LoadedForm& form) {
-  if (form.example) return try_example(shop, form);
+LaunchTrial try_launch(const CompileContext& context, const LoadedForm& form) {
+  if (form.example) return try_example(context, form);
   constexpr double kFew = 0.5;  // of the elements
   LaunchTrial out;
   for (const bool positive : {false, true}) {
     double known = 0;
     LaunchTrial next;
     try {
-      next = tried(shop, form, positive, &known);
+      next = tried(context, form, positive, &known);
     } catch (const CannotTry& reason) {
       next.text = reason.why;
     }

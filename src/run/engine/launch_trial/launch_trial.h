@@ -22,6 +22,6 @@ struct LaunchTrial {
 };
 
 // Error where the device fails to launch it.
-LaunchTrial try_launch(const CompileContext& shop, const LoadedForm& form);
+LaunchTrial try_launch(const CompileContext& context, const LoadedForm& form);
 
 }  // namespace lumen::run

@@ -1,10 +1,10 @@
 #include "run/engine/launch_trial/trial_results.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "run/engine/launch_trial/launch_trial.h"
 
 namespace lumen::run {
@@ -24,14 +24,14 @@ std::optional<KernelJudge::Result> read_result_of(const std::string& text) {
 
 }  // namespace
 
-TrialResults::TrialResults(CompileContext shop) : shop_(std::move(shop)) {
-  shop_.judge = nullptr;
+TrialResults::TrialResults(CompileContext context) : context_(std::move(context)) {
+  context_.judge = nullptr;
 }
 
 std::string TrialResults::key_of(const GroupForm& form, const synth::Synthesis& synthesis,
                                  const CompileOptions& options) const {
-  return shop_.cache->key_of(fmt::format("launch trial {}\n{} {}\n{}\n{}", kVersion, options.exact,
-                                         scalar_name(options.products.scalar), form.meaning, hash_of(synthesis)));
+  return context_.cache->key_of(fmt::format("launch trial {}\n{} {}\n{}\n{}", kVersion, options.exact,
+                                            scalar_name(options.products.scalar), form.meaning, hash_of(synthesis)));
 }
 
 std::optional<KernelJudge::Result> TrialResults::known(const GroupForm& form, const synth::Synthesis& synthesis,
@@ -39,23 +39,24 @@ std::optional<KernelJudge::Result> TrialResults::known(const GroupForm& form, co
   const std::string key = key_of(form, synthesis, options);
   const std::scoped_lock lock(mutex_);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  const auto kept = read_result_of(shop_.cache->kept().read(kKind, key));
+  const auto kept = read_result_of(context_.cache->kept().read(kKind, key));
   if (!kept) return std::nullopt;
   ++counts_.kept;
   return known_[key] = *kept;
 }
 
 KernelJudge::Result TrialResults::try_out(const LoadedForm& form) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const std::string& name = form.synthesis.steps.back().plan;
   LaunchTrial found;
   try {
-    found = try_launch(shop_, form);
+    found = try_launch(context_, form);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("'{}' cannot be run on {}: {}", name, shop_.device->describe(), error.what()),
+    throw Error(error.code(),
+                fmt::format("'{}' cannot be run on {}: {}", name, context_.device->describe(), error.what()),
                 error.hint());
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = watch.seconds();
   verbose(fmt::format("  {} {:<56} {:6.1f} ms  {}",
                       !found.tried  ? "none"
                       : found.right ? "ok  "
@@ -73,7 +74,7 @@ KernelJudge::Result TrialResults::try_out(const LoadedForm& form) {
   counts_.refused += result.right ? 0 : 1;
   // What could not be tried is asked again at the next start.
   if (found.tried)
-    shop_.cache->kept().write(kKind, key, result.right ? std::string(kRight) : std::string(kWrong) + result.why);
+    context_.cache->kept().write(kKind, key, result.right ? std::string(kRight) : std::string(kWrong) + result.why);
   return result;
 }
 
@@ -95,7 +96,7 @@ void TrialResults::say_replaced() {
       if (said_.insert(what).second) news.push_back(what);
     replaced_.clear();
   }
-  for (const std::string& what : news) warn(fmt::format("{}: {}", shop_.device->describe(), what));
+  for (const std::string& what : news) warn(fmt::format("{}: {}", context_.device->describe(), what));
 }
 
 LaunchTrialCounts TrialResults::counts() const {

@@ -21,7 +21,7 @@ struct LaunchTrialCounts {
 
 class TrialResults : public KernelJudge {
  public:
-  explicit TrialResults(CompileContext shop);
+  explicit TrialResults(CompileContext context);
   std::optional<Result> known(const GroupForm& form, const synth::Synthesis& synthesis,
                               const CompileOptions& options) override;
   Result try_out(const LoadedForm& form) override;
@@ -33,7 +33,7 @@ class TrialResults : public KernelJudge {
  private:
   std::string key_of(const GroupForm& form, const synth::Synthesis& synthesis, const CompileOptions& options) const;
 
-  CompileContext shop_;
+  CompileContext context_;
   mutable std::mutex mutex_;             // guards what follows
   std::map<std::string, Result> known_;  // by key
   std::vector<std::string> replaced_;

@@ -17,8 +17,8 @@ namespace {
 // The judge's questions about one kind of kernels.
 class Case {
  public:
-  Case(const CompileContext& shop, const LoneSteps& work, CompileReport* report)
-      : shop_(shop), work_(work), report_(report), plan_(work.plan ? *work.plan : graph::Plan{}) {
+  Case(const CompileContext& context, const LoneSteps& work, CompileReport* report)
+      : context_(context), work_(work), report_(report), plan_(work.plan ? *work.plan : graph::Plan{}) {
     options_.exact = true;
     if (work.plan) {
       form_ = form_of(plan_.graph, plan_.groups.at(0), values_of(plan_.graph));
@@ -28,14 +28,14 @@ class Case {
     form_.meaning = "alone: " + work.meaning + "\n" + form_.meaning;
   }
   KernelJudge::Result ask(const Synthesis& s) {
-    if (const auto known = shop_.judge->known(form_, s, options_)) return *known;
-    const std::vector<void*> functions = find_functions(shop_, s, report_);
-    return shop_.judge->try_out(
+    if (const auto known = context_.judge->known(form_, s, options_)) return *known;
+    const std::vector<void*> functions = find_functions(context_, s, report_);
+    return context_.judge->try_out(
         {plan_, plan_.groups[0], form_, s, functions, options_, work_.plan ? nullptr : &work_.example});
   }
 
  private:
-  const CompileContext& shop_;
+  const CompileContext& context_;
   const LoneSteps& work_;
   CompileReport* report_;
   graph::Plan plan_;
@@ -45,10 +45,10 @@ class Case {
 
 // The device's own kernels from the best to those without any of the machine's instructions; nothing: all are wrong,
 // and `why` says how the first is.
-std::optional<Synthesis> trusted(const CompileContext& shop, const LoneSteps& work, const Synthesis& best,
+std::optional<Synthesis> trusted(const CompileContext& context, const LoneSteps& work, const Synthesis& best,
                                  CompileReport* report, std::string* why) {
-  const machine::Machine& machine = shop.device->machine();
-  Case asked(shop, work, report);
+  const machine::Machine& machine = context.device->machine();
+  Case asked(context, work, report);
   const KernelJudge::Result first = asked.ask(best);
   if (first.right) return best;
   *why = first.why;
@@ -70,34 +70,34 @@ std::optional<Synthesis> trusted(const CompileContext& shop, const LoneSteps& wo
 
 }  // namespace
 
-ChosenSteps choose_steps(const CompileContext& shop, const LoneSteps& work, const OpenProcessor& processor,
+ChosenSteps choose_steps(const CompileContext& context, const LoneSteps& work, const OpenProcessor& processor,
                          CompileReport* report) {
-  ChosenSteps out{work.synthesize(shop.device->machine()), nullptr};
-  if (!shop.judge) return out;
+  ChosenSteps out{work.synthesize(context.device->machine()), nullptr};
+  if (!context.judge) return out;
   std::string why, place;
-  if (std::optional<Synthesis> own = trusted(shop, work, out.steps, report, &why)) {
+  if (std::optional<Synthesis> own = trusted(context, work, out.steps, report, &why)) {
     out.steps = std::move(*own);
     place = out.steps.steps.back().plan;
-  } else if (shop.device->is_asynchronous()) {
-    out.instead = copied_steps(shop.device, out.steps, load_steps(processor(), work, nullptr, report));
+  } else if (context.device->is_asynchronous()) {
+    out.instead = copied_steps(context.device, out.steps, load_steps(processor(), work, nullptr, report));
     place = "the processor";
   } else if (work.evaluate) {
     out.instead = evaluated_steps(work.evaluate);
     place = "the evaluator, which is slow,";
   } else {
-    throw Error(Exit::verify, fmt::format("no kernel is right on {}: {}", shop.device->describe(), why),
+    throw Error(Exit::verify, fmt::format("no kernel is right on {}: {}", context.device->describe(), why),
                 "`lumen doctor` tests the device; --machine takes another one's code");
   }
   if (why.empty()) return out;
-  shop.judge->replaced(fmt::format("{}: {} takes its place", why, place));
-  shop.judge->say_replaced();
+  context.judge->replaced(fmt::format("{}: {} takes its place", why, place));
+  context.judge->say_replaced();
   return out;
 }
 
-std::unique_ptr<LoadedSteps> load_steps(const CompileContext& shop, const LoneSteps& work,
+std::unique_ptr<LoadedSteps> load_steps(const CompileContext& context, const LoneSteps& work,
                                         const OpenProcessor& processor, CompileReport* report) {
-  ChosenSteps chosen = choose_steps(shop, work, processor, report);
-  return chosen.instead ? std::move(chosen.instead) : ready_steps(shop, chosen.steps, report);
+  ChosenSteps chosen = choose_steps(context, work, processor, report);
+  return chosen.instead ? std::move(chosen.instead) : ready_steps(context, chosen.steps, report);
 }
 
 }  // namespace lumen::run

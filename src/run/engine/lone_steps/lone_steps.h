@@ -38,10 +38,10 @@ struct ChosenSteps {
   std::unique_ptr<LoadedSteps> instead;  // in their place. May be launched by many at the same time
 };
 // Error (exit 5) where all that there is computes wrongly.
-ChosenSteps choose_steps(const CompileContext& shop, const LoneSteps& work, const OpenProcessor& processor,
+ChosenSteps choose_steps(const CompileContext& context, const LoneSteps& work, const OpenProcessor& processor,
                          CompileReport* report);
 
-std::unique_ptr<LoadedSteps> load_steps(const CompileContext& shop, const LoneSteps& work,
+std::unique_ptr<LoadedSteps> load_steps(const CompileContext& context, const LoneSteps& work,
                                         const OpenProcessor& processor, CompileReport* report);
 
 }  // namespace lumen::run

@@ -7,14 +7,14 @@ namespace {
 
 class ReadySteps : public LoadedSteps {
  public:
-  ReadySteps(const CompileContext& shop, const synth::Synthesis& steps, CompileReport* report)
-      : device_(shop.device), cache_(shop.cache) {
+  ReadySteps(const CompileContext& context, const synth::Synthesis& steps, CompileReport* report)
+      : device_(context.device), cache_(context.cache) {
     std::vector<BufferAddress> values;  // numbers stand for addresses
     for (const synth::Step& step : steps.steps)
       for (const synth::Argument& a : step.arguments)
         while (a.from == synth::Argument::From::value && std::ssize(values) <= a.index)
           values.push_back({BufferAddress::In::input, std::ssize(values)});
-    launches_ = compile_steps(shop, steps, values, 0, report);
+    launches_ = compile_steps(context, steps, values, 0, report);
     int64_t bytes = 0;
     for (const int64_t scratch : steps.scratch) bytes += aligned(scratch);
     if (bytes > 0) scratch_ = std::static_pointer_cast<std::byte>(allocate_shared(device_, bytes));
@@ -53,9 +53,9 @@ class ReadySteps : public LoadedSteps {
 
 }  // namespace
 
-std::unique_ptr<LoadedSteps> ready_steps(const CompileContext& shop, const synth::Synthesis& steps,
+std::unique_ptr<LoadedSteps> ready_steps(const CompileContext& context, const synth::Synthesis& steps,
                                          CompileReport* report) {
-  return std::make_unique<ReadySteps>(shop, steps, report);
+  return std::make_unique<ReadySteps>(context, steps, report);
 }
 
 }  // namespace lumen::run

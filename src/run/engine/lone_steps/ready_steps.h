@@ -6,7 +6,7 @@
 
 namespace lumen::run {
 
-std::unique_ptr<LoadedSteps> ready_steps(const CompileContext& shop, const synth::Synthesis& steps,
+std::unique_ptr<LoadedSteps> ready_steps(const CompileContext& context, const synth::Synthesis& steps,
                                          CompileReport* report);
 
 }  // namespace lumen::run

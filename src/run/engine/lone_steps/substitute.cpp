@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/round_up.h"
+
 namespace lumen::run {
 namespace {
 
@@ -39,7 +41,7 @@ class CopiedSteps : public LoadedSteps {
     for (const Value& value : values_) end += aligned(value.bytes);
     memory_.resize(end + kLine);
     const auto begin = reinterpret_cast<uintptr_t>(memory_.data());
-    std::byte* at = memory_.data() + ((begin + kLine - 1) / kLine * kLine - begin);
+    std::byte* at = memory_.data() + (round_up(begin, kLine) - begin);
     std::vector<void*> copies;
     for (size_t i = 0; i < values_.size(); ++i) {
       copies.push_back(at);

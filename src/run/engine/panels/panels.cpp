@@ -2,8 +2,11 @@
 
 namespace lumen::run {
 
-Panels::Panels(const CompileContext& shop, ChosenSteps chosen, const Shape& shape, CompileReport* report)
-    : device_(shop.device), threads_(shop.threads), way_(shape.way), instead_(std::move(chosen.instead)) {
+Panels::Panels(const CompileContext& context, ChosenSteps chosen, const Shape& shape, CompileReport* report)
+    : device_(context.device),
+      threads_(context.threads),
+      direction_(shape.direction),
+      instead_(std::move(chosen.instead)) {
   values_bytes_ = shape.rows * shape.columns * sizeof(float);
   blob_bytes_ = blob_layout(*shape.format, shape.rows, shape.columns).total;
   importance_bytes_ = shape.weighed ? shape.columns * int64_t{sizeof(float)} : 0;
@@ -15,9 +18,9 @@ Panels::Panels(const CompileContext& shop, ChosenSteps chosen, const Shape& shap
   bytes_ = status_at_ + aligned(sizeof(LaunchStatus));
   if (instead_) return;
   const BufferAddress values{BufferAddress::In::arena, 0}, blob{BufferAddress::In::arena, blob_at_};
-  launches_ = compile_steps(shop, chosen.steps,
-                            {way_ == Way::encode ? values : blob,
-                             way_ == Way::encode ? blob : values,
+  launches_ = compile_steps(context, chosen.steps,
+                            {direction_ == Direction::encode ? values : blob,
+                             direction_ == Direction::encode ? blob : values,
                              {BufferAddress::In::arena, importance_at_}},
                             scratch_at, report);
   for (Launch& launch : launches_)
@@ -42,8 +45,9 @@ Panels::Place Panels::place() const {
 void Panels::Place::launch(std::byte* base) {
   Device& device = *of_->device_;
   if (of_->instead_) {
-    void* const values[] = {of_->way_ == Way::encode ? base : base + of_->blob_at_,
-                            of_->way_ == Way::encode ? base + of_->blob_at_ : base, base + of_->importance_at_};
+    void* const values[] = {of_->direction_ == Direction::encode ? base : base + of_->blob_at_,
+                            of_->direction_ == Direction::encode ? base + of_->blob_at_ : base,
+                            base + of_->importance_at_};
     of_->instead_->launch(values);
     return of_->instead_->finish();
   }
@@ -64,7 +68,7 @@ void Panels::Place::launch(std::byte* base) {
 void Panels::Place::convert() {
   Device& device = *of_->device_;
   auto* base = static_cast<std::byte*>(memory_.get());
-  const bool is_apart = !host_.empty(), encodes = of_->way_ == Way::encode;
+  const bool is_apart = !host_.empty(), encodes = of_->direction_ == Direction::encode;
   if (is_apart && encodes) device.copy_in(base, host_.data(), of_->values_bytes_);
   if (is_apart && encodes && of_->importance_bytes_ > 0)
     device.copy_in(base + of_->importance_at_, importance_, of_->importance_bytes_);

@@ -17,11 +17,11 @@ namespace lumen::run {
 
 class Panels {
  public:
-  enum class Way : uint8_t { encode, decode };
+  enum class Direction : uint8_t { encode, decode };
   struct Shape {
     FormatRef format;
     int64_t rows = 0, columns = 0;
-    Way way = Way::encode;
+    Direction direction = Direction::encode;
     bool weighed = false;  // with the importance of each column
   };
 
@@ -45,7 +45,7 @@ class Panels {
     float* importance_ = nullptr;
   };
 
-  Panels(const CompileContext& shop, ChosenSteps chosen, const Shape& shape, CompileReport* report);
+  Panels(const CompileContext& context, ChosenSteps chosen, const Shape& shape, CompileReport* report);
   Panels(const Panels&) = delete;
   Panels& operator=(const Panels&) = delete;
 
@@ -56,7 +56,7 @@ class Panels {
  private:
   std::shared_ptr<Device> device_;
   int threads_ = 1;
-  Way way_;
+  Direction direction_;
   std::unique_ptr<LoadedSteps> instead_;  // of the launches, where the device's are wrong
   std::vector<Launch> launches_;
   int64_t values_bytes_ = 0, blob_bytes_ = 0, importance_bytes_ = 0;

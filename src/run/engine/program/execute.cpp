@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file/cut.h"
 #include "base/printable.h"
+#include "base/stopwatch.h"
 #include "kernel/loop/rules.h"
 #include "run/engine/program/explain.h"
 
@@ -188,9 +189,9 @@ class CompiledProgram : public Program {
     pauses_marks_ = true;
     std::vector<double> seconds;
     for (int i = 0; i < kBefore + runs; ++i) {
-      const Clock::time_point begin = Clock::now();
+      const Stopwatch watch;
       run();
-      if (i >= kBefore) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      if (i >= kBefore) seconds.push_back(watch.seconds());
     }
     pauses_marks_ = false;
     forget_recording();

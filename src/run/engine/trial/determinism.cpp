@@ -35,9 +35,9 @@ Trial step_trial() {
 
 }  // namespace
 
-Determinism prove_determinism(const CompileContext& shop, const CompileContext* alone) {
+Determinism prove_determinism(const CompileContext& context, const CompileContext* alone) {
   const Trial step = step_trial();
-  const auto first = outcome_of(shop, step), second = outcome_of(shop, step);
+  const auto first = outcome_of(context, step), second = outcome_of(context, step);
   size_t bytes = 0;
   for (const auto& one : first) bytes += one.size();
   if (first != second) return {kVaries, fmt::format("{} bytes of a step differ when it is run again", bytes)};

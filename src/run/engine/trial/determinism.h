@@ -17,6 +17,6 @@ constexpr const char* kSameDevice = "same-device";  // same bits twice; sums in 
 constexpr const char* kVaries = "varies";
 
 // `alone`: the same device with one thread; null where that means nothing.
-Determinism prove_determinism(const CompileContext& shop, const CompileContext* alone);
+Determinism prove_determinism(const CompileContext& context, const CompileContext* alone);
 
 }  // namespace lumen::run

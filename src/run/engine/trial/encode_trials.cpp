@@ -1,4 +1,5 @@
 // Trials of what kernels encode: codes as they lie and transposed, bit for bit the codec's.
+#include "base/round_up.h"
 #include "graph/ir/build.h"
 #include "number/library/library.h"
 #include "run/engine/trial/trial.h"
@@ -22,8 +23,7 @@ std::string kind_of(const Format& f) {
 Trial encode_trial(const FormatRef& f) {
   Trial t{.what = fmt::format("encode {}", f->name)};
   Builder b(t.graph);
-  const auto whole = [](int64_t least, int64_t unit) { return (least + unit - 1) / unit * unit; };
-  const int64_t columns = whole(96, std::max<int64_t>({f->block, f->tile_columns, 1}));
+  const int64_t columns = round_up(96, std::max<int64_t>({f->block, f->tile_columns, 1}));
   const int64_t rows = columns;  // transposed it is held as well
   graph::Type type{{rows, columns}, {}};
   const ValueId x = b.input("x", Role::data, type);

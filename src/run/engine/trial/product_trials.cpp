@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "graph/ir/build.h"
 #include "number/facts/facts.h"
 #include "number/library/library.h"
@@ -138,7 +139,7 @@ void add_held(const machine::Machine& m, TrialDepth depth, const std::vector<For
       if (n > 16 && i >= kFew && depth != TrialDepth::everything) break;
       const FormatRef& f = formats[i];
       const int64_t unit = std::max<int64_t>({f->block, f->tile_columns, 1});
-      const int64_t k = (256 + unit - 1) / unit * unit;
+      const int64_t k = round_up(256, unit);
       makers->push_back([=] { return held_trial({n, 64, k}, f, Scalar::f32); });
       if (n > 16 && products != Scalar::f32) makers->push_back([=] { return held_trial({n, 64, k}, f, products); });
     }

@@ -81,32 +81,32 @@ void drop_signs(const machine::MatrixRow& r, std::vector<Bytes>* operands) {
   }
 }
 
-Bytes evaluated(const CompileContext& shop, const loop::Kernel& kernel, std::vector<Bytes> operands) {
-  const machine::Machine& m = shop.device->machine();
+Bytes evaluated(const CompileContext& context, const loop::Kernel& kernel, std::vector<Bytes> operands) {
+  const machine::Machine& m = context.device->machine();
   std::vector<std::span<uint8_t>> spans(operands.begin(), operands.end());
   loop::eval(kernel, spans, [&](std::string_view name) { return m.meaning(name); }, m.wave);
   return std::move(operands[0]);
 }
 
-Bytes executed(const CompileContext& shop, const loop::Kernel& kernel, const std::vector<Bytes>& operands) {
+Bytes executed(const CompileContext& context, const loop::Kernel& kernel, const std::vector<Bytes>& operands) {
   CompileReport report;
   const loop::Kernel* one[] = {&kernel};
-  void* function = shop.cache->get(one, 1, &report)[0];
+  void* function = context.cache->get(one, 1, &report)[0];
   std::vector<std::shared_ptr<void>> memory;
   std::vector<void*> buffers;
   for (const Bytes& bytes : operands) {
-    memory.push_back(allocate_shared(shop.device, std::ssize(bytes)));
+    memory.push_back(allocate_shared(context.device, std::ssize(bytes)));
     buffers.push_back(memory.back().get());
-    shop.device->copy_in(buffers.back(), bytes.data(), std::ssize(bytes));
+    context.device->copy_in(buffers.back(), bytes.data(), std::ssize(bytes));
   }
   LaunchStatus here;
-  const bool waits = shop.device->is_asynchronous();
-  const std::shared_ptr<void> there = waits ? allocate_shared(shop.device, sizeof here) : nullptr;
-  shop.device->launch(function, buffers, launch_config_of(kernel, shop.device->machine(), false),
-                      waits ? static_cast<LaunchStatus*>(there.get()) : &here);
-  shop.device->synchronize();
+  const bool waits = context.device->is_asynchronous();
+  const std::shared_ptr<void> there = waits ? allocate_shared(context.device, sizeof here) : nullptr;
+  context.device->launch(function, buffers, launch_config_of(kernel, context.device->machine(), false),
+                         waits ? static_cast<LaunchStatus*>(there.get()) : &here);
+  context.device->synchronize();
   Bytes out(operands[0].size());
-  shop.device->copy_out(out.data(), buffers[0], std::ssize(out));
+  context.device->copy_out(out.data(), buffers[0], std::ssize(out));
   return out;
 }
 
@@ -129,16 +129,16 @@ void compare(const machine::MatrixRow& r, const Bytes& got, const Bytes& want, c
 
 }  // namespace
 
-CheckLine try_row(const CompileContext& shop, const machine::MatrixRow& row) {
-  CheckLine line{fmt::format("instruction {}", row.row), shop.device->machine().name};
+CheckLine try_row(const CompileContext& context, const machine::MatrixRow& row) {
+  CheckLine line{fmt::format("instruction {}", row.row), context.device->machine().name};
   line.rows = {row.row};
   try {
     const loop::Kernel kernel = wave_kernel(row);
     const std::vector<Bytes> operands = operands_of(row);
     std::vector<Bytes> sizes = operands;
     drop_signs(row, &sizes);
-    compare(row, executed(shop, kernel, operands), evaluated(shop, kernel, operands), evaluated(shop, kernel, sizes),
-            &line);
+    compare(row, executed(context, kernel, operands), evaluated(context, kernel, operands),
+            evaluated(context, kernel, sizes), &line);
   } catch (const Error& error) {
     line.ok = line.ran = false;
     line.detail = error.what();
@@ -146,14 +146,14 @@ CheckLine try_row(const CompileContext& shop, const machine::MatrixRow& row) {
   return line;
 }
 
-void try_other_rows(const CompileContext& shop, Soundness* found) {
+void try_other_rows(const CompileContext& context, Soundness* found) {
   std::set<std::string> used;
   for (const CheckLine& line : found->lines) used.insert(line.rows.begin(), line.rows.end());
   for (const RefusedRow& r : found->refused) used.insert(r.row);
-  const machine::Machine& table = shop.device->machine();
+  const machine::Machine& table = context.device->machine();
   for (const machine::MatrixRow& r : table.matrices) {
     if (used.contains(r.row) || r.in_shared) continue;
-    CheckLine line = try_row(shop, r);
+    CheckLine line = try_row(context, r);
     if (line.ok) {
       found->lines.push_back(std::move(line));
       continue;

@@ -7,9 +7,9 @@
 namespace lumen::run {
 
 // Numbers whose signs and sizes differ from lane to lane; never throws for what a device lacks.
-CheckLine try_row(const CompileContext& shop, const machine::MatrixRow& row);
+CheckLine try_row(const CompileContext& context, const machine::MatrixRow& row);
 // Those that none of its lines has and that take their factors from registers. What computes wrongly, or cannot be
 // run, is refused.
-void try_other_rows(const CompileContext& shop, Soundness* found);
+void try_other_rows(const CompileContext& context, Soundness* found);
 
 }  // namespace lumen::run

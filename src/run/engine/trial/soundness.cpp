@@ -60,11 +60,11 @@ std::vector<CheckLine> rows_not_chosen(const machine::Machine& m, const std::vec
   return out;
 }
 
-Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, const OpenMachine& open) {
+Soundness find_soundness(const CompileContext& context, std::vector<Trial> trials, const OpenMachine& open) {
   Soundness out;
-  machine::Machine machine = shop.device->machine();
+  machine::Machine machine = context.device->machine();
   std::map<std::set<std::string>, CompileContext> others;  // tables without some rows
-  const auto shop_of = [&](const CompileContext& whole, const Trial& t) -> const CompileContext& {
+  const auto context_of = [&](const CompileContext& whole, const Trial& t) -> const CompileContext& {
     if (t.without.empty()) return whole;
     const auto [at, is_new] = others.try_emplace(t.without);
     if (is_new) {
@@ -75,15 +75,15 @@ Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, 
     return at->second;
   };
   const auto find_some = [&](std::span<const Trial> some) {
-    std::map<const CompileContext*, std::vector<const Trial*>> by_shop;
-    for (const Trial& t : some) by_shop[&shop_of(shop, t)].push_back(&t);
-    for (const auto& [where, those] : by_shop) find_kernels(*where, those);
+    std::map<const CompileContext*, std::vector<const Trial*>> by_context;
+    for (const Trial& t : some) by_context[&context_of(context, t)].push_back(&t);
+    for (const auto& [where, those] : by_context) find_kernels(*where, those);
   };
   constexpr size_t kTogether = 64;  // trials whose kernels are made at one time: enough for every thread
   std::vector<Judged> all;
   for (size_t i = 0; i < trials.size(); ++i) {
     if (i % kTogether == 0) find_some(std::span(trials).subspan(i, std::min(kTogether, trials.size() - i)));
-    CheckLine line = try_out(shop_of(shop, trials[i]), trials[i]);
+    CheckLine line = try_out(context_of(context, trials[i]), trials[i]);
     all.push_back({std::move(trials[i]), std::move(line)});
   }
   const auto failing = [&] { return std::find_if(all.begin(), all.end(), [](const Judged& j) { return j.failed(); }); };
@@ -105,7 +105,7 @@ Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, 
       const bool used = std::ranges::find(j.line.rows, row) != j.line.rows.end();
       if (!used) continue;  // its kernels are the same
       j.trial.wanted.clear();
-      j.line = try_out(shop_of(next, j.trial), j.trial);
+      j.line = try_out(context_of(next, j.trial), j.trial);
     }
   }
   for (Judged& j : all) {

@@ -29,6 +29,6 @@ std::vector<CheckLine> rows_not_chosen(const machine::Machine& machine, const st
 
 // `open`: the device with another table.
 using OpenMachine = std::function<CompileContext(machine::MachineRef)>;
-Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, const OpenMachine& open);
+Soundness find_soundness(const CompileContext& context, std::vector<Trial> trials, const OpenMachine& open);
 
 }  // namespace lumen::run

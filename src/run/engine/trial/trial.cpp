@@ -12,13 +12,13 @@
 #include "run/engine/trial/trial.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/pipeline/pipeline.h"
@@ -184,25 +184,25 @@ DistinctKernels kernels_of(const machine::Machine& machine, const Trial& trial) 
                              {trial.options.exact, trial.options.candidate, trial.options.products.scalar});
 }
 
-std::shared_ptr<Program> compiled(const CompileContext& shop, const Trial& trial) {
-  return make_program(shop.device, shop.cache, compile(shop, trial.graph, trial.options), false);
+std::shared_ptr<Program> compiled(const CompileContext& context, const Trial& trial) {
+  return make_program(context.device, context.cache, compile(context, trial.graph, trial.options), false);
 }
 
 // Runs it and gives the bytes of every result.
-std::vector<std::vector<uint8_t>> executed(const CompileContext& shop, const Trial& trial, const Tensors& inputs,
+std::vector<std::vector<uint8_t>> executed(const CompileContext& context, const Trial& trial, const Tensors& inputs,
                                            double* seconds) {
-  const std::shared_ptr<Program> program = compiled(shop, trial);
+  const std::shared_ptr<Program> program = compiled(context, trial);
   for (const std::string& name : program->input_names()) {
     const Tensor& t = inputs.at(name);
-    const auto device = std::make_shared<DeviceTensor>(*shop.device, t.type);
+    const auto device = std::make_shared<DeviceTensor>(*context.device, t.type);
     const std::vector<uint8_t> bytes = device_bytes(t);
     device->upload(bytes.data(), bytes.size());
     program->bind(name, device);
   }
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   for (int64_t i = 0; i < trial.runs; ++i) program->run();
-  shop.device->synchronize();
-  *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / double(trial.runs);
+  context.device->synchronize();
+  *seconds = watch.seconds() / double(trial.runs);
   std::vector<std::vector<uint8_t>> out;
   for (const std::string& name : trial.graph.result_names) {
     const DeviceTensorRef result = program->result(name);
@@ -277,16 +277,16 @@ TrialPlan plan_of(const machine::Machine& machine, const Trial& trial) {
   return out;
 }
 
-std::vector<std::vector<uint8_t>> outcome_of(const CompileContext& shop, const Trial& trial) {
+std::vector<std::vector<uint8_t>> outcome_of(const CompileContext& context, const Trial& trial) {
   double seconds = 0;
-  return executed(shop, trial, inputs_of(trial), &seconds);
+  return executed(context, trial, inputs_of(trial), &seconds);
 }
 
-void find_kernels(const CompileContext& shop, std::span<const Trial* const> trials) {
+void find_kernels(const CompileContext& context, std::span<const Trial* const> trials) {
   std::vector<DistinctKernels> made(trials.size());
-  in_parallel(trials.size(), shop.threads, [&](size_t i) {
+  in_parallel(trials.size(), context.threads, [&](size_t i) {
     try {
-      made[i] = kernels_of(shop.device->machine(), *trials[i]);
+      made[i] = kernels_of(context.device->machine(), *trials[i]);
     } catch (const Error&) {  // not for this machine
     }
   });
@@ -296,16 +296,16 @@ void find_kernels(const CompileContext& shop, std::span<const Trial* const> tria
       for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
   try {
     CompileReport report;
-    shop.cache->get(kernels, shop.threads, &report);
+    context.cache->get(kernels, context.threads, &report);
   } catch (const Error& error) {
     verbose(fmt::format("kernels of trials are compiled one trial after the other: {}", error.what()));
   }
 }
 
-CheckLine try_out(const CompileContext& shop, const Trial& trial) {
-  CheckLine line{trial.what, shop.device->machine().name};
+CheckLine try_out(const CompileContext& context, const Trial& trial) {
+  CheckLine line{trial.what, context.device->machine().name};
   try {
-    const TrialPlan plan = plan_of(shop.device->machine(), trial);
+    const TrialPlan plan = plan_of(context.device->machine(), trial);
     line.plan = fmt::format("{}", fmt::join(plan.plans, "; "));
     line.rows.assign(plan.rows.begin(), plan.rows.end());
     if (!trial.wanted.empty() && !plan.rows.contains(trial.wanted)) {
@@ -315,8 +315,8 @@ CheckLine try_out(const CompileContext& shop, const Trial& trial) {
       return line;
     }
     const Tensors inputs = inputs_of(trial);
-    const auto got = executed(shop, trial, inputs, &line.seconds);
-    const bool is_short = has_short_sums(shop.device->machine(), plan.rows);
+    const auto got = executed(context, trial, inputs, &line.seconds);
+    const bool is_short = has_short_sums(context.device->machine(), plan.rows);
     const double units = trial.units + (is_short ? units_of_short_sum(trial.products) : 0);
     Compared best = compare_all(trial, inputs, got, as_rounded(trial.graph, trial.options), units);
     for (const Graph& other : trial.others) {

@@ -80,13 +80,13 @@ TrialPlan plan_of(const machine::Machine& machine, const Trial& trial);
 
 // The kernels of many trials, found or compiled at one time by all threads, so that try_out finds them loaded: one
 // trial alone has too few to keep a machine busy. What cannot be made is left for try_out to say.
-void find_kernels(const CompileContext& shop, std::span<const Trial* const> trials);
+void find_kernels(const CompileContext& context, std::span<const Trial* const> trials);
 
 // Compiles and runs; never throws for what a device lacks.
-CheckLine try_out(const CompileContext& shop, const Trial& trial);
+CheckLine try_out(const CompileContext& context, const Trial& trial);
 
 // The bytes of all its results after its runs; Error for what a device lacks.
-std::vector<std::vector<uint8_t>> outcome_of(const CompileContext& shop, const Trial& trial);
+std::vector<std::vector<uint8_t>> outcome_of(const CompileContext& context, const Trial& trial);
 
 enum class TrialDepth : uint8_t {
   first_use,   // every row of the machine's table that usual work has, a second on a processor

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "kernel/synth/step/ceil_div.h"
+#include "base/round_up.h"
 #include "number/library/library.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"
 

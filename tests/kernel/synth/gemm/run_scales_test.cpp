@@ -5,9 +5,9 @@
 #include <cmath>
 #include <set>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/gpu/dot_block.h"
 #include "kernel/synth/gemm/operand/row_scales.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "number/library/library.h"
 #include "tests/kernel/synth/coded_cases.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"
@@ -100,8 +100,8 @@ void check(const Case& c, const char* target, const char* instruction, size_t mo
     EXPECT_TRUE(d.plan.tile.scales_runs);
     if (d.plan.splits > 1 && checked > 0) continue;
     if (checked == 1 && d.plan.stages > 2) {
-      d.plan.split_stages = synth::ceil_div(d.plan.stages, 2);
-      d.plan.splits = synth::ceil_div(d.plan.stages, d.plan.split_stages);
+      d.plan.split_stages = ceil_div(d.plan.stages, 2);
+      d.plan.splits = ceil_div(d.plan.stages, d.plan.split_stages);
     }
     check_plan(numbers, m, d);
     if (++checked == most) break;

@@ -106,11 +106,11 @@ TEST(MaskedSums, AreThePlainOnesBitForBit) {
   Sums s(5);
   s.offer();
   for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(s.round.wish(int64_t(i)), SumRound::Wish::words);
+    EXPECT_EQ(s.round.request(int64_t(i)), SumRound::Request::words);
     s.send(i);
   }
   for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(s.round.wish(int64_t(i)), SumRound::Wish::seed);
+    EXPECT_EQ(s.round.request(int64_t(i)), SumRound::Request::seed);
     EXPECT_FALSE(s.round.is_there());
     s.tell(i);
   }
@@ -144,11 +144,11 @@ TEST(MaskedSums, GoOnWithoutThoseWhoVanish) {
   const uint32_t first = s.round.group().attempt;
   for (const size_t i : {0, 1, 3, 4}) s.send(i);
   s.round.look(5, 1e9);
-  EXPECT_EQ(s.round.wish(0), SumRound::Wish::nothing) << "one is waited for";
+  EXPECT_EQ(s.round.request(0), SumRound::Request::nothing) << "one is waited for";
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   s.round.look(5, 0.001);
   EXPECT_EQ(s.round.group().attempt, first + 1);
-  EXPECT_EQ(s.round.wish(2), SumRound::Wish::nothing);
+  EXPECT_EQ(s.round.request(2), SumRound::Request::nothing);
   s.round.take_words(2, first, std::vector<uint32_t>(200));
   for (const size_t i : {0, 1, 3, 4}) s.send(i);
   for (const size_t i : {0, 1, 3, 4}) {

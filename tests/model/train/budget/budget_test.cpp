@@ -84,7 +84,7 @@ TEST(Budget, KnowsWhatActivationsOutsideSaveAndCost) {
   run::Engine engine = make_engine(2);
   const Model model = small_model(kConfig);
   Recipe recipe = recipe_of();
-  recipe.batch = 64;  // so that activations are more than the seats through which they pass
+  recipe.batch = 64;  // so that activations are more than the slots through which they pass
   const auto choices = budget_choices(engine, model, recipe, {}, false, nullptr, 1, kRates, "");
   const auto find = [&](const std::string& recompute, const std::string& offload) {
     const auto at = std::find_if(choices.begin(), choices.end(), [&](const BudgetChoice& c) {

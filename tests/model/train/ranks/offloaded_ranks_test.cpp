@@ -126,7 +126,7 @@ TEST(OffloadedRanks, DivergeTogether) {
   }
 }
 
-// Seats of three groups in place of a part of the states, and the rest in files.
+// Slots of three groups in place of a part of the states, and the rest in files.
 TEST(OffloadedRanks, HoldLess) {
   run::Engine engine = make_engine(1);
   Recipe recipe = small_recipe();

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/operand/coded_rows.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/shortlist.h"
 
 namespace lumen::synth {

@@ -1,7 +1,7 @@
 // See rows_writer.h.
 #include "kernel/synth/gemm/cpu/rows_writer.h"
 
-#include "kernel/synth/step/ceil_div.h"
+#include "base/round_up.h"
 
 namespace lumen::synth {
 void RowsWriter::ask_ahead(Expr first, Expr behind, int64_t count, int64_t bytes) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernel/synth/step/ceil_div.h"
+#include "base/round_up.h"
 #include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {

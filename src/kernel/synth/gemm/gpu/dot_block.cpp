@@ -352,14 +352,14 @@ void BlockKernel::multiply_in_steps(const Work& work) {
 // Operands that lanes convert or unpack: the next stage is fetched to registers before this one is multiplied, and put
 // behind it.
 void BlockKernel::multiply_fetched(Expr from, Expr to) {
-  struct Way {
+  struct Fetched {
     BlockFill& fill;
     size_t load;
     Side side;
     BufferId panel;
     std::vector<Expr> fetched = {};
   };
-  using Ways = std::array<Way, 2>;
+  using Operands = std::array<Fetched, 2>;
   const auto fetch_scales = [&](Expr lane, Expr stage) {
     return scales_ ? scales_->fetch(lane, stage * t_.tile.stage_k) : std::vector<Expr>{};
   };
@@ -368,8 +368,8 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
   };
   // `now`: the stage that is multiplied meanwhile; nothing before the first.
   const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number, Expr now) {
-    Ways ways{Way{*a_, 0, Side::a, panel_a_}, Way{*c_, 1, Side::b, panel_b_}};
-    const auto hold = [&](Way& w) {
+    Operands operands{Fetched{*a_, 0, Side::a, panel_a_}, Fetched{*c_, 1, Side::b, panel_b_}};
+    const auto hold = [&](Fetched& w) {
       if (!w.fill.copies())
         w.fetched = w.fill.fetch(lane, place_of(w.load, stage, position), w.panel, panel(w.side, number));
     };
@@ -378,15 +378,15 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
     pipeline_.begin([&] {
       begin_copies(lane, stage, number);
       if (stages_ && now.exists()) stages_->begin_next(lane, now, from, to);
-      if (first && !stages_) hold(ways[1]);
+      if (first && !stages_) hold(operands[1]);
     });
-    if (first && stages_) hold(ways[1]);
-    hold(ways[0]);
-    if (!first) hold(ways[1]);
-    return ways;
+    if (first && stages_) hold(operands[1]);
+    hold(operands[0]);
+    if (!first) hold(operands[1]);
+    return operands;
   };
-  const auto put = [&](Expr lane, const Ways& ways, Expr number) {
-    for (const Way& w : ways)
+  const auto put = [&](Expr lane, const Operands& operands, Expr number) {
+    for (const Fetched& w : operands)
       if (!w.fill.copies()) w.fill.put(lane, w.fetched, w.panel, panel(w.side, number));
   };
   if (stages_)
@@ -404,7 +404,7 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
         const Expr here = (stage - from) % 2, there = 1 - here;
         const bool beside = t_.unpacks_beside();
         if (beside) product_->begin(lane, {panel_a_, panel(Side::a, here)}, {panel_b_, panel(Side::b, here)}, false);
-        const Ways fetched = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there, stage);
+        const Operands fetched = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there, stage);
         const std::vector<Expr> scales = fetch_scales(lane, next);
         // What is fetched is on its way while products take their time: it begins before them and goes to its panel
         // behind them, neither among them. Short loops are left to the code generator's order.

@@ -19,7 +19,7 @@ struct BlockDot {
   std::vector<std::pair<size_t, Prepared>> before;
   double cycles = 0;
 };
-// Ways of computing p with blocks, best first; empty where there are none. Scratch is counted from `scratch`.
+// Block kernels that compute p, best first; empty where there are none. Scratch is counted from `scratch`.
 std::vector<BlockDot> choose_block_dots(const DotProblem& p, const machine::Machine& m, bool exact, int scratch);
 
 // All steps of one of them, and their scratch.

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
-#include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "base/round_up.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/gpu/block_zeros.h"
 #include "kernel/synth/gemm/gpu/codes_stage.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {

@@ -7,10 +7,10 @@
 #include <memory>
 #include <numeric>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/order/pairs.h"
 #include "kernel/synth/order/transpose.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {

@@ -9,11 +9,11 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/skinny/skinny_activations.h"
 #include "kernel/synth/gemm/skinny/weight_copies.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/software_pipeline.h"
 #include "kernel/synth/unpack/bits_as.h"
 

@@ -10,9 +10,9 @@
 #include <numeric>
 #include <set>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/skinny/weight_copies.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "number/formula/scalar.h"
 
 namespace lumen::synth {

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/dot_write.h"
 
 namespace lumen::synth {
@@ -22,7 +23,7 @@ class WeightCopies {
     // By rows, chunks need not be whole vectors: a stage lies as far behind its place as it does behind the vector it
     // begins in.
     int64_t step() const { return std::gcd(chunk, vector); }
-    int64_t copied() const { return (chunk + vector - step() + vector - 1) / vector * vector; }  // of a row
+    int64_t copied() const { return round_up(chunk + vector - step(), vector); }  // of a row
   };
   // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
   WeightCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, Expr n0);

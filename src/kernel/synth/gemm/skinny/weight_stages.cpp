@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "kernel/synth/step/ceil_div.h"
+#include "base/round_up.h"
 
 namespace lumen::synth {
 namespace {

@@ -8,10 +8,10 @@
 #include <functional>
 #include <numeric>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/cpu/tile_writer.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/order/transpose.h"
-#include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/shortlist.h"
 
 namespace lumen::synth {

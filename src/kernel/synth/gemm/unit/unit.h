@@ -3,7 +3,7 @@
 // before lays b out as the unit takes it. Sums of 32 bits stay in the unit over all of K and go through the epilogue
 // once, so that nothing but the result is written. Proved by tests/kernel/synth/gemm/cpu/dot_codes_test.cpp.
 //
-// May include: kernel/machine, kernel/synth/gemm, kernel/synth/gemm/cpu, kernel/synth/order, kernel/synth/step.
+// May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/gemm/cpu, kernel/synth/order, kernel/synth/step.
 #pragma once
 
 #include <optional>

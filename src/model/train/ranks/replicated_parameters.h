@@ -1,6 +1,7 @@
-// Parameters and gradients lodge as one process has them; with the last batch of a step a part's gradients are summed
-// over ranks when the backward pass has left them, each rank's rows by that rank, and go to all ranks where everybody
-// computes all updates. Exchanges are waited for. Proved by tests/model/train/ranks/offloaded_ranks_test.cpp.
+// Data parallelism with whole parameters (ZeRO-1 and without sharding). The inner store keeps parameters and gradients
+// as in a single process; in the last batch of a step a part's gradients are summed over ranks after its backward pass,
+// each rank its rows, and sent to all ranks where each computes all updates. Exchanges are synchronous. Proved by
+// tests/model/train/ranks/offloaded_ranks_test.cpp.
 #pragma once
 
 #include <map>
@@ -8,23 +9,23 @@
 #include <string>
 #include <vector>
 
-#include "model/train/ranks/rank_lodging.h"
+#include "model/train/ranks/sharded_parameters.h"
 
 namespace lumen::model {
 
 // Bytes of what others send of a part's gradients at once.
-int64_t summed_scratch(const Lodgers& lodgers, int rank, int ranks);
+int64_t summed_scratch(const ExchangedParameters& exchanged, int rank, int ranks);
 
-class SummedLodging : public RankedLodging {
+class ReplicatedParameters : public RankedParameters {
  public:
-  using Tensors = RankLodging::Tensors;  // a gradient, wherever it lodges
-  // `shares`: sums go to all ranks.
-  SummedLodging(run::Engine& engine, run::Communicator& ranks, Lodgers lodgers, Tensors tensors,
-                std::shared_ptr<Lodging> inner, bool shares);
+  using Tensors = ShardedParameters::Tensors;  // a gradient, in whichever store it is
+  // `shares`: sums are sent to all ranks.
+  ReplicatedParameters(run::Engine& engine, run::Communicator& ranks, ExchangedParameters exchanged, Tensors tensors,
+                       std::shared_ptr<ParameterStore> inner, bool shares);
 
-  void call(size_t part) override { inner_->call(part); }
-  void come(size_t part) override { inner_->come(part); }
-  void leave(size_t part) override { inner_->leave(part); }
+  void prefetch(size_t part) override { inner_->prefetch(part); }
+  void acquire(size_t part) override { inner_->acquire(part); }
+  void release(size_t part) override { inner_->release(part); }
   void open_gradients(size_t part, bool first) override { inner_->open_gradients(part, first); }
   void close_gradients(size_t part) override;
   run::DeviceTensorRef tensor(size_t part, const std::string& name) override { return inner_->tensor(part, name); }
@@ -32,10 +33,10 @@ class SummedLodging : public RankedLodging {
   int64_t gradient_bytes() const override { return inner_->gradient_bytes(); }
   const std::map<std::string, float>* squares() const override { return &squares_; }
   int64_t exchange_bytes() const override { return scratch_bytes_; }
-  bool goes_to_the_end() const override { return true; }
+  bool must_finish() const override { return true; }
 
  private:
-  using Member = Lodgers::Member;
+  using Member = ExchangedParameters::Member;
   struct Programs {
     std::shared_ptr<run::Program> sum, squares;
   };
@@ -47,9 +48,9 @@ class SummedLodging : public RankedLodging {
 
   run::Engine& engine_;
   run::Communicator& ranks_;
-  Lodgers lodgers_;  // each member in the part that ends its gradient
+  ExchangedParameters exchanged_;  // each member in the part that ends its gradient
   Tensors tensors_;
-  std::shared_ptr<Lodging> inner_;
+  std::shared_ptr<ParameterStore> inner_;
   bool shares_;
   int64_t scratch_bytes_ = 0;
   std::shared_ptr<std::byte> scratch_;

@@ -1,7 +1,7 @@
 // needs: none. Parameters in parts of several ranks: what comes is the whole, of a format what it holds; what goes is
 // summed; steps by layers have the same bits whether exchanges go on beside them or not, and those of one process but
 // for the order of sums, with tied weights, in bf16, with rounded weights; a rank that fails within a step ends all.
-#include "model/train/ranks/rank_lodging.h"
+#include "model/train/ranks/sharded_parameters.h"
 
 #include "base/error.h"
 #include "tests/model/train/ranks/ranked_run.h"
@@ -38,9 +38,9 @@ Told told(run::Communicator& ranks, const FormatRef& format, bool overlaps) {
     return t;
   };
   const auto f32 = [](const Cut& cut) { return graph::Type{cut.whole.shape, {Scalar::f32, nullptr}}; };
-  Lodgers lodgers{{}, format, format, overlaps};
-  for (const Cut& cut : cuts) lodgers.parts.push_back({{&cut, f32(cut)}});
-  RankLodging lodging(engine, ranks, lodgers, tensor);
+  ExchangedParameters exchanged{{}, format, format, overlaps};
+  for (const Cut& cut : cuts) exchanged.parts.push_back({{&cut, f32(cut)}});
+  ShardedParameters store(engine, ranks, exchanged, tensor);
   std::vector<float> numbers(5 * 32);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = told_number(i);
   const Cut& cut = cuts[0];
@@ -49,24 +49,24 @@ Told told(run::Communicator& ranks, const FormatRef& format, bool overlaps) {
         ->upload(numbers.data() + cut.first[ranks.rank()] * 32, cut.rows_of(ranks.rank()) * 32 * sizeof(float));
   Told out{std::vector<float>(numbers.size()), std::vector<float>(cut.rows_of(ranks.rank()) * 32)};
   for (int batch = 0; batch < 2; ++batch) {
-    lodging.call(0);
-    lodging.call(1);
-    lodging.come(0);
-    lodging.tensor(0, "w")->download(out.whole.data(), out.whole.size() * sizeof(float));
-    lodging.leave(0);
-    lodging.open_gradients(0, batch == 0);
+    store.prefetch(0);
+    store.prefetch(1);
+    store.acquire(0);
+    store.tensor(0, "w")->download(out.whole.data(), out.whole.size() * sizeof(float));
+    store.release(0);
+    store.open_gradients(0, batch == 0);
     const std::vector<float> mine(numbers.size(), ranks.rank() + 1.0F);
-    lodging.tensor(0, "gradient.w")->upload(mine.data(), mine.size() * sizeof(float));
-    lodging.close_gradients(0);
-    lodging.come(1);
-    lodging.leave(1);
-    lodging.end_pass();
+    store.tensor(0, "gradient.w")->upload(mine.data(), mine.size() * sizeof(float));
+    store.close_gradients(0);
+    store.acquire(1);
+    store.release(1);
+    store.end_pass();
   }
   if (!out.sum.empty()) tensors.at("gradient.w")->download(out.sum.data(), out.sum.size() * sizeof(float));
   return out;
 }
 
-TEST(RankLodging, GathersPartsAndSumsGradients) {
+TEST(ShardedParameters, GathersPartsAndSumsGradients) {
   for (const bool overlaps : {false, true})
     for (const char* format : {"", "q8_0"}) {
       const FormatRef coded = *format ? test_library()->formats().get(format) : nullptr;
@@ -86,7 +86,7 @@ TEST(RankLodging, GathersPartsAndSumsGradients) {
     }
 }
 
-TEST(RankLodging, StepsHaveTheSameBitsBesideExchanges) {
+TEST(ShardedParameters, StepsHaveTheSameBitsBesideExchanges) {
   struct Case {
     const char* name;
     std::function<void(Recipe&)> change;
@@ -114,7 +114,7 @@ TEST(RankLodging, StepsHaveTheSameBitsBesideExchanges) {
   }
 }
 
-TEST(RankLodging, TheMeanOfTheWeightsIsHeldInPartsAsWell) {
+TEST(ShardedParameters, TheMeanOfTheWeightsIsHeldInPartsAsWell) {
   Recipe recipe = small_recipe();
   recipe.optimizer.ema_decay = 0.5;
   const auto means = [&](std::shared_ptr<run::Communicator> ranks) {
@@ -142,7 +142,7 @@ TEST(RankLodging, TheMeanOfTheWeightsIsHeldInPartsAsWell) {
 }
 
 // A number that is none stops one rank's encoder in the middle of a step, and all others with it.
-TEST(RankLodging, ARankThatFailsWithinAStepEndsAll) {
+TEST(ShardedParameters, ARankThatFailsWithinAStepEndsAll) {
   const auto errors = run::among_shared(2, [](run::Communicator& own) {
     run::Engine engine = make_engine(1);
     Recipe recipe = small_recipe();
@@ -158,7 +158,7 @@ TEST(RankLodging, ARankThatFailsWithinAStepEndsAll) {
   EXPECT_EQ(errors[0], errors[1]);
 }
 
-TEST(RankLodging, WhatNeedsAllParametersIsRefused) {
+TEST(ShardedParameters, WhatNeedsAllParametersIsRefused) {
   Recipe recipe = small_recipe();
   recipe.shard = "parameters";
   recipe.adapter.method = "lora";

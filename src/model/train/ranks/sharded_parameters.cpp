@@ -1,4 +1,4 @@
-#include "model/train/ranks/rank_lodging.h"
+#include "model/train/ranks/sharded_parameters.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,59 +7,55 @@
 #include "graph/ir/text.h"
 #include "model/train/optimizer/optimizer.h"
 #include "model/train/ranks/rank_graphs.h"
+#include "run/engine/compile/compile.h"
 
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-constexpr size_t kSeats = 2;  // one is computed with, one comes or goes
+constexpr size_t kSlots = 2;  // one is used, one is exchanged
 
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-graph::Type f32_of(const Lodgers::Member& m) {
+graph::Type f32_of(const ExchangedParameters::Member& m) {
   return {m.cut->whole.shape, {Scalar::f32, nullptr}};
 }
 
 // A row in a format, or as it is held.
-int64_t row_bytes(const Lodgers::Member& m, const graph::Type& whole, const FormatRef& coded) {
+int64_t row_bytes(const ExchangedParameters::Member& m, const graph::Type& whole, const FormatRef& coded) {
   return coded ? m.cut->columns / coded->block * coded->block_bytes : graph::byte_size(whole) / m.cut->rows;
 }
 
-graph::Type piece_type(const Lodgers::Member& m, const FormatRef& coded, int rank) {
+graph::Type piece_type(const ExchangedParameters::Member& m, const FormatRef& coded, int rank) {
   return m.cut->part_of({m.cut->whole.shape, {Scalar::f32, coded}}, rank);
 }
 // The room of a rank's rows as numbers, or in a format.
-int64_t piece_room(const Lodgers::Member& m, const FormatRef& coded, int rank) {
-  return m.cut->rows_of(rank) == 0 ? 0 : aligned(graph::byte_size(piece_type(m, coded, rank)));
+int64_t piece_room(const ExchangedParameters::Member& m, const FormatRef& coded, int rank) {
+  return m.cut->rows_of(rank) == 0 ? 0 : run::aligned(graph::byte_size(piece_type(m, coded, rank)));
 }
 
 // What one part of a step takes.
 struct PartBytes {
   int64_t parameters = 0, gradients = 0, codes = 0, arrived = 0;
 };
-PartBytes bytes_of(const Lodgers& lodgers, size_t part, int rank, int ranks) {
+PartBytes bytes_of(const ExchangedParameters& exchanged, size_t part, int rank, int ranks) {
   PartBytes out;
-  for (const Lodgers::Member& m : lodgers.parts[part]) {
-    if (lodgers.gathers) out.parameters += aligned(graph::byte_size(m.type));
-    out.gradients += aligned(graph::byte_size(f32_of(m)));
-    if (const FormatRef coded = lodgers.gathers ? exchanged_in(*m.cut, lodgers.gathered_in) : nullptr)
+  for (const ExchangedParameters::Member& m : exchanged.parts[part]) {
+    if (exchanged.gathers) out.parameters += run::aligned(graph::byte_size(m.type));
+    out.gradients += run::aligned(graph::byte_size(f32_of(m)));
+    if (const FormatRef coded = exchanged.gathers ? exchanged_in(*m.cut, exchanged.gathered_in) : nullptr)
       for (int r = 0; r < ranks; ++r) out.codes += piece_room(m, coded, r);
-    out.arrived += ranks * piece_room(m, exchanged_in(*m.cut, lodgers.reduced_in), rank);
+    out.arrived += ranks * piece_room(m, exchanged_in(*m.cut, exchanged.reduced_in), rank);
   }
   return out;
 }
 
-size_t seats_of(const Lodgers& lodgers) {
-  return lodgers.overlaps ? std::min(kSeats, lodgers.parts.size()) : 1;
+size_t slots_of(const ExchangedParameters& exchanged) {
+  return exchanged.overlaps ? std::min(kSlots, exchanged.parts.size()) : 1;
 }
 
-// The most of any part that takes the seat.
-PartBytes seat_bytes(const Lodgers& lodgers, size_t seat, int rank, int ranks) {
+// The most of any part that uses the slot.
+PartBytes slot_bytes(const ExchangedParameters& exchanged, size_t slot, int rank, int ranks) {
   PartBytes most;
-  for (size_t k = seat; k < lodgers.parts.size(); k += seats_of(lodgers)) {
-    const PartBytes own = bytes_of(lodgers, k, rank, ranks);
+  for (size_t k = slot; k < exchanged.parts.size(); k += slots_of(exchanged)) {
+    const PartBytes own = bytes_of(exchanged, k, rank, ranks);
     most.parameters = std::max(most.parameters, own.parameters);
     most.gradients = std::max(most.gradients, own.gradients);
     most.codes = std::max(most.codes, own.codes);
@@ -69,9 +65,9 @@ PartBytes seat_bytes(const Lodgers& lodgers, size_t seat, int rank, int ranks) {
 }
 
 // Under names of their places, so that parts alike have graphs of one text.
-std::vector<Cut> by_place(const std::vector<Lodgers::Member>& members) {
+std::vector<Cut> by_place(const std::vector<ExchangedParameters::Member>& members) {
   std::vector<Cut> out;
-  for (const Lodgers::Member& m : members) {
+  for (const ExchangedParameters::Member& m : members) {
     out.push_back(*m.cut);
     out.back().whole.name = fmt::format("p{}", out.size() - 1);
   }
@@ -83,7 +79,8 @@ std::string place(size_t member) {
 
 }  // namespace
 
-Lodgers lodgers_of(const LayerPlan& plan, const std::vector<Cut>& cuts, const Holding& held, Lodgers how) {
+ExchangedParameters exchanged_parameters(const LayerPlan& plan, const std::vector<Cut>& cuts, const Holding& held,
+                                         ExchangedParameters how) {
   for (const LayerPlan::Part& at : plan.parts) {
     how.parts.emplace_back();
     for (const Cut& cut : cuts)
@@ -93,64 +90,65 @@ Lodgers lodgers_of(const LayerPlan& plan, const std::vector<Cut>& cuts, const Ho
   return how;
 }
 
-bool ends_with(const Lodgers& lodgers, size_t part, const Lodgers::Member& member) {
+bool ends_with(const ExchangedParameters& exchanged, size_t part, const ExchangedParameters::Member& member) {
   for (size_t k = 0; k < part; ++k)
-    for (const Lodgers::Member& other : lodgers.parts[k])
+    for (const ExchangedParameters::Member& other : exchanged.parts[k])
       if (other.cut == member.cut) return false;
   return true;
 }
 
-LodgingNeeds lodging_needs(const Lodgers& lodgers, int rank, int ranks) {
-  LodgingNeeds out;
+ParameterMemory parameter_memory(const ExchangedParameters& exchanged, int rank, int ranks) {
+  ParameterMemory out;
   int64_t arrived = 0;
-  for (size_t s = 0; s < seats_of(lodgers); ++s) {
-    const PartBytes seat = seat_bytes(lodgers, s, rank, ranks);
-    out.parameters += seat.parameters;
-    out.gradients += seat.gradients;
-    out.exchanges += seat.codes;
-    arrived = std::max(arrived, seat.arrived);
+  for (size_t s = 0; s < slots_of(exchanged); ++s) {
+    const PartBytes slot = slot_bytes(exchanged, s, rank, ranks);
+    out.parameters += slot.parameters;
+    out.gradients += slot.gradients;
+    out.exchanges += slot.codes;
+    arrived = std::max(arrived, slot.arrived);
   }
   out.exchanges += arrived;
   std::map<std::string, int64_t> lost;
-  for (const auto& part : lodgers.parts)
-    for (const Lodgers::Member& m : part)
-      if (exchanged_in(*m.cut, lodgers.reduced_in)) lost[m.cut->whole.name] = graph::byte_size(f32_of(m));
+  for (const auto& part : exchanged.parts)
+    for (const ExchangedParameters::Member& m : part)
+      if (exchanged_in(*m.cut, exchanged.reduced_in)) lost[m.cut->whole.name] = graph::byte_size(f32_of(m));
   for (const auto& [unused, bytes] : lost) out.exchanges += bytes;
   return out;
 }
 
-RankLodging::RankLodging(run::Engine& engine, run::Communicator& ranks, Lodgers lodgers, Tensors tensors,
-                         std::shared_ptr<Lodging> whole, std::shared_ptr<OutsideLodging> outside)
+ShardedParameters::ShardedParameters(run::Engine& engine, run::Communicator& ranks, ExchangedParameters exchanged,
+                                     Tensors tensors, std::shared_ptr<ParameterStore> whole,
+                                     std::shared_ptr<OffloadedParameters> outside)
     : engine_(engine),
       ranks_(ranks),
-      lodgers_(std::move(lodgers)),
+      exchanged_(std::move(exchanged)),
       tensors_(std::move(tensors)),
       whole_(std::move(whole)),
       outside_(std::move(outside)) {
-  LUMEN_CHECK(lodgers_.gathers == !whole_);
+  LUMEN_CHECK(exchanged_.gathers == !whole_);
   const int own = ranks_.rank(), size = ranks_.size();
-  needs_ = lodging_needs(lodgers_, own, size);
+  needs_ = parameter_memory(exchanged_, own, size);
   const auto memory = [&](int64_t bytes) { return bytes > 0 ? engine_.allocate(bytes) : nullptr; };
   int64_t arrived = 0;
-  for (size_t s = 0; s < seats_of(lodgers_); ++s) {
-    const PartBytes bytes = seat_bytes(lodgers_, s, own, size);
-    Seat seat;
-    seat.parameters = memory(bytes.parameters);
-    seat.codes = memory(bytes.codes);
-    seat.gradients = memory(bytes.gradients);
-    seats_.push_back(std::move(seat));
+  for (size_t s = 0; s < slots_of(exchanged_); ++s) {
+    const PartBytes bytes = slot_bytes(exchanged_, s, own, size);
+    Slot slot;
+    slot.parameters = memory(bytes.parameters);
+    slot.codes = memory(bytes.codes);
+    slot.gradients = memory(bytes.gradients);
+    slots_.push_back(std::move(slot));
     arrived = std::max(arrived, bytes.arrived);
   }
   arrived_ = memory(arrived);
-  programs_.resize(lodgers_.parts.size());
+  programs_.resize(exchanged_.parts.size());
   for (size_t k = 0; k < programs_.size(); ++k) compile_part(k);
   engine_.device().synchronize();  // what makes memory zero is not in the order of what comes
-  if (!lodgers_.overlaps) return;
+  if (!exchanged_.overlaps) return;
   stream_ = ranks_.stream();
-  if (!stream_) ferry_ = std::make_unique<run::Ferry>();
+  if (!stream_) exchange_thread_ = std::make_unique<run::SerialThread>();
 }
 
-std::shared_ptr<run::Program> RankLodging::compile(const graph::Graph& g) {
+std::shared_ptr<run::Program> ShardedParameters::compile(const graph::Graph& g) {
   if (std::none_of(g.nodes.begin(), g.nodes.end(), [](const graph::Node& n) { return n.op != graph::Op::input_; }))
     return nullptr;
   std::shared_ptr<run::Program>& program = by_text_[graph::print(g)];
@@ -158,80 +156,81 @@ std::shared_ptr<run::Program> RankLodging::compile(const graph::Graph& g) {
   return program;
 }
 
-void RankLodging::compile_part(size_t part) {
-  const std::vector<Cut> named = by_place(lodgers_.parts[part]);
+void ShardedParameters::compile_part(size_t part) {
+  const std::vector<Cut> named = by_place(exchanged_.parts[part]);
   std::vector<const Cut*> cuts;
   for (const Cut& c : named) cuts.push_back(&c);
   Programs& to = programs_[part];
-  if (lodgers_.gathers) {
-    to.code = compile(code_graph(cuts, ranks_.rank(), lodgers_.gathered_in));
-    to.decode = compile(decode_graph(cuts, ranks_.size(), lodgers_.gathered_in));
+  if (exchanged_.gathers) {
+    to.code = compile(code_graph(cuts, ranks_.rank(), exchanged_.gathered_in));
+    to.decode = compile(decode_graph(cuts, ranks_.size(), exchanged_.gathered_in));
   }
-  to.encode = compile(encode_graph(cuts, lodgers_.reduced_in));
-  to.sum = compile(sum_graph(cuts, ranks_.rank(), ranks_.size(), true, lodgers_.reduced_in));
+  to.encode = compile(encode_graph(cuts, exchanged_.reduced_in));
+  to.sum = compile(sum_graph(cuts, ranks_.rank(), ranks_.size(), true, exchanged_.reduced_in));
   std::erase_if(cuts, [&](const Cut* c) {
-    const Member& m = lodgers_.parts[part][c - named.data()];
-    return m.cut->rows_of(ranks_.rank()) == 0 || !ends_with(lodgers_, part, m);
+    const Member& m = exchanged_.parts[part][c - named.data()];
+    return m.cut->rows_of(ranks_.rank()) == 0 || !ends_with(exchanged_, part, m);
   });
   if (sums_outside() && !cuts.empty()) to.squares = compile(squares_graph(cuts, ranks_.rank()));
-  for (const Member& m : lodgers_.parts[part]) {
-    run::DeviceTensorRef* lost = exchanged_in(*m.cut, lodgers_.reduced_in) ? &lost_[m.cut->whole.name] : nullptr;
+  for (const Member& m : exchanged_.parts[part]) {
+    run::DeviceTensorRef* lost = exchanged_in(*m.cut, exchanged_.reduced_in) ? &lost_[m.cut->whole.name] : nullptr;
     if (lost && !*lost) *lost = std::make_shared<run::DeviceTensor>(engine_.device(), f32_of(m));
   }
 }
 
-run::DeviceTensorRef RankLodging::at(const graph::Type& type, const std::shared_ptr<std::byte>& memory,
-                                     int64_t offset) const {
+run::DeviceTensorRef ShardedParameters::at(const graph::Type& type, const std::shared_ptr<std::byte>& memory,
+                                           int64_t offset) const {
   return std::make_shared<run::DeviceTensor>(engine_.device(), type, memory, memory.get() + offset);
 }
 
-run::DeviceTensorRef RankLodging::own(const Member& m) const {
+run::DeviceTensorRef ShardedParameters::own(const Member& m) const {
   return tensors_(m.cut->whole.name, m.cut->part_of(m.type, ranks_.rank()));
 }
 
-run::DeviceTensorRef RankLodging::tensor(size_t part, const std::string& name) {
-  Seat& s = seat(part);
+run::DeviceTensorRef ShardedParameters::tensor(size_t part, const std::string& name) {
+  Slot& s = slot(part);
   int64_t parameters = 0, gradients = 0;
-  for (const Member& m : lodgers_.parts[part]) {
+  for (const Member& m : exchanged_.parts[part]) {
     if (name == m.cut->whole.name && whole_) return whole_->tensor(part, name);
     if (name == m.cut->whole.name) {
       LUMEN_CHECK(std::cmp_equal(s.part, part) && s.is_used, "'{}' is not here", name);
       return at(m.type, s.parameters, parameters);
     }
     if (name == kGradient + m.cut->whole.name) return at(f32_of(m), s.gradients, gradients);
-    parameters += aligned(graph::byte_size(m.type));
-    gradients += aligned(graph::byte_size(f32_of(m)));
+    parameters += run::aligned(graph::byte_size(m.type));
+    gradients += run::aligned(graph::byte_size(f32_of(m)));
   }
   return nullptr;
 }
 
 // An exchange, done at once or beside what comes next; in the order in which they are begun.
-std::optional<RankLodging::Ticket> RankLodging::begin(run::SentPieces to, run::TakenPieces from, size_t point) {
+std::optional<ShardedParameters::Ticket> ShardedParameters::begin(run::SentPieces to, run::TakenPieces from,
+                                                                  size_t point) {
   if (stream_) {
     stream_->follow_launches();
     ranks_.enqueue(to, from);
     stream_->mark(point);
     return point;
   }
-  if (!ferry_) {
+  if (!exchange_thread_) {
     ranks_.exchange(to, from);
     return std::nullopt;
   }
-  return ferry_->give([this, to = std::move(to), from = std::move(from)] { ranks_.exchange(to, from); });
+  return exchange_thread_->submit([this, to = std::move(to), from = std::move(from)] { ranks_.exchange(to, from); });
 }
 
 // What is launched waits for a stream; nobody does on the host.
-void RankLodging::wait(std::optional<Ticket>& ticket) {
+void ShardedParameters::wait(std::optional<Ticket>& ticket) {
   if (!ticket) return;
   const Ticket arrived = *std::exchange(ticket, std::nullopt);
   if (stream_)
     stream_->hold_launches(arrived);
   else
-    ferry_->wait(arrived);
+    exchange_thread_->wait(arrived);
 }
 
 // What fails here is told at the end of a pass: until then others take what this rank sends, whatever it is.
-void RankLodging::attempt(const std::function<void()>& work) {
+void ShardedParameters::attempt(const std::function<void()>& work) {
   if (failure_) return;
   try {
     work();
@@ -243,48 +242,48 @@ void RankLodging::attempt(const std::function<void()>& work) {
 }
 
 // What was sent is no more needed where it lies.
-void RankLodging::land(Seat& s) {
+void ShardedParameters::land(Slot& s) {
   wait(s.ticket);
-  if (std::exchange(s.sends, false) && outside_) outside_->leave(s.part);
+  if (std::exchange(s.sends, false) && outside_) outside_->release(s.part);
 }
 
-void RankLodging::call(size_t part) {
-  if (whole_) return whole_->call(part);
-  Seat& s = seat(part);
+void ShardedParameters::prefetch(size_t part) {
+  if (whole_) return whole_->prefetch(part);
+  Slot& s = slot(part);
   if (overlaps() && !s.is_used && !std::cmp_equal(s.part, part)) gather(part);
 }
 
-void RankLodging::come(size_t part) {
-  if (whole_) return whole_->come(part);
-  Seat& s = seat(part);
+void ShardedParameters::acquire(size_t part) {
+  if (whole_) return whole_->acquire(part);
+  Slot& s = slot(part);
   LUMEN_CHECK(!s.is_used, "part {} is still here", s.part);
   if (!std::cmp_equal(s.part, part)) gather(part);
   arrive(part);
   s.is_used = true;
 }
 
-void RankLodging::leave(size_t part) {
-  if (whole_) return whole_->leave(part);
-  Seat& s = seat(part);
+void ShardedParameters::release(size_t part) {
+  if (whole_) return whole_->release(part);
+  Slot& s = slot(part);
   LUMEN_CHECK(s.is_used && std::cmp_equal(s.part, part));
   s.is_used = false;
 }
 
 // Each rank's rows go to all others.
-void RankLodging::gather(size_t part) {
+void ShardedParameters::gather(size_t part) {
   const int own_rank = ranks_.rank(), size = ranks_.size();
-  for (Seat& other : seats_) land(other);  // whose codes the same program may hold
-  Seat& s = seat(part);
-  if (outside_) outside_->come(part);
+  for (Slot& other : slots_) land(other);  // whose codes the same program may hold
+  Slot& s = slot(part);
+  if (outside_) outside_->acquire(part);
   s.part = part;
   s.is_whole = false;
   s.sends = true;
-  const std::vector<Member>& members = lodgers_.parts[part];
+  const std::vector<Member>& members = exchanged_.parts[part];
   const std::shared_ptr<run::Program>& code = programs_[part].code;
   if (code)
     attempt([&] {
       for (size_t i = 0; i < members.size(); ++i)
-        if (exchanged_in(*members[i].cut, lodgers_.gathered_in) && members[i].cut->rows_of(own_rank) > 0)
+        if (exchanged_in(*members[i].cut, exchanged_.gathered_in) && members[i].cut->rows_of(own_rank) > 0)
           code->bind(kMaster + place(i), own(members[i]));
       code->run();
     });
@@ -293,7 +292,7 @@ void RankLodging::gather(size_t part) {
   int64_t whole_at = 0, code_at = 0;
   for (size_t i = 0; i < members.size(); ++i) {
     const Member& m = members[i];
-    const FormatRef coded = exchanged_in(*m.cut, lodgers_.gathered_in);
+    const FormatRef coded = exchanged_in(*m.cut, exchanged_.gathered_in);
     const int64_t bytes = row_bytes(m, m.type, coded);
     if (m.cut->rows_of(own_rank) > 0) {
       const run::DeviceTensorRef source = coded ? code->result(kCoded + place(i)) : own(m);
@@ -306,26 +305,26 @@ void RankLodging::gather(size_t part) {
       from[r].push_back({target, m.cut->rows_of(r) * bytes});
       if (coded) code_at += piece_room(m, coded, r);
     }
-    whole_at += aligned(graph::byte_size(m.type));
+    whole_at += run::aligned(graph::byte_size(m.type));
   }
-  s.ticket = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + part % seats_.size());
+  s.ticket = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + part % slots_.size());
   const size_t next = part > gathered_ ? part + 1 : part - 1;  // as the pass goes
-  if (outside_ && next < lodgers_.parts.size()) outside_->call(next);
+  if (outside_ && next < exchanged_.parts.size()) outside_->prefetch(next);
   gathered_ = part;
 }
 
 // What was sent is whole parameters.
-void RankLodging::arrive(size_t part) {
-  Seat& s = seat(part);
+void ShardedParameters::arrive(size_t part) {
+  Slot& s = slot(part);
   land(s);
   if (std::exchange(s.is_whole, true) || !programs_[part].decode) return;
   run::Program& decode = *programs_[part].decode;
   attempt([&] {
     int64_t whole_at = 0, code_at = 0;
-    const std::vector<Member>& members = lodgers_.parts[part];
+    const std::vector<Member>& members = exchanged_.parts[part];
     for (size_t i = 0; i < members.size(); ++i) {
       const Member& m = members[i];
-      const FormatRef coded = exchanged_in(*m.cut, lodgers_.gathered_in);
+      const FormatRef coded = exchanged_in(*m.cut, exchanged_.gathered_in);
       const int64_t bytes = row_bytes(m, m.type, nullptr);
       for (int r = 0; r < ranks_.size() && coded; ++r) {
         if (m.cut->rows_of(r) == 0) continue;
@@ -334,26 +333,26 @@ void RankLodging::arrive(size_t part) {
                     at(m.cut->part_of(m.type, r), s.parameters, whole_at + m.cut->first[r] * bytes));
         code_at += piece_room(m, coded, r);
       }
-      whole_at += aligned(graph::byte_size(m.type));
+      whole_at += run::aligned(graph::byte_size(m.type));
     }
     decode.run();
   });
 }
 
-void RankLodging::open_gradients(size_t part, bool) {
-  if (summing_ && &seat(*summing_) == &seat(part)) finish_sums();
+void ShardedParameters::open_gradients(size_t part, bool) {
+  if (summing_ && &slot(*summing_) == &slot(part)) finish_sums();
 }
 
 // Each rank's rows of all gradients go to that rank.
-void RankLodging::close_gradients(size_t part) {
+void ShardedParameters::close_gradients(size_t part) {
   finish_sums();
   const int own_rank = ranks_.rank(), size = ranks_.size();
-  const std::vector<Member>& members = lodgers_.parts[part];
+  const std::vector<Member>& members = exchanged_.parts[part];
   const std::shared_ptr<run::Program>& encode = programs_[part].encode;
   if (encode)
     attempt([&] {
       for (size_t i = 0; i < members.size(); ++i) {
-        if (!exchanged_in(*members[i].cut, lodgers_.reduced_in)) continue;
+        if (!exchanged_in(*members[i].cut, exchanged_.reduced_in)) continue;
         const std::string& name = members[i].cut->whole.name;
         encode->bind(kGradient + place(i), tensor(part, kGradient + name));
         encode->bind(kLost + place(i), lost_.at(name));
@@ -365,7 +364,7 @@ void RankLodging::close_gradients(size_t part) {
   int64_t arrived = 0;
   for (size_t i = 0; i < members.size(); ++i) {
     const Member& m = members[i];
-    const FormatRef coded = exchanged_in(*m.cut, lodgers_.reduced_in);
+    const FormatRef coded = exchanged_in(*m.cut, exchanged_.reduced_in);
     const int64_t bytes = row_bytes(m, f32_of(m), coded);
     const run::DeviceTensorRef source =
         coded ? encode->result(kCoded + place(i)) : tensor(part, kGradient + m.cut->whole.name);
@@ -377,21 +376,21 @@ void RankLodging::close_gradients(size_t part) {
       arrived += piece_room(m, coded, own_rank);
     }
   }
-  sum_ticket_ = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + kSeats);
+  sum_ticket_ = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + kSlots);
   summing_ = part;
-  if (outside_) outside_->call_gradients(part);
+  if (outside_) outside_->prefetch_gradients(part);
   if (!overlaps()) finish_sums();
 }
 
-void RankLodging::bind_reduction(size_t part) {
+void ShardedParameters::bind_reduction(size_t part) {
   const int own_rank = ranks_.rank();
   run::Program& sum = *programs_[part].sum;
-  const std::vector<Member>& members = lodgers_.parts[part];
+  const std::vector<Member>& members = exchanged_.parts[part];
   int64_t arrived = 0;
   for (size_t i = 0; i < members.size(); ++i) {
     const Member& m = members[i];
     if (m.cut->rows_of(own_rank) == 0) continue;
-    const FormatRef coded = exchanged_in(*m.cut, lodgers_.reduced_in);
+    const FormatRef coded = exchanged_in(*m.cut, exchanged_.reduced_in);
     sum.bind(kGradient + place(i), tensors_(kGradient + m.cut->whole.name, m.cut->part_of(f32_of(m), own_rank)));
     for (int r = 0; r < ranks_.size(); ++r) {
       sum.bind(part_input(r, place(i)), at(piece_type(m, coded, own_rank), arrived_, arrived));
@@ -400,7 +399,7 @@ void RankLodging::bind_reduction(size_t part) {
   }
 }
 
-void RankLodging::finish_sums() {
+void ShardedParameters::finish_sums() {
   if (!summing_) return;
   wait(sum_ticket_);
   const size_t part = *std::exchange(summing_, std::nullopt);
@@ -418,13 +417,13 @@ void RankLodging::finish_sums() {
 }
 
 // Sums are here one layer's at a time, so that squares are taken of each.
-void RankLodging::take_squares(size_t part) {
+void ShardedParameters::take_squares(size_t part) {
   if (!programs_[part].squares) return;
   run::Program& squares = *programs_[part].squares;
-  const std::vector<Member>& members = lodgers_.parts[part];
+  const std::vector<Member>& members = exchanged_.parts[part];
   const auto each = [&](const std::function<void(const std::string&, const Member&)>& visit) {
     for (size_t i = 0; i < members.size(); ++i)
-      if (members[i].cut->rows_of(ranks_.rank()) > 0 && ends_with(lodgers_, part, members[i]))
+      if (members[i].cut->rows_of(ranks_.rank()) > 0 && ends_with(exchanged_, part, members[i]))
         visit(place(i), members[i]);
   };
   each([&](const std::string& name, const Member& m) {
@@ -437,29 +436,29 @@ void RankLodging::take_squares(size_t part) {
   });
 }
 
-std::optional<Error> RankLodging::end_pass() {
+std::optional<Error> ShardedParameters::end_pass() {
   finish_sums();
-  for (Seat& s : seats_) land(s);
+  for (Slot& s : slots_) land(s);
   return std::exchange(failure_, std::nullopt);
 }
 
-int64_t RankLodging::parameter_bytes() const {
+int64_t ShardedParameters::parameter_bytes() const {
   return needs_.parameters + (outside_ ? outside_->parameter_bytes() : 0);
 }
 
-int64_t RankLodging::gradient_bytes() const {
+int64_t ShardedParameters::gradient_bytes() const {
   return needs_.gradients + (outside_ ? outside_->gradient_bytes() : 0);
 }
 
-void RankLodging::forget_parameters() {
-  for (Seat& s : seats_) {
+void ShardedParameters::forget_parameters() {
+  for (Slot& s : slots_) {
     LUMEN_CHECK(!s.is_used);
     land(s);
     s.part = -1;
   }
 }
 
-void RankLodging::forget_lost() {
+void ShardedParameters::forget_lost() {
   for (const auto& [name, lost] : lost_) lost->clear();
 }
 

@@ -1,6 +1,6 @@
 // needs: none. Groups that come and go in random orders keep what was written to them, in files and, on a stand-in
 // GPU, in the host's memory.
-#include "model/train/offload/visits.h"
+#include "model/train/offload/tensor_pager.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@
 namespace lumen::model {
 namespace {
 
-std::vector<std::vector<Visitor>> some_groups() {
-  std::vector<std::vector<Visitor>> out;
+std::vector<std::vector<PagedTensor>> some_groups() {
+  std::vector<std::vector<PagedTensor>> out;
   for (int64_t g = 0; g < 7; ++g) {
     out.emplace_back();
     for (int64_t v = 0; v < 1 + g % 3; ++v)
@@ -23,24 +23,24 @@ std::vector<std::vector<Visitor>> some_groups() {
   return out;
 }
 
-// Adds to what every visitor holds, as updates do, and knows what it must hold.
+// Adds to what every index holds, as updates do, and knows what it must hold.
 void visit(run::Engine& engine, const OffloadPlace& place) {
   const auto groups = placed(some_groups());
-  const auto visits = Visits::open(engine, place, std::filesystem::temp_directory_path(), groups, 3);
-  ASSERT_TRUE(visits);
+  const auto pager = TensorPager::open(engine, place, std::filesystem::temp_directory_path(), groups, 3);
+  ASSERT_TRUE(pager);
   std::map<std::string, float> expected;
   std::mt19937 random(5);
   for (int round = 0; round < 60; ++round) {
     const size_t group = random() % groups.size(), next = random() % groups.size();
-    visits->call(group);
-    if (next != group && round % 3 != 0) visits->call(next);
-    visits->come(group);
+    pager->prefetch(group);
+    if (next != group && round % 3 != 0) pager->prefetch(next);
+    pager->acquire(group);
     const bool changes = round % 4 != 0;
-    for (size_t v = 0; v < groups[group].visitors.size(); ++v) {
-      const run::DeviceTensorRef t = visits->tensor(group, v);
+    for (size_t v = 0; v < groups[group].tensors.size(); ++v) {
+      const run::DeviceTensorRef t = pager->tensor(group, v);
       std::vector<float> numbers(t->bytes() / sizeof(float));
       t->download(numbers.data(), t->bytes());
-      float& value = expected[groups[group].visitors[v].name];
+      float& value = expected[groups[group].tensors[v].name];
       for (const float x : numbers) ASSERT_EQ(x, value) << round;
       if (!changes) continue;
       value += 1;
@@ -48,31 +48,31 @@ void visit(run::Engine& engine, const OffloadPlace& place) {
       t->upload(numbers.data(), t->bytes());
     }
     engine.device().synchronize();
-    visits->leave(group, changes);
+    pager->release(group, changes);
     if (next != group && round % 3 != 0) {
-      visits->come(next);
-      visits->leave(next, false);
+      pager->acquire(next);
+      pager->release(next, false);
     }
     if (round % 20 != 19) continue;
     for (const auto& g : groups)
-      for (const Visitor& v : g.visitors) {
+      for (const PagedTensor& v : g.tensors) {
         std::vector<float> numbers(graph::byte_size(v.type) / sizeof(float));
         const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(numbers.data()), numbers.size() * sizeof(float));
-        visits->read(v.name, bytes);
+        pager->read(v.name, bytes);
         for (const float x : numbers) ASSERT_EQ(x, expected[v.name]);
         std::fill(numbers.begin(), numbers.end(), expected[v.name] += 10);
-        visits->write(v.name, bytes);
+        pager->write(v.name, bytes);
       }
   }
 }
 
-TEST(Visits, KeepWhatIsWrittenInAFile) {
+TEST(TensorPager, KeepWhatIsWrittenInAFile) {
   run::Engine engine = make_engine(2);
   visit(engine, {});
-  EXPECT_EQ(Visits::open(engine, {true, ""}, "", placed(some_groups()), 3), nullptr) << "the same memory";
+  EXPECT_EQ(TensorPager::open(engine, {true, ""}, "", placed(some_groups()), 3), nullptr) << "the same memory";
 }
 
-TEST(Visits, KeepItBesideAGpu) {
+TEST(TensorPager, KeepItBesideAGpu) {
   for (const run::GpuVendor vendor : {run::GpuVendor::cuda, run::GpuVendor::hip}) {
     run::StandIn fake(vendor);
     fake.run_machine_code();
@@ -86,10 +86,10 @@ TEST(Visits, KeepItBesideAGpu) {
   }
 }
 
-TEST(Visits, SayWhichFolderHasNoRoom) {
+TEST(TensorPager, SayWhichFolderHasNoRoom) {
   run::Engine engine = make_engine(1);
   try {
-    (void)Visits::open(engine, {false, "/nowhere/at/all"}, "", placed(some_groups()), 3);
+    (void)TensorPager::open(engine, {false, "/nowhere/at/all"}, "", placed(some_groups()), 3);
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::user);
@@ -97,12 +97,12 @@ TEST(Visits, SayWhichFolderHasNoRoom) {
   }
 }
 
-TEST(Visits, ArePlacedByBlocks) {
+TEST(TensorPager, ArePlacedByBlocks) {
   const auto groups = placed(some_groups());
   int64_t at = 0;
-  for (const VisitorGroup& g : groups) {
+  for (const PageGroup& g : groups) {
     EXPECT_EQ(g.at, at);
-    for (const Visitor& v : g.visitors) EXPECT_EQ(v.at % run::kOutsideAlignment, 0);
+    for (const PagedTensor& v : g.tensors) EXPECT_EQ(v.at % run::kOutsideAlignment, 0);
     at += g.bytes;
   }
   EXPECT_EQ(all_bytes(groups), at);

@@ -1,8 +1,9 @@
-#include "model/train/ranks/summed_lodging.h"
+#include "model/train/ranks/replicated_parameters.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "base/round_up.h"
 #include "graph/ir/text.h"
 #include "model/train/optimizer/optimizer.h"
 #include "model/train/ranks/rank_graphs.h"
@@ -22,7 +23,7 @@ int64_t row_bytes(const Cut& cut) {
 
 // Bytes of one rank's rows, as another has sent them.
 int64_t sent_room(const Cut& cut, int rank) {
-  return (cut.rows_of(rank) * row_bytes(cut) + kLine - 1) / kLine * kLine;
+  return round_up(cut.rows_of(rank) * row_bytes(cut), kLine);
 }
 
 std::string place_name(size_t member) {
@@ -30,48 +31,49 @@ std::string place_name(size_t member) {
 }
 
 // Each in the last part that adds to its gradient.
-Lodgers ending(Lodgers lodgers) {
-  for (size_t part = lodgers.parts.size(); part-- > 0;)
-    std::erase_if(lodgers.parts[part], [&](const Lodgers::Member& m) { return !ends_with(lodgers, part, m); });
-  return lodgers;
+ExchangedParameters ending(ExchangedParameters exchanged) {
+  for (size_t part = exchanged.parts.size(); part-- > 0;)
+    std::erase_if(exchanged.parts[part],
+                  [&](const ExchangedParameters::Member& m) { return !ends_with(exchanged, part, m); });
+  return exchanged;
 }
 
 }  // namespace
 
-int64_t summed_scratch(const Lodgers& lodgers, int rank, int ranks) {
+int64_t summed_scratch(const ExchangedParameters& exchanged, int rank, int ranks) {
   int64_t most = 0;
-  for (const std::vector<Lodgers::Member>& part : ending(lodgers).parts) {
+  for (const std::vector<ExchangedParameters::Member>& part : ending(exchanged).parts) {
     int64_t bytes = 0;
-    for (const Lodgers::Member& m : part) bytes += (ranks - 1) * sent_room(*m.cut, rank);
+    for (const ExchangedParameters::Member& m : part) bytes += (ranks - 1) * sent_room(*m.cut, rank);
     most = std::max(most, bytes);
   }
   return most;
 }
 
-SummedLodging::SummedLodging(run::Engine& engine, run::Communicator& ranks, Lodgers lodgers, Tensors tensors,
-                             std::shared_ptr<Lodging> inner, bool shares)
+ReplicatedParameters::ReplicatedParameters(run::Engine& engine, run::Communicator& ranks, ExchangedParameters exchanged,
+                                           Tensors tensors, std::shared_ptr<ParameterStore> inner, bool shares)
     : engine_(engine),
       ranks_(ranks),
-      lodgers_(ending(std::move(lodgers))),
+      exchanged_(ending(std::move(exchanged))),
       tensors_(std::move(tensors)),
       inner_(std::move(inner)),
       shares_(shares),
-      scratch_bytes_(summed_scratch(lodgers_, ranks_.rank(), ranks_.size())) {
+      scratch_bytes_(summed_scratch(exchanged_, ranks_.rank(), ranks_.size())) {
   if (scratch_bytes_ > 0) scratch_ = engine_.allocate(scratch_bytes_);
-  programs_.resize(lodgers_.parts.size());
+  programs_.resize(exchanged_.parts.size());
   for (size_t k = 0; k < programs_.size(); ++k) compile_part(k);
 }
 
-std::shared_ptr<run::Program> SummedLodging::compile(const graph::Graph& g) {
+std::shared_ptr<run::Program> ReplicatedParameters::compile(const graph::Graph& g) {
   std::shared_ptr<run::Program>& program = by_text_[graph::print(g)];
   if (!program) program = engine_.compile(g, {});
   return program;
 }
 
 // Under names of their places, so that parts alike have graphs of one text.
-void SummedLodging::compile_part(size_t part) {
+void ReplicatedParameters::compile_part(size_t part) {
   std::vector<Cut> named;
-  for (const Member& m : lodgers_.parts[part]) {
+  for (const Member& m : exchanged_.parts[part]) {
     named.push_back(*m.cut);
     named.back().whole.name = place_name(named.size() - 1);
   }
@@ -93,13 +95,13 @@ void SummedLodging::compile_part(size_t part) {
   if (!all.empty()) programs_[part].squares = compile(squares_graph(all, 0));
 }
 
-run::DeviceTensorRef SummedLodging::rows_of(const run::DeviceTensorRef& whole, const Cut& cut) const {
+run::DeviceTensorRef ReplicatedParameters::rows_of(const run::DeviceTensorRef& whole, const Cut& cut) const {
   auto* const at = reinterpret_cast<std::byte*>(whole->data()) + cut.first[ranks_.rank()] * row_bytes(cut);
   return std::make_shared<run::DeviceTensor>(engine_.device(), cut.part_of(whole->type(), ranks_.rank()), whole, at);
 }
 
-void SummedLodging::close_gradients(size_t part) {
-  if (is_last_ && !lodgers_.parts[part].empty()) {
+void ReplicatedParameters::close_gradients(size_t part) {
+  if (is_last_ && !exchanged_.parts[part].empty()) {
     sum(part);
     take_squares(part);
   }
@@ -107,9 +109,9 @@ void SummedLodging::close_gradients(size_t part) {
 }
 
 // Each rank's rows go to that rank, and their sums to all.
-void SummedLodging::sum(size_t part) {
+void ReplicatedParameters::sum(size_t part) {
   const int own = ranks_.rank(), size = ranks_.size();
-  const std::vector<Member>& members = lodgers_.parts[part];
+  const std::vector<Member>& members = exchanged_.parts[part];
   run::SentPieces to(size), sums(size);
   run::TakenPieces from(size), taken(size);
   int64_t arrived = 0;
@@ -141,10 +143,10 @@ void SummedLodging::sum(size_t part) {
   if (shares_) ranks_.exchange(sums, taken);
 }
 
-void SummedLodging::take_squares(size_t part) {
+void ReplicatedParameters::take_squares(size_t part) {
   if (!programs_[part].squares) return;
   run::Program& squares = *programs_[part].squares;
-  const std::vector<Member>& members = lodgers_.parts[part];
+  const std::vector<Member>& members = exchanged_.parts[part];
   const auto has = [&](const Member& m) { return shares_ || m.cut->rows_of(ranks_.rank()) > 0; };
   for (size_t i = 0; i < members.size(); ++i) {
     const Cut& cut = *members[i].cut;

@@ -1,5 +1,5 @@
 // Needs: cpu. Which of several processes speaks.
-#include "base/speaker.h"
+#include "base/messages/log_rank.h"
 
 #include <gtest/gtest.h>
 
@@ -9,23 +9,23 @@ namespace lumen {
 namespace {
 
 TEST(Speaker, TheFirstSpeaksAndOthersAreNamed) {
-  EXPECT_FALSE(is_hushed());
-  EXPECT_EQ(speaker_name(), "");
-  speak_as(0);
-  EXPECT_FALSE(is_hushed());
-  EXPECT_EQ(speaker_name(), "");
+  EXPECT_FALSE(is_secondary_rank());
+  EXPECT_EQ(rank_prefix(), "");
+  set_log_rank(0);
+  EXPECT_FALSE(is_secondary_rank());
+  EXPECT_EQ(rank_prefix(), "");
   testing::internal::CaptureStderr();
   warn("told");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: told\n");
-  speak_as(2);
-  EXPECT_TRUE(is_hushed());
-  EXPECT_EQ(speaker_name(), "rank 2: ");
+  set_log_rank(2);
+  EXPECT_TRUE(is_secondary_rank());
+  EXPECT_EQ(rank_prefix(), "rank 2: ");
   testing::internal::CaptureStderr();
   warn("kept");
   note("kept");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  speak_as(-1);
-  EXPECT_FALSE(is_hushed());
+  set_log_rank(-1);
+  EXPECT_FALSE(is_secondary_rank());
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-#include "run/device/outside/ferry.h"
+#include "run/device/outside/serial_thread.h"
 
 #include <utility>
 
 namespace lumen::run {
 
-Ferry::Ferry() : thread_(Thread::where_possible([this] { work(); })) {}
+SerialThread::SerialThread() : thread_(Thread::where_possible([this] { work(); })) {}
 
-Ferry::~Ferry() {
+SerialThread::~SerialThread() {
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
@@ -15,7 +15,7 @@ Ferry::~Ferry() {
   thread_.join();
 }
 
-Ferry::Ticket Ferry::give(std::function<void()> job) {
+SerialThread::Ticket SerialThread::submit(std::function<void()> job) {
   std::unique_lock lock(mutex_);
   jobs_.push_back(std::move(job));
   if (!thread_.is_running()) {  // the system gave none: who gives a job does it
@@ -26,7 +26,7 @@ Ferry::Ticket Ferry::give(std::function<void()> job) {
   return ++given_;
 }
 
-void Ferry::wait(Ticket ticket) {
+void SerialThread::wait(Ticket ticket) {
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return finished_ >= ticket; });
   const auto failure = failures_.find(ticket);
@@ -36,7 +36,7 @@ void Ferry::wait(Ticket ticket) {
   std::rethrow_exception(thrown);
 }
 
-void Ferry::work() {
+void SerialThread::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
@@ -45,7 +45,7 @@ void Ferry::work() {
   }
 }
 
-void Ferry::do_next(std::unique_lock<std::mutex>& lock) {
+void SerialThread::do_next(std::unique_lock<std::mutex>& lock) {
   const std::function<void()> job = std::move(jobs_.front());
   jobs_.pop_front();
   lock.unlock();

@@ -1,4 +1,4 @@
-// A thread that does jobs in the order in which they are given. What one throws is thrown to who waits for it. Proved
+// A thread that runs jobs in the order of submit(). An exception of a job is rethrown by wait(). Proved
 // by tests/run/device/outside_test.cpp.
 #pragma once
 
@@ -14,16 +14,16 @@
 
 namespace lumen::run {
 
-class Ferry {
+class SerialThread {
  public:
-  Ferry();
-  ~Ferry();  // what is begun is done first; the rest never
-  Ferry(const Ferry&) = delete;
-  Ferry& operator=(const Ferry&) = delete;
+  SerialThread();
+  ~SerialThread();  // finishes the running job and drops the others
+  SerialThread(const SerialThread&) = delete;
+  SerialThread& operator=(const SerialThread&) = delete;
 
   using Ticket = int64_t;
-  Ticket give(std::function<void()> job);
-  void wait(Ticket ticket);  // once for each
+  Ticket submit(std::function<void()> job);
+  void wait(Ticket ticket);  // once for each ticket
 
  private:
   void work();
