@@ -1,5 +1,5 @@
 # The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
-.PHONY: demo test unit test-references build lumen configured bench setup clean format fuzz exchange
+.PHONY: demo test unit install test-references build lumen configured bench setup clean format fuzz exchange
 JOBS ?= $(shell nproc)
 
 build: configured
@@ -23,6 +23,11 @@ demo: lumen
 test: build
 	@echo "Tests that need packages of other projects are skipped without them; 'make test-references' fetches those and runs them."
 	ctest --test-dir build --output-on-failure -j $(JOBS)
+
+# The program, the library, manual pages and completion; PREFIX and DESTDIR as usual.
+PREFIX ?= /usr/local
+install: build
+	cmake --install build --prefix $(PREFIX)
 
 # What to run after every change: the lower floors, and the rules of the house.
 unit: configured

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 count="${1:-40}"
 [ "$count" = all ] && count=1000000
 export CXX="${CXX:-g++}"
-export FLAGS="-std=c++20 -fsyntax-only -w -DFMT_SHARED -Isrc -Iinclude -I. -isystem /usr/lib/llvm-22/include -DLUMEN_SOURCE_DIR=\"\" -DLUMEN_BINARY_DIR=\"\""
+export FLAGS="-std=c++20 -fsyntax-only -w -DFMT_SHARED -Isrc -Iinclude -I. -isystem /usr/lib/llvm-22/include -isystem /usr/include/eigen3 -DLUMEN_SOURCE_DIR=\"\" -DLUMEN_BINARY_DIR=\"\""
 alone() {  # SOURCE
   # shellcheck disable=SC2086
   $CXX $FLAGS "$1" || { echo "$1 does not compile alone"; return 1; }

@@ -3,6 +3,7 @@
 
 Usage: tools/house.py [ROOT]      exits 1 and lists every breach.  Run by the tests (ctest -R house).
        --rooms          the table of rooms: files, lines, what each is for
+       --tests          which tests prove each room
        --write-doors    brings "May include:" of every door up to what its room includes; the diff is reviewed
 What a room is, and what is asked of it, says tools/rooms.py; how long a function may be, and how many casts there are, says
 tools/functions.py.
@@ -30,6 +31,10 @@ MAY_INCLUDE = {
     "cli": {"base", "number", "run", "model"},
     "api": {"base", "lang", "number", "graph", "run", "model", "cli"},
 }
+# The floors inside model, from below. A folder includes itself and lower floors.
+FLOORS_OF_MODEL = [["file"], ["text"], ["template"], ["data"], ["arch"], ["recipe", "linear", "infer", "images"], ["calibrate"],
+                   ["compress"], ["eval", "report"], ["train"], ["serve", "network"],
+                   ["classify", "diffuse", "recommend", "federate"]]
 LONGEST_FILE = 700
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 WORDS_LEFT_FOR_LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK|not implemented|unimplemented)\b")
@@ -55,6 +60,18 @@ def allowed(floor: str, header: str) -> bool:
     if header.startswith(floor + "/"):
         return True
     return any(header.startswith(room + "/") for room in MAY_INCLUDE[floor])
+
+
+def climbs_in_model(path: str, header: str) -> str | None:
+    """What is wrong where a file of model includes another folder of it."""
+    level = {folder: number for number, floor in enumerate(FLOORS_OF_MODEL) for folder in floor}
+    one, two = path.split("/"), header.split("/")
+    if one[0] != "model" or two[0] != "model" or len(one) < 3 or len(two) < 3 or one[1] == two[1]:
+        return None
+    for folder in (one[1], two[1]):
+        if folder not in level:
+            return f"model/{folder} is on no floor of FLOORS_OF_MODEL"
+    return None if level[two[1]] < level[one[1]] else f"model/{one[1]} must not include {header}: model/{two[1]} is no lower floor"
 
 
 def include_cycles(graph: dict[str, list[str]]) -> list[str]:
@@ -89,11 +106,13 @@ def names_in_definitions(root: Path) -> list[str]:
 def main() -> int:
     flags = [a for a in sys.argv[1:] if a.startswith("--")]
     given = [a for a in sys.argv[1:] if not a.startswith("--")]
-    if set(flags) - {"--rooms", "--write-doors"} or len(given) > 1:
+    if set(flags) - {"--rooms", "--tests", "--write-doors"} or len(given) > 1:
         sys.exit(__doc__)
     root = Path(given[0] if given else Path(__file__).resolve().parent.parent).resolve()
     if "--write-doors" in flags:
         rooms.write_doors(root)
+    if "--tests" in flags:
+        print(rooms.test_map(root))
     if "--rooms" in flags:
         print(rooms.table(root))
     breaches: list[str] = []
@@ -115,6 +134,8 @@ def main() -> int:
                     breaches.append(f"src/{path}: includes {header}; only src/emit may see LLVM")
             elif (root / "src" / header).exists():
                 graph[path].append(header)
+                if climbs := climbs_in_model(path, header):
+                    breaches.append(f"src/{path}: {climbs}")
                 if not allowed(floor, header):
                     breaches.append(f"src/{path}: {floor} must not include {header}")
         for number, line in enumerate(text.splitlines(), 1):

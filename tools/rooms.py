@@ -2,6 +2,7 @@
 
 - a room holds at most MOST_FILES sources (under src/ and under tests/);
 - rooms do not include each other in a circle; a folder and a folder in it are two rooms;
+- nor do the folders of a folder, whichever of their rooms it is: model/train and model/eval, kernel/synth/gemm and map;
 - every room under src/ has a door, the header named as the folder. Its first comment says what the room is for, in a
   sentence that begins with "May include:" which rooms the room may include, and in a last one that begins with
   "Offers:" which of its headers others may include besides the door and what the door includes of the room itself.
@@ -111,6 +112,20 @@ def circles(graph: dict[str, dict[str, str]]) -> list[list[str]]:
     return out
 
 
+def by_neighbours(graph: dict[str, dict[str, str]]) -> dict[str, dict[str, dict[str, str]]]:
+    """For each folder how the folders in it include each other, whichever of their rooms it is."""
+    out: dict[str, dict[str, dict[str, str]]] = {}
+    for room, others in graph.items():
+        for other, where in others.items():
+            a, b = room.split("/"), other.split("/")
+            same = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
+            if same is None:  # a room and one in it
+                continue
+            parent, one, two = "/".join(a[:same]), "/".join(a[:same + 1]), "/".join(b[:same + 1])
+            out.setdefault(parent, {}).setdefault(one, {}).setdefault(two, where)
+    return out
+
+
 def door_of(room: str) -> str:
     return f"{room}/{room.rsplit('/', 1)[-1]}.h"
 
@@ -193,7 +208,8 @@ def write_doors(root: Path) -> None:
             door.write_text(new)
 
 
-def proof_breaches(root: Path) -> list[str]:
+def proofs(root: Path) -> list[tuple[str, str, list[str]]]:
+    """For each name in a "Proved by": the file that says it, the name, and the tests that it means."""
     out = []
     tests = [p.relative_to(root).as_posix() for p in (root / "tests").rglob("*") if p.is_file()]
     for file in sources(root) + test_sources(root):
@@ -202,9 +218,27 @@ def proof_breaches(root: Path) -> list[str]:
             for claim in PROOF.findall(line):
                 for name in FILE_NAME.findall(claim):
                     pattern = re.compile(("" if "/" in name else "(.*/)?") + re.escape(name).replace(r"\*", "[^/]*"))
-                    if not any(map(pattern.fullmatch, tests)):
-                        out.append(f"{file.relative_to(root)}: proved by {name}, which does not exist")
+                    out.append((file.relative_to(root).as_posix(), name, [t for t in tests if pattern.fullmatch(t)]))
     return out
+
+
+def proof_breaches(root: Path) -> list[str]:
+    return [f"{file}: proved by {name}, which does not exist" for file, name, tests in proofs(root) if not tests]
+
+
+def test_map(root: Path) -> str:
+    """Which tests prove the sources of a room: those that its files name, and those in the room's place under tests/."""
+    named: dict[str, set[str]] = {}
+    for file, _, tests in proofs(root):
+        if file.startswith("src/"):
+            named.setdefault(file.rsplit("/", 1)[0], set()).update(t for t in tests if t.startswith("tests/"))
+    out = []
+    for room in sorted(r for r in rooms(root) if r.startswith("src/")):
+        own = {p.relative_to(root).as_posix() for p in (root / "tests" / room.removeprefix("src/")).glob("*_test.cpp")}
+        found = sorted(named.get(room, set()) | own)
+        out.append(room + (":" if found else ": none of its own"))
+        out += ["  " + test for test in found]
+    return "\n".join(out)
 
 
 def link_breaches(root: Path) -> list[str]:
@@ -258,6 +292,10 @@ def breaches(root: Path) -> list[str]:
     for members in circles(graph):
         out.append("rooms include each other in a circle: " + ", ".join(sorted(members)))
         out += sorted("  " + where for room in members for other, where in graph[room].items() if other in members)
+    for parent, inside in sorted(by_neighbours(graph).items()):
+        for members in circles(inside):
+            out.append(f"folders of {parent or 'src'} include each other in a circle: " + ", ".join(sorted(members)))
+            out += sorted("  " + where for one in members for other, where in inside[one].items() if other in members)
     return (out + door_breaches(root, graph) + missing_includes(root) + proof_breaches(root) + link_breaches(root) +
             column_breaches(root) + format_breaches(root))
 

@@ -18,7 +18,7 @@ Error wrong_kind(const char* key, const char* what) {
 
 Options::Options(const char* text) {
   if (!text) return;
-  left_ = model::parse_ordered_json(text, "options");
+  left_ = parse_ordered_json(text, "options");
   if (!left_.is_object()) throw usage_error("options are an object of JSON");
 }
 

@@ -214,7 +214,7 @@ int lumen_chat(lumen_model* model, const char* messages, const char* options, lu
     if (!values.is_object()) throw usage_error("option 'template_values' takes an object");
     const model::ChosenTemplate chosen = model::choose_template(name, m.tokenizer());
     wanted.generate.stops.insert(wanted.generate.stops.end(), chosen.stops.begin(), chosen.stops.end());
-    const ordered_json said = model::parse_ordered_json(messages, "messages", 64);
+    const ordered_json said = parse_ordered_json(messages, "messages", 64);
     if (!said.is_array() || said.empty())
       throw Error(Exit::usage, "there is no message", "messages are a list of objects with \"role\" and \"content\"");
     wanted.tokenizer = model::with_chat(m.tokenizer(), chosen);

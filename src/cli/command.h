@@ -68,6 +68,8 @@ void add_diffuse(CLI::App& app, Command& command);
 void add_federate(CLI::App& app, Command& command);
 void add_classify(CLI::App& app, Command& command);
 void add_cache(CLI::App& app, Command& command);
+void add_completion(CLI::App& app, Command& command);
+void add_manual(CLI::App& app, Command& command);
 
 // Set by Ctrl-C, SIGTERM and SIGHUP once catch_interrupts was called: the command saves what it has and returns
 // Exit::interrupted, which becomes 128 + the signal's number. Before that, and at the second one, they end the program

@@ -10,7 +10,7 @@
 #include "model/data/examples/load.h"
 #include "model/data/rows/rows.h"
 #include "model/infer/measure/perplexity.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 
 namespace lumen::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "model/compress/quantize.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 
 namespace lumen::cli {
 namespace {

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string text(reinterpret_cast<const char*>(data), size);
   try {
     if (text.starts_with('{')) {
-      model::parse_json(text, "fuzz.json");
+      parse_json(text, "fuzz.json");
       text = model::schema_grammar(nlohmann::ordered_json::parse(text));
     }
     model::GrammarMatcher m(std::make_shared<const model::Grammar>(model::Grammar::parse(text)));

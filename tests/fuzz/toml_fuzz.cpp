@@ -11,7 +11,7 @@
 
 namespace {
 
-using lumen::model::Toml;
+using lumen::Toml;
 
 template <typename F>
 void attempt(const F& deed) {

@@ -6,7 +6,7 @@
 #include "golden_text.h"
 #include "made.h"
 #include "model/arch/family/family.h"
-#include "model/train/optimizer/optimizer.h"
+#include "model/recipe/optimizer/optimizer.h"
 
 namespace lumen::golden {
 namespace {

@@ -107,6 +107,35 @@ class House(unittest.TestCase):
             {"src/base/a.h": '#include "base/in/in.h"\n', "src/base/in/in.h": DOOR.format("base") + '\n#include "base/error.h"\n'},
             "in a circle: base, base/in")
 
+    def test_map_of_tests(self):
+        _, out = self.said({"tests/base/more_test.cpp": "", "src/base/in/in.h": DOOR.format("nothing")}, "--tests")
+        self.assertIn("src/base:\n  tests/base/error_test.cpp\n  tests/base/more_test.cpp\nsrc/base/in: none of its own\n", out)
+
+    def test_folders_through_one_door(self):
+        words = "ends the program where memory is short"
+        for line in ("for (fs::directory_iterator i(p), e; i != e; ++i) {}", "fs::recursive_directory_iterator i(p);", "fs::remove_all(p);",
+                     "std::filesystem::copy(a, b);"):
+            self.assert_breach({"src/base/walks.h": f"// Words.\n#pragma once\n{line}\n"}, words)
+
+    def test_floors_inside_model(self):
+        low, high = "src/model/data/data.h", "src/model/train/train.h"
+        files = {low: DOOR.format("model/train") + '\n#include "model/train/train.h"\n', high: DOOR.format("nothing")}
+        self.assert_breach(files, "model/data must not include model/train/train.h")
+        files = {low: DOOR.format("nothing"), high: DOOR.format("model/data") + '\n#include "model/data/data.h"\n'}
+        _, out = self.said(files)
+        self.assertNotIn("must not include", out)
+        self.assert_breach({"src/model/attic/attic.h": DOOR.format("model/data") + '\n#include "model/data/data.h"\n', low: DOOR.format("nothing")},
+                           "model/attic is on no floor")
+
+    def test_circle_of_folders_by_different_rooms(self):
+        # base/a/x -> base/b, base/b/y -> base/a: no room is in a circle, but the folders a and b are.
+        files = {"src/base/a/a.h": DOOR.format("nothing"), "src/base/a/x/x.h": DOOR.format("base/b") + '\n#include "base/b/b.h"\n',
+                 "src/base/b/b.h": DOOR.format("nothing"), "src/base/b/y/y.h": DOOR.format("base/a") + '\n#include "base/a/a.h"\n'}
+        self.assert_breach(files, "folders of base include each other in a circle: base/a, base/b")
+        del files["src/base/b/y/y.h"]
+        _, out = self.said(files)
+        self.assertNotIn("circle", out)
+
     def test_no_door(self):
         self.assert_breach({"src/base/in/other.h": "// Others.\n"}, "src/base/in: no door")
 

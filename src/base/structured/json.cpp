@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 
-namespace lumen::model {
+namespace lumen {
 
 using nlohmann::json;
 
@@ -227,4 +227,4 @@ std::string json_print(const json& value, const std::string& where, int indent) 
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen {
 
 nlohmann::json parse_json(std::string_view text, const std::string& name, int max_depth = 32);
 // Members stay in the order of the text; an object has at most 1024.
@@ -24,4 +24,4 @@ bool json_boolean(const nlohmann::json& object, const char* key, bool fallback,
 // Text of a value; invalid UTF-8 in it is an Error, not a surprise. indent < 0: one line.
 std::string json_print(const nlohmann::json& value, const std::string& where, int indent = -1);
 
-}  // namespace lumen::model
+}  // namespace lumen

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen {
 
 double json_real(const nlohmann::json& object, const char* key, const std::string& where) {
   const nlohmann::json& value = json_member(object, key, where);
@@ -40,4 +40,4 @@ std::vector<double> json_reals(const nlohmann::json& object, const char* key, co
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen

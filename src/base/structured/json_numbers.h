@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen {
 
 double json_real(const nlohmann::json& object, const char* key, const std::string& where);
 int64_t json_within(const nlohmann::json& object, const char* key, int64_t least, int64_t most,
@@ -14,4 +14,4 @@ int64_t json_within(const nlohmann::json& object, const char* key, int64_t least
 uint64_t json_number(const nlohmann::json& object, const char* key, const std::string& where);  // as a text
 std::vector<double> json_reals(const nlohmann::json& object, const char* key, const std::string& where);
 
-}  // namespace lumen::model
+}  // namespace lumen

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/place.h"
 
-namespace lumen::model {
+namespace lumen {
 
 // One table of a document. Copies share the document and the record of which keys were read.
 class Toml {
@@ -63,4 +63,4 @@ class Toml {
   Node* node_ = nullptr;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen

@@ -58,7 +58,7 @@ int quantize_classifier(const Shared& shared, ClassifyQuantizeFlags flags) {
   model::RangedNetwork ranged(*network, kLogits, batch_of(batch), flags.floats);
   ranged.calibrate(calibration_batches(images, *network, flags.count, batch, flags.seed));
   const std::filesystem::path out = std::filesystem::path(flags.run) / kRangesFile;
-  write_file_atomic(out, model::json_print(ranges_json(flags, ranged.calibration()), "ranges", 1) + "\n");
+  write_file_atomic(out, json_print(ranges_json(flags, ranged.calibration()), "ranges", 1) + "\n");
   const model::NetworkInputs some = calibration_batches(images, *network, batch, batch, flags.seed).front();
   const model::RangedNetwork::Result seen = ranged.run(some, flags.way, true);
   put(
@@ -132,20 +132,20 @@ KeptRanges read_ranges(const std::string& run) {
   const std::string where = file.string();
   if (!std::filesystem::exists(file))
     throw Error(Exit::user, fmt::format("{} was not calibrated", run), "lumen classify quantize does");
-  const nlohmann::json all = model::parse_json(read_file(file, kLargestRanges), where);
+  const nlohmann::json all = parse_json(read_file(file, kLargestRanges), where);
   KeptRanges out;
-  out.way.source = model::range_source(model::json_text(all, "ranges", where));
-  out.way.per = model::range_per(model::json_text(all, "per", where));
-  out.way.gamma = model::json_integer(all, "gamma", where);
+  out.way.source = model::range_source(json_text(all, "ranges", where));
+  out.way.per = model::range_per(json_text(all, "per", where));
+  out.way.gamma = json_integer(all, "gamma", where);
   if (out.way.gamma < 1 || out.way.gamma > 64) throw user_error("{}: gamma {}", where, out.way.gamma);
-  out.way.whole_alpha = model::json_boolean(all, "whole_alpha", false, where);
-  out.way.depthwise_fixed = model::json_boolean(all, "depthwise_static", false, where);
-  out.way.norms_fixed = model::json_boolean(all, "fixed_norms", false, where);
-  for (const nlohmann::json& name : model::json_member(all, "floats", where)) {
+  out.way.whole_alpha = json_boolean(all, "whole_alpha", false, where);
+  out.way.depthwise_fixed = json_boolean(all, "depthwise_static", false, where);
+  out.way.norms_fixed = json_boolean(all, "fixed_norms", false, where);
+  for (const nlohmann::json& name : json_member(all, "floats", where)) {
     if (!name.is_string()) throw user_error("{}: \"floats\" holds no names", where);
     out.floats.push_back(name.get<std::string>());
   }
-  out.calibration = model::calibration_of(model::json_member(all, "calibration", where), where);
+  out.calibration = model::calibration_of(json_member(all, "calibration", where), where);
   return out;
 }
 

@@ -275,8 +275,7 @@ std::string json_of_arms(const std::vector<RangeArm>& arms, const ClassifyStudy&
                    {"clipped_corrupted", a.bad_clipped},
                    {"milliseconds", a.milliseconds},
                    {"arena_bytes", a.arena_bytes}});
-  return model::json_print({{"ways", all}, {"by_corruption", study.kinds()}, {"images", study.tested()}}, "study", 1) +
-         "\n";
+  return json_print({{"ways", all}, {"by_corruption", study.kinds()}, {"images", study.tested()}}, "study", 1) + "\n";
 }
 
 std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy& study,

@@ -18,8 +18,8 @@
 #include "model/arch/low_rank_weights.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity_divergence.h"
-#include "model/train/record/lora_base.h"
-#include "model/train/record/provenance.h"
+#include "model/recipe/record/lora_base.h"
+#include "model/recipe/record/provenance.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {

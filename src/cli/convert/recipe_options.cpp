@@ -6,7 +6,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/numbers.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 
 namespace lumen::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
-#include "model/train/record/provenance.h"
+#include "model/recipe/record/provenance.h"
 
 namespace lumen::cli {
 namespace {

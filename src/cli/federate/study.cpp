@@ -105,12 +105,11 @@ class FederateStudy {
 
   // The runs of another study's federate.json: they are not made again.
   void take(const std::string& file) {
-    const nlohmann::json all = model::parse_json(read_file(file, kLargestStudy), file);
+    const nlohmann::json all = parse_json(read_file(file, kLargestStudy), file);
     if (!all.is_array()) throw user_error("{} is no study", file);
     for (const nlohmann::json& one : all) {
-      FederateArm& arm =
-          arm_of(model::json_text(one, "data", file), model::named_method(model::json_text(one, "method", file)));
-      for (const nlohmann::json& run : model::json_member(one, "seeds", file)) arm.seeds.push_back(run_of(run, file));
+      FederateArm& arm = arm_of(json_text(one, "data", file), model::named_method(json_text(one, "method", file)));
+      for (const nlohmann::json& run : json_member(one, "seeds", file)) arm.seeds.push_back(run_of(run, file));
     }
   }
 
@@ -168,7 +167,7 @@ class FederateStudy {
 
  private:
   static double real_of(const nlohmann::json& object, const char* key, const std::string& file) {
-    const nlohmann::json& value = model::json_member(object, key, file);
+    const nlohmann::json& value = json_member(object, key, file);
     if (!value.is_number()) throw user_error("{}: \"{}\" is no number", file, key);
     return value.get<double>();
   }
@@ -177,7 +176,7 @@ class FederateStudy {
     model::Simulated out;
     out.overhead = real_of(run, "overhead", file);
     out.wall = real_of(run, "wall", file);
-    for (const nlohmann::json& line : model::json_member(run, "rounds", file)) {
+    for (const nlohmann::json& line : json_member(run, "rounds", file)) {
       model::SimulatedRound r;
       for (const auto& [key, to] : {std::pair("seconds", &r.seconds),
                                     {"loss", &r.loss},

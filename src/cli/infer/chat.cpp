@@ -71,7 +71,7 @@ class Conversation {
   Conversation(const ChatFlags& flags, const model::Tokenizer& tokenizer, Chosen chosen, model::Generator* generator)
       : flags_(flags), tokenizer_(tokenizer), chosen_(std::move(chosen)), generator_(generator) {
     if (!flags.template_values.empty()) {
-      model::parse_json(flags.template_values, "--chat-template-kwargs");
+      parse_json(flags.template_values, "--chat-template-kwargs");
       more_ = ordered_json::parse(flags.template_values);
       if (!more_.is_object()) throw usage_error("--chat-template-kwargs needs a JSON object");
     }
@@ -175,7 +175,7 @@ class Conversation {
 
   void load(const std::string& file) {
     const std::string text = read_file(file, 64 << 20);
-    model::parse_json(text, file);
+    parse_json(text, file);
     const ordered_json root = ordered_json::parse(text);
     const ordered_json list = root.is_object() && root.contains("messages") ? root["messages"] : root;
     if (!list.is_array()) throw user_error("{}: no list of messages", file);

@@ -60,7 +60,7 @@ std::vector<std::string> read_prompts(const std::string& file) {
     if (one.ends_with('\r')) one.pop_back();
     if (one.empty()) continue;
     const std::string where = fmt::format("{}:{}", file, line);
-    if (file.ends_with(".jsonl")) one = model::json_text(model::parse_json(one, where), "prompt", where);
+    if (file.ends_with(".jsonl")) one = json_text(parse_json(one, where), "prompt", where);
     if (model::utf8_valid_run(one, 0) != one.size()) throw user_error("{}: no valid UTF-8", where);
     prompts.push_back(std::move(one));
   }

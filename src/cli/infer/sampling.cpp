@@ -126,7 +126,7 @@ void SamplingFlags::finish(const model::Model& model, const model::Library& libr
   if (!schema_file.empty()) schema = read_file(schema_file, 4 << 20);
   if (schema.empty()) return;
   const std::string name = schema_file.empty() ? "--json-schema" : schema_file;
-  model::parse_json(schema, name, 64);  // its errors are the better ones
+  parse_json(schema, name, 64);  // its errors are the better ones
   generate.grammar = naming(name, [&] { return model::schema_grammar(nlohmann::ordered_json::parse(schema)); });
 }
 

@@ -17,8 +17,8 @@
 #include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
+#include "model/compress/synthetic.h"
 #include "model/infer/measure/speed_many.h"
-#include "model/infer/measure/synthetic.h"
 
 namespace lumen::cli {
 namespace {

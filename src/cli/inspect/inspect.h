@@ -1,7 +1,7 @@
 // Commands that show or measure: inspect, compile, format, tokenize, doctor, bench.
 //
 // May include: base, base/file, base/messages, base/structured, cli, cli/infer, cli/paths, model/arch,
-// model/arch/checkpoint, model/arch/family, model/file, model/infer/measure, model/text/tokenizer, model/text/unicode,
-// model/train/optimizer, model/train/recipe, number/facts, number/read, run/device, run/device/choose, run/device/gpu,
-// run/engine, run/engine/cache.
+// model/arch/checkpoint, model/arch/family, model/compress, model/file, model/infer/measure, model/recipe,
+// model/recipe/optimizer, model/text/tokenizer, model/text/unicode, number/facts, number/read, run/device,
+// run/device/choose, run/device/gpu, run/engine, run/engine/cache.
 #pragma once

@@ -62,11 +62,10 @@ std::string shown(const std::string& bytes) {
 // One JSON value for each line of stdin: a text, or {"bytes": hex}; one object for each on stdout.
 void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options) {
   for (std::string line; std::getline(std::cin, line);) {
-    const auto value = model::parse_json(line, "line of stdin");
+    const auto value = parse_json(line, "line of stdin");
     const bool bytes = value.is_object();
     if (!bytes && !value.is_string()) throw user_error("a line of stdin is neither a text nor {{\"bytes\": hex}}");
-    const std::string text =
-        bytes ? from_hex(model::json_text(value, "bytes", "line of stdin")) : value.get<std::string>();
+    const std::string text = bytes ? from_hex(json_text(value, "bytes", "line of stdin")) : value.get<std::string>();
     ordered_json out;
     try {
       const auto ids = t.encode(text, options);

@@ -14,8 +14,8 @@
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/measure/perplexity_divergence.h"
-#include "model/train/record/lora_base.h"
-#include "model/train/record/provenance.h"
+#include "model/recipe/record/lora_base.h"
+#include "model/recipe/record/provenance.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {

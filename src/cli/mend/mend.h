@@ -2,5 +2,5 @@
 // scales and norms, trained).
 //
 // May include: base, base/file, cli, cli/convert, cli/paths, model/arch/adapter, model/arch/checkpoint,
-// model/compress/correct, model/compress/fields, model/infer/measure, model/train/record, run/engine.
+// model/compress/correct, model/compress/fields, model/infer/measure, model/recipe/record, run/engine.
 #pragma once

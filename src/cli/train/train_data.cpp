@@ -10,7 +10,7 @@
 #include "model/data/rows/document.h"
 #include "model/data/rows/file_text.h"
 #include "model/data/rows/rows.h"
-#include "model/train/recipe/recipe_keys.h"
+#include "model/recipe/recipe_keys.h"
 
 namespace lumen::cli {
 namespace {

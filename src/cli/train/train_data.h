@@ -14,7 +14,7 @@
 #include "model/arch/model.h"
 #include "model/data/examples/dataset.h"
 #include "model/data/examples/example_batches.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 
 namespace lumen::cli {
 

@@ -9,8 +9,8 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/paths/paths.h"
+#include "model/recipe/recipe_keys.h"
 #include "model/train/method/machine_floats.h"
-#include "model/train/recipe/recipe_keys.h"
 #include "number/facts/facts.h"
 
 namespace lumen::cli {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "model/arch/family/family.h"
-#include "model/train/record/record.h"
+#include "model/recipe/record/record.h"
 #include "run/ranks/ranks.h"
 
 namespace lumen::cli {

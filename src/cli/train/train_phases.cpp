@@ -11,11 +11,11 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/compress/merge.h"
 #include "model/file/own_input.h"
+#include "model/recipe/phases.h"
+#include "model/recipe/record/provenance.h"
+#include "model/recipe/record/record.h"
 #include "model/train/loop/outputs.h"
 #include "model/train/loop/saver.h"
-#include "model/train/recipe/phases.h"
-#include "model/train/record/provenance.h"
-#include "model/train/record/record.h"
 #include "model/train/rewrite/rewrite.h"
 
 namespace lumen::cli {

@@ -1,6 +1,6 @@
 // Numbers rounded up or down at random to what a format holds, by the one place where the format's code rounds
 // (number/gradient/stochastic.h). Proved by tests/graph/operand_formats_test.cpp and
-// tests/model/train/optimizer/held_test.cpp.
+// tests/model/recipe/optimizer/held_test.cpp.
 #pragma once
 
 #include "graph/ir/build.h"

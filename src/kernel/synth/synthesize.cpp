@@ -5,6 +5,7 @@
 #include "kernel/synth/codes_apart.h"
 #include "kernel/synth/dot.h"
 #include "kernel/synth/encode/encode.h"
+#include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "kernel/synth/map/map.h"
 #include "kernel/synth/move/move.h"
 #include "kernel/synth/product_codes.h"
@@ -39,6 +40,7 @@ Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const m
                      const Options& options) {
   switch (group.shape) {
     case graph::KernelShape::map:
+      if (auto decoded = synthesize_decode(plan, group, target)) return *std::move(decoded);
       return synthesize_map(plan, group, target);
     case graph::KernelShape::reduce:
       return synthesize_reduce(plan, group, target);

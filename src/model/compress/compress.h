@@ -2,8 +2,9 @@
 // trained beside.
 //
 // May include: base, base/file, base/threads, lang, model/arch, model/arch/adapter, model/arch/checkpoint,
-// model/arch/family, model/calibrate, model/train/recipe, model/train/record, number/format, number/library,
-// run/engine, run/engine/panels.
+// model/arch/family, model/calibrate, model/data/examples, model/recipe, model/recipe/record, number/codec,
+// number/format, number/library, run/device, run/engine, run/engine/panels.
+// Offers: synthetic.h.
 #pragma once
 
 #include "model/compress/codebook.h"

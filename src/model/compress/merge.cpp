@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "model/arch/split_weights.h"
 #include "model/compress/relative_error.h"
-#include "model/train/record/provenance.h"
+#include "model/recipe/record/provenance.h"
 
 namespace lumen::model {
 namespace {

@@ -15,7 +15,7 @@
 #include "model/calibrate/importance.h"
 #include "model/compress/rounding.h"
 #include "model/compress/saturation.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {

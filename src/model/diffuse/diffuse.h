@@ -11,7 +11,7 @@
 // Proved by tests/model/diffuse/diffuse_test.cpp.
 //
 // May include: base, base/structured, graph/sites, model/compress/activations, model/compress/round, model/file,
-// model/images, model/network, model/train/rewrite, number/codec, number/facts, run/engine.
+// model/images, model/linear, model/network, number/codec, number/facts, run/engine.
 // Offers: quality.h, stored.h.
 #pragma once
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "model/diffuse/diffuse.h"
 #include "model/file/checkpoint.h"
-#include "model/train/rewrite/matrix.h"
+#include "model/linear/matrix.h"
 
 namespace lumen::model {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/compress/activations/activations.h"
 #include "model/compress/round/gptq.h"
-#include "model/train/rewrite/matrix.h"
+#include "model/linear/matrix.h"
 #include "number/codec/codec.h"
 #include "number/facts/facts.h"
 

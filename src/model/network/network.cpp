@@ -10,7 +10,7 @@
 #include "base/structured/json_numbers.h"
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
-#include "model/train/optimizer/optimizer.h"
+#include "model/recipe/optimizer/optimizer.h"
 
 namespace lumen::model {
 namespace {

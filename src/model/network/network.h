@@ -2,7 +2,7 @@
 // stand on. Knows a family by its text alone. Weights and the optimizer's states live on the device; a function is
 // compiled once for each set of extents. Proved by tests/model/network/network_test.cpp.
 //
-// May include: base, base/structured, graph/pass, model/arch, model/arch/family, model/file, model/train/optimizer,
+// May include: base, base/structured, graph/pass, model/arch, model/arch/family, model/file, model/recipe/optimizer,
 // model/train/trainer, run/engine.
 #pragma once
 
@@ -19,7 +19,7 @@
 #include "graph/pass/pass.h"
 #include "model/arch/family/family.h"
 #include "model/network/device_tensors.h"
-#include "model/train/optimizer/optimizer_rule.h"
+#include "model/recipe/optimizer/optimizer_rule.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {

@@ -7,8 +7,8 @@
 #include "base/structured/json.h"
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
+#include "model/recipe/optimizer/optimizer.h"
 #include "model/recommend/recommend.h"
-#include "model/train/optimizer/optimizer.h"
 
 namespace lumen::model {
 namespace {

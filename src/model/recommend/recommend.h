@@ -13,7 +13,7 @@
 // Proved by tests/model/recommend/recommend_test.cpp.
 //
 // May include: base, base/file, base/net, base/structured, graph/pass, model/arch, model/arch/family,
-// model/data/reader, model/file, model/network, model/train/optimizer, run/engine.
+// model/data/reader, model/file, model/network, model/recipe/optimizer, run/engine.
 // Offers: wire.h.
 #pragma once
 

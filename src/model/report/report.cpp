@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "model/recipe/record/record.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
-#include "model/train/record/record.h"
 
 namespace lumen::model {
 namespace {

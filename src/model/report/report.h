@@ -2,7 +2,7 @@
 // several side by side; and the same as a table for terminals. Everything on it comes from a run's log, and all of that
 // is escaped. Proved by tests/model/report/report_test.cpp.
 //
-// May include: base, base/file, base/structured, model/train/record.
+// May include: base, base/file, base/structured, model/recipe/record.
 // Offers: chart.h, page.h, spread.h, tensorboard.h.
 #pragma once
 

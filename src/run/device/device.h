@@ -26,7 +26,7 @@ struct LaunchStatus {
   int64_t detail = 0;
 };
 
-// How a kernel's tasks are launch_config: over the threads of a processor, or over the blocks of a grid.
+// How a kernel's tasks are launched: over the threads of a processor, or over the blocks of a grid.
 struct LaunchConfig {
   int64_t tasks = 0;
   bool small = false;  // processors: too little work to wake other threads for

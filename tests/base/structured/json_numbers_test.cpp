@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen {
 namespace {
 
 TEST(JsonNumbers, AreReadOrRefusedByName) {
@@ -37,4 +37,4 @@ TEST(JsonNumbers, AreReadOrRefusedByName) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen {
 namespace {
 
 TEST(Json, RefusesWhatIsAmbiguousOrDeep) {
@@ -90,4 +90,4 @@ TEST(Json, TypedMembers) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen

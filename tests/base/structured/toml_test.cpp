@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lumen::model {
+namespace lumen {
 namespace {
 
 Toml parse(const char* text) {
@@ -113,4 +113,4 @@ TEST(Toml, HostileTexts) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (end == std::string_view::npos) return 0;
   try {
     nlohmann::json config;
-    config["quantization_config"] = model::parse_json(std::string(all.substr(0, end)), "config.json");
+    config["quantization_config"] = parse_json(std::string(all.substr(0, end)), "config.json");
     const auto packed = model::PackedCheckpoint::of(config, "fuzz");
     if (!packed) return 0;
     const std::string_view rest = all.substr(end + 1);

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/train/record/provenance.h"
+#include "model/recipe/record/provenance.h"
 #include "number/library/library.h"
 #include "tests/fuzz/mutators/json.h"
 #include "tests/fuzz/rows/read_rows.h"

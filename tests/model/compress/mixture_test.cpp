@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "model/compress/quantize.h"
-#include "model/train/recipe/rule_scope.h"
+#include "model/recipe/rule_scope.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {

@@ -6,7 +6,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/pipeline/pipeline.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/train/optimizer/optimizer.h"
+#include "model/recipe/optimizer/optimizer.h"
 #include "tests/model/families/family_case.h"
 
 namespace lumen::model {

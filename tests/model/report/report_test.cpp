@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {

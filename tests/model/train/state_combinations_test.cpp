@@ -3,7 +3,7 @@
 // evaluator gives, or is refused in words that say why. Some of them by default (combination_case.h).
 #include <gtest/gtest.h>
 
-#include "model/train/optimizer/optimizer.h"
+#include "model/recipe/optimizer/optimizer.h"
 #include "model/train/ranks/rank_graphs.h"
 #include "number/facts/facts.h"
 #include "number/formula/scalar.h"

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/verify.h"
-#include "model/train/optimizer/optimizer.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/optimizer/optimizer.h"
+#include "model/recipe/recipe.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "kernel/synth/body/nest.h"
-#include "kernel/synth/gemm/operand/dot_prepare.h"
 
 namespace lumen::synth {
 
@@ -24,23 +23,6 @@ graph::ValueId copied(const graph::Plan& plan, const graph::Group& group) {
   return same && plan.graph[n.operands[0]].type == n.type ? n.operands[0] : -1;
 }
 
-// The blob that a group only decodes, all of it as it lies, perhaps rounding the numbers; -1 otherwise.
-graph::ValueId decoded(const graph::Plan& plan, const graph::Group& group) {
-  const graph::Graph& g = plan.graph;
-  const graph::ValueId r = group.results[0];
-  const graph::Node& n = g[r];
-  if (group.results.size() != 1 || group.inputs.size() != 1 || n.op != graph::Op::map_ || n.operands.size() != 1)
-    return -1;
-  const Formula& f = n.attributes.formula;
-  const auto& last = f.nodes[f.outputs[0]];
-  const bool casts = last.op == ScalarOp::cast_ && f.nodes[last.args[0]].op == ScalarOp::input && f.nodes.size() == 2;
-  graph::ValueId load = n.operands[0];
-  while (g[load].op == graph::Op::reshape_) load = g[load].operands[0];
-  if (!casts || g[load].op != graph::Op::cast_ || g[load].type.element.format) return -1;
-  const graph::ValueId blob = g[load].operands[0];
-  return blob == group.inputs[0] && g[blob].type.element.format ? blob : -1;
-}
-
 // Only what is as large as the result counts.
 bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t elements) {
   return std::ranges::all_of(group.inputs, [&](graph::ValueId v) {
@@ -56,12 +38,6 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   if (const graph::ValueId load = copied(plan, group); load >= 0)
     if (auto transposed = synthesize_transpose(plan, group, load, group.results[0], target))
       return *std::move(transposed);
-  if (const graph::ValueId blob = target.wave > 1 ? decoded(plan, group) : -1; blob >= 0)
-    if (auto step = write_decode(plan.graph, blob, group.results[0], target)) {
-      Synthesis out;
-      out.steps.push_back(*std::move(step));
-      return out;
-    }
   StepBuilder builder(plan.graph);
   builder.declare(group);
   Builder& b = builder.b;

@@ -1,6 +1,6 @@
 // Elementwise kernels.
 //
-// May include: base, kernel/synth/body, kernel/synth/gemm/operand, kernel/synth/order, kernel/synth/step.
+// May include: base, kernel/synth/body, kernel/synth/order, kernel/synth/step.
 #pragma once
 
 #include <optional>

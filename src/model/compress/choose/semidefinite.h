@@ -3,7 +3,7 @@
 #pragma once
 
 #include "model/compress/choose/problem.h"
-#include "model/train/rewrite/matrix.h"
+#include "model/linear/matrix.h"
 
 namespace lumen::model {
 

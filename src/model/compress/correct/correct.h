@@ -4,7 +4,7 @@
 // tests/model/compress/correct/correct_test.cpp.
 //
 // May include: base, base/threads, graph/transform, model/arch, model/arch/adapter, model/calibrate, model/compress,
-// model/compress/round, model/train/rewrite.
+// model/compress/round, model/linear.
 #pragma once
 
 #include <filesystem>

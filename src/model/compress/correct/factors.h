@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/train/rewrite/decomposition.h"
+#include "model/linear/decomposition.h"
 
 namespace lumen::model {
 

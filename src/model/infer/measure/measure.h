@@ -1,7 +1,7 @@
 // Models measured: perplexity, divergence between two, speed, embeddings of texts, and made-up models to measure.
 //
 // May include: base, base/file, base/threads, graph/elaborate, graph/ir, lang, model/arch, model/arch/checkpoint,
-// model/compress, model/data/examples, model/infer/generate, model/infer/session, number/codec, run/device.
+// model/infer/generate, model/infer/session.
 #pragma once
 
 #include "model/infer/measure/compare_models.h"
@@ -12,5 +12,4 @@
 #include "model/infer/measure/pooling.h"
 #include "model/infer/measure/speed.h"
 #include "model/infer/measure/speed_many.h"
-#include "model/infer/measure/synthetic.h"
 #include "model/infer/measure/token_source.h"

@@ -11,9 +11,9 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/stopwatch.h"
-#include "model/eval/training.h"
 #include "model/report/report.h"
 #include "model/report/tensorboard.h"
+#include "model/train/loop/evaluation.h"
 #include "model/train/loop/saver.h"
 #include "model/train/trainer/guard.h"
 

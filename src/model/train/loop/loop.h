@@ -5,8 +5,8 @@
 // Proved by tests/model/train/train_test.cpp, guard_test.cpp and rollback_test.cpp.
 //
 // May include: base, base/file, base/structured, model/arch/adapter, model/arch/checkpoint, model/arch/family,
-// model/compress, model/eval, model/infer/measure, model/report, model/train/record, model/train/rewrite,
-// model/train/trainer, run/engine.
+// model/compress, model/eval, model/infer/generate, model/infer/measure, model/recipe/record, model/report,
+// model/template, model/train/rewrite, model/train/trainer, run/engine.
 // Offers: outputs.h, saver.h.
 #pragma once
 

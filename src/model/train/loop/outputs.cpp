@@ -19,8 +19,8 @@
 #include "model/compress/merge.h"
 #include "model/compress/quantize.h"
 #include "model/infer/measure/perplexity_divergence.h"
+#include "model/recipe/record/provenance.h"
 #include "model/report/report.h"
-#include "model/train/record/provenance.h"
 #include "model/train/rewrite/rewrite.h"
 #include "run/engine/stages.h"
 

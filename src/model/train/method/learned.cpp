@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/round_up.h"
-#include "model/train/optimizer/held.h"
+#include "model/recipe/optimizer/held.h"
 #include "number/codec/codec.h"
 
 namespace lumen::model {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 
 namespace lumen::model {
 namespace {

@@ -10,7 +10,7 @@
 #include "graph/transform/low_rank.h"
 #include "model/arch/adapter/adapter.h"
 #include "model/arch/model.h"
-#include "model/train/recipe/adapter_settings.h"
+#include "model/recipe/adapter_settings.h"
 
 namespace lumen::model {
 

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 
 namespace lumen::model {
 

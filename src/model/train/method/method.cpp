@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "graph/grad/work.h"
 #include "model/arch/function.h"
+#include "model/recipe/objective/teacher.h"
 #include "model/train/method/lora.h"
-#include "model/train/objective/teacher.h"
 
 namespace lumen::model {
 namespace {

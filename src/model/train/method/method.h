@@ -3,7 +3,7 @@
 // recipes, no device. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
 //
 // May include: base, graph/grad, graph/partition, graph/pass, graph/pipeline, graph/transform, model/arch,
-// model/arch/adapter, model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec,
+// model/arch/adapter, model/compress, model/recipe, model/recipe/objective, model/recipe/optimizer, number/codec,
 // number/facts, run/device, run/engine.
 // Offers: lora.h, machine_floats.h, recomputation.h.
 #pragma once
@@ -15,11 +15,11 @@
 #include "graph/pass/learned_scales.h"
 #include "graph/pipeline/pipeline.h"
 #include "model/arch/model.h"
+#include "model/recipe/objective/objective.h"
+#include "model/recipe/optimizer/optimizer.h"
+#include "model/recipe/recipe.h"
 #include "model/train/method/learned.h"
 #include "model/train/method/ship.h"
-#include "model/train/objective/objective.h"
-#include "model/train/optimizer/optimizer.h"
-#include "model/train/recipe/recipe.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/train/recipe/recipe_keys.h"
+#include "model/recipe/recipe_keys.h"
 #include "run/device/available.h"
 
 namespace lumen::model {

@@ -13,9 +13,9 @@
 
 #include "graph/pipeline/pipeline.h"
 #include "model/arch/adapter/adapter.h"
+#include "model/recipe/optimizer/held.h"
+#include "model/recipe/recipe.h"
 #include "model/train/method/learned.h"
-#include "model/train/optimizer/held.h"
-#include "model/train/recipe/recipe.h"
 
 namespace lumen::run {
 class Engine;

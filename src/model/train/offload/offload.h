@@ -4,8 +4,8 @@
 // bits are those of a step that holds everything. Proved by tests/model/train/offload/updates_test.cpp and
 // layer_step_test.cpp.
 //
-// May include: base, graph/grad, graph/ir, graph/keep, graph/pipeline, graph/transform, model/train/method,
-// model/train/recipe, run/device, run/device/outside, run/engine.
+// May include: base, graph/grad, graph/ir, graph/keep, graph/pipeline, graph/transform, model/recipe,
+// model/train/method, run/device, run/device/outside, run/engine.
 // Offers: layer_plan.h, layer_step.h, offloaded_parameters.h, parameter_store.h.
 #pragma once
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "graph/ir/type.h"
-#include "model/train/recipe/offload_settings.h"
+#include "model/recipe/offload_settings.h"
 #include "run/device/outside/outside.h"
 #include "run/device/outside/serial_thread.h"
 #include "run/engine/engine.h"

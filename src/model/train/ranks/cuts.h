@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/train/optimizer/optimizer_rule.h"
+#include "model/recipe/optimizer/optimizer_rule.h"
 
 namespace lumen::model {
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "graph/ir/build.h"
-#include "model/train/optimizer/optimizer.h"
+#include "model/recipe/optimizer/optimizer.h"
 #include "number/formula/scalar.h"
 
 namespace lumen::model {

@@ -4,8 +4,8 @@
 // gradients, are held in parts. What is exchanged may be in a format: then what rounding loses stays with the rank that
 // rounds, and is added to what it sends next. Proved by tests/model/train/ranks/ranks_test.cpp.
 //
-// May include: base, graph/ir, graph/partition, graph/transform, model/arch, model/data/examples, model/train/method,
-// model/train/offload, model/train/optimizer, model/train/recipe, number/formula, run/device, run/device/outside,
+// May include: base, graph/ir, graph/partition, graph/transform, model/arch, model/data/examples, model/recipe,
+// model/recipe/optimizer, model/train/method, model/train/offload, number/formula, run/device, run/device/outside,
 // run/engine, run/engine/compile, run/engine/program, run/ranks.
 // Offers: rank_batches.h, rank_forecast.h, rank_layers.h.
 #pragma once
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/recipe/recipe.h"
 #include "model/train/method/method.h"
 #include "model/train/offload/layer_plan.h"
 #include "model/train/offload/offload.h"
@@ -25,7 +26,6 @@
 #include "model/train/ranks/cuts.h"
 #include "model/train/ranks/sharded_parameters.h"
 #include "model/train/ranks/tensor_parts.h"
-#include "model/train/recipe/recipe.h"
 #include "run/engine/engine.h"
 #include "run/ranks/ranks.h"
 

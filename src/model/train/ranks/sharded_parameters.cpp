@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "graph/ir/text.h"
-#include "model/train/optimizer/optimizer.h"
+#include "model/recipe/optimizer/optimizer.h"
 #include "model/train/ranks/rank_graphs.h"
 #include "run/engine/compile/compile.h"
 

@@ -11,7 +11,7 @@
 
 #include "graph/partition/partition.h"
 #include "model/arch/model.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 #include "run/engine/program/program.h"
 #include "run/ranks/ranks.h"
 

@@ -12,11 +12,11 @@
 #include "model/compress/quantize.h"
 #include "model/compress/relative_error.h"
 #include "model/file/safetensors.h"
+#include "model/linear/decomposition.h"
+#include "model/recipe/record/lora_base.h"
+#include "model/recipe/record/provenance.h"
 #include "model/train/method/lora.h"
 #include "model/train/method/method.h"
-#include "model/train/record/lora_base.h"
-#include "model/train/record/provenance.h"
-#include "model/train/rewrite/decomposition.h"
 #include "run/engine/stages.h"
 
 namespace lumen::model {

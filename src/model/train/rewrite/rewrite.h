@@ -6,9 +6,8 @@
 // Proved by tests/model/train/adapter/rewrite_test.cpp, and against peft by
 // tests/model/arch/adapter/adapter_reference.py.
 //
-// May include: base, base/threads, graph/ir, graph/transform, model/arch, model/arch/adapter, model/arch/checkpoint,
-// model/compress, model/file, model/train/method, model/train/recipe, model/train/record, run/device, run/engine.
-// Offers: decomposition.h, matrix.h.
+// May include: base, graph/transform, model/arch/adapter, model/arch/checkpoint, model/compress, model/file,
+// model/linear, model/recipe, model/recipe/record, model/train/method, run/engine.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +17,7 @@
 
 #include "graph/transform/low_rank.h"
 #include "model/arch/adapter/adapter.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/recipe.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {

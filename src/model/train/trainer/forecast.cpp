@@ -6,12 +6,12 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "model/recipe/groups.h"
 #include "model/train/method/method.h"
 #include "model/train/method/recomputation.h"
 #include "model/train/offload/layer_plan.h"
 #include "model/train/offload/offload.h"
 #include "model/train/ranks/rank_forecast.h"
-#include "model/train/recipe/groups.h"
 #include "model/train/trainer/trainer.h"
 
 namespace lumen::model {

@@ -10,11 +10,11 @@
 #include "base/stopwatch.h"
 #include "graph/grad/work.h"
 #include "graph/transform/segments.h"
+#include "model/recipe/groups.h"
+#include "model/recipe/objective/teacher.h"
 #include "model/train/method/lora.h"
 #include "model/train/method/recomputation.h"
-#include "model/train/objective/teacher.h"
 #include "model/train/ranks/rank_batches.h"
-#include "model/train/recipe/groups.h"
 #include "model/train/trainer/guard.h"
 #include "number/formula/scalar.h"
 

@@ -3,8 +3,8 @@
 // bits that an uninterrupted run gives. Proved by tests/model/train/train_test.cpp.
 //
 // May include: base, base/structured, base/threads, graph/grad, graph/transform, model/arch, model/arch/adapter,
-// model/data/examples, model/file, model/train/method, model/train/objective, model/train/offload, model/train/ranks,
-// model/train/recipe, model/train/record, number/codec, number/formula, run/engine, run/engine/feedback.
+// model/data/examples, model/file, model/recipe, model/recipe/objective, model/recipe/record, model/train/method,
+// model/train/offload, model/train/ranks, number/codec, number/formula, run/engine, run/engine/feedback.
 // Offers: forecast.h, guard.h.
 #pragma once
 
@@ -20,16 +20,16 @@
 #include "model/arch/model.h"
 #include "model/data/examples/batches.h"
 #include "model/file/checkpoint.h"
+#include "model/recipe/objective/objective_rows.h"
+#include "model/recipe/recipe.h"
+#include "model/recipe/record/lora_base.h"
 #include "model/train/method/method.h"
-#include "model/train/objective/objective_rows.h"
 #include "model/train/offload/layer_step.h"
 #include "model/train/offload/offload.h"
 #include "model/train/offload/offloaded_parameters.h"
 #include "model/train/ranks/rank_layers.h"
 #include "model/train/ranks/ranks.h"
 #include "model/train/ranks/tensor_parts.h"
-#include "model/train/recipe/recipe.h"
-#include "model/train/record/lora_base.h"
 #include "model/train/trainer/run_state.h"
 #include "run/engine/engine.h"
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/structured/json.h"
-#include "model/train/record/record.h"
+#include "model/recipe/record/record.h"
 #include "model/train/trainer/guard.h"
 #include "model/train/trainer/trainer.h"
 #include "number/codec/codec.h"

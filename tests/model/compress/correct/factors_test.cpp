@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/train/rewrite/matrix.h"
+#include "model/linear/matrix.h"
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
-#include "model/train/record/record.h"
+#include "model/recipe/record/record.h"
 #include "tests/model/train/adapter/lora_case.h"
 
 namespace lumen::model {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/train/rewrite/decomposition.h"
+#include "model/linear/decomposition.h"
 #include "model/train/trainer/forecast.h"
 #include "run/engine/compile/repeat.h"
 #include "tests/model/train/adapter/lora_case.h"

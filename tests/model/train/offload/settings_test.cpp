@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/train/recipe/offload_settings.h"
-#include "model/train/recipe/recipe.h"
+#include "model/recipe/offload_settings.h"
+#include "model/recipe/recipe.h"
 
 namespace lumen::model {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/verify.h"
-#include "model/train/optimizer/optimizer.h"
+#include "model/recipe/optimizer/optimizer.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {

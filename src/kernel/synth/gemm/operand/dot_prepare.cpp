@@ -256,10 +256,34 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
   return out && out->bytes <= kMostBytes ? out : std::nullopt;
 }
 
-std::optional<Step> write_decode(const graph::Graph& g, graph::ValueId blob, graph::ValueId result,
-                                 const machine::Machine& m) {
-  const graph::Type &from = g[blob].type, &to = g[result].type;
-  if (!from.element.format || from.shape.empty()) return {};
+namespace {
+
+// The blob that a group only decodes, all of it as it lies, perhaps rounding the numbers; -1 otherwise.
+graph::ValueId decoded(const graph::Plan& plan, const graph::Group& group) {
+  const graph::Graph& g = plan.graph;
+  const graph::ValueId r = group.results[0];
+  const graph::Node& n = g[r];
+  if (group.results.size() != 1 || group.inputs.size() != 1 || n.op != graph::Op::map_ || n.operands.size() != 1)
+    return -1;
+  const Formula& f = n.attributes.formula;
+  const auto& last = f.nodes[f.outputs[0]];
+  const bool casts = last.op == ScalarOp::cast_ && f.nodes[last.args[0]].op == ScalarOp::input && f.nodes.size() == 2;
+  graph::ValueId load = n.operands[0];
+  while (g[load].op == graph::Op::reshape_) load = g[load].operands[0];
+  if (!casts || g[load].op != graph::Op::cast_ || g[load].type.element.format) return -1;
+  const graph::ValueId blob = g[load].operands[0];
+  return blob == group.inputs[0] && g[blob].type.element.format ? blob : -1;
+}
+
+}  // namespace
+
+std::optional<Synthesis> synthesize_decode(const graph::Plan& plan, const graph::Group& group,
+                                           const machine::Machine& m) {
+  const graph::ValueId blob = m.wave > 1 ? decoded(plan, group) : -1;
+  if (blob < 0) return std::nullopt;
+  const graph::Graph& g = plan.graph;
+  const graph::Type &from = g[blob].type, &to = g[group.results[0]].type;
+  if (!from.element.format || from.shape.empty()) return std::nullopt;
   DotProblem p;
   DotLoad l;
   l.kind = DotLoad::Kind::packed;
@@ -267,19 +291,21 @@ std::optional<Step> write_decode(const graph::Graph& g, graph::ValueId blob, gra
   l.format = from.element.format;
   l.columns = from.shape.back().number();
   l.elements = graph::elements(from.shape).number();
-  if (l.elements == 0) return {};
+  if (l.elements == 0) return std::nullopt;
   l.rows = l.elements / l.columns;
   p.loads = {{}, l};
   p.loads[0].kind = DotLoad::Kind::splat;
   p.m = {1, {0, 0}, 0};
   p.n = {l.rows, {0, l.columns}, l.columns};
   p.k = {l.columns, {0, 1}, 1};
-  p.result = result;
+  p.result = group.results[0];
   p.result_scalar = to.element.scalar;
   p.result_bytes = graph::byte_size(to);
   const std::optional<Prepared> made = laid_out(p, 1, to.element.scalar, -1);
-  if (!made) return {};
-  return PrepareKernel(g, p, 1, *made, m).write();
+  if (!made) return std::nullopt;
+  Synthesis out;
+  out.steps.push_back(PrepareKernel(g, p, 1, *made, m).write());
+  return out;
 }
 
 Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to,

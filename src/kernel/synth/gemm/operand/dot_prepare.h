@@ -26,10 +26,10 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
 Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to,
                    const machine::Machine& m);
 
-// A kernel of its own that writes what a blob decodes to, rounded to the scalar of `result`, as it lies; nothing where
-// the format's blocks do not allow it.
-std::optional<Step> write_decode(const graph::Graph& g, graph::ValueId blob, graph::ValueId result,
-                                 const machine::Machine& m);
+// For GPUs: the kernel of a group that only decodes a blob, rounded to the scalar of its result, in the blob's order;
+// nullopt for other groups, and where the format's blocks do not allow it.
+std::optional<Synthesis> synthesize_decode(const graph::Plan& plan, const graph::Group& group,
+                                           const machine::Machine& m);
 
 // Packed operands of formats that are a plain scalar are memory; so are (not `exact`: hardware keeps fewer digits of
 // such sums) the first two when they are codes of one 8-bit float that the machine multiplies.

@@ -1,0 +1,22 @@
+# What `cmake --install build` puts where: the program, the library for other programs with its header, formats, models and
+# recipes as texts to read and copy (the program has its own inside), manual pages, and completion for shells.
+include(GNUInstallDirs)
+
+install(TARGETS lumen RUNTIME COMPONENT program)
+install(TARGETS lumen_api LIBRARY COMPONENT library NAMELINK_COMPONENT development)
+install(FILES include/lumen.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+configure_file(cmake/lumen.pc.in ${CMAKE_BINARY_DIR}/lumen.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/lumen.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+foreach(folder formats models recipes tasks)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/lumen COMPONENT program)
+endforeach()
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY LICENSES DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+
+# Printed by the program itself, when it is installed.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(LUMEN_SHARED_FILES ${CMAKE_BINARY_DIR}/shared-files)
+  install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D PROGRAM=$<TARGET_FILE:lumen> -D FOLDER=${LUMEN_SHARED_FILES}
+    -P ${CMAKE_SOURCE_DIR}/cmake/shared_files.cmake COMMAND_ERROR_IS_FATAL ANY)" COMPONENT program)
+  install(DIRECTORY ${LUMEN_SHARED_FILES}/ DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT program)
+endif()

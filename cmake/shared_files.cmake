@@ -1,0 +1,21 @@
+# Completion scripts and manual pages, printed by PROGRAM into FOLDER as they lie below share/.
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER}/bash-completion/completions ${FOLDER}/zsh/site-functions ${FOLDER}/fish/vendor_completions.d
+     ${FOLDER}/man/man1)
+
+function(printed file)
+  execute_process(COMMAND ${PROGRAM} ${ARGN} OUTPUT_FILE ${FOLDER}/${file} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+printed(bash-completion/completions/lumen completion bash)
+printed(zsh/site-functions/_lumen completion zsh)
+printed(fish/vendor_completions.d/lumen.fish completion fish)
+printed(man/man1/lumen.1 manual)
+file(STRINGS ${FOLDER}/man/man1/lumen.1 page)
+set(in_commands FALSE)
+foreach(line IN LISTS page)
+  if(line MATCHES "^\\.SH (.*)")
+    string(COMPARE EQUAL "${CMAKE_MATCH_1}" COMMANDS in_commands)
+  elseif(in_commands AND line MATCHES "^\\.B ([a-z]+)$")
+    printed(man/man1/lumen-${CMAKE_MATCH_1}.1 manual ${CMAKE_MATCH_1})
+  endif()
+endforeach()

@@ -1,0 +1,65 @@
+// lumen completion, lumen manual
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/reference/commands.h"
+#include "cli/version.h"
+
+namespace lumen::cli {
+namespace {
+
+struct ManualFlags {
+  std::vector<std::string> words;
+  std::string form = "man";
+};
+
+CommandEntry program() {
+  Command unused;
+  return describe(*make_app(unused));
+}
+
+int print_manual(const ManualFlags& flags) {
+  const CommandEntry all = program();
+  const CommandEntry* const command = find_command(all, flags.words);
+  if (!command)
+    throw Error(Exit::usage, fmt::format("'{}' is no command", fmt::join(flags.words, " ")),
+                "`lumen --help` lists them");
+  put_text(flags.form == "man" ? manual_page(*command, kVersion) : markdown_reference(*command));
+  return 0;
+}
+
+}  // namespace
+
+void add_completion(CLI::App& app, Command& command) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* sub = app.add_subcommand("completion", "Print a script that completes commands and options in a shell");
+  sub->add_option("shell", *shell, "Which one")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->type_name("SHELL")
+      ->required();
+  sub->footer("Examples:\n  lumen completion bash > /etc/bash_completion.d/lumen");
+  sub->callback([shell, &command] {
+    command.action = [shell] {
+      const CommandEntry all = program();
+      put_text(*shell == "bash" ? bash_completion(all) : *shell == "zsh" ? zsh_completion(all) : fish_completion(all));
+      return 0;
+    };
+  });
+}
+
+void add_manual(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<ManualFlags>();
+  CLI::App* sub = app.add_subcommand("manual", "Print the manual of a command, as man or Markdown have it");
+  sub->add_option("command", flags->words, "Which one; none: the program")->type_name("WORDS");
+  sub->add_option("--form", flags->form, "man, or markdown with all commands below it")
+      ->check(CLI::IsMember({"man", "markdown"}))
+      ->type_name("FORM")
+      ->capture_default_str();
+  sub->footer("Examples:\n  lumen manual train | man -l -\n  lumen manual --form markdown > commands.md");
+  sub->callback([flags, &command] { command.action = [flags] { return print_manual(*flags); }; });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,71 @@
+#include "model/recipe/adapter_settings.h"
+
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kTurns = 5, kMostTurns = 1000;  // of loftq, and most of any
+
+std::optional<int64_t> number_after(const std::string& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  int64_t number = 0;
+  const char *first = text.data() + prefix.size(), *last = text.data() + text.size();
+  const auto read = std::from_chars(first, last, number);
+  if (read.ec != std::errc() || read.ptr != last || number < 1 || number > kMostTurns) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+double AdapterSettings::scale() const {
+  const double ranks = rank;
+  return alpha / (rs_lora ? std::sqrt(ranks) : ranks);
+}
+
+AdapterInit adapter_init(const AdapterSettings& s) {
+  using Kind = AdapterInit::Kind;
+  if (s.init == "default") return {};
+  if (s.init == "pissa") return {Kind::pissa, 0};
+  if (s.init == "loftq") return {Kind::loftq, kTurns};
+  if (const auto n = number_after(s.init, "pissa_niter_")) return {Kind::pissa, *n};
+  if (const auto n = number_after(s.init, "loftq_iter_")) return {Kind::loftq, *n};
+  throw Error(Exit::usage, fmt::format("adapter.init '{}' is not known", s.init),
+              "known: default, pissa, pissa_niter_N, loftq, loftq_iter_N");
+}
+
+void check_adapter(const AdapterSettings& s) {
+  const auto one_of = [](const char* key, const std::string& value, std::initializer_list<const char*> known) {
+    std::string names;
+    for (const char* k : known) {
+      if (value == k) return;
+      names += (names.empty() ? "" : ", ") + std::string(k);
+    }
+    throw Error(Exit::usage, fmt::format("{} '{}' is not known", key, value), "known: " + names);
+  };
+  one_of("adapter.method", s.method, {"none", "lora", "dora"});
+  const AdapterInit init = adapter_init(s);
+  const auto refuse = [](const std::string& what, const char* hint) { throw Error(Exit::usage, what, hint); };
+  if (!s.trains()) return;
+  if (s.rewrites() && s.has_magnitudes())
+    refuse(fmt::format("adapter.init {} and magnitudes of rows (DoRA) contradict each other", s.init),
+           "leave one of the two away");
+  if (!s.rewrites() && s.base_type != "base")
+    refuse(
+        fmt::format("adapter.base_type {} is of a base that is rewritten, but adapter.init default leaves it as it is",
+                    s.base_type),
+        "add --lora-init pissa or loftq, or make the base with `lumen quantize`");
+  if (init.kind == AdapterInit::Kind::loftq && s.base_type == "base")
+    refuse("adapter.init loftq makes up for what rounding loses, but adapter.base_type names no format",
+           "name the format the base shall be held in with --lora-base-type, and a base of more bits with --model");
+  if (s.targets.empty())
+    throw Error(Exit::usage, "adapter.targets names no weight",
+                fmt::format("\"{}\" means all that products read", kAllLinear));
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,70 @@
+// Every key of a recipe that holds one value, in one table: its section and name, what it may be, where it lives in a
+// Recipe. Reading, printing, bounds, and comparing a resumed run with its checkpoint follow from the rows. Proved by
+// tests/model/recipe/recipe_keys_test.cpp.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/structured/toml.h"
+#include "model/recipe/recipe.h"
+
+namespace lumen::model {
+
+// What another value would change; a resumed run is held to it.
+enum class RecipeEffect {
+  training,  // the steps: not without the user's word
+  model,     // the model itself: never
+  none,      // how often it is evaluated or saved, what is written, where files lie
+};
+
+// A value that is one of a few names.
+struct NamedChoice {
+  std::string (*get)(const Recipe&);
+  void (*set)(Recipe&, const std::string&);  // Error that lists the names
+};
+
+struct RecipeKey {
+  const char* section;
+  const char* key;
+  std::variant<double& (*)(Recipe&), int64_t& (*)(Recipe&), uint32_t& (*)(Recipe&), bool& (*)(Recipe&),
+               std::string& (*)(Recipe&), std::vector<std::string>& (*)(Recipe&), NamedChoice,
+               std::optional<double>& (*)(Recipe&)>  // the last: what is not given is decided elsewhere
+      value;
+  double least = 0, most = 0;  // of numbers, both included
+  RecipeEffect effect = RecipeEffect::training;
+
+  std::string name() const { return std::string(section) + "." + key; }
+  bool is_number() const { return value.index() <= 2 || value.index() == 7; }
+  bool is_whole() const { return value.index() == 1 || value.index() == 2; }
+  bool is_switch() const { return value.index() == 3; }
+};
+
+// In the order in which a recipe is printed.
+std::span<const RecipeKey> recipe_keys();
+// The row of "schedule.learning_rate"; it must exist.
+const RecipeKey& recipe_key(const std::string& name);
+
+// The value as TOML writes it; "" when there is none.
+std::string value_text(const RecipeKey& key, const Recipe& recipe);
+// What the table of its section says, where it says something. Error with its place when it is out of bounds.
+void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe);
+// From a flag's text ("1e-3", "cosine", "a,b" for lists). Error (usage) when it is none of what it may be.
+void set_value(const RecipeKey& key, const std::string& text, Recipe& recipe);
+// Error (usage) when a number is out of its bounds.
+void check_value(const RecipeKey& key, const Recipe& recipe);
+
+// "mine.toml:3:9".
+std::string place_text(const Place& place);
+// The place of a key, or of the one of a section that `message` is about, with ": " behind it; "" when no file says it.
+std::string place_of(const Recipe& recipe, const std::string& key);
+std::string place_of_section(const Recipe& recipe, const std::string& section, const std::string& message);
+
+// Text as a TOML string, and texts as an array of them.
+std::string quoted(const std::string& text);
+std::string quoted_list(const std::vector<std::string>& texts);
+
+}  // namespace lumen::model

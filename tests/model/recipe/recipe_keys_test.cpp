@@ -1,0 +1,85 @@
+// needs: none. Every key of a recipe: read, printed, bounded and set by a flag's text alike.
+#include "model/recipe/recipe_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+TEST(RecipeKeys, HaveOneNameEach) {
+  std::set<std::string> names;
+  for (const RecipeKey& key : recipe_keys()) EXPECT_TRUE(names.insert(key.name()).second) << key.name();
+  EXPECT_EQ(names.count("schedule.learning_rate"), 1U);
+}
+
+// The rows of a section follow each other: printed recipes have each section once.
+TEST(RecipeKeys, SectionsAreWhole) {
+  std::set<std::string> ended;
+  std::string section;
+  for (const RecipeKey& key : recipe_keys()) {
+    if (key.section == section) continue;
+    EXPECT_FALSE(ended.contains(key.section)) << key.section;
+    ended.insert(section);
+    section = key.section;
+  }
+}
+
+// The least and the most are allowed, by files and by flags; what lies outside is refused by both and named.
+TEST(RecipeKeys, NumbersAreBounded) {
+  for (const RecipeKey& key : recipe_keys()) {
+    if (!key.is_number()) continue;
+    ASSERT_LT(key.least, key.most) << key.name();
+    const auto file = [&](double value) {
+      const std::string text =
+          key.is_whole() ? fmt::format("{}", static_cast<int64_t>(value)) : fmt::format("{:e}", value);
+      return Toml::parse(fmt::format("[{}]\n{} = {}\n", key.section, key.key, text), "test");
+    };
+    for (const double value : {key.least, key.most}) {
+      Recipe by_file, by_flag;
+      read_value(key, *file(value).table(key.section), by_file);
+      set_value(key, fmt::format("{}", value), by_flag);
+      EXPECT_EQ(value_text(key, by_file), value_text(key, by_flag)) << key.name();
+      EXPECT_NO_THROW(check_value(key, by_file)) << key.name();
+    }
+    Recipe r;
+    const double beyond = key.most * 2 + 1;
+    EXPECT_THROW(set_value(key, fmt::format("{}", beyond), r), Error) << key.name();
+    EXPECT_THROW(set_value(key, "nan", r), Error) << key.name();
+    EXPECT_THROW(set_value(key, "7x", r), Error) << key.name();
+    try {
+      read_value(key, *file(beyond).table(key.section), r);
+      ADD_FAILURE() << key.name();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(key.key), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(RecipeKeys, TextsAndSwitches) {
+  for (const RecipeKey& key : recipe_keys()) {
+    Recipe r;
+    if (key.is_switch()) {
+      set_value(key, "true", r);
+      EXPECT_EQ(value_text(key, r), "true") << key.name();
+      EXPECT_THROW(set_value(key, "yes", r), Error) << key.name();
+    } else if (std::holds_alternative<std::string& (*)(Recipe&)>(key.value)) {
+      set_value(key, "a \"b\"\n", r);
+      const Toml read = Toml::parse(fmt::format("[{}]\n{} = {}\n", key.section, key.key, value_text(key, r)), "test");
+      Recipe back;
+      read_value(key, *read.table(key.section), back);
+      EXPECT_EQ(value_text(key, back), value_text(key, r)) << key.name();
+    } else if (std::holds_alternative<std::vector<std::string>& (*)(Recipe&)>(key.value)) {
+      set_value(key, "a,b", r);
+      EXPECT_EQ(value_text(key, r), R"(["a", "b"])") << key.name();
+    } else if (std::holds_alternative<NamedChoice>(key.value)) {
+      EXPECT_THROW(set_value(key, "no such choice", r), Error) << key.name();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lumen::model
