@@ -211,12 +211,14 @@ bool SealedFolder::make_key() {
   }
   is_new_ = has_refused_ = true;
   const std::string part = unfinished_name(kKeyName);
+  remember_temporary(path_ / part);  // a signal removes it
   const Descriptor file(
       ::openat(own_, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
   bool made = file.get() >= 0 && write_all(file.get(), key.data(), key.size()) && ::fsync(file.get()) == 0;
   if (made && ::linkat(own_, part.c_str(), own_, kKeyName, 0) != 0) made = errno == EEXIST;
   const int number = errno;
   ::unlinkat(own_, part.c_str(), 0);
+  forget_temporary(path_ / part);
   errno = number;
   if (!made) give_up_errno("write to");
   return made;

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from verbs import Verbs
 
-FORMATS = Path(__file__).resolve().parents[3] / "formats"
 BOUND = 20  # seconds; about one is promised where nothing else runs
 
 
@@ -28,7 +27,7 @@ def long_verbs(out):
         ("train, tokenizing", ["train", "-m", model, "--data", "long.txt", "--steps", "100000", "-o", out / "m"], ["m/model.gguf"]),
         ("quantize", ["quantize", model, out / "q.gguf", "q4_0", "--strategy", "gptq", *text], ["q.gguf"]),
         ("quantize, learned", ["quantize", model, out / "q.gguf", "q4_0", "--strategy", "autoround", *text], ["q.gguf"]),
-        ("quantize, budget", ["quantize", model, out / "q.gguf", "4.5bpw", *text], ["q.gguf"]),
+        ("quantize, budget", ["quantize", model, out / "q.gguf", "--budget", "4.5bpw", "--candidates", "q4_0,q8_0", *text], ["q.gguf"]),
         ("imatrix", ["imatrix", "-m", model, *text, "-o", out / "i.gguf"], ["i.gguf"]),
         ("rewrite, learned", ["rewrite", model, out / "r.gguf", "--rotate", "stream", "--learn-rotation", "q4_0", *text], ["r.gguf"]),
         ("correct", ["correct", model, small, "-o", out / "c.gguf", *text], ["c.gguf"]),
@@ -44,19 +43,19 @@ def long_verbs(out):
         ("data stats", ["data", "stats", "-m", model, "--data", "huge.txt"], []),
         ("demo", ["demo", "-o", out / "demo"], []),
         ("compile", ["compile", "llama", "--shape", "llama-1b", "--function", "train", "--symbols", "B=4,T=512", "--emit", "asm", "--cache", "off"], []),
-        ("format check", ["format", "check", FORMATS / "q4_k.lum", "--cache", "off"], []),
+        ("format check", ["format", "check", "q4_k", "--cache", "off"], []),
         ("doctor", ["doctor", "--cache", "off"], []),
         ("serve", ["serve", "-m", model, "--port", "0"], []),
-        ("recommend train", ["recommend", "train", "interactions", "-o", out / "rr", "--epochs", "100000"], []),
+        ("recommend train", ["recommend", "train", "interactions", "--family", "sasrec", "-o", out / "rr", "--epochs", "100000"], []),
         ("diffuse train", ["diffuse", "train", "shapes", "--family", "dit", "--config", "size=12", "--steps", "100000", "-o", out / "dr"], []),
         ("classify train", ["classify", "train", "shapes", *image, "--steps", "1000000", "-o", out / "cr"], []),
         ("federate simulate", ["federate", "simulate", "shapes", *image, "--config", "size=12", "--clients", "4", "--sampled", "2",
-                               "--rounds", "100000"], []),
+                               "--rounds", "100000", "--method", "float"], []),
     ]
 
 
 def interrupt(verbs, name, words, made, out, moment):
-    """Seconds until the end and until it was said; nothing where the command was over before, or was refused."""
+    """Seconds until the end and until it was said; nothing where the command was over before."""
     process = verbs.start(words, {"LUMEN_CACHE": str(verbs.work / f"cache-{moment}")} if moment == 0.2 else None,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # background jobs begin without it
@@ -75,6 +74,7 @@ def interrupt(verbs, name, words, made, out, moment):
     try:
         code = process.wait(timeout=moment)
         listener.join()
+        assert code == 0, (name, "is refused, so that nothing is interrupted", code, "".join(heard)[-1000:])
         return None, f"{name}: over after {moment} s with {code}: {''.join(heard)[-300:]}"
     except subprocess.TimeoutExpired:
         pass
