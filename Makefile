@@ -1,5 +1,5 @@
 # The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
-.PHONY: demo test unit install test-references build lumen configured bench setup clean format fuzz exchange
+.PHONY: demo test unit install deb test-references build lumen configured bench setup clean format fuzz exchange
 JOBS ?= $(shell nproc)
 
 build: configured
@@ -28,6 +28,10 @@ test: build
 PREFIX ?= /usr/local
 install: build
 	cmake --install build --prefix $(PREFIX)
+
+# A Debian package in build/.
+deb: build
+	cd build && cpack -G DEB
 
 # What to run after every change: the lower floors, and the rules of the house.
 unit: configured

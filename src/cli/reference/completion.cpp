@@ -61,7 +61,8 @@ std::string bash_completion(const CommandEntry& program) {
     if (!values.empty()) cases += fmt::format("      case \"$before\" in\n{}      esac\n", values);
     cases += "      ;;\n";
   });
-  return fmt::format(R"(# Completion of lumen for bash. Install: lumen completion bash > /etc/bash_completion.d/lumen
+  return fmt::format(
+      R"(# Completion of lumen for bash. Install: lumen shell-completion bash > /etc/bash_completion.d/lumen
 _lumen() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" path="" options="" commands="" values="" i
   for ((i = 1; i < COMP_CWORD; ++i)); do
@@ -81,12 +82,13 @@ _lumen() {{
 }}
 complete -o filenames -F _lumen lumen
 )",
-                     paths, cases);
+      paths, cases);
 }
 
 std::string zsh_completion(const CommandEntry& program) {
   std::string out =
-      "#compdef lumen\n# Completion of lumen for zsh. Install: lumen completion zsh > DIR/_lumen, DIR of $fpath\n";
+      "#compdef lumen\n# Completion of lumen for zsh. Install: lumen shell-completion zsh > DIR/_lumen, DIR of "
+      "$fpath\n";
   each_command(program, [&](const CommandEntry& c) {
     const std::string function = "_" + replaced(c.name, ' ', '_');
     out += fmt::format("\n{}() {{\n  local -a commands\n", replaced(function, '-', '_'));
@@ -119,7 +121,7 @@ std::string zsh_completion(const CommandEntry& program) {
 
 std::string fish_completion(const CommandEntry& program) {
   std::string out =
-      "# Completion of lumen for fish. Install: lumen completion fish > ~/.config/fish/completions/lumen.fish\n";
+      "# Completion of lumen for fish. Install: lumen shell-completion fish > ~/.config/fish/completions/lumen.fish\n";
   const auto add = [&](const std::string& condition, const OptionEntry& o) {
     out += "complete -c lumen" + condition;
     for (const std::string& name : o.names)

@@ -35,12 +35,13 @@ int print_manual(const ManualFlags& flags) {
 
 void add_completion(CLI::App& app, Command& command) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* sub = app.add_subcommand("completion", "Print a script that completes commands and options in a shell");
+  CLI::App* sub =
+      app.add_subcommand("shell-completion", "Print a script that completes commands and options in a shell");
   sub->add_option("shell", *shell, "Which one")
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))
       ->type_name("SHELL")
       ->required();
-  sub->footer("Examples:\n  lumen completion bash > /etc/bash_completion.d/lumen");
+  sub->footer("Examples:\n  lumen shell-completion bash > /etc/bash_completion.d/lumen");
   sub->callback([shell, &command] {
     command.action = [shell] {
       const CommandEntry all = program();
@@ -53,7 +54,7 @@ void add_completion(CLI::App& app, Command& command) {
 void add_manual(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ManualFlags>();
   CLI::App* sub = app.add_subcommand("manual", "Print the manual of a command, as man or Markdown have it");
-  sub->add_option("command", flags->words, "Which one; none: the program")->type_name("WORDS");
+  sub->add_option("command", flags->words, "Which one; none: the program")->type_name("NAME");
   sub->add_option("--form", flags->form, "man, or markdown with all commands below it")
       ->check(CLI::IsMember({"man", "markdown"}))
       ->type_name("FORM")

@@ -75,7 +75,7 @@ std::string output_of(const std::string& command) {
 
 TEST(Reference, BashCompletesWords) {
   const model::TestFolder folder;
-  const Outcome script = lumen({"completion", "bash"});
+  const Outcome script = lumen({"shell-completion", "bash"});
   ASSERT_EQ(script.code, 0) << script.error;
   std::ofstream(folder / "lumen.bash") << script.out;
   std::ofstream(folder / "model.gguf") << "x";
@@ -99,7 +99,7 @@ TEST(Reference, ManualOfACommand) {
   EXPECT_NE(lumen({"manual", "data", "stats", "--form", "markdown"}).out.find("## `lumen data stats`"),
             std::string::npos);
   EXPECT_EQ(lumen({"manual", "nothing"}).code, 2);
-  EXPECT_EQ(lumen({"completion", "tcsh"}).code, 2);
+  EXPECT_EQ(lumen({"shell-completion", "tcsh"}).code, 2);
 }
 
 }  // namespace
