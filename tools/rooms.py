@@ -9,7 +9,8 @@
   Nothing else is included under src/ (tests may look inside);
 - what is included exists;
 - files named by "Proved by ..." exist, and so do files that documents link to;
-- no line of C++ is longer than COLUMNS, and clang-format would change nothing.
+- no line of C++ is longer than COLUMNS, and clang-format would change nothing;
+- outside of tables and code no line of a document is longer than PROSE_COLUMNS, and no paragraph has more than PROSE_WORDS.
 """
 import os
 import re
@@ -21,6 +22,7 @@ from pathlib import Path
 
 MOST_FILES = 20
 COLUMNS = 120
+PROSE_COLUMNS, PROSE_WORDS = 100, 80
 FORMATTER = "clang-format-22"
 SOURCES = (".h", ".cpp", ".def")
 TEST_SOURCES = (".h", ".cpp", ".c", ".py")
@@ -264,6 +266,24 @@ def column_breaches(root: Path) -> list[str]:
     return out
 
 
+def prose_breaches(root: Path) -> list[str]:
+    """Of documents, without tables, headings, comments and code; an item of a list is a paragraph."""
+    out = []
+    for page in sorted(root.glob("*.md")) + sorted((root / "docs").rglob("*.md")):
+        where = page.relative_to(root)
+        text = re.sub(r"^[ \t]*```.*?^[ \t]*```|<!--.*?-->", lambda cut: "\n" * cut[0].count("\n"), page.read_text(), flags=re.S | re.M)
+        for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > PROSE_COLUMNS and not line.lstrip().startswith("|"):
+                out.append(f"{where}:{number}: {len(line)} columns; {PROSE_COLUMNS} are the most outside of tables")
+        at = 1
+        for paragraph in re.split(r"(\n[ \t]*\n|\n(?=[ \t]*(?:[-*]|\d+\.)[ \t]))", text):
+            words = len(paragraph.split())
+            if words > PROSE_WORDS and not paragraph.lstrip().startswith(("|", "#")):
+                out.append(f"{where}:{at}: a paragraph of {words} words; {PROSE_WORDS} are the most")
+            at += paragraph.count("\n")
+    return out
+
+
 def format_breaches(root: Path) -> list[str]:
     if not shutil.which(FORMATTER):
         print(f"house: {FORMATTER} is not here, so nobody looked whether files are formatted (tools/setup.sh installs it)")
@@ -297,7 +317,7 @@ def breaches(root: Path) -> list[str]:
             out.append(f"folders of {parent or 'src'} include each other in a circle: " + ", ".join(sorted(members)))
             out += sorted("  " + where for one in members for other, where in inside[one].items() if other in members)
     return (out + door_breaches(root, graph) + missing_includes(root) + proof_breaches(root) + link_breaches(root) +
-            column_breaches(root) + format_breaches(root))
+            column_breaches(root) + prose_breaches(root) + format_breaches(root))
 
 
 def table(root: Path) -> str:

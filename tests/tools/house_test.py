@@ -111,6 +111,13 @@ class House(unittest.TestCase):
         _, out = self.said({"tests/base/more_test.cpp": "", "src/base/in/in.h": DOOR.format("nothing")}, "--tests")
         self.assertIn("src/base:\n  tests/base/error_test.cpp\n  tests/base/more_test.cpp\nsrc/base/in: none of its own\n", out)
 
+    def test_prose_of_documents(self):
+        self.assert_breach({"docs/a.md": "# A\n\n" + "word " * 19 + "wordy\n" + "x " * 81 + "\n"}, "docs/a.md:4: 162 columns")
+        self.assert_breach({"docs/a.md": "# A\n\nA short one.\n\n" + "word word word\n" * 27}, "docs/a.md:5: a paragraph of 81 words")
+        for text in ("```\n" + "x " * 90 + "\n```\n", "| " + "x " * 90 + "|\n", "<!-- " + "x " * 90 + "-->\n", "word word word\n" * 26):
+            _, out = self.said({"docs/a.md": text})
+            self.assertNotIn("docs/a.md", out)
+
     def test_folders_through_one_door(self):
         words = "ends the program where memory is short"
         for line in ("for (fs::directory_iterator i(p), e; i != e; ++i) {}", "fs::recursive_directory_iterator i(p);", "fs::remove_all(p);",
