@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 
+#include "cli/command.h"
 #include "cli/reference/commands.h"
 #include "tests/cli/outcome.h"
 #include "tests/model/tiny.h"
