@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "kernel/synth/step/step.h"
+#include "kernel/synth/step/step_builder.h"
 
 namespace lumen::synth {
 
