@@ -6,7 +6,7 @@
 // May include: base, base/messages, base/structured, base/threads, cli, cli/train, graph/grad, graph/ir, graph/pass,
 // model/arch, model/arch/checkpoint, model/arch/family, model/file, model/infer/generate, model/infer/measure,
 // model/infer/sample, model/infer/session, model/network, model/template, model/text/unicode, model/train/loop,
-// number/read, run/device/choose, run/device/gpu, run/engine.
+// run/device/choose, run/device/gpu, run/engine.
 #pragma once
 
 #include "api/boundary.h"

@@ -7,7 +7,6 @@
 #include "base/messages/spelling.h"
 #include "include/lumen.h"
 #include "model/arch/family/source.h"
-#include "number/read/names.h"
 #include "run/engine/engine.h"
 
 using namespace lumen;  // NOLINT: this is the border, where nobody includes it

@@ -15,7 +15,6 @@
 #include "include/lumen.h"
 #include "model/arch/family/source.h"
 #include "model/network/device_tensors.h"
-#include "number/read/names.h"
 #include "run/engine/engine.h"
 
 using namespace lumen;  // NOLINT: this is the border, where nobody includes it

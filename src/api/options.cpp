@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/messages/spelling.h"
 #include "base/structured/json.h"
-#include "number/read/names.h"
 
 namespace lumen::api {
 namespace {

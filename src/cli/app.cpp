@@ -23,7 +23,6 @@
 #include "cli/paths/paths.h"
 #include "cli/run_app.h"
 #include "cli/version.h"
-#include "number/read/names.h"
 #include "run/device/available.h"
 #include "run/device/choose/choose.h"
 #include "run/engine/launch_trial/policy.h"

@@ -2,7 +2,7 @@
 //
 // May include: base, base/file, base/messages, base/threads, cli/paths, model/arch/chat, model/arch/family,
 // model/calibrate, model/compress, model/data/examples, model/data/rows, model/infer/measure, model/infer/session,
-// model/recipe, model/report/compression, model/template, number/read, run/device, run/device/choose, run/engine,
+// model/recipe, model/report/compression, model/template, run/device, run/device/choose, run/engine,
 // run/engine/launch_trial.
 // Offers: layer_text.h, measured_quality.h.
 #pragma once

@@ -15,7 +15,6 @@
 #include "model/arch/held_formats.h"
 #include "model/recipe/optimizer/optimizer.h"
 #include "model/recipe/recipe.h"
-#include "number/read/names.h"
 #include "run/engine/random_inputs.h"
 #include "run/engine/stages.h"
 

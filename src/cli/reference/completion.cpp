@@ -38,9 +38,11 @@ std::string short_help(const std::string& help, const std::string& without) {
   return out;
 }
 
-std::string replaced(std::string text, char from, char to) {
-  std::ranges::replace(text, from, to);
-  return text;
+// The function of zsh that completes a command: _lumen_data_stats for "lumen data stats".
+std::string function_of(const CommandEntry& command) {
+  std::string name = "_" + command.name;
+  std::ranges::replace_if(name, [](char c) { return c == ' ' || c == '-'; }, '_');
+  return name;
 }
 
 }  // namespace
@@ -90,8 +92,7 @@ std::string zsh_completion(const CommandEntry& program) {
       "#compdef lumen\n# Completion of lumen for zsh. Install: lumen shell-completion zsh > DIR/_lumen, DIR of "
       "$fpath\n";
   each_command(program, [&](const CommandEntry& c) {
-    const std::string function = "_" + replaced(c.name, ' ', '_');
-    out += fmt::format("\n{}() {{\n  local -a commands\n", replaced(function, '-', '_'));
+    out += fmt::format("\n{}() {{\n  local -a commands\n", function_of(c));
     std::string arguments;
     for (const OptionEntry& o : c.options)
       for (const std::string& name : o.names) {
@@ -112,8 +113,7 @@ std::string zsh_completion(const CommandEntry& program) {
     out += fmt::format("  )\n  local state line\n  _arguments -C{} \\\n    '1: :->command' '*:: :->rest'\n", arguments);
     out += "  case $state in\n    command) _describe command commands ;;\n    rest)\n      case $line[1] in\n";
     for (const CommandEntry& sub : c.commands)
-      out += fmt::format("        {}) {} ;;\n", last_word(sub.name),
-                         replaced("_" + replaced(sub.name, ' ', '_'), '-', '_'));
+      out += fmt::format("        {}) {} ;;\n", last_word(sub.name), function_of(sub));
     out += "      esac\n      ;;\n  esac\n}\n";
   });
   return out + "\n_lumen \"$@\"\n";

@@ -10,7 +10,6 @@
 #include "base/messages/spelling.h"
 #include "lang/parser.h"
 #include "number/facts/type_ids.h"
-#include "number/read/names.h"
 
 namespace lumen {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/round_up.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
 
