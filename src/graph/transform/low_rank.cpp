@@ -32,22 +32,15 @@ class Adder {
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       r_.keep(v);
       if (const auto part = parts_.find(v); part != parts_.end()) add_inputs(part->second, v);
-      const Node& node = r_.from[v];
-      const auto part_of = [&](size_t operand, bool rows) -> Part* {
-        const auto part = parts_.find(node.operands[operand]);
-        return part != parts_.end() && part->second.what.rows == rows ? &part->second : nullptr;
-      };
-      if (node.op == Op::contract_) {
-        for (const int side : {1, 0}) {
-          Part* part = part_of(side, false);
-          if (part && r_.from[node.operands[side]].type.shape.size() == 2 && reads_columns_of(node, side))
-            beside_product(*part, v, side);
-        }
-      } else if (node.op == Op::contract_gather_) {
-        Part* part = part_of(1, false);
-        if (part && reads_columns_of(node, 1)) beside_picked(*part, v);
-      } else if (node.op == Op::gather_) {
-        if (Part* part = part_of(0, true)) beside_rows(*part, v);
+      const std::vector<ValueId>& operands = r_.from[v].operands;
+      for (const size_t operand : {1, 0}) {
+        const auto part = operand < operands.size() ? parts_.find(operands[operand]) : parts_.end();
+        if (part == parts_.end()) continue;
+        const LowRankUse use = low_rank_use(r_.from, v, operand);
+        if (part->second.what.rows != (use == LowRankUse::rows)) continue;
+        if (use == LowRankUse::product) add_to_product(part->second, v, operand);
+        if (use == LowRankUse::picked) add_to_picked(part->second, v);
+        if (use == LowRankUse::rows) add_to_rows(part->second, v);
       }
     }
     for (const auto& [weight, part] : parts_) {
@@ -111,7 +104,7 @@ class Adder {
     return what.scale == 1 ? narrow : r_.build.mul(narrow, r_.build.scalar(what.scale));
   }
 
-  void beside_product(Part& part, ValueId v, int side) {
+  void add_to_product(Part& part, ValueId v, int side) {
     const Node node = r_.from[v];
     const std::vector<std::string>& i = node.attributes.indices;
     const std::string& of_x = i[1 - side];
@@ -132,7 +125,7 @@ class Adder {
     });
   }
 
-  void beside_picked(Part& part, ValueId v) {
+  void add_to_picked(Part& part, ValueId v) {
     const Node node = r_.from[v];
     const std::vector<std::string>& i = node.attributes.indices;
     const std::string &of_x = i[0], &of_weight = i[1], &of_index = i[2];
@@ -151,7 +144,7 @@ class Adder {
     });
   }
 
-  void beside_rows(Part& part, ValueId v) {
+  void add_to_rows(Part& part, ValueId v) {
     const Node node = r_.from[v];
     const ValueId t = scaled(part.what, r_.build.gather(part.a, r_[node.operands[1]]));
     std::string narrow;
@@ -266,6 +259,22 @@ std::string low_rank_squares(const std::string& weight) {
 
 Shape low_rank_rows(const Shape& weight, bool rows) {
   return rows ? Shape{weight[1]} : Shape(weight.begin(), weight.end() - 1);
+}
+
+LowRankUse low_rank_use(const Graph& g, ValueId user, size_t operand) {
+  const Node& node = g[user];
+  switch (node.op) {
+    case Op::contract_: {
+      const bool is_matrix = operand < 2 && g[node.operands[operand]].type.shape.size() == 2;
+      return is_matrix && reads_columns_of(node, static_cast<int>(operand)) ? LowRankUse::product : LowRankUse::other;
+    }
+    case Op::contract_gather_:
+      return operand == 1 && reads_columns_of(node, 1) ? LowRankUse::picked : LowRankUse::other;
+    case Op::gather_:
+      return operand == 0 ? LowRankUse::rows : LowRankUse::other;
+    default:
+      return LowRankUse::other;
+  }
 }
 
 ValueId low_rank_weight(const Graph& g, const LowRank& change) {

@@ -13,6 +13,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
+#include "graph/transform/part_sizes.h"
 
 namespace lumen::graph {
 namespace {
@@ -85,14 +86,7 @@ class Splitter {
   void check(const Users& users, ValueId v, const ColumnSplit& s) const {
     const Graph& g = r_.from;
     if (!is_matrix(g, v)) throw user_error("'{}' is no matrix whose columns could be split", s.weight);
-    const int64_t all = g[v].type.shape.back().number();
-    int64_t sum = 0;
-    for (const int64_t n : s.columns) {
-      if (n < 1 || n > all) throw user_error("'{}' has {} columns, of which no part can have {}", s.weight, all, n);
-      sum += n;
-    }
-    if (s.columns.size() < 2 || sum != all)
-      throw user_error("the {} parts of '{}' have {} columns, but it has {}", s.columns.size(), s.weight, sum, all);
+    check_part_sizes(s.weight, s.columns, g[v].type.shape.back().number(), "columns");
     for (const ValueId user : users[v])
       if (user < 0 || !reading_of(g, user, v))
         throw user_error("the columns of '{}' cannot be split: it is read by more than products along them", s.weight);

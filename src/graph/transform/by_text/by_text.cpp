@@ -9,6 +9,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/match/uses.h"
 #include "graph/transform/low_rank.h"
+#include "graph/transform/low_rank_inputs.h"
 
 namespace lumen::graph {
 namespace {
@@ -40,22 +41,15 @@ class TextAdder {
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       r_.keep(v);
       if (const auto part = parts_.find(v); part != parts_.end()) add_inputs(part->second, v);
-      const Node& node = r_.from[v];
-      const auto part_of = [&](size_t operand, bool rows) -> Part* {
-        const auto part = parts_.find(node.operands[operand]);
-        return part != parts_.end() && part->second.what.rows == rows ? &part->second : nullptr;
-      };
-      if (node.op == Op::contract_) {
-        for (const int side : {1, 0}) {
-          Part* part = part_of(side, false);
-          if (part && r_.from[node.operands[side]].type.shape.size() == 2 && reads_columns_of(node, side))
-            beside_product(*part, v, side);
-        }
-      } else if (node.op == Op::contract_gather_) {
-        Part* part = part_of(1, false);
-        if (part && reads_columns_of(node, 1)) beside_picked(*part, v);
-      } else if (node.op == Op::gather_) {
-        if (Part* part = part_of(0, true)) beside_rows(*part, v);
+      const std::vector<ValueId>& operands = r_.from[v].operands;
+      for (const size_t operand : {1, 0}) {
+        const auto part = operand < operands.size() ? parts_.find(operands[operand]) : parts_.end();
+        if (part == parts_.end()) continue;
+        const LowRankUse use = low_rank_use(r_.from, v, operand);
+        if (part->second.what.rows != (use == LowRankUse::rows)) continue;
+        if (use == LowRankUse::product) add_to_product(part->second, v, operand);
+        if (use == LowRankUse::picked) add_to_picked(part->second, v);
+        if (use == LowRankUse::rows) add_to_rows(part->second, v);
       }
     }
     for (const auto& [weight, part] : parts_)
@@ -140,7 +134,7 @@ class TextAdder {
     return r_.build.contract(r_.build.reshape(picked, {rows[0], Dim(count), Dim(rank)}), part.b, "ner", "ehr", "nh");
   }
 
-  void beside_product(Part& part, ValueId v, int side) {
+  void add_to_product(Part& part, ValueId v, int side) {
     const Node node = r_.from[v];
     const std::string &of_x = node.attributes.indices[1 - side], &of_weight = node.attributes.indices[side],
                       &of_result = node.attributes.indices[2];
@@ -165,7 +159,7 @@ class TextAdder {
     finish(part, v, placed(change), [&] { return placed(gain_of(part, index)); });
   }
 
-  void beside_picked(Part& part, ValueId v) {
+  void add_to_picked(Part& part, ValueId v) {
     const Node node = r_.from[v];
     const std::vector<std::string>& i = node.attributes.indices;
     const std::string &of_x = i[0], &of_weight = i[1], &of_index = i[2];
@@ -190,7 +184,7 @@ class TextAdder {
     finish(part, v, change, [&] { return gain_of(part, index); });
   }
 
-  void beside_rows(Part& part, ValueId v) {
+  void add_to_rows(Part& part, ValueId v) {
     const Node node = r_.from[v];
     const ValueId number = r_.build.convert(r_[node.operands[1]], Scalar::i32);
     const Shape read = r_.build.type(number).shape;

@@ -13,6 +13,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
+#include "graph/transform/part_sizes.h"
 
 namespace lumen::graph {
 namespace {
@@ -64,14 +65,7 @@ class Splitter {
   void check(const Users& users, ValueId v, const ExpertSplit& s) const {
     const Graph& g = r_.from;
     if (!is_stacked(g, v)) throw user_error("'{}' is no stacked weight whose experts could be split", s.weight);
-    const int64_t all = g[v].type.shape.front().number();
-    int64_t sum = 0;
-    for (const int64_t n : s.experts) {
-      if (n < 1 || n > all) throw user_error("'{}' has {} experts, of which no part can have {}", s.weight, all, n);
-      sum += n;
-    }
-    if (s.experts.size() < 2 || sum != all)
-      throw user_error("the {} parts of '{}' have {} experts, but it has {}", s.experts.size(), s.weight, sum, all);
+    check_part_sizes(s.weight, s.experts, g[v].type.shape.front().number(), "experts");
     for (const ValueId user : users[v])
       if (!picks_from(g, user, v))
         throw user_error("the experts of '{}' cannot be split: it is read by more than products that pick them",
