@@ -81,19 +81,21 @@ TEST(Grammar, TokensAreAllowedByTheirBytes) {
   GrammarMatcher m = matcher("root ::= \" \"? [a-z]+ \".\"");
   for (const std::string step : {"", "he", "llo"}) {
     ASSERT_TRUE(m.accept(step));
-    const std::vector<bool>& allowed = m.allowed(t, trie);
+    const TokenSet& allowed = m.allowed(t, trie);
     int64_t count = 0;
     for (TokenId id = 0; id < t.size(); ++id) {
       const std::string& text = texts[static_cast<size_t>(id)];
-      EXPECT_EQ(allowed[static_cast<size_t>(id)], !text.empty() && m.allows(text)) << t.token(id);
-      count += allowed[static_cast<size_t>(id)];
+      EXPECT_EQ(allowed.has(static_cast<size_t>(id)), !text.empty() && m.allows(text)) << t.token(id);
+      count += allowed.has(static_cast<size_t>(id));
     }
     EXPECT_GT(count, 20);
   }
   ASSERT_TRUE(m.accept("."));
-  const std::vector<bool>& allowed = m.allowed(t, trie);
-  EXPECT_TRUE(allowed[static_cast<size_t>(*t.eos())]);
-  EXPECT_EQ(std::count(allowed.begin(), allowed.end(), true), 1);
+  const TokenSet& allowed = m.allowed(t, trie);
+  EXPECT_TRUE(allowed.has(static_cast<size_t>(*t.eos())));
+  int64_t count = 0;
+  for (TokenId id = 0; id < t.size(); ++id) count += allowed.has(static_cast<size_t>(id));
+  EXPECT_EQ(count, 1);
 }
 
 TEST(Grammar, LongTextsNeedNoMoreMemory) {

@@ -111,13 +111,14 @@ SamplerOptions drawn_options(std::mt19937& random, int64_t vocabulary) {
 class EveryFew : public TokenFilter {
  public:
   EveryFew(size_t vocabulary, uint32_t few) : all_(vocabulary) {
-    for (size_t i = 0; i < vocabulary; ++i) all_[i] = (i * 7919) % few == 0;
+    for (size_t i = 0; i < vocabulary; ++i)
+      if ((i * 7919) % few == 0) all_.add(i);
   }
-  bool allows(TokenId id) override { return all_[id]; }
-  const std::vector<bool>& all() override { return all_; }
+  bool allows(TokenId id) override { return all_.has(id); }
+  const TokenSet& all() override { return all_; }
 
  private:
-  std::vector<bool> all_;
+  TokenSet all_;
 };
 
 TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {

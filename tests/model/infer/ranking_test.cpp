@@ -15,7 +15,7 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 struct Drawn {
   std::vector<float> logits;
-  std::vector<bool> barred, allowed;
+  TokenSet barred, allowed;
   std::unordered_map<TokenId, double> changed;
 
   // What there is, in order, by looking at every token.
@@ -24,8 +24,7 @@ struct Drawn {
     for (size_t i = 0; i < logits.size(); ++i) {
       const auto c = changed.find(TokenId(i));
       const double logit = c == changed.end() ? double{logits[i]} : c->second;
-      if (i < barred.size() && barred[i]) continue;
-      if (only && (i >= allowed.size() || !allowed[i])) continue;
+      if (barred.has(i) || (only && !allowed.has(i))) continue;
       if (logit > kNothing) out.push_back({TokenId(i), logit});
     }
     std::sort(out.begin(), out.end(), is_better);
@@ -41,8 +40,10 @@ Drawn drawn(std::mt19937& random) {
   for (size_t i = 0; i < n; ++i)
     d.logits.push_back(random() % 50 == 0 ? kNothing : std::round(normal(random) * step) / step);
   if (random() % 3 == 0) std::sort(d.logits.begin(), d.logits.end());  // each is better than all before
-  for (size_t i = 0; i < random() % (n + 1); ++i) d.barred.push_back(random() % 4 == 0);
-  for (size_t i = 0; i < random() % (n + 3); ++i) d.allowed.push_back(random() % 4 != 0);
+  for (size_t i = 0; i < random() % (n + 1); ++i)
+    if (random() % 4 == 0) d.barred.add(i);
+  for (size_t i = 0; i < random() % (n + 3); ++i)
+    if (random() % 4 != 0) d.allowed.add(i);
   for (size_t i = 0; i < random() % 20; ++i)
     d.changed[TokenId(random() % (n + 4)) - 2] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-9;
   return d;
@@ -106,11 +107,96 @@ TEST(Ranking, SumsWhatIsLeft) {
 
 TEST(Ranking, NothingIsAllowed) {
   const std::vector<float> logits{1, 2, kNothing};
-  Ranking ranking(logits, {true, true}, {}, 4);
+  TokenSet barred;
+  barred.add(0);
+  barred.add(1);
+  Ranking ranking(logits, barred, {}, 4);
   EXPECT_FALSE(ranking.has(0));
   EXPECT_EQ(ranking.count(), 0U);
   EXPECT_EQ(ranking.total(1), 0);
   EXPECT_TRUE(ranking.all().empty());
+}
+
+// Of a large vocabulary sums of weights are found without an order.
+TEST(Ranking, WhereASumIsReached) {
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal(0, 2);
+  for (int round = 0; round < 60; ++round) {
+    Drawn d;
+    const size_t n = 4000 + random() % 9000;
+    const int kind = round % 4;  // all are equal, many are, none are, some weigh nothing
+    for (size_t i = 0; i < n; ++i) {
+      const float x = normal(random);
+      d.logits.push_back(kind == 0 ? 1 : kind == 1 ? std::round(x) : kind == 2 ? x : 60 * x);
+      if (random() % 50 == 0) d.logits.back() = kNothing;
+    }
+    for (size_t i = 0; i < n / 3; ++i)
+      if (random() % 4 == 0) d.barred.add(i);
+    for (int i = 0; i < 20; ++i)
+      d.changed[TokenId(random() % n)] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-4;
+    std::vector<Candidate> order = d.sorted(false);
+    const double temperature = round % 3 == 0 ? 0.5 : 1.5;
+    Ranking ranking(d.logits, d.barred, d.changed, 64);
+    for (const bool cut : {false, true}) {
+      if (cut) {
+        const Candidate last = order[order.size() / 2];
+        order.erase(std::ranges::find_if(order, [&](const Candidate& c) { return is_better(last, c); }), order.end());
+        ranking.keep_down_to(last);
+        ASSERT_EQ(ranking.count(), order.size());
+      }
+      double all = 0;
+      for (const Candidate& c : order) all += std::exp((c.logit - order[0].logit) / temperature);
+      ASSERT_NEAR(ranking.total(temperature), all, 1e-5 * all);
+      for (const double share : {0.0, 0.01, 0.3, 0.5, 0.9, 0.999, 1.0, 1.1}) {
+        const Candidate got = ranking.reaching(share * all, temperature);
+        double sum = 0;  // of those before it, and with it
+        size_t at = 0;
+        while (at < order.size() && order[at].id != got.id)
+          sum += std::exp((order[at++].logit - order[0].logit) / temperature);
+        ASSERT_LT(at, order.size()) << "a token that is not there";
+        const double with = sum + std::exp((got.logit - order[0].logit) / temperature);
+        EXPECT_LE(sum, share * all + 1e-5 * all) << round << " " << share;
+        if (share <= 1) {
+          EXPECT_GE(with, share * all - 1e-5 * all) << round << " " << share;
+        }
+      }
+    }
+    // Ranks go on where they were, and end where tokens were cut off.
+    expect_order(ranking, order);
+  }
+}
+
+TEST(Ranking, KeepsManyWithoutAnOrder) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal(0, 2);
+  for (const float step : {1.0F, 1000.0F}) {
+    Drawn d;
+    for (int i = 0; i < 20000; ++i) d.logits.push_back(std::round(normal(random) * step) / step);
+    std::vector<Candidate> order = d.sorted(false);
+    for (const size_t most : {size_t{5000}, size_t{19999}, size_t{20000}, size_t{30000}}) {
+      Ranking ranking(d.logits, d.barred, d.changed, 64);
+      ranking.keep(most);
+      order = d.sorted(false);
+      order.resize(std::min(most, order.size()));
+      expect_order(ranking, order);
+    }
+  }
+}
+
+TEST(TokenSet, HasWhatWasAdded) {
+  TokenSet a(70), b;
+  for (const size_t id : {0, 63, 64, 69}) a.add(id);
+  EXPECT_TRUE(a.has(63) && a.has(64) && !a.has(1) && !a.has(70) && !a.has(1000));
+  b.add(130);
+  EXPECT_EQ(b.size(), 131U);
+  b.resize(100);
+  EXPECT_FALSE(b.has(130));
+  b.resize(131);
+  EXPECT_FALSE(b.has(130));
+  TokenSet c(70);
+  c.add_all_outside(a);
+  for (size_t id = 0; id < 70; ++id) EXPECT_NE(c.has(id), a.has(id)) << id;
+  EXPECT_EQ(c.word(1) >> 6, 0U);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "graph/ir/eval.h"
 
 namespace lumen::model {
 namespace {
@@ -126,7 +127,9 @@ TEST(Sampler, SeedsReproduceAndConstraintsHold) {
   o.seed = 7;
   Sampler a(o), b(o);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(a.pick(logits), b.pick(logits));
-  const std::vector<bool> allowed{false, true, false, true}, none(4, false);
+  TokenSet allowed(4), none(4);
+  allowed.add(1);
+  allowed.add(3);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(a.pick(logits, &allowed) % 2, 1);
   EXPECT_EQ(a.pick(logits, &none), -1);
 }
@@ -186,16 +189,16 @@ TEST(Sampler, CutsAreThoseOfTheWholeList) {
 TEST(Sampler, FiltersAreTheSameAskedOneByOne) {
   class Counted : public TokenFilter {
    public:
-    explicit Counted(const std::vector<bool>& mask) : mask_(mask) {}
-    bool allows(TokenId id) override { return mask_[static_cast<size_t>(id)]; }
-    const std::vector<bool>& all() override {
+    explicit Counted(const TokenSet& mask) : mask_(mask) {}
+    bool allows(TokenId id) override { return mask_.has(static_cast<size_t>(id)); }
+    const TokenSet& all() override {
       ++whole;
       return mask_;
     }
     int whole = 0;
 
    private:
-    const std::vector<bool>& mask_;
+    const TokenSet& mask_;
   };
   std::mt19937 random(11);
   std::normal_distribution<float> normal(0, 2);
@@ -213,11 +216,12 @@ TEST(Sampler, FiltersAreTheSameAskedOneByOne) {
         for (int round = 0; round < 20; ++round) {
           std::vector<float> logits(5000);
           for (float& x : logits) x = std::round(normal(random) * 8) / 8;  // many are equal
-          std::vector<bool> mask(logits.size());
-          for (size_t i = 0; i < mask.size(); ++i) mask[i] = random() % 1000 < share * 1000;
+          TokenSet mask(logits.size());
+          for (size_t i = 0; i < mask.size(); ++i)
+            if (random() % 1000 < share * 1000) mask.add(i);
           std::vector<float> hidden = logits;
           for (size_t i = 0; i < mask.size(); ++i)
-            if (!mask[i]) hidden[i] = -std::numeric_limits<float>::infinity();
+            if (!mask.has(i)) hidden[i] = -std::numeric_limits<float>::infinity();
           Counted filter(mask);
           const TokenId got = a.pick(logits, &filter), want = b.pick(hidden);
           ASSERT_EQ(got, want) << temperature << " " << top_k << " " << share;
@@ -230,6 +234,101 @@ TEST(Sampler, FiltersAreTheSameAskedOneByOne) {
       }
   EXPECT_GT(whole, 0);
   EXPECT_GT(asked, 0);
+}
+
+// Large vocabularies, where most draws lie beyond the ranks that are looked at in turn: the tokens are those of a walk
+// through all of them in order.
+TEST(Sampler, FarDrawsAreThoseOfTheWholeOrder) {
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 1);
+  int far = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::vector<float> logits(5000 + random() % 30000);
+    for (float& x : logits) x = round % 4 == 0 ? std::round(normal(random) * 4) / 4 : normal(random);
+    SamplerOptions o = plain();
+    o.temperature = round % 3 == 0 ? 0.7 : round % 3 == 1 ? 1 : 2;
+    o.top_k = round % 5 == 0 ? 4500 : 0;
+    o.top_p = round % 2 == 0 ? 0.8 : 1;
+    o.min_p = round % 7 < 3 ? 0.02 : 0;
+    o.typical_p = round % 6 == 5 ? 0.6 : 1;
+    o.bias = {{7, 9}, {8, -kAll}, {9, -1}};
+    o.forbidden = {4, 11, 12};
+    o.seed = uint32_t(round);
+    std::vector<Candidate> all;
+    for (size_t i = 0; i < logits.size(); ++i)
+      if (i != 8 && i != 4 && i != 11 && i != 12)
+        all.push_back({TokenId(i), double{logits[i]} + (i == 7 ? 9 : i == 9 ? -1 : 0)});
+    std::sort(all.begin(), all.end(), is_better);
+    if (o.top_k > 0) all.resize(size_t(o.top_k));
+    const auto p = [&](const Candidate& c, double temperature) {
+      return std::exp((c.logit - all[0].logit) / temperature);
+    };
+    const auto total = [&](double temperature) {
+      double sum = 0;
+      for (const Candidate& c : all) sum += p(c, temperature);
+      return sum;
+    };
+    if (o.typical_p < 1) {
+      const double sum = total(1);
+      double entropy = 0;
+      for (const Candidate& c : all) entropy -= p(c, 1) / sum * std::log(p(c, 1) / sum);
+      std::vector<std::pair<double, Candidate>> order;
+      for (const Candidate& c : all) order.emplace_back(std::fabs(-std::log(p(c, 1) / sum) - entropy), c);
+      std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      double mass = 0;
+      std::vector<Candidate> kept;
+      for (size_t i = 0; i < order.size() && mass < o.typical_p; ++i) {
+        kept.push_back(order[i].second);
+        mass += p(order[i].second, 1) / sum;
+      }
+      std::sort(kept.begin(), kept.end(), is_better);
+      all = kept;
+    }
+    double mass = 0;
+    size_t n = 0;
+    for (const double sum = total(1); n < all.size() && (o.top_p == 1 || mass < o.top_p * sum); ++n) {
+      if (p(all[n], 1) < o.min_p) break;
+      mass += p(all[n], 1);
+    }
+    all.resize(n);
+    const double sum = total(o.temperature);
+    Sampler sampler(o);
+    int same = 0, times = 40;
+    for (int i = 0; i < times; ++i) {
+      double target = graph::uniform_random(o.seed, 0x5a3b1e, uint64_t(i)) * sum;
+      size_t at = 0;
+      while (at + 1 < all.size() && (target -= p(all[at], o.temperature)) >= 0) ++at;
+      const TokenId got = sampler.pick(logits);
+      same += got == all[at].id ? 1 : 0;
+      far += at > 512 ? 1 : 0;
+      ASSERT_TRUE(std::ranges::any_of(all, [&](const Candidate& c) { return c.id == got; })) << round;
+    }
+    // Sums in f32 move an edge between two tokens by some 1e-7 of the whole; a typical set ends elsewhere by one token.
+    EXPECT_GE(same, o.typical_p < 1 ? times - 4 : times - 1) << round;
+  }
+  EXPECT_GT(far, 600);
+}
+
+// Surprises beyond the ranks that are looked at in turn.
+TEST(Sampler, MirostatCutsLargeVocabulariesAtTheSameToken) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> logits(40000);
+  for (float& x : logits) x = normal(random);
+  double all = 0;
+  for (const float l : logits) all += std::exp(l);
+  for (const double entropy : {6.0, 13.0}) {
+    SamplerOptions o = plain();
+    o.mirostat = 2;
+    o.mirostat_entropy = entropy;
+    o.mirostat_rate = 1e-9;  // the bound stays at twice the entropy
+    Sampler sampler(o);
+    for (int i = 0; i < 200; ++i) {
+      const double surprise = -std::log2(std::exp(logits[size_t(sampler.pick(logits))]) / all);
+      EXPECT_LE(surprise, 2 * entropy + 1e-4);
+    }
+  }
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class ByGrammar : public TokenFilter {
     const std::string& text = constraint_->tokens->texts[id];
     return !text.empty() && matcher_->allows(text);
   }
-  const std::vector<bool>& all() override { return matcher_->allowed(tokenizer_, constraint_->tokens->trie); }
+  const TokenSet& all() override { return matcher_->allowed(tokenizer_, constraint_->tokens->trie); }
 
  private:
   const Tokenizer& tokenizer_;

@@ -631,10 +631,10 @@ bool GrammarMatcher::must_end() {
   return may_end() && states_[now_].size() == 1;
 }
 
-const std::vector<bool>& GrammarMatcher::allowed(const Tokenizer& tokenizer, const TokenTrie& trie) {
+const TokenSet& GrammarMatcher::allowed(const Tokenizer& tokenizer, const TokenTrie& trie) {
   if (const auto found = masks_.find(now_); found != masks_.end()) return found->second;
   if (masks_.size() >= kMostMasks) masks_.clear();
-  std::vector<bool> mask(tokenizer.size(), false);
+  TokenSet mask(tokenizer.size());
   struct Frame {
     uint32_t node;
     int32_t state;
@@ -645,17 +645,14 @@ const std::vector<bool>& GrammarMatcher::allowed(const Tokenizer& tokenizer, con
     const Frame f = open.back();
     open.pop_back();
     const TokenTrie::Node& n = nodes[f.node];
-    for (TokenId t = n.token; t >= 0; t = trie.same(t)) mask[t] = true;
+    for (TokenId t = n.token; t >= 0; t = trie.same(t)) mask.add(t);
     for (uint32_t c = n.first_child; c < n.first_child + n.children; ++c) {
       const int32_t next = step(f.state, nodes[c].byte);
       if (next != kDead) open.push_back({c, next});
     }
   }
   if (may_end()) {
-    for (const TokenId t : tokenizer.end_of_generation()) {
-      if (static_cast<size_t>(t) >= mask.size()) mask.resize(static_cast<size_t>(t) + 1, false);
-      mask[t] = true;
-    }
+    for (const TokenId t : tokenizer.end_of_generation()) mask.add(t);
   }
   return masks_[now_] = std::move(mask);
 }

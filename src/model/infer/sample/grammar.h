@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/infer/sample/token_set.h"
 #include "model/text/tokenizer/tokenizer.h"
 #include "model/text/vocabulary/token_trie.h"
 
@@ -56,8 +57,8 @@ class GrammarMatcher {
   bool may_end();   // what was taken is a whole text of the grammar
   bool must_end();  // and nothing can follow
 
-  // For each id whether its token may come next; ends of generation where the text may end.
-  const std::vector<bool>& allowed(const Tokenizer& tokenizer, const TokenTrie& trie);
+  // The tokens that may come next; ends of generation where the text may end.
+  const TokenSet& allowed(const Tokenizer& tokenizer, const TokenTrie& trie);
   void restart();
 
  private:
@@ -86,7 +87,7 @@ class GrammarMatcher {
   std::vector<State> states_;
   std::map<State, int32_t> state_ids_;
   std::vector<std::vector<int32_t>> steps_;  // [state][byte]
-  std::unordered_map<int32_t, std::vector<bool>> masks_;
+  std::unordered_map<int32_t, TokenSet> masks_;
   int32_t now_ = kDead;
 };
 

@@ -6,13 +6,18 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/infer/sample/weights.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr size_t kGrowth = 8;
-constexpr size_t kRun = 32;  // logits compared at once
+constexpr size_t kRun = 32;       // logits compared at once
+constexpr size_t kSmall = 4096;   // a vocabulary of which everything can be sorted
+constexpr size_t kSorted = 4096;  // of the best of a larger one
+constexpr int32_t kBuckets = 2048;
+constexpr double kMostKey = 87;  // tokens so much worse than the best weigh nothing
 
 // The largest f32 that is not above the bound: who reaches the bound reaches it.
 float at_most(double bound) {
@@ -20,25 +25,33 @@ float at_most(double bound) {
   return f > bound ? std::nextafter(f, -std::numeric_limits<float>::infinity()) : f;
 }
 
+// The smallest f32 that is not below the bound.
+float at_least(double bound) {
+  return -at_most(-bound);
+}
+
+// The memory of weights goes from ranking to ranking: half a megabyte is not asked of the system for each token.
+thread_local std::vector<float> spare_weights;
+
 }  // namespace
 
-Ranking::Ranking(std::span<const float> logits, const std::vector<bool>& barred,
+Ranking::Ranking(std::span<const float> logits, const TokenSet& barred,
                  const std::unordered_map<TokenId, double>& changed, size_t first)
-    : logits_(logits), hidden_(barred), first_(std::max<size_t>(1, first)) {
-  hidden_.resize(logits.size(), false);
+    : logits_(logits), hidden_(barred), least_(at_most(kNever)), first_(std::max<size_t>(1, first)) {
+  hidden_.resize(logits.size());
   for (const auto& [id, logit] : changed) {
-    if (id < 0 || static_cast<size_t>(id) >= logits.size() || hidden_[id]) continue;
-    hidden_[id] = true;
+    if (id < 0 || static_cast<size_t>(id) >= logits.size() || hidden_.has(id)) continue;
+    hidden_.add(id);
     if (logit > kNever) extra_.push_back({id, logit});
   }
 }
 
-Ranking::Ranking(const Narrowed& narrowed, const std::vector<bool>& barred, size_t barred_count,
+Ranking::Ranking(const Narrowed& narrowed, const TokenSet& barred, size_t barred_count,
                  const std::unordered_map<TokenId, double>& changed)
-    : first_(1), narrowed_(&narrowed), gone_unknown_(barred_count) {
+    : least_(at_most(kNever)), first_(1), narrowed_(&narrowed), gone_unknown_(barred_count) {
   LUMEN_CHECK(!narrowed.best.empty());
   const Candidate most = narrowed.best.front(), least = narrowed.best.back();
-  const auto is_barred = [&](TokenId id) { return std::cmp_less(id, barred.size()) && barred[id]; };
+  const auto is_barred = [&](TokenId id) { return barred.has(id); };
   const auto lose = [&](double logit) { gone_ += std::exp((logit - most.logit) / narrowed.temperature); };
   count_ = narrowed.vocabulary - barred_count;
   for (const Candidate& c : narrowed.best) {
@@ -64,15 +77,25 @@ Ranking::Ranking(const Narrowed& narrowed, const std::vector<bool>& barred, size
   std::sort(ranked_.begin(), ranked_.end(), is_better);
 }
 
-void Ranking::only(const std::vector<bool>& allowed) {
-  if (narrowed_) throw Undecided();
-  const auto is_allowed = [&](size_t i) { return i < allowed.size() && allowed[i]; };
-  for (size_t i = 0; i < hidden_.size(); ++i) {
-    if (!is_allowed(i)) hidden_[i] = true;
-  }
-  std::erase_if(extra_, [&](const Candidate& c) { return !is_allowed(c.id); });
+Ranking::~Ranking() {
+  if (weights_.size() > spare_weights.size()) spare_weights = std::move(weights_);
+}
+
+bool Ranking::is_small() const {
+  return logits_.size() <= kSmall;
+}
+
+void Ranking::forget_ranks() {
   ranked_.clear();
   complete_ = false;
+  weighed_at_ = 0;
+}
+
+void Ranking::only(const TokenSet& allowed) {
+  if (narrowed_) throw Undecided();
+  hidden_.add_all_outside(allowed);
+  std::erase_if(extra_, [&](const Candidate& c) { return !allowed.has(c.id); });
+  forget_ranks();
 }
 
 void Ranking::take(std::vector<Candidate> ranked) {
@@ -82,8 +105,33 @@ void Ranking::take(std::vector<Candidate> ranked) {
 
 void Ranking::keep(size_t most) {
   LUMEN_CHECK(most > 0);
-  if (has(most - 1)) ranked_.resize(most);
-  complete_ = true;
+  if (most <= kSorted || complete_ || narrowed_ || is_small()) {
+    if (has(most - 1)) ranked_.resize(most);
+    complete_ = true;
+    return;
+  }
+  if (!has(0)) return;
+  std::vector<Candidate> some = left();
+  if (some.size() <= most) return;
+  std::nth_element(some.begin(), some.begin() + (most - 1), some.end(), is_better);
+  keep_down_to(some[most - 1]);
+}
+
+void Ranking::keep_down_to(const Candidate& last) {
+  if (!has(0)) return;
+  const auto first_worse =
+      std::partition_point(ranked_.begin() + 1, ranked_.end(), [&](const Candidate& c) { return !is_better(last, c); });
+  if (complete_ || first_worse != ranked_.end()) {
+    ranked_.erase(first_worse, ranked_.end());
+    complete_ = true;
+    return;
+  }
+  if (narrowed_) throw Undecided();
+  least_ = std::max(least_, at_least(last.logit));
+  std::erase_if(extra_, [&](const Candidate& c) { return is_better(last, c); });
+  for (size_t i = std::max<int64_t>(0, int64_t{last.id} + 1); i < logits_.size(); ++i)
+    if (logits_[i] == last.logit) hidden_.add(i);
+  weighed_at_ = 0;
 }
 
 bool Ranking::find(size_t i) {
@@ -98,32 +146,188 @@ const std::vector<Candidate>& Ranking::all() {
 
 template <typename Visit>
 void Ranking::each(Visit visit) const {
-  for (const Candidate& c : extra_) visit(c.logit);
+  for (const Candidate& c : extra_) visit(c);
   for (size_t i = 0; i < logits_.size(); ++i) {
-    if (logits_[i] > kNever && !hidden_[i]) visit(double{logits_[i]});
+    if (logits_[i] >= least_ && logits_[i] > kNever && !hidden_.has(i)) visit(Candidate{TokenId(i), logits_[i]});
   }
+}
+
+std::vector<Candidate> Ranking::left() const {
+  std::vector<Candidate> out;
+  each([&](const Candidate& c) { out.push_back(c); });
+  return out;
 }
 
 size_t Ranking::count() {
   if (complete_) return ranked_.size();
   if (narrowed_) return count_;
   size_t n = 0;
-  each([&](double) { ++n; });
+  each([&](const Candidate&) { ++n; });
   return n;
+}
+
+double Ranking::weight_of(const Candidate& c, double temperature) const {
+  return std::exp((c.logit - ranked_[0].logit) / temperature);
+}
+
+void Ranking::weigh(double temperature) {
+  if (weighed_at_ == temperature) return;
+  if (weights_.empty()) weights_.swap(spare_weights);
+  weights_.resize(logits_.size());
+  const Weighing how{float(ranked_[0].logit), float(std::min(1 / temperature, 1e30)), least_};
+  weighed_ = weights_of(logits_, how, hidden_, weights_);
+  weighed_at_ = temperature;
 }
 
 double Ranking::total(double temperature) {
   double sum = 0;
   if (!has(0)) return sum;
   if (narrowed_ && !complete_) throw Undecided();
-  const double best = ranked_[0].logit;
-  const auto add = [&](double logit) { sum += std::exp((logit - best) / temperature); };
+  const auto add = [&](const Candidate& c) { sum += weight_of(c, temperature); };
   if (complete_) {
-    for (const Candidate& c : ranked_) add(c.logit);
-  } else {
+    for (const Candidate& c : ranked_) add(c);
+  } else if (is_small()) {
     each(add);
+  } else {
+    weigh(temperature);
+    sum = weighed_;
+    for (const Candidate& c : extra_) add(c);
   }
   return sum;
+}
+
+// Two passes: one adds up weights in buckets, one gathers the tokens of the bucket in which they reach the mass. `key`
+// of a logit, which has no branches, says where it stands in the order: from 0 to `largest`, then all are alike.
+template <typename Key>
+Ranking::Reached Ranking::reached(double mass, double temperature, const Key& key, float largest) {
+  constexpr size_t kTogether = 64;
+  constexpr float kLast = kBuckets - 1;
+  const float scale = largest > 0 ? kLast / largest : 0;
+  const auto bucket_of = [&](float logit) {
+    const float at = key(logit) * scale;
+    return static_cast<int32_t>(at < kLast ? at : kLast);
+  };
+  const auto each_run = [&](const auto& visit) {
+    int32_t buckets[kTogether];
+    for (size_t i = 0; i < logits_.size(); i += kTogether) {
+      const size_t count = std::min(kTogether, logits_.size() - i);
+#pragma omp simd
+      for (size_t j = 0; j < count; ++j) buckets[j] = bucket_of(logits_[i + j]);
+      visit(i, count, buckets);
+    }
+  };
+  weigh(temperature);
+  std::vector<double> sums(kBuckets, 0);
+  each_run([&](size_t i, size_t count, const int32_t* buckets) {
+    for (size_t j = 0; j < count; ++j) sums[buckets[j]] += weights_[i + j];
+  });
+  for (const Candidate& c : extra_) sums[bucket_of(float(c.logit))] += weight_of(c, temperature);
+  Reached out;
+  double before = 0, all = 0;
+  for (int32_t b = 0; b < kBuckets && (b == 0 || all < mass); ++b) {
+    if (sums[b] == 0) continue;
+    out.bucket = b;
+    before = all;
+    all += sums[b];
+  }
+  std::vector<std::pair<float, Candidate>> bucket;
+  each_run([&](size_t i, size_t count, const int32_t* buckets) {
+    int any = 0;
+#pragma omp simd reduction(| : any)
+    for (size_t j = 0; j < count; ++j) any |= buckets[j] == out.bucket ? 1 : 0;
+    if (any == 0) return;
+    for (size_t j = 0; j < count; ++j)
+      if (buckets[j] == out.bucket && weights_[i + j] > 0)
+        bucket.emplace_back(key(logits_[i + j]), Candidate{TokenId(i + j), logits_[i + j]});
+  });
+  const size_t whole = bucket.size();
+  for (const Candidate& c : extra_)
+    if (bucket_of(float(c.logit)) == out.bucket) bucket.emplace_back(key(float(c.logit)), c);
+  const auto is_before = [](const auto& a, const auto& b) {
+    return a.first < b.first || (a.first == b.first && is_better(a.second, b.second));
+  };
+  // Equal ones stand in order already, however many there are.
+  if (whole != bucket.size() || !std::is_sorted(bucket.begin(), bucket.end(), is_before))
+    std::sort(bucket.begin(), bucket.end(), is_before);
+  for (const auto& [at, c] : bucket) {
+    out.within.push_back(c);
+    before += weight_of(c, temperature);
+    if (before >= mass) break;
+  }
+  return out;
+}
+
+Candidate Ranking::reaching(double mass, double temperature) {
+  LUMEN_CHECK(has(0));
+  if (complete_ || is_small()) {
+    double sum = 0;
+    for (size_t i = 0;; ++i) {
+      sum += weight_of(ranked_[i], temperature);
+      if (sum >= mass || !has(i + 1)) return ranked_[i];
+    }
+  }
+  if (narrowed_) throw Undecided();
+  const auto best = float(ranked_[0].logit);
+  return reached(mass, temperature, [best](float logit) { return best - logit; }, spread(temperature)).within.back();
+}
+
+float Ranking::spread(double temperature) const {
+  const auto best = float(ranked_[0].logit), bound = std::max(least_, float(best - kMostKey * temperature));
+  const float* const x = logits_.data();
+  const size_t n = logits_.size();
+  float lowest = best;
+#pragma omp simd reduction(min : lowest)
+  for (size_t i = 0; i < n; ++i) lowest = x[i] >= bound && x[i] < lowest ? x[i] : lowest;
+  return best - lowest;
+}
+
+// With p = w / sum the surprise -log p of a token is log(sum) - x, where x = logit - best; the expected surprise is
+// log(sum) less the mean of x. So the nearest to it are those whose x is nearest to that mean.
+void Ranking::keep_typical(double share) {
+  if (!has(0)) return;
+  if (narrowed_ && !complete_) throw Undecided();
+  if (complete_ || is_small()) return keep_typical_of_all(share);
+  const double all = total(1);
+  const auto best = float(ranked_[0].logit);
+  double sum = 0;
+  for (size_t i = 0; i < logits_.size(); ++i)
+    if (weights_[i] > 0) sum += double{weights_[i]} * (logits_[i] - best);
+  for (const Candidate& c : extra_) sum += weight_of(c, 1) * (c.logit - best);
+  const auto middle = float(best + sum / all);
+  const auto key = [middle](float logit) { return std::fabs(logit - middle); };
+  const Reached reach = reached(share * all, 1, key, spread(1));
+  TokenSet kept(logits_.size());
+  const float edge = key(float(reach.within.back().logit));
+  each([&](const Candidate& c) {
+    if (key(float(c.logit)) < edge) kept.add(c.id);
+  });
+  for (const Candidate& c : reach.within) kept.add(c.id);
+  std::erase_if(extra_, [&](const Candidate& c) { return !kept.has(c.id); });
+  hidden_.add_all_outside(kept);
+  forget_ranks();
+}
+
+void Ranking::keep_typical_of_all(double share) {
+  const std::vector<Candidate>& candidates = all();
+  const double sum = total(1);
+  std::vector<double> p;
+  double entropy = 0;
+  for (const Candidate& c : candidates) {
+    p.push_back(weight_of(c, 1) / sum);
+    if (p.back() > 0) entropy -= p.back() * std::log(p.back());
+  }
+  std::vector<std::pair<double, size_t>> order;  // by distance, then by rank
+  for (size_t i = 0; i < p.size(); ++i) order.emplace_back(std::fabs(-std::log(p[i]) - entropy), i);
+  std::sort(order.begin(), order.end());
+  double mass = 0;
+  size_t n = 0;
+  while (n < order.size() && (n == 0 || mass < share)) mass += p[order[n++].second];
+  std::vector<size_t> kept;
+  for (size_t i = 0; i < n; ++i) kept.push_back(order[i].second);
+  std::sort(kept.begin(), kept.end());
+  std::vector<Candidate> typical;
+  for (const size_t i : kept) typical.push_back(candidates[i]);
+  take(std::move(typical));
 }
 
 Ranking::Bounds Ranking::total_within(double temperature) {
@@ -133,16 +337,16 @@ Ranking::Bounds Ranking::total_within(double temperature) {
   }
   if (temperature != narrowed_->temperature || !has(0)) throw Undecided();
   const double most = narrowed_->best.front().logit, least = narrowed_->best.back().logit;
-  const auto weight_of = [&](double logit) { return std::exp((logit - most) / temperature); };
+  const auto of_most = [&](double logit) { return std::exp((logit - most) / temperature); };
   double known = 0, left = 0, fresh = 0, hidden = 0;
-  for (const Candidate& c : narrowed_->best) known += weight_of(c.logit);
-  for (const Candidate& c : ranked_) left += weight_of(c.logit);
+  for (const Candidate& c : narrowed_->best) known += of_most(c.logit);
+  for (const Candidate& c : ranked_) left += of_most(c.logit);
   for (const Candidate& c : extra_) {
-    fresh += weight_of(c.logit);
-    if (is_better(narrowed_->best.back(), c)) hidden += weight_of(c.logit);
+    fresh += of_most(c.logit);
+    if (is_better(narrowed_->best.back(), c)) hidden += of_most(c.logit);
   }
   const double sum = narrowed_->sum, slack = sum * Narrowed::kSumError;
-  const double stays = std::max(sum - slack, known) - gone_ - double(gone_unknown_) * weight_of(least) + fresh;
+  const double stays = std::max(sum - slack, known) - gone_ - double(gone_unknown_) * of_most(least) + fresh;
   // There is at least what is known to be.
   const double low = std::max(stays, (left + hidden) * (1 - Narrowed::kSumError)), high = sum + slack - gone_ + fresh;
   const double scale = std::exp((most - ranked_[0].logit) / temperature);
@@ -155,7 +359,7 @@ void Ranking::rank(size_t most) {
   std::vector<Candidate>& best = ranked_;
   best = extra_;
   complete_ = true;
-  float least = at_most(kNever);  // below it nothing is among the best
+  float least = least_;  // below it nothing is among the best
   const size_t room = 2 * most + kRun;
   const auto cut = [&] {
     if (best.size() <= most) return;
@@ -167,7 +371,7 @@ void Ranking::rank(size_t most) {
   const auto look = [&](size_t from, size_t to) {
     for (size_t i = from; i < to; ++i) {
       const float x = logits_[i];
-      if (x >= least && x > kNever && !hidden_[i]) best.push_back({TokenId(i), x});
+      if (x >= least && x > kNever && !hidden_.has(i)) best.push_back({TokenId(i), x});
     }
     if (best.size() >= room) cut();
   };

@@ -15,7 +15,10 @@ namespace {
 constexpr size_t kLongestMemory = size_t{1} << 20;
 
 constexpr size_t kFirst = 64;       // tokens ranked at first where nothing says how many matter
+constexpr size_t kWalked = kFirst;  // ranks looked at in turn; beyond, tokens are found by sums of weights
 constexpr size_t kMostAsked = 256;  // tokens a filter is asked about one by one, beside four for each one wanted
+
+constexpr auto kLastToken = std::numeric_limits<TokenId>::max();
 
 double weight(const Candidate& c, const Candidate& best, double temperature) {
   return std::exp((c.logit - best.logit) / temperature);
@@ -50,10 +53,8 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)), surpris
   memory_ = std::min(memory_, kLongestMemory);
   for (const TokenId id : o.forbidden) {
     if (id < 0) continue;
-    const size_t i = id;
-    if (i >= barred_.size()) barred_.resize(i + 1, false);
-    if (!barred_[i]) barred_ids_.push_back(id);
-    barred_[i] = true;
+    if (!barred_.has(id)) barred_ids_.push_back(id);
+    barred_.add(id);
   }
   std::sort(barred_ids_.begin(), barred_ids_.end());
 }
@@ -131,6 +132,12 @@ TokenId Sampler::draw(Ranking& ranking, double temperature, double* probability)
     least -= w;
     most -= w;
     if ((least < 0) != (most < 0)) throw Undecided();
+    const bool is_far = i + 1 >= kWalked && !ranking.is_near(i + 1);
+    if (most >= 0 && is_far) {
+      const Candidate drawn = ranking.reaching(u * high, temperature);
+      *probability = weight(drawn, ranking[0], temperature) / high;
+      return drawn.id;
+    }
     if (most < 0 || !ranking.has(i + 1)) {
       *probability = w / high;
       return ranking[i].id;
@@ -158,12 +165,19 @@ TokenId Sampler::mirostat(Ranking& ranking) {
   } else {
     const auto [low, high] = ranking.total_within(temperature);
     const auto is_expected = [&](double all) { return -std::log2(w(keep) / all) <= surprise_; };
-    for (; ranking.has(keep); ++keep) {
+    while (keep < kWalked || ranking.is_near(keep)) {
+      if (!ranking.has(keep)) break;
       if (is_expected(low) != is_expected(high)) throw Undecided();
       if (!is_expected(high)) break;
+      ++keep;
+    }
+    if (keep >= kWalked && !ranking.is_near(keep)) {
+      const double least = ranking[0].logit + temperature * (std::log(high) - surprise_ * std::log(2.0));
+      ranking.keep_down_to({kLastToken, least});
+      keep = 0;
     }
   }
-  ranking.keep(keep);
+  if (keep > 0) ranking.keep(keep);
   double probability = 1;
   const TokenId id = draw(ranking, temperature, &probability);
   surprise_ -= options_.mirostat_rate * (-std::log2(probability) - options_.mirostat_entropy);
@@ -184,41 +198,16 @@ bool Sampler::best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted)
   return false;
 }
 
-// Leaves those whose surprise is nearest to the expected one (Meister et al. 2022).
-void Sampler::keep_typical(Ranking& ranking) const {
-  const std::vector<Candidate>& candidates = ranking.all();
-  std::vector<double> p;
-  for (const Candidate& c : candidates) p.push_back(weight(c, candidates[0], 1));
-  const double all = ranking.total(1);
-  double entropy = 0;
-  for (double& x : p) {
-    x /= all;
-    if (x > 0) entropy -= x * std::log(x);
-  }
-  std::vector<std::pair<double, size_t>> order;  // by distance, then by rank
-  for (size_t i = 0; i < p.size(); ++i) order.emplace_back(std::fabs(-std::log(p[i]) - entropy), i);
-  std::sort(order.begin(), order.end());
-  double mass = 0;
-  size_t n = 0;
-  while (n < order.size() && (n == 0 || mass < options_.typical_p)) mass += p[order[n++].second];
-  std::vector<size_t> kept;
-  for (size_t i = 0; i < n; ++i) kept.push_back(order[i].second);
-  std::sort(kept.begin(), kept.end());
-  std::vector<Candidate> typical;
-  for (const size_t i : kept) typical.push_back(candidates[i]);
-  ranking.take(std::move(typical));
-}
-
-TokenId Sampler::pick(std::span<const float> logits, const std::vector<bool>* allowed) {
+TokenId Sampler::pick(std::span<const float> logits, const TokenSet* allowed) {
   if (!allowed) return pick(logits);
   class Mask : public TokenFilter {
    public:
-    explicit Mask(const std::vector<bool>& mask) : mask_(mask) {}
-    bool allows(TokenId id) override { return static_cast<size_t>(id) < mask_.size() && mask_[id]; }
-    const std::vector<bool>& all() override { return mask_; }
+    explicit Mask(const TokenSet& mask) : mask_(mask) {}
+    bool allows(TokenId id) override { return mask_.has(id); }
+    const TokenSet& all() override { return mask_; }
 
    private:
-    const std::vector<bool>& mask_;
+    const TokenSet& mask_;
   } filter(*allowed);
   return pick(logits, &filter);
 }
@@ -277,24 +266,32 @@ TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   if (o.temperature == 0) return ranking[0].id;
   if (o.mirostat != 0) return mirostat(ranking);
   if (o.top_k > 0) ranking.keep(wanted());
-  if (o.typical_p < 1) keep_typical(ranking);
-  // Both leave a beginning of the order, so that the shorter one is found in one walk.
-  if (o.top_p < 1 || o.min_p > 0) {
-    constexpr double kAll = std::numeric_limits<double>::infinity();
-    const auto [low, high] = o.top_p < 1 ? ranking.total_within(1) : Ranking::Bounds{kAll, kAll};
-    double mass = 0;
-    size_t n = 0;
-    for (; n == 0 || mass < o.top_p * high; ++n) {
-      if (n > 0 && mass >= o.top_p * low) throw Undecided();
-      if (!ranking.has(n)) break;
-      const double w = weight(ranking[n], ranking[0], 1);
-      if (n > 0 && w < o.min_p) break;
-      mass += w;
-    }
-    ranking.keep(n);
-  }
+  if (o.typical_p < 1) ranking.keep_typical(o.typical_p);
+  if (o.top_p < 1 || o.min_p > 0) cut(ranking);
   double probability = 1;
   return draw(ranking, o.temperature, &probability);
+}
+
+// Top-p and min-p: both leave a beginning of the order, so that the shorter one is found in one walk.
+void Sampler::cut(Ranking& ranking) const {
+  const SamplerOptions& o = options_;
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  const auto [low, high] = o.top_p < 1 ? ranking.total_within(1) : Ranking::Bounds{kAll, kAll};
+  double mass = 0;
+  size_t n = 0;
+  for (; n == 0 || mass < o.top_p * high; ++n) {
+    if (n > 0 && mass >= o.top_p * low) throw Undecided();
+    if (n >= kWalked && !ranking.is_near(n)) {
+      if (o.top_p < 1) ranking.keep_down_to(ranking.reaching(o.top_p * high, 1));
+      if (o.min_p > 0) ranking.keep_down_to({kLastToken, ranking[0].logit + std::log(o.min_p)});
+      return;
+    }
+    if (!ranking.has(n)) break;
+    const double w = weight(ranking[n], ranking[0], 1);
+    if (n > 0 && w < o.min_p) break;
+    mass += w;
+  }
+  ranking.keep(n);
 }
 
 std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/infer/sample/ranking.h"
+#include "model/infer/sample/token_set.h"
 #include "model/text/tokenizer/tokenizer.h"
 
 namespace lumen::model {
@@ -45,7 +46,7 @@ class TokenFilter {
  public:
   virtual ~TokenFilter() = default;
   virtual bool allows(TokenId id) = 0;
-  virtual const std::vector<bool>& all() = 0;  // a truth for each token; others are not allowed
+  virtual const TokenSet& all() = 0;
 };
 
 class Sampler {
@@ -57,7 +58,7 @@ class Sampler {
   TokenId pick(const LogitRow& row, TokenFilter* filter = nullptr);
   // What it will want to know of the next row, of tokens below `vocabulary`.
   Asked asked(int64_t vocabulary) const;
-  TokenId pick(std::span<const float> logits, const std::vector<bool>* allowed);
+  TokenId pick(std::span<const float> logits, const TokenSet* allowed);
   void forget() { recent_.clear(); }  // what was accepted; draws go on where they were
   void accept(TokenId token);         // prompt tokens count for the penalties, too
 
@@ -74,12 +75,12 @@ class Sampler {
   bool best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted) const;
   void penalise(Changes& changes) const;
   void penalise_repetitions(Changes& changes) const;
-  void keep_typical(Ranking& ranking) const;
+  void cut(Ranking& ranking) const;
   TokenId draw(Ranking& ranking, double temperature, double* probability);
   TokenId mirostat(Ranking& ranking);
 
   SamplerOptions options_;
-  std::vector<bool> barred_;         // forbidden tokens
+  TokenSet barred_;                  // forbidden tokens
   std::vector<TokenId> barred_ids_;  // the same, ascending
   std::deque<TokenId> recent_;
   size_t memory_;  // tokens kept in recent_

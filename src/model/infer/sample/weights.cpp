@@ -1,0 +1,77 @@
+#include "model/infer/sample/weights.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "base/check.h"
+
+// The same operations, with the same bits, eight at a time where the processor has them. (A loader that chooses among
+// functions comes before a sanitizer's start.)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define LUMEN_WIDER_VECTORS __attribute__((target_clones("avx2", "default")))
+#else
+#define LUMEN_WIDER_VECTORS
+#endif
+
+namespace lumen::model {
+namespace {
+
+constexpr size_t kRun = TokenSet::kWord;  // numbers whose sum is in f32
+constexpr float kLowest = -87.0F;         // exp of less is no normal f32
+constexpr float kLog2E = 1.44269504F;
+constexpr float kLog2High = 0.693145752F, kLog2Low = 1.42860677e-6F;  // their sum is log 2; n * kLog2High is exact
+
+// The number, or 0. By bits: a choice between numbers may become a branch, of which no vectors are made.
+inline float if_true(bool condition, float number) {
+  return std::bit_cast<float>(std::bit_cast<int32_t>(number) & -static_cast<int32_t>(condition));
+}
+
+// exp(x) for kLowest <= x <= 0: 2^n times a polynomial of what is left of x, which lies within half of log 2.
+inline float exp_of(float x) {
+  const auto n = static_cast<int32_t>(x * kLog2E - 0.5F);
+  const float whole = static_cast<float>(n), r = (x - whole * kLog2High) - whole * kLog2Low;
+  float p = 1.0F / 720;
+  p = p * r + 1.0F / 120;
+  p = p * r + 1.0F / 24;
+  p = p * r + 1.0F / 6;
+  p = p * r + 0.5F;
+  p = p * r + 1;
+  p = p * r + 1;
+  return p * std::bit_cast<float>((n + 127) << 23);
+}
+
+}  // namespace
+
+LUMEN_WIDER_VECTORS
+double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out) {
+  LUMEN_CHECK(out.size() == logits.size());
+  const float* const in = logits.data();
+  float* const to = out.data();
+  const Weighing w = how;
+  double sum = 0;
+  for (size_t i = 0; i < logits.size(); i += kRun) {
+    const size_t count = std::min(kRun, logits.size() - i);
+#pragma omp simd
+    for (size_t j = 0; j < count; ++j) {
+      const float x = (in[i + j] - w.best) * w.scale;
+      const float weight = exp_of(if_true((x >= kLowest) & (x <= 0), x));
+      to[i + j] = if_true((x >= kLowest) & (in[i + j] >= w.least), weight);
+    }
+    for (uint64_t bits = hidden.word(i / kRun); bits != 0; bits &= bits - 1) {
+      const size_t j = std::countr_zero(bits);
+      if (j < count) to[i + j] = 0;
+    }
+    // Eight sums, so that the order does not depend on how wide vectors are.
+    float part[8] = {};
+    size_t j = 0;
+    for (; j + 8 <= count; j += 8) {
+      for (size_t k = 0; k < 8; ++k) part[k] += to[i + j + k];
+    }
+    for (; j < count; ++j) part[0] += to[i + j];
+    sum += ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+  }
+  return sum;
+}
+
+}  // namespace lumen::model
