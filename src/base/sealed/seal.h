@@ -1,6 +1,6 @@
-// Keyed checksums (MACs) of what is kept on disk and used later, and of messages between processes: who does not know
-// the key cannot make one, whatever else they can write. Primitives are libcrypto's. Proved by
-// tests/base/sealed/seal_test.cpp.
+// Keyed checksums (MACs) of files that are kept and used later, and of messages between processes: without the key
+// nobody can make a valid one. The primitives are libcrypto's. Error (exit 3) when one fails for want of memory. Proved
+// by tests/base/sealed/seal_test.cpp.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@ namespace lumen {
 using SealKey = std::array<uint8_t, 32>;
 using Seal = std::array<uint8_t, 32>;
 
-// The seal of several short parts one behind the other; where one ends and the next begins counts, too (HMAC-SHA256).
+// The seal (HMAC-SHA256) of several short parts, each preceded by its length.
 Seal seal(const SealKey& key, std::initializer_list<std::string_view> parts);
 
-// Compared without a hint in how long it takes.
+// Constant-time comparison.
 bool same_seal(const Seal& a, const Seal& b);
 
-// 32 lower-case digits, without a key: nobody can find two texts with the same (SHA-256, cut).
+// SHA-256 cut to 128 bits, as 32 lower-case hexadecimal digits. It needs no key.
 std::string fingerprint(std::string_view text);
 
 // The seal of contents of any size that come piece by piece; how they are cut makes no difference. Contents go through

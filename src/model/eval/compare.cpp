@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <new>
 
 #include "base/error.h"
 #include "model/text/pattern/pattern.h"
@@ -26,9 +27,11 @@ class Expression {
     code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_UTF | PCRE2_UCP, &code, &at,
                               nullptr));
     if (!code_) {
+      if (code == PCRE2_ERROR_HEAP_FAILED) throw std::bad_alloc();
       throw user_error("{}: the pattern '{}', character {}: {}", where, text, at, pattern_mistake(code));
     }
     limits_.reset(pcre2_match_context_create(nullptr));
+    if (!limits_) throw std::bad_alloc();
     pcre2_set_match_limit(limits_.get(), 10'000'000);
   }
 
@@ -37,6 +40,7 @@ class Expression {
   void each(const std::string& text, const std::function<void(const Groups&)>& found) const {
     const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(
         pcre2_match_data_create_from_pattern(code_.get(), nullptr), pcre2_match_data_free);
+    if (!data) throw std::bad_alloc();
     size_t at = 0;
     bool not_empty = false;  // an empty match here was found already
     while (at <= text.size()) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <new>
 #include <set>
 
 #include "base/check.h"
@@ -329,14 +330,20 @@ struct MatchContext {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
 
   MatchContext() {
-    LUMEN_CHECK(context != nullptr && data != nullptr);
+    if (!context || !data) {
+      release();
+      throw std::bad_alloc();
+    }
     pcre2_set_match_limit(context, 50'000'000);
     pcre2_set_heap_limit(context, 256 * 1024);  // KiB
     if (stack) pcre2_jit_stack_assign(context, nullptr, stack);
   }
   MatchContext(const MatchContext&) = delete;
   MatchContext& operator=(const MatchContext&) = delete;
-  ~MatchContext() {
+  ~MatchContext() { release(); }
+
+ private:
+  void release() {
     if (stack) pcre2_jit_stack_free(stack);
     pcre2_match_data_free(data);
     pcre2_match_context_free(context);
@@ -387,6 +394,7 @@ struct Pattern::Backtracking {
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error, &offset,
                          nullptr);
     if (!code) {
+      if (error == PCRE2_ERROR_HEAP_FAILED) throw std::bad_alloc();
       throw user_error("{}: pattern '{}', character {}: {}", where, text.substr(0, 200), offset,
                        pattern_mistake(error));
     }
