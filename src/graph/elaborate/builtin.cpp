@@ -1,5 +1,5 @@
-// Functions the language knows itself: operators that change shapes, reductions over axes, state, conversions. One row
-// each; what can be written in the language stands in models/functions.lum instead.
+// Built-in functions of the language: operators that change shapes, reductions over axes, state, conversions. One row
+// each; functions that can be written in the language are in models/functions.lum instead.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -19,7 +19,7 @@ namespace {
 struct Row {
   std::string_view name;
   int least, most;            // arguments; most -1: any number
-  std::string_view keywords;  // names that may be given, space separated, in the order of the arguments
+  std::string_view keywords;  // names of keyword arguments, space separated, in the order of the arguments
   std::string_view usage;
 };
 
@@ -65,7 +65,7 @@ int keyword_position(const Row& row, const std::string& keyword) {
   return -1;
 }
 
-// Arguments in the order of the keywords; concat's axis stays apart.
+// Arguments in the order of the keywords; concat's axis stays separate.
 std::vector<const Expr*> ordered(const Row& row, const Expr& e) {
   std::vector<const Expr*> out;
   for (size_t i = 0; i < e.args.size(); ++i) {
@@ -151,7 +151,7 @@ Value Elaboration::builtin(const Expr& e) {
     Shape shape;
     try {
       shape = shape_list(*args[1], "the padded shape");
-    } catch (const NeedsConstant& wrong) {  // what grows is not a symbol where the function is called
+    } catch (const NeedsConstant& wrong) {  // the padded extent is not a symbol where the function is called
       const auto grows = [&](const lang::ExprPtr& a) { return a->kind == ExprKind::binary && is_of_extents(*a); };
       if (std::any_of(args[1]->args.begin(), args[1]->args.end(), grows)) throw NeedsExtent(Exit::user, wrong.what());
       throw;
@@ -178,7 +178,7 @@ Value Elaboration::builtin(const Expr& e) {
   return Value::of_node(graph_, append(make(Op::gather_, {x.id, rows.id}), e.place));
 }
 
-// The new shape is a list of extents, of which one may be left open: -1.
+// The new shape is a list of extents, one of which may be inferred: -1.
 Value Elaboration::reshaped(const Expr& e, const Value& x, const Expr& list) {
   Shape shape;
   std::optional<size_t> open;
@@ -250,7 +250,7 @@ Value Elaboration::random_numbers(const Expr& e, const std::vector<const Expr*>&
 }
 
 // sum(x) over all axes has rank 0; sum(x, -1) keeps the axis with extent 1. max(a, b) is elementwise unless the second
-// argument is a negative whole number or is called axis.
+// argument is a negative integer or is named axis.
 Value Elaboration::axis_reduction(const Expr& e) {
   const bool of_two = (e.text == "max" || e.text == "min") && e.args.size() == 2 && e.names[1].empty();
   Value x = expression(*e.args.at(0));
@@ -311,7 +311,7 @@ Value Elaboration::reduction(const std::string& kind, Value v, std::vector<int> 
     Value divisor = n.is_number() ? Value::of(Number::of(n.coefficient)) : Value::of(n);
     return elementwise("/", {reduce(Reduction::sum, std::move(v), axes), std::move(divisor)}, place);
   }
-  // argmax, argmin: the smallest position that holds the extreme value.
+  // argmax, argmin: the smallest position of the extreme value.
   if (axes.size() != 1) throw error_at(place, fmt::format("'{}' goes over one axis", kind));
   const Value x = finished(std::move(v), place);
   const Value best = reduce(kind == "argmax" ? Reduction::max : Reduction::min, x, axes);
@@ -323,7 +323,7 @@ Value Elaboration::reduction(const std::string& kind, Value v, std::vector<int> 
   return reduce(Reduction::min, select(elementwise("==", {x, best}, place), positions, none, place), axes);
 }
 
-// Numbers known now, computed in double precision and rounded once.
+// A tensor of constants, computed in double precision and rounded once.
 Value Elaboration::each(const Expr& e) {
   if (e.args[0]->kind != ExprKind::name)
     throw error_at(e.args[0]->place, "'each' begins with the name of its index", "e.g. each(i, 4, 1.0 / (i + 1))");
@@ -376,7 +376,7 @@ Value Elaboration::update(const Expr& e) {
     id = node_of(value, args[1]->place, state.element.scalar);
   }
   shape = graph_[id].type.shape;
-  const bool many = shape.size() > rank;               // parts, as many as the starts' axes say
+  const bool many = shape.size() > rank;               // several parts, counted by the starts' axes
   if (shape.size() < rank && !state.element.format) {  // missing leading axes have extent 1
     shape.insert(shape.begin(), rank - shape.size(), Dim(1));
     id = append(make(Op::reshape_, {id}, {shape, {}}), args[1]->place);

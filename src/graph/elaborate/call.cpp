@@ -1,5 +1,5 @@
-// Calls of functions: found by name, checked, then a `call` node of an instance for these very types, or the body in
-// place.
+// Calls of functions: found by name, checked, then a `call` node of an instance for the argument types, or the inlined
+// body.
 #include <algorithm>
 
 #include "base/messages/spelling.h"
@@ -46,7 +46,7 @@ const lang::Function* Elaboration::find_function(const std::string& name, const 
 
 // One result, an expression of elementwise operations over the parameters.
 bool Elaboration::is_elementwise(const lang::Function& fn) const {
-  // While a function is looked at it counts as not elementwise: those that call themselves are none.
+  // While a function is being checked it counts as not elementwise, so recursive functions are not elementwise.
   const auto [known, fresh] = session_.elementwise.emplace(&fn, false);
   constexpr int kDeepest = 32;
   if (!fresh || session_.looking_at >= kDeepest) return known->second;
@@ -113,7 +113,7 @@ Value Elaboration::call(const Expr& e) {
   throw error_at(e.place, fmt::format("unknown function '{}'", e.text), did_you_mean(e.text, near));
 }
 
-// Arguments in the order of the parameters; what is missing takes its default.
+// Arguments in the order of the parameters; missing ones take their defaults.
 std::vector<Value> Elaboration::arguments(const lang::Function& fn, const Expr& e,
                                           const std::function<Value(const Expr&)>& evaluate) {
   const std::string usage = fmt::format("it is declared {}", signature(fn));
@@ -238,7 +238,7 @@ Graph Elaboration::finish(const lang::Function& fn, std::vector<Value> values, c
   const lang::Stmt& last = fn.body.back();
   for (size_t i = 0; i < values.size(); ++i) {
     ids.push_back(node_of(values[i], place));
-    // A result that is a name is called so.
+    // A result that is a name is named so.
     std::string name;
     if (last.kind == lang::StmtKind::result && last.values.size() == values.size() &&
         last.values[i]->kind == ExprKind::name)

@@ -1,4 +1,4 @@
-// The numbers of a model: defaults, sizes and given values become one Config. Proved by
+// The numbers of a model: defaults, sizes and given values are merged into one Config. Proved by
 // tests/graph/elaborate/elaborate_test.cpp.
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ const ConfigKey* find_key(const ModelDecl& m, const std::string& name) {
   return nullptr;
 }
 
-// The key a name in a Config belongs to: its own, or "key.3" of one with an axis. Null when there is none.
+// The key of a name in a Config: its own, or that of "key.3" if the key has an axis. Null when there is none.
 const ConfigKey* key_of_entry(const ModelDecl& m, const std::string& name) {
   if (const ConfigKey* k = find_key(m, name)) return k;
   const size_t dot = name.rfind('.');
@@ -43,7 +43,7 @@ const ConfigKey* key_of_entry(const ModelDecl& m, const std::string& name) {
   return k && k->type.has_dims ? k : nullptr;
 }
 
-// Resolves keys in the order their defaults need them.
+// Resolves keys in the order in which their defaults depend on each other.
 class Resolver {
  public:
   Resolver(const ModelDecl& model, const lang::SizeDecl* size, const Config& values) : model_(model), values_(values) {

@@ -1,5 +1,5 @@
-// Language to graph: checks shapes and types of functions and models, reports mistakes with place and hint, and builds
-// graphs.
+// Language to graph: checks shapes and types of functions and models, reports mistakes with position and hint, and
+// builds graphs.
 //
 // May include: base, base/messages, graph/ir, lang, number/library.
 #pragma once
@@ -20,27 +20,27 @@ struct Scope {
   const FormatLibrary* formats = nullptr;
 };
 
-// Checks every function and model of a file without building anything a user would run. Error on the first mistake.
+// Checks every function and model of a file without building a graph to run. Error on the first mistake.
 void check_file(const Scope& scope, const lang::File& file);
 
 // A function with typed parameters becomes a graph: parameters are data inputs (or `state` when typed so).
 Graph elaborate_function(const Scope& scope, const lang::Function& fn);
 
-// A model's numbers: config keys with values, as given by a size, a file or a recipe. Keys with an axis have an entry
-// for each element ("window.3"); the value of a text is its number among the key's choices.
+// A model's numbers: config keys with values, from a size, a file or a recipe. Keys with an axis have an entry for each
+// element ("window.3"); the value of a text is its index among the key's choices.
 using Config = std::map<std::string, double>;
 
-// The members of a model that extends another, with those it takes from there; other models as they are.
+// The members of a model that extends another, including the inherited ones; other models are unchanged.
 lang::ModelDecl complete_model(const Scope& scope, const lang::ModelDecl& model);
 
-// What a text key may be, in the order of its values in a Config; empty for numbers.
+// The allowed values of a text key, in the order of their numbers in a Config; empty for numbers.
 std::vector<std::string> choices_of(const lang::ConfigKey& key);
 
 struct ModelParameter {
   std::string name;                  // "embed", "layers.3.wq"
   Shape shape;                       // numbers
-  std::string gguf, hf;              // names in files, {i} filled in
-  std::vector<std::string> hf_also;  // names it may have instead of `hf`
+  std::string gguf, hf;              // names in files, {i} replaced
+  std::vector<std::string> hf_also;  // alternative names to `hf`
   std::string role;                  // "attention_q", "norm", "embedding", ...: strategies select by it
   std::string init;                  // "normal", "residual", "ones", "zeros", "each"
   double init_scale = 0.02;
@@ -59,13 +59,13 @@ std::vector<ModelParameter> model_parameters(const Scope& scope, const lang::Mod
 Graph elaborate_model(const Scope& scope, const lang::ModelDecl& model, const std::string& function,
                       const Config& config);
 
-// Optimizers: config and functions, read like a model's. A function for values of these types: parameters named in
-// `types` become inputs of exactly those, others of their written types, with the extents that `types` settle.
+// Optimizers: config and functions, like a model's. A function for values of these types: parameters named in `types`
+// become inputs of exactly those types, others of their written types, with the extents that `types` determine.
 bool is_optimizer(const lang::ModelDecl& decl);
 Config optimizer_config(const lang::ModelDecl& optimizer, const Config& values);
 Graph elaborate_update(const Scope& scope, const lang::ModelDecl& optimizer, const std::string& function,
                        const Config& config, const std::map<std::string, Type>& types);
-// What a function of an optimizer gives whose arguments are numbers, in double precision.
+// The result of an optimizer's function of numbers, in double precision.
 double elaborate_number(const Scope& scope, const lang::ModelDecl& optimizer, const std::string& function,
                         const Config& config, const std::vector<double>& arguments);
 

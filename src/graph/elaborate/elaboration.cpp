@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMaxWork = 3'000'000;  // eighty layers with rotations of sixty-four pairs need four hundred thousand
 constexpr size_t kMaxNodes = 1 << 20;
 
-// The same formula with its inputs in front, as people write it.
+// The same formula with its inputs first, the conventional order.
 Formula inputs_first(const Formula& f) {
   Formula out;
   out.inputs = f.inputs;
@@ -81,7 +81,7 @@ Value Elaboration::use(const Value& v, const Place& place) {
 Value Elaboration::finished(Value v, const Place& place) {
   if (!v.is_pending()) return v;
   use(v, place);
-  // A formula that only hands on its operand is that operand.
+  // A formula that only returns its operand is that operand.
   if (v.operands.size() == 1 && v.formula.nodes[v.formula.outputs[0]].op == ScalarOp::input)
     return Value::of_node(graph_, v.operands[0]);
   Node n = make(Op::map_, v.operands);
@@ -223,7 +223,7 @@ Value Elaboration::table(const lang::Table& t, const Place& place) {
 Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefix, std::optional<int64_t> layer) {
   const std::string full = prefix + p.name;
   if (const auto known = parameters_.find(full); known != parameters_.end()) {
-    // After an update the name stands for the newest value.
+    // After an update the name refers to the newest value.
     ValueId id = known->second;
     while (newer_.contains(id)) id = newer_[id];
     return Value::of_node(graph_, id);
@@ -241,7 +241,7 @@ Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefi
   return Value::of_node(graph_, id);
 }
 
-// The shape may use the config, and the layer's number as `i`; nothing of the function.
+// The shape may use the config, and the layer's number as `i`, but no values of the function.
 Type Elaboration::parameter_type(const lang::ModelParam& p, std::optional<int64_t> layer) {
   std::vector<Frame> own(1);
   std::swap(own, frames_);

@@ -1,8 +1,8 @@
-// Builds one graph from the body of one function. Split by deed: elaboration.cpp (nodes, names), elementwise.cpp
+// Builds one graph from the body of one function. Split by task: elaboration.cpp (nodes, names), elementwise.cpp
 // (scalar algebra over tensors and numbers), expression.cpp, builtin.cpp (operators with shapes), indexed.cpp (index
 // notation), unify.cpp (types and their symbols), statement.cpp, call.cpp. Private to the folder: others use
 // elaborate.h. Invariants: every node passes its operator's rule before it is appended, so a user's mistake is an Error
-// with a place, never a failed check; work is bounded by Session::spend; a state's old value is never read.
+// with a position, never a failed check; work is bounded by Session::spend; a state's old value is never read.
 #pragma once
 
 #include <functional>
@@ -20,30 +20,30 @@
 
 namespace lumen::graph {
 
-// A constant was needed and a value known only at run time was found: check_file accepts functions that fail so because
-// a parameter has no value yet.
+// A constant was required but the value is known only at run time: check_file accepts functions that fail so because a
+// parameter has no value yet.
 class NeedsConstant : public Error {
  public:
   using Error::Error;
 };
 
-// Extents that must be numbers are symbols: check_file accepts functions that fail so, which are checked where they are
+// Extents that must be numbers are symbols: check_file accepts functions that fail so; they are checked where they are
 // called with tensors of known extents.
 class NeedsExtent : public Error {
  public:
   using Error::Error;
 };
 
-// What the graphs of one elaboration share.
+// State shared by the graphs of one elaboration.
 struct Session {
   const Scope& scope;
   std::map<std::string, std::shared_ptr<const Graph>> instances;  // of functions, by name, argument types and constants
   std::set<std::string> graph_names;
-  std::map<const lang::Function*, bool> elementwise;  // what is known of functions
-  int looking_at = 0;                                 // functions whose elementwise nature is being found out
-  int functions = 0;                                  // functions inside functions now
-  int expressions = 0;                                // expressions inside expressions now, across functions
-  int64_t work = 0;                                   // expressions and statements seen
+  std::map<const lang::Function*, bool> elementwise;  // cache: whether a function is elementwise
+  int looking_at = 0;                                 // depth of functions being checked for being elementwise
+  int functions = 0;                                  // current depth of nested functions
+  int expressions = 0;                                // current depth of nested expressions, across functions
+  int64_t work = 0;                                   // expressions and statements processed
 
   explicit Session(const Scope& s) : scope(s) {}
   void spend(const Place& place);  // Error when a program unrolls without end
@@ -68,23 +68,23 @@ class Elaboration {
   Elaboration& operator=(const Elaboration&) = delete;
 
   // The graph of `fn`: tensor parameters become inputs of the given types, else of their written ones, with the extents
-  // that the given types settle; scalar ones with a default are built in.
+  // that the given types determine; scalar ones with a default become constants.
   Graph standalone(const lang::Function& fn, const std::map<std::string, Type>& given = {});
   // The graph of `fn` called with these arguments (in order of the parameters): tensors become inputs of exactly their
-  // types, the rest is built in.
+  // types, other arguments become constants.
   Graph instance(const lang::Function& fn, const std::vector<Value>& arguments, const std::vector<Place>& places,
                  const Place& call);
   // A number written in a declaration: a default, a size, the scale of an init.
   Number number(const lang::Expr& e, std::string_view what, const std::map<std::string, int64_t>& bound = {});
   Value constant_value(const lang::Expr& e, const std::map<std::string, int64_t>& bound);  // the same, of any kind
-  // What a function gives whose arguments are numbers.
+  // The result of a function whose arguments are numbers.
   Number number_of_call(const lang::Function& fn, const std::vector<Number>& arguments);
   Type parameter_type(const lang::ModelParam& p, std::optional<int64_t> layer);
 
  private:
   friend class Indexed;
   using Frame = std::map<std::string, Value>;
-  // A written extent and the one it must be equal to.
+  // A written extent and the extent it must equal.
   struct Equation {
     const lang::Expr* written;
     Dim actual;
@@ -97,10 +97,10 @@ class Elaboration {
   // ---- elaboration.cpp: nodes and names
   ValueId append(Node node, const Place& place);
   Node make(Op op, std::vector<ValueId> operands, Type type = {}) const;
-  ValueId node_of(const Value& v, const Place& place, std::optional<Scalar> wanted = {});  // finished, in no format
-  Value finished(Value v, const Place& place);    // a tensor that is a node; numbers and others as they are
-  Value plain(Value v, const Place& place);       // a tensor in no format
-  Value use(const Value& v, const Place& place);  // refuses old values of states
+  ValueId node_of(const Value& v, const Place& place, std::optional<Scalar> wanted = {});  // finished and decoded
+  Value finished(Value v, const Place& place);    // a tensor that is a node; other values unchanged
+  Value plain(Value v, const Place& place);       // a decoded tensor
+  Value use(const Value& v, const Place& place);  // rejects old values of states
   ValueId constant(Number n, Scalar type, const Place& place);
   ValueId count(const Dim& d, const Place& place);  // the extent as a rank-0 i32
   Value reshape(const Value& v, Shape shape, const Place& place);
@@ -176,7 +176,8 @@ class Elaboration {
   void assign(const lang::Stmt& s);
   void bind_let(const std::string& name, Value v, const Place& place, size_t first_fresh);
   std::vector<Value> body_of(const lang::Function& fn);
-  // By axis of a tensor of so many that is defined as `name`: what the function's type says of it where it is a result.
+  // By axis of a tensor with `axes` axes that is defined as `name`: the extents in the function's type if it is a
+  // result.
   std::vector<std::optional<Dim>> declared_extents(const std::string& name, size_t axes);
   Graph finish(const lang::Function& fn, std::vector<Value> values, const Symbols& symbols);
 
@@ -186,8 +187,8 @@ class Elaboration {
   std::vector<Value> arguments(const lang::Function& fn, const lang::Expr& call_expr,
                                const std::function<Value(const lang::Expr&)>& evaluate);
   Value invoke(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr);
-  // The body in place of the call. `checked`: arguments must have the written shapes; index notation arranges them
-  // otherwise.
+  // The inlined body of the call. `checked`: arguments must have the written shapes; index notation arranges them
+  // differently.
   Value inlined(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr, bool checked = true);
   bool is_elementwise(const lang::Function& fn) const;
   bool is_of_model(const lang::Function& fn) const;
@@ -196,7 +197,7 @@ class Elaboration {
   ModelContext context_;
   Graph graph_;
   std::vector<Frame> frames_;
-  const lang::Function* function_ = nullptr;   // whose body is being built
+  const lang::Function* function_ = nullptr;   // the function being built
   std::string label_prefix_;                   // "layers.3." inside a loop over layers
   std::map<ValueId, ValueId> newer_;           // an updated state's old value -> its new one
   std::map<ValueId, ValueId> decoded_;         // a value in a format -> its f32 cast
@@ -205,7 +206,7 @@ class Elaboration {
   std::map<std::string, ValueId> tables_;
 };
 
-// Counts expressions inside expressions, so that no program overflows the stack.
+// Counts nested expressions, so that no program overflows the stack.
 class Elaboration::Deeper {
  public:
   Deeper(Session& s, const Place& place);

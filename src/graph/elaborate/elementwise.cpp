@@ -1,5 +1,5 @@
-// Scalar algebra over numbers, extents and tensors. An elementwise expression grows one formula until it is given a
-// name, is used by another operator, or is about to be stretched although it is costly: then it becomes one `map` node.
+// Scalar algebra over numbers, extents and tensors. An elementwise expression grows one formula until it gets a name,
+// is used by another operator, or would be broadcast although it is costly: then it becomes one `map` node.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,8 +12,8 @@ namespace {
 
 using Build = int (*)(Formula&, const int*);
 
-// What the arguments must be. choice: a truth value, then two alike; scaled: a float and an i32; truth: truth values;
-// bits: integers or truth values.
+// The types of the arguments. choice: a boolean, then two of one type; scaled: a float and an i32; truth: booleans;
+// bits: integers or booleans.
 enum class Domain : uint8_t { numbers, floats, integers, bits, any, choice, scaled };
 
 struct Row {
@@ -54,7 +54,7 @@ int recip(Formula& f, const int* a) {
   return f.op(ScalarOp::select_, f.op(ScalarOp::ne_, a[0], zero(f, a[0])), f.op(ScalarOp::div_, one(f, a[0]), a[0]),
               zero(f, a[0]));
 }
-// The exponential stays finite, for else its derivative is zero times infinity.
+// Clamps the exponential to a finite number, because else its derivative is zero times infinity.
 int sigmoid(Formula& f, const int* a) {
   const Scalar type = f.type(a[0]);
   const double most = type == Scalar::f64 ? 700 : type == Scalar::f16 ? 11 : 88;
@@ -73,7 +73,7 @@ int exponent(Formula& f, const int* a) {
   return f.convert(ScalarOp::exponent_, Scalar::i32, a[0]);
 }
 
-// Operators first, functions of the language behind.
+// Operators first, then functions of the language.
 constexpr std::array<Row, 45> kRows = {{
     {"+", 2, Domain::numbers, twin<ScalarOp::add_>},
     {"-", 2, Domain::numbers, twin<ScalarOp::sub_>},
@@ -151,7 +151,7 @@ bool is_costly(const Formula& f) {
   });
 }
 
-constexpr size_t kMaxFormula = 64;  // nodes a growing formula may have before it becomes a map of its own
+constexpr size_t kMaxFormula = 64;  // scalar nodes of a growing formula before it becomes a map of its own
 
 // Grows one formula from those of its arguments.
 class Merge {
@@ -228,7 +228,7 @@ Number folded(const Formula& f, int node) {
   return is_float(n.type) ? Number::of(n.real) : Number::of(n.integer);
 }
 
-// Which scalar type the arguments have. Numbers take the type of the tensors beside them.
+// The common scalar type of the arguments. Numbers take the type of the tensors.
 Scalar common_scalar(const Row& row, const std::vector<Value>& args, const std::string& who, const Place& place) {
   const bool all_numbers = std::all_of(args.begin(), args.end(), [](const Value& v) { return v.is_number(); });
   std::optional<Scalar> common;
@@ -261,7 +261,7 @@ Scalar common_scalar(const Row& row, const std::vector<Value>& args, const std::
   return *common;
 }
 
-// Refuses arguments of a type that the operation is not for.
+// Rejects arguments whose type the operation does not support.
 void check_domain(const Row& row, const std::string& what, Scalar common, const std::string& who, const Place& place) {
   const bool wants_float = row.domain == Domain::floats || row.domain == Domain::scaled;
   const bool wants_integer = row.domain == Domain::integers || row.domain == Domain::bits;
@@ -367,7 +367,7 @@ Value Elaboration::unary(const std::string& op, Value a, const Place& place) {
   return elementwise(op == "-" ? "negate" : op, {std::move(a)}, place);
 }
 
-// Extents stay extents where the result is again a product of symbols.
+// Extents stay extents if the result is again a product of symbols.
 std::optional<Value> Elaboration::dim_arithmetic(const std::string& op, const Value& a, const Value& b,
                                                  const Place& place) {
   const auto as_dim = [](const Value& v) -> std::optional<Dim> {
@@ -419,7 +419,7 @@ Value Elaboration::binary(const std::string& op, Value a, Value b, const Place& 
     if (known) return Value::of(Number::of(r));
   }
   if (op == "**" && b.is_number() && a.is_tensor()) {
-    // Small whole powers are products, exact for negative bases too.
+    // Small integer powers are products, exact for negative bases too.
     const double p = b.number.value();
     if (p == 0.5) return elementwise("sqrt", {std::move(a)}, place);
     if (p == std::floor(p) && std::abs(p) >= 1 && std::abs(p) <= 8) {
@@ -447,7 +447,7 @@ Value Elaboration::convert(Value v, Scalar to, const Place& place) {
     return Value::of(Number::of(v.number.kind == Number::Kind::real ? static_cast<int64_t>(x) : v.number.integer));
   }
   if (v.kind == Value::Kind::dim) {
-    if (to == Scalar::i32) return v;  // an extent is a whole number already
+    if (to == Scalar::i32) return v;  // an extent is already an integer
     v = Value::of_node(graph_, count(v.dim, place));
   }
   if (!v.is_tensor()) throw error_at(place, fmt::format("{} cannot be converted to {}", describe(v), scalar_name(to)));

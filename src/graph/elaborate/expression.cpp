@@ -28,7 +28,8 @@ Value Elaboration::expression(const Expr& e) {
     case ExprKind::binary: {
       Value a = expression(*e.args[0]);
       if (e.text == "and" || e.text == "or") {
-        // Known truth decides without looking at the other side, so that a guard can stand before what it guards.
+        // A known left side decides without evaluating the right one, so that a guard can precede the expression it
+        // guards.
         const bool is_and = e.text == "and";
         if (a.is_number() && a.number.kind == Number::Kind::truth && (a.number.integer != 0) != is_and) return a;
       }
@@ -152,7 +153,7 @@ Dim Elaboration::extent(const Expr& e) {
   return extent_of(expression(e), e.place, "an extent");
 }
 
-// A symbol and nothing that is known only at run time.
+// Whether an expression has a symbol and no value that is known only at run time.
 bool Elaboration::is_of_extents(const Expr& e) const {
   if (e.kind == ExprKind::name) {
     const Value* v = find(e.text);
@@ -197,7 +198,7 @@ Value Elaboration::index(const Expr& e) {
   return index_value(expression(*e.args[0]), e);
 }
 
-// Slices, single positions (the axis goes), and rows of a table picked by an integer tensor.
+// Slices, single positions (which drop the axis), and rows of a table selected by an integer tensor.
 Value Elaboration::index_value(Value base, const Expr& e) {
   if (base.kind == Value::Kind::tuple && e.args.size() == 2) {  // a config key with an axis
     const int64_t at = integer(*e.args[1], "the subscript of a list");

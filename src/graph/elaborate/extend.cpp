@@ -1,6 +1,6 @@
-// Models that extend others: `model b(cfg) : extends a { .. }` has all members of a, where those of b with the same
-// name take their places. Sizes and the names in files (gguf, hf, ..) are not taken over: they belong to one family.
-// What is said of keys of files that are no config keys (unread, refused, hides, gguf_unread, ..) is.
+// Models that extend others: `model b(cfg) : extends a { .. }` has all members of a, overridden by those of b with the
+// same name. Sizes and the names in files (gguf, hf, ..) are not inherited: they belong to one family. Attributes about
+// file keys that are no config keys (unread, refused, hides, gguf_unread, ..) are.
 // Proved by tests/graph/elaborate/elaborate_test.cpp.
 #include <algorithm>
 #include <optional>
@@ -39,7 +39,7 @@ const lang::Attribute* extends_of(const ModelDecl& m) {
   return nullptr;
 }
 
-// Parameters of the base that `over` does without.
+// Removes parameters of the base that `over` lists as `without`.
 void leave_out(const ModelDecl& over, ModelDecl& base) {
   for (const lang::Attribute& a : over.attributes) {
     if (a.name != "without") continue;
@@ -51,7 +51,7 @@ void leave_out(const ModelDecl& over, ModelDecl& base) {
   }
 }
 
-// `over` with what it takes from `base`.
+// `over` with the members it inherits from `base`.
 ModelDecl extended(ModelDecl base, const ModelDecl& over) {
   leave_out(over, base);
   ModelDecl out = over;

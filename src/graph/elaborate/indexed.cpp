@@ -72,7 +72,7 @@ void Indexed::set_extent(int index, const Dim& d, const Place& place) {
   i.extent = d;
 }
 
-// Extents of indices that stand alone as subscripts of named tensors, before anything is built.
+// Collects extents of indices that are whole subscripts of named tensors, before any node is built.
 void Indexed::learn_extents(const Expr& e) {
   e_.session_.spend(e.place);
   if (e.kind == ExprKind::index && (e.args[0]->kind == ExprKind::name || e.args[0]->kind == ExprKind::member) &&
@@ -115,7 +115,7 @@ Value Indexed::aligned(const Item& i, const Place& place) {
     n.attributes.axes = order;
     v = Value::of_node(e_.graph_, e_.append(std::move(n), place));
   }
-  // Extent 1 for the indices between and behind; those in front are left to broadcasting.
+  // Extent 1 for the missing indices between and after; leading ones are left to broadcasting.
   const int first = i.over[order[0]];
   Shape shape(indices_.size() - first, Dim(1));
   for (size_t k = 0; k < order.size(); ++k) shape[i.over[order[k]] - first] = v.shape[k];
@@ -307,8 +307,8 @@ void Indexed::pick_rows(Item& out, Item rows, const Place& place) {
 
 // ---- reductions
 
-// Rows of x times the matrices that integers pick for them: the matrices are not copied. Nothing when the letters do
-// not fit, or each row would meet a vector only.
+// Rows of x times the matrices that integers select for them: the matrices are not copied. nullopt if the letters do
+// not fit, or each row would be multiplied only by a vector.
 std::optional<Indexed::Item> Indexed::contract_picked(const Item& x, const Item& picked, const std::vector<int>& summed,
                                                       const Place& place) {
   const auto has = [](const std::vector<int>& list, int k) {
@@ -369,7 +369,7 @@ Indexed::Item Indexed::contract(const Item& a, const Item& b, const std::vector<
 
 namespace {
 
-// The factors of a product, and the divisors behind them.
+// The factors of a product, and its divisors.
 void factors_of(const lang::ExprPtr& e, std::vector<lang::ExprPtr>& out) {
   if (e->kind == ExprKind::binary && e->text == "*") {
     factors_of(e->args[0], out);
@@ -381,7 +381,7 @@ void factors_of(const lang::ExprPtr& e, std::vector<lang::ExprPtr>& out) {
 
 }  // namespace
 
-// The indices that a reduction is over, each with its range where it is given one.
+// The indices of a reduction, each with its range if one is given.
 std::vector<int> Indexed::open_indices(const Expr& e) {
   std::vector<int> summed;
   for (size_t i = 0; i < e.vars.size(); ++i) {
@@ -409,7 +409,7 @@ std::vector<int> Indexed::open_indices(const Expr& e) {
   return summed;
 }
 
-// The product of `parts` reduced over `summed`, whose numbers are indices of this expression.
+// The product of `parts` reduced over `summed`, which are numbers of this expression's indices.
 Indexed::Item Indexed::reduced(const Expr& e, const std::vector<int>& summed, std::vector<Item> parts) {
   Item product = parts[0];
   const auto floating = [](const Item& i) { return i.value.is_tensor() && is_float(i.value.element.scalar); };
@@ -426,7 +426,7 @@ Indexed::Item Indexed::reduced(const Expr& e, const std::vector<int>& summed, st
 
   if (last && floating(product) && floating(*last) && touches(product) && touches(*last) &&
       !same_indices(product, *last)) {
-    // What only one factor has is summed there first.
+    // Indices of only one factor are summed there first.
     const auto alone = [&](Item i, const Item& other) {
       std::vector<int> axes, rest;
       i = loose(i, e.place);
@@ -484,7 +484,7 @@ Indexed::Item Indexed::reduce(const Expr& e) {
     return out;
   };
 
-  // Sums of products: factors without the summed indices wait outside, two remaining ones are contracted.
+  // Sums of products: factors without summed indices are multiplied outside, two remaining ones are contracted.
   const bool sums = e.text == "sum" || e.text == "mean";
   lang::ExprPtr body = e.args[0];
   lang::ExprPtr divisor;
@@ -523,7 +523,7 @@ Indexed::Item Indexed::reduce(const Expr& e) {
   return result;
 }
 
-// ---- doors
+// ---- entry points
 
 Value Indexed::whole(const Expr& e) {
   return loose(item(e), e.place).value;

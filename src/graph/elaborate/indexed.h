@@ -11,7 +11,7 @@ class Indexed {
  public:
   explicit Indexed(Elaboration& e) : e_(e) {}
 
-  Value define(const lang::Stmt& s);      // the tensor that `target[i, j] = value` defines
+  Value define(const lang::Stmt& s);      // the tensor defined by `target[i, j] = value`
   Value whole(const lang::Expr& reduce);  // a reduction without free indices: rank 0
 
  private:
@@ -23,17 +23,17 @@ class Indexed {
     bool ranged = false;
   };
   // A tensor over some of the indices. loose: its axes are exactly `over`, in that order. Otherwise its axes are the
-  // indices in their order, at the right, with extent 1 for those it does not depend on. Without indices: anything that
-  // broadcasts.
+  // indices in their order, right-aligned, with extent 1 for those it does not depend on. Without indices: any shape
+  // that broadcasts.
   struct Item {
     Value value;
-    std::vector<int> over;  // numbers of indices, rising unless loose
+    std::vector<int> over;  // numbers of indices, ascending unless loose
     bool loose = false;
     ValueId table = -1, rows = -1;  // the value is a gather of these: the rows' indices lead `over`
   };
 
   int add_index(const std::string& name, const Place& place);
-  int find_index(const std::string& name) const;  // -1 when it is none
+  int find_index(const std::string& name) const;  // -1 if there is none
   bool mentions(const lang::Expr& e) const;       // any index
   bool mentions(const lang::Expr& e, const std::vector<int>& which) const;
   void learn_extents(const lang::Expr& e);
@@ -45,14 +45,14 @@ class Indexed {
   // ---- subscripts.cpp: sums of multiples of indices
   struct Affine {
     int64_t start = 0;
-    std::vector<std::pair<int, int64_t>> strides;  // by index, none of them 0; several, or one that is not 1, move
+    std::vector<std::pair<int, int64_t>> strides;  // by index, nonzero; several, or one that is not 1, make windows
     bool is_plain() const { return start == 0 && strides.size() == 1 && strides[0].second == 1; }
   };
-  // A subscript as a sum, when it is one.
+  // A subscript as an affine sum; nullopt if it is none.
   std::optional<Affine> affine(const lang::Expr& e);
   std::optional<Affine> shifted(const lang::Expr& e, const Value& base, size_t axis, bool has_outside);
   void find_extent(const Affine& a, const Dim& extent, bool has_outside, const Place& place);
-  // Where along an axis a subscript reads: its first and last place.
+  // The first and the last position a subscript reads along an axis.
   std::pair<int64_t, int64_t> reach(const Affine& a, const Place& place) const;
   Value surrounded(const lang::Expr& e, const Value& base, std::vector<Affine>& axes);
   Item windowed(const lang::Expr& e, Value base, std::vector<Affine> axes, std::optional<Item> rows);

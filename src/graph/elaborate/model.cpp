@@ -27,7 +27,7 @@ std::string word_of(const lang::Attribute& a) {
   return a.values[0]->text;
 }
 
-// Attributes others read are let pass; slips of the keyboard are not.
+// Attributes for other readers are accepted; misspelled ones are not.
 void check_spelling(const lang::Attribute& a, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), a.name) != known.end()) return;
   const std::string near = nearest_word(a.name, known);
@@ -42,7 +42,7 @@ const std::vector<std::string>& param_attributes() {
   return known;
 }
 
-// Null when the parameter is not there in this config, or is a state.
+// nullopt when the config excludes the parameter, or it is a state.
 std::optional<ModelParameter> read_parameter(Session& session, const ModelContext& context, const lang::ModelParam& p,
                                              std::optional<int64_t> layer) {
   Elaboration e(session, context);
@@ -135,13 +135,13 @@ void check_function(const Scope& scope, const ModelContext& context, const lang:
     Elaboration(session, context).standalone(fn);
   } catch (const NeedsConstant&) {
     if (!has_scalar) throw;
-  } catch (const NeedsExtent&) {  // of its parameters, which symbols stand for here
+  } catch (const NeedsExtent&) {  // of its parameters, which are symbols here
   }
 }
 
 void check_model(const Scope& scope, const ModelDecl& m) {
   check_names(m);
-  // A part means something only in the models that extend it.
+  // A `part` model is only valid in the models that extend it.
   if (std::any_of(m.attributes.begin(), m.attributes.end(), [](const auto& a) { return a.name == "part"; })) return;
   for (const lang::SizeDecl& s : m.sizes) model_config(m, s.name, {});
   const bool complete = std::all_of(m.config.begin(), m.config.end(),
@@ -221,7 +221,7 @@ void check_file(const Scope& given, const lang::File& file) {
     for (size_t j = 0; j < i; ++j)
       if (file.functions[i].name == file.functions[j].name)
         throw error_at(file.functions[i].place, fmt::format("function '{}' is declared twice", file.functions[i].name));
-  // Functions beside formats belong to their routines, and are checked with them.
+  // Functions in a file of formats belong to their routines, and are checked with them.
   const bool routines = !file.formats.empty() && file.models.empty();
   for (const lang::Function& f : file.functions) {
     if (routines) break;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kUsage = "usage: scan(step, [carries], [sequences], constants .., axis = 0, reverse = 0)";
 
-// What stands in the call, apart.
+// The call's arguments by kind.
 struct Parts {
   std::vector<const Expr*> carries, sequences, constants;
   const Expr *axis = nullptr, *reverse = nullptr;

@@ -1,4 +1,4 @@
-// Statements of functions: bindings, loops that are unrolled, branches that are decided, results; see elaboration.h.
+// Statements of functions: bindings, unrolled loops, branches decided at elaboration, results; see elaboration.h.
 #include <algorithm>
 #include <utility>
 
@@ -19,14 +19,14 @@ std::optional<std::vector<Value>> Elaboration::run(const std::vector<Stmt>& body
   return std::nullopt;
 }
 
-// A name for a value: tensors become nodes, and those made for it carry the name as label.
+// Names a value: tensors become nodes, and new nodes get the name as label.
 void Elaboration::bind_let(const std::string& name, Value v, const Place& place, size_t first_fresh) {
   if (v.kind == Value::Kind::tuple)
     throw error_at(place, fmt::format("{} values for one name", v.items.size()), "take them apart: let (a, b) = ...");
   v = finished(std::move(v), place);
   if (v.is_tensor() && static_cast<size_t>(v.id) >= first_fresh && graph_[v.id].op != Op::input_)
     graph_[v.id].label = label_prefix_ + name;
-  // An assignment changes the binding it sees, a let makes its own.
+  // An assignment changes the visible binding, a let makes a new one.
   bind(name, std::move(v));
 }
 

@@ -1,5 +1,5 @@
-// Subscripts that are sums of multiples of indices: x[h * 2 + i - 1]. Such an axis is read by windows, and what lies
-// outside of it is put around the tensor before. See indexed.h.
+// Subscripts that are sums of multiples of indices: x[h * 2 + i - 1]. Such an axis is read by windows, after the tensor
+// is padded with the value for positions outside. See indexed.h.
 #include <algorithm>
 #include <numeric>
 
@@ -67,8 +67,8 @@ std::optional<Indexed::Affine> Indexed::affine(const Expr& e) {
   return a;
 }
 
-// A subscript that moves along an axis whose extent is a number. Nothing where integers pick rows instead, as they do
-// along a first axis that cannot be walked so.
+// A subscript that moves along an axis whose extent is a number. nullopt where integers select rows instead, as they do
+// along a first axis that has no affine subscript.
 std::optional<Indexed::Affine> Indexed::shifted(const Expr& e, const Value& base, size_t axis, bool has_outside) {
   auto a = affine(e);
   if (!a || a->strides.empty()) return std::nullopt;
@@ -91,7 +91,7 @@ std::optional<Indexed::Affine> Indexed::shifted(const Expr& e, const Value& base
   return a;
 }
 
-// The one index whose extent nothing else says goes as far as it stays inside.
+// The one index whose extent has no other source extends as far as it stays inside.
 void Indexed::find_extent(const Affine& a, const Dim& extent, bool has_outside, const Place& place) {
   int open = -1;
   int64_t last = a.start, own = 1;
@@ -130,7 +130,7 @@ std::pair<int64_t, int64_t> Indexed::reach(const Affine& a, const Place& place) 
   return {a.start, last};
 }
 
-// The tensor with what stands outside around it, as far as subscripts reach; these then start inside.
+// The tensor padded with the value for positions outside, as far as subscripts reach; these then start inside.
 Value Indexed::surrounded(const Expr& e, const Value& base, std::vector<Affine>& axes) {
   Shape shape = base.shape;
   std::vector<int64_t> starts(axes.size(), 0);
@@ -181,7 +181,7 @@ Value Indexed::surrounded(const Expr& e, const Value& base, std::vector<Affine>&
 
 Indexed::Item Indexed::windowed(const Expr& e, Value base, std::vector<Affine> axes, std::optional<Item> rows) {
   base = surrounded(e, base, axes);
-  // An axis that its indices count out like digits is taken apart: nothing overlaps.
+  // An axis that its indices count like digits is split by a reshape: no windows overlap.
   Shape apart;
   std::vector<Affine> ways;
   for (size_t d = 0; d < axes.size(); ++d) {

@@ -1,4 +1,4 @@
-// Types as written against types as they are: symbols get their extents, and mistakes are told with both shapes.
+// Unifies written types with actual types: symbols get their extents, and errors show both shapes.
 #include <algorithm>
 
 #include "base/messages/spelling.h"
@@ -16,7 +16,7 @@ std::string text_of(const Place& p) {
   return p.source ? p.source->text.substr(p.begin, p.end - p.begin) : std::string();
 }
 
-// A bare `...` stands for one extent of this name where no argument says more.
+// The symbol for a bare `...` whose extents no argument determines.
 constexpr const char* kLeading = "Lead";
 
 void names_in(const Expr& e, std::vector<const Expr*>& out) {
@@ -38,7 +38,7 @@ Element Elaboration::element_of(const TypeExpr& t) const {
                  did_you_mean(t.name, known, "a type is a scalar type like f32 or the name of a format"));
 }
 
-// Names of an extent that mean nothing yet.
+// Unbound names of an extent.
 std::vector<std::string> Elaboration::unbound(const Expr& e, const Symbols& symbols) const {
   std::vector<const Expr*> names;
   names_in(e, names);
@@ -124,7 +124,7 @@ void Elaboration::solve(std::vector<Equation>& equations, Symbols& symbols) {
                                                              text, written(d)));
   };
   const auto open = [](const Equation& q) { return !q.solved; };
-  // Symbols that stand alone first; then products with one unknown factor.
+  // Symbols that are whole extents first; then products with one unknown factor.
   for (const bool products : {false, true}) {
     bool progress = true;
     while (progress && std::any_of(equations.begin(), equations.end(), open)) {

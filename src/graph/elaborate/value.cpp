@@ -1,4 +1,4 @@
-// Values at elaboration time and how messages write them; see value.h.
+// Values at elaboration time and their spelling in messages; see value.h.
 #include "graph/elaborate/value.h"
 
 namespace lumen::graph {

@@ -1,6 +1,6 @@
-// What an expression of a function means while its graph is being built: a number known now, an extent, a tensor
-// (finished, or an elementwise formula that has not become a node yet), or one of the few things that only exist at
-// this time. Must not know syntax. Proved by tests/graph/elaborate/elaborate_test.cpp.
+// The value of an expression of a function while its graph is being built: a number known now, an extent, a tensor
+// (finished, or an elementwise formula that is not a node yet), or one of the few kinds that exist only at this time.
+// Must not depend on syntax. Proved by tests/graph/elaborate/elaborate_test.cpp.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lumen::graph {
 
-// A number known while the graph is built. Integers stay exact; they become floats where a float is wanted.
+// A number known while the graph is built. Integers stay exact; they become floats where a float is required.
 struct Number {
   enum class Kind : uint8_t { integer, real, truth } kind = Kind::integer;
   int64_t integer = 0;  // integers and truth values
@@ -28,10 +28,10 @@ struct Value {
     dim,      // an extent with symbols, usable in shapes; `dim`
     tensor,   // a node `id`, or (id < 0) `formula` over `operands`, not yet a node
     tuple,    // several results of a call; `items`
-    extents,  // the extents a leading `...Name` stands for; `shape`
+    extents,  // the extents of a leading `...Name`; `shape`
     layer,    // `l` in `for l in layers`; `layer`
     config,   // cfg
-    text,     // a string, to compare with others; `text`
+    text,     // a string, for comparisons; `text`
   } kind = Kind::number;
 
   Number number;
@@ -57,7 +57,7 @@ struct Value {
   Type type() const { return {shape, element}; }
 };
 
-// As the language writes them: f32[B, T, 64], and [B, T, 64].
+// In the language's spelling: f32[B, T, 64], and [B, T, 64].
 std::string written(const Type& t);
 std::string written(const Shape& s);
 std::string written(const Dim& d);

@@ -1,5 +1,5 @@
-// Classes of channels: each stands for one free number, or for its inverse, or for 1. A code is the number of a class,
-// negative for the inverse; 0 is no code. Proved by tests/graph/equivalence/sites_test.cpp.
+// Classes of channels: each represents one free number, its inverse, or 1. A code is the number of a class, negative
+// for the inverse; 0 is no code. A union-find. Proved by tests/graph/equivalence/sites_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Classes {
     ++free_;
     return above_.back();
   }
-  // The code of what a code's class was united to.
+  // The code at the root of a code's class.
   int32_t root(int32_t code) const {
     int32_t sign = code < 0 ? -1 : 1, at = std::abs(code);
     while (above_[at] != at) {
@@ -31,12 +31,12 @@ class Classes {
   bool is_fixed(int32_t code) const { return root(code) == kFixed; }
   int64_t free() const { return free_; }
 
-  // Both codes mean the same number from now on. True when a class stopped being free by itself.
+  // Both codes represent the same number from now on. True when a class stopped being free.
   bool unite(int32_t a, int32_t b) {
     a = root(a);
     b = root(b);
     if (a == b) return false;
-    if (a == -b) b = kFixed;  // what is its own inverse is 1
+    if (a == -b) b = kFixed;  // a number that equals its inverse is 1
     if (a == kFixed || (b != kFixed && std::abs(b) < std::abs(a))) std::swap(a, b);
     // `a` goes to `b`.
     above_[std::abs(a)] = a < 0 && b != kFixed ? -b : b;

@@ -41,7 +41,7 @@ class Degrees {
     return n.op == ScalarOp::constant && (is_float(n.type) ? n.real == 0 : n.integer == 0);
   }
 
-  // input + constant, as a whole what is scaled.
+  // input + constant, if the whole is scaled.
   bool shifted(const ScalarNode& n) {
     if (q_.shiftable.empty()) return false;
     for (const int side : {0, 1}) {
@@ -80,7 +80,8 @@ class Degrees {
     }
   }
 
-  // What knows positive multiples only, and what knows none.
+  // Operations that are homogeneous only for positive factors (abs, min, max, sqrt, comparisons), and those that are
+  // not.
   int positive(const ScalarNode& n) const {
     bool plain = true;
     for (const int a : n.args) plain = plain && (a < 0 || of_[a] == 0 || of_[a] == kEvery);

@@ -1,6 +1,6 @@
-// Which changes of its parameters leave what a graph computes as it is: channels that what produces an activation may
-// divide and what reads it multiply, and spaces that may be rotated. Found by structure, whatever names there are, and
-// told with the reason where there is no such change. Graphs are inlined and simplified, their dims numbers.
+// Changes of its parameters that keep a graph's results: per-channel scales that the producer of an activation may
+// divide by and its readers multiply by, and spaces that may be rotated. Found by structure, independent of names;
+// where no such change exists, a reason is given. Graphs are inlined and simplified, their dims numbers.
 //
 // May include: base, graph/ir, graph/match, graph/pass, number/formula.
 // Offers: expert_order.h, hadamard.h, rows_before.h.

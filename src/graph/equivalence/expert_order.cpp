@@ -8,17 +8,17 @@
 namespace lumen::graph {
 namespace {
 
-constexpr int kMostRounds = 64;  // each finds a parameter more
+constexpr int kMostRounds = 64;  // each finds one more parameter
 
-// What an order of the experts does to a value.
+// The effect of a permutation of the experts on a value.
 struct Kind {
-  int64_t axis = -1;    // that runs along the experts, whose elements change places
+  int64_t axis = -1;    // that runs along the experts: elements along it are permuted
   bool number = false;  // elements are numbers of experts
   bool stays() const { return axis < 0 && !number; }
   friend bool operator==(const Kind&, const Kind&) = default;
 };
 
-// The same of a formula's value, whose axis is the map's.
+// The same for a value of a formula, whose axis is the map's.
 enum class Sort : uint8_t { stays, moves, number, moving_number, beyond };  // beyond: larger than all numbers
 
 bool is_number(Sort s) {
@@ -55,7 +55,7 @@ class Finder {
   }
 
  private:
-  // Forward. False where something does not fit: then either a parameter was found, or there is no way.
+  // Forward. False on a mismatch: then either a parameter was found, or no solution exists.
   bool pass() {
     kinds_.assign(g_.nodes.size(), {});
     for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
@@ -119,7 +119,7 @@ class Finder {
     return std::nullopt;
   }
 
-  // What integers pick of a table's first axis.
+  // Elements that integers select along a table's first axis.
   std::optional<Kind> of_picked(const Node& n, size_t table, size_t index) {
     const Kind &of = operand(n, table), &by = operand(n, index);
     if (of.number || by.axis >= 0) return std::nullopt;
@@ -168,7 +168,7 @@ class Finder {
     return kind.axis == n.attributes.axis ? std::nullopt : std::optional(kind);
   }
 
-  // The axis of `to` that an axis of `from` is, of two shapes of the same elements; -1: none.
+  // The axis of `to` that corresponds to an axis of `from`, for two shapes of the same elements; -1: none.
   int64_t same_axis(ValueId from, int64_t axis, ValueId to) const {
     const auto behind = [&](ValueId v, size_t at) {
       int64_t count = 1;
@@ -182,7 +182,7 @@ class Finder {
     return -1;
   }
 
-  // The axis of an operand that is a map's axis, or -1: it has none, or one element along it.
+  // The axis of an operand that corresponds to a map's axis, or -1: it has none, or extent 1 along it.
   int64_t own_axis(ValueId map, ValueId o, int64_t axis) const {
     const int64_t own = axis - (rank(map) - rank(o));
     return own >= 0 && g_[o].type.shape[own] != Dim(1) ? own : -1;
@@ -206,7 +206,7 @@ class Finder {
       if (axis >= 0 && axis != here) return std::nullopt;
       axis = here;
     }
-    // Numbers beside all numbers, one by one.
+    // Expert numbers compared with all numbers (an iota), one by one.
     for (const ValueId o : n.operands)
       if (axis < 0 && g_[o].op == Op::iota_ && g_[o].type.shape[g_[o].attributes.axis] == experts_)
         axis = g_[o].attributes.axis + rank(v) - rank(o);
@@ -258,7 +258,7 @@ class Finder {
     return any(moves) ? Sort::moving_number : Sort::number;
   }
 
-  // Backward: a parameter because of which this value changes places along an axis, or names experts.
+  // Backward: finds a parameter that makes this value permute along an axis, or name experts.
   void want_axis(ValueId v, int64_t axis) {
     const Node& n = g_[v];
     if (!kinds_[v].stays() || g_[v].type.shape[axis] != experts_) return;
@@ -298,7 +298,7 @@ class Finder {
     if (!kinds_[v].stays()) return;
     switch (n.op) {
       case Op::reduce_:
-        // What is chosen by: numbers along the axis that a condition leaves.
+        // The selected numbers: those along the axis where a condition holds.
         for (const int64_t axis : n.attributes.axes) want_axis(n.operands[0], axis);
         return;
       case Op::concat_:

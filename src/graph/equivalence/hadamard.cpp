@@ -34,7 +34,7 @@ SignMatrix sylvester(int64_t n) {
   return h;
 }
 
-// 1 for squares modulo a prime, -1 for others, 0 for 0.
+// Quadratic characters: 1 for squares modulo a prime, -1 for others, 0 for 0.
 std::vector<int> characters(int64_t q) {
   std::vector<int> c(q, -1);
   c[0] = 0;
@@ -42,7 +42,7 @@ std::vector<int> characters(int64_t q) {
   return c;
 }
 
-// Order q + 1, for primes q = 3 modulo 4: I + S with a skew S of characters of differences.
+// Order q + 1, for primes q = 3 modulo 4: I + S with a skew-symmetric S of characters of differences.
 SignMatrix paley_one(int64_t q) {
   const std::vector<int> c = characters(q);
   SignMatrix h = empty(q + 1);
@@ -77,7 +77,7 @@ SignMatrix paley_two(int64_t q) {
   return h;
 }
 
-// Orbits of the numbers below m, but 0, under a group of multipliers that -1 belongs to.
+// Orbits of the nonzero numbers below m under a group of multipliers that contains -1.
 std::vector<std::vector<int64_t>> orbits_of(int64_t m, const std::set<int64_t>& group) {
   std::vector<std::vector<int64_t>> orbits;
   std::set<int64_t> seen;
@@ -98,8 +98,8 @@ std::set<int64_t> group_of(int64_t m, int64_t generator) {
   return group;
 }
 
-// Four symmetric sequences of signs whose periodic autocorrelations add up to zero; empty: none among those that the
-// group leaves as they are.
+// Four symmetric sequences of signs whose periodic autocorrelations add up to zero; empty if there are none among those
+// that are invariant under the group.
 std::vector<std::vector<int>> four_sequences(int64_t m, const std::set<int64_t>& group) {
   const auto orbits = orbits_of(m, group);
   if (std::ssize(orbits) > kMostOrbits) return {};
@@ -117,7 +117,7 @@ std::vector<std::vector<int>> four_sequences(int64_t m, const std::set<int64_t>&
     sequences.push_back(std::move(s));
     correlations.push_back(std::move(r));
   }
-  // Sums of two, met by sums of two others.
+  // Meet in the middle: sums of two, matched with sums of two others.
   std::map<std::vector<int>, std::pair<size_t, size_t>> pairs;
   for (size_t a = 0; a < sequences.size(); ++a)
     for (size_t b = a; b < sequences.size(); ++b) {
@@ -131,7 +131,7 @@ std::vector<std::vector<int>> four_sequences(int64_t m, const std::set<int64_t>&
   return {};
 }
 
-// Order 4 m, m odd: the four sequences as circulant blocks in the places of a quaternion.
+// Order 4 m, m odd: the four sequences as circulant blocks in a quaternion arrangement.
 std::optional<SignMatrix> williamson(int64_t m) {
   std::set<std::set<int64_t>> groups;
   for (int64_t g = 1; g < m; ++g)
@@ -182,7 +182,7 @@ std::vector<SignMatrix> find(int64_t n) {
   int64_t odd = n, power = 1;
   for (; odd % 2 == 0; odd /= 2) power *= 2;
   if (odd > 1) {
-    // The smallest multiple that can be made leaves most to powers of two.
+    // The smallest multiple that can be constructed leaves the largest power of two.
     int64_t k = odd * 4;
     for (; k <= n; k *= 2)
       if (auto h = construct(k)) {

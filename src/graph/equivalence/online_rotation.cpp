@@ -39,7 +39,7 @@ class Inserter {
       const char k = node.attributes.indices[1 - side].back();
       if (node.attributes.indices[side].back() != k) continue;
       reached.insert(weight);
-      r_.to[r_[v]].operands[side] = -1;  // made in its place below
+      r_.to[r_[v]].operands[side] = -1;  // set below
       Node product = r_.to[r_[v]];
       r_.to.nodes.pop_back();
       product.operands[side] = rotated(node.operands[side]);

@@ -120,7 +120,7 @@ Marks& Propagation::marks_of(ValueId v) {
 Marks& Propagation::dense(ValueId v) {
   Marks& m = marks_of(v);
   if (m.pick < 0) return m;
-  // One number for all that may be picked.
+  // One code for all matrices that may be selected.
   std::vector<int32_t> all(count_of(extents_of(g_[v].type.shape)), 0);
   const size_t rest = m.codes.size() / matrices(m.pick);
   for (size_t i = 0; i < m.codes.size(); ++i)
@@ -294,14 +294,14 @@ void Propagation::relate_reduce(ValueId v) {
       at[d] = 0;
     }
   }
-  // Elements that share a sum got the same code, which those seen before have to hear of.
+  // Elements that share a sum got the same code; elements visited earlier must be revisited.
   if (!changed) return;
   touch(v);
   touch(a);
 }
 
-// Rows of a table that numbers pick: of a small one, for what the same numbers pick of weights, row by row; of any, its
-// columns.
+// A gather of a table: a small table's rows take the codes of weights that the same integers select, row by row; any
+// table's columns take codes.
 void Propagation::relate_gather(ValueId v) {
   const ValueId table = g_[v].operands[0], index = g_[v].operands[1];
   const bool row_by_row =

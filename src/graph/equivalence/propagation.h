@@ -1,7 +1,7 @@
-// What else must change with a value so that the results of a graph stay: codes of elements go from value to value,
-// against and along the graph, until products with weights, whose rows and columns take them, norms and biases stop
-// them. Under the law of scales a code is a class of channels (classes.h); under the law of rotations it is a place of
-// a block that is rotated as a whole. Proved by tests/graph/equivalence.
+// Propagates a change of a value to everything else that must change so that the results of a graph stay: codes of
+// elements go from value to value, backward and forward, until they end at products with weights (whose rows and
+// columns take them), norms and biases. Under the law of scales a code is a class of channels (classes.h); under the
+// law of rotations it is a position in a block that is rotated as a whole. Proved by tests/graph/equivalence.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@
 namespace lumen::graph {
 
 // The codes of a value's elements; 0: none yet. With `pick`, whose axes are the value's first ones, those axes are
-// replaced by one of `matrices`: what an element has depends on what the index picks.
+// replaced by one of `matrices`: an element's code depends on the matrix the index selects.
 struct Marks {
   ValueId pick = -1;
   std::vector<int32_t> codes;
 };
-// The codes of a weight [N, K] or [E, N, K] that products read: of all axes but the last, and of all but the one
-// before.
+// The codes of a weight [N, K] or [E, N, K] that products read: `rows` of all axes but the last, `columns` of all but
+// the one before.
 struct WeightMarks {
   std::vector<int32_t> rows, columns;
 };
@@ -34,20 +34,21 @@ struct WeightProduct {
   bool transposed = false;  // x is multiplied along the axis before the last
 };
 bool is_weight(const Graph& g, ValueId v);  // a parameter of 2 or 3 axes
-// Nothing (weight -1) when v is no product of a weight and an activation along one of the weight's last two axes.
+// weight is -1 when v is no product of a weight and an activation along one of the weight's last two axes.
 WeightProduct weight_product(const Graph& g, ValueId v);
 
 class Propagation {
  public:
   enum class Law { scale, rotation };
-  // `block`: places of what is rotated; code 2 + b * block + i is place i of block b.
+  // `block`: positions of a rotated block; code 2 + b * block + i is position i of block b.
   Propagation(const Graph& g, const Users& users, Law law, int64_t block = 1)
       : g_(g), users_(users), law_(law), block_(block) {}
 
   int32_t fresh() { return s_.classes.fresh(); }
   void mark(ValueId v, Marks marks);
   void know(ValueId index, int64_t matrices) { matrices_.try_emplace(index, matrices); }
-  // To the end. Where a value can be scaled through either of several operands, that which leaves most free.
+  // Runs to the fixed point. Where a value can be scaled through either of several operands, chooses the one that
+  // leaves most classes free.
   void run();
 
   bool failed() const { return s_.failed || (law_ == Law::scale && s_.classes.free() == 0); }
@@ -60,7 +61,7 @@ class Propagation {
     const auto found = s_.offsets.find(parameter);
     return found == s_.offsets.end() ? 0 : found->second;
   }
-  // Rotations: maps that multiply by a parameter channel by channel, which must be 1 everywhere; by the map.
+  // Rotations: maps that multiply by a per-channel parameter, which must be 1 everywhere; by the map.
   const std::map<ValueId, ValueId>& gains() const { return s_.gains; }
 
  private:
@@ -79,10 +80,10 @@ class Propagation {
 
   // --- codes
   void unite(int32_t a, int32_t b);
-  bool pair(int32_t* a, int32_t* b, int32_t sign);  // true when one of them was none
+  bool pair(int32_t* a, int32_t* b, int32_t sign);  // true when one of them had no code
   void touch(ValueId v);
   bool is_marked(ValueId v) const { return s_.marks.contains(v); }
-  Marks& marks_of(ValueId v);  // made where absent
+  Marks& marks_of(ValueId v);  // created if absent
   Marks& dense(ValueId v);     // without a pick
   void fix(ValueId v, const std::string& why);
   void fix(const std::vector<int32_t>& codes, std::string why);
@@ -116,10 +117,10 @@ class Propagation {
   const Users& users_;
   Law law_;
   int64_t block_;
-  std::map<ValueId, int64_t> matrices_;  // by index: of the weights it picks
+  std::map<ValueId, int64_t> matrices_;  // by index: the number of matrices it selects from
   std::map<ValueId, Choice> chosen_;
   State s_;
-  std::string why_;  // what is being related, for people
+  std::string why_;  // the relation being processed, for error messages
 };
 
 int64_t count_of(const std::vector<int64_t>& extents);  // of elements

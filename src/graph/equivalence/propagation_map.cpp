@@ -1,4 +1,4 @@
-// Maps: what is homogeneous in some of its operands passes codes between them and its result.
+// Maps: one that is homogeneous in some of its operands passes codes between them and its result.
 #include <algorithm>
 
 #include "graph/equivalence/degree.h"
@@ -7,7 +7,7 @@
 
 namespace lumen::graph {
 
-// How a participant of a map is walked along with the map's own elements.
+// The strides of a participant of a map over the map's own elements.
 struct Propagation::Part {
   ValueId v = -1;
   bool picked = false;
@@ -16,7 +16,7 @@ struct Propagation::Part {
 
 namespace {
 
-// What a scale can be asked of.
+// Whether a value can be scaled.
 bool can_change(const Graph& g, ValueId v) {
   const Node& node = g[v];
   if (!is_float(node.type.element.scalar) || node.type.element.format) return false;
@@ -24,7 +24,7 @@ bool can_change(const Graph& g, ValueId v) {
   return node.op != Op::input_ || node.attributes.role == Role::parameter;
 }
 
-// Operand sets with `known` in them that a formula is homogeneous in, of degree 1, none inside another.
+// Minimal sets of operands that contain `known` and in which a formula is homogeneous of degree 1.
 std::vector<std::vector<bool>> least_sets(const Node& node, const std::vector<bool>& known,
                                           const std::vector<bool>& able, const std::vector<bool>& shiftable,
                                           bool linear) {
@@ -75,7 +75,7 @@ std::vector<Propagation::Choice> Propagation::choices_of(ValueId v) {
     if (holds) return {before->second};
   }
   std::vector<Choice> sets = least_sets(node, known, able, shiftable, law_ == Law::rotation);
-  // Norms and biases first.
+  // Prefer norms and biases.
   std::stable_sort(sets.begin(), sets.end(), [&](const Choice& a, const Choice& b) {
     const auto parameters = [&](const Choice& c) {
       int count = 0;
@@ -130,8 +130,8 @@ void Propagation::choose(ValueId v, const std::vector<Choice>& choices) {
   why_ = why;
 }
 
-// The participants, walked over the result's axes; with `picked` the axes of an index became one of matrices. Empty
-// when the marks of one of them do not allow it.
+// The participants with strides over the result's axes; with `picked`, the axes of an index became one of matrices.
+// Empty when the marks of one of them do not allow it.
 std::vector<Propagation::Part> Propagation::parts_of(ValueId v, const Choice& choice, bool picked) const {
   const Node& node = g_[v];
   const std::vector<int64_t> own = extents_of(node.type.shape);
@@ -236,8 +236,8 @@ void Propagation::relate_parts(ValueId v, const Choice& choice) {
     if (changed[p]) touch(parts[p].v);
 }
 
-// What a rotated value is multiplied by must be one number for all of a block. A parameter that is not is a gain, as
-// norms have: it must be 1 everywhere, which folding makes of it.
+// The multiplier of a rotated value must be one number per block. A parameter that is not is a gain, as in norms: it
+// must be 1 everywhere, which folding ensures.
 bool Propagation::check_multipliers(ValueId v, const Choice& choice) {
   const Node& node = g_[v];
   ValueId marked = is_marked(v) ? v : -1;
@@ -276,7 +276,7 @@ bool Propagation::check_multipliers(ValueId v, const Choice& choice) {
   return true;
 }
 
-// Rotations keep sums of squares: x * x whose only use is to be summed over whole blocks.
+// Rotations keep sums of squares: x * x whose only use is a sum over whole blocks.
 bool Propagation::relate_square(ValueId v) {
   const Node& node = g_[v];
   if (node.operands.size() != 1 || !is_square(node.attributes.formula, 0) || !is_marked(node.operands[0])) return false;

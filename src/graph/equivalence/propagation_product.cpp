@@ -1,4 +1,4 @@
-// Products: rows and columns of weights take codes, products of activations pass them on or let them cancel.
+// Products: rows and columns of weights take codes, products of activations pass them on or cancel them.
 #include <algorithm>
 
 #include "graph/equivalence/propagation.h"
@@ -12,7 +12,7 @@ bool has(const std::string& letters, char c) {
   return letters.find(c) != std::string::npos;
 }
 
-// All values of some letters, walked in row-major order; offsets of operands by their own letters.
+// Iterates over all values of some letters in row-major order; offsets of operands by their own letters.
 class Walk {
  public:
   Walk(const Graph& g, const Node& node, std::string letters) : letters_(std::move(letters)), at_(letters_.size(), 0) {
@@ -107,8 +107,8 @@ void Propagation::relate_product(ValueId v, const WeightProduct& p) {
   if (changed) touch(p.weight);
 }
 
-// Rows that pick matrices. x has the index's letters and the column's, or some of them; the result has the index's and
-// the row's.
+// Rows that select matrices. x has the letters of the index and of the column, or some of them; the result has those of
+// the index and of the row.
 void Propagation::relate_picked(ValueId v) {
   const Node& node = g_[v];
   const ValueId x = node.operands[0], w = node.operands[1], index = node.operands[2];
@@ -220,7 +220,7 @@ void Propagation::pass_contract(ValueId v, int side) {
   touch(o);
 }
 
-// What one operand is multiplied by the other is divided by; rotated alike, their products stay.
+// A scale of one operand is divided out of the other; if both are rotated alike, their products stay.
 void Propagation::cancel_contract(ValueId v) {
   const Node& node = g_[v];
   const ValueId a = node.operands[0], b = node.operands[1];

@@ -11,7 +11,7 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr int32_t kFirst = 2;  // code of place 0 of block 0
+constexpr int32_t kFirst = 2;  // code of position 0 of block 0
 
 class Rotation {
  public:
@@ -48,7 +48,7 @@ class Rotation {
 
   void change(ValueId v, Along along, const std::vector<int32_t>& codes, int64_t matrices) {
     RotatedParameter c{g_[v].attributes.name, along, {}};
-    // Each block is there as a whole, in each matrix; of heads that share values once for each head.
+    // Each block is complete in each matrix; for heads that share values, once for each head.
     std::map<std::pair<int64_t, int64_t>, std::map<int32_t, int64_t>> places;
     const int64_t rest = std::ssize(codes) / matrices;
     for (int64_t i = 0; i < std::ssize(codes); ++i) {
@@ -68,7 +68,7 @@ class Rotation {
   }
   void incomplete(const std::string& why) { site_ = refused(why); }
 
-  // A gain goes where only products read what it was multiplied with.
+  // A gain can be folded if only products read the value it multiplies.
   void check_gains() {
     for (const auto& [map, gain] : p_.gains()) {
       if (!site_.reason.empty()) return;
@@ -134,7 +134,8 @@ std::vector<RotationSite> value_rotations(const Graph& g) {
     const ValueId v = out.operands[1];
     const auto& letters = out.attributes.indices;
     const std::vector<int64_t> extents = extents_of(g[v].type.shape), dense = dense_strides_of(extents);
-    // A block for each head: of the letters that values share with what comes out, but for the text's, which is first.
+    // A block for each head, given by the letters that values share with the output, except the first letter (the
+    // batch).
     size_t place = 0;
     std::vector<int64_t> strides(extents.size(), 0);
     for (size_t d = 0; d < extents.size(); ++d)

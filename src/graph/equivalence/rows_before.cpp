@@ -24,7 +24,7 @@ class Finder {
       for (const ValueId user : users_[w])
         if (!is_reader(user, w)) return std::nullopt;
     }
-    // Found back from all roots; then nothing but what was seen may read what was seen.
+    // After tracing back from all roots, visited values must be read only by visited values.
     for (size_t next = 0; next < todo_.size(); ++next)
       if (!visit(todo_[next])) return std::nullopt;
     for (const auto& [v, axis] : axes_)
@@ -81,7 +81,7 @@ class Finder {
         return axis >= picked && add(node.operands[0], axis - picked + 1);
       }
       case Op::input_:
-        // A bias. What reads it besides is looked at in the end.
+        // A bias. Its other readers are checked at the end.
         if (!is_parameter(g_, v) || axis + 1 != node.type.shape.size()) return false;
         out_.elements.push_back(node.attributes.name);
         return true;
@@ -100,7 +100,7 @@ class Finder {
     return add(o, axis - missing);
   }
 
-  // The same axis, wherever it stands now.
+  // The same axis at its new position.
   bool visit_reshape(ValueId v, size_t axis) {
     const ValueId o = g_[v].operands[0];
     const int64_t after = behind(v, axis);
@@ -109,7 +109,7 @@ class Finder {
     return false;
   }
 
-  // Rows of a weight. What the weight is multiplied with does not change.
+  // Rows of a weight. The weight's other operand does not change.
   bool visit_product(const Node& node, size_t axis, std::initializer_list<int> sides) {
     const std::vector<std::string>& i = node.attributes.indices;
     for (const int side : sides) {
@@ -125,9 +125,9 @@ class Finder {
 
   const Graph& g_;
   const Users users_;
-  std::map<ValueId, size_t> axes_;  // of values whose channels change places
+  std::map<ValueId, size_t> axes_;  // of values whose channels are permuted
   std::vector<ValueId> todo_;
-  std::map<ValueId, ValueId> readers_;  // products, and the roots that they read
+  std::map<ValueId, ValueId> readers_;  // products, and the roots they read
   RowsBefore out_;
 };
 

@@ -31,7 +31,7 @@ std::vector<Reader> readers_of(const Graph& g) {
   return readers;
 }
 
-// What a site has, once all that changes with x is known. `sign`: whether s is what x is multiplied or divided by.
+// Fills a site from the finished propagation. `sign`: whether s multiplies or divides x.
 void tell(const Graph& g, const Propagation& p, const std::vector<int32_t>& seeds, int sign, ScaleSite* site) {
   std::vector<int64_t> number(1, -1);  // of a class
   const auto power = [&](int32_t code, bool count) -> Power {
@@ -63,7 +63,7 @@ void tell(const Graph& g, const Propagation& p, const std::vector<int32_t>& seed
   }
 }
 
-// A class for each column of a weight, as codes of what the product reads.
+// A class for each column of a weight, as codes of the product's activation.
 Marks seeds_of(const Graph& g, const Reader& r, Propagation* p) {
   const Node& product = g[r.product];
   const Shape& shape = g[r.x].type.shape;
@@ -156,7 +156,7 @@ std::vector<ScaleSite> query_key_sites(const Graph& g) {
       std::vector<int64_t> strides(i[0].size(), 0);
       int64_t count = 1;
       for (size_t d = i[0].size(); d-- > 0;) {
-        // Texts have the same weights: the first letter of both is a text's.
+        // Sequences share the weights: the first letter of both is the batch.
         if (i[1].find(i[0][d]) == std::string::npos || d == 0) continue;
         strides[d] = count;
         count *= extents[d];

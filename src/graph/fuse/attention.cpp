@@ -1,6 +1,7 @@
-// group_attention: an attention is one group, with the gathers that find its keys and values where it can read their
-// tables itself, and with the map that rounds its output. group_attention_gradients: so is the gradient of one. Proved
-// by tests/graph/pass/group_attention*.txt and tests/graph/fuse_test.cpp.
+// group_attention: an attention is one group, with the gathers of its keys and values where the kernel can read their
+// tables itself, and with the map that rounds its output. group_attention_gradients: so is the gradient of an
+// attention.
+// Proved by tests/graph/pass/group_attention*.txt and tests/graph/fuse_test.cpp.
 #include <algorithm>
 #include <functional>
 
@@ -16,7 +17,7 @@ ValueId first_contract(const Graph& g, const std::vector<ValueId>& nodes) {
   return *std::find_if(nodes.begin(), nodes.end(), [&](ValueId v) { return g[v].op == Op::contract_; });
 }
 
-// The map that rounds v to a 16-bit float, where nothing else reads v; else -1.
+// The map that rounds v to a 16-bit float, if it is the only reader of v; else -1.
 ValueId only_rounding(const Partition& p, ValueId v) {
   const Graph& g = p.graph();
   const ValueId u = p.users()[v].size() == 1 ? p.users()[v][0] : -1;
@@ -29,12 +30,12 @@ ValueId only_rounding(const Partition& p, ValueId v) {
   return casts ? u : -1;
 }
 
-// An attention and the gathers that find its keys and values, where it can read their tables itself.
+// An attention with the gathers of its keys and values, where the kernel can read their tables itself.
 std::vector<ValueId> with_gathers(const Partition& p, const std::vector<ValueId>& nodes) {
   const Graph& g = p.graph();
   std::vector<ValueId> with = nodes;
   const auto inside = [&](ValueId u) { return std::find(nodes.begin(), nodes.end(), u) != nodes.end(); };
-  const std::function<bool(ValueId)> is_ours = [&](ValueId v) {  // nobody else reads it, or a view of it
+  const std::function<bool(ValueId)> is_ours = [&](ValueId v) {  // only the attention reads it or a view of it
     return std::all_of(p.users()[v].begin(), p.users()[v].end(),
                        [&](ValueId u) { return u >= 0 && (inside(u) || (is_view(g[u].op) && is_ours(u))); });
   };

@@ -1,7 +1,7 @@
-// group_codes: casts into formats of one byte a number, as values lie and transposed, take in the map of those values
-// where nothing else reads it, with the maps below and the largest of all their numbers, which recipes want for later
-// steps. What formats have above the numbers is at hand (separate_fits), or is found in squares of the matrix. Proved
-// by tests/graph/pass/group_codes.txt and tests/graph/fuse_test.cpp.
+// group_codes: casts into formats of one byte a number, in row-major order and transposed, absorb the map they read if
+// it has no other reader, together with its producer maps and the reduction to the largest number, which recipes need
+// for later steps. Fields above the element level are supplied (separate_fits), or are found in squares of the matrix.
+// Proved by tests/graph/pass/group_codes.txt and tests/graph/fuse_test.cpp.
 #include "graph/match/codes.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace lumen::graph {
 
 namespace {
 
-// What a kernel that writes codes would do: casts of one map, the maps that nothing else reads, and the extreme of all
-// their numbers.
+// The contents of a kernel that writes codes: casts of one map, the maps that only the group reads, and the extreme of
+// all their numbers.
 class Codes {
  public:
   Codes(const Partition& p, ValueId map) : p_(p), g_(p.graph()), map_(map), maps_{map} {}
 
-  // False where casts are none or of several kinds, or something else reads the map.
+  // False if there are no casts or casts of several kinds, or if the map has another reader.
   bool find() {
     if (!p_.is_alone(map_) || !find_casts(map_) || casts_.empty() || casts_.size() > 2) return false;
     const auto is_transposed = [&](ValueId cast) { return byte_cast(g_, cast)->transposed; };
@@ -33,7 +33,7 @@ class Codes {
     });
   }
 
-  // Takes in the maps below that nothing else reads, where that saves more bytes than it costs.
+  // Absorbs producer maps that only the group reads, where that saves more bytes than it costs.
   void take_maps() {
     const std::vector<ValueId> extreme = extreme_;
     for (size_t k = 0; k < maps_.size() && maps_.size() < kMostMaps; ++k)
@@ -44,7 +44,7 @@ class Codes {
     extreme_ = extreme;
   }
 
-  // Takes in the extreme of what is read from memory, unless what computes it finds that on its way.
+  // Absorbs the extreme of a value that is read from memory, unless the group that computes the value can find it.
   void take_extreme() {
     if (!extreme_.empty() || is_fitted_) return;
     for (const ValueId v : maps_)
@@ -64,7 +64,7 @@ class Codes {
   }
 
   bool has_more() const { return maps_.size() > 1 || !extreme_.empty(); }
-  // Whether codes do not wait for their own extreme, as they do where their scale is made of it.
+  // False if the codes wait for the group's own extreme, as they do when their scale is computed from it.
   bool is_sound() const {
     const auto waits = [&](ValueId v) {
       return std::ranges::any_of(g_[v].operands, [&](ValueId o) {
@@ -91,7 +91,7 @@ class Codes {
     return has(casts_) || has(maps_) || has(extreme_);
   }
 
-  // The casts that encode the map, of which v is a view, and its extreme; false where something else reads v.
+  // Collects the casts that encode the map, of which v is a view, and its extreme; false if v has another reader.
   bool find_casts(ValueId v) {
     return std::ranges::all_of(p_.users()[v], [&](ValueId u) {
       if (u < 0) return false;
@@ -119,7 +119,8 @@ class Codes {
     return true;
   }
 
-  // All that o reads goes on evenly over the columns of the matrix, so that they stay one axis of the kernel.
+  // The strides of all operands of o are uniform over the columns of the matrix, so that the columns stay one kernel
+  // axis.
   bool walks_as_columns(ValueId o) const {
     const Shape& shape = g_[map_].type.shape;
     const ByteCast cast = *byte_cast(g_, casts_[0]);
@@ -131,7 +132,7 @@ class Codes {
       if (!access) return false;
       const Shape& own = g_[v].type.shape;
       const size_t ahead = shape.size() - own.size();
-      int64_t next = 0, extent = 0;  // of the axis behind
+      int64_t next = 0, extent = 0;  // of the next inner axis
       for (size_t d = shape.size(); d-- > first;) {
         if (shape[d] == Dim(1)) continue;
         const int64_t stride = d < ahead || own[d - ahead] == Dim(1) ? 0 : access->strides[d - ahead];
@@ -143,7 +144,7 @@ class Codes {
     });
   }
 
-  // Whether one of those that read v, or a view of it, is none of ours and passes `what`.
+  // Whether a reader of v, or of a view of it, is outside the group and satisfies `what`.
   template <class What>
   bool is_read_beside(ValueId v, const What& what) const {
     return std::ranges::any_of(p_.users()[v], [&](ValueId u) {
@@ -151,7 +152,7 @@ class Codes {
       return u < 0 ? what(u) : !is_inside(u) && what(u);
     });
   }
-  // Something would be one kernel with the maps, and reads v as well.
+  // Whether a group that could be merged with the maps also reads v.
   bool is_shared(ValueId v) const {
     return is_read_beside(
         v, [&](ValueId u) { return u >= 0 && is_near(u) && p_.cluster_of(u) >= 0 && p_.around(u).is_row_like(); });
@@ -160,9 +161,9 @@ class Codes {
     return is_read_beside(v, [](ValueId) { return true; });
   }
 
-  // What maps write and casts read again, against what is read once more by them, and written for them alone. Maps
-  // behind a reduction of their rows stay with it, and where it is all the same with the maps below: those have their
-  // numbers at hand, and find extremes of them for nothing.
+  // Compares the bytes of intermediates that fusion saves with the bytes it reads again and writes only for that. A map
+  // that follows a reduction of its rows stays with the reduction, and on a tie with its producer maps: those have its
+  // numbers in registers and find extremes of them for free.
   bool pays() const {
     int64_t saved = 0, spent = 0;
     std::vector<ValueId> seen;
@@ -194,7 +195,7 @@ class Codes {
   bool is_fitted_ = false;
 };
 
-// A map that casts into bytes alone read, as it lies or transposed, joins them.
+// A map that is read only by casts into bytes, in row-major order or transposed, joins them.
 void grow_codes(Partition& p, ValueId map) {
   Codes codes(p, map);
   if (!codes.find()) return;
@@ -202,7 +203,7 @@ void grow_codes(Partition& p, ValueId map) {
   more.take_maps();
   more.take_extreme();
   if (more.has_more() && more.is_sound() && p.attempt(more.nodes(), more.form())) return;
-  // Its extreme may be what the codes' scale is made of.
+  // The extreme may be what the codes' scale is computed from.
   if (!codes.has_more()) p.attempt(codes.nodes(), codes.form());
 }
 

@@ -1,5 +1,5 @@
-// group_epilogues: a product takes in maps of its shape that follow it: bias, activation, residual. Proved by
-// tests/graph/pass/group_epilogues.txt and tests/graph/fuse_test.cpp.
+// group_epilogues: a product absorbs maps of its shape that follow it: bias, activation, residual.
+// Proved by tests/graph/pass/group_epilogues.txt and tests/graph/fuse_test.cpp.
 #include <algorithm>
 
 #include "graph/fuse/fuse.h"
@@ -8,7 +8,7 @@ namespace lumen::graph {
 
 namespace {
 
-// A map of one use that reads next to nothing, like the masks clone_masks puts beside their users.
+// A map with one use and almost no memory reads, like the masks clone_masks copies to their users.
 bool is_mask(const Partition& p, ValueId v, const Shape& shape) {
   const Graph& g = p.graph();
   const bool single = g[v].op == Op::map_ && g[v].type.shape == shape && p.users()[v].size() == 1 && p.is_alone(v);
@@ -18,7 +18,7 @@ bool is_mask(const Partition& p, ValueId v, const Shape& shape) {
          });
 }
 
-// Takes in maps of the contract's shape for as long as exactly the last one is used elsewhere.
+// Absorbs maps of the contract's shape for as long as exactly the last one is used elsewhere.
 void grow_epilogue(Partition& p, int c) {
   const Graph& g = p.graph();
   constexpr size_t kMaxEpilogue = 16;
@@ -26,7 +26,7 @@ void grow_epilogue(Partition& p, int c) {
   const ValueId root = p.clusters()[c].root;
   const auto taken = [&](ValueId v) { return std::find(nodes.begin(), nodes.end(), v) != nodes.end(); };
   while (nodes.size() < kMaxEpilogue) {
-    ValueId grown = -1;  // the first map that uses what we have
+    ValueId grown = -1;  // the first map that uses a node of the group
     for (ValueId v : nodes) {
       for (ValueId u : p.users()[v]) {
         const bool fits = u >= 0 && g[u].op == Op::map_ && g[u].type.shape == g[root].type.shape && !taken(u);
@@ -49,7 +49,8 @@ void grow_epilogue(Partition& p, int c) {
 }  // namespace
 
 void group_epilogues(Partition& p) {
-  // The last product of a map takes it: in a chain of sums each product then adds to what came before it.
+  // A map of several products joins the last one: in a chain of sums each product then accumulates onto the previous
+  // sum.
   for (int c = p.clusters().size(); c-- > 0;) {
     if (p.clusters()[c].shape == KernelShape::dot) grow_epilogue(p, c);
   }

@@ -1,7 +1,7 @@
-// beside_exchanges: values on their way between ranks take time in which a rank could compute. An exchange begins as
-// soon as what it sends is there; what was ordered before and is not needed for it is computed behind, up to the next
-// exchange, which hardly ever lets values live longer than a layer. The order of what reads each other stays, and so do
-// all bits. Proved by tests/graph/fuse/exchanges_test.cpp.
+// beside_exchanges: overlaps communication between ranks with computation. An exchange begins as soon as its input is
+// ready; groups that were ordered earlier and that it does not need run after its start, before the next exchange,
+// which rarely extends a live range beyond a layer. Dependent groups keep their order, so all bits stay.
+// Proved by tests/graph/fuse/exchanges_test.cpp.
 #include <algorithm>
 
 #include "graph/fuse/fuse.h"
@@ -27,7 +27,7 @@ class Reordering {
       if (is_exchange(p_.graph(), root(i))) exchanges.push_back(i);
     for (size_t e = 0; e < exchanges.size(); ++e) {
       emit(needed(exchanges[e]));
-      // Exchanges without a product between them, as both halves of a sum are, share what can be computed beside them.
+      // Exchanges without a product between them, such as both halves of a sum, share the groups that can overlap them.
       const bool is_followed = e + 1 < exchanges.size() && products_in(needed(exchanges[e + 1])) == 0;
       const std::vector<int> waiting = waiting_before(exchanges[e]);
       emit(is_followed ? half_of(waiting) : waiting);
@@ -44,7 +44,7 @@ class Reordering {
     return std::ranges::count_if(places, [&](int i) { return is_product(i); });
   }
 
-  // What has to come before one, and it itself, but for what is there already; in the order that was.
+  // The given group and its prerequisites that are not emitted yet, in the original order.
   std::vector<int> needed(int last) const {
     std::vector<int> out = {last};
     std::set<int> known = {last};
@@ -62,7 +62,7 @@ class Reordering {
     return out;
   }
 
-  // As far as half of the products in it go; all where there are none.
+  // Up to the median product; all if there are none.
   std::vector<int> half_of(std::vector<int> places) const {
     const int64_t half = (products_in(places) + 1) / 2;
     int64_t products = 0;
@@ -81,7 +81,7 @@ class Reordering {
 
   const Partition& p_;
   const std::vector<int>& order_;
-  std::vector<int> place_;  // of a cluster in the order
+  std::vector<int> place_;  // position of a cluster in the order
   std::vector<bool> is_emitted_;
   int first_waiting_ = 0;
   std::vector<int> out_;
@@ -104,7 +104,7 @@ int end_of_exchange(const Plan& plan, int group) {
     const Group& other = plan.groups[i];
     const bool reads = std::ranges::any_of(
         other.inputs, [&](ValueId v) { return std::ranges::find(exchange.results, v) != exchange.results.end(); });
-    // A state that is sent may change behind that.
+    // A state that is sent may only change after the exchange.
     const bool writes = std::ranges::any_of(other.results, [&](ValueId v) {
       return g[v].op == Op::update_ &&
              std::ranges::any_of(exchange.inputs, [&](ValueId sent) { return storage(sent) == storage(v); });

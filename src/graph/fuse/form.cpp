@@ -15,7 +15,7 @@ constexpr int64_t kLongRow = 65536;
 constexpr size_t kMaxNodes = 256;  // per group: bounds compile time
 constexpr size_t kMaxMemory = 40;  // values read or written: bounds kernel parameters
 
-// Axes of extent 1 say nothing about layout.
+// Axes of extent 1 do not affect the layout.
 bool trailing(const Shape& full, const std::vector<int>& axes) {
   bool inside = false;
   for (size_t d = 0; d < full.size(); ++d) {
@@ -71,7 +71,8 @@ class RowForm {
     return count;
   }
 
-  // Operands come from registers or from memory: never a view of what the group computes, never a state just written.
+  // Operands come from registers or from memory: never a view of a value the group computes, never a state just
+  // written.
   bool operands_fit(const Node& node) const {
     return std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId o) {
       if (inside(o)) return g_[o].op != Op::update_;
@@ -95,7 +96,7 @@ class RowForm {
     return !(after || escapes(v)) || may_be_row_kernel(full_, reduced_, g_[root_].attributes.axes);
   }
 
-  // Depends on a reduce of the group. Nodes are asked in order, so operands are already known.
+  // Depends on a reduce of the group. Nodes are visited in order, so operands are already known.
   bool after_reduce(ValueId v) {
     for (ValueId o : g_[v].operands) {
       if (inside(o) && (g_[o].op == Op::reduce_ || after_.contains(o) || reduced_after_reduce(o))) after_.insert(v);

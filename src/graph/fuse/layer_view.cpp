@@ -8,7 +8,7 @@
 namespace lumen::graph {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // bytes: of what devices allocate, at least
+constexpr int64_t kAlignment = 256;  // bytes: the minimum alignment of device allocations
 
 bool has(const std::vector<ValueId>& list, ValueId v) {
   return std::ranges::find(list, v) != list.end();
@@ -19,7 +19,7 @@ Type one_layer(Type type) {
   return type;
 }
 
-// Bytes of a layer where layers lie one behind the other.
+// Bytes of a layer where layers are stored one after another.
 std::optional<int64_t> layer_bytes(const Type& type) {
   if (type.shape.size() < 2 || !type.shape[0].is_number() || type.shape[0].number() < 2) return std::nullopt;
   if (const FormatRef& f = type.element.format; f && (f->row_bytes > 0 || f->tile_bytes > 0 || f->tensor_bytes > 0))
@@ -33,7 +33,7 @@ bool is_one(const Dim& d) {
   return d.is_number() && d.number() == 1;
 }
 
-// One state as a group sees it.
+// One state as a group accesses it.
 class View {
  public:
   View(const Graph& g, const Group& group, ValueId state, int64_t bytes) : g_(g), group_(group), bytes_(bytes) {
@@ -42,7 +42,7 @@ class View {
     nodes_[state].type = one_layer(g[state].type);
   }
 
-  // False: it sees more than a layer.
+  // False if the group accesses more than one layer.
   bool find() {
     for (const ValueId v : group_.nodes) {
       const Node& n = g_[v];
@@ -76,7 +76,7 @@ class View {
     return true;
   }
 
-  // An update of one layer, whose number is a constant that stands for nothing else.
+  // An update of one layer, whose index is a constant with no other use.
   bool use_update(ValueId v, const Node& n) {
     constexpr size_t kFirstStart = 2;
     if (n.operands.size() <= kFirstStart || !is_one(g_[n.operands[1]].type.shape[0])) return false;
@@ -105,7 +105,7 @@ class View {
   const Group& group_;
   int64_t bytes_;
   std::optional<int64_t> layer_;
-  std::vector<ValueId> seen_;  // the state, what it decodes to, and as it is afterwards
+  std::vector<ValueId> seen_;  // the state, its decoded value, and the state after the update
   std::map<ValueId, Node> nodes_;
 };
 

@@ -1,7 +1,7 @@
-// plan_memory: states and inputs live in storage of their own, everything groups write lives in one arena. A value
-// occupies its bytes from the group that writes it to the last group that reads it, results of the graph to the end;
-// two values whose lives touch never overlap, so a kernel never writes what it still reads. Proved by
-// tests/graph/fuse_test.cpp.
+// plan_memory: states and inputs have storage of their own; everything groups write is in one arena. A value occupies
+// its bytes from the group that writes it to the last group that reads it, results of the graph to the end. Two values
+// whose live ranges touch never overlap, so a kernel never overwrites a value it still reads.
+// Proved by tests/graph/fuse_test.cpp.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -24,7 +24,7 @@ int64_t aligned_bytes(const Type& t) {
   return bytes / kAlignment * kAlignment;
 }
 
-// Outputs of a scan that are a carry's values of all steps share the memory where those lie.
+// Outputs of a scan that are a carry's values of all steps share the memory of that carry's history.
 void join_histories(const Graph& g, const Group& group, int number, std::vector<Life>* lives, std::vector<int>* life_of,
                     std::vector<int64_t>* within) {
   const auto number_of = [&](ValueId v) { return g[v].op == Op::result_ ? g[v].attributes.index : 0; };
@@ -95,10 +95,10 @@ MemoryPlan plan_memory(const Plan& plan) {
 
   std::vector<Life> lives;
   std::vector<int> life_of(g.nodes.size(), -1);
-  std::vector<int64_t> within(g.nodes.size(), 0);  // bytes from where the life's memory begins
+  std::vector<int64_t> within(g.nodes.size(), 0);  // bytes from the beginning of the live range's memory
   for (int k = 0; k < std::ssize(plan.groups); ++k) {
     const ValueId root = plan.groups[k].root;
-    const bool is_exchange = root >= 0 && g[root].op == Op::exchange_;  // goes on while groups behind it run
+    const bool is_exchange = root >= 0 && g[root].op == Op::exchange_;  // still runs while later groups run
     if (root >= 0 && g[root].op == Op::scan_) join_histories(g, plan.groups[k], k, &lives, &life_of, &within);
     for (ValueId v : plan.groups[k].results) {
       if (life_of[v] >= 0 && (g[v].op == Op::result_ || g[v].op == Op::scan_)) continue;  // part of a history

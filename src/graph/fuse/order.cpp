@@ -1,5 +1,5 @@
-// order_groups: clusters become groups in an order that respects data and states, close to the graph's own; updates at
-// once, to free gradients. Proved by tests/graph/fuse_test.cpp.
+// order_groups: clusters become groups in an order that respects data and states, close to the graph's own; updates run
+// as early as possible, to free gradients. Proved by tests/graph/fuse_test.cpp.
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -12,7 +12,7 @@ namespace lumen::graph {
 
 namespace {
 
-// Whether something outside of a cluster reads v. The casts of a product's cluster read it through views.
+// Whether a node outside the cluster reads v. The casts of a product's cluster read it through views.
 bool is_read_elsewhere(const Partition& p, ValueId v, int cluster) {
   return std::ranges::any_of(p.users()[v], [&](ValueId u) {
     if (u < 0) return true;
@@ -53,8 +53,8 @@ Group group_of(const Partition& p, const Cluster& c) {
   return group;
 }
 
-// A product's turn comes when all is there that it reads: what its kernel ends in may stand far behind, as sums over
-// batches do, and until then both operands would be kept.
+// A product is ordered by the last of its inputs. The nodes its epilogue ends in may come much later, like sums over
+// batches, and until then both operands would have to be kept.
 ValueId turn_of_product(const Partition& p, const Cluster& c) {
   const Graph& g = p.graph();
   ValueId last = c.root;
@@ -75,7 +75,7 @@ std::vector<Group> order_groups(const Partition& p) {
   std::vector<int> order;
   std::vector<size_t> waiting(p.clusters().size());
   using Entry =
-      std::pair<ValueId, int>;  // by the last node: close to the graph's own order; updates at once, to free gradients
+      std::pair<ValueId, int>;  // by the last node: close to the graph's own order; updates early, to free gradients
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   const auto turn = [&](const Cluster& c) {
     const bool writes_states = std::all_of(c.nodes.begin(), c.nodes.end(), [&](ValueId v) {
@@ -85,7 +85,7 @@ std::vector<Group> order_groups(const Partition& p) {
     });
     if (writes_states) return -1;
     if (c.root >= 0 && is_product(g[c.root].op)) return turn_of_product(p, c);
-    return c.shape == KernelShape::move ? c.root : c.nodes.back();  // transposed codes are often for much later
+    return c.shape == KernelShape::move ? c.root : c.nodes.back();  // transposed codes are often needed much later
   };
   size_t total = 0;
   for (int c = 0; c < size; ++c) {

@@ -9,7 +9,7 @@ namespace lumen::graph {
 Partition::Partition(const Graph& g) : g_(g), users_(users_of(g)), cluster_(g.nodes.size(), -1) {
   for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
     if (!is_compute(g_, v)) continue;
-    if (g_[v].op == Op::result_) {  // what a scan gives, the scan writes
+    if (g_[v].op == Op::result_) {  // the scan writes its results
       cluster_[v] = cluster_[g_[v].operands[0]];
       clusters_[cluster_[v]].nodes.push_back(v);
       continue;
@@ -28,7 +28,7 @@ Partition::Partition(const Graph& g) : g_(g), users_(users_of(g)), cluster_(g.no
     place_.push_back(size());
     clusters_.push_back(std::move(c));
   }
-  // Edges: from what computes a value to what reads it, and from what reads a state's old value to its update.
+  // Edges: from the producer of a value to its readers, and from the readers of a state's old value to its update.
   const std::vector<ValueId> updated = updates_of(g_);
   for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
     if (cluster_[v] < 0) continue;
@@ -51,9 +51,9 @@ bool Partition::feeds_update(ValueId v) const {
   return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) { return u >= 0 && g_[u].op == Op::update_; });
 }
 
-// Merging the clusters of a set is possible when no path leaves the set and comes back. Such a path stays before the
-// set's last member in `order_`, so only those clusters are searched; `after` receives what the set reaches among
-// them.
+// The clusters of a set can be merged if no path leaves the set and comes back. Such a path stays before the set's last
+// member in `order_`, so only those clusters are searched; `after` receives those of them that are reachable from the
+// set.
 bool Partition::convex(const std::set<int>& members, int last, std::set<int>* after) const {
   std::vector<int> stack(members.begin(), members.end());
   while (!stack.empty()) {
@@ -70,8 +70,8 @@ bool Partition::convex(const std::set<int>& members, int last, std::set<int>* af
   return true;
 }
 
-// Keeps order_ topological: within [first, last] what does not depend on the set comes before it, what does behind
-// it.
+// Keeps order_ topological: within [first, last], clusters that do not depend on the set come before it, the others
+// after it.
 void Partition::reorder(const std::set<int>& members, int target, int first, int last, const std::set<int>& after) {
   std::vector<int> sorted, behind;
   for (int place = first; place <= last; ++place) {
@@ -114,7 +114,7 @@ bool Partition::attempt(const std::vector<ValueId>& nodes, Form form) {
   return true;
 }
 
-// The edges of `members` become those of `target`, the others are empty.
+// Moves the edges of `members` to `target` and clears the others.
 void Partition::replace(const std::set<int>& members, int target) {
   for (int m : members) {
     for (int n : clusters_[m].next) {

@@ -1,5 +1,5 @@
-// A graph's compute nodes, parted into clusters that become groups: what the passes of fuse.h work on. Each of them
-// merges clusters where the group contract allows it and no cycle arises.
+// A graph's compute nodes, partitioned into clusters that become groups. Each pass of fuse.h merges clusters where the
+// group contract allows it and no cycle arises.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 
 namespace lumen::graph {
 
-// What a set of nodes would be as one group.
+// The shape and root of a set of nodes as one group.
 struct Form {
   KernelShape shape = KernelShape::map;
   ValueId root = -1;
 };
-// The form of map, random, reduce and update nodes; nothing when the contract forbids it.
+// The form of map, random, reduce and update nodes; nullopt if the contract forbids it.
 std::optional<Form> row_form(const Graph& g, const Users& users, const std::vector<ValueId>& nodes);
 
 struct Cluster {
@@ -38,16 +38,16 @@ class Partition {
   const Graph& graph() const { return g_; }
   const Users& users() const { return users_; }
   const std::vector<Cluster>& clusters() const { return clusters_; }
-  int cluster_of(ValueId v) const { return cluster_[v]; }  // -1 for what is not computed
+  int cluster_of(ValueId v) const { return cluster_[v]; }  // -1 for values that are not computed
   const Cluster& around(ValueId v) const { return clusters_[cluster_[v]]; }
   bool is_alone(ValueId v) const { return around(v).nodes.size() == 1; }
-  bool feeds_update(ValueId v) const;  // a map with its update writes in place; elsewhere it would need a copy
+  bool feeds_update(ValueId v) const;  // a map fused with its update writes in place; elsewhere it would need a copy
 
-  // Makes one cluster of whole clusters that hold `nodes`; false when that is impossible.
+  // Merges the whole clusters that contain `nodes`; false if that is impossible.
   bool attempt(const std::vector<ValueId>& nodes, Form form);
 
-  // LUMEN_CHECKs, with the name of the pass before: every compute node is in one cluster, nodes are in graph order, a
-  // root is in its cluster, and no clusters wait for each other in a circle.
+  // LUMEN_CHECKs, naming the preceding pass: every compute node is in one cluster, nodes are in graph order, a root is
+  // in its cluster, and the clusters form no cycle.
   void verify_or_die(std::string_view after) const;
 
  private:

@@ -1,7 +1,7 @@
-// group_product_codes: a product takes in casts of its result into formats of one byte a number, as it lies and
-// transposed; maps between it and such casts that codes groups have taken in; and extremes of all its numbers. What
-// reads the result besides finds it in memory. Proved by tests/graph/pass/group_product_codes.txt and
-// tests/graph/fuse_test.cpp.
+// group_product_codes: a product absorbs casts of its result into formats of one byte a number, in row-major order and
+// transposed; maps between it and such casts that codes groups have absorbed; and extremes of all its numbers. Other
+// readers of the result read it from memory.
+// Proved by tests/graph/pass/group_product_codes.txt and tests/graph/fuse_test.cpp.
 #include <algorithm>
 
 #include "graph/fuse/extreme_chain.h"
@@ -20,7 +20,7 @@ class ProductCodes {
   ProductCodes(const Partition& p, const Cluster& product)
       : p_(p), g_(p.graph()), product_(product), end_(product.nodes.back()), shape_(g_[product.root].type.shape) {}
 
-  // False where nothing encodes the product.
+  // False if no cast encodes the product.
   bool find() {
     if (g_[product_.root].op != Op::contract_ || shape_.empty()) return false;
     nodes_ = product_.nodes;
@@ -60,7 +60,7 @@ class ProductCodes {
   bool is_inside(ValueId v) const { return std::ranges::find(nodes_, v) != nodes_.end(); }
   bool is_supplied(ValueId cast) const { return encodable_cast(g_, cast) && fitted_square(g_, cast) == 0; }
 
-  // A codes group whose maps read the product's result as it is, and else what loads can be.
+  // A codes group whose maps read the product's result without views; their other operands can be loads.
   bool encodes_maps_of_result(const Cluster& c) const {
     return std::ranges::all_of(c.nodes, [&](ValueId n) {
       if (g_[n].op == Op::cast_) return is_supplied(n);
@@ -70,7 +70,7 @@ class ProductCodes {
     });
   }
 
-  // Codes that wait for an extreme found here, as they do where their scale is made of it.
+  // Whether codes wait for an extreme found in this group, as they do when their scale is computed from it.
   bool waits_for_itself() const {
     return std::ranges::any_of(nodes_, [&](ValueId v) {
       return std::ranges::any_of(g_[v].operands, [&](ValueId o) {

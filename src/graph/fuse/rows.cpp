@@ -1,12 +1,12 @@
 // group_reductions and group_rows: maps and reductions over the same rows become one group, as far as the contract of
-// row kernels goes (form.cpp). Proved by tests/graph/pass/group_rows.txt and tests/graph/fuse_test.cpp.
+// row kernels allows (form.cpp). Proved by tests/graph/pass/group_rows.txt and tests/graph/fuse_test.cpp.
 #include "graph/fuse/fuse.h"
 
 namespace lumen::graph {
 
 namespace {
 
-// A map that a reduction alone reads joins it, before what it reads may take it along and write it.
+// A map that only a reduction reads joins it, before its producer can absorb the map and write it to memory.
 void grow_reduce(Partition& p, ValueId v) {
   const Graph& g = p.graph();
   const ValueId o = g[v].operands[0];
@@ -15,7 +15,7 @@ void grow_reduce(Partition& p, ValueId v) {
   if (const auto form = row_form(g, p.users(), {o, v})) p.attempt({o, v}, *form);
 }
 
-// A map that an update alone reads joins it: behind a reduction it would be written elsewhere first.
+// A map that only an update reads joins it: merged with a reduction, it would be written to other memory first.
 void grow_update(Partition& p, ValueId v) {
   const Graph& g = p.graph();
   if (g[v].operands.size() != 2) return;
@@ -35,7 +35,7 @@ bool merge_rows(Partition& p) {
       const int a = p.cluster_of(o), b = p.cluster_of(v);  // loads have no cluster
       if (a < 0 || a == b || !p.clusters()[a].is_row_like()) continue;
       if (!p.clusters()[b].is_row_like() && g[v].op != Op::update_) continue;
-      // What is computed anew from a reduction of long ago stays where it is.
+      // Recomputation from a reduction much earlier in the graph stays in its own group.
       if (p.clusters()[a].shape == KernelShape::reduce &&
           p.clusters()[b].nodes.front() - p.clusters()[a].nodes.back() > kFar)
         continue;

@@ -1,7 +1,7 @@
-// group_siblings: groups of one kind that read the same tensor whole become one, and read it once. group_small: those
-// of few numbers that wait for nothing, or that nothing waits for, become one, and are launched once: histories of
-// scales, of which a step has one for every operand, and updates of short parameters. Proved by
-// tests/graph/pass/group_siblings.txt, tests/graph/pass/group_small.txt and tests/graph/fuse_test.cpp.
+// group_siblings: groups of one kind that read the same tensor whole become one, and read it once. group_small: groups
+// of few numbers that depend on no other group, or that no other group depends on, become one kernel launch: histories
+// of scales (a step has one for every operand) and updates of short parameters.
+// Proved by tests/graph/pass/group_siblings.txt, tests/graph/pass/group_small.txt and tests/graph/fuse_test.cpp.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -13,7 +13,7 @@ namespace lumen::graph {
 
 namespace {
 
-// Equal maps are there on purpose (repeat_casts).
+// Equal maps are intentional (repeat_casts).
 bool is_repeated(const Graph& g, const Cluster& a, const Cluster& b) {
   if (a.nodes.size() != 1 || b.nodes.size() != 1) return false;
   const Node &x = g[a.nodes[0]], &y = g[b.nodes[0]];
@@ -21,11 +21,12 @@ bool is_repeated(const Graph& g, const Cluster& a, const Cluster& b) {
          x.attributes.formula == y.attributes.formula;
 }
 
-// Numbers of each value that a small group reads or writes: what waits for others of its kind is kept meanwhile. And
-// those of all reductions of a group together, which one block of lanes goes over where rows are few.
+// kFew: the most numbers of each value that a small group reads or writes, because values that wait for the merged
+// group stay in memory. kFewReduced: the most numbers that all reductions of a group read together, because one thread
+// block processes them where rows are few.
 constexpr int64_t kFew = 2048, kFewReduced = 32768;
 
-// Few numbers; and of reductions extremes alone, whose bits no other order changes.
+// Few numbers; and as reductions only extremes, whose bits do not depend on the order.
 bool is_small(const Partition& p, const Cluster& c) {
   const Graph& g = p.graph();
   const int64_t most = c.root >= 0 ? kFewReduced : kFew;
@@ -39,7 +40,7 @@ bool is_small(const Partition& p, const Cluster& c) {
          });
 }
 
-// By value: states that small groups write are all that comes of it.
+// By value: only states that small groups write depend on it.
 std::vector<bool> followed_by_states(const Partition& p) {
   const Graph& g = p.graph();
   std::vector<bool> out(g.nodes.size(), false);
@@ -79,7 +80,7 @@ void group_siblings(Partition& p) {
         continue;
       }
       if (is_repeated(g, p.clusters()[first], p.clusters()[other])) continue;
-      // Far apart, what one of them writes would be kept long.
+      // If they are far apart, the results of one of them would be kept long.
       if (p.clusters()[other].nodes.front() - p.clusters()[first].nodes.back() > kFar) {
         first = other;
         continue;
@@ -95,7 +96,7 @@ void group_siblings(Partition& p) {
 void group_small(Partition& p) {
   const Graph& g = p.graph();
   const std::vector<bool> followed = followed_by_states(p);
-  // The last group of a kind: early or late, reductions or maps, by the shape of what it goes over.
+  // The last group of a kind: early or late, reductions or maps, by the shape it iterates over.
   std::map<std::tuple<bool, bool, std::vector<int64_t>>, ValueId> last;
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (p.cluster_of(v) < 0 || p.around(v).nodes.front() != v) continue;

@@ -1,7 +1,7 @@
-// bring_together: groups of one kind that do not wait for each other stand side by side, so that a device may run them
-// at one time: both products of a gated layer, the keys' and the values'. What a launch costs, some microseconds, is as
-// much as a small kernel takes. The order of what reads each other stays, and so do all bits. Proved by
-// tests/graph/fuse/together_test.cpp.
+// bring_together: moves independent groups of one kind next to each other, so that a device may run them concurrently:
+// both products of a gated layer, or those of keys and values. The overhead of a launch, some microseconds, is as long
+// as a small kernel runs. Dependent groups keep their order, so all bits stay.
+// Proved by tests/graph/fuse/together_test.cpp.
 #include <algorithm>
 
 #include "graph/fuse/fuse.h"
@@ -11,10 +11,9 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr size_t kWindow = 12;       // groups, in which others are looked for
+constexpr size_t kWindow = 12;       // groups: the search range
 constexpr size_t kMostTogether = 4;  // groups
-// Bytes of each result: more, and a group keeps a device busy alone. Values of groups that run at one time share no
-// memory.
+// The most bytes of each result: a group with more fills a device alone. Values of concurrent groups share no memory.
 constexpr int64_t kMostBytes = int64_t{4} << 20;
 
 bool is_small(const Graph& g, const Group& group) {
@@ -32,8 +31,8 @@ bool are_alike(const Graph& g, const Group& a, const Group& b) {
   return true;
 }
 
-// Whether a group has to come behind one that is before it: it reads what that writes, or writes a state that it has to
-// do with.
+// Whether a later group must stay after an earlier one: it reads a result of that group, or writes a state that the
+// earlier group reads or writes.
 bool waits(const Graph& g, const Group& later, const Group& before) {
   const auto has = [](const std::vector<ValueId>& of, ValueId v) { return std::ranges::find(of, v) != of.end(); };
   if (std::ranges::any_of(later.inputs, [&](ValueId v) { return has(before.results, v); })) return true;
@@ -44,7 +43,7 @@ bool waits(const Graph& g, const Group& later, const Group& before) {
   });
 }
 
-// Groups in order, of which some come to stand side by side.
+// Moves groups of an ordered plan next to each other.
 class Together {
  public:
   explicit Together(Plan* plan) : g_(plan->graph), groups_(plan->groups) {}
@@ -57,7 +56,7 @@ class Together {
   bool is_taken(size_t i) const {
     return groups_[i].beside > 0 || (i + 1 < groups_.size() && groups_[i + 1].beside > 0);
   }
-  // Whether one has to stay behind any of those from `first` to itself.
+  // Whether a group must stay after any of the groups from `first` up to itself.
   bool has_to_wait(size_t one, size_t first) const {
     for (size_t i = first; i < one; ++i)
       if (waits(g_, groups_[one], groups_[i])) return true;
@@ -74,10 +73,10 @@ class Together {
               : std::rotate(begin + to, begin + from, begin + from + 1);
   }
 
-  // Others come up to it; or, where none can, it goes down to the first that is like it.
+  // Moves other groups up to this one; if none can move, moves this one down to the first that is like it.
   void gather(size_t first) {
     if (is_taken(first) || !is_small(g_, groups_[first])) return;
-    size_t end = first + 1;  // of those together
+    size_t end = first + 1;  // of the adjacent groups
     for (size_t j = first + 1; j < std::min(groups_.size(), first + kWindow) && end - first < kMostTogether; ++j) {
       if (is_taken(j) || !are_alike(g_, groups_[first], groups_[j]) || has_to_wait(j, first)) continue;
       move(j, end);
@@ -89,7 +88,7 @@ class Together {
       if (is_taken(j) || !are_alike(g_, groups_[first], groups_[j]) || waits(g_, groups_[j], groups_[first])) continue;
       move(first, j - 1);
       groups_[j].beside = 1;
-      gather(first);  // that which has its place now
+      gather(first);  // the group that is in its place now
       return;
     }
   }
@@ -101,7 +100,7 @@ class Together {
 }  // namespace
 
 Plan bring_together(Plan plan) {
-  // What stands behind an exchange is there to go on beside it.
+  // The order of groups after an exchange is chosen to overlap it.
   const auto is_exchange = [&](const Group& group) {
     return group.root >= 0 && plan.graph[group.root].op == Op::exchange_;
   };

@@ -1,5 +1,5 @@
-// group_windows: the zeros around an image that a product reads through windows are the product's own, so that kernels
-// which copy the image piece by piece write zeros where a window leaves it, and nobody lays the image out again. Proved
+// group_windows: the zero padding of an image that a product reads through windows is part of the product, so that
+// kernels that copy the image tile by tile write zeros outside of it, and no padded copy of the image is made. Proved
 // by tests/graph/pass/group_windows.txt and tests/graph/fuse_test.cpp.
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace lumen::graph {
 
 namespace {
 
-// The pad below an operand of the product `root`, which nobody else reads; -1: there is none.
+// The pad below an operand of the product `root`, if it has no other reader; -1: there is none.
 ValueId pad_below(const Partition& p, ValueId root, ValueId v) {
   const Graph& g = p.graph();
   const auto is_read_once = [&](ValueId x) { return p.users()[x].size() == 1 && p.users()[x][0] >= 0; };

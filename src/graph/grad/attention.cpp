@@ -1,7 +1,7 @@
 // The gradient of an attention as a whole: o = contract(p, v), p = softmax(s).
 //   dv = contract(p, do)      dp = contract(do, v)      ds = p (dp - delta),  delta = sum of do o along o's own axis
-// delta is what sum(p dp) over the keys comes to, o being contract(p, v): no pass over the keys is needed for it, so
-// the kernels that follow hold no more than a block of scores. Proved by tests/graph/grad/grad_test.cpp.
+// delta equals sum(p dp) over the keys, because o = contract(p, v): it needs no pass over the keys, so the following
+// kernels hold at most a block of scores. Proved by tests/graph/grad/grad_test.cpp.
 #include "graph/grad/rules.h"
 
 namespace lumen::graph {
@@ -17,7 +17,7 @@ void attention_gradient(Reverse& r, const Attention& attention, ValueId d_output
   for (size_t d = 0; d < letters[2].size(); ++d)
     if (letters[0].find(letters[2][d]) == std::string::npos) own = d;
   const ValueId delta = r.build.reduce(r.build.mul(d_output, attention.output), Reduction::sum, {own});
-  std::vector<int> axes;  // in the order of the scores, whose last axis is the one summed away
+  std::vector<int> axes;  // in the order of the scores, whose last axis is summed
   for (const char c : letters[0]) {
     const size_t at = letters[2].find(c);
     axes.push_back(at == std::string::npos ? own : static_cast<int>(at));

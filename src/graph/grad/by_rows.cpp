@@ -1,6 +1,7 @@
-// differentiate_by_rows: see reverse.h. The wide product's rows meet nobody before few numbers of each are left, so its
-// gradient needs nothing of other rows once the gradient of those numbers is known. For a mean or a weighted sum it is
-// beforehand; for losses that mix rows all parts are computed first for those numbers alone, then once more.
+// differentiate_by_rows: see reverse.h. Rows of the wide product are independent until each is reduced to a few
+// numbers, so its gradient needs no other rows once the gradients of those numbers are known. For a mean or a weighted
+// sum they are known in advance; for losses that mix rows all parts are first computed for those numbers alone, then
+// once more.
 // Proved by tests/graph/grad/by_rows_test.cpp.
 #include <algorithm>
 #include <numeric>
@@ -15,12 +16,13 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr int64_t kLeastRows = 256;  // of a part: below, products no longer fill a machine
-// Every part is a copy of the tail in the graph, which all later passes walk. With so many, what a part stores is
-// little beside what the model stores of as many rows, so more would buy nothing for the time they cost.
+constexpr int64_t kLeastRows = 256;  // of a part: with fewer, products no longer fill a machine
+// Every part is a copy of the tail in the graph, which all later passes process. At this limit a part's memory is small
+// compared to the model's for as many rows, so more parts would cost time without benefit.
 constexpr int64_t kMostParts = 64;
 
-// As few parts as keep one below most_bytes, or as near to that as kMostParts comes; 1 when rows cannot be parted.
+// The smallest number of parts that keeps one below most_bytes, or as close as kMostParts allows; 1 if rows cannot be
+// split.
 int64_t parts_of(int64_t rows, int64_t bytes, int64_t most_bytes, int64_t least_rows) {
   int64_t best = 1;
   const int64_t most = std::min(kMostParts, rows / least_rows);
@@ -71,7 +73,7 @@ class ByRows {
     return head(loss, whole(build, exits));
   }
 
-  // The same as run for seeds that depend on the product.
+  // Like run, for seeds that depend on the product.
   ValueId run_twice(ValueId loss, int64_t parts, const std::vector<ValueId>& with_respect_to,
                     std::vector<ValueId>* gradients) {
     Differentiation d(g_, loss, with_respect_to);
@@ -91,7 +93,7 @@ class ByRows {
     behind.sweep(now.front(), head_end, now, &seeds);
     for (size_t k = 0; k < seeds.size(); ++k)
       if (seeds[k] < 0) seeds[k] = build.broadcast(build.scalar(0), Shape(g_[now[k]].type.shape));
-    // Nothing is differentiated through the first time: the number waited for does not depend on anything.
+    // The first pass is not differentiated: the number it waits for depends on no other value.
     const ValueId nothing = copy.nothing_of(total);
     const ValueId waits = g_.nodes.size();
     copy.wait_for(nothing);
@@ -112,8 +114,8 @@ class ByRows {
     return out;
   }
 
-  // Every part forward and backward, one after another, and what `copy` made of the rows from rows_begin on, which
-  // depends on what is differentiated for as d has been told.
+  // Appends every part forward and backward, one after another, and the backward pass of rows that `copy` flattened
+  // (from rows_begin on) and that depend on the inputs d differentiates for.
   std::vector<Exits> backward(Differentiation& d, RowCopy& copy, ValueId rows_begin, int64_t parts,
                               const std::vector<ValueId>& seeds) {
     Reverse& r = d.reverse();
@@ -132,7 +134,7 @@ class ByRows {
     return results;
   }
 
-  // The exits as they were in the graph, from their parts.
+  // The exits in their original shape, concatenated from their parts.
   std::vector<ValueId> whole(Builder& build, const std::vector<Exits>& parts) const {
     std::vector<ValueId> out;
     for (size_t k = 0; k < tail_.exits.size(); ++k) {
@@ -143,7 +145,7 @@ class ByRows {
     return out;
   }
 
-  // What follows the exits, once more, from what is now in their place.
+  // A copy of the nodes after the exits that reads `exits` instead.
   ValueId head(ValueId loss, const std::vector<ValueId>& exits) {
     std::vector<ValueId> now(static_cast<size_t>(loss) + 1);
     for (ValueId v = 0; v <= loss; ++v) {
@@ -168,19 +170,19 @@ class ByRows {
 
   Graph& g_;
   const RowTail& tail_;
-  ValueId first_;               // of what was appended
+  ValueId first_;               // of the appended nodes
   std::vector<ValueId> seeds_;  // gradients of the exits
   std::vector<ValueId>* beside_;
 };
 
 int64_t parts_for(const Graph& g, const RowTail& tail, int64_t most_bytes) {
   const int64_t bytes = byte_size(g[tail.product].type) * tail.rows_side.size();
-  // A row may be wider than a part: then a part is one row.
+  // If a row is wider than a part, a part is one row.
   const int64_t least = std::min(kLeastRows, std::max<int64_t>(1, most_bytes / (bytes / tail.rows)));
   return parts_of(tail.rows, bytes, most_bytes, least);
 }
 
-// Whether the loss depends on what it is differentiated by in another way than through the tail.
+// Whether the loss depends on `with_respect_to` on a path outside the tail.
 bool reaches_beside(const Graph& g, const RowTail& tail, ValueId loss, const std::vector<ValueId>& with_respect_to) {
   std::vector<bool> reached(g.nodes.size(), false);
   for (const ValueId v : with_respect_to) reached[v] = true;
@@ -229,7 +231,7 @@ std::vector<ValueId> gradients_of_loss(Graph& g, const std::vector<ValueId>& wit
 void compute_by_rows(Graph& g, int64_t most_bytes) {
   const size_t before = g.nodes.size();
   Builder build(g);
-  // What all rows meet in, for the time being: the tail ends before it.
+  // A temporary node that all rows feed into: the tail ends before it.
   ValueId all = -1;
   for (const ValueId result : g.results) {
     if (g[result].type.element.format) return;

@@ -1,7 +1,7 @@
 // The gradient of casts. Between scalars: the gradient is converted. Out of a format: it belongs to the decoded value.
-// Into a format whose fields are fitted: straight through. With fields handed in (learned): x and the fields get the
-// straight-through derivative of decode(code(x)), as number/gradient/gradient.h defines it; x then gets nothing where
-// it was clipped. Proved by tests/graph/grad/grad_test.cpp.
+// Into a format whose fields are fitted: straight-through estimator. With fields as operands (learned): x and the
+// fields get the straight-through derivative of decode(code(x)), as number/gradient/gradient.h defines it; x then gets
+// no gradient where it was clipped. Proved by tests/graph/grad/grad_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -14,7 +14,7 @@ namespace lumen::graph {
 namespace {
 
 // Entry index of a field as a function of the element's place i in its block: index(i) = i / run for all i.
-// Formats nest groups in blocks that way; 0 when the expression says something else.
+// Formats nest groups in blocks that way; 0 for other expressions.
 int64_t run_length(const RoutineExpr& index, int64_t block) {
   const auto value = [&](const auto& self, const RoutineExpr& e, int64_t i) -> std::optional<int64_t> {
     if (e.kind == RoutineExpr::Kind::constant) return e.integer;
@@ -56,7 +56,7 @@ class LearnedCast {
     blocked_.push_back(Dim(format_.block));
   }
 
-  // Elementwise tensors are handled as [.., blocks, place in the block].
+  // Elementwise tensors have the shape [.., blocks, place in the block].
   void run(ValueId dr) {
     std::vector<ValueId> operands{r_.build.reshape(node_.operands[0], blocked_)};
     for (const ElementField& use : fake_.fields) operands.push_back(field_operand(use));
@@ -108,7 +108,7 @@ class LearnedCast {
     return run;
   }
 
-  // [.., blocks, runs, elements of a run]: the elements as the field's entries see them.
+  // [.., blocks, runs, elements of a run]: elements grouped by the field's entries.
   Shape split_shape(const ElementField& use) const {
     const int64_t run = run_of(use);
     Shape s(blocked_.begin(), blocked_.end() - 1);
@@ -117,7 +117,7 @@ class LearnedCast {
     return s;
   }
 
-  // The field's values in the axes of split_shape, 1 where one value serves all.
+  // The field's values in the axes of split_shape, extent 1 where one value applies to all.
   Shape record_shape(const ElementField& use) const {
     Shape s = split_shape(use);
     s.back() = Dim(1);
@@ -144,7 +144,7 @@ class LearnedCast {
     return true;
   }
 
-  // A matrix as tiles, the last of which may reach beyond it: [tiles, rows of one, tiles, columns of one].
+  // A matrix as tiles, padded where the last ones extend beyond it: [tiles, rows of one, tiles, columns of one].
   struct Tiles {
     int64_t rows = 1, columns = 1;
     Shape whole, split, records;

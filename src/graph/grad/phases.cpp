@@ -37,7 +37,7 @@ Taps backwards(int64_t count) {
 
 namespace {
 
-// Largest number whose product with the positive b is at most a.
+// The largest number whose product with the positive b is at most a.
 int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
@@ -56,7 +56,8 @@ Meeting meeting(int64_t at, int64_t stride) {
 std::optional<Phases> phases_of(int64_t start, int64_t stride, int64_t d, int64_t count, int64_t extent) {
   constexpr int64_t kMost = 1 << 20;
   if (count < 1 || extent < 1 || stride > kMost / count) return std::nullopt;
-  // What is padded in front decides which windows meet all classes: the shift that multiplies least, and the smallest.
+  // The amount of padding in front decides which windows meet all classes: choose the shift with the least work, and
+  // the smallest of those.
   std::optional<Phases> best;
   for (int64_t shift = 0; shift < stride; ++shift) {
     Phases p{stride, shift, (extent + shift + stride - 1) / stride, 0, 0, {}};
@@ -96,7 +97,7 @@ ValueId by_taps(Builder& b, ValueId v, const std::vector<Taps>& taps, size_t bet
   const auto from = shape.begin();
   const auto rest = from + std::ssize(taps) + std::ptrdiff_t(between);
   const int64_t middle = elements({from + std::ssize(taps), rest}).number();
-  // Rows of the result in their order: of each the row of v, or one of zeros behind all.
+  // Rows of the result in order: for each the row of v, or an additional last row of zeros.
   std::vector<int64_t> rows{0};  // -1: none
   const auto extend = [&](int64_t count, const auto& row) {
     std::vector<int64_t> next;
@@ -104,7 +105,7 @@ ValueId by_taps(Builder& b, ValueId v, const std::vector<Taps>& taps, size_t bet
       for (int64_t k = 0; k < count; ++k) next.push_back(row(r, k));
     rows = std::move(next);
   };
-  // First what is read in front, tap by tap, with all classes beside each other; then the classes go behind the middle.
+  // First gather the front rows, tap by tap, with all classes adjacent; then move the classes after the middle.
   Shape result, indexed;
   int64_t fronts = 1, backs = 1;
   for (const Taps& t : taps) {

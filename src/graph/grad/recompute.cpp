@@ -1,7 +1,7 @@
-// Which forward values a gradient computes again rather than reads. A map is cheap where its operands of the same size
-// are in memory for other reasons (they feed a product, or several kernels) or are such maps themselves; then storing
-// it would cost a write and a read of a whole tensor for a few operations: exp(s - m) of a softmax, x / |x| of a norm,
-// a gate's sigmoid. A map behind a product of one use stays: it is that product's epilogue, and the product itself is
+// Chooses forward values that a gradient recomputes rather than reads. A map is cheap if its operands of the same size
+// are in memory for other reasons (they feed a product, or several kernels) or are such maps themselves; storing it
+// would cost a write and a read of a whole tensor for a few operations: exp(s - m) of a softmax, x / |x| of a norm, a
+// gate's sigmoid. A map after a product of one use stays: it is that product's epilogue, and the product itself is
 // never in memory. Operands of smaller shape (row sums) are read. Proved by tests/graph/grad/grad_test.cpp.
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr size_t kMaxFormula = 64;  // scalar nodes of what one gradient map computes
+constexpr size_t kMaxFormula = 64;  // scalar nodes of one gradient map
 constexpr size_t kMaxOperands = 8;
 
 }  // namespace
@@ -21,7 +21,7 @@ void Reverse::count_uses(ValueId begin, ValueId end) {
   recomputable_.resize(end, 0);
   for (ValueId v = begin; v < end; ++v) {
     const Op op = build.graph[v].op;
-    if (op == Op::reshape_) continue;  // its users read what lies below, whose shape follows theirs (split_contracts)
+    if (op == Op::reshape_) continue;  // its users read the value below, whose shape follows theirs (split_contracts)
     for (ValueId o : build.graph[v].operands) {
       for (;; o = build.graph[o].operands[0]) {
         (op == Op::map_ || op == Op::reduce_ ? uses_[o].by_maps : uses_[o].by_others) += 1;
@@ -32,7 +32,7 @@ void Reverse::count_uses(ValueId begin, ValueId end) {
   }
 }
 
-// Operands that the derivatives of a map read will be in memory for those.
+// The operands that the derivatives of a map read will be in memory for them.
 void Reverse::mark_read_by_gradient(ValueId v) {
   const Node& node = build.graph[v];
   if (!is_float(node.type.element.scalar)) return;
@@ -81,7 +81,7 @@ void Reverse::recompute(Formula* formula, std::vector<ValueId>* operands, const 
     *formula = compose(*formula, i, node.attributes.formula, 0);
     operands->erase(operands->begin() + i);
     for (ValueId below : node.operands) operands->push_back(below);
-    // The same value twice counts once, so that chains that meet again do not grow.
+    // A repeated operand is merged, so that chains that rejoin do not grow.
     for (size_t a = 0; a < operands->size(); ++a) {
       for (size_t b = operands->size() - 1; b > a; --b) {
         if ((*operands)[a] != (*operands)[b]) continue;

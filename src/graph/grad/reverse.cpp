@@ -1,6 +1,6 @@
-// The drive: values are visited against their order, each once all its users have added to its gradient. Calls are
+// The driver: values are visited in reverse order, each after all its users have added to its gradient. Calls are
 // expanded at the end of the graph, and the gradient of their results flows through that copy (simplify shares it with
-// the inlined original), so that no value of the caller changes its number. Proved by tests/graph/grad/grad_test.cpp.
+// the inlined original), so that values of the caller keep their numbers. Proved by tests/graph/grad/grad_test.cpp.
 #include "graph/grad/reverse.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace lumen::graph {
 namespace {
 
-// The sum of all by a tree of pairs.
+// Pairwise summation.
 template <typename T, typename Add>
 T in_pairs(std::vector<T> level, const Add& add) {
   while (level.size() > 1) {
@@ -43,8 +43,8 @@ void Reverse::add(ValueId v, ValueId gradient) {
   added_[v].push_back(gradient);
 }
 
-// One map adds all contributions, in pairs: the tree has the smallest rounding error and one pass over memory. Products
-// are added by maps of two, for each can be part of its product's kernel.
+// One map adds all contributions pairwise, which minimizes the rounding error and takes one pass over memory. Products
+// are added by maps of two operands, because each can be an epilogue of its product.
 ValueId Reverse::take(ValueId v) {
   if (v >= std::ssize(added_) || added_[v].empty()) return -1;
   std::vector<ValueId> parts = std::move(added_[v]);
@@ -73,8 +73,8 @@ void Reverse::settle(ValueId end) {
   }
 }
 
-// Slices that cut a value into pieces along one axis give it gradients that do not overlap: their concatenation, not a
-// sum of tensors that are mostly zero.
+// Slices that partition a value along one axis give it gradients that do not overlap: concatenate them, instead of
+// adding tensors that are mostly zero.
 void Reverse::join_pads(std::vector<ValueId>* parts) {
   if (parts->size() < 2) return;
   const Shape full = build.type((*parts)[0]).shape;
@@ -135,7 +135,7 @@ std::vector<ValueId> Reverse::used_operands(Formula* formula, const std::vector<
 
 ValueId Reverse::lean_map(Formula formula, const std::vector<ValueId>& operands) {
   std::vector<ValueId> used = used_operands(&formula, operands);
-  formula = simplify_formula(formula);  // inputs that became one may be equal nodes now
+  formula = simplify_formula(formula);  // merged inputs may have made nodes equal
   const ScalarNode& output = formula.nodes[formula.outputs[0]];
   if (output.op == ScalarOp::input) return used[output.index];
   return build.map(std::move(formula), std::move(used));

@@ -10,7 +10,7 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr int64_t kMostNumbers = 16;  // of a row behind the tail
+constexpr int64_t kMostNumbers = 16;  // of a row after the tail
 
 int64_t count(const Shape& s) {
   return elements(s).number();
@@ -20,7 +20,7 @@ bool same_axes(const Shape& a, const Shape& b, int axes) {
   return std::ssize(a) >= axes && std::equal(a.begin(), a.begin() + axes, b.begin());
 }
 
-// Right-aligned with `shape`, the operand has extent 1 or nothing at the first `axes` axes.
+// Right-aligned with `shape`, the operand has extent 1 or no axis at the first `axes` axes.
 bool is_free_of(const Shape& operand, const Shape& shape, int axes) {
   const int shift = shape.size() - operand.size();
   for (int d = shift; d < axes; ++d)
@@ -72,7 +72,7 @@ class Finder {
     return true;
   }
 
-  // The rows are leading axes of one operand of a product and of its result, in one order.
+  // The rows are leading axes of one operand of a product and of its result, in the same order.
   struct Rows {
     int side = 0;
     int64_t rows = 1;
@@ -96,8 +96,8 @@ class Finder {
     return found;
   }
 
-  // Wide maps that do not depend on the product, and what comes row by row of products as wide, are computed with the
-  // rows that read them.
+  // Wide maps that do not depend on the product, and row-wise values of other wide products, are computed with the rows
+  // that read them.
   void pull(ValueId user) {
     if (g_[user].op == Op::contract_) return;
     for (ValueId o : g_[user].operands) {
@@ -110,7 +110,7 @@ class Finder {
     }
   }
 
-  // Another product over the same rows, as wide as the first, or what follows one row by row.
+  // Another product over the same rows, as wide as the first, or a row-wise value that depends on one.
   bool is_over_product(ValueId v) {
     const auto [known, fresh] = over_product_.emplace(v, false);
     if (!fresh) return known->second;
@@ -220,7 +220,7 @@ void RowCopy::wait_for(ValueId nothing) {
 ValueId RowCopy::operand(ValueId v, const Node& user, int64_t first, int64_t count) {
   if (now_[v] >= 0) return now_[v];
   if (flat_[v] >= 0) return now_[v] = slice_rows(build_, flat_[v], first, count);
-  // Free of rows: the axes that are left.
+  // Independent of rows: drop the row axes.
   const Shape s = build_.type(v).shape;
   const size_t rest = user.type.shape.size() - row_axes(user.type.shape, tail_.rows);
   if (s.size() <= rest) return v;

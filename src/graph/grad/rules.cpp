@@ -1,19 +1,19 @@
 // The gradient of every operator, one rule per row of op.def (a row without a rule does not compile). r = op(a, b, ..),
 // dr is the gradient of r; a rule adds to the gradients of a, b, ..
 //
-//   map          da = dr * d formula / d a, summed where a was stretched       (number's derivative())
-//   contract     da = contract(dr, b), db = contract(a, dr): index letters say it all, nothing is transposed
-//   contract_gather  da = contract_gather(dr, b), db = contract_scatter(dr, a), and the other way round
-//   reduce       sum: da = dr stretched; max, min: dr in equal shares to all places that hold the extreme
+//   map          da = dr * d formula / d a, summed where a was broadcast       (number's derivative())
+//   contract     da = contract(dr, b), db = contract(a, dr): the index letters suffice, no transposes
+//   contract_gather  da = contract_gather(dr, b), db = contract_scatter(dr, a), and vice versa
+//   reduce       sum: da = dr broadcast; max, min: dr in equal shares to all places that hold the extreme
 //   gather       dtable = scatter_add(dr);  scatter_add: dvalue = gather(dr)
 //   views        the opposite view: reshape, inverse permute, sum, pad, slice
-//   windows      the sum over what overlaps (windows.cpp)
-//                below max, min: what each element gets is compared where it is
+//   windows      the sum over overlapping windows (windows.cpp)
+//                below max, min: compares each element with its windows' extremes, in the operand's shape
 //                below a contract: da = contract(windows of dr, b reversed)
-//   cast         straight through (cast.cpp)
-//   exchange     none: what is differentiated is partitioned behind that
-//   scan         a scan the other way round (scan.cpp)
-//   iota, random, constant, input: nothing;  update: no loss may depend on it;  call: through its expanded body
+//   cast         straight-through estimator (cast.cpp)
+//   exchange     none: differentiation precedes partitioning
+//   scan         a scan in reverse (scan.cpp)
+//   iota, random, constant, input: no gradient;  update: no loss may depend on it;  call: through its expanded body
 //
 // Proved by finite differences in tests/graph/grad/grad_test.cpp.
 #include "graph/grad/rules.h"
@@ -68,7 +68,7 @@ void grad_contract(Reverse& r, ValueId v, ValueId dr) {
     r.add(b, fitting(r.build.contract(dr, a, letters[2], letters[0], letters[1]), b));
 }
 
-// A value whose axes are `from`, as one of the axes `to`: letters it need not have are summed.
+// A value with axes `from`, rearranged to the axes `to`: letters that are not in `to` are summed.
 ValueId with_letters(Reverse& r, ValueId v, std::string from, const std::string& to) {
   Shape shape;
   std::string kept;
@@ -86,7 +86,8 @@ ValueId with_letters(Reverse& r, ValueId v, std::string from, const std::string&
   return kept == to ? v : r.build.permute(v, axes);
 }
 
-// What a factor of a sum over picked rows gets: the result's gradient and the other factor, picked alike.
+// The gradient of a factor of a sum over selected rows: the product of the result's gradient and the other factor, with
+// the same index.
 void add_picked(Reverse& r, ValueId to, const std::string& letters, ValueId rows, const std::string& of_rows,
                 ValueId table, const std::string& of_table, ValueId index, const std::string& of_index) {
   if (!r.active(to)) return;
@@ -123,7 +124,7 @@ void grad_reduce(Reverse& r, ValueId v, ValueId dr) {
     r.add(a, r.build.broadcast(dr, type.shape));
     return;
   }
-  Formula hit;  // 1 where a holds the extreme
+  Formula hit;  // 1 where a equals the extreme
   hit.inputs = {type.element.scalar, type.element.scalar};
   const int x = hit.input(0), extreme = hit.input(1);
   const int one = hit.constant(type.element.scalar, 1), zero = hit.constant(type.element.scalar, 0);

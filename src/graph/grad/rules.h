@@ -1,4 +1,4 @@
-// What a gradient rule sees and does. One rule per operator (rules.cpp), found by name; reverse.cpp drives them.
+// The interface of gradient rules. One rule per operator (rules.cpp), found by name; reverse.cpp calls them.
 #pragma once
 
 #include <utility>
@@ -16,22 +16,22 @@ class Reverse {
   Builder build;
   bool active(ValueId v) const { return v < std::ssize(active_) && active_[v]; }
   void set_active(ValueId v);
-  // Adds `gradient`, of v's shape, to what is known of v's gradient. Ignored when v is not active.
+  // Adds `gradient`, of v's shape, to v's gradient. Ignored when v is not active.
   void add(ValueId v, ValueId gradient);
-  // The sum of all that was added; -1 when nothing was. Asked once per value, when its users are done.
+  // The sum of all that was added; -1 if none was. Called once per value, when its users are done.
   ValueId take(ValueId v);
-  // Adds up what is known so far of the gradient of every value below `end`, except pieces that are joined later.
+  // Sums the contributions so far of every value below `end`, except pieces that are joined later.
   void settle(ValueId end);
 
-  // Sums over the axes along which a value of `shape` was stretched to g's shape.
+  // Sums over the axes along which a value of `shape` was broadcast to g's shape.
   ValueId reduce_to(ValueId g, const Shape& shape);
-  // Drops the inputs the formula does not use; returns the operands of the others, each once.
+  // Drops inputs the formula does not use; returns the operands of the others, each once.
   std::vector<ValueId> used_operands(Formula* formula, const std::vector<ValueId>& operands);
-  // A map of `formula` that reads only what it uses.
+  // A map of `formula` that reads only the operands it uses.
   ValueId lean_map(Formula formula, const std::vector<ValueId>& operands);
 
-  // Forward maps that a gradient would have to find in memory are computed again instead, where what they read is in
-  // memory anyway: `formula` over `operands` becomes one over the values below such maps. See recompute.cpp.
+  // Forward maps that a gradient would read from memory are recomputed instead, if their own operands are in memory
+  // anyway: `formula` over `operands` becomes one over the values below such maps. See recompute.cpp.
   void recompute(Formula* formula, std::vector<ValueId>* operands, const Shape& shape);
   void count_uses(ValueId begin, ValueId end);  // of the forward values begin <= v < end
 
@@ -44,7 +44,7 @@ class Reverse {
   void join_pads(std::vector<ValueId>* parts);
   void mark_read_by_gradient(ValueId v);
   ValueId below_reshapes(ValueId v) const;
-  bool stored(ValueId v) const;  // in memory whatever the gradient needs
+  bool stored(ValueId v) const;  // in memory independent of the gradient
   bool recomputable(ValueId v);
 
   std::vector<bool> active_;
@@ -64,17 +64,17 @@ void attention_gradient(Reverse& r, const Attention& attention, ValueId d_output
 void scan_gradient(Reverse& r, ValueId v, const std::vector<std::pair<int, ValueId>>& arriving);
 // windows.cpp: the gradient of the operand of windows %v from that of their result.
 ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient);
-// What the operand of windows gets of their maximum or minimum %extreme, `share` being what each place that holds it
-// gets: compared where the elements are, no tensor of the windows' size is made. False, and nothing is added, when
-// what is reduced is more or less than windows.
+// Adds the gradient of windows' operand from their maximum or minimum %extreme; `share` is the gradient of each
+// position that equals the extreme. Compares in the operand's shape, so no tensor of the windows' size is made. False,
+// and no gradient is added, when the reduction is not exactly over the windows.
 bool extremes_of_windows(Reverse& r, ValueId extreme, ValueId share);
-// The gradient of a window where `operand`, with the axes `letters`, is a factor of a contraction beside `other`, as
-// one contraction: adds it to what the windows read. False, and nothing is added, when it is no such window.
+// The gradient of windows where `operand`, with the axes `letters`, is a factor of a contraction with `other`, as one
+// contraction: adds it to the windows' operand. False, and no gradient is added, when the windows have another form.
 bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, ValueId other,
                       const std::string& of_other, ValueId gradient, const std::string& of_gradient);
-// shift.cpp: whether no value in `ends` changes when every element of the maximum `v` grows by the same amount, as in a
-// softmax or a log-sum-exp. Its gradient is then zero by algebra and need not be computed. Only values before `end`
-// count as users.
+// shift.cpp: whether no value in `ends` changes when the same number is added to every element of the maximum `v`, as
+// in a softmax or a log-sum-exp. Its gradient is then zero by algebra and need not be computed. Only values before
+// `end` count as users.
 bool shift_cancels(const Graph& g, ValueId v, ValueId end, const std::vector<ValueId>& ends);
 
 }  // namespace lumen::graph

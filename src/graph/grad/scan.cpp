@@ -1,7 +1,7 @@
-// The gradient of a scan: a scan from the last step to the first, whose carries are gradients of carries. A step knows
-// the carries it began with, which the forward scan gives as further outputs, and what its products gave; everything
-// else is computed again. What a constant gets is summed over all steps: a product of what each step has, or a sum of
-// it, becomes one over all steps behind the scan; the rest is summed in a carry.
+// The gradient of a scan: a scan from the last step to the first, whose carries are gradients of carries. A step reads
+// its initial carries and the results of its products, which the forward scan returns as additional outputs; all other
+// values are recomputed. The gradient of a constant is summed over all steps: a product of sequences, or a sum of it,
+// becomes one over all steps after the scan; other terms are accumulated in a carry.
 //
 //   forward   c' , y = f(c, s, k)                               for each step
 //   step      dc, ds, dk = gradient of sum(c' * dc') + sum(y * dy)    (differentiate, on f's own graph)
@@ -24,10 +24,10 @@ bool is_float_value(const Type& t) {
   return !t.element.format && is_float(t.element.scalar);
 }
 
-// A product or sum of a step, below views, that one over all steps can be instead of.
+// A product or sum of a step, below views, that can be replaced by one over all steps.
 struct Summed {
   ValueId root;
-  std::vector<ValueId> views;  // above it, the last first
+  std::vector<ValueId> views;  // above it, last first
 };
 
 std::optional<Summed> summed_over_steps(const Graph& g, ValueId v) {
@@ -89,7 +89,7 @@ class ScanGradient {
  private:
   Type f32_of(ValueId v) const { return {forward_[v].type.shape, {Scalar::f32, nullptr}}; }
 
-  // ---- one step: the forward body, a loss whose gradients are what we want, and those gradients
+  // ---- one step: the forward body, a loss with the required gradients, and those gradients
   void differentiate_step() {
     Builder b(step_);
     step_.name = forward_.name + ".gradient";
@@ -140,7 +140,7 @@ class ScanGradient {
     return name;
   }
 
-  // ---- products of the forward body that gradients read are given rather than computed again
+  // ---- results of forward products that gradients read are passed in rather than recomputed
   void take_products() {
     std::vector<bool> read(step_.nodes.size()), given(step_.nodes.size());
     for (const ValueId v : step_.results) read[v] = true;
@@ -168,7 +168,7 @@ class ScanGradient {
   }
 
   // ---- the body of the backward scan
-  // Inputs of step_ that something reads, as the scan is to be given them.
+  // Inputs of step_ with readers become inputs of the scan's body.
   void write_body() {
     for (size_t w = 0; w < wanted_.size(); ++w) {
       const int i = wanted_[w];
@@ -257,7 +257,7 @@ class ScanGradient {
     return seed != seed_of_.end() && seed->second < carries_;
   }
 
-  // An input is a sequence already; what views make of one, they make of the sequence; other values become outputs.
+  // An input is already a sequence; views of one become views of the sequence; other values become outputs.
   void need_from_all_steps(ValueId v) {
     while (step_[v].op == Op::reshape_ || step_[v].op == Op::permute_) v = step_[v].operands[0];
     if (is_stepped_input(v))
@@ -279,7 +279,7 @@ class ScanGradient {
     return read;
   }
 
-  // ---- the forward scan gives more, and the backward one stands behind everything
+  // ---- the forward scan returns more, and the backward one follows all other nodes
   ValueId sequence(const std::string& name) {
     const auto known = given_.find(name);
     if (known != given_.end()) return known->second;
@@ -345,7 +345,7 @@ class ScanGradient {
     for (const Behind& b : behind_) give(b.operand, behind(b.summed, back));
   }
 
-  // A value of the step for all steps: an axis of steps in front.
+  // A value of the step for all steps, with a leading axis of steps.
   ValueId stacked(ValueId v, ValueId back) {
     const auto known = stacked_.find(v);
     if (known != stacked_.end()) return known->second;
@@ -408,14 +408,14 @@ class ScanGradient {
   std::map<int, ValueId> arriving_;  // by result, f32
   Graph step_, body_;
   int named_ = 0;
-  std::map<ValueId, ValueId> forward_of_;  // a node of step_ as it was made -> of forward_
+  std::map<ValueId, ValueId> forward_of_;  // an original node of step_ -> of forward_
   std::vector<int> wanted_;                // operands whose gradients are step_'s results
   std::map<std::string, int> seed_of_;     // an input of step_ -> the result of forward_ whose gradient it is
   std::map<std::string, ValueId> given_of_;
   std::vector<Behind> behind_;
   std::map<int, std::vector<ValueId>> accumulated_;  // by operand: values of step_ to be summed in a carry
   std::vector<ValueId> stacked_inputs_;
-  std::map<ValueId, int> outputs_;  // values of step_ -> which result of the backward scan
+  std::map<ValueId, int> outputs_;  // values of step_ -> index of the backward scan's result
   std::vector<std::pair<int, std::string>> carried_;
   std::vector<std::string> sequences_, constants_;
   std::map<std::string, ValueId> given_;  // sequences by name of an input of step_

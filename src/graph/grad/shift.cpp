@@ -1,5 +1,5 @@
-// Softmax and log-sum-exp subtract a maximum only to keep exp in range; mathematically nothing depends on it. This
-// follows what a shift of the maximum by d does to every value computed from it. Proved by
+// Softmax and log-sum-exp subtract a maximum only to keep exp in range; mathematically the result does not depend on
+// it. This tracks the effect of shifting the maximum by d on every value computed from it. Proved by
 // tests/graph/grad/grad_test.cpp.
 #include <algorithm>
 #include <map>
@@ -11,7 +11,7 @@ namespace lumen::graph {
 
 namespace {
 
-// How a value answers to the shift.
+// The effect of the shift on a value.
 enum class Answer { none, plus, minus, scaled };  // unchanged, + d, - d, times exp(-d)
 
 std::optional<Answer> answer_of(ScalarOp op, Answer a, Answer b) {

@@ -1,22 +1,21 @@
-// What is read by overlapping windows gets the sum of their gradients. Along each axis of the operand one index is the
-// main one, with stride s, and the others, i with stride d, number the elements of a window:
+// A value read by overlapping windows gets the sum of their gradients. Along each axis of the operand one index is the
+// main one, with stride s, and the others, i with stride d, count the elements of a window:
 //
 //   r[m, i] = a[start + s m + d i]   =>   da[l] = sum over i of p[l + d i, n - 1 - i]
 //
-// where p is dr along m with s - 1 zeros between elements and zeros around: a pad, and windows again. Below a contract
-// the sum over i is the contraction's own, with the other factor reversed along i: no tensor of the windows' size is
-// made. Reversed tensors are gathered, so that no stride is negative.
+// where p is dr along m with s - 1 zeros inserted between elements and zero padding: a pad, and windows again. Below a
+// contract the sum over i is the contraction's own, with the other factor reversed along i: no tensor of the windows'
+// size is made. Reversed tensors are gathered, so that no stride is negative.
 //
-// Where s > 1 and one index is inside, nothing is put between (phases.h): with l = s q + r, element r of place q
+// Where s > 1 and one index is inside, no zeros are inserted (phases.h): with l = s q + r, element r of place q
 //
 //   da[s q + r] = sum over t of dr[q + first + step t, i(t, r)]
 //
-// and below a contract r is one more index of the other factor, which is gathered by t and r: one product for all
-// classes, whose result lies as da does. A class that fewer windows meet than others multiplies zeros of that factor:
-// of 3 x 3 elements with stride 2 there are 16 / 9 of the forward pass's products, where zeros between were 4 times
-// as many. Zeros are put between where there are several indices inside, where elements of windows lie so apart that
-// phases would multiply more, and where extents are symbols. Proved by tests/graph/grad/grad_test.cpp and
-// phases_test.cpp.
+// and below a contract r is an additional index of the other factor, which is gathered by t and r: one product for all
+// classes, whose result has da's layout. A class that fewer windows meet than others multiplies zeros of that factor:
+// for 3 x 3 elements with stride 2 this takes 16 / 9 of the forward pass's multiplications, where inserted zeros took 4
+// times as many. Zeros are inserted where there are several indices inside, where windows are so dilated that phases
+// would multiply more, and where extents are symbols. Proved by tests/graph/grad/grad_test.cpp and phases_test.cpp.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -29,7 +28,7 @@ namespace lumen::graph {
 
 namespace {
 
-// v, whose axes are the main indices of `axes`, among zeros where the windows begin.
+// v, whose axes are the main indices of `axes`, padded with zeros to the positions where windows begin.
 ValueId placed(Builder& b, ValueId v, const std::vector<Axis>& axes, const Shape& operand) {
   std::vector<int64_t> starts, strides;
   bool whole = true;
@@ -41,8 +40,8 @@ ValueId placed(Builder& b, ValueId v, const std::vector<Axis>& axes, const Shape
   return whole ? v : b.pad(v, operand, starts, strides);
 }
 
-// v, whose axes are those of an operand with places and classes apart (`phases`, one for each axis, or none), with each
-// pair as one axis, and what was put in front and behind cut off.
+// v, whose axes are the operand's split into places and classes (`phases`, one for each axis, or none), with each pair
+// merged into one axis, and the padding sliced off.
 ValueId together(Builder& b, ValueId v, const std::vector<std::optional<Phases>>& phases, const Shape& operand) {
   Shape shape = operand;
   std::vector<int64_t> starts(operand.size(), 0);
@@ -55,8 +54,8 @@ ValueId together(Builder& b, ValueId v, const std::vector<std::optional<Phases>>
   return shape == operand ? v : b.slice(v, starts, operand);
 }
 
-// A sum over windows that takes shape: indices of the result are those of the operand's axes, places and classes
-// apart, and before the last axes, along which no windows overlap, those of the taps.
+// The index layout of a sum over windows: the result has the operand's axes, split into places and classes; before the
+// last axes, along which no windows overlap, come those of the taps.
 struct WindowSum {
   Shape sizes;
   std::vector<size_t> place, member;  // by axis: index of the element or its place, and of its class
@@ -87,7 +86,7 @@ struct WindowSum {
   }
 };
 
-// v with zeros where a class of an axis is met by fewer windows than taps: for what is alike in all of a window.
+// v with zeros where a class of an axis is met by fewer windows than taps: for values constant within a window.
 ValueId where_met(Builder& b, ValueId v, const Taps& taps, size_t tap, size_t member) {
   if (!taps.has_none()) return v;
   Shape shape(b.type(v).shape.size(), Dim(1));
@@ -101,8 +100,8 @@ ValueId where_met(Builder& b, ValueId v, const Taps& taps, size_t tap, size_t me
   return b.mul(v, b.constant({shape, b.type(v).element}, std::move(met)));
 }
 
-// The sum of p [elements of windows.., windows..] by elements of the operand. Where p has one number for all elements
-// of a window, its extent there is 1.
+// The sum of p [elements of windows.., windows..] by elements of the operand. Where p is constant within a window, its
+// extent there is 1.
 ValueId summed(Builder& b, ValueId p, const std::vector<Axis>& axes, const Shape& from, const Shape& to) {
   std::vector<std::optional<Phases>> phases;
   std::vector<Taps> taps;
@@ -117,7 +116,7 @@ ValueId summed(Builder& b, ValueId p, const std::vector<Axis>& axes, const Shape
     }
   }
   if (!taps.empty()) p = by_taps(b, p, taps, 0);
-  // Zeros between and around.
+  // Inserted zeros and padding.
   const size_t ahead = b.type(p).shape.size() - axes.size();
   Shape padded = b.type(p).shape;
   std::vector<int64_t> starts(ahead, 0), strides(ahead, 1), begins(ahead, 0);
@@ -167,7 +166,7 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
   if (has_diagonal(movements))
     throw user_error("no gradient: windows %{}{} read several axes by one index", v,
                      node.label.empty() ? "" : " (" + node.label + ")");
-  // What is alike in all places of a window is added before it is repeated.
+  // A gradient that is constant within windows is summed before it is broadcast.
   if (b.graph[gradient].op == Op::broadcast_) {
     const ValueId narrow = b.graph[gradient].operands[0];
     if (b.type(narrow).shape.size() == to.size()) gradient = narrow;
@@ -192,12 +191,12 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
   const auto inside = std::ssize(order);
   for (const Axis& a : axes)
     if (a.main.index >= 0) order.push_back(a.main.index);
-  // Windows' indices in front, then one axis for each of the operand's.
+  // Indices inside windows first, then one axis for each axis of the operand.
   for (size_t j = 0; j < to.size(); ++j)
     if (!used[j]) summed_axes.push_back(j);
   const auto stretched = [&](int j) { return extent(j) != to[j]; };
   for (const Axis& a : axes)
-    if (a.main.index >= 0 && stretched(a.main.index)) {  // only windows may be alike
+    if (a.main.index >= 0 && stretched(a.main.index)) {  // only elements of windows may be broadcast
       gradient = b.broadcast(gradient, to);
       break;
     }
@@ -221,8 +220,8 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
 
 namespace {
 
-// Whether a reduction of `windows` over `axes` reduces what is inside of its windows and leaves where they lie; then
-// how, by axis of the operand.
+// Whether a reduction of `windows` over `axes` reduces exactly the indices inside windows and keeps their positions;
+// then the axes of the operand.
 std::optional<std::vector<Axis>> axes_of_reduction(const Node& windows, const std::vector<int>& axes) {
   const std::vector<std::vector<Movement>> movements = movements_of(windows);
   if (has_diagonal(movements)) return std::nullopt;
@@ -243,12 +242,13 @@ std::optional<std::vector<Axis>> axes_of_reduction(const Node& windows, const st
     walked += movements[d].size();
     out.push_back(std::move(axis));
   }
-  // An index along which nothing moves would repeat all.
+  // An index that moves along no axis would repeat all elements.
   if (walked != windows.type.shape.size()) return std::nullopt;
   return out;
 }
 
-// One number for each window, as those of the windows that each element meets: tap by tap, alike for all of a class.
+// One number per window, rearranged to the windows that each element meets: tap by tap, the same for all elements of a
+// class.
 ValueId met_windows(Builder& b, ValueId of_windows, const std::vector<Axis>& axes,
                     const std::vector<std::optional<Phases>>& phases, const WindowSum& sum, const Shape& to) {
   std::vector<int> order;
@@ -312,7 +312,7 @@ bool extremes_of_windows(Reverse& r, ValueId extreme, ValueId share) {
   for (const size_t t : sum.tap) apart[t] = Dim(1);
   const ValueId elements = b.reshape(whole == from ? source : b.pad(source, whole, shifts), apart);
   const Scalar type = b.type(source).element.scalar;
-  Formula part;  // of an element that is the extreme of a window
+  Formula part;  // of an element that equals a window's extreme
   part.inputs = {type, type, type};
   const int element = part.input(0), largest = part.input(1), given = part.input(2), none = part.constant(type, 0);
   part.outputs = {part.op(ScalarOp::select_, part.op(ScalarOp::eq_, element, largest), given, none)};
@@ -330,8 +330,8 @@ bool is_in(const std::string& list, char c) {
   return list.find(c) != std::string::npos;
 }
 
-// How windows are read by a product: a window's elements are summed with the other factor, which does not know where
-// the window lies. Nothing where that is not so.
+// The axes of windows that a product reads, if it sums over elements within windows and the other factor does not
+// depend on the windows' positions; else nullopt.
 std::optional<std::vector<Axis>> axes_of_product(const Node& windows,
                                                  const std::vector<std::vector<Movement>>& movements,
                                                  const std::string& letters, const std::string& of_other,
@@ -359,8 +359,8 @@ std::optional<std::vector<Axis>> axes_of_product(const Node& windows,
   return axes;
 }
 
-// Whether a pad puts zeros only along axes that windows overlap along, and none between elements except where windows
-// move by one: gradients of what it puts there are not needed.
+// Whether a pad adds zeros only along axes with overlapping windows, and none between elements except where windows
+// have stride 1: gradients of the padding are not needed.
 bool surrounds_windows(const Graph& g, const Node& pad, const std::vector<Axis>& axes) {
   for (size_t d = 0; d < axes.size(); ++d) {
     const bool grows = pad.type.shape[d] != g[pad.operands[0]].type.shape[d];
@@ -371,8 +371,8 @@ bool surrounds_windows(const Graph& g, const Node& pad, const std::vector<Axis>&
   return true;
 }
 
-// The gradient of a product's result with zeros where windows over it read, and those windows: the index of a window's
-// place becomes that of the element or of its place among its class.
+// The gradient of a product's result, zero-padded for windows over it, and those windows: the index of a window's
+// position becomes that of the element, or of its place within its class.
 struct GradientWindows {
   ValueId views = -1;
   std::string letters;
@@ -430,7 +430,7 @@ GradientWindows windows_of_gradient(Builder& b, ValueId gradient, const std::str
   return out;
 }
 
-// One letter for each axis that has phases; nothing where the alphabet ends.
+// One letter for each axis with phases; nullopt if no letters are left.
 std::optional<std::string> class_letters(const std::vector<std::optional<Phases>>& phases, const std::string& taken) {
   std::string out;
   char c = 'a';
@@ -459,7 +459,7 @@ bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, V
   std::optional<std::vector<Axis>> found = axes_of_product(node, movements, letters, of_other, of_gradient);
   if (!found) return false;
   std::vector<Axis>& axes = *found;
-  // Zeros around what the windows read get no gradient: of a pad, the elements inside alone.
+  // Padding that the windows read gets no gradient: for a pad, only the inner elements do.
   ValueId source = node.operands[0];
   std::vector<int64_t> around(movements.size(), 0), between(movements.size(), 1);
   if (const Node& pad = b.graph[source]; pad.op == Op::pad_ && surrounds_windows(b.graph, pad, axes)) {
@@ -478,7 +478,7 @@ bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, V
   }
   const GradientWindows windows =
       windows_of_gradient(b, gradient, of_gradient, axes, phases, around, between, from, to, letters);
-  // The other factor backwards, and by classes: what is summed in front, what stays behind.
+  // The other factor, reversed or by classes: summed letters first, then the others.
   std::vector<Taps> taps;
   std::string order, summed_letters, stays;
   for (size_t d = 0; d < axes.size(); ++d)

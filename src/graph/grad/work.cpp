@@ -8,7 +8,7 @@
 namespace lumen::graph {
 namespace {
 
-// Operations of one product: two for each combination of all indices but the one that an integer tensor picks.
+// Operations of one product: two for each combination of all indices but the one that an integer tensor selects.
 double product_work(const Graph& g, const Node& n) {
   std::map<char, double> extents;
   const auto take = [&](const std::string& letters, const Type& type) {
@@ -40,7 +40,7 @@ double training_work(const Graph& loss, const std::vector<std::string>& trained)
     if (n.op == Op::input_) active[v] = std::find(trained.begin(), trained.end(), n.attributes.name) != trained.end();
     size_t gradients = 0;
     for (const ValueId operand : n.operands) gradients += active[operand] ? 1 : 0;
-    if (gradients > 0) active[v] = is_float(n.type.element.scalar);  // no gradient leads through whole numbers
+    if (gradients > 0) active[v] = is_float(n.type.element.scalar);  // integers pass no gradient
     if (!needed[v] || n.attributes.indices.empty()) continue;
     work += product_work(g, n) * (1 + gradients);
   }

@@ -1,4 +1,4 @@
-// How much a training step has to compute, counted on the graph of its loss: what no plan can leave out.
+// The minimum work of a training step, counted on the graph of its loss.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace lumen::graph {
 
-// Multiplications and additions of all products that the results need, once for the values, and once more for each
-// operand whose gradient leads to one of the `trained` inputs. What is computed a second time to save memory counts
-// nothing, and neither does anything but products. Numeric dims.
+// Multiplications and additions of all products that the results depend on: once for the values, and once more for each
+// operand whose gradient leads to one of the `trained` inputs. Recomputation to save memory is not counted, and neither
+// are operators other than products. Numeric dims.
 double training_work(const Graph& loss, const std::vector<std::string>& trained);
 
 }  // namespace lumen::graph

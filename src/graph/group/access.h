@@ -18,15 +18,15 @@ bool reads_memory(const Group& group, ValueId v);  // v is one of the group's in
 bool is_load(const Plan& plan, const Group& group, ValueId v);
 
 // Follows the views above v, stopping at values the group reads from memory; strides of axes of extent 1 are 0.
-// LUMEN_CHECKs that strides can express it (fuse sees to that).
+// LUMEN_CHECKs that strides can express the access (fuse ensures it).
 Access follow(const Plan& plan, const Group& group, ValueId v);
 
 // The same over the axes of a shape v broadcasts to.
 Access follow_to(const Plan& plan, const Group& group, ValueId v, const std::vector<int64_t>& target);
 
-// Merges axes that all accesses walk alike, outermost first. `barrier[d]`: axis d must not merge with axis d + 1 (e.g.
-// a reduced axis with a kept one). Axes of extent 1 vanish; at least one axis remains. `axis_of[k]` lists the original
-// axes of the new axis k.
+// Merges axes that all accesses traverse contiguously, outermost first. `barrier[d]`: axis d must not merge with axis d
+// + 1 (e.g. a reduced axis with a kept one). Axes of extent 1 vanish; at least one axis remains. `axis_of[k]` lists the
+// original axes of the new axis k.
 struct Collapsed {
   std::vector<int64_t> extents;
   std::vector<std::vector<int64_t>> strides;  // per access

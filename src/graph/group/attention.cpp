@@ -1,4 +1,4 @@
-// What an attention group says: see attention.h.
+// The parts of an attention group: see attention.h.
 #include "graph/group/attention.h"
 
 #include <algorithm>

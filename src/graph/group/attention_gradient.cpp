@@ -1,4 +1,4 @@
-// What the gradient of an attention says: see attention.h.
+// The parts of the gradient of an attention: see attention.h.
 #include <algorithm>
 
 #include "graph/group/attention.h"
@@ -83,7 +83,7 @@ class Reader {
     a_.results.push_back(std::move(r));
   }
 
-  // Axes behind the scores' become one.
+  // Merges the axes after the scores' axes into one.
   Access as_one_axis(Access a) const {
     a.strides[a_.extents.size()] = a.strides.back();
     a.strides.resize(a_.extents.size() + 1);

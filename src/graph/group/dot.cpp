@@ -1,4 +1,4 @@
-// Sorts letters into batch, M, N and K, merges those that lie one after another everywhere, and picks the tiled ones.
+// Sorts letters into batch, M, N and K, merges those that are contiguous in every operand, and picks the tiled ones.
 #include "graph/group/dot.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ Reading read_through(const Graph& g, ValueId v, const Access& access) {
   return r;
 }
 
-// Where the elements of a pad of the group are.
+// The position of a pad's operand within the padded value.
 DotZeros zeros_of(const Plan& plan, const Group& group, ValueId pad) {
   const Graph& g = plan.graph;
   const Node& node = g[pad];
@@ -74,7 +74,7 @@ bool merges(const DotIndex& outer, const DotIndex& inner) {
   return true;
 }
 
-// Drops extents of one and joins what is laid out one after another in every operand.
+// Drops indices of extent 1 and merges those that are contiguous in every operand.
 std::vector<DotIndex> merge(std::vector<DotIndex> indices, bool by_result) {
   std::erase_if(indices, [](const DotIndex& i) { return i.extent == 1; });
   std::stable_sort(indices.begin(), indices.end(), [&](const DotIndex& x, const DotIndex& y) {
@@ -107,7 +107,7 @@ DotIndex take_inner(std::vector<DotIndex>& indices, size_t loads, Better better)
   return taken;
 }
 
-// What a group reads, an index for every letter, and which letters are m, n and k.
+// The values a group reads, an index for every letter, and the assignment of letters to m, n and k.
 class DotReader {
  public:
   DotReader(const Plan& plan, const Group& group) : plan_(plan), group_(group), g_(plan.graph), root_(g_[group.root]) {}
@@ -147,9 +147,9 @@ class DotReader {
     }
   }
 
-  // Operands, then what the epilogue reads besides the contraction: the maps of the group, masks beside the
-  // contraction among them. Shapes align at the right, so what broadcasts to a mask's shape reads the same elements
-  // when it broadcasts to the result's.
+  // Operands, then the values the epilogue reads in addition to the contraction: operands of the group's maps,
+  // including masks that do not read the contraction. Shapes align at the right, so a value that broadcasts to a mask's
+  // shape reads the same elements when it broadcasts to the result's.
   void read() {
     std::set<ValueId> computed{group_.root};
     for (ValueId v : group_.nodes)
@@ -175,7 +175,7 @@ class DotReader {
     p_.pick->some = !is_never_negative(g_, root_.operands[2]);
     p_.pick->load = readings_.size();
     readings_.push_back(read_through(g_, root_.operands[2], follow(plan_, group_, root_.operands[2])));
-    readings_.back().load.value = -1;  // no operand of maps
+    readings_.back().load.value = -1;  // not an operand of maps
   }
 
   DotIndex index_of(char c) const {
@@ -210,7 +210,7 @@ class DotReader {
         left.erase(c);
         (scatters_ ? p_.pick->rows : batch_).push_back(index_of(c));
       }
-    if (gathers_) {  // the picked axis is walked by no index
+    if (gathers_) {  // no index runs over the gathered axis
       left.erase(b[0]);
       p_.pick->stride = readings_[1].strides[0];
       p_.pick->count = g_[root_.operands[1]].type.shape[0].number();
@@ -226,7 +226,7 @@ class DotReader {
     }
   }
 
-  // The vector side: where the result's neighbours are; a result without such a side prefers the longer one.
+  // The vector side is the one that is contiguous in the result; if neither side is, the longer one.
   void put_vectors_on_n() {
     const auto unit = [](const std::vector<DotIndex>& side) {
       return std::any_of(side.begin(), side.end(), [](const DotIndex& i) { return i.result == 1; });
@@ -254,11 +254,11 @@ class DotReader {
     p_.n = take_inner(n_, loads, [](const DotIndex& x, const DotIndex& y) {
       return std::pair(x.result == 1, x.extent) > std::pair(y.result == 1, y.extent);
     });
-    // Among equals, whole numbers that lie in runs go first: dot instructions take neighbours.
+    // Among equals, integers that are contiguous in memory go first: dot instructions take adjacent elements.
     const bool in_runs = !is_float(p_.sum);
     p_.k = take_inner(k_, loads, [in_runs](const DotIndex& x, const DotIndex& y) {
       const auto units = [](const DotIndex& i) { return (i.strides[0] == 1) + (i.strides[1] == 1); };
-      // What follows each other along K lies near in both operands: no page for every number.
+      // Neighbours along K are close in both operands, so that not every element touches another page.
       const auto reach = [](const DotIndex& i) { return std::max(i.strides[0], i.strides[1]); };
       const bool alike = in_runs && x.extent == y.extent;
       if (std::min(x.extent, y.extent) < 8 && !alike) return x.extent > y.extent;

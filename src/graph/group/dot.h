@@ -1,6 +1,6 @@
-// A contraction group as kernels see it: batch x M x N x K with one stride per operand, whatever letters and views said
-// it. N is the side the kernel's vectors run along (the result is stored along it where it can be); the vector operand
-// is `b`, the other, `a`, is broadcast. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp.
+// A contraction group as kernels see it: batch x M x N x K with one stride per operand, independent of letters and
+// views. Kernels vectorize along N (the contiguous side of the result where possible); the vector operand is `b`, the
+// other, `a`, is broadcast. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace lumen::graph {
 
-// Zeros around an image: elements of a padded value, which nobody writes, and where they are in the image. Axes of the
+// Zero padding of an image: the padded value is never written to memory; its elements map to the image. Axes of the
 // padded value, slowest first, those without zeros merged; an element's digits along them are its place / stride.
 struct PaddedAxis {
   int64_t extent = 1, stride = 1;       // of the padded value, in elements
-  int64_t image_stride = 1;             // of what is in memory
-  int64_t start = 0, image_extent = 1;  // of the image along it: zeros are before and behind
+  int64_t image_stride = 1;             // of the image in memory
+  int64_t start = 0, image_extent = 1;  // of the image along it: zeros are before and after
   bool has_zeros() const { return extent != image_extent; }
 };
 struct DotZeros {
@@ -26,11 +26,11 @@ struct DotZeros {
   std::vector<PaddedAxis> axes;
 };
 
-// One value a kernel reads, seen through its views.
+// One value a kernel reads, accessed through its views.
 struct DotSource {
   enum class Kind : uint8_t { memory, packed, splat, iota } kind = Kind::memory;
   ValueId source = -1;            // memory, packed: the value in memory; else the node
-  Scalar scalar = Scalar::f32;    // of the elements (packed: f32, what it decodes to)
+  Scalar scalar = Scalar::f32;    // of the elements (packed: f32, the decoded type)
   FormatRef format;               // packed
   int64_t rows = 1, columns = 1;  // packed: shape of the blob
   int64_t elements = 1;           // of the source
@@ -47,21 +47,21 @@ struct DotIndex {
   int64_t result = 0;
 };
 
-// How many places several indices count over.
+// The product of the extents of several indices.
 int64_t count_of(const std::vector<DotIndex>& indices);
 
-// Rows pick matrices by integers, one for each row. What a row is: a batch index of the product, or of a scatter its K.
+// Rows select matrices by integers, one for each row. A row is a batch index of the product, or for a scatter its K.
 struct DotPick {
-  bool scatters = false;       // sums over the rows that pick a matrix make the result's first axis
+  bool scatters = false;       // the result's first axis is the matrix; rows that select the same matrix are summed
   size_t load = 0;             // the source of the integers
   int64_t stride = 0;          // elements of b from one matrix to the next
   int64_t count = 1;           // matrices
-  bool some = false;           // rows may pick nothing, by a negative integer
-  std::vector<DotIndex> rows;  // the indices a row's number counts over, slowest first
+  bool some = false;           // rows may select no matrix, by a negative integer
+  std::vector<DotIndex> rows;  // the indices that make up a row's number, slowest first
   int64_t row_count() const { return count_of(rows); }
 };
 
-// Codes of one byte that a group makes of one of its maps: as it lies, of the transposed matrix; -1: none.
+// Codes of one byte that a group makes of one of its maps: in row-major order and transposed; -1: none.
 struct DotCodes {
   ValueId map = -1, straight = -1, transposed = -1;
 };
@@ -70,19 +70,19 @@ struct DotExtreme {
   ValueId reduction = -1, of = -1;
 };
 
-// What a group multiplies, in the order of its sources: 0 = a, 1 = b, the rest belong to the epilogue.
+// The contraction of a group, in the order of its sources: 0 = a, 1 = b, the rest belong to the epilogue.
 struct DotIndices {
-  DotIndex m, n, k;               // the inner indices, tiled
-  std::vector<DotIndex> outer;    // batch letters, and what of M and N did not merge into m and n; slowest first
-  std::vector<DotIndex> outer_k;  // what of K did not merge into k; slowest first
+  DotIndex m, n, k;             // the inner indices, tiled
+  std::vector<DotIndex> outer;  // batch letters, and indices of M and N that did not merge into m and n; slowest first
+  std::vector<DotIndex> outer_k;  // indices of K that did not merge into k; slowest first
   std::vector<ValueId> epilogue;  // maps in order
   ValueId contract = -1, result = -1;
-  Scalar sum = Scalar::f32;  // of products: i32 of whole numbers
+  Scalar sum = Scalar::f32;  // accumulator type: i32 for integers
   Scalar result_scalar = Scalar::f32;
   int64_t result_bytes = 0;
   bool swapped = false;  // a is the contract's second operand
   std::optional<DotPick> pick;
-  // What groups that encode write (plan.h): then `result` is what else the group writes, or -1.
+  // Outputs of groups that encode (plan.h): then `result` is the group's other result, or -1.
   std::vector<DotCodes> codes;
   std::vector<DotExtreme> extremes;
 

@@ -1,6 +1,5 @@
-// What a fused group says, read off the graph for synthesis: how its values are read, what an attention and its
-// gradient are made of and which keys a mask shows, what a contraction's letters are, what a reduction passes over.
-// Knows neither machines nor loops.
+// Analysis of a fused group for synthesis: how its values are accessed, the parts of an attention and its gradient and
+// the keys a mask shows, the letters of a contraction, the axes of a reduction. Independent of machines and loops.
 //
 // May include: base, graph/fuse, graph/match.
 #pragma once

@@ -6,7 +6,7 @@
 namespace lumen::graph {
 namespace {
 
-constexpr double kVeryNegative = -1e20;  // no score comes near it, so exp(masked - seen) is 0
+constexpr double kVeryNegative = -1e20;  // no score is close to it, so exp(masked - seen) is 0
 
 }  // namespace
 
@@ -81,7 +81,7 @@ bool KeyRange::collect(Spot condition) {
   return true;
 }
 
-// By how much an integer grows from one key to the next; nothing when it is no straight line.
+// The increment of an integer from one key to the next; nullopt if it is not linear.
 std::optional<int> KeyRange::slope(Spot s) const {
   const ScalarNode& n = node(s);
   if (n.op == ScalarOp::constant) return 0;

@@ -21,7 +21,7 @@ Node make(Op op, std::vector<ValueId> operands, Type type = {}) {
   return node;
 }
 
-// Sums letters that only this operand has and the result lacks.
+// Sums over letters that only this operand has and the result lacks.
 ValueId reduce_lonely(Builder& b, ValueId v, std::string& letters, const std::string& other,
                       const std::string& result) {
   std::vector<int> axes;

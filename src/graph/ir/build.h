@@ -1,5 +1,5 @@
 // Builds graphs: each method checks its operands by the operator's rule (LUMEN_CHECK: callers are our own code; the
-// language's checker reports users' mistakes before) and infers the result type.
+// language's checker reports users' mistakes earlier) and infers the result type.
 #pragma once
 
 #include <initializer_list>
@@ -32,9 +32,9 @@ class Builder {
   ValueId permute(ValueId a, std::vector<int> axes);
   ValueId broadcast(ValueId a, Shape shape);
   ValueId slice(ValueId a, std::vector<int64_t> starts, Shape sizes, std::vector<int64_t> strides = {});
-  // One start per axis of a; strides[d * rank + j]: how far index j of the result moves along axis d.
+  // One start per axis of a; strides[d * rank + j]: the step of index j of the result along axis d.
   ValueId windows(ValueId a, std::vector<int64_t> starts, std::vector<int64_t> strides, Shape shape);
-  ValueId view(const Node& like, ValueId a);  // what the view `like` reads, of another value
+  ValueId view(const Node& like, ValueId a);  // the view `like` of another value
   ValueId pad(ValueId a, Shape shape, std::vector<int64_t> starts, std::vector<int64_t> strides = {});
   ValueId concat(std::vector<ValueId> parts, int axis);
   ValueId cast(ValueId a, Element to, std::vector<std::pair<int, FieldSource>> sources = {},
@@ -62,10 +62,10 @@ class Builder {
 };
 
 // Result type of a node from operands and attributes (reshape, broadcast, slice, windows, pad and cast take it from the
-// node itself and only check). Returns an empty string or what is wrong.
+// node itself and only check). Returns an empty string or an error message.
 std::string check_type(const Graph& g, const Node& node);
 
-// The same rule, giving the type instead of comparing: node.type is read only by the operators named above (and by
+// The same rule, returning the type instead of comparing: node.type is read only by the operators named above (and by
 // input, constant, iota, random and, for their rows, scatter_add and contract_scatter). Operands must precede: they are
 // looked up in g.
 std::string infer_type(const Graph& g, const Node& node, Type* result);

@@ -177,7 +177,7 @@ Tensor eval_contract(Machine& m, const Node& n, ValueId) {
   }
   const Index outer(extent.begin(), extent.begin() + letters[2].size());
   const Index inner(extent.begin() + letters[2].size(), extent.end());
-  std::array<std::vector<int64_t>, 2> inner_offsets;  // of every summed index, once
+  std::array<std::vector<int64_t>, 2> inner_offsets;  // of every summed index, computed once
   for (size_t side = 0; side < 2; ++side) {
     const Index inner_strides(strides[side].begin() + outer.size(), strides[side].end());
     for_each(inner, [&](int64_t, const Index& i) { inner_offsets[side].push_back(dot(inner_strides, i)); });
@@ -211,7 +211,7 @@ Tensor eval_reduce(Machine& m, const Node& n, ValueId) {
   for_each(extents(a.type), [&](int64_t k, const Index& i) {
     const int64_t at = dot(strides, i);
     double &acc = r.values[at], x = a.values[k];
-    if (!seen[at]) {  // extremes pass over what is no number
+    if (!seen[at]) {  // extremes ignore NaN
       constexpr double kInf = std::numeric_limits<double>::infinity();
       const double none = n.attributes.reduction == Reduction::max ? -kInf : kInf;
       acc = std::isnan(x) && n.attributes.reduction != Reduction::sum ? none : x;
@@ -228,7 +228,7 @@ Tensor eval_reduce(Machine& m, const Node& n, ValueId) {
   return r;
 }
 
-// The table row an index names, checked.
+// The table row an index selects, checked.
 int64_t row_of(const Tensor& index, int64_t k, int64_t rows, std::string_view op, ValueId v) {
   const double i = index.values[k];
   if (i < 0 || i >= rows) {
@@ -402,7 +402,7 @@ Tensor eval_concat(Machine& m, const Node& n, ValueId) {
   return r;
 }
 
-// Rows and columns under which codecs see a tensor.
+// The rows and columns of a tensor as a codec's matrix.
 std::pair<int64_t, int64_t> matrix(const Type& t) {
   const Index extent = extents(t);
   return {product(extent) / extent.back(), extent.back()};
@@ -475,7 +475,7 @@ Tensor eval_update(Machine& m, const Node& n, ValueId v) {
       });
       return;
     }
-    // Whole rows, so the records of a row move together: those of the data section and those of the row section.
+    // Whole rows, so the records of a row are copied together, from both the data section and the row section.
     const Format& f = *r.type.element.format;
     const int64_t columns = state.back(), first = number * product(part) / columns;
     const BlobLayout to = blob_layout(f, product(state) / columns, columns);
@@ -597,7 +597,7 @@ std::vector<Tensor> run(const Graph& g, const std::map<std::string, Tensor>& inp
 std::vector<Tensor> eval(const Graph& g, const std::map<std::string, Tensor>& inputs, const EvalOptions& options,
                          std::map<std::string, Tensor>* states) {
   verify_or_die(g, "building");
-  EvalOptions bound = options;  // symbols nobody named follow from the inputs' shapes
+  EvalOptions bound = options;  // symbols without a binding follow from the inputs' shapes
   for (ValueId v : g.inputs()) {
     const Shape& shape = g[v].type.shape;
     const auto given = inputs.find(g[v].attributes.name);

@@ -1,4 +1,4 @@
-// The oracle: executes a graph node by node, plainly. Every kernel is tested against it.
+// The oracle: executes a graph node by node in plain loops. Every kernel is tested against it.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ struct Tensor {
 struct EvalOptions {
   bool wide = false;  // all arithmetic in double, never rounded to f32: for finite differences
   Bindings symbols;
-  // What other ranks make of an exchange with this one's operand; null: this one is alone, and has none.
+  // Combines this rank's operand of an exchange with those of other ranks; null: there is only one rank.
   std::function<Tensor(const Node&, const Tensor&)> exchange = {};
 };
 

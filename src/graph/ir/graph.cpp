@@ -1,4 +1,4 @@
-// The operator table made from op.def, and look-ups in a graph.
+// The operator table generated from op.def, and look-ups in a graph.
 #include "graph/ir/graph.h"
 
 #include "base/check.h"

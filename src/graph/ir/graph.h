@@ -53,7 +53,7 @@ struct Attributes {
   Moves moves = Moves::gather;                       // exchange
   int ranks = 0;                                     // exchange
   std::shared_ptr<const Graph> callee;               // call, scan
-  int carries = 0, sequences = 0;                    // scan: of its operands, the first and those behind them
+  int carries = 0, sequences = 0;                    // scan: number of carries, then of sequences, among its operands
   bool reverse = false;                              // scan
   int index = 0;                                     // result
 };
@@ -63,14 +63,14 @@ struct Node {
   Type type;
   std::vector<ValueId> operands;
   Attributes attributes;
-  std::string label;  // for people: "layers.0.wq", kept by passes where it makes sense
+  std::string label;  // for messages: "layers.0.wq", kept by passes where it makes sense
 };
 
 class Graph {
  public:
   std::string name = "main";
   std::vector<Node> nodes;       // ValueId indexes this
-  std::vector<ValueId> results;  // values handed back, in order
+  std::vector<ValueId> results;  // returned values, in order
   std::vector<std::string> result_names;
   const Node& operator[](ValueId v) const { return nodes[v]; }
   Node& operator[](ValueId v) { return nodes[v]; }

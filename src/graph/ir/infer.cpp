@@ -1,5 +1,5 @@
 // The type rule of every operator: one function per row of op.def, found by name (a row without a rule does not
-// compile). Rules that can, compute the result's type; the others check the type the node carries. Proved by
+// compile). Rules compute the result's type where they can; the others check the type of the node. Proved by
 // tests/graph/ir/type_test.cpp and text_test.cpp.
 #include <algorithm>
 #include <set>
@@ -12,7 +12,7 @@ namespace lumen::graph {
 
 namespace {
 
-// A type or an extent in a message, which becomes text where a rule is broken alone: rules are asked behind every pass.
+// A type or an extent in a message. It is formatted only if a rule fails, because rules run after every pass.
 template <typename T>
 struct Shown {
   const T& of;
@@ -50,7 +50,7 @@ void require(bool condition, fmt::format_string<Args...> text, Args&&... args) {
   if (!condition) throw Wrong{fmt::format(text, std::forward<Args>(args)...)};
 }
 
-// What a rule sees: the node and its operands' types.
+// The inputs of a rule: the node and its operands' types.
 struct Site {
   const Graph& g;
   const Node& node;
@@ -81,7 +81,7 @@ void check_dims(const Type& t) {
 // One axis of slice and pad: `count` elements at start, start + stride, ... must lie inside `extent`.
 void check_window(int axis, const Dim& extent, int64_t start, const Dim& count, int64_t stride) {
   require(start >= 0 && stride >= 1, "axis {}: start {} must be >= 0 and stride {} >= 1", axis, start, stride);
-  if (!extent.is_number() || !count.is_number()) {  // what symbols leave open is checked again once they are bound
+  if (!extent.is_number() || !count.is_number()) {  // extents with symbols are checked again once they are bound
     require(extent != count || (start == 0 && stride == 1), "axis {}: {} elements from {} leave the extent {}", axis,
             shown(count), start, shown(extent));
     return;
@@ -153,7 +153,7 @@ Type infer_map(const Site& s) {
   return {shape, {f.type(f.outputs[0]), nullptr}};
 }
 
-// Whole numbers whose products, and sums of them, are those of i32: of 8 or 16 bits.
+// Integers of 8 or 16 bits: their products and sums are i32.
 bool is_short_integer(Scalar s) {
   return s == Scalar::i8 || s == Scalar::u8 || s == Scalar::i16 || s == Scalar::u16;
 }
@@ -341,7 +341,7 @@ Type infer_slice(const Site& s) {
   return {s.node.type.shape, s.operand(0).element};
 }
 
-// The one index that reads `axis` just as it lies, if that is so.
+// Whether exactly one index reads `axis`, whole and in order.
 bool reads_whole_axis(const Shape& to, std::span<const int64_t> strides, int64_t start, const Dim& extent) {
   int reading = 0;
   bool whole = start == 0;
@@ -444,7 +444,7 @@ Type infer_update(const Site& s) {
           shown(s.operand(0)));
   const size_t starts = s.node.operands.size() - 2;
   require(starts == 0 || starts == s.rank(0), "{} starts for rank {}", starts, s.rank(0));
-  Shape parts;  // axes of the starts
+  Shape parts;  // axes of the starts tensors
   for (size_t i = 2; i < s.node.operands.size(); ++i) {
     if (s.rank(i) > 0) parts = s.shape(i);
   }
@@ -496,7 +496,7 @@ Type infer_call(const Site& s) {
   return callee[callee.results[0]].type;
 }
 
-// What a scan gives: its last carries, then outputs with an axis of steps in front.
+// The type of a scan's result: its last carries, then outputs with a leading axis of steps.
 Type scan_result(const Graph& g, const Node& scan, int index) {
   const Graph& body = *scan.attributes.callee;
   Type t = body[body.results[index]].type;
@@ -507,7 +507,7 @@ Type scan_result(const Graph& g, const Node& scan, int index) {
   return t;
 }
 
-// What stands in a step is a function of its operands alone.
+// The nodes of a step must be functions of their operands alone.
 void check_body(const Graph& body) {
   for (const Node& node : body.nodes) {
     require(op_info(node.op).pure || node.op == Op::input_, "{} does not stand in a step, as {} has it",

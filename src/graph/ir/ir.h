@@ -1,5 +1,4 @@
-// The graph: its operators, types, builder, text form, verifier and evaluator. The evaluator defines what a graph
-// means.
+// The graph: its operators, types, builder, text form, verifier and evaluator. The evaluator defines the semantics.
 //
 // May include: base, number/codec, number/format, number/formula.
 // Offers: op.def.

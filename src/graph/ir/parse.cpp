@@ -1,5 +1,5 @@
-// Graphs from text; the inverse of print.cpp. The text is hostile: every mistake is an Error with its place, and what
-// is parsed is verified. Proved by tests/graph/ir/text_test.cpp.
+// Graphs from text; the inverse of print.cpp. The text is untrusted: every mistake is an Error with its position, and
+// the parsed graph is verified. Proved by tests/graph/ir/text_test.cpp.
 #include <cctype>
 #include <charconv>
 #include <map>
@@ -142,7 +142,7 @@ class Parser {
     return text().substr(begin, at_ - begin);
   }
 
-  // One factor of a dimension: 12, T or (any name). Nothing when an element's name stands here.
+  // One factor of a dimension: 12, T or (any name). nullopt if the next word is an element's name.
   std::optional<Dim> factor() {
     const char c = peek();
     if (std::isdigit(static_cast<unsigned char>(c))) return Dim(number<int64_t>());
@@ -151,7 +151,7 @@ class Parser {
     const size_t begin = at_++;
     std::string inner = word("a symbol");
     expect(")");
-    if (peek() == '>') {  // an element, after all
+    if (peek() == '>') {  // it was an element
       at_ = begin;
       return std::nullopt;
     }
@@ -279,7 +279,8 @@ class Parser {
     return text().substr(begin, at_ - begin);
   }
 
-  // Where axes are read: [i0, 2*i1+i2+3, 0]. How many indices there are is known with the type: see spread_subscripts.
+  // Positions at which axes are read: [i0, 2*i1+i2+3, 0]. The number of indices is known with the type: see
+  // spread_subscripts.
   void subscripts(Attributes& a) {
     terms_.clear();
     expect("[");
@@ -437,7 +438,7 @@ class Parser {
   SourceRef source_;
   const FormatLookup& formats_;
   size_t at_ = 0;
-  std::vector<Term> terms_;                // of the subscripts read last
+  std::vector<Term> terms_;                // of the last subscripts parsed
   std::map<std::string, ValueId> values_;  // by spelling: quoted names keep their opening quote
   std::map<std::string, std::shared_ptr<const Graph>> callees_;
 };

@@ -1,4 +1,4 @@
-// Graphs as text. Each attribute named in a row of op.def has one spelling, so new operators print by themselves.
+// Graphs as text. Each attribute in a row of op.def has one spelling, so new operators need no code here.
 // Invariant: parse(print(g)) == g. Proved by tests/graph/ir/text_test.cpp.
 #include <algorithm>
 #include <cctype>
@@ -51,7 +51,7 @@ std::string print_value(const Graph& g, ValueId v) {
   return "%" + (g[v].op == Op::input_ ? print_name(g[v].attributes.name) : std::to_string(v));
 }
 
-// i0, 2*i1+i2+3, 0: where an operand's axes are read, by the result's indices.
+// i0, 2*i1+i2+3, 0: positions at which an operand's axes are read, by the result's indices.
 std::string print_subscripts(const Attributes& a) {
   std::vector<std::string> subscripts;
   const size_t rank = a.starts.empty() ? 0 : a.strides.size() / a.starts.size();
@@ -68,11 +68,11 @@ std::string print_subscripts(const Attributes& a) {
   return bracketed(subscripts);
 }
 
-// What graphs are called in the text: bodies that passes made of one graph are called alike, and get a number.
+// Names of graphs in the text: bodies that passes made from one graph have the same name, and get a number.
 using Names = std::map<const Graph*, std::string>;
 
 std::string print_attribute(const Attributes& a, std::string_view word, const Names& names) {
-  if (word == "name") return {};  // the value itself is called so
+  if (word == "name") return {};  // the value itself has this name
   if (word == "role") return std::string(role_name(a.role));
   if (word == "data") return fmt::format("{{{}}}", fmt::join(a.data, ", "));
   if (word == "axis") return fmt::format("axis={}", a.axis);
@@ -124,7 +124,7 @@ std::string print_node(const Graph& g, ValueId v, const Names& names) {
   return text + "\n";
 }
 
-// Inputs that open the graph stand in its head; later ones are statements.
+// Inputs at the beginning of the graph are printed in its head; later ones are statements.
 std::string print_one(const Graph& g, const Names& names) {
   std::string text = "graph " + print_name(names.at(&g)) + "(";
   ValueId v = 0;

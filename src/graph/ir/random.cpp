@@ -1,5 +1,5 @@
-// Two keyed rounds of a 32-bit finaliser with low bias (xor-shift, multiply): the key hides which counter bits changed,
-// the second round keeps streams of different keys from being permutations of each other.
+// Two keyed rounds of a 32-bit finaliser with low bias (xor-shift, multiply): the key mixes the counter bits, the
+// second round keeps streams of different keys from being permutations of each other.
 #include "graph/ir/random.h"
 
 #include "graph/ir/eval.h"

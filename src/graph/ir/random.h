@@ -1,5 +1,5 @@
-// The counter-based generator behind `random`, as a formula, so that kernels and fused maps reproduce the oracle bit
-// for bit. Only 32-bit multiplications, additions, xors and shifts. Proved by tests/graph/ir/eval_test.cpp.
+// The counter-based generator of `random`, as a formula, so that kernels and fused maps reproduce the oracle bit for
+// bit. Only 32-bit multiplications, additions, xors and shifts. Proved by tests/graph/ir/eval_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace lumen::graph {
 // Equal to uniform_random(seed, salt, element) of eval.h for every element below 2^32.
 Formula random_formula(uint32_t salt);
 
-// The seed with which salt `with` draws what `seed` and `salt` draw, so that one kernel serves several salts.
+// The seed with which salt `with` generates the numbers of `seed` and `salt`, so that one kernel serves several salts.
 uint32_t seed_as(uint32_t seed, uint32_t salt, uint32_t with);
 
 }  // namespace lumen::graph

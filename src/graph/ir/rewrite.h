@@ -1,4 +1,4 @@
-// Makes a new graph from an old one, node by node, remembering where each value went: the frame of most passes.
+// Makes a new graph from an old one, node by node, with a map from old to new values: the base of most passes.
 #pragma once
 
 #include <vector>
@@ -21,20 +21,20 @@ class Rewriter {
 
   ValueId operator[](ValueId old) const { return map[old]; }
   std::vector<ValueId> operands(ValueId old) const;  // of an old node, as new values
-  ValueId keep(ValueId old);                         // copies the node; returns and remembers the copy
+  ValueId keep(ValueId old);                         // copies the node; returns and records the copy
   ValueId replace(ValueId old, ValueId by) { return map[old] = by; }
-  void keep_label(ValueId old);  // on what it became, if that has none
+  void keep_label(ValueId old);  // on the replacement, if that has none
   Graph finish();                // results carried over; LUMEN_CHECKs that they were mapped
 };
 
 // Appends the body of `callee`, its own calls expanded as well; returns its results as values of `to`. Error when the
-// graph grows beyond all measure (calls of calls can multiply).
+// graph gets too large (nested calls can multiply).
 std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vector<ValueId>& arguments);
 
 // The graph with every call replaced by its callee's body, innermost included, in the bodies of scans as well.
 Graph without_calls(const Graph& g);
 
-// Which values the results and the impure nodes need.
+// The values that the results and the impure nodes depend on.
 std::vector<bool> live_values(const Graph& g);
 
 }  // namespace lumen::graph

@@ -1,5 +1,4 @@
-// The text form of graphs: the test language of the floor. parse(print(g)) == g, and print(parse(t)) == t for canonical
-// t.
+// The text form of graphs, used in tests. parse(print(g)) == g, and print(parse(t)) == t for canonical t.
 //
 //   graph main(%x: data tensor<BxTxi32>, %w: parameter tensor<65x32xf32>) {
 //     %2 = gather %w, %x : tensor<BxTx32xf32>

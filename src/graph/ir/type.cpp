@@ -1,4 +1,4 @@
-// Dims, shapes and types of graph values: arithmetic and text. Knows nothing of operators.
+// Dims, shapes and types of graph values: arithmetic and text. Independent of operators.
 // Proved by tests/graph/ir/type_test.cpp.
 #include "graph/ir/type.h"
 

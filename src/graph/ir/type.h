@@ -26,7 +26,7 @@ struct Dim {
   friend bool operator==(const Dim&, const Dim&) = default;
 };
 Dim operator*(const Dim& a, const Dim& b);              // checked
-std::optional<Dim> divide(const Dim& a, const Dim& b);  // exact or nothing
+std::optional<Dim> divide(const Dim& a, const Dim& b);  // nullopt unless exact
 std::string print(const Dim& d);
 
 using Shape = std::vector<Dim>;

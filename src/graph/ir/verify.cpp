@@ -1,10 +1,9 @@
 // Invariants, in the order they are checked:
 //   1. operands and results exist, and operands precede their uses;
-//   2. every node's type is what its rule says (infer.cpp); formulas are well formed; names of inputs are unique;
+//   2. every node's type follows its rule (infer.cpp); formulas are well formed; names of inputs are unique;
 //   3. `results` and `result_names` have equal length;
 //   4. a state has one newest value at any time: once updated, the older value is neither read, updated nor returned
-//   later.
-//      Reads through views and casts count as reads when they happen: the node of the view.
+//      later. Reads through views and casts count as reads when they happen: the node of the view.
 // Proved by tests/graph/ir/type_test.cpp.
 #include "graph/ir/verify.h"
 

@@ -5,7 +5,7 @@
 
 namespace lumen::graph {
 
-std::string verify(const Graph& g);                          // empty, or what is wrong with which node
+std::string verify(const Graph& g);                          // empty, or an error message that names the node
 void verify_or_die(const Graph& g, std::string_view after);  // LUMEN_CHECK with the pass's name
 
 }  // namespace lumen::graph

@@ -9,7 +9,7 @@
 namespace lumen::graph {
 namespace {
 
-// Between scalar types.
+// A conversion between scalar types.
 bool is_conversion(const Node& node) {
   if (node.op == Op::cast_) return !node.type.element.format;
   if (node.op != Op::map_ || node.operands.size() != 1) return false;
@@ -17,7 +17,7 @@ bool is_conversion(const Node& node) {
   return f.nodes.size() == 2 && f.nodes[f.outputs[0]].op == ScalarOp::cast_;
 }
 
-// Below views and decoding; `base` knows the operands'.
+// The value below views and decoding; `base` already has the operands'.
 ValueId base_of(const Graph& g, const std::vector<ValueId>& base, ValueId v) {
   const Node& node = g[v];
   if (is_view(node.op) || is_unpack(g, v)) return base[node.operands[0]];
@@ -29,14 +29,14 @@ bool is_history(const Graph& g, const Node& node) {
   return node.op == Op::update_ && g[node.operands[0]].attributes.name.starts_with(kHistoryState);
 }
 
-// What stands between a value and its codes: elementwise work, order, maxima, rotations by a constant.
+// Operations between a value and its codes: elementwise maps, reordering, maxima, rotations by a constant.
 bool prepares_codes(const Graph& g, const Node& node) {
   const auto is_constant = [&](ValueId o) { return g[o].op == Op::constant_; };
   return op_info(node.op).pure &&
          (!is_product(node.op) || std::any_of(node.operands.begin(), node.operands.end(), is_constant));
 }
 
-// By value: a cast into a format, or the memory of a scale, or what such alone read.
+// By value: a cast into a format, the history of a scale, or a value with no other readers than those.
 std::vector<bool> encoded_or_remembered(const Graph& g) {
   const Users users = users_of(g);
   std::vector<bool> out(g.nodes.size());
@@ -67,7 +67,7 @@ ForwardPart forward_part(const Graph& g, ValueId loss) {
       if (f.forward[v])
         for (const ValueId o : g[v].operands) f.forward[o] = true;
   } else {
-    // All up to the first node that depends on what arrives.
+    // All nodes up to the first that depends on an arriving gradient.
     f.end = 0;
     while (f.end < size && (!arrived[f.end] || is_arriving(g[f.end]))) ++f.end;
     for (ValueId v = 0; v < f.end; ++v) f.forward[v] = !is_arriving(g[v]);
@@ -81,7 +81,7 @@ ForwardPart forward_part(const Graph& g, ValueId loss) {
       f.of_parameter[v] = node.attributes.role == Role::parameter || is_carried_in(node);
       f.of_data[v] = node.attributes.role != Role::parameter;
     }
-    bool is_of_it = true;  // made of the forward part alone
+    bool is_of_it = true;  // depends only on the forward part
     for (const ValueId o : node.operands) {
       if (f.of_data[o]) f.of_data[v] = true;
       if (f.of_parameter[o]) f.of_parameter[v] = true;
@@ -89,7 +89,7 @@ ForwardPart forward_part(const Graph& g, ValueId loss) {
       is_of_it = is_of_it && (f.forward[o] || !depends[o]);
     }
     if (f.forward[v] || !depends[v]) continue;
-    // Views of the forward part, and what decodes its codes, are of it, too, whoever reads them.
+    // Views of the forward part, and decodings of its codes, belong to it, too, regardless of their readers.
     const bool is_there = f.base[v] != v && f.forward[f.base[v]];
     const bool may_be = arrived.empty() ? f.end == size : !arrived[v];
     if (is_of_it && may_be && (ends[v] || is_there))

@@ -8,7 +8,7 @@
 namespace lumen::graph {
 namespace {
 
-// A layer's part of a step has none, and nobody asks for it.
+// A layer's part of a step has no loss; there it is not used.
 ValueId loss_of(const Graph& g) {
   return g.results.empty() ? -1 : g.results[0];
 }
@@ -29,7 +29,7 @@ Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
   const auto with = [&](size_t count) {
     return plan(recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + count}));
   };
-  // The fewest that are enough: more of them never need more memory, but for what alignment adds.
+  // The smallest sufficient number: except for alignment, more recomputation never needs more memory.
   size_t too_few = 0, enough = stretches.size();
   Pipeline best = plan(g);
   if (best.memory.arena_bytes <= recompute.bytes || stretches.empty()) return best;

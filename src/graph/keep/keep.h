@@ -1,4 +1,4 @@
-// What a training step keeps between its passes, and what it computes again instead.
+// The values a training step keeps between its passes, and those it recomputes instead (activation checkpointing).
 //
 // May include: base, graph/fuse, graph/ir, graph/match, graph/pass.
 // Offers: passes.h.
@@ -15,16 +15,16 @@ namespace lumen::graph {
 struct Recompute {
   enum class What : uint8_t {
     none,
-    maps,    // what elementwise kernels make of values that are kept anyway
-    layers,  // all that can be
-    fit      // as little as brings the arena down to `bytes`, cheapest first; all where nothing does
+    maps,    // elementwise values that depend on values that are kept anyway
+    layers,  // all values that can be recomputed
+    fit      // the least that reduces the arena to `bytes`, cheapest first; all if none suffices
   } what = What::none;
   int64_t bytes = 0;
-  FormatRef kept = nullptr;  // what is not computed again is kept in this format (kept_format.h); null: as it is
+  FormatRef kept = nullptr;  // values that are kept are stored in this format (kept_format.h); null: unchanged
 };
 
-// The plan of a graph whose first result is its loss, with what the memory asks for computed again. `plan` makes groups
-// and memory of a graph; it is asked again and again where as little as fits is computed twice.
+// The plan of a graph whose first result is its loss, with values recomputed as `recompute` requires. `plan` makes
+// groups and memory of a graph; Recompute::What::fit calls it several times to find the least recomputation that fits.
 Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
                           const std::function<Pipeline(const Graph&)>& plan);
 

@@ -14,7 +14,7 @@ namespace lumen::graph {
 namespace {
 
 constexpr int64_t kLeastRow = 64;
-constexpr int kProductsBetween = 2;  // between a value and its first reader behind, so that keeping it matters
+constexpr int kProductsBetween = 2;  // between a value and its first backward reader, for keeping it to matter
 
 class Keeper {
  public:
@@ -67,13 +67,13 @@ class Keeper {
     return !is_of_rows(v) && row_of(type.shape) >= kLeastRow && is_far;
   }
 
-  // A number for each row, as what norms divide by: few, and much depends on each.
+  // One number for each row, like the divisors of norms: they are few, and precision matters.
   bool is_of_rows(ValueId v) const {
     const Node& node = r_.from[v];
     return node.op == Op::reduce_ || node.type.shape.empty() || node.type.shape.back().number() == 1;
   }
 
-  // The last axes together: as many as make a row long enough, of whole blocks where it can be.
+  // The length of a row: the product of as many last axes as make it long enough, in whole blocks where possible.
   int64_t row_of(const Shape& shape) const {
     int64_t row = 1;
     for (size_t d = shape.size(); d-- > 0;) {
@@ -94,7 +94,7 @@ class Keeper {
     codes_[v] = b.cast(y, {Scalar::f32, format_});
   }
 
-  // A value as nodes behind the forward part read it.
+  // A value as read by nodes after the forward part.
   ValueId read_behind(ValueId v) {
     if (part_.is_behind(v) || again_[v] >= 0) return again_[v] >= 0 ? again_[v] : r_[v];
     const ValueId base = part_.base[v];
@@ -109,7 +109,7 @@ class Keeper {
     return again_[v] = r_.to.nodes.size() - 1;
   }
 
-  // Codes of a parameter, whatever their scale is made of: making them again reads what is there anyway.
+  // Codes of a parameter, whatever their scale depends on: the parameter is in memory anyway, so encode it again.
   bool is_of_parameter(ValueId codes) const {
     const Node& node = r_.from[codes];
     if (node.op != Op::cast_) return false;
@@ -144,13 +144,13 @@ class Keeper {
   Rewriter r_;
   ForwardPart part_;
   const FormatRef format_;
-  std::vector<ValueId> first_;  // by value: what reads it behind the forward part, first
+  std::vector<ValueId> first_;  // by value: its first reader after the forward part
   std::vector<int> products_;   // by value: products before it
-  bool is_part_ = false;        // of a step, whose other parts come between the passes
-  std::set<ValueId> left_;      // as they are
-  std::set<ValueId> scores_;    // inside attentions, and what softmaxes make of them: computed again
+  bool is_part_ = false;        // of a step, whose other parts run between the passes
+  std::set<ValueId> left_;      // kept unencoded
+  std::set<ValueId> scores_;    // inside attentions, and values softmaxes compute from them: recomputed
   std::vector<ValueId> codes_;  // by value: in the new graph
-  std::vector<ValueId> again_;  // by value: what is read behind
+  std::vector<ValueId> again_;  // by value: what nodes after the forward part read
 };
 
 }  // namespace

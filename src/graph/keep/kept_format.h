@@ -1,20 +1,20 @@
-// Codes between the passes of a training step: what gradients read of the forward part lies in memory in a number
-// format from where it was last wanted in full. Proved by tests/graph/kept_format_test.cpp.
+// Encoded activations between the passes of a training step: values of the forward part that gradients read are kept in
+// a number format after their last use at full precision. Proved by tests/graph/kept_format_test.cpp.
 #pragma once
 
 #include "graph/ir/graph.h"
 
 namespace lumen::graph {
 
-// Values that the backward pass reads of the forward one are encoded where they are made, and decoded where they are
-// read; the forward pass reads what it always did. The codes' rows are the last axes. Null: nothing is encoded, and
-// what is codes already is decoded again for the backward pass, so that no decoded copy is kept. Left as they are:
-// values with rows of less than 64 numbers, integers, what attentions multiply and compute inside (scores that are
-// computed again must be those of the forward pass), and what is read so soon that keeping it costs nothing.
-// Numeric extents; `loss` is a number. Error when the format cannot be encoded.
+// Values of the forward pass that the backward pass reads are encoded where they are computed, and decoded where the
+// backward pass reads them; the forward pass still reads the originals. Rows of the codes are the last axes. Null: no
+// value is encoded, and values that are codes already are decoded again for the backward pass, so that no decoded copy
+// is kept. Not encoded: values with rows of less than 64 numbers, integers, operands and intermediates of attentions
+// (scores that are recomputed must equal those of the forward pass), and values that are read again so soon that
+// keeping them is free. Numeric extents; `loss` is a number. Error when the format cannot be encoded.
 Graph keep_in_format(const Graph& g, ValueId loss, const FormatRef& format);
 
-// Whether a graph is a training step: a loss, and updates behind it; or a layer's part of one.
+// Whether a graph is a training step: a loss followed by updates; or a layer's part of one.
 bool is_step(const Graph& g);
 
 }  // namespace lumen::graph

@@ -15,7 +15,7 @@
 namespace lumen::graph {
 namespace {
 
-// The nodes that are wanted, and what they need, as a graph; `wanted` grows to all of them.
+// The wanted nodes and their transitive operands as a graph; `wanted` is extended to all of them.
 Graph only(const Graph& g, std::vector<bool>& wanted, bool has_results) {
   if (has_results)
     for (const ValueId v : g.results) wanted[v] = true;
@@ -85,15 +85,15 @@ class Splitter {
  private:
   static std::string name_of(size_t i) { return fmt::format("saved.{}", i); }
 
-  // What is kept: values of the batch that parameters or parts before have a part in, and numbers made of states, which
-  // are others once the forward pass has run.
+  // Values that are kept: those of the batch that depend on parameters or on earlier parts, and numbers computed from
+  // states, because the forward pass overwrites the states.
   bool is_kept(ValueId v) const {
     if (part_.base[v] != v || g_[v].op == Op::input_ || behind_[v] || is_longer(v)) return false;
     if (of_batch_[v]) return part_.of_parameter[v];
     return of_state_[v] && !part_.of_parameter[v];
   }
 
-  // A number of fewer bytes, converted.
+  // A conversion from a type of fewer bytes.
   bool is_longer(ValueId v) const {
     const Node& node = g_[v];
     if (node.op != Op::map_ || node.operands.size() != 1) return false;
@@ -125,7 +125,7 @@ bool is_history(const Graph& g, ValueId update) {
   return g[g[update].operands[0]].attributes.name.starts_with(kHistoryState);
 }
 
-// Histories follow in the backward graph, which reads what they were once more.
+// Histories are updated in the backward graph, which reads their old values again.
 Passes split_computing_again(const Graph& g) {
   const ForwardPart part = forward_part(g, -1);
   std::vector<bool> first(g.nodes.size()), then(g.nodes.size());

@@ -1,7 +1,8 @@
-// The forward part is what the loss is made of, up to the first node that is not and depends on it. Its values are read
-// in order; where only one that depends on both data and parameters is still to be read by the forward part, everything
-// after flows through that one: a border. Inside a chosen stretch, what gradients read is copied, with what it needs
-// back to the stretch's beginning, in front of its first reader; the memory of the originals is free between.
+// The forward part is the set of nodes the loss depends on; it ends at the first node outside the set that depends on
+// it. Its values are scanned in order. If only one value that depends on both data and parameters is still to be read
+// by the forward part, all later values depend on that one: a border. Inside a chosen stretch, each value that
+// gradients read is copied before its first reader, with its operands back to the stretch's beginning; the memory of
+// the originals is free in between.
 #include "graph/keep/recompute.h"
 
 #include <algorithm>
@@ -21,14 +22,14 @@ namespace {
 
 constexpr size_t kLongestPeriod = 16;  // stretches of a layer
 
-// Not what has come from other ranks: it is kept, for it would be sent again. Nor what a scan gives: its gradient
-// computes a step again.
+// Values received from other ranks are kept, because recomputing would send them again. So are results of a scan,
+// because its gradient recomputes each step.
 bool is_computed(const Node& node) {
   return node.op != Op::input_ && node.op != Op::constant_ && node.op != Op::iota_ && node.op != Op::exchange_ &&
          node.op != Op::scan_ && node.op != Op::result_;
 }
 
-// What a stretch computes, as a text: alike for layers that are alike.
+// The computation of a stretch as a text: equal for layers that are equal.
 std::string signature(const Graph& g, const ForwardPart& f, const Stretch& s) {
   std::string text;
   for (ValueId v = s.begin; v < s.end; ++v)
@@ -36,7 +37,7 @@ std::string signature(const Graph& g, const ForwardPart& f, const Stretch& s) {
   return text;
 }
 
-// Neighbours that together repeat become one.
+// Joins adjacent stretches whose sequence repeats.
 std::vector<Stretch> joined(const Graph& g, const ForwardPart& f, const std::vector<Stretch>& parts) {
   std::vector<std::string> names;
   for (const Stretch& s : parts) names.push_back(signature(g, f, s));
@@ -90,13 +91,13 @@ class Recomputer {
     return r_.finish();
   }
 
-  // Without stretches: values that elementwise work alone makes of what is kept.
+  // Without stretches: values computed elementwise from values that are kept.
   Recomputer(const Graph& g, ValueId loss)
       : r_(g), part_(forward_part(g, loss)), stretch_(g.nodes.size(), -1), copies_(g.nodes.size(), -1) {
     choose_maps();
   }
 
-  // What gradients read inside a stretch, and the multiplications that computing it again takes.
+  // The bytes gradients read inside a stretch, and the multiplications of recomputing them.
   void measure(Stretch* s) {
     std::set<ValueId> read, slice;
     for (ValueId v = part_.end; v < std::ssize(r_.from.nodes); ++v) {
@@ -121,8 +122,8 @@ class Recomputer {
  private:
   bool inside(ValueId v, const Stretch& s) const { return v >= s.begin && v < s.end && stretch_[v] >= 0; }
 
-  // From the last value to the first: one that gradients read is computed again where that leaves less to be kept.
-  // What ends a product's kernel is the product's result: computing it again would take the product.
+  // Visits values from last to first: one that gradients read is recomputed where that reduces the memory that is kept.
+  // A value that a product's epilogue computes counts as the product's result: recomputing it would need the product.
   void choose_maps() {
     const Graph& g = r_.from;
     const ValueId size = g.nodes.size();
@@ -139,7 +140,7 @@ class Recomputer {
       repeatable[v] = part_.forward[v] && local && op_info(node.op).pure && part_.active(v) && !ends_product[v];
     }
     for (const ValueId v : g.results) repeatable[v] = false;
-    // Kernels of attention and of its gradient keep no scores as it is.
+    // Kernels of attention and of its gradient keep no scores anyway.
     for (const Attention& a : find_attention(g, users_of(g), 0, false))
       for (const ValueId v : a.nodes) repeatable[v] = false;
     for (ValueId v = part_.end; v < size; ++v) {
@@ -149,7 +150,7 @@ class Recomputer {
     }
     for (ValueId v = part_.end; v-- > 0;) {
       if (!kept[v] || !repeatable[v]) continue;
-      // What it is made of, through what can be computed again.
+      // The kept values it depends on, through values that can be recomputed.
       std::set<ValueId> sources, seen;
       std::vector<ValueId> open = {v};
       while (!open.empty()) {
@@ -173,7 +174,7 @@ class Recomputer {
     }
     for (ValueId v = 0; v < part_.end; ++v)
       if (kept[v]) stretch_[v] = -1;
-    // Views of what is kept follow it.
+    // A view follows its base: views of recomputed values are recomputed.
     for (ValueId v = 0; v < part_.end; ++v)
       if (is_view(g[v].op) && stretch_[v] < 0 && stretch_[part_.base[v]] == 0 && repeatable[v]) stretch_[v] = 0;
   }
@@ -212,7 +213,7 @@ class Recomputer {
 
   Rewriter r_;
   ForwardPart part_;
-  std::vector<int> stretch_;     // by value: of the chosen ones, where it may be computed again
+  std::vector<int> stretch_;     // by value: the chosen stretch in which it may be recomputed
   std::vector<ValueId> copies_;  // by value
   std::vector<ValueId> last_;    // by value: its last reader in the forward part
 };

@@ -12,7 +12,7 @@ namespace {
 using Extents = std::vector<int64_t>;
 
 // Strides of the same elements under another shape. Axes of extent 1 carry no information; the others are cut into runs
-// of equal element count, and a run of several old axes must be laid out one after another.
+// of equal element count, and the old axes of a run must be contiguous.
 std::optional<Extents> reshape_strides(const Extents& from, const Extents& strides, const Extents& to) {
   Extents result(to.size(), 0);
   size_t f = 0, t = 0;
@@ -193,7 +193,7 @@ std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v) {
     while (d < shape.size() && (shape[d] == 1 || dense[d] > seen->strides[e])) ++d;
     if (d == shape.size() || seen->strides[e] % dense[d] != 0) return std::nullopt;
     const int64_t step = seen->strides[e] / dense[d];
-    if (start[d] + (own[e] - 1) * step >= shape[d]) return std::nullopt;  // walks over more than one axis
+    if (start[d] + (own[e] - 1) * step >= shape[d]) return std::nullopt;  // spans more than one axis
     (d < lead ? out.index : out.rows).strides[e] = step * (d < lead ? index->strides[d] : table->strides[1 + d - lead]);
   }
   return out;

@@ -1,6 +1,6 @@
 // How a load reads its source: views (reshape, permute, broadcast, slice, windows) folded into an affine index. Used by
-// fuse to judge what a kernel can absorb, and by synthesis to address memory. Knows nothing of kernels. Proved by
-// tests/graph/access_test.cpp.
+// fuse to decide what a kernel can absorb, and by synthesis to address memory. Independent of kernels.
+// Proved by tests/graph/access_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,41 +15,41 @@ namespace lumen::graph {
 // row-major.
 struct Access {
   ValueId source = -1;  // below all views: a value in memory, a cast out of a format, a splat constant, an iota,
-                        // or any computed value when asked for one
+                        // or any computed value for callers that allow it
   int64_t offset = 0;   // in elements
-  // One per axis of the value; 0 where broadcast; negative does not occur. Different elements may read the same one,
-  // and strides neither fall from axis to axis nor are multiples of each other: windows overlap.
+  // One per axis of the value; 0 where broadcast; never negative. Different elements may read the same source element,
+  // and strides need not decrease or be multiples of each other: windows overlap.
   std::vector<int64_t> strides;
 };
 
-// Follows the views above `v` down to the first node that is no view. Nothing when a reshape cannot be expressed by
-// strides (it merges axes that are not laid out one after another). All dims must be numbers. For a v that is no view:
-// identity. Views among `stops` are in memory: they are sources.
+// Follows the views above `v` down to the first node that is no view. nullopt if strides cannot express a reshape (it
+// merges axes that are not contiguous). All dims must be numbers. For a v that is no view: identity. Views among
+// `stops` are in memory: they are sources.
 std::optional<Access> affine_access(const Graph& g, ValueId v, const std::vector<ValueId>& stops = {});
 
 // The access to a value of extents `own` given the axes of a consumer to which it broadcasts (dims align at the right,
 // 1 stretches): one stride per axis of `target`.
 Access broadcast(const Access& access, const std::vector<int64_t>& own, const std::vector<int64_t>& target);
 
-// What a view of a gather reads: element [i..] is element  rows.offset + sum i[d] * rows.strides[d] + stride * n  of
-// the table, where n is element  index.offset + sum i[d] * index.strides[d]  of the index.
+// How a view of a gather reads its table: element [i..] is element  rows.offset + sum i[d] * rows.strides[d] + stride *
+// n of the table, where n is element index.offset + sum i[d] * index.strides[d] of the index.
 struct GatheredAccess {
   ValueId gather = -1;
   Access rows, index;
   int64_t stride = 0;  // of the table's first axis
   int64_t count = 0;   // its extent
 };
-// Nothing when v is no view of a gather, or one whose axes strides cannot name.
+// nullopt if v is no view of a gather, or if strides cannot express its axes.
 std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v);
 
 bool is_view(Op op);  // reshape, permute, broadcast, slice, windows
-// The index of the result that alone reads `axis` of the operand of `windows` as it lies, and no other axis; or -1.
+// The index of the result that alone reads `axis` of the operand of `windows`, with stride 1, and no other axis; or -1.
 int plain_index(const Graph& g, const Node& windows, int axis);
 bool is_splat(const Node& node);                                             // a constant that holds one number
 bool is_unpack(const Graph& g, ValueId v);                                   // a cast out of a format
 std::vector<int64_t> extents_of(const Shape& shape);                         // numeric dims as plain numbers
 std::vector<int64_t> dense_strides_of(const std::vector<int64_t>& extents);  // row-major, in elements
-// By value: parameters and packed inputs that nothing in the graph writes.
+// By value: parameters and packed inputs that no node of the graph writes.
 std::vector<bool> unwritten(const Graph& g);
 
 }  // namespace lumen::graph

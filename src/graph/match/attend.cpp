@@ -1,4 +1,4 @@
-// Finds attention by its structure, whatever function it was written in: see `attend` in graph/fuse/plan.h.
+// Finds attention by its structure, independent of how its function was written: see `attend` in graph/fuse/plan.h.
 // Proved by tests/graph/fuse_test.cpp.
 #include "graph/match/attend.h"
 
@@ -12,7 +12,7 @@ namespace lumen::graph {
 
 namespace {
 
-// A place in the scalar algebra that runs through several maps: node `index` of the formula of map `value`.
+// A position in the scalar algebra across several maps: node `index` of the formula of map `value`.
 struct Spot {
   ValueId value;
   int index;
@@ -42,7 +42,7 @@ class Matcher {
   }
 
  private:
-  // Everything between p and the one contract it comes from.
+  // Collects all nodes between p and the one contract it depends on.
   bool collect(ValueId v) {
     if (region_.contains(v)) return true;
     if (region_.size() > 64) return false;
@@ -67,7 +67,7 @@ class Matcher {
     if (node.op != Op::map_ || node.type.shape != score_shape_) return false;
     region_.insert(v);
     for (ValueId o : node.operands) {
-      // A computed mask belongs to the region as long as it is computed here alone; other values are read from memory.
+      // A mask that is computed for this attention alone belongs to the region; other values are read from memory.
       const bool inside = is_compute(g_, o) && (g_[o].op == Op::map_ || depends_on_scores(o));
       if (inside && g_[o].type.shape != score_shape_ && !depends_on_scores(o)) continue;
       if (inside && !collect(o)) return false;
@@ -112,8 +112,8 @@ class Matcher {
            is_exponential(argument(quotient, 0)) && reads(argument(quotient, 1), total_);
   }
 
-  // o sums exactly the last axis of p, keeps all others and brings one new one, and v is a load; the scores sum one
-  // letter, and the keys belong to one of their operands.
+  // o sums exactly the last axis of p, keeps all others and adds one new one, and v is a load; the scores sum one
+  // letter, and only one of their operands has the keys.
   bool letters() const {
     const Node& out = g_[output_];
     const auto& indices = out.attributes.indices;
@@ -165,7 +165,7 @@ std::set<ValueId> attention_operands(const Graph& g, const Users& users) {
       if (g[v].op == Op::contract_ && v != a.output)
         for (const ValueId o : g[v].operands) operands.insert(below_order(g, o));
   }
-  // The gradient of a probability is the product of a value and what we look for.
+  // The gradient of a probability is the product of a value and an attention operand.
   const std::set<ValueId> known = operands;
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (g[v].op != Op::contract_ || std::find(scores.begin(), scores.end(), g[v].type.shape) == scores.end()) continue;

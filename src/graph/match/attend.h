@@ -1,4 +1,4 @@
-// Attention found by its structure. Used by passes, and by grad, whose rule for it leaves no scores in memory.
+// Attention found by its structure. Used by passes, and by grad, whose rule for it keeps no scores in memory.
 #pragma once
 
 #include <set>
@@ -10,22 +10,22 @@ namespace lumen::graph {
 // p = softmax over the last axis of scores; output = contract(p, v). See `attend` in fuse/plan.h.
 struct Attention {
   ValueId output = -1, probability = -1;
-  ValueId score = -1;  // what the softmax is of
+  ValueId score = -1;  // the softmax's operand
   ValueId maximum = -1, sum = -1;
   std::vector<ValueId> nodes;  // all of it, in graph order; the last is the output
   bool is_shared = false;      // scores, powers or probabilities are used elsewhere, too
 };
 
-// Attentions that end in a value from `begin` on. `alone`: nothing but the output is used elsewhere; otherwise other
-// uses come behind the output.
+// Attentions whose output is a value from `begin` on. `alone`: only the output is used elsewhere; otherwise other uses
+// come after the output.
 std::vector<Attention> find_attention(const Graph& g, const Users& users, ValueId begin, bool alone);
 
-// What attentions of a graph and their gradients multiply that is not of the scores' shape: queries, keys, values and
-// gradients of what they mixed, below reshapes and permutes.
+// The operands of a graph's attentions and of their gradients that do not have the scores' shape: queries, keys, values
+// and gradients of the outputs, below reshapes and permutes.
 std::set<ValueId> attention_operands(const Graph& g, const Users& users);
 ValueId below_order(const Graph& g, ValueId v);  // below reshapes and permutes
 
-// The gradient of an attention, all products that need its scores:
+// The gradient of an attention with all products that need its scores:
 //   dot = contract(q, k), .., p = exp(s - m) / l;  dp = contract(do, v);  maps of the scores' shape;
 //   results: contracts of such a map with an operand of either product, over the keys or over the rows.
 struct AttentionGradient {

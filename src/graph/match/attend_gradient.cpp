@@ -16,7 +16,7 @@ class Grower {
 
   std::optional<AttentionGradient> grow(ValueId root) {
     if (shape_.size() < 2 || !add(root) || products_.size() != 2 || results_.size() < 2) return std::nullopt;
-    // What rows are, both products and all results must agree on.
+    // Both products and all results must agree on the row axes.
     rows_ = rows_of(*products_.begin());
     if (rows_.empty()) return std::nullopt;
     for (ValueId v : products_)
@@ -34,8 +34,7 @@ class Grower {
   bool is_f32(ValueId v) const { return g_[v].type.element.scalar == Scalar::f32 && !g_[v].type.element.format; }
   bool is_number(ValueId v) const { return is_float(g_[v].type.element.scalar) && !g_[v].type.element.format; }
 
-  // A value of the scores' shape, what it is computed from and what is computed from it; false when something else
-  // needs it.
+  // Collects a value of the scores' shape with its operands and its users; false if another node needs it.
   bool add(ValueId v) {
     if (core_.contains(v)) return true;
     if (core_.size() > 64 || g_[v].type.shape != shape_) return false;
@@ -81,7 +80,7 @@ class Grower {
     return summed(keys) == 1 && summed(queries) == 1 ? rows : std::vector<size_t>{};
   }
 
-  // The operand's own letters are one axis, in memory and in the result, where they may have been split.
+  // The operand's own letters are one axis in memory; the result may have split it.
   bool own_axis(ValueId other, const std::string& others, const std::string& scores, const std::string& result) const {
     std::string own;
     for (const char c : others)

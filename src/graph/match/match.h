@@ -1,5 +1,5 @@
-// What a graph is seen to contain, by its structure: who reads a value, what views read, attention and its gradient.
-// Changes nothing; gradients and passes both ask.
+// Structure found in a graph: the users of a value, the access of views, attention and its gradient. Changes nothing;
+// used by gradients and passes.
 //
 // May include: base, graph/ir, number/facts.
 #pragma once

@@ -1,5 +1,5 @@
-// Questions about a graph that passes and gradients ask: who reads a value, who replaces it, what lies below its views.
-// Proved by tests/graph/fuse_test.cpp.
+// Queries that passes and gradients share: the users of a value, the update that replaces it, the source below its
+// views. Proved by tests/graph/fuse_test.cpp.
 #pragma once
 
 #include <vector>
@@ -8,18 +8,18 @@
 
 namespace lumen::graph {
 
-// Sums of products: what a kernel has one of.
+// Sums of products; a kernel has at most one.
 inline bool is_product(Op op) {
   return op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
 }
 
-// Whether a product with two operands (of contract_gather: with a weight that rows pick) multiplies along the last axis
-// of its operand `side`: its last axis but one comes out, as in every product W x.
+// Whether a product with two operands (of contract_gather: with a weight that rows select) sums over the last axis of
+// its operand `side`, whose last axis but one is in the result, as in every product W x.
 bool reads_columns_of(const Node& product, int side);
 
 // The memory or computed value a load reads: below views and casts out of formats. -1 for splat constants and iotas.
 ValueId read_below(const Graph& g, ValueId v);
-// Neither view, source of a load, nor input: what belongs to exactly one group.
+// Neither view, source of a load, nor input: a node that belongs to exactly one group.
 bool is_compute(const Graph& g, ValueId v);
 // The input whose storage an update (chain) writes; v itself for anything else.
 ValueId storage_of(const Graph& g, ValueId v);

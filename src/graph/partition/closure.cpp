@@ -1,4 +1,4 @@
-// Values are visited against their order, so that all that reads one has said which sections of its axis are one.
+// Values are visited in reverse order, so that all readers of a value have requested their sections of its axis before.
 #include "graph/partition/closure.h"
 
 #include <algorithm>
@@ -10,9 +10,9 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr size_t kMostInputs = 32;  // what reaches further is no pair of products
+constexpr size_t kMostInputs = 32;  // a longer search is no pair of products
 
-// Sections of one axis by where they begin.
+// Sections of one axis by their starts.
 struct Wanted {
   int axis = 0;
   std::map<int64_t, int64_t> sections;
@@ -51,7 +51,7 @@ class ClosureFinder {
     }
   }
 
-  // The sections that readers have named, if they are all of the axis.
+  // The sections that readers have requested, if they cover the axis.
   std::optional<Split> joined(ValueId v, const Wanted& w) {
     Split out{w.axis, {}};
     int64_t at = 0;
@@ -72,7 +72,7 @@ class ClosureFinder {
     }
   }
 
-  // An operand that broadcasts: its axis, where it has one.
+  // An operand that broadcasts: requests its axis, if it has one.
   void want_stretched(ValueId operand, ValueId v, const Split& split) {
     const int axis = split.axis + std::ssize(shape(operand)) - std::ssize(shape(v));
     if (axis >= 0 && shape(operand)[axis] == shape(v)[split.axis]) want(operand, axis, split.sections);
@@ -169,7 +169,7 @@ class ClosureFinder {
     return g_[v].op == Op::input_ && g_[v].attributes.role == Role::parameter && shape(v).size() >= 2;
   }
 
-  // Which rows a table has is no matter of its columns.
+  // Columns of a table do not depend on which rows are gathered.
   void gather(const Node& node, const Split& split) {
     failed_ = failed_ || split.axis >= std::ssize(shape(node.operands[1]));
     if (!failed_) want(node.operands[1], split.axis, split.sections);

@@ -6,7 +6,7 @@ namespace lumen::graph {
 
 namespace {
 
-enum class Degree : uint8_t { zero, constant, linear, other };  // zero: the number 0, which is everything
+enum class Degree : uint8_t { zero, constant, linear, other };  // zero: the number 0, which has every degree
 
 Degree degree_of_sum(Degree a, Degree b) {
   if (a == Degree::zero) return b;

@@ -1,5 +1,5 @@
-// Whether a formula is linear, without a constant part, in some of its inputs together: then sums of those may be taken
-// behind it. Proved by tests/graph/partition/partition_test.cpp.
+// Whether a formula is linear, without a constant part, in some of its inputs together: then it commutes with a sum
+// over ranks. Proved by tests/graph/partition/partition_test.cpp.
 #pragma once
 
 #include <vector>

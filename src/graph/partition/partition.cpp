@@ -1,6 +1,6 @@
-// Every value of the whole graph has forms in a rank's: as it comes about (replicated, split, a partial sum), and those
-// that its readers ask for, each made once. A partial sum is summed over ranks at its first use that is not linear or
-// not its only one; what is split is gathered only where nothing can be computed in parts.
+// Every value of the whole graph has forms in a rank's graph: its native one (replicated, split, a partial sum), and
+// those that its readers request, each created once. A partial sum is all-reduced at its first use that is not linear
+// or not its only one; a split value is gathered only where an operator cannot work on parts.
 #include "graph/partition/partition.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr uint32_t kRankSalt = 0x9e3779b1;  // random numbers of parts are other ones
+constexpr uint32_t kRankSalt = 0x9e3779b1;  // gives each rank's part different random numbers
 
 enum class How : uint8_t { replicated, split, partial };
 
@@ -29,7 +29,7 @@ struct Forms {
   How how = How::replicated;
   Split split;
   ValueId native = -1, whole = -1;
-  std::vector<std::pair<Split, ValueId>> parts;  // made of the whole
+  std::vector<std::pair<Split, ValueId>> parts;  // slices of the whole
 };
 
 class Partitioner {
@@ -114,7 +114,7 @@ class Partitioner {
     return made;
   }
 
-  // --- sequence parallel
+  // --- sequence parallelism
   void find_tokens() {
     for (const ValueId v : g_.inputs()) {
       const bool is_data = g_[v].attributes.role == Role::data && !is_float(g_[v].type.element.scalar);
@@ -125,12 +125,12 @@ class Partitioner {
       if (g_.result_names[i] == "loss") loss_ = g_.results[i];
   }
 
-  // How many leading axes of a value are tokens', where it has several numbers for each.
+  // The number of leading axes of a value that are the token axes, if it has several numbers for each token.
   int axes_of_tokens(ValueId v) const {
     const Shape& own = shape(v);
     if (!axis_ || own.size() < 2 || elements(own).number() <= elements(tokens_).number()) return 0;
     if (own.size() > tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), own.begin())) return tokens_.size();
-    // All windows one behind the other: their chunks are of whole windows, or there is one.
+    // All sequences joined into one axis: valid if chunks consist of whole sequences, or there is only one sequence.
     const bool is_joined = *axis_ == 0 || tokens_[0] == Dim(1);
     return is_joined && own[0] == elements(tokens_) ? 1 : 0;
   }
@@ -148,7 +148,7 @@ class Partitioner {
     f.split = split;
   }
 
-  // Sums that an operator reads and cannot be behind, once they are dealt: true if there are any.
+  // Reduce-scatters operands that are partial sums along tokens, unless v is a product; true if there are any.
   bool scatter_operands(ValueId v) {
     const Op op = g_[v].op;
     if (!axis_ || op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_) return false;
@@ -162,15 +162,15 @@ class Partitioner {
     return any;
   }
 
-  // What the backward pass reads whole is gathered again, rather than kept.
+  // Gathered values that the backward pass reads are gathered again rather than kept.
   void forget_gathered() {
     is_backward_ = true;
     for (Forms& f : forms_)
       if (f.how == How::split) f.whole = -1;
   }
 
-  // --- parts of what every rank has
-  // Made in parts where that is cheap, taken out of the whole elsewhere.
+  // --- parts of replicated values
+  // Computed in parts where that is cheap, else sliced from the whole.
   ValueId part_of_replicated(ValueId v, const Split& split) {
     const Node& node = g_[v];
     switch (node.op) {
@@ -202,8 +202,8 @@ class Partitioner {
   }
 
   double count(ValueId v) const { return 1.0 * elements(shape(v)).number(); }
-  // Numbers of other values that are cut where a map is made in parts: a sum over all layers is cut itself, rather than
-  // each of its terms, which would be kept until then.
+  // Numbers of other values that are sliced when a map is computed in parts: a sum over all layers is sliced itself,
+  // rather than each of its terms, which would be kept until then.
   double taken_for(ValueId v) {
     double sum = 0;
     for (const ValueId o : g_[v].operands) sum += taken(o);
@@ -228,7 +228,7 @@ class Partitioner {
     return build_.add(build_.iota(type, split.axis), build_.convert(first, node.type.element.scalar));
   }
 
-  // The index of a row within this rank's rows, in range, and whether it is one of them.
+  // The index of a row within this rank's rows, clamped to the range, and whether the row is in it.
   std::pair<ValueId, ValueId> own_rows(ValueId index, const Split& split) {
     const Scalar type = build_.type(index).element.scalar;
     const int64_t rows = split.sections[0] / ranks();
@@ -240,7 +240,7 @@ class Partitioner {
     return {build_.convert(near, type), inside};
   }
 
-  // `value` with leading axes like the index where its rows are this rank's, else zeros.
+  // `value` (with the leading axes of the index) where its rows belong to this rank, else zeros.
   ValueId where_inside(ValueId value, ValueId inside) {
     Shape like = build_.type(inside).shape;
     like.resize(build_.type(value).shape.size(), Dim(1));
@@ -255,7 +255,7 @@ class Partitioner {
   }
 
   // --- operators
-  // An operand that broadcasts to a result that is split: its part, or all of it where it has no such axis.
+  // An operand that broadcasts to a split result: its part, or all of it if it does not have the split axis.
   ValueId stretched_part(ValueId operand, const Split& split, int shift) {
     const int axis = split.axis - shift;
     if (axis < 0 || shape(operand).at(axis) == Dim(1)) return whole(operand);
@@ -271,7 +271,7 @@ class Partitioner {
     return build_.type(out).shape == own ? out : build_.broadcast(out, own);
   }
 
-  // A copy of the node with these operands, of this shape.
+  // A copy of the node with the given operands and shape.
   ValueId copy(ValueId v, std::vector<ValueId> operands, Shape own) {
     Node node = g_[v];
     node.operands = std::move(operands);
@@ -333,7 +333,7 @@ class Partitioner {
     set(v, How::split, copy(v, {}, local(v, found->second)), found->second);
   }
 
-  // The split that operands of a map, aligned at the right, give its result; null: none is split.
+  // The split that a map's result inherits from its operands, which align at the right; null: none is split.
   const Forms* split_among(ValueId v, int* shift) const {
     for (const ValueId o : g_[v].operands) {
       if (!is_split(o)) continue;
@@ -361,7 +361,7 @@ class Partitioner {
       operands.push_back(is_partial(o) ? forms_[o].native : whole(o));
     }
     if (is_linear(node.attributes.formula, linear)) return set(v, How::partial, copy(v, std::move(operands), shape(v)));
-    // A number beside partial sums is one itself, if the first rank alone has it.
+    // A number added to partial sums becomes a partial sum itself if only the first rank keeps it and the others use 0.
     for (size_t i = 0; i < operands.size(); ++i)
       if (!linear[i]) operands[i] = build_.select(values_.is_first(), operands[i], zero_like(operands[i]));
     if (node.type.shape.empty() && is_linear(node.attributes.formula, std::vector<bool>(operands.size(), true)))
@@ -370,7 +370,8 @@ class Partitioner {
   }
   ValueId zero_like(ValueId now) { return build_.scalar(0, build_.type(now).element.scalar); }
 
-  // Whether all partial sums that a node reads may be summed behind it: nobody else wants them, and they do not grow.
+  // Whether the reduction of all partial sums that a node reads may move after it: they have no other reader, and the
+  // node does not enlarge them.
   bool stays_linear(ValueId v) const {
     return std::all_of(g_[v].operands.begin(), g_[v].operands.end(), [&](ValueId o) {
       return !is_partial(o) || (readers_[o] <= 1 && elements(shape(o)).number() >= elements(shape(v)).number() &&
@@ -411,7 +412,7 @@ class Partitioner {
     const std::vector<std::string>& letters = node.attributes.indices;
     const std::string& result = letters.back();
     const bool picks = node.op == Op::contract_gather_, scatters = node.op == Op::contract_scatter_;
-    // The split to follow: that of the largest operand whose letter is not one that an index picks.
+    // The split to follow: that of the largest operand, unless it splits the axis that an index selects from.
     int leader = -1;
     for (int i = 0; i < 2; ++i) {
       const ValueId o = node.operands[i];
@@ -422,7 +423,7 @@ class Partitioner {
       if (!scatters && contract_partial(v)) return;
       return keep_whole(v);
     }
-    // Tokens are gathered for a weight that is split, not weights for tokens.
+    // Tokens are gathered for a split weight, rather than weights for tokens.
     for (int i = 0; i < 2 && axis_; ++i)
       if (is_along_tokens(node.operands[i]) && is_split(node.operands[1 - i]) &&
           !is_along_tokens(node.operands[1 - i]) && !(picks && i == 0 && forms_[node.operands[1]].split.axis == 0))
@@ -443,13 +444,13 @@ class Partitioner {
     set(v, How::partial, copy(v, std::move(operands), shape(v)));
   }
 
-  // -1: it is none of them.
+  // -1: it is not in `letters`.
   static int place_of(char letter, const std::string& letters) {
     const size_t at = letters.find(letter);
     return at == std::string::npos ? -1 : at;
   }
 
-  // A partial sum times what everybody has, where nobody else reads it and it gets no larger.
+  // A partial sum times a replicated value, if the sum has no other reader and the result is not larger.
   bool contract_partial(ValueId v) {
     const ValueId a = g_[v].operands[0], b = g_[v].operands[1];
     if (is_partial(a) == is_partial(b) || !stays_linear(v)) return false;
@@ -499,7 +500,7 @@ class Partitioner {
     const ValueId value = node.operands[0], index = node.operands[1];
     const int rows = rank(index);
     if (!is_split(value)) return keep_whole(v);
-    // The fewer numbers are exchanged: those of tokens, or those of a table.
+    // Exchange the smaller of the two: values of tokens, or a table.
     if (is_along_tokens(value) && elements(shape(value)).number() < 2 * elements(shape(v)).number())
       return keep_whole(v);
     const Split split = forms_[value].split;
@@ -613,7 +614,7 @@ class Partitioner {
     return whole(v);
   }
 
-  // Without what nobody reads; inputs stay.
+  // Removes values without readers; inputs stay.
   Graph pruned() {
     Rewriter r(to_);
     const std::vector<bool> live = live_values(to_);
@@ -629,13 +630,13 @@ class Partitioner {
   Builder build_;
   RankValues values_;
   std::vector<Forms> forms_;
-  std::map<ValueId, double> taken_;  // by value: what taken() said
-  std::vector<int> readers_;         // nodes, and results that are wanted whole
+  std::map<ValueId, double> taken_;  // by value: cached results of taken()
+  std::vector<int> readers_;         // nodes, and results that must be whole
   std::vector<bool> live_;
-  Shape tokens_;             // of what data have for each
-  std::optional<int> axis_;  // of that, along which sums are dealt; none: they are known to every rank
+  Shape tokens_;             // the shape of token data
+  std::optional<int> axis_;  // the token axis along which sums are scattered; none: sums are known to every rank
   ValueId loss_ = std::numeric_limits<ValueId>::max();
-  bool is_backward_ = false;  // behind the loss
+  bool is_backward_ = false;  // after the loss
 };
 
 }  // namespace

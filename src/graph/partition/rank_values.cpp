@@ -4,8 +4,8 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr int64_t kFewNumbers = 4096;   // are gathered by every rank, and summed by it: one exchange rather than two
-constexpr uint32_t kGatheredAgain = 1;  // values with another salt are other values
+constexpr int64_t kFewNumbers = 4096;   // up to this size, one gather and a local sum replace two exchanges
+constexpr uint32_t kGatheredAgain = 1;  // the salt makes the values distinct, so they are not shared
 
 Formula sum_in_order(Scalar type, int count, ScalarOp op) {
   Formula f;
@@ -18,7 +18,7 @@ Formula sum_in_order(Scalar type, int count, ScalarOp op) {
 
 }  // namespace
 
-// Rows of [ranks, n], added in the order of ranks.
+// Reduces rows [ranks, n] in the order of ranks.
 ValueId RankValues::rows_joined(ValueId rows, ScalarOp op) {
   const Shape all = build_.type(rows).shape;
   const int64_t n = all.at(1).number();
@@ -54,7 +54,7 @@ ValueId RankValues::gathered(ValueId x, const Split& split, bool again) {
     starts[axis + 1] = at;
     at += s / ranks_;
     const ValueId chunk = split.sections.size() == 1 ? all : build_.slice(all, starts, sizes);
-    std::vector<int> axes;  // the ranks' axis before the one that is split
+    std::vector<int> axes;  // the ranks' axis before the split one
     for (size_t d = 0; d < own.size(); ++d) {
       if (d == axis) axes.push_back(0);
       axes.push_back(d + 1);
@@ -66,7 +66,7 @@ ValueId RankValues::gathered(ValueId x, const Split& split, bool again) {
   return sections.size() == 1 ? sections[0] : build_.concat(sections, split.axis);
 }
 
-// Rows of ranks, one behind the other, become each rank's chunk of the sum.
+// Rows of all ranks, in order, become each rank's chunk of the sum.
 ValueId RankValues::scattered_sum(ValueId x, const Split& split) {
   const size_t axis = split.axis;
   Shape own = build_.type(x).shape, apart = own;
@@ -94,7 +94,7 @@ ValueId RankValues::is_first() {
   return build_.binary(ScalarOp::eq_, place(), build_.scalar(0, Scalar::i32));
 }
 
-// This rank's chunks of every section, taken out of the whole.
+// This rank's chunks of every section, sliced from the whole.
 ValueId RankValues::taken(ValueId x, const Split& split) {
   const size_t axis = split.axis;
   const Shape all = build_.type(x).shape;

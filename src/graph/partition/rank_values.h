@@ -1,5 +1,5 @@
-// How one rank's graph gets values of other ranks, and its own chunks of what every rank has. Counts what is exchanged.
-// Proved by tests/graph/partition/partition_test.cpp.
+// Communication in one rank's graph: values of other ranks, and the rank's chunks of replicated values. Counts the
+// exchanges. Proved by tests/graph/partition/partition_test.cpp.
 #pragma once
 
 #include "graph/ir/build.h"
@@ -13,14 +13,14 @@ class RankValues {
   RankValues(Graph& g, Builder& build, int ranks) : g_(g), build_(build), ranks_(ranks) {}
 
   ValueId all_reduce(ValueId x, ScalarOp op);
-  // This rank's chunk of the sum of all (reduce-scatter); of one section.
+  // This rank's chunk of the sum over ranks (reduce-scatter); for a split of one section.
   ValueId scattered_sum(ValueId x, const Split& split);
-  // The whole of what is split (all-gather). `again`: what has been gathered before is not kept for it.
+  // The whole of a split value (all-gather). `again`: a new gather, so that an earlier result need not be kept.
   ValueId gathered(ValueId x, const Split& split, bool again);
-  // This rank's chunks of every section, taken out of the whole.
+  // This rank's chunks of every section, sliced from the whole.
   ValueId taken(ValueId x, const Split& split);
 
-  ValueId place();  // which rank it is
+  ValueId place();  // the number of this rank
   ValueId scaled_place(int64_t by);
   ValueId is_first();
   const Exchanged& exchanged() const { return exchanged_; }

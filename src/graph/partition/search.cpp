@@ -10,14 +10,14 @@ namespace lumen::graph {
 
 namespace {
 
-// A product that would sum over parts of its weight's columns, and what is split with them.
+// A product that could sum over parts of its weight's columns, and the inputs split with them.
 struct Pair {
   std::string weight;
   Closure closure;
-  int64_t numbers = 0;  // of its matrices, one of each stack
+  int64_t numbers = 0;  // of its matrices, for a stack those of one
 };
 
-// Pairs so much smaller than the largest are not worth a sum: an adapter's own two matrices.
+// Pairs this much smaller than the largest are not worth an exchange: an adapter's own two matrices.
 constexpr int64_t kWorthwhile = 64;
 
 bool is_matrix(const Graph& g, ValueId v) {
@@ -41,7 +41,7 @@ class Search {
     int64_t most = 0;
     for (const Pair& p : pairs) most = std::max(most, p.numbers);
     std::erase_if(pairs, [&](const Pair& p) { return p.numbers * kWorthwhile < most; });
-    // What needs fewer sums first, then what divides more; there is one sum of each pair.
+    // Fewer inner reductions first, then more split numbers; each pair has one sum.
     std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) {
       return a.closure.inner != b.closure.inner ? a.closure.inner < b.closure.inner : a.numbers > b.numbers;
     });
@@ -106,7 +106,7 @@ class Search {
         "--tensor-parallel takes a number that divides the key-value heads and the width of the feed-forward part");
   }
 
-  // Not when another pair has split the same parameter otherwise.
+  // False if another pair has split the same parameter differently.
   bool agrees(const Closure& closure) const {
     return std::all_of(closure.inputs.begin(), closure.inputs.end(), [&](const auto& input) {
       const auto known = out_.inputs.find(input.first);
@@ -121,7 +121,7 @@ class Search {
     return out;
   }
 
-  // One after another, without those that somebody needs a whole of.
+  // Accepts pairs one after another, without those with a value that is needed whole.
   void retake(std::vector<Pair>& pairs) {
     out_.inputs.clear();
     std::vector<Pair> kept;
@@ -137,7 +137,7 @@ class Search {
     pairs = std::move(kept);
   }
 
-  // Tables whose rows are picked, and weights whose products end in sums.
+  // Tables whose rows are gathered, and weights whose products end in sums.
   void split_tables() {
     for (const ValueId v : g_.inputs()) {
       const Shape& shape = g_[v].type.shape;

@@ -10,7 +10,7 @@ namespace lumen::graph {
 
 namespace {
 
-// Axes [begin, end) with the same elements in both shapes, the given axis of `from` among them.
+// Axes [begin, end) with the same elements in both shapes, including the given axis of `from`.
 struct Run {
   size_t from_begin = 0, from_end = 0, to_begin = 0, to_end = 0;
 };
@@ -54,7 +54,7 @@ Shape local_shape(const Shape& shape, const Split& split, int ranks) {
 std::optional<Reshaped> through_reshape(const Shape& from_shape, const Split& split, const Shape& to_shape, int ranks) {
   const std::vector<int64_t> from = extents_of(from_shape), to = extents_of(to_shape);
   const Run run = run_of(from, split.axis, to);
-  // All sections of the run, in elements.
+  // The sections repeated for each index of the axes before, in elements.
   const int64_t before = product(from, run.from_begin, split.axis),
                 behind = product(from, split.axis + 1, run.from_end);
   std::vector<int64_t> all;

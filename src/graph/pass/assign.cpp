@@ -1,6 +1,6 @@
-// assign_formats: casts come to the values a recipe names. Fake: the value passes through its format and back, so later
-// nodes see what the format can hold. Stored: an input is held in the format and decoded where it is read. Proved by
-// tests/graph/assign_test.cpp.
+// assign_formats: adds casts to the values a recipe names. Fake: the value is cast to its format and back (fake
+// quantization), so later nodes see the rounded numbers. Stored: an input is stored in the format and decoded where it
+// is read. Proved by tests/graph/assign_test.cpp.
 #include <map>
 
 #include "base/check.h"
@@ -48,8 +48,8 @@ class Assigner {
   }
 
  private:
-  // The last assignment that names this value decides. Patterns pass over what is not f32; a full name must mean what
-  // it says.
+  // The last assignment that matches this value applies. Patterns skip values that are not f32; a full name must match
+  // a value that can take the format.
   const FormatAssignment* find(const Node& n) {
     const FormatAssignment* found = nullptr;
     for (size_t k = 0; k < assignments_.size(); ++k) {
@@ -132,7 +132,7 @@ class Assigner {
     return r_.build.input(name + "." + field.name, role, {field_shape(*a.format, field, shape, name), {}});
   }
 
-  // Copies a node; an update writes into the storage behind a cast, in the storage's own element type.
+  // Copies a node; an update writes into the storage below a cast, in the storage's own element type.
   ValueId keep_with_state(ValueId v) {
     const Node& old = r_.from[v];
     if (old.op != Op::update_) return r_.keep(v);
@@ -150,7 +150,7 @@ class Assigner {
   Rewriter r_;
   const std::vector<FormatAssignment>& assignments_;
   std::vector<bool> used_;
-  std::map<ValueId, ValueId> storage_;  // a decoded or cast value -> the state it stands for
+  std::map<ValueId, ValueId> storage_;  // a decoded or cast value -> its state
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace lumen::graph {
 namespace {
 
-// What the formula of a rounding reads: the fields' values for each element, as they are stored.
+// The inputs of a rounding formula: the fields' values for each element, as stored.
 struct Fitted {
   FakeQuantize rounding;
   std::vector<ValueId> fields;  // by rounding.fields, f32
@@ -38,7 +38,7 @@ ValueId rounded(Builder& b, ValueId value, const FormatRef& f, ValueId random, c
   return b.map(by.rounding.formula, inputs);
 }
 
-// One number of each record out of what its elements read.
+// Expands to one number per record from the values its elements read.
 ValueId of_records(Builder& b, ValueId elements, const Format& f, Level level) {
   Shape shape = b.type(elements).shape;
   if (level == Level::tile && shape.size() > 2) {

@@ -1,5 +1,5 @@
-// bind_symbols: symbols get numbers, callees included. What symbols had left open is checked by the operators' rules
-// again. Proved by tests/graph/pass_test.cpp.
+// bind_symbols: binds symbols to numbers, also in callees. The operators' rules check again types that symbols had left
+// undecided. Proved by tests/graph/pass_test.cpp.
 #include "base/error.h"
 #include "graph/ir/build.h"
 #include "graph/pass/pass.h"
@@ -15,7 +15,7 @@ Graph bind_symbols(const Graph& g, const Bindings& symbols) {
       if (!d.is_number())
         throw user_error("{}: the symbol {} has no value (%{} is {})", g.name, d.symbols[0], v, print(node.type));
     }
-    (void)byte_size(node.type);  // refuses what no memory could hold
+    (void)byte_size(node.type);  // rejects values larger than any memory
     if (node.attributes.callee) {
       node.attributes.callee = std::make_shared<const Graph>(bind_symbols(*node.attributes.callee, symbols));
     }

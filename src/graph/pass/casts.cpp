@@ -1,6 +1,6 @@
-// convert_casts: a cast between scalars is a map, so that groups know one kind of elementwise work. Casts into and out
-// of formats stay; those into formats of blocks read 16-bit floats where they lie, not the f32 numbers that they are.
-// Proved by tests/graph/pass/convert_casts.txt.
+// convert_casts: a cast between scalars becomes a map, so that groups have one kind of elementwise operation. Casts
+// into and out of formats stay; those into formats of blocks read 16-bit floats directly, instead of their f32
+// conversion. Proved by tests/graph/pass/convert_casts.txt.
 #include <optional>
 
 #include "graph/ir/rewrite.h"
@@ -14,7 +14,7 @@ bool is_short(const Element& e) {
   return !e.format && is_float(e.scalar) && scalar_bits(e.scalar) == 16;
 }
 
-// The 16-bit floats that v has as f32, in its shape; nothing where it has none.
+// The 16-bit floats that v is a conversion of, in its shape; nullopt if it is none.
 std::optional<ValueId> short_source(Rewriter& r, ValueId v) {
   const Node& node = r.from[v];
   if (node.op == Op::cast_ && node.type.element == Element{})

@@ -1,8 +1,8 @@
-// separate_fits: a cast into bytes whose scales are formulas of largest magnitudes gets them from nodes of their own:
-// reductions that join what computes the numbers, or read them as they lie in memory, and a small map. What is encoded
-// is then one map, of the short numbers where a conversion lies between, that both casts of a matrix read. Scales of
-// tiles that squares hold whole stay with their casts, whose kernel finds them (graph/match/codes.h). Exact:
-// extremes of magnitudes do not depend on an order, and formulas are the format's. Proved by
+// separate_fits: a cast into bytes whose scales are formulas of largest magnitudes gets them from separate nodes:
+// reductions that fuse with the producer of the numbers or read them from memory, and a small map. The encoded value is
+// then one map that both casts of a matrix read; if it is a conversion, the map reads the shorter type. Scales of tiles
+// that squares contain whole stay with their casts, whose kernel finds them (graph/match/codes.h). Exact: extremes of
+// magnitudes do not depend on the order, and the formulas are the format's. Proved by
 // tests/graph/pass/separate_fits.txt and tests/graph/separate_fits_test.cpp.
 #include <algorithm>
 #include <map>
@@ -22,13 +22,13 @@ namespace lumen::graph {
 namespace {
 
 constexpr Level kAbove[] = {Level::row, Level::tile, Level::tensor};
-constexpr int64_t kShortRow = 512, kLongRow = 65536;  // rows that lanes of a kernel find the largest of
+constexpr int64_t kShortRow = 512, kLongRow = 65536;  // row lengths for which one kernel reduces each row
 
 bool has_fields(const Format& f, Level level) {
   return std::ranges::find(f.fields, level, &Field::level) != f.fields.end();
 }
 
-// x as f32 where it is a shorter float.
+// A conversion of a shorter float to f32.
 bool is_conversion(const Graph& g, ValueId v) {
   const Node& node = g[v];
   if (node.op != Op::map_ || node.operands.size() != 1) return false;
@@ -49,7 +49,7 @@ class Separator {
   }
 
  private:
-  // What is encoded as it lies in memory, in the new graph, and what f32 number an element is.
+  // The encoded value as stored in memory, in the new graph, and the conversion of its elements to f32.
   struct Numbers {
     ValueId value = -1;
     Formula as_f32;
@@ -57,7 +57,7 @@ class Separator {
   struct Shared {
     ValueId first = -1;  // cast of the old graph
     ValueId map = -1;
-    bool has[2] = {false, false};  // as it lies, transposed
+    bool has[2] = {false, false};  // row-major, transposed
   };
 
   bool separate(ValueId v) {
@@ -68,7 +68,7 @@ class Separator {
     const Op source = r_.from[cast->source].op;
     if (byte_code(f)->fields.empty() || source == Op::cast_ || source == Op::constant_ || source == Op::iota_)
       return false;
-    // Fits of all levels that are not supplied, or none.
+    // Fits of all levels that are not supplied; if one has none, the cast stays.
     std::vector<std::pair<Level, RecordFit>> fits;
     for (const Level level : kAbove) {
       if (!has_fields(f, level) || is_supplied(node, level)) continue;
@@ -76,8 +76,8 @@ class Separator {
       if (!fit || !is_whole(f, level, *cast)) return false;
       fits.emplace_back(level, std::move(*fit));
     }
-    if (fits.empty() && source == Op::map_ && !is_conversion(r_.from, cast->source)) return false;  // casts take it
-    if (!of_squares_ && fitted_square(r_.from, v) > 0) fits.clear();  // the kernel that encodes finds them
+    if (fits.empty() && source == Op::map_ && !is_conversion(r_.from, cast->source)) return false;  // casts absorb it
+    if (!of_squares_ && fitted_square(r_.from, v) > 0) fits.clear();  // the encoding kernel finds them
     const Numbers x = numbers(cast->source);
     std::vector<std::pair<int, FieldSource>> sources = node.attributes.sources;
     std::vector<ValueId> fields;
@@ -129,7 +129,8 @@ class Separator {
 
   ValueId reshaped(ValueId v, const Shape& shape) { return b_.type(v).shape == shape ? v : b_.reshape(v, shape); }
 
-  // The map that casts of the same numbers read, unless the other one is so far that its codes would be kept long.
+  // The map shared by casts of the same numbers, unless the other cast is so far away that its codes would be kept
+  // long.
   ValueId shared(ValueId v, const ByteCast& cast, const Numbers& x) {
     Shared& s = shared_[{x.value, r_.from[v].type.element.format.get()}];
     if (s.map < 0 || v - s.first > kFar || s.has[cast.transposed]) s = {v, b_.map(x.as_f32, {x.value})};
@@ -147,7 +148,7 @@ class Separator {
     std::vector<ValueId> extremes;
     for (const Extreme& e : fit.extremes) extremes.push_back(extreme(x, cast, f, level, e));
     known = b_.map(value, extremes);
-    // Tiles of the transposed matrix: theirs in rows, ours in columns.
+    // For the transposed matrix: the row of one tile grid is the column of the other.
     if (level == Level::tile && cast.transposed) {
       const Shape tiles = {Dim(cast.columns / f.tile_columns), Dim(cast.rows / f.tile_rows)};
       known = b_.permute(b_.reshape(known, tiles), {1, 0});
@@ -166,8 +167,9 @@ class Separator {
       const ValueId tiles = b_.reshape(x.value, {Dim(rows / high), Dim(high), Dim(columns / wide), Dim(wide)});
       return b_.reduce(b_.map(of, {tiles}), way, {1, 3});
     }
-    // The value's own axes where one of them is the rows', so that what computes it can take the reduction in. What
-    // walks several axes of its own would be a bad walk over rows: it is read again as a matrix.
+    // Keep the value's own axes if the last ones form the columns, so that the reduction fuses with its producer. If
+    // the columns span several axes of a computed value, a row kernel would iterate badly: it is read again as a
+    // matrix.
     const Shape& shape = b_.type(x.value).shape;
     std::vector<int> first, last, all;
     size_t d = shape.size();
@@ -196,7 +198,7 @@ class Separator {
   std::map<std::tuple<ValueId, const Format*, Level, int, bool, int64_t>, ValueId> fitted_;
 };
 
-// Conversions that nobody reads any more go.
+// Removes conversions without readers.
 Graph without_unread(const Graph& g) {
   const std::vector<bool> live = live_values(g);
   Rewriter r(g);

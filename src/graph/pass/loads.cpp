@@ -1,7 +1,8 @@
-// copy_loads: what no kernel can read where it lies is copied by a map whose formula returns its input: below a view
-// that strides cannot express, a state's old value that is read after its update, the value of an update that reads
-// what it writes, blocks that no straight code takes apart, a view that is sent to other ranks or walked through step
-// by step. So are results that would be loads. Proved by tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
+// copy_loads: values that no kernel can read in place are copied by a map whose formula returns its input: values below
+// a view that strides cannot express, a state's old value that is read after its update, the value of an update that
+// reads what it writes, blocks that cannot be decoded in unrolled code, a view that is sent to other ranks or iterated
+// step by step. Results that would be loads are copied, too. Proved by tests/graph/pass/copy_loads.txt and
+// tests/graph/fuse_test.cpp.
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
@@ -31,7 +32,7 @@ class Copier {
     }
     for (const ValueId result : g.results) whole_[result] = true;
     for (ValueId v = g.nodes.size() - 1; v >= 0; --v) {
-      // A load is read when its user runs, so uses of a view count as uses of what lies below.
+      // A load is read when its user runs, so uses of a view count as uses of the value below.
       const bool lazy = is_view(g[v].op) || is_unpack(g, v);
       for (ValueId o : g[v].operands) last_use_[o] = std::max(last_use_[o], lazy ? last_use_[v] : v);
     }
@@ -81,7 +82,7 @@ class Copier {
     if ((late && read_below(r_.to, kept) == r_[state]) || is_laid_out(v)) r_.replace(v, copy(kept));
   }
 
-  // Blocks that no kernel takes apart in straight code are decoded beforehand, but for rows that are picked.
+  // Blocks that kernels cannot decode in unrolled code are decoded beforehand, unless only gathered rows are read.
   bool is_laid_out(ValueId v) const {
     if (!is_unpack(r_.from, v) || !whole_[v]) return false;
     return !unrolls(*r_.from[r_.from[v].operands[0]].type.element.format);
@@ -99,7 +100,7 @@ class Copier {
     r_.replace(v, r_.build.update(operands[0], operands[1], {operands.begin() + 2, operands.end()}));
   }
 
-  // Whether a value lies in memory one element after another; `alone`: and nothing else does there.
+  // Whether a value is contiguous in memory; `alone`: and is the whole of its source.
   bool is_dense(ValueId v, bool alone) const {
     const auto access = affine_access(r_.to, v);
     if (!access || read_below(r_.to, v) != access->source) return false;
@@ -110,14 +111,14 @@ class Copier {
     return lies;
   }
 
-  // What is sent lies as it is sent.
+  // A value that is sent must be contiguous and a source of its own.
   void exchange(ValueId v) {
     const ValueId sent = r_[r_.from[v].operands[0]];
     const Attributes& a = r_.from[v].attributes;
     r_.replace(v, r_.build.exchange(is_dense(sent, true) ? sent : copy(sent), a.moves, a.ranks));
   }
 
-  // Steps find their part of a sequence, and what is the same for all, where it lies.
+  // Steps read their slice of a sequence, and loop-invariant values, in place.
   void scan(ValueId v) {
     constexpr int64_t kAlignment = 64;
     std::vector<ValueId> operands = r_.operands(v);
@@ -135,7 +136,7 @@ class Copier {
   Rewriter r_;
   std::vector<ValueId> updated_;
   std::vector<ValueId> last_use_;  // through loads; ids of the old graph
-  std::vector<bool> whole_;        // used otherwise than by picking its rows
+  std::vector<bool> whole_;        // has uses other than a gather of its rows
 };
 
 }  // namespace

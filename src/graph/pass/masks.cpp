@@ -1,5 +1,5 @@
 // clone_masks: a map of iotas, constants and single numbers (a mask, positions) becomes part of each map that reads it:
-// it is cheaper to compute anew than to read. Proved by tests/graph/pass/clone_masks.txt and tests/graph/fuse_test.cpp.
+// recomputing is cheaper than reading. Proved by tests/graph/pass/clone_masks.txt and tests/graph/fuse_test.cpp.
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
 #include "graph/match/uses.h"
@@ -9,7 +9,7 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr size_t kCheap = 16;  // scalar nodes, nested maps included: what is recomputed at every use rather than stored
+constexpr size_t kCheap = 16;  // scalar nodes, nested maps included: recomputed at every use rather than stored
 
 class Cloner {
  public:
@@ -63,7 +63,7 @@ class Cloner {
     if (weight <= kCheap) weight_[v] = weight;
   }
 
-  // A free map computed at the shape of its user: one operand is broadcast there, the others follow.
+  // A free map computed at the shape of its user: one operand is broadcast to it, the others align.
   ValueId clone(ValueId v, const Shape& shape) {
     const Node& node = r_.from[v];
     std::vector<ValueId> operands;

@@ -18,7 +18,7 @@
 namespace lumen::graph {
 namespace {
 
-constexpr uint32_t kSigns = 0x51695;  // names the signs of rotations
+constexpr uint32_t kSigns = 0x51695;  // salt of the signs of rotations
 
 // "layers.3.wq": step.products.3; in a graph of one layer, "layer.wq": step.products.layer.
 std::string seed_for(const std::string& weight) {
@@ -30,7 +30,7 @@ std::string seed_for(const std::string& weight) {
   return fmt::format("{}.{}", kProductSeed, weight.substr(kAny.size(), end - kAny.size()));
 }
 
-// Holds every number that a fit computes.
+// Whether the field holds every f32.
 bool is_f32(const Field& field) {
   return field.type.is_float && field.type.bits == 32 && field.type.mantissa_bits == 23;
 }
@@ -45,7 +45,7 @@ bool is_same_transposed(const Format& f) {
 ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
                                 const FormatRef& f, bool at_random, ValueId scale, int64_t rotation,
                                 const std::string& weight, const LearnedFields& learned) {
-  // What windows read several times is encoded once where one scale holds for all of it.
+  // A value that windows read several times is encoded once if one scale covers all of it.
   const bool is_of_tensor = is_same_transposed(*f) && f->tile_bytes == 0;
   if (r_.from[v].op == Op::windows_ && r_.to[value].op == Op::windows_ && is_of_tensor && rotation == 0 && !learned) {
     const Node windows = r_.to[value];
@@ -55,8 +55,9 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
                                   at_random, scale, rotation, weight);
     return r_.build.view(windows, below);
   }
-  // Products read bytes along what they sum: codes of data under the tensor's scale are written both ways at once. A
-  // weight's lie far apart, those of tiles are found once, and what is drawn or learned is one set of codes.
+  // Products read bytes along the summed axis: codes of data under a tensor scale are written in both orders at once. A
+  // weight has one order, because its two uses are far apart; so have tiled formats, whose scales are then found once,
+  // and randomly rounded or learned operands, which must be one set of codes.
   const bool is_one = f->tile_bytes > 0 || at_random || learned || is_parameter(r_.from, below_order(r_.from, v));
   const bool is_whole = letters.size() == 2 && rotation == 0 && is_same_transposed(*f) && is_one;
   std::vector<int> order;
@@ -143,7 +144,7 @@ ValueId OperandEncoder::scale_of_largest(ValueId largest, const FormatRef& f) {
   const int field = tensor_scale(*f);
   ValueId scale = -1;
   if (const auto fit = record_fit(*f, Level::tensor); fit && fit->extremes.size() == 1 && is_f32(f->fields[field])) {
-    // What is largest of one number is its magnitude.
+    // The largest of one number is its magnitude.
     const auto own = std::ranges::find(fit->fields, field, [](const auto& set) { return set.first; });
     LUMEN_CHECK(own != fit->fields.end(), "a fit sets the fields of its level");
     scale = b.map(compose(own->second, 0, fit->extremes[0].of, 0), {largest});
@@ -206,10 +207,11 @@ void follow_history(Builder& build, ValueId history, ValueId newest) {
     return;
   }
   const ValueId places = build.iota({{length}, {Scalar::i32, nullptr}}, 0);
-  // Where the ring was written last, -1 where it was not; and the newest of before, which goes behind that.
+  // `place`: the last written position of the ring, -1 if none; `before`: the previous newest value, which goes into
+  // the next position.
   Formula marked, last, follow;
   marked.inputs = last.inputs = {Scalar::f32, Scalar::i32};
-  const auto is_negative = [](Formula& f) {  // also of zeros
+  const auto is_negative = [](Formula& f) {  // includes -0
     return f.op(ScalarOp::lt_, f.convert(ScalarOp::bitcast_, Scalar::i32, f.input(0)), f.integer(Scalar::i32, 0));
   };
   marked.outputs = {marked.op(ScalarOp::select_, is_negative(marked),
@@ -318,7 +320,7 @@ std::vector<bool> values_of_forward_pass(const Graph& g) {
     if (!needed[v]) continue;
     for (const ValueId o : g[v].operands) needed[o] = true;
   }
-  // What a step of the forward pass gives to the backward pass alone is of the forward pass, and so is the scan.
+  // Results of a forward scan that only the backward pass reads belong to the forward pass, and so does the scan.
   std::vector<bool> given(g.nodes.size(), false);
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (needed[v] || g[v].operands.empty()) continue;

@@ -1,6 +1,6 @@
-// order_operands: what is computed is a product's first operand, what is only read its second: kernels pack weights and
-// cached keys. The second factor of a contract_scatter has the result's last axis, along which kernels store vectors.
-// Proved by tests/graph/pass/order_operands.txt.
+// order_operands: a computed value is a product's first operand, a value only read its second: kernels pack weights and
+// cached keys. The second factor of a contract_scatter has the result's last axis, along which kernels vectorize
+// stores. Proved by tests/graph/pass/order_operands.txt.
 #include <utility>
 
 #include "graph/ir/rewrite.h"

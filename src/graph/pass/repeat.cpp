@@ -1,6 +1,6 @@
 // repeat_casts: a parameter rounded for a product of the forward pass is rounded again for the backward pass rather
-// than kept between them: one more pass over it costs little, and all of a model's rounded parameters at once cost
-// much. Sums are not touched, so every bit stays. Proved by tests/graph/repeat_test.cpp.
+// than kept in between: rounding again costs little time, while all rounded parameters of a model at once cost much
+// memory. Sums are not changed, so every bit stays. Proved by tests/graph/repeat_test.cpp.
 #include "graph/fuse/plan.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
@@ -12,7 +12,7 @@ namespace lumen::graph {
 namespace {
 
 constexpr size_t kCheap = 4;              // scalar nodes of the map
-constexpr int64_t kLeastBytes = 1 << 16;  // of a value worth the trouble
+constexpr int64_t kLeastBytes = 1 << 16;  // smaller values are kept
 
 class Repeater {
  public:
@@ -37,7 +37,7 @@ class Repeater {
            byte_size(node.type) >= kLeastBytes;
   }
 
-  // The operand of product `user`: made anew, and the views above it, when its last use is far back.
+  // Replaces the operand of product `user`: recomputed with the views above it, if its last use is far back.
   void use(ValueId operand, ValueId user) {
     std::vector<ValueId> views;
     ValueId v = operand;

@@ -1,6 +1,6 @@
-// separate_attention: later uses of an attention's scores, powers and probabilities get copies of them, computed anew
-// from the row's maximum and sum; the attention itself is then alone but for those two. Exact: the copies are the same
-// formulas. Proved by tests/graph/pass/separate_attention.txt and tests/graph/fuse_test.cpp.
+// separate_attention: later uses of an attention's scores, exponentials and probabilities get copies of them,
+// recomputed from the row's maximum and sum; the attention then has no other external uses than those two. Exact: the
+// copies are the same formulas. Proved by tests/graph/pass/separate_attention.txt and tests/graph/fuse_test.cpp.
 #include <set>
 
 #include "graph/ir/rewrite.h"
@@ -11,7 +11,7 @@ namespace lumen::graph {
 
 void separate_attention(Graph& g) {
   const std::vector<Attention> all = find_attention(g, users_of(g), 0, false);
-  std::vector<const Attention*> inside(g.nodes.size(), nullptr);  // what must be copied for later uses
+  std::vector<const Attention*> inside(g.nodes.size(), nullptr);  // values that are copied for later uses
   for (const Attention& a : all) {
     if (!a.is_shared) continue;
     for (ValueId v : a.nodes)

@@ -1,5 +1,5 @@
-// simplify: one sweep rewrites every node by the rules below and shares equal ones, a second drops dead ones; repeated
-// until nothing changes. Each rule keeps every bit of the result: sums are never reordered. Proved by
+// simplify: one sweep rewrites every node by the rules below and shares equal ones, a second removes dead ones;
+// repeated to a fixed point. Each rule keeps every bit of the result: sums are never reordered. Proved by
 // tests/graph/pass_test.cpp and the texts tests/graph/pass/simplify_*.txt.
 #include <algorithm>
 #include <bit>
@@ -108,7 +108,7 @@ class Simplifier {
         return old.type == r_.build.type(operands[0]) ? operands[0] : r_.keep(v);
       case Op::concat_:
         return concat(v, operands);
-      case Op::iota_:  // one that counts to 1
+      case Op::iota_:  // one of extent 1
         return old.type.shape[old.attributes.axis] == Dim(1) ? splat(old.type.shape, old.type.element, 0) : r_.keep(v);
       case Op::cast_:
         if (old.type == r_.build.type(operands[0])) return operands[0];
@@ -121,7 +121,7 @@ class Simplifier {
     }
   }
 
-  // A view or copy of a state taken before its update must not become a read of the state behind it.
+  // A view or copy of a state before its update must not become a read of the state after it.
   bool reads_late(ValueId v, ValueId now, ValueId before) const {
     const auto gone = [&](ValueId value, ValueId when) {
       const auto found = doomed_.find(value);
@@ -136,7 +136,7 @@ class Simplifier {
     return false;
   }
 
-  // Remembers the node appended last; false (and shared_ set) when an equal one exists, which then replaces it.
+  // Records the node appended last; false (and shared_ set) when an equal one exists, which then replaces it.
   bool share(ValueId now) {
     if (now + 1 != std::ssize(r_.to.nodes) || !op_info(node(now).op).pure) return true;
     const auto [known, fresh] = known_.emplace(key_of(node(now)), now);
@@ -172,7 +172,7 @@ class Simplifier {
     }
     if (old.op == Op::gather_ || old.op == Op::scatter_add_ || old.op == Op::contract_gather_ ||
         old.op == Op::contract_scatter_)
-      return -1;  // may be an error at run time, and must stay one
+      return -1;  // an error at run time must stay one
     Graph tiny;
     Node copy = old;
     copy.operands.clear();
@@ -187,7 +187,7 @@ class Simplifier {
   }
 
   // --- maps
-  // Maps that a formula reads (old values) and `take` wants become part of it; what they read is read instead.
+  // Inlines maps among `reads` (old values) that `take` selects; their operands are read instead.
   template <typename Take>
   void compute_in(Formula* f, std::vector<ValueId>* reads, const Take& take) const {
     for (size_t k = 0; k < reads->size();) {
@@ -202,8 +202,8 @@ class Simplifier {
     }
   }
 
-  // A map of one use that a map repeats a few times along small axes is computed in it, which costs less than a pass
-  // over memory: no group holds both.
+  // A map of one use that another map broadcasts at most 4 times is inlined, which is cheaper than a pass over memory:
+  // no group contains both.
   bool repeats(const Node& old, ValueId read) const {
     constexpr int64_t kMostTimes = 4;
     constexpr size_t kMaxNodes = 64;
@@ -226,11 +226,11 @@ class Simplifier {
     return times > 1 && times <= kMostTimes && cheap;
   }
 
-  // What was widened, moved and is rounded to what it was is moved as it was: nothing passes through memory to be
-  // widened. Copies of which others read the wide one stay as they are. -1: it is not so.
+  // A value that is widened, moved and rounded back to its type is moved in that type, so the wide value never passes
+  // through memory. Moves whose wide result has other readers are unchanged. -1: the pattern does not match.
   ValueId moved_narrow(const Node& old) {
     if (old.operands.size() != 1 || old.type.element.format) return -1;
-    std::vector<ValueId> moves;  // old values, the last first
+    std::vector<ValueId> moves;  // old values, last first
     ValueId v = old.operands[0];
     for (;; v = r_.from[v].operands[0]) {
       const Op op = r_.from[v].op;
@@ -333,7 +333,7 @@ class Simplifier {
     return f;
   }
 
-  // Input `twin` of f becomes input `first`; inputs behind it move up.
+  // Input `twin` of f becomes input `first`; later inputs move up.
   static Formula with_shared_input(Formula f, int first, int twin) {
     f.inputs.erase(f.inputs.begin() + twin);
     for (ScalarNode& n : f.nodes) {
@@ -371,8 +371,8 @@ class Simplifier {
     return axes.empty() ? a : r_.build.reduce(a, old.attributes.reduction, axes);
   }
 
-  // Parts of extent 1 are interleaved by a map that picks by the index along the axis; parts that are maps are computed
-  // in it. One pass over memory instead of one per part and one more to join them.
+  // Parts of extent 1 are concatenated by a map that selects by the index along the axis; parts that are maps are
+  // inlined. One pass over memory instead of one per part and another to join them.
   ValueId concat(ValueId v, const std::vector<ValueId>& operands) {
     constexpr size_t kMaxParts = 4, kMaxNodes = 64;
     const Node& old = r_.from[v];
@@ -393,7 +393,7 @@ class Simplifier {
       picked = f.op(ScalarOp::select_, here, f.input(k), picked);
     }
     f.outputs = {picked};
-    std::vector<ValueId> reads = old.operands;  // old values; -1 stands for the index along the axis
+    std::vector<ValueId> reads = old.operands;  // old values; -1 represents the index along the axis
     reads.push_back(-1);
     compute_in(&f, &reads, [&](size_t k) {
       return reads[k] >= 0 && r_.from[reads[k]].op == Op::map_ && uses_[reads[k]] == 1 &&
@@ -445,8 +445,8 @@ class Simplifier {
     return shape(a) == old.type.shape ? a : r_.build.slice(a, starts, old.type.shape, strides);
   }
 
-  // Below windows slices, permutes and other windows become part of the subscripts. Windows that read every axis by an
-  // index of its own, at most along other axes of 1, are a slice of a permute.
+  // Slices, permutes and other windows below windows become part of the subscripts. Windows that read each axis by an
+  // index of its own (other axes have extent 1) become a slice of a permute.
   ValueId windows(const Node& old, ValueId a) {
     std::vector<int64_t> starts = old.attributes.starts, strides = old.attributes.strides;
     const size_t rank = old.type.shape.size();
@@ -491,8 +491,8 @@ class Simplifier {
     return r_.build.windows(a, starts, strides, old.type.shape);
   }
 
-  // By index of the windows: the one axis it reads alone. Nothing when there are not as many axes, or one is read by
-  // several indices or several by one.
+  // By index of the windows: the one axis it reads alone. nullopt if there are fewer indices than axes, one axis is
+  // read by several indices, or several axes by one.
   static std::optional<std::vector<int>> one_by_one(const Shape& to, const std::vector<int64_t>& strides,
                                                     size_t count) {
     const size_t rank = to.size();
@@ -506,7 +506,7 @@ class Simplifier {
         axes[j] = d;
         taken[d] = true;
       }
-    for (size_t j = 0; j < rank; ++j) {  // indices that read nothing have one element, and any axis left
+    for (size_t j = 0; j < rank; ++j) {  // indices that read no axis have extent 1, and take any axis left
       if (axes[j] >= 0) continue;
       if (to[j] != Dim(1)) return std::nullopt;
       const auto left = std::find(taken.begin(), taken.end(), false) - taken.begin();
@@ -520,7 +520,7 @@ class Simplifier {
   std::vector<int> uses_;          // of old values
   std::vector<ValueId> last_use_;  // of old values: the last node that reads them, or the number of nodes for results
   std::vector<ValueId> updated_;   // of old values: the update that ends them, or -1
-  std::map<ValueId, ValueId> doomed_;  // new states and parameters -> the old number of the update that ends them
+  std::map<ValueId, ValueId> doomed_;  // new states and parameters -> the old number of the update that overwrites them
   std::map<std::string, ValueId> known_;
   ValueId shared_ = -1;
 };

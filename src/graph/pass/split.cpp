@@ -1,13 +1,13 @@
-// split_contracts: functions over any leading axes flatten them into rows for a product and restore them behind it.
-// Here the product takes the restored axes as letters of its own, so that what follows it has its shape and becomes its
+// split_contracts: functions over any leading axes flatten them into rows for a product and restore them after it. Here
+// the product takes the restored axes as letters of its own, so that the following maps have its shape and become its
 // epilogue:
 //   reshape(contract(x[M,K], w[N,K]), [B,T,N])  ->  contract(reshape(x, [B,T,K]), w) (btk,nk->btn)
-// The other way round, a product whose axes are finer than what follows it (classes of a stride, grad/phases.h) hands
-// them down:
+// Conversely, a product whose axes are finer than those of the following maps (classes of a stride, grad/phases.h)
+// passes them on:
 //   map(reshape(contract(..), [N,H,C]), b[C])  ->  reshape(map(contract(..) [N,Q,S,C], b), [N,H,C])
-// And maps of one operand between a product and reshapes, such as what rounds its result, come behind them:
+// And maps of one operand between a product and reshapes, such as rounding of its result, move after them:
 //   reshape(map(contract(x[M,K], w[N,K])), [B,T,N])  ->  map(reshape(contract(..), [B,T,N]))
-// Sums are not touched, so every bit stays. Proved by tests/graph/pass_test.cpp and tests/graph/pass/split_rows.txt.
+// Sums are not changed, so every bit stays. Proved by tests/graph/pass_test.cpp and tests/graph/pass/split_rows.txt.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -23,7 +23,7 @@ namespace {
 
 using Factors = std::vector<int64_t>;
 
-// The extents above 1 into which a reshape splits each axis; nothing when it merges axes.
+// The extents above 1 into which a reshape splits each axis; nullopt when it merges axes.
 std::optional<std::vector<Factors>> split_of(const Shape& from, const Shape& to) {
   std::vector<Factors> split(from.size());
   size_t t = 0;
@@ -50,7 +50,7 @@ class Splitter {
   }
 
  private:
-  // How all users that reshape the product split its axes; empty factors where they disagree or the axis stays whole.
+  // The factors into which all reshaping users split each axis; empty where they disagree or the axis stays whole.
   std::vector<Factors> wanted(ValueId v) const {
     const Shape& shape = r_.from[v].type.shape;
     std::optional<std::vector<Factors>> common;
@@ -118,7 +118,7 @@ class Lifting {
   explicit Lifting(const Graph& g) : r_(g), users_(users_of(g)) {}
 
   Graph run() {
-    std::set<ValueId> inner;  // of chains: their last map stands for them
+    std::set<ValueId> inner;  // of chains: their last map represents them
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v)
       if (const std::vector<ValueId> chain = chain_to_reshapes(v); !chain.empty())
         inner.insert(chain.begin() + 1, chain.end());
@@ -141,7 +141,7 @@ class Lifting {
            r_.from[node.operands[0]].type.shape == node.type.shape && !r_.from[node.operands[0]].type.element.format;
   }
 
-  // From v, which reshapes alone read, down to the map of a product that nothing else reads; else nothing.
+  // The chain from v, which only reshapes read, down to the map of a product, each with one reader; else empty.
   std::vector<ValueId> chain_to_reshapes(ValueId v) const {
     std::vector<ValueId> chain;
     ValueId below = v;
@@ -174,7 +174,7 @@ class Lifting {
   Users users_;
 };
 
-// Maps behind products that are reshaped to fewer axes take those of the product.
+// Maps after a product that is reshaped to fewer axes get the product's axes.
 class Handing {
  public:
   explicit Handing(const Graph& g) : r_(g), users_(users_of(g)), finer_(g.nodes.size(), -1) {}
@@ -187,7 +187,7 @@ class Handing {
   }
 
  private:
-  // The new value with more axes whose reshape v is: of a product, or of a map that took those of one. -1: none.
+  // The new value with more axes that v is a reshape of: a product, or a map that took a product's axes. -1: none.
   ValueId finer(ValueId v) const {
     if (users_[v].size() != 1) return -1;
     if (finer_[v] >= 0 || r_.from[v].op != Op::reshape_) return finer_[v];
@@ -197,7 +197,7 @@ class Handing {
     return few.size() < many.size() && split_of(few, many) ? r_[product] : -1;
   }
 
-  // x, read by a map of the shape `few`, as one of the shape `many`.
+  // x, an operand of a map of shape `few`, reshaped for shape `many`.
   ValueId as_finer(ValueId x, const Shape& few, const Shape& many) {
     Shape own = r_.build.type(x).shape, out;
     own.insert(own.begin(), few.size() - own.size(), Dim(1));
@@ -233,7 +233,7 @@ class Handing {
 
   Rewriter r_;
   Users users_;
-  std::vector<ValueId> finer_;  // by old map: what replaced it, before the reshape
+  std::vector<ValueId> finer_;  // by old map: its replacement, before the reshape
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
-// What happens to a graph between its author and the kernels, in order, on one page: a training step goes through all
-// five functions, a function that is only run through the last two. Every pass is one file with one function, and the
-// verifier runs behind each. From run_pipeline on passes keep the meaning of the graph: eval before == eval after, bit
-// for bit (assign and round aside, whose purpose is to change numbers). Proved by tests/graph/pass_test.cpp on random
-// graphs, by tests/graph/pass_text_test.cpp, and by tests/graph/pipeline_test.cpp for training.
+// The stages of a graph from its author to the kernels, in order: a training step passes through all five functions, a
+// function that is only run through the last two. Every pass is one file with one function, and the verifier runs after
+// each. From run_pipeline on, passes keep the meaning of the graph: eval before == eval after, bit for bit (except
+// assign and round, whose purpose is to change numbers). Proved by tests/graph/pass_test.cpp on random graphs, by
+// tests/graph/pass_text_test.cpp, and by tests/graph/pipeline_test.cpp for training.
 #include "graph/pipeline/pipeline.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace lumen::graph {
 
 namespace {
 
-// Passes are called through this, so that none goes unverified.
+// Every pass is called through this class, so that each is verified.
 class VerifiedPasses {
  public:
   explicit VerifiedPasses(Graph& g) : g_(g) { verify_or_die(g_, "building"); }
-  template <class Pass>  // changes the graph, or gives another
+  template <class Pass>  // modifies the graph, or returns another
   void operator()(const char* name, const Pass& pass) const {
     if constexpr (std::is_void_v<std::invoke_result_t<Pass, Graph&>>)
       pass(g_);
@@ -33,10 +33,10 @@ class VerifiedPasses {
   Graph& g_;
 };
 
-// What changes left open is filled in when all that reads it is there.
+// Completes the changes once all their readers exist.
 void complete_changes(const VerifiedPasses& pass, const Changes& c) {
-  if (!c.sums.empty()) pass("narrow_gradients", narrow_gradients);  // A and B: no gradient of a weight's size
-  pass("fill_norms", [&](Graph g) { return fill_norms(std::move(g), c.low_rank); });  // constants to the gradient
+  if (!c.sums.empty()) pass("narrow_gradients", narrow_gradients);  // A and B: no gradient as large as the weight
+  pass("fill_norms", [&](Graph g) { return fill_norms(std::move(g), c.low_rank); });  // constants for differentiation
 }
 
 }  // namespace
@@ -46,10 +46,10 @@ Graph changed(Graph g, const Changes& c) {
   const bool adapts = !c.low_rank.empty() || !c.sums.empty();
   if (c.texts_apart || adapts) pass("inline_calls", inline_calls);  // transforms see no calls
   if (c.texts_apart) pass("keep_texts_apart", [](Graph& h) { keep_texts_apart(h); });
-  if (adapts) pass("simplify", simplify);  // each use of a weight names it itself
+  if (adapts) pass("simplify", simplify);  // each use refers to the weight directly
   pass("add_low_rank", [&](Graph h) { return add_low_rank(std::move(h), c.low_rank); });
   pass("add_rounded_sums", [&](Graph h) { return add_rounded_sums(std::move(h), c.sums); });
-  pass("assign_formats", [&](Graph& h) { assign_formats(h, c.roundings); });  // roundings to be trained
+  pass("assign_formats", [&](Graph& h) { assign_formats(h, c.roundings); });  // roundings that training sees
   pass("scale_fields", [&](Graph h) { return scale_fields(std::move(h), c.sums); });
   return g;
 }
@@ -58,7 +58,7 @@ Graph loss_graph(Graph g, const Changes& changes, const Bindings& symbols, const
   g = changed(std::move(g), changes);
   const VerifiedPasses pass(g);
   pass("bind_symbols",
-       [&](const Graph& h) { return bind_symbols(h, symbols); });  // objectives take rows apart by numbers
+       [&](const Graph& h) { return bind_symbols(h, symbols); });  // objectives split rows at numeric positions
   if (objective) pass("objective", objective);
   return g;
 }
@@ -66,8 +66,8 @@ Graph loss_graph(Graph g, const Changes& changes, const Bindings& symbols, const
 Graph training_graph(Graph g, const Changes& changes, const TrainingStep& step) {
   g.name = step.name;
   const VerifiedPasses pass(g);
-  pass("inline_calls", inline_calls);  // again: the objective's own, and all where nothing changed the function
-  pass("hoist_steps", hoist_steps);    // gradients of products that are one for all steps are so, too
+  pass("inline_calls", inline_calls);  // again: those of the objective, and all if `changes` needed no inlining
+  pass("hoist_steps", hoist_steps);    // products hoisted out of steps have hoisted gradients
   if (step.trained.hold) pass("hold", step.trained.hold);
   std::vector<ValueId> gradients;
   pass("differentiate",
@@ -91,16 +91,16 @@ namespace {
 Graph rounded(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
               const ProductType& products, bool hoists) {
   const VerifiedPasses pass(g);
-  pass("inline_calls", inline_calls);  // again after training, which has left none; elsewhere functions become bodies
-  pass("simplify", simplify);          // names that mean the same value become one: an assignment meets it once
-  if (hoists) pass("hoist_steps", hoist_steps);  // again: gradients, and what is run without them
-  pass("assign_formats", [&](Graph& h) { assign_formats(h, assignments); });  // again: what files hold
+  pass("inline_calls", inline_calls);  // again: training left none; a function that is only run still has its calls
+  pass("simplify", simplify);          // equal values are shared, so an assignment matches each once
+  if (hoists) pass("hoist_steps", hoist_steps);  // again: gradients, and graphs that run without them
+  pass("assign_formats", [&](Graph& h) { assign_formats(h, assignments); });  // again: formats of stored values
   pass("decode_in_steps", decode_in_steps);
   pass("round_products", [&](Graph& h) { round_products(h, products); });  // mixed precision
   if (hoists) pass("hoist_steps", hoist_steps);  // again: weights that steps read are rounded before them
   pass("bind_symbols",
        [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
-  pass("split_contracts", split_contracts);                        // products take the shape of what follows them
+  pass("split_contracts", split_contracts);                        // products take the shape of their users
   pass("split_contracts in steps", [](Graph& h) { in_bodies(h, split_contracts); });
   pass("simplify", simplify);  // again: reshapes around products meet and go, and numbers enable more (extents of 1)
   pass("split_contracts", split_contracts);  // again: reshapes that were several are one
@@ -124,13 +124,13 @@ Pipeline stepwise_pipeline(Graph g, const std::vector<FormatAssignment>& assignm
 Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
                       const ProductType& products, const Recompute& recompute) {
   const Graph rounded = with_rounded_products(std::move(g), assignments, symbols, products);
-  return plan_recomputing(rounded, recompute, plan_graph);  // what is not kept; again where only plans say what fits
+  return plan_recomputing(rounded, recompute, plan_graph);  // `fit` plans again to measure memory
 }
 
 Pipeline plan_graph(const Graph& g) {
   Pipeline done{fuse(g), {}};
-  done.memory = plan_memory(done.plan);  // values become bytes
-  // Fewer launches, where that takes hardly more memory.
+  done.memory = plan_memory(done.plan);  // assigns memory
+  // Fewer launches, where that takes little more memory.
   constexpr double kMostMemory = 1.25;
   Pipeline together{bring_together(done.plan), {}};
   const bool has_any = std::ranges::any_of(together.plan.groups, [](const Group& group) { return group.beside > 0; });
@@ -142,27 +142,27 @@ Pipeline plan_graph(const Graph& g) {
 
 Plan fuse(Graph g) {
   const VerifiedPasses pass(g);
-  pass("separate_attention", separate_attention);  // later uses of scores get scores of their own
+  pass("separate_attention", separate_attention);  // later uses of scores get copies
   pass("repeat_casts", repeat_casts);              // parameters are rounded again for the backward pass
   pass("narrow_iotas", narrow_iotas);              // positions vary along one axis
-  pass("clone_masks", clone_masks);                // what is cheaper computed than read joins its readers
+  pass("clone_masks", clone_masks);                // values cheaper to recompute than to read join their readers
   pass("convert_casts", convert_casts);            // casts between scalars are maps
   pass("separate_fits", separate_fits);            // scales of casts become reductions
-  pass("copy_loads", copy_loads);                  // what kernels cannot read where it lies is copied
+  pass("copy_loads", copy_loads);                  // values that kernels cannot read in place are copied
   pass("order_operands", order_operands);          // weights are a product's second operand
   Plan plan{std::move(g), {}};
   Partition p(plan.graph);
   const auto group = [&](const char* name, void (*merge)(Partition&)) { merge(p), p.verify_or_die(name); };
-  group("group_attention", group_attention);                      // first: what follows would take it apart
+  group("group_attention", group_attention);                      // first: later passes would split it
   group("group_attention_gradients", group_attention_gradients);  // as well
-  group("group_epilogues", group_epilogues);                      // maps behind products, before rows take them
-  group("group_windows", group_windows);                          // zeros around images below products
-  group("group_codes", group_codes);                              // maps below casts into bytes
-  group("group_product_codes", group_product_codes);              // .. and products below those, or below casts
-  group("group_reductions", group_reductions);                    // maps below reductions
+  group("group_epilogues", group_epilogues);                      // maps after products, before rows take them
+  group("group_windows", group_windows);                          // zero padding of images that products read
+  group("group_codes", group_codes);                              // maps that casts into bytes read
+  group("group_product_codes", group_product_codes);              // .. and products that those or the casts read
+  group("group_reductions", group_reductions);                    // maps that reductions read
   group("group_rows", group_rows);                                // maps, reductions and updates over the same rows
   group("group_siblings", group_siblings);                        // readers of the same tensor
-  group("group_small", group_small);                              // few numbers, before or behind everything else
+  group("group_small", group_small);                              // few numbers, before or after everything else
   plan.groups = order_groups(p);                                  // in the order they run
   return plan;
 }

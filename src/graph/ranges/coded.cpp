@@ -96,7 +96,7 @@ ValueId Coder::centred(const Coded& c) {
   return f.map(f.cast(Scalar::i16, f.sub(q, z)));
 }
 
-// Modulo 256, so that what lies in memory is bytes.
+// Modulo 256, so that memory holds bytes.
 ValueId Coder::padded(ValueId codes, const Coded& c, const Node& pad) {
   const auto moved = [&](ValueId v, ScalarOp op) {
     FormulaOf f(b_);

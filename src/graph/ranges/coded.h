@@ -1,5 +1,5 @@
-// Values held as 8-bit whole numbers with a scale and a zero for each sample, or for each channel of one; and the
-// small algebra on them: real numbers from codes, codes from real numbers, codes of one pair from codes of many.
+// Values as 8-bit integers with a scale and a zero point for each sample, or for each channel of one; and operations on
+// them: decode, encode, and requantize from one pair per channel to one pair per sample.
 #pragma once
 
 #include "graph/ir/build.h"
@@ -7,18 +7,18 @@
 
 namespace lumen::graph {
 
-inline constexpr double kLeastScale = 1e-20;  // where there is anything but zeros; of those alone it is 1
+inline constexpr double kLeastScale = 1e-20;  // unless the range has only zeros; then the scale is 1
 
 struct Coded {
   ValueId codes = -1;  // i8
   ValueId scale = -1;  // f32 [samples] or [samples, channels]
-  ValueId zero = -1;   // i32, alike
+  ValueId zero = -1;   // i32, same shape
   int64_t samples = 1;
-  int64_t channels = 0;      // 0: one pair for a sample; otherwise the last axes of the value are these
+  int64_t channels = 0;      // 0: one pair for a sample; otherwise the last axes of the value are the channels
   bool is_positive = false;  // no number is below 0
 };
 
-// The ends of a range, f32, shaped alike.
+// The ends of a range, f32, of equal shape.
 struct Ends {
   ValueId low = -1, high = -1;
 };
@@ -27,19 +27,20 @@ class Coder {
  public:
   explicit Coder(Builder& b) : b_(b) {}
 
-  // [samples] or [samples, channels] so that it meets a value of this shape element by element.
+  // Reshapes [samples] or [samples, channels] so that it broadcasts over a value of this shape.
   ValueId spread(ValueId v, int64_t samples, int64_t channels, const Shape& shape);
-  // s and z of section 1: 0 is among the range, and has a code.
+  // Extends a range to include 0, as s and z of section 1 of the paper require: 0 has an exact code.
   Ends with_zero(const Ends& ends);
   ValueId scale_of(const Ends& ends);                // f32, of a range with zero
   ValueId zero_of(const Ends& ends, ValueId scale);  // i32
   ValueId real(const Coded& c);
-  Coded encode(ValueId x, int64_t samples, const Ends& ends);  // one pair for a sample
+  Coded encode(ValueId x, int64_t samples, const Ends& ends);  // one scale and zero point per sample
   Coded relu(const Coded& c);
   Coded per_tensor(const Coded& c);
-  Ends ends_of(const Coded& c);     // [samples]: what the codes can say, over all channels
-  ValueId centred(const Coded& c);  // i16: codes minus zeros
-  // Codes of one pair for a sample, of a view of c that keeps samples first, as the old node pads them: with zeros.
+  Ends ends_of(const Coded& c);     // [samples]: the range the codes can represent, over all channels
+  ValueId centred(const Coded& c);  // i16: codes minus zero points
+  // Pads codes (one pair per sample) of a view of c that keeps samples first, like the old pad node: with the zero
+  // point.
   ValueId padded(ValueId codes, const Coded& c, const Node& pad);
   // Over all axes but the samples', [samples].
   ValueId over_samples(ValueId v, Reduction r, int64_t samples);

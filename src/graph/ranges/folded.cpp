@@ -1,4 +1,4 @@
-// folded_weights: what the channels of a product are multiplied with and what is added to them goes into its weights.
+// folded_weights: per-channel factors and terms that follow a product are folded into its weights.
 #include "graph/ir/rewrite.h"
 #include "graph/pass/pass.h"
 #include "graph/ranges/sites.h"

@@ -1,4 +1,4 @@
-// Builds one map of several operations over named values: an epilogue that a kernel does in one go.
+// Builds one map of several operations over named values: an epilogue in a single kernel.
 #pragma once
 
 #include "graph/ir/build.h"

@@ -37,8 +37,9 @@ ValueId WholeProduct::parameter(const std::string& what, Shape shape, Scalar sca
   return known >= 0 ? known : b_.input(name, Role::parameter, {std::move(shape), {scalar, nullptr}});
 }
 
-// Codes, so that sums of products are those of bytes: what the zeros of the input add is taken out of the bias. Zeros
-// around images have the code of zero. Codes minus zeros, which take 9 bits, where samples change places.
+// Codes, so that sums of products are byte products: the contribution of the input's zero points is subtracted from the
+// bias. Padding of images has the code of zero. Where samples do not stay the first axis: codes minus zero points,
+// which take 9 bits.
 void WholeProduct::make_operands() {
   is_centred_ = samples_ > 1 && !site_.samples_first;
   x_ = is_centred_ ? coder_.centred(input_) : input_.codes;
@@ -53,7 +54,7 @@ void WholeProduct::make_operands() {
   }
 }
 
-// The axes in the order of `to`, 1 where there is none.
+// The axes in the order of `to`, extent 1 for letters v lacks.
 ValueId WholeProduct::aligned(ValueId v, const std::string& letters, const std::string& to) {
   const Shape from = b_.type(v).shape;
   std::vector<int> order;
@@ -78,7 +79,7 @@ ValueId WholeProduct::sums() {
   return b_.contract(x_, b_.reshape(flat, of_codes), of_x_, letters, site_.rows + site_.groups + site_.outputs);
 }
 
-// rint(shift / (s_x s_w)), i32 [samples, channels]. Sums of less than 2^15 columns stay within 32 bits with it.
+// rint(shift / (s_x s_w)), i32 [samples, channels]. With it, sums of less than 2^15 columns fit 32 bits.
 ValueId WholeProduct::whole_bias() {
   FormulaOf f(b_);
   const int shift = f.in(row(parameter("shift", {Dim(channels_)}))), w = f.in(row(scale_));
@@ -87,7 +88,8 @@ ValueId WholeProduct::whole_bias() {
   return f.map(f.cast(Scalar::i32, f.clamp(whole, -kLargestBias, kLargestBias)));
 }
 
-// The bias, less what zeros of the input are in the sums of codes. It may wrap; with the sum it wraps back.
+// The bias minus the contribution of the input's zero points to the sums of codes. It may wrap; adding the sum wraps it
+// back.
 ValueId WholeProduct::bias_of_codes() {
   if (is_centred_) return bias_;
   FormulaOf f(b_);
@@ -95,7 +97,7 @@ ValueId WholeProduct::bias_of_codes() {
   return f.map(f.sub(f.in(bias_), f.mul(f.in(column(input_.zero)), total)));
 }
 
-// Every gamma-th row of the letters of x but the samples'.
+// Every gamma-th row along the letters of x except the samples'.
 ValueId WholeProduct::thinned(ValueId v) {
   if (options_.gamma == 1) return v;
   Shape shape = b_.type(v).shape;
@@ -108,7 +110,7 @@ ValueId WholeProduct::thinned(ValueId v) {
   return b_.slice(v, starts, shape, strides);
 }
 
-// Sums over axes of numbers minus zeros, or of their squares, in whole numbers that hold them.
+// Sums over axes of codes minus zero points, or of their squares, in integers wide enough to hold them.
 ValueId WholeProduct::summed(ValueId v, bool squares, const std::vector<int>& axes) {
   const bool is_wide = squares && site_.product.columns > INT32_MAX / kLargestSquare;
   FormulaOf f(b_);
@@ -119,8 +121,8 @@ ValueId WholeProduct::summed(ValueId v, bool squares, const std::vector<int>& ax
   return axes.empty() ? numbers : b_.reduce(numbers, Reduction::sum, axes);
 }
 
-// S1 or S2 at the positions that are looked at: letters of x, 1 where columns were. Channels are summed before windows
-// are, so that what windows share is summed once for all of them.
+// S1 or S2 at the sampled positions: letters of x, extent 1 for columns. Channels are summed before windows are, so
+// that overlapping windows share these sums.
 ValueId WholeProduct::window_sums(bool squares) {
   std::vector<int> columns;
   for (size_t d = 0; d < of_x_.size(); ++d)
@@ -167,7 +169,8 @@ WholeProduct::Moments WholeProduct::moments() {
   return out;
 }
 
-// A mixture of normals with one weight: the mean of the means, and of the variances with the variance of the means.
+// A mixture of normals of equal weights: the mean of the means; the mean of the variances plus the variance of the
+// means.
 WholeProduct::Predicted WholeProduct::predict_channels(const Moments& m) {
   const Dim groups(site_.product.groups), outputs(channels_ / site_.product.groups);
   const auto by_group = [&](ValueId v) { return b_.reshape(v, {Dim(samples_), groups, Dim(1)}); };
@@ -186,7 +189,7 @@ WholeProduct::Predicted WholeProduct::predict_channels(const Moments& m) {
   return {b_.reshape(middle, flat), b_.reshape(deviation, flat)};
 }
 
-// Groups are further positions.
+// Groups count as additional positions.
 WholeProduct::Predicted WholeProduct::predict_tensor(const Moments& given) {
   Moments m = given;
   const Shape one{Dim(samples_)};
@@ -217,7 +220,7 @@ WholeProduct::Predicted WholeProduct::predict_tensor(const Moments& given) {
   return {mean, d.map(d.op(ScalarOp::sqrt_, d.add(within, between)))};
 }
 
-// Channels with weights of their own, as one: in units of the input's scale.
+// Combines channels with weights of their own into one: in units of the input's scale.
 WholeProduct::Predicted WholeProduct::merged(const Predicted& channels) {
   const auto mean = [&](ValueId v) {
     FormulaOf f(b_);
@@ -237,7 +240,7 @@ WholeProduct::Predicted WholeProduct::predict() {
   return site_.product.is_depthwise ? merged(predict_channels(m)) : predict_tensor(m);
 }
 
-// Ranges are in units of sums by channel, and of the input's scale by tensor.
+// Converts ranges to units of sums (by channel), or of the input's scale (by tensor).
 ValueId WholeProduct::in_units(ValueId real) {
   FormulaOf f(b_);
   if (!is_by_channel()) {
@@ -296,7 +299,7 @@ void WholeProduct::report_seen(const Ends& seen, const Predicted& p) {
   reports_[name + ".above"] = away(p.mean, seen.high);
 }
 
-// What sums are multiplied with, f32 [samples, channels].
+// The multiplier of sums, f32 [samples, channels].
 ValueId WholeProduct::multiplier(ValueId scale) {
   FormulaOf f(b_);
   if (is_by_channel()) {

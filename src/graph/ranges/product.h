@@ -1,4 +1,4 @@
-// The 8-bit form of one product: sums of 32 bits, their range, and codes of 8 bits made where the sums are.
+// The 8-bit form of one product: 32-bit sums, their range, and requantization to 8 bits in the product's epilogue.
 #pragma once
 
 #include "graph/ranges/coded.h"
@@ -61,7 +61,7 @@ class WholeProduct {
   const int64_t samples_, channels_;
   std::string of_x_;  // letters of x
   bool is_centred_ = false;
-  ValueId below_windows_ = -1;  // what the last windows read, when they are the last view
+  ValueId below_windows_ = -1;  // the operand of the last windows, if they are the last view
   ValueId x_ = -1;              // codes, or codes minus zeros, as x is read
   ValueId scale_ = -1, bias_ = -1;
   std::map<std::string, ValueId> reports_;

@@ -11,7 +11,7 @@
 namespace lumen::graph {
 namespace {
 
-// Which operand of a map is kept where it is above 0; -1: the map is something else.
+// The operand of a map that is its ReLU; -1: the map is something else.
 int relu_operand(const Graph& g, const Node& node) {
   if (only_op(node) != ScalarOp::max_) return -1;
   const Formula& f = node.attributes.formula;
@@ -33,7 +33,7 @@ int relu_operand(const Graph& g, const Node& node) {
   return zeros == 1 && operand >= 0 && g[node.operands[operand]].type.shape == node.type.shape ? operand : -1;
 }
 
-// Weights whose codes took their place are no inputs any more.
+// Removes weights that codes replaced from the inputs.
 Graph without_unread_parameters(const Graph& g) {
   const Users users = users_of(g);
   Rewriter r(g);
@@ -52,7 +52,7 @@ class RangeRewriter {
     });
     for (const RangedSite& s : sites_) {
       by_end_[s.end] = &s;
-      // What lies between a product and the end of its chain is part of it.
+      // Nodes between a product and the end of its chain belong to it.
       ValueId v = s.end;
       while (v != s.contract) {
         inside_.insert(v);
@@ -94,7 +94,7 @@ class RangeRewriter {
     r_.keep_label(v);
   }
 
-  // Views, zeros around, the larger of 0 and codes, and the largest of several codes are codes again.
+  // Views, pads, ReLU of codes, and the maximum of several coded values are codes again.
   bool keep_coded(ValueId v) {
     const Node& node = r_.from[v];
     if (node.operands.empty()) return false;
@@ -159,7 +159,7 @@ class RangeRewriter {
     if (!stays) real(s.end);
   }
 
-  // What a product reads, with one pair for a sample. Whoever reads the value later reads these codes as well.
+  // The input of a product, with one pair for a sample. Later readers of the value read these codes as well.
   Coded input_of(ValueId v, int64_t samples) {
     if (const auto known = coded_.find(v); known != coded_.end()) {
       known->second = coder_.per_tensor(known->second);
@@ -199,7 +199,7 @@ class RangeRewriter {
     return ends;
   }
 
-  // The ends of sums, views and larger ones of values whose ranges are known: before any of them is there.
+  // The ends of sums, views and maxima of values whose ranges are known, before these values are computed.
   std::optional<Ends> arithmetic_ends(ValueId v, int64_t samples, int depth = 0) {
     if (const auto known = coded_.find(v); known != coded_.end()) {
       if (known->second.samples != samples) return std::nullopt;

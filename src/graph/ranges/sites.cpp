@@ -84,7 +84,7 @@ class SiteFinder {
     s.by_sample = axis >= 0 && i[2][0] == i[1 - s.side][axis] && holds_letter(s.rows, i[2][0]);
   }
 
-  // Maps by channel are followed where the channels lie last, as groups of outputs.
+  // Per-channel maps are followed if the channels are last, as groups of outputs.
   void follow_chain(RangedSite& s) const {
     s.end = s.contract;
     if (g_[s.contract].attributes.indices[2] != s.rows + s.groups + s.outputs) return;
@@ -120,7 +120,7 @@ class SiteFinder {
       return ChannelStep{at == 0 ? ChannelStep::What::subtract : ChannelStep::What::subtract_from, by};
     return std::nullopt;
   }
-  // A formula that reads its inputs in another order than its operands is left alone.
+  // A formula that reads its inputs in another order than its operands is not matched.
   static bool is_last(const Node& node, int at) {
     const Formula& f = node.attributes.formula;
     const ScalarNode& out = f.nodes[f.outputs[0]];
@@ -153,7 +153,7 @@ class SiteFinder {
     }
     return found;
   }
-  // Below multiplications and additions of parameters there is something times the inverse root of a mean.
+  // Whether v, below multiplications and additions of parameters, is a product with the inverse root of a mean.
   bool follows_norm(ValueId v) const {
     for (int depth = 0; depth < 6 && v >= 0; ++depth) {
       const Node& node = g_[v];
@@ -225,7 +225,7 @@ std::vector<bool> values_of_parameters(const Graph& g) {
 
 namespace {
 
-// A map as one of single operations after another; constants are values of their own.
+// Splits a map into single operations; constants become values of their own.
 ValueId apart(Rewriter& r, const Node& node) {
   const Formula& whole = node.attributes.formula;
   std::vector<ValueId> values;

@@ -32,12 +32,12 @@ struct FormulaPlace {
   friend auto operator<=>(const FormulaPlace&, const FormulaPlace&) = default;
 };
 
-// The elementwise function that leads from one place to a value, at a point.
+// Evaluates at a point the elementwise function from one place to a value.
 class Evaluation {
  public:
   Evaluation(const Graph& g, FormulaPlace from, double at) : g_(g), from_(from), at_(at) {}
 
-  // Nothing where anything but constants is read beside `from`.
+  // nullopt if the value depends on anything but `from` and constants.
   std::optional<ScalarValue> of(ValueId v) {
     if (from_ == FormulaPlace{v, -1}) return ScalarValue{at_, 0};
     const Node& node = g_[v];
@@ -76,7 +76,7 @@ class Evaluation {
   std::map<FormulaPlace, std::optional<ScalarValue>> known_;
 };
 
-// What might be x: places of as many elements as v in maps and reshapes below it.
+// Candidates for x: places of as many elements as v in maps and reshapes below it.
 std::vector<FormulaPlace> places_below(const Graph& g, ValueId v) {
   const Dim count = elements(g[v].type.shape);
   std::vector<ValueId> values = {v};

@@ -1,4 +1,4 @@
-// Activation functions found by what they compute, not by how they are written.
+// Activation functions found by their values, independent of how they are written.
 #pragma once
 
 #include "graph/ir/graph.h"

@@ -41,7 +41,7 @@ void require_cover(const QuantizedProduct& p, int64_t rows, int64_t columns) {
   if (row != rows || column != 0) throw user_error("parts do not cover '{}' [{}, {}]", p.weight, rows, columns);
 }
 
-// Whether each number has a code by itself, under nothing but what is known of the tensor.
+// Whether each number has a code independent of the others, given only the fields of the tensor.
 bool has_codes_alone(const Format& f) {
   return f.block == 1 && f.row_bytes == 0 && f.tile_bytes == 0 && !f.fit[ordinal(Level::row)];
 }
@@ -91,7 +91,7 @@ class Quantizer {
     Shape window;
     bool is_convolution() const { return !window.empty(); }
   };
-  // An operand of the new product, and its letters.
+  // An operand of the new product with its letters.
   struct Lettered {
     ValueId value = -1;
     std::string letters;
@@ -175,7 +175,7 @@ class Quantizer {
                         r_.build.contract(t, input(at, k, PartInput::wide), thin, at.of_weight[0] + r, at.of_result));
   }
 
-  // Letters of the operand that come out.
+  // Letters of the operand that are in the result.
   static std::string rows_of(const Place& at) {
     std::string out;
     for (const char c : at.of_x)
@@ -183,7 +183,7 @@ class Quantizer {
     return out;
   }
 
-  // The operand, made of what stands for its source. Where it is to be codes, those are made right below the windows.
+  // The operand, built on the replacement of its source. With `in_codes`, it is encoded directly below the windows.
   ValueId windowed(const Place& at, ValueId value, int64_t channels, bool is_stacked, bool in_codes) {
     const std::vector<ValueId>& views = at.operand.views;
     for (size_t k = 0; k < views.size(); ++k) {
@@ -207,7 +207,7 @@ class Quantizer {
     return r_.build.reshape(weight, shape);
   }
 
-  // The product of codes of x, which has a new first axis where that has a letter.
+  // The product of codes of x; `stack` is the letter of a new first axis of x, if any.
   ValueId coded_product(const Place& at, size_t k, ValueId x, const std::string& stack) {
     const QuantizedPart& part = at.product.parts[k];
     const int64_t all = coded_columns(at.product, part), channels = part.columns / at.product.places;
@@ -218,7 +218,7 @@ class Quantizer {
     if (has_codes_alone(*at.product.activations))
       return r_.build.contract(windowed(at, x, channels, !stack.empty(), true),
                                with_window(at, with_columns(codes, part.columns)), of_x, at.of_weight, of_result);
-    // Rows are windows.
+    // Each window is a row.
     const std::string rows = stack + rows_of(at);
     const std::string column = letters_free_in({of_x, at.of_weight, of_result}, 1);
     const ValueId windows = windowed(at, x, channels, !stack.empty(), false);
@@ -232,7 +232,7 @@ class Quantizer {
     return r_.build.contract(encoded(at.product, apart), codes, rows + column, at.of_weight[0] + column, of_result);
   }
 
-  // So many of the last axis: with zeros behind, or the first of them.
+  // Resizes the last axis to `columns`: pads with zeros, or truncates.
   ValueId with_columns(ValueId v, int64_t columns) {
     Shape shape = r_.build.type(v).shape;
     const int64_t before = shape.back().number();
@@ -242,7 +242,7 @@ class Quantizer {
     return before < columns ? r_.build.pad(v, shape, starts) : r_.build.slice(v, starts, shape);
   }
 
-  // One behind the other, along a new first axis.
+  // Concatenates along a new first axis.
   ValueId stacked(std::vector<ValueId> parts) {
     for (ValueId& part : parts) {
       Shape shape = r_.build.type(part).shape;

@@ -13,7 +13,7 @@
 namespace lumen::graph {
 namespace {
 
-// The operand with its columns last, as rows one behind the other: made for it.
+// The operand with its columns last, as consecutive rows: appended to the graph.
 ValueId rows_apart(Builder& build, const Node& product, int side, ReadRows& where) {
   const std::string &of_x = product.attributes.indices[1 - side], &of_weight = product.attributes.indices[side];
   std::vector<int> order;
@@ -28,7 +28,7 @@ ValueId rows_apart(Builder& build, const Node& product, int side, ReadRows& wher
   return build.reshape(moved, {Dim(rows), Dim(columns)});
 }
 
-// The image that a convolution reads, where the windows are known there; -1: they are not.
+// The image that a convolution reads, if its windows can be located in it; else -1.
 ValueId image_read(const Graph& g, const Node& product, int side, ReadRows& where) {
   const std::string &of_x = product.attributes.indices[1 - side], &of_weight = product.attributes.indices[side];
   const ValueId x = product.operands[1 - side];

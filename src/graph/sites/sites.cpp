@@ -23,7 +23,7 @@ struct Columns {
   friend auto operator<=>(const Columns&, const Columns&) = default;
 };
 
-// What a view reads of `source` [.., n]: the same columns of each row it reads. Nothing where it is not so.
+// The columns a view reads of `source` [.., n]: the same columns of each row. nullopt otherwise.
 std::optional<Columns> columns_read(const Graph& g, ValueId view, ValueId source, int64_t n) {
   const std::optional<Access> access = affine_access(g, view, {source});
   if (!access || access->source != source) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<Columns> columns_read(const Graph& g, ValueId view, ValueId source
   return out;
 }
 
-// A map that adds a bias, one number for each column, or changes the scalar type; of such a value v [.., n].
+// A map of a value v [.., n] that adds a bias, one number for each column, or converts the scalar type.
 bool keeps_columns(const Graph& g, ValueId map, ValueId v) {
   const Node& node = g[map];
   if (node.op != Op::map_ || node.type.shape != g[v].type.shape) return false;
@@ -73,7 +73,7 @@ class CutFinder {
   }
 
  private:
-  // v reads all columns of `source`. False where anything reads what is no slice of columns.
+  // v reads all columns of `source`. False if a reader uses anything but a slice of columns.
   bool follow(ValueId source, ValueId v) {
     return std::ranges::all_of(users_[v], [&](ValueId u) {
       if (u < 0) return false;
@@ -101,7 +101,7 @@ bool is_convert(const Node& node) {
                              [](const ScalarNode& n) { return n.op == ScalarOp::input || n.op == ScalarOp::cast_; });
 }
 
-// Widths of what was put together along the last axis to x [.., k].
+// Widths of the parts that were concatenated along the last axis of x [.., k].
 std::vector<int64_t> joined_widths(const Graph& g, ValueId x) {
   const Dim k = g[x].type.shape.back();
   for (;;) {
@@ -166,7 +166,7 @@ ProductSite site_of(const Graph& g, const Users& users, const SiteProduct& at) {
   return out;
 }
 
-// Whether values depend on anything but parameters and constants.
+// Whether values depend on any data, beyond parameters and constants.
 std::vector<bool> values_of_data(const Graph& g) {
   std::vector<bool> out(g.nodes.size());
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
@@ -208,7 +208,7 @@ std::vector<ProductSite> product_sites(Graph g) {
   std::map<ValueId, ProductSite> by_product;
   for (const auto& [weight, products] : products_of_sites(g)) {
     ProductSite& out = by_product[products[0].product] = site_of(g, users, products[0]);
-    // What all products with one weight have.
+    // Keep the properties that all products with one weight share.
     for (const SiteProduct& other : std::span(products).subspan(1)) {
       const ProductSite site = site_of(g, users, other);
       if (out.row_segments != site.row_segments) out.row_segments.clear();

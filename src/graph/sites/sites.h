@@ -1,7 +1,7 @@
-// Where quantization of a family's functions can follow their structure alone (SegQuant, Zhang et al. 2025, arXiv
-// 2507.14811): products of activations with weights [N, K] and convolutions, which are products of windows with weights
-// [N, K.., C]; the borders at which their results are cut or their operands were put together, and whether they read
-// what SiLU or GELU made. And their form in few bits.
+// Properties of a family's functions that guide quantization, found by structure alone (SegQuant, Zhang et al. 2025,
+// arXiv 2507.14811): products of activations with weights [N, K] and convolutions, which are products of windows with
+// weights [N, K.., C]; the boundaries at which their results are split or their operands were concatenated, and whether
+// an operand is the output of SiLU or GELU. Also the rewriting of such products to few bits.
 //
 // May include: base, graph/ir, graph/match, graph/pass, number/facts.
 // Offers: quantized_products.h, read_values.h.
@@ -16,36 +16,36 @@
 
 namespace lumen::graph {
 
-// What products with one weight have in common. A convolution's columns are the numbers of a window as they lie in the
-// weight: place by place, the channels of each. Proved by tests/graph/sites/sites_test.cpp.
+// Properties that products with one weight share. A convolution's columns are the numbers of a window in the weight's
+// order: place by place, the channels of each. Proved by tests/graph/sites/sites_test.cpp.
 struct ProductSite {
   std::string weight;             // a parameter [rows, window.., channels]
   int64_t rows = 0, columns = 0;  // columns: places x channels
   std::vector<int64_t> window;    // extents of the axes between; none: no convolution
-  // Widths in order, of sum `rows`, at which all that reads the result cuts it along its last axis: slices that cover
-  // it, behind reshapes, casts and a bias. Empty: it is not cut.
+  // Widths in order, of sum `rows`, at which all readers of the result split it along its last axis: slices that cover
+  // it, after reshapes, casts and a bias. Empty: it is not split.
   std::vector<int64_t> row_segments;
-  // The same of the operand: what a concat along the last axis put together, or heads that a reshape merged; of a
-  // convolution so many of its columns, for channels are read at every place. Not where the result is cut.
+  // The same for the operand: parts of a concat along the last axis, or heads that a reshape merged; for a convolution,
+  // channel widths times places. Empty if the result is split.
   std::vector<int64_t> column_segments;
-  // The operand is SiLU or GELU of something, in any form that computes it, below casts and reshapes: its negative
-  // numbers are small. What is multiplied with anything else behind that is not.
+  // The operand is SiLU or GELU of a value, in any form that computes it, below casts and reshapes: its negative
+  // numbers are small. False if the activation's output is multiplied with another value.
   bool is_polar = false;
 
   int64_t places() const;  // of a window; 1 without one
 };
 
-// Products whose weight is a parameter of which they sum all axes but the first, which comes out, and that nothing else
-// reads; by the order of the first product of each. Numeric dims. Calls are inlined.
+// Products that read a parameter as weight and sum over all its axes but the first, which is in the result; the weight
+// has no other readers. In the order of the first product of each. Numeric dims. Calls are inlined.
 std::vector<ProductSite> product_sites(Graph g);
 
-// Parameters that products of activations read and that are no site's weight, and why, for people.
+// Parameters that products of activations read and that are no site's weight, and the reason, for messages.
 struct LeftWeight {
   std::string weight, why;
 };
 std::vector<LeftWeight> left_weights(Graph g);
 
-// Those products, as values of a graph without calls, by weight; each weight's in the graph's order.
+// The products of sites, as values of a graph without calls, by weight; each weight's in the graph's order.
 struct SiteProduct {
   ValueId product = -1;
   int side = 1;  // the weight's

@@ -12,7 +12,7 @@ bool is_followed(Op op) {
   return op == Op::pad_ || op == Op::slice_ || op == Op::permute_ || op == Op::windows_;
 }
 
-// The axis of the operand that is this one of the view, whole and as it lies; -1: there is none.
+// The axis of the operand that equals this axis of the view, whole and in order; -1: there is none.
 int axis_before(const Graph& g, const Node& view, int axis) {
   for (size_t d = 0; d < g[view.operands[0]].type.shape.size(); ++d)
     if (axis_after(g, view, d) == axis) return d;

@@ -10,8 +10,8 @@ namespace lumen::graph {
 
 namespace {
 
-// The body with an input as it is stored, decoded before anything reads it.
-// `label`: of the decoding that there was.
+// The body with an input in its stored format, decoded before its first use.
+// `label`: of the original decoding.
 Graph with_stored_input(const Graph& body, ValueId input, const Type& stored, const std::string& label) {
   Rewriter r(body);
   for (ValueId v = 0; v < std::ssize(body.nodes); ++v) {

@@ -1,5 +1,5 @@
-// hoist_steps: a value of a step that needs no carry is computed for all steps at once by the same operators with an
-// axis of steps in front, where that leaves the order of sums alone. Proved by tests/graph/steps/scan_test.cpp.
+// hoist_steps: a value of a step that depends on no carry is computed for all steps at once by the same operators with
+// a leading axis of steps, where that keeps the order of sums. Proved by tests/graph/steps/scan_test.cpp.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -13,7 +13,7 @@ namespace lumen::graph {
 
 namespace {
 
-// A value of the body outside of it: with an axis of steps in front, or the same in all steps.
+// A value of the body outside of it: with a leading axis of steps, or the same in all steps.
 struct Outside {
   ValueId value = -1;
   bool steps = false;
@@ -24,7 +24,7 @@ bool is_letter_free(const std::vector<std::string>& indices, char c) {
                       [&](const std::string& i) { return i.find(c) != std::string::npos; });
 }
 
-// Copies nodes of one body to where the scan stands.
+// Copies nodes of one body into the graph that contains the scan.
 class Lifter {
  public:
   Lifter(Builder& build, const Graph& body, const Node& scan, const std::vector<ValueId>& operands)
@@ -37,7 +37,7 @@ class Lifter {
       known_[inputs[i]] = Outside{operands[i], i < scan.attributes.carries + scan.attributes.sequences};
   }
 
-  // Nothing where an operator has no such form.
+  // nullopt if an operator has no such form.
   std::optional<Outside> lift(ValueId v) {
     if (known_[v]) return known_[v];
     std::vector<Outside> operands;
@@ -69,7 +69,7 @@ class Lifter {
     all.insert(all.begin(), steps_);
     return all;
   }
-  // Steps, then axes of 1 up to the rank, then what one step has.
+  // Shape: steps, then axes of 1 up to the rank, then the shape of one step.
   ValueId aligned(const Outside& o, size_t rank) {
     Shape shape = b_.type(o.value).shape;
     if (!o.steps || shape.size() == rank + 1) return o.value;
@@ -137,7 +137,7 @@ class Lifter {
   Dim steps_;
 };
 
-// What each value of a body is made of.
+// The dependencies of each value of a body.
 struct Waits {
   std::vector<bool> carries, sequences, inputs;
 };
@@ -182,7 +182,7 @@ class Hoister {
     bool any = false;
     for (ValueId x = 0; x < std::ssize(body.nodes); ++x) {
       const bool is_product = body[x].op == Op::contract_ && waits.sequences[x];
-      // Masks, made of no input, are cheaper where they are.
+      // Masks that depend on no input are cheaper inside the steps.
       if (waits.carries[x] || !waits.inputs[x] || !is_compute(body, x) || (waits.sequences[x] && !is_product)) continue;
       out[x] = lifter.lift(x);
       any = any || out[x];
@@ -198,7 +198,7 @@ class Hoister {
     r_.replace(v, r_.to.nodes.size() - 1);
   }
 
-  // The body with inputs in the place of what is computed outside; operands of `scan` grow with it.
+  // The body with inputs in place of the values computed outside; operands of `scan` grow with it.
   static Graph without(const Graph& body, const std::vector<std::optional<Outside>>& out, Node* scan) {
     Rewriter r(body);
     const std::vector<ValueId> inputs = body.inputs(), given = scan->operands;

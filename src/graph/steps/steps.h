@@ -1,5 +1,5 @@
-// Scans: graphs that are run once for each step of a sequence. What passes do to them from outside, and what moves out
-// of them. What a step computes inside is a graph like others, to which other passes go by in_bodies.
+// Scans: graphs that run once for each step of a sequence. Passes that rewrite scans from outside, and loop-invariant
+// code motion out of them. The body of a scan is an ordinary graph; in_bodies applies other passes to it.
 //
 // May include: base, graph/ir, graph/match.
 // Offers: history.h.
@@ -11,22 +11,22 @@
 
 namespace lumen::graph {
 
-// A pass for the bodies of all scans, innermost first.
+// Applies a pass to the bodies of all scans, innermost first.
 void in_bodies(Graph& g, const std::function<void(Graph&)>& pass);
-// .. or for those of its own scans alone, for a pass that goes on to theirs itself.
+// .. or only to the bodies of the graph's own scans, for a pass that recurses itself.
 void in_own_bodies(Graph& g, const std::function<void(Graph&)>& pass);
 bool has_scans(const Graph& g);
 
-// What does not wait for a carry leaves the steps: what constants alone make is computed once before them, and products
-// of a sequence by what no step changes become one product for all steps. Carries are what is left to wait for. Sums of
-// a product keep their order.
+// Moves values that depend on no carry out of the steps: values computed from constants alone are computed once before
+// them, and products of a sequence with a loop-invariant operand become one product for all steps. Only values that
+// depend on carries remain. Sums of a product keep their order.
 void hoist_steps(Graph& g);
 
-// Results of scans that nobody reads go, carries that only make themselves, equal outputs, and operands that no step
-// reads; a sequence stays, for it has the number of steps.
+// Removes unused results of scans, carries that only feed themselves, duplicate outputs, and operands that no step
+// reads; one sequence stays, because it defines the number of steps.
 void trim_scans(Graph& g);
 
-// A constant that is decoded before the steps is decoded in them: products read it as it is stored.
+// A constant that is decoded before the steps is decoded inside them: products read it in its stored format.
 void decode_in_steps(Graph& g);
 
 }  // namespace lumen::graph

@@ -10,12 +10,12 @@ namespace lumen::graph {
 
 namespace {
 
-// Which of a scan's results and operands stay, by their numbers now.
+// The results and operands of a scan that stay, by their old numbers.
 struct Kept {
   std::vector<int> results;  // in order; carries first
   std::vector<int> operands;
   int carries = 0, sequences = 0;
-  std::map<int, int> same;  // an output -> an earlier output that is the same
+  std::map<int, int> same;  // an output -> an earlier identical output
 };
 
 std::vector<bool> read_by(const Graph& body, const std::vector<int>& results) {
@@ -115,8 +115,8 @@ class Trimmer {
  private:
   struct Scan {
     ValueId now;
-    std::vector<int> place;          // of each result that there was; -1: it is gone
-    std::map<int, ValueId> results;  // by place, where something reads them
+    std::vector<int> place;          // of each old result; -1: it is removed
+    std::map<int, ValueId> results;  // by place, where they are read
   };
 
   void scan(ValueId v, const Kept& kept) {
@@ -131,7 +131,7 @@ class Trimmer {
     now.now = r_.build.scan(whole ? node.attributes.callee : std::make_shared<const Graph>(trimmed(body, kept)),
                             std::move(operands), kept.carries, kept.sequences, node.attributes.reverse);
     r_.to[now.now].label = node.label;
-    // Who reads the scan itself means its first result.
+    // A reference to the scan node itself means its first result.
     r_.replace(v, now.place[0] > 0 ? r_.build.result(now.now, now.place[0]) : now.now);
     scans_[v] = std::move(now);
   }
@@ -147,7 +147,7 @@ class Trimmer {
 
   Rewriter r_;
   std::vector<bool> live_;
-  std::map<ValueId, Scan> scans_;  // by number before
+  std::map<ValueId, Scan> scans_;  // by old number
 };
 
 }  // namespace

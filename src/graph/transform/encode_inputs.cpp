@@ -40,7 +40,7 @@ class Encoder {
   }
 
  private:
-  // The operand that is one of the weights; -1: none.
+  // The operand that is one of the given weights; -1: none.
   int weight_side(ValueId v) const {
     const Node& node = r_.from[v];
     if (node.op == Op::contract_) {
@@ -68,7 +68,7 @@ class Encoder {
     r_.keep_label(v);
   }
 
-  // Formats hold rows of columns: those that the product sums over lie last in what is encoded.
+  // Formats store rows of columns: the axes that the product sums over are last in the encoded value.
   ValueId encoded(ValueId x, size_t column, const EncodedInput& input) {
     const Format& f = *input.format;
     const Shape shape = r_.from[x].type.shape;
@@ -102,7 +102,7 @@ class Encoder {
   std::map<std::tuple<ValueId, size_t, std::string, double>, ValueId> known_;
 };
 
-// Codes under a scale, and their values.
+// Casts x to codes with a scale and back.
 ValueId passed_through(Builder& build, ValueId x, const FormatRef& format, double scale) {
   const ValueId codes =
       build.cast(x, {Scalar::f32, format}, {{tensor_scale(*format), FieldSource::supplied}}, {build.scalar(scale)});
@@ -130,7 +130,7 @@ class StateEncoder {
   }
 
  private:
-  // The state that a chain of updates begins with.
+  // The state at the start of a chain of updates.
   const EncodedState* state_of(ValueId v) const {
     while (r_.from[v].op == Op::update_) v = r_.from[v].operands[0];
     const Node& input = r_.from[v];
@@ -140,7 +140,7 @@ class StateEncoder {
     return nullptr;
   }
 
-  // Layers follow one another, so that the updates count them.
+  // Updates are in the order of layers, so their count is the layer's number.
   void replace(ValueId v, const EncodedState& state) {
     const size_t layer = updates_[&state]++;
     if (layer >= state.scales.size()) {
@@ -159,8 +159,8 @@ class StateEncoder {
   std::map<const EncodedState*, size_t> updates_;
 };
 
-// The same in a graph without caches, which computes all places of a text at once: keys and values of each attention
-// are what a cache would have been given.
+// The same in a graph without caches, which computes all positions of a sequence at once: encodes the keys and values
+// of each attention, which a cache would have stored.
 class AttentionEncoder {
  public:
   AttentionEncoder(const Graph& g, const std::vector<EncodedState>& states) : r_(g) {
@@ -199,7 +199,7 @@ class AttentionEncoder {
   static ValueId scores_of(const Graph& g, const Attention& attention) {
     return *std::ranges::find_if(attention.nodes, [&](ValueId v) { return g[v].op == Op::contract_; });
   }
-  // The operand that has the scores' last axis.
+  // The operand with the scores' last axis.
   static int key_side(const Node& product) {
     const std::vector<std::string>& i = product.attributes.indices;
     return i[0].find(i[2].back()) != std::string::npos ? 0 : 1;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "layers.";
 
-// Where the number of a layer ends in a parameter's name; 0: it has none.
+// The end of the layer number in a parameter's name; 0: it has none.
 size_t number_end(const std::string& name) {
   if (!name.starts_with(kPrefix)) return 0;
   const size_t end = name.find_first_not_of("0123456789", kPrefix.size());
@@ -48,7 +48,7 @@ class Cutter {
 
   bool is_parameter(ValueId v) const { return g_[v].op == Op::input_ && g_[v].attributes.role == Role::parameter; }
 
-  // A value belongs to the last layer whose parameters it depends on; to the part behind the layers when it depends on
+  // A value belongs to the last layer whose parameters it depends on; or to the part after the layers if it depends on
   // a layer and on parameters that no layer's values depend on.
   void find_ranks() {
     for (const Node& node : g_.nodes)
@@ -65,7 +65,7 @@ class Cutter {
     }
   }
 
-  // Values that depend on parameters outside of layers, all of whose readers, however far, read no layer's parameter.
+  // Values that depend on parameters outside of layers, and whose transitive readers read no layer's parameter.
   std::vector<bool> found_last() const {
     std::vector<bool> leads(g_.nodes.size());  // to a product with a layer's parameter
     for (ValueId v = g_.nodes.size() - 1; v >= 0; --v) {
@@ -85,7 +85,7 @@ class Cutter {
 
   std::string name(ValueId v) const { return is_parameter(v) ? g_[v].attributes.name : std::string(); }
 
-  // Values that a part reads of those before it: as few as others do not follow from.
+  // A minimal set of earlier parts' values that a part reads: the others are computed from them.
   std::vector<bool> read_by(int rank) const {
     std::vector<bool> read(g_.nodes.size());
     for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
@@ -98,7 +98,7 @@ class Cutter {
     return read;
   }
 
-  // Whether a value is computed cheaply from what is read or depends on no layer.
+  // Whether a value is computed cheaply from values read or depends on no layer.
   bool follows(ValueId v, const std::vector<bool>& read, int depth) const {
     constexpr int kDeepest = 8;
     if (depth > kDeepest || is_product(g_[v].op) || is_parameter(v) || g_[v].op == Op::update_) return false;
@@ -141,7 +141,7 @@ class Cutter {
         out.parameters.push_back(copy.attributes.name);
         copy.attributes.name = out.name_of(copy.attributes.name);
       }
-      copy.label.clear();  // they name layers
+      copy.label.clear();  // labels name layers
       out.graph.nodes.push_back(std::move(copy));
       map[v] = out.graph.nodes.size() - 1;
     }

@@ -54,7 +54,7 @@ class Adder {
   struct Part {
     LowRank what;
     ValueId a = -1, b = -1;
-    ValueId gain = -1, own = -1;  // of the sum, and of what the weight gives; absent: 1
+    ValueId gain = -1, own = -1;  // of the sum, and of the weight's own output; absent: 1
     bool used = false;
   };
 
@@ -77,7 +77,7 @@ class Adder {
                              input(low_rank_norm(name), Role::data, rows));
   }
 
-  // A letter that none of the texts has.
+  // A letter that none of the index lists has.
   static char free_letter(const std::vector<std::string>& indices) {
     for (char c = 'a'; c <= 'z'; ++c) {
       bool taken = false;
@@ -137,7 +137,7 @@ class Adder {
       return r_.build.contract_gather(x, r_[node.operands[1]], index, of_x, of_weight, of_index);
     };
     finish(part, v, d, again, [&](ValueId gain) {
-      // Rows that pick nothing are zeros whatever they are multiplied with.
+      // Rows that select no matrix are zeros, so their gain does not matter.
       const ValueId first = r_.build.scalar(0, r_.build.type(index).element.scalar);
       const bool some = !is_never_negative(r_.to, index);
       return r_.build.gather(gain, some ? r_.build.binary(ScalarOp::max_, index, first) : index);
@@ -150,14 +150,14 @@ class Adder {
     std::string narrow;
     for (size_t d = 1; d < node.type.shape.size(); ++d) narrow += static_cast<char>('a' + d);
     const ValueId d = r_.build.contract(t, part.b, narrow + "y", "zy", narrow + "z");
-    const auto again = [&] { return r_[v]; };  // numbers of rows are never left out
+    const auto again = [&] { return r_[v]; };  // no rows are dropped from a gather
     finish(part, v, d, again, [](ValueId gain) { return gain; });
   }
 
-  // `beside`: a number for each row of the weight as the product has it. `again`: the product with what is left of its
-  // input.
-  // With a dropout d(x) what magnitudes add to the weight's own part reads d(x), too, as the method's authors and peft
-  // have it: y = W x + (gain - 1) W d(x) + gain scale B A d(x), at the price of a second product with W.
+  // `beside`: broadcasts a number for each row of the weight to the product's result. `again`: the product with its
+  // input after dropout.
+  // With a dropout d(x), the part that magnitudes add to the weight's own output reads d(x), too, as in the method's
+  // code and peft: y = W x + (gain - 1) W d(x) + gain scale B A d(x), at the cost of a second product with W.
   template <typename Again, typename Beside>
   void finish(Part& part, ValueId v, ValueId change, const Again& again, const Beside& beside) {
     const ValueId own = part.own < 0 ? r_[v] : r_.build.mul(r_[v], beside(part.own));
@@ -227,7 +227,7 @@ class NormFiller {
         f.op(ScalarOp::mul_, f.input(0),
              f.op(ScalarOp::add_, times(f.input(1), 2 * part.scale), times(f.input(2), part.scale * part.scale)))};
     const ValueId added = build.reduce(build.map(std::move(f), {b, transposed, own}), Reduction::sum, {-1});
-    // Rounding must not make a row of zeros negative, nor its gain infinite.
+    // Rounding must not make a row of zeros negative, or its gain infinite.
     const ValueId total =
         build.binary(ScalarOp::max_, build.add(squares, build.reshape(added, type.shape)), build.scalar(kLeastSquare));
     return build.unary(ScalarOp::sqrt_, total);

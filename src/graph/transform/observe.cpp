@@ -56,7 +56,7 @@ class Observer {
 
   void add_to(ValueId* sum, ValueId more) { *sum = *sum < 0 ? more : build_.add(*sum, more); }
 
-  // The squares of an operand with these letters: those of them that `rows` has, in its order, then `columns`.
+  // The squares of an operand with these letters: its axes that are in `rows`, in that order, then `columns`.
   ValueId squares_of(ValueId x, const std::string& letters, const std::string& rows, char columns) {
     std::vector<int> order;
     for (const char c : rows)
@@ -76,7 +76,7 @@ class Observer {
     add_to(&sums_[node.operands[side]].squares, build_.reshape(sum, {build_.type(squares).shape.back()}));
   }
 
-  // Letters of x are some of the index's, and the weight's columns: every place of the index reads a row of x.
+  // The letters of x are some of the index's, and the weight's columns: every element of the index reads a row of x.
   void add_picked(ValueId v) {
     const Node node = g_[v];
     const std::string &of_x = node.attributes.indices[0], &of_weight = node.attributes.indices[1],

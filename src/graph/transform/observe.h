@@ -1,7 +1,7 @@
-// observe: further results that say what products with weights read, for calibration (importance matrices): of each
-// column of a weight [N, K] the sum of squares of the numbers it was multiplied with, over all rows of the other
-// operand. Of a weight [E, N, K] whose matrices rows pick: matrix by matrix, and how many rows picked each. Sums are
-// f32, in the fixed order of reductions. Proved by tests/graph/transform/observe_test.cpp.
+// observe: adds results with activation statistics of products with weights, for calibration (importance matrices): for
+// each column of a weight [N, K] the sum of squares of the numbers it was multiplied with, over all rows of the other
+// operand. For a weight [E, N, K] whose matrices rows select: matrix by matrix, with the number of rows that selected
+// each. Sums are f32, in the fixed order of reductions. Proved by tests/graph/transform/observe_test.cpp.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ namespace lumen::graph {
 struct Observed {
   std::string weight;    // name of a parameter
   int64_t columns = 1;   // K
-  int64_t matrices = 0;  // E; 0: rows do not pick
+  int64_t matrices = 0;  // E; 0: rows do not select
 };
 
 std::string observed_squares(const std::string& weight);  // the result f32 [K] or [E, K]
-std::string observed_counts(const std::string& weight);   // f32 [E], of those that rows pick
+std::string observed_counts(const std::string& weight);   // f32 [E], of selected matrices
 
-// Adds results for every weight that a product reads so; its uses are summed together. Numeric dims of weights.
+// Adds results for every weight that a product reads in this way; all its uses are summed. Numeric dims of weights.
 Graph observe(Graph g, std::vector<Observed>* observed);
 
 }  // namespace lumen::graph

@@ -8,8 +8,8 @@
 
 namespace lumen::graph {
 
-// Error unless there are at least two parts, each with 1 to `all` of the axis, that have `all` together. `unit` names
-// what the axis counts, as in "columns".
+// Error unless there are at least two parts, each with at least 1, that sum to `all`. `unit` is the unit of the axis
+// for messages, as in "columns".
 void check_part_sizes(std::string_view weight, const std::vector<int64_t>& sizes, int64_t all, std::string_view unit);
 
 }  // namespace lumen::graph

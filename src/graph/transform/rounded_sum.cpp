@@ -67,7 +67,7 @@ class SumAdder {
   std::map<ValueId, RoundedSum> parts_;
 };
 
-// (p q) m = p (q m): products of products whose first result nothing else reads.
+// (p q) m = p (q m): products of products whose inner result has no other readers.
 class Narrower {
  public:
   explicit Narrower(const Graph& g) : r_(g), users_(g.nodes.size()) {
@@ -85,7 +85,7 @@ class Narrower {
  private:
   static bool has(const std::string& letters, char c) { return letters.find(c) != std::string::npos; }
 
-  // Letters of `outer`'s operand `side` that are summed, as positions of that operand.
+  // Letters that `outer` sums over on operand `side`, as positions of that operand.
   static std::string summed(const Node& outer, size_t side) {
     std::string letters;
     for (const char c : outer.attributes.indices[side])
@@ -93,10 +93,10 @@ class Narrower {
     return letters;
   }
 
-  // Which operand of `inner` has all that `outer` sums of it, alone; -1: none.
+  // The operand of `inner` that alone has all letters that `outer` sums over; -1: none.
   int holder(const Node& inner, const Node& outer, size_t side) const {
     const std::string& seen = outer.attributes.indices[side];
-    std::string inside;  // the same letters as inner calls them
+    std::string inside;  // the corresponding letters of inner
     for (size_t d = 0; d < seen.size(); ++d)
       if (!has(outer.attributes.indices[2], seen[d])) inside += inner.attributes.indices[2][d];
     if (inside.empty()) return -1;
@@ -113,7 +113,7 @@ class Narrower {
     return r_.from[v].op == Op::contract_ && r_.from[v].type.element == Element{};
   }
 
-  // Every reader is a product that becomes narrower so.
+  // Every reader is a product that this rewriting makes narrower.
   bool is_only_narrowed(ValueId v) const {
     if (!is_plain_product(v) || r_.from[v].type.shape.size() != 2) return false;
     const auto& users = users_[v];
@@ -124,7 +124,7 @@ class Narrower {
       if (outer.operands[0] == outer.operands[1]) return false;
       const size_t side = outer.operands[0] == v ? 0 : 1;
       if (summed(outer, side).size() != 1 || holder(r_.from[v], outer, side) < 0) return false;
-      // Fewer numbers come out than go in.
+      // The result is smaller than the operand.
       const Dim own = elements(r_.from[v].type.shape), result = elements(outer.type.shape);
       if (!own.is_number() || !result.is_number() || 2 * result.number() > own.number()) return false;
     }
@@ -166,7 +166,7 @@ class Narrower {
     const std::string in_p = renamed(ii[p], inner_name), in_q = renamed(ii[q], inner_name),
                       in_m = renamed(outer.attributes.indices[1 - side], outer_name),
                       result = renamed(outer.attributes.indices[2], outer_name);
-    // Everything of q and m that p or the result still has.
+    // All letters of q and m that p or the result still has.
     std::string narrow;
     for (const std::string& letters : {in_q, in_m})
       for (const char c : letters)
@@ -207,7 +207,7 @@ Graph add_rounded_sums(Graph g, const std::vector<RoundedSum>& parts) {
 }
 
 Graph scale_fields(Graph g, const std::vector<RoundedSum>& parts) {
-  std::map<std::string, std::string> magnitudes;  // by the beginning of the fields' names
+  std::map<std::string, std::string> magnitudes;  // by the prefix of the fields' names
   for (const RoundedSum& p : parts)
     if (p.group > 0) magnitudes[rounded_sum(p.change.weight)] = group_magnitude(p.change.weight);
   if (magnitudes.empty()) return g;

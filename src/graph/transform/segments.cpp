@@ -17,10 +17,10 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr double kVeryNegative = -1e20;  // what masked scores are below
-constexpr int64_t kTried = 12;           // extent of T for which a mask is looked at
+constexpr double kVeryNegative = -1e20;  // upper bound of masked scores
+constexpr int64_t kTried = 12;           // extent of T for which a mask is evaluated
 
-// What a value holds of the numbers of positions.
+// How a value depends on positions.
 enum class Holds : uint8_t { nothing, positions, rows_by_position };
 
 class Separator {
@@ -36,7 +36,7 @@ class Separator {
     type_ = g[v].type;
   }
 
-  // Rotations depend on distances alone where both factors of scores are rotated, and nothing else is.
+  // Rotations depend only on distances if both factors of scores are rotated, and no other value is.
   void check_rotations() {
     std::set<ValueId> scores;
     for (const Attention& a : find_attention(g_, users_of(g_), 0, false))
@@ -112,7 +112,7 @@ class Separator {
 
   void add(const Attention& a) {
     const Shape& shape = g_[a.score].type.shape;
-    if (!counts_positions(shape.back())) return;  // over something else
+    if (!counts_positions(shape.back())) return;  // attention over another axis
     Mask mask;
     const auto only = [&](const Dim& extent) {
       int found = -1;
@@ -149,7 +149,7 @@ class Separator {
     return g_[v].op == Op::constant_ && g_[v].attributes.data.size() == 1 && g_[v].attributes.data[0] <= kVeryNegative;
   }
 
-  // Copies what a condition is made of; false when it depends on what is known only when it runs.
+  // Copies the inputs of a condition; false when it depends on values known only at run time.
   bool copy_known(ValueId v, Graph& to, std::map<ValueId, ValueId>& known) const {
     if (known.contains(v)) return true;
     const Node& node = g_[v];
@@ -164,7 +164,7 @@ class Separator {
     return true;
   }
 
-  // The condition is computed for a few positions: no key behind the query may be seen.
+  // The condition is evaluated for a few positions: no key after the query may be visible.
   bool is_causal(ValueId score, const Mask& mask) const {
     Formula f = g_[score].attributes.formula;
     f.outputs = {output_of(score).args[0]};
@@ -208,7 +208,7 @@ class Separator {
     return true;
   }
 
-  // The mask with one condition more: start of the query's text <= key.
+  // The mask with an additional condition: start of the query's sequence <= key.
   ValueId bounded(ValueId score, const Mask& mask) {
     const Shape& shape = g_[score].type.shape;
     Shape stretched(shape.size(), Dim(1));
@@ -231,7 +231,7 @@ class Separator {
 
   // ---- everything else
 
-  // Positions are summed over, cut or picked in attention only.
+  // Only attention may sum over, slice or select positions.
   void check_meeting(ValueId v) const {
     const Node& node = g_[v];
     if (inside_.contains(v) || !read_[v]) return;
@@ -281,7 +281,7 @@ class Separator {
     if (meets()) refuse(v, fmt::format("positions meet outside of attention, in a {}", op_info(node.op).name));
   }
 
-  // Products with picked matrices: as many axes of positions come out as the first operand has.
+  // Products with selected matrices: the result has as many axes of positions as the first operand.
   bool same_positions(const Node& node) const {
     const auto count = [&](const Shape& s) {
       return std::count_if(s.begin(), s.end(), [&](const Dim& d) { return counts_positions(d); });
@@ -311,7 +311,7 @@ class Separator {
     });
   }
 
-  // Positions may become conditions of an attention's mask, angles of a rotation, and rows of a table.
+  // Positions may only become conditions of an attention's mask, angles of a rotation, and rows of a table.
   Holds found_in(ValueId v) const {
     const Node& node = g_[v];
     if (node.op == Op::iota_)
@@ -322,7 +322,7 @@ class Separator {
       return is_of_texts(v) ? Holds::nothing : Holds::rows_by_position;
     }
     if (!reads(v, Holds::positions)) return Holds::nothing;
-    if (!read_[v] && !has_positions(node.type.shape)) return Holds::nothing;  // how long the row is
+    if (!read_[v] && !has_positions(node.type.shape)) return Holds::nothing;  // the length of the row
     const bool is_integer = !is_float(node.type.element.scalar);
     if (inside_.contains(v) && node.op == Op::map_) {
       const bool are_integers = std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId o) {
@@ -352,7 +352,7 @@ class Separator {
     refuse(v, fmt::format("numbers of positions go into a {}", op_info(node.op).name));
   }
 
-  // ---- rows of a table that are read by position: [T, ..] become [B, T, ..]
+  // ---- rows of a table that are gathered by position: [T, ..] become [B, T, ..]
 
   ValueId with_own_rows(ValueId v) {
     std::vector<ValueId> operands = r_.operands(v);
@@ -404,7 +404,7 @@ class Separator {
 }  // namespace
 
 void keep_texts_apart(Graph& g, const std::string& tokens) {
-  Graph plain = g;  // parts that are cut out of rotated numbers again are seen to be none there
+  Graph plain = g;  // simplification removes slices of rotated numbers that are concatenated again
   simplify(plain);
   Separator(plain, tokens).check_rotations();
   g = Separator(g, tokens).run();

@@ -1,5 +1,5 @@
-// Several texts in one row of tokens ("packed"), each of which is computed as if it were alone in it: attention never
-// looks before the text that a position belongs to, and learned positions count from where it begins.
+// Sequence packing: several sequences in one row of tokens, each computed as if it were alone in it: attention never
+// reads before the start of the query's sequence, and learned positions count from that start.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ namespace lumen::graph {
 
 inline constexpr const char* kStarts = "starts";
 
-// Adds the input `starts: i32[B, T]` to a graph over `tokens`: i32[B, T], whose extents are symbols still: the position
-// at which the text that a position belongs to begins. The graph has no calls. Positions may meet in attention with a
-// causal mask only; the mask gets one condition more, a lower bound for each query, in the form that kernels read
-// ranges of keys from. Rotations depend on distances alone and stay; rows of a table that are read by position are read
-// by position - start. What depends on how long a text may become depends on the row, as in a row of one text. Error
-// (user) that says what else the graph does with positions: then texts cannot share a row.
+// Adds the input `starts: i32[B, T]` to a graph over `tokens`: i32[B, T], whose extents are still symbols: the position
+// at which the sequence of each position begins. The graph has no calls. Positions may interact only in attention with
+// a causal mask; the mask gets an additional condition, a lower bound for each query, in the form from which kernels
+// derive ranges of keys. Rotations depend only on distances and stay; rows of a table that are gathered by position are
+// gathered by position - start. Values that depend on the maximum length depend on the row's, as in a row of one
+// sequence. Error (user) that names any other use of positions: then sequences cannot share a row.
 void keep_texts_apart(Graph& g, const std::string& tokens = "tokens");
 
 }  // namespace lumen::graph

@@ -14,12 +14,12 @@
 namespace lumen::graph {
 namespace {
 
-// A value whose gradient is looked at, and how it comes from a weight.
+// A value whose gradient is observed, and its relation to a weight.
 struct Product {
   ValueId y = -1, index = -1;
   std::string of_y, of_index;
-  char row = 0;    // the letter of y that rows of the weight are; 0: y is rows that were looked up
-  ValueId x = -1;  // what the weight is multiplied with, and the letter that is summed
+  char row = 0;    // the letter of y for rows of the weight; 0: y is gathered rows
+  ValueId x = -1;  // the weight's other operand, and the letter that is summed
   std::string of_x;
   char column = 0;
 };
@@ -112,7 +112,7 @@ class Sloper {
     return out;
   }
 
-  // Results are the gradients of float data from now on; those of `values` are returned.
+  // Replaces the results by gradients of float data inputs; returns those of `values`.
   std::vector<ValueId> with_respect_to(const std::vector<ValueId>& values) {
     const std::vector<ValueId> inputs = inputs_of(Role::data);
     const ValueId loss = seeded();
@@ -172,7 +172,7 @@ class Sloper {
     return sum_by_matrix(build_, flat, build_.reshape(p.index, {rows}), Dim(matrices(weight)));
   }
 
-  // |g|^2 x^2, summed over rows of x; of weights whose rows pick, over those of each matrix.
+  // |g|^2 x^2, summed over rows of x; for weights that rows select, over the rows of each matrix.
   ValueId by_columns(const Product& p, ValueId gradient, const std::string& weight) {
     const std::string letters = p.index >= 0 ? p.of_index : without(p.of_y, p.row);
     // |g|^2 of each row: axes `letters`, and one of extent 1.
@@ -187,7 +187,7 @@ class Sloper {
     order.push_back(p.of_y.find(p.row));
     const ValueId ordered = build_.permute(gradient, order);
     const ValueId size = build_.reduce(build_.mul(ordered, ordered), Reduction::sum, {-1});
-    // x^2 with the same axes, those that it lacks of extent 1, and its columns last.
+    // x^2 with the same axes (extent 1 for those it lacks), and its columns last.
     std::vector<int> order_x;
     Shape spread;
     for (const char c : letters) {

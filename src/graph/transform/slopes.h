@@ -1,7 +1,7 @@
-// add_slopes: a part of a model (layers.h) with its way back. Given what the loss gains by each number that the part
-// hands on (seeds), it computes what the loss gains by each number that it reads, and sums up over every run, as
-// states, the squares of what the loss gains by what products with weights give: with the gram of what these weights
-// read, that is how much the loss rises when they are rounded (the Fisher matrix in its factors). Proved by
+// add_slopes: a part of a model (layers.h) with its backward pass. Given the gradients of the loss by the part's
+// outputs (seeds), it computes the gradients by its inputs, and accumulates over all runs, as states, the squares of
+// the gradients by outputs of products with weights: with the Gram matrix of these products' activations, they predict
+// the loss increase from rounding the weights (a factored Fisher matrix). Proved by
 // tests/graph/transform/slopes_test.cpp.
 #pragma once
 
@@ -12,34 +12,34 @@
 
 namespace lumen::graph {
 
-// What else is computed of each product.
+// Additional values to compute for each product.
 struct SlopeKinds {
-  // States channel_slope_name: by columns of the weight, [K] or [E, K], the sum over rows of |g|^2 x^2, with g what the
-  // loss gains by all that a row of x gives: the diagonal of the Fisher matrix, summed over a column.
+  // States channel_slope_name: by columns of the weight, [K] or [E, K], the sum over rows of |g|^2 x^2, with g the
+  // gradient of the loss by the outputs of a row of x: the diagonal of the Fisher matrix, summed over a column.
   bool channels = false;
-  // Results gradient_name of each weight: what the loss gains by it, over all rows of a run.
+  // Results gradient_name of each weight: its gradient, over all rows of a run.
   bool weights = false;
 };
 
 struct Slope {
-  std::string weight;    // as the graph calls it
-  bool by_rows = true;   // [N] or [E, N]: of products, by rows of the weight; else [K], of rows that are looked up
-  int64_t matrices = 0;  // E; 0: rows do not pick
+  std::string weight;    // its name in the graph
+  bool by_rows = true;   // [N] or [E, N]: of products, by rows of the weight; else [K], of gathered rows
+  int64_t matrices = 0;  // E; 0: rows do not select
 };
 
-// Names. Seeds are data inputs, one for each float result, of its type; a part's losses get ones, or zeros where they
-// do not count.
+// Names. Seeds are data inputs, one for each float result, of its type; a part's losses get ones, or zeros if they are
+// to be ignored.
 std::string seed_name(const std::string& result);
 std::string slope_name(const std::string& weight);  // states
 std::string channel_slope_name(const std::string& weight);
-std::string gradient_name(const std::string& input);  // results: of float data inputs, but seeds, and of weights
+std::string gradient_name(const std::string& input);  // results: of float data inputs except seeds, and of weights
 
-// Numeric dims of weights; without calls. Other results than gradients and states are gone, but what computed them is
-// still there, for taps (taps.h) to look at.
+// Numeric dims of weights; without calls. Results other than gradients and states are removed, but the nodes that
+// computed them stay, for taps (taps.h).
 Graph add_slopes(Graph g, std::vector<Slope>* slopes, const SlopeKinds& kinds = {});
 
-// The same with whole gradients: states that sum up what the loss gains by each number of the parameters, in their
-// shapes. `weights`: those that the part reads as floats.
+// The same with whole gradients: states that accumulate the gradients of the parameters, in their shapes. `weights`:
+// those that the part reads as floats.
 std::string gradient_sum_name(const std::string& weight);
 Graph add_gradients(Graph g, std::vector<std::string>* weights);
 

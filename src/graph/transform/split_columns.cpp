@@ -23,7 +23,7 @@ bool is_matrix(const Graph& g, ValueId v) {
   return g[v].op == Op::input_ && g[v].attributes.role == Role::parameter && (axes == 2 || axes == 3);
 }
 
-// Where a product along a weight's last axis has the weight and what it is multiplied with; nothing for other readers.
+// The operands of a product that sums over a weight's last axis; nullopt for other readers.
 struct Reading {
   int side = 1;     // the weight's operand
   ValueId x = -1;   // the other
@@ -92,7 +92,7 @@ class Splitter {
         throw user_error("the columns of '{}' cannot be split: it is read by more than products along them", s.weight);
   }
 
-  // In place of the weight, so that inputs precede what reads them.
+  // Appended in place of the weight, so that inputs precede their readers.
   void add_parts(ValueId v, Parts& parts) {
     Shape shape = r_.from[v].type.shape;
     for (size_t i = 0; i < parts.what->columns.size(); ++i) {
@@ -109,7 +109,7 @@ class Splitter {
     }
   }
 
-  // x as the parts read it.
+  // x in the columns' order of the parts.
   ValueId ordered(ValueId x, size_t axis, const std::string& order) {
     if (order.empty()) return r_[x];
     const auto [known, fresh] = ordered_.try_emplace({x, axis, order}, -1);
@@ -176,7 +176,7 @@ std::vector<SharedColumns> splittable_weights(Graph g) {
   simplify(g);
   const Users users = users_of(g);
   std::vector<SharedColumns> out;
-  std::map<std::set<std::pair<ValueId, size_t>>, size_t> known;  // by what is read
+  std::map<std::set<std::pair<ValueId, size_t>>, size_t> known;  // by the value read
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (!is_matrix(g, v) || users[v].empty()) continue;
     std::set<std::pair<ValueId, size_t>> reads;

@@ -19,9 +19,9 @@ namespace {
 
 constexpr int kEdgesOfOctave = 8, kLowestOctave = -14;
 
-// One way in which a weight is read: a product, and the operand that is the weight.
+// One use of a weight: a product's activation and letters.
 struct Read {
-  ValueId x = -1, index = -1;           // index: of products whose rows pick matrices
+  ValueId x = -1, index = -1;           // index: of products whose rows select matrices
   std::string of_x, of_index, columns;  // letters; columns: the one summed over
   bool operator==(const Read&) const = default;
 };
@@ -90,7 +90,7 @@ class Tapper {
     return build_.reshape(build_.permute(x, order), {rows, columns});
   }
 
-  // The operand of a product whose rows pick, for every place of the index: [places, K].
+  // The operand of a product whose rows select matrices, for every element of the index: [places, K].
   ValueId places_of(ValueId x, const Read& read) {
     const Shape places = build_.type(read.index).shape;
     std::vector<int> order;
@@ -172,7 +172,7 @@ class Tapper {
     }
   }
 
-  // How many numbers are at least each edge in size, whichever matrix reads them.
+  // How many numbers are at least each edge in magnitude, independent of the matrix that reads them.
   ValueId counts_from(const Read& r) {
     const ValueId x = rows_of(r.x, r);
     const Shape& shape = build_.type(x).shape;
@@ -182,7 +182,7 @@ class Tapper {
         build_.add(build_.mul(place, build_.scalar(1.0 / kEdgesOfOctave)), build_.scalar(kLowestOctave));
     const ValueId edge = build_.unary(ScalarOp::exp_, build_.mul(octaves, build_.scalar(std::numbers::ln2)));
     const ValueId ones = build_.select(build_.binary(ScalarOp::le_, edge, size), build_.scalar(1), build_.scalar(0));
-    // By rows first: a sum of ones in f32 ends at 2^24.
+    // By rows first: a sum of ones in f32 is exact only up to 2^24.
     return build_.reduce(build_.reduce(ones, Reduction::sum, {2}), Reduction::sum, {1});
   }
 
@@ -192,8 +192,8 @@ class Tapper {
     return build_.contract_scatter(a, b, index, "rk", "rl", "r", "ekl", matrices);
   }
 
-  // What outputs of picked matrices are multiplied with when they are added: the other operand of the product that sums
-  // over an axis of the index. -1: none.
+  // The factor of selected matrices' outputs when they are added: the other operand of the product that sums over an
+  // axis of the index. -1: none.
   ValueId router_weights(ValueId index) const {
     const Shape& places = g_[index].type.shape;
     for (const Node& node : g_.nodes) {
@@ -208,7 +208,7 @@ class Tapper {
     }
     return -1;
   }
-  // Whether a value is computed, number by number, of what the index has picked.
+  // Whether a value is computed elementwise from products with the index's selection.
   bool is_picked_by(ValueId v, ValueId index) const {
     const Node& node = g_[v];
     if (node.op == Op::contract_gather_) return node.operands[2] == index;
@@ -223,7 +223,7 @@ class Tapper {
       if (r.index < 0) {
         most = build_.reduce(most, Reduction::max, {0});
       } else {
-        // A matrix's rows are those that picked it; all others count as zeros.
+        // The rows of a matrix are those that selected it; all others count as zeros.
         const ValueId index = build_.reshape(r.index, {elements(build_.type(r.index).shape)});
         const Dim places = build_.type(index).shape[0];
         const ValueId matrix = build_.iota({{Dim(t.matrices), 1}, {Scalar::i32, nullptr}}, 0);
@@ -267,7 +267,7 @@ double spread_edge(int64_t k) {
 
 ValueId sum_by_matrix(Builder& build, ValueId value, ValueId index, const Dim& matrices) {
   if (is_never_negative(build.graph, index)) return build.scatter_add(value, index, matrices);
-  // Into a row behind the others, which is cut off.
+  // Into an additional last row, which is sliced off.
   const Scalar type = build.type(index).element.scalar;
   const ValueId none = build.scalar(matrices.number(), type);
   const ValueId kept = build.select(build.binary(ScalarOp::lt_, index, build.scalar(0, type)), none, index);

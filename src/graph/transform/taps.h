@@ -1,6 +1,7 @@
-// add_taps: states that sum up, over every run of a graph, what products with weights read. Weights that read the same
-// values share a tap. Of a weight [E, N, K] whose matrices rows pick each matrix has its own sums. Sums are f32, in the
-// fixed order of reductions, and runs are added in their order. Proved by tests/graph/transform/taps_test.cpp.
+// add_taps: states that accumulate, over every run of a graph, statistics of the activations that products with weights
+// read. Weights that read the same values share a tap. For a weight [E, N, K] whose matrices rows select, each matrix
+// has its own sums. Sums are f32, in the fixed order of reductions, and runs are added in their order. Proved by
+// tests/graph/transform/taps_test.cpp.
 #pragma once
 
 #include <string>
@@ -12,21 +13,20 @@ namespace lumen::graph {
 
 class Builder;
 
-// scatter_add of what stands at the places of an index, of which negative ones pick nothing: [matrices, ..].
+// scatter_add of the values at the elements of an index, whose negative elements are dropped: [matrices, ..].
 ValueId sum_by_matrix(Builder& build, ValueId value, ValueId index, const Dim& matrices);
 
-// What is summed; each is a state that begins at zeros.
+// The statistics; each is a state that begins at zeros.
 struct TapKinds {
   bool squares = false;     // [K] or [E, K]: sum of x^2
   bool magnitudes = false;  // [K] or [E, K]: sum of |x|
   bool largest = false;     // [K] or [E, K]: max of |x|
   bool gram = false;        // [K, K] or [E, K, K]: sum of x x^T
-  bool rows = false;  // not a state but a result: max |x| of each row of a run, f32 [rows]; of several reads one behind
-                      // the other
-  bool cross = false;   // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
-  bool spread = false;  // [kSpreadEdges]: how many numbers x have |x| >= spread_edge(k), a histogram from above
-  // [E, K], where rows pick alone: sum of (g x)^2, g being what the mixture's router weighs the row's output with (1
-  // where outputs are added as they are).
+  bool rows = false;        // not a state: max |x| of each row of a run, f32 [rows], concatenated for several reads
+  bool cross = false;       // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
+  bool spread = false;      // [kSpreadEdges]: count of numbers x with |x| >= spread_edge(k), cumulative from above
+  // [E, K], only where rows select: sum of (g x)^2, with g the router's weight of the row's output (1 where outputs are
+  // added unweighted).
   bool weighed = false;
   TapKinds& operator|=(const TapKinds& other);
 };
@@ -34,10 +34,10 @@ struct TapKinds {
 struct Tap {
   std::vector<std::string> weights;  // names of parameters
   int64_t columns = 1;               // K
-  int64_t matrices = 0;              // E; 0: rows do not pick
+  int64_t matrices = 0;              // E; 0: rows do not select
 };
 
-// Names of states and results. Counts [E] are there where rows pick: how many rows each matrix had.
+// Names of states and results. Counts [E] exist where rows select: the number of rows of each matrix.
 inline constexpr const char* kTapSquares = "squares";
 inline constexpr const char* kTapMagnitudes = "magnitudes";
 inline constexpr const char* kTapLargest = "largest";
@@ -48,17 +48,17 @@ inline constexpr const char* kTapCounts = "counts";
 inline constexpr const char* kTapRows = "rows";
 inline constexpr const char* kTapSpread = "spread";
 
-// Eight edges an octave, from 2^-14 to 2^15.
+// Eight edges per octave, from 2^-14 to 2^15.
 inline constexpr int64_t kSpreadEdges = 29 * 8 + 1;
 double spread_edge(int64_t k);
 
 std::string tap_name(size_t tap, const std::string& kind);
 
-// A graph and a copy of it in one, with the same parameters and other data: those data inputs that are floats, and the
+// A graph and a copy of it in one, with the same parameters and different data: data inputs that are floats, and the
 // results, have the suffix in the copy. `other`: by value of the first its counterpart.
 Graph beside(const Graph& g, const std::string& suffix, std::vector<ValueId>* other);
 
-// Numeric dims of weights; without calls, simplified. `other`: of beside(), whose first part is tapped; else empty.
+// Numeric dims of weights; without calls, simplified. `other`: from beside(), whose first part is tapped; else empty.
 Graph add_taps(Graph g, const TapKinds& kinds, std::vector<Tap>* taps, const std::vector<ValueId>& other = {});
 
 }  // namespace lumen::graph

@@ -1,5 +1,5 @@
-// Changes that training, adapters and files make to a function of a model before any pass: low-rank sums, rounded sums,
-// texts kept apart, formats that activations pass through.
+// Changes of a model's function by training, adapters and files before any pass: low-rank sums, rounded sums, packed
+// sequences, formats of activations.
 //
 // May include: base, graph/grad, graph/ir, graph/match, graph/pass, number/facts.
 // Offers: encode_inputs.h, layers.h, observe.h, slopes.h, split_columns.h, taps.h.

@@ -12,7 +12,7 @@
 namespace lumen::graph {
 namespace {
 
-// The number that a field of this type holds of x: the nearest, ties to even, and the last one beyond it.
+// Rounds x to a number of the field's type: the nearest, ties to even, clamped to the largest.
 int stored(Formula& f, int x, const FieldType& t) {
   const auto bounded = [&](int v, double low, double high) {
     return f.op(ScalarOp::min_, f.op(ScalarOp::max_, v, f.constant(Scalar::f32, low)), f.constant(Scalar::f32, high));
@@ -31,7 +31,7 @@ int stored(Formula& f, int x, const FieldType& t) {
   return bounded(f.op(ScalarOp::ldexp_, grid, f.op(ScalarOp::sub_, e, digits)), low, t.max_finite());
 }
 
-// The largest magnitude that a code stands for before it is scaled.
+// The largest magnitude of a code before scaling.
 double largest_code(const Format& f) {
   const FormatFacts facts = facts_of(f);
   if (!facts.scaled) return 1;
@@ -48,7 +48,7 @@ double step_slope(const Format& f, int64_t numbers) {
   return 1 / std::sqrt(double(numbers) * largest_code(f));
 }
 
-// stored(s) + slope (s - s), where all but the first s of the difference have no slope: numbers through their bits.
+// stored(s) + slope (s - s), where only the first s of the difference has a gradient: bitcasts have none.
 ValueId seen_scale(Builder& build, ValueId parameter, const FieldType& type, double slope) {
   Formula f;
   f.inputs = {Scalar::f32};

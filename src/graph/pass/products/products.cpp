@@ -20,7 +20,7 @@ bool has_batch_letter(const Node& contract) {
   return false;
 }
 
-// In a step of the backward pass, what no gradient was made of is of the forward pass.
+// In a step of the backward pass, values that depend on no gradient belong to the forward pass.
 std::vector<bool> forward_in_step(const Graph& body, const Around& around) {
   std::vector<bool> out(body.nodes.size());
   for (ValueId v = 0; v < std::ssize(body.nodes); ++v)
@@ -46,7 +46,7 @@ Products::Products(const Graph& g, const ProductType& type, const Around* around
   forward_ = around ? forward_in_step(g, *around) : values_of_forward_pass(g);
   find_precise();
   find_owners();
-  // A step writes what it trains, or gives gradients of it.
+  // A training step updates parameters, or computes gradients of them.
   trains_ = around && around->trains;
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
     trains_ =
@@ -58,7 +58,7 @@ bool Products::is_rounded_product(ValueId v) const {
   const bool picks = node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
   const bool dense = node.op == Op::contract_ && !has_batch_letter(node);
   if (!picks && !dense) return false;
-  // What parameters alone make is a parameter, too: it stays as it is until data meets it.
+  // A value computed only from parameters counts as a parameter: it is not rounded until data is multiplied with it.
   const ValueId x = node.operands[0], y = node.operands[1];
   return (data_[x] || data_[y]) && is_f32(x) && is_f32(y);
 }

@@ -1,6 +1,7 @@
-// What mixed precision and recipes make of products (round_products, learn_scales), in scans' steps as well: what each
-// product of a graph is to a recipe (here), what its operands become (round.cpp), and what that needs beside the
-// numbers (supplies.h). Proved by tests/graph/round_test.cpp and tests/graph/steps/rounded_scan_test.cpp.
+// Mixed precision and quantization recipes for products (round_products, learn_scales), including those in scans'
+// steps: the role of each product of a graph in a recipe (here), the conversion of its operands (round.cpp), and the
+// additional inputs for that (supplies.h). Proved by tests/graph/round_test.cpp and
+// tests/graph/steps/rounded_scan_test.cpp.
 //
 // May include: base, graph/ir, graph/match, graph/pass, graph/pass/learned, number/facts.
 #pragma once
@@ -18,12 +19,12 @@
 
 namespace lumen::graph {
 
-// What is known of a scan's body from where the scan stands. Its inputs that are parameters there have that role and
-// that name while it is rounded.
+// The context of a scan's body in the graph around it. Body inputs that are parameters outside have that role and name
+// while the body is rounded.
 struct Around {
   std::vector<bool> gradients;  // inputs of the body that are of the backward pass, by value
   bool trains = false;          // Products::trains_
-  // What is known of the largest magnitude of an input that is a parameter, one number where the scan stands.
+  // The largest magnitude of a parameter input, if known: one number, outside the scan.
   std::function<ValueId(ValueId input, const std::string& weight)> largest;
 };
 
@@ -34,61 +35,62 @@ class Products {
 
   bool is_f32(ValueId v) const { return g_[v].type.element == Element{}; }
   bool is_rounded_product(ValueId v) const;
-  // Whether one side of a product is data and the other parameters.
+  // Whether one operand of a product depends on data and the other only on parameters.
   bool takes_parameter(ValueId product) const;
-  // Whether a product reads v as an attention does.
+  // Whether v is an operand of the product as part of an attention.
   bool attends(ValueId product, ValueId v) const;
   bool attends(ValueId product) const;
-  // A product that one map alone reads, beside a later product: a kernel has one, so this one goes through memory.
+  // A product whose only reader is a map that also reads a later product: a kernel has one product, so this one is
+  // written to memory.
   bool is_summand(ValueId v) const;
   bool feeds_product(ValueId v) const;
-  // Instructions take codes in groups of 16; what a reduction reads (logits) needs more digits.
+  // Matrix instructions take codes in groups of 16; values that a reduction reads (logits) need more precision.
   bool takes_codes(ValueId v) const;
-  // Products of the forward pass that a reduction reads need more digits than codes have (logits above all), and so do
-  // the gradients of their operands: the products with the same parameter, and those of what those read. Gradients that
-  // are summed for a bias are no such products.
+  // Products of the forward pass that a reduction reads need more precision than codes have (logits above all), and so
+  // do the gradients of their operands: the products with the same parameter, and those of their other operands.
+  // Gradients that are summed for a bias are no such products.
   void find_precise();
   ValueId below(ValueId v) const { return below_order(g_, v); }
   bool is_reduced(ValueId v) const;
-  // What this product is of a linear layer's three; nothing for products that are none of them.
+  // The kind of this product among a linear layer's three; nullopt for other products.
   std::optional<ProductKind> kind_of(ValueId v) const;
-  // What the recipe holds an operand in; null: the scalar type. Weights that lie in a file's format stay as they are.
+  // The recipe's format of an operand; null: the scalar type. Weights stored in a file's format are unchanged.
   FormatRef format_of(ValueId product, int side) const;
   bool lies_in_format(ValueId v) const;
-  // The parameter whose layer has the seed of what is drawn for an operand: of this product, or where both operands are
-  // data, as for the gradient of a weight, of another product that reads one of them.
+  // The parameter whose layer provides the random seed for an operand: of this product, or if both operands are data
+  // (as for the gradient of a weight), of another product that reads one of them.
   std::string drawn_for(ValueId product, ValueId v) const;
   void find_owners();
   bool is_random(ValueId v) const;
   // Both operands are rotated, or neither.
   int64_t rotation_of(ValueId product) const;
-  // Rotated numbers are other numbers: what is known of the largest is not of them.
+  // Rotation changes the numbers, so a known largest magnitude does not apply.
   void require_fitted(ValueId product, ValueId v, const FormatRef& f) const;
-  // Scales that are learned are those of the forward product: its operands come here as codes (learned_scales.h). In
-  // another format they are fitted.
+  // Learned scales belong to the forward product: its operands arrive here as codes (learned_scales.h). In another
+  // format they are fitted.
   FieldSource source_of_scale(ValueId v) const;
   FieldSource recipe_source(ValueId v) const;
-  // Whether an operand is what codes of this format stand for, under scales that a recipe of products learns.
+  // Whether an operand is decoded from codes of this format, under scales that a recipe of products learns.
   bool is_learned_as(ValueId v, const Format& f) const;
-  // The weight of the last product that a value comes from.
+  // The weight of the last product a value depends on.
   std::string projection_of(ValueId v) const;
-  // The parameter of a product, or its number where both operands are data.
+  // The parameter of a product, or the product's number if both operands are data.
   std::string weight_of(ValueId product) const;
-  std::string parameter_of(ValueId v) const;  // that a value of parameters alone is made of first
-  // Codes of small floats and nothing else.
+  std::string parameter_of(ValueId v) const;  // the first source of a value that depends only on parameters
+  // A format of small floats with no other fields.
   static bool is_without_scale(const Format& f);
-  // What nobody else reads is not worth more digits between where it is computed and where it is encoded.
+  // A value that only products read needs no more precision between its computation and its encoding.
   bool products_alone_read(ValueId v) const;
 
   const Graph& g_;
   const ProductType& type_;
   const Around* around_;
   Users users_;
-  std::set<ValueId> attended_;            // what attentions multiply, below reshapes and permutes
+  std::set<ValueId> attended_;            // operands of attentions, below reshapes and permutes
   std::vector<bool> data_;                // depends on more than parameters
   std::set<ValueId> precise_;             // products that take no codes
-  std::vector<bool> forward_;             // values of the forward pass; empty: nothing asks
-  std::map<ValueId, std::string> owner_;  // of a value below its views that a product reads: that product's parameter
+  std::vector<bool> forward_;             // values of the forward pass; empty: not needed
+  std::map<ValueId, std::string> owner_;  // of a product's operand below views: that product's parameter
   bool trains_ = false;
 };
 

@@ -1,13 +1,13 @@
 // round_products: mixed precision. Operands of products with parameters, forward and backward, are rounded to a short
-// float; sums, everything between products, and the parameters themselves stay as they are. Such products have no batch
-// letter (one that both operands and the result share), and not two parameters as operands: what is made of parameters
-// alone, as the sum of a weight and an adapter, is what files hold. A value is rounded once, below its views, however
-// many products read it. Products whose rows pick matrices are such products. Of attentions, queries, keys, values and
-// gradients of what they mixed are rounded, too; what has the shape of their scores is theirs alone and stays. What
-// such a product of data and parameters computes (with the bias or factor behind it) is rounded, too, where it has to
-// be kept: where several maps or products read it. Half the memory between forward and backward, and exactly what
-// another product that reads it would round it to. Gradients of parameters (both operands are data) and what reductions
-// read stay f32. Operands of products may pass through formats instead (operand_formats.h). Proved by
+// float; sums, all values between products, and the parameters themselves are unchanged. Such products have no batch
+// letter (one that both operands and the result share), and not two parameters as operands: a value computed from
+// parameters alone, like the sum of a weight and an adapter, is as in files. A value is rounded once, below its views,
+// however many products read it. Products whose rows select matrices are included. Of attentions, queries, keys, values
+// and gradients of the outputs are rounded, too; values of the scores' shape are internal to attention and unchanged.
+// The result of such a product of data and parameters (with its bias or factor) is rounded, too, if it must be kept: if
+// several maps or products read it. That halves the memory between forward and backward, and gives exactly the rounding
+// of another product that reads it. Gradients of parameters (both operands are data) and values that reductions read
+// stay f32. Operands of products may be cast through formats instead (operand_formats.h). Proved by
 // tests/graph/round_test.cpp.
 #include <algorithm>
 #include <map>
@@ -31,7 +31,7 @@ namespace {
 
 class Rounder : Products {
  public:
-  // `around`, `supplies`: of a scan's body, what is around it, and that gives it what it asks for.
+  // `around`, `supplies`: for a scan's body, its context, and the source of its additional inputs.
   Rounder(const Graph& g, const ProductType& to, Learning* learning = nullptr, const Around* around = nullptr,
           Supplies* supplies = nullptr, const Dim& steps = 1)
       : Products(g, to, around),
@@ -44,7 +44,7 @@ class Rounder : Products {
         encoder_(r_, [this](const std::string& seed, const Shape& shape) { return supplies_.drawn(seed, shape); }) {}
 
   Graph run() {
-    if (around_)  // those that are asked for come behind
+    if (around_)  // inputs that are added come last
       for (const ValueId v : r_.from.inputs()) r_.keep(v);
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       const Node& node = r_.from[v];
@@ -65,14 +65,14 @@ class Rounder : Products {
         lengthen_operands(v);
       else
         r_.keep(v);
-      // Nothing is kept of what lies between two products of a step.
+      // Values between two products of a step are not kept.
       if (to_ != Scalar::f32 && !around_ && is_activation(v) && is_kept(v)) keep_short(v);
     }
     return r_.finish();
   }
 
  private:
-  // The body is a graph like this one, in which parameters are parameters and gradients are gradients.
+  // The body is rounded like this graph, with the roles of its inputs (parameters, gradients) set from outside.
   void round_scan(ValueId v) {
     const Node node = r_.from[v];
     Graph body = *node.attributes.callee;
@@ -97,7 +97,7 @@ class Rounder : Products {
     for (size_t i = 0; i < inputs.size(); ++i)
       rounded[inner.r_[inputs[i]]].attributes = (*node.attributes.callee)[inputs[i]].attributes;
     r_.replace(v, inner.supplies_.scan(std::move(rounded), r_.operands(v), node));
-    // What is known of a value of the steps is known of all of them.
+    // Facts about a value of the steps hold for all of them.
     const auto know = [&](ValueId out, int k) {
       const ValueId value = below_order(body, body.results[k]);
       if (const auto owner = inner.owner_.find(value); owner != inner.owner_.end())
@@ -110,8 +110,8 @@ class Rounder : Products {
       if (u >= 0 && r_.from[u].op == Op::result_) know(u, r_.from[u].attributes.index);
   }
 
-  // A product of data and parameters, or one of data that such a product reads (what an attention mixed), or a map of
-  // such that are not kept themselves and of smaller values.
+  // A product of data and parameters, or one of data that such a product reads (an attention's output), or a map of
+  // such values that are not kept themselves, and of smaller values.
   bool is_activation(ValueId v) const {
     const Node& node = r_.from[v];
     if (is_rounded_product(v)) return takes_parameter(v);
@@ -127,7 +127,7 @@ class Rounder : Products {
     return whole > 0;
   }
 
-  // Several read it, or one through a view that it cannot be part of, and all of them are maps or products; or it is
+  // Has several readers, or one through a view that cannot be fused, and all of them are maps or products; or it is
   // added to another product.
   bool is_kept(ValueId v) const {
     if (is_summand(v)) return true;
@@ -147,7 +147,7 @@ class Rounder : Products {
     });
   }
 
-  // Maps take the short value and lengthen it as they read.
+  // Maps read the short value and convert it to f32.
   void lengthen_operands(ValueId v) {
     const Node& node = r_.from[v];
     Formula formula = node.attributes.formula;
@@ -166,7 +166,7 @@ class Rounder : Products {
     r_.to[r_[v]].label = node.label;
   }
 
-  // Readers other than maps find the value as long as it was.
+  // Readers other than maps read an f32 conversion.
   void keep_short(ValueId v) {
     rounded_[v] = r_.build.convert(r_[v], to_);
     short_.insert(v);
@@ -209,7 +209,7 @@ class Rounder : Products {
     r_.to[r_[v]].label = node.label;
   }
 
-  // An operand of an attention's product, in the format that a recipe says: rows are what one head has of one token.
+  // An operand of an attention's product, in the recipe's format: a row belongs to one head and one token.
   ValueId attended(ValueId product, int side) {
     const Node& node = r_.from[product];
     const ValueId v = node.operands[side];
@@ -225,7 +225,7 @@ class Rounder : Products {
   }
   ValueId as_scalar_value(ValueId value) { return to_ == Scalar::f32 ? value : r_.build.convert(value, to_); }
 
-  // An operand of a product as the kernel reads it.
+  // An operand of a product as its kernel reads it.
   ValueId operand(ValueId product, int side, const FormatRef& f) {
     const ValueId v = r_.from[product].operands[side];
     if (!f) return rounded(v);
@@ -244,7 +244,7 @@ class Rounder : Products {
                             rotation_of(product), drawn_for(product, v));
   }
 
-  // Whose numbers a scale is of: its name, and the weight; no weight: an activation.
+  // The owner of a scale: its name, and the weight; no weight: an activation.
   struct Owner {
     std::string name, weight;
   };
@@ -259,7 +259,7 @@ class Rounder : Products {
     return learned(v, f, i[side], i[2], {weight + ".weight_scale", weight});
   }
 
-  // An operand in its format, whose fields beside the codes are parameters.
+  // An operand fake-quantized to its format, whose fields except the codes are parameters.
   ValueId learned(ValueId v, const FormatRef& f, const std::string& letters, const std::string& kept,
                   const Owner& owner) {
     if (learning_->only && !learning_->only(owner.name)) return r_[v];
@@ -297,7 +297,7 @@ class Rounder : Products {
     return learning_->parameter(r_.build, std::move(scale), elements(shape).number());
   }
 
-  // The scale that is known before the numbers are; -1: they are looked at.
+  // The scale if it is known before the numbers are computed; -1: it is fitted to them.
   ValueId scale_of(ValueId product, ValueId v, const FormatRef& f) {
     if (source_of_scale(v) == FieldSource::fitted) return -1;
     if (tensor_scale(*f) < 0)
@@ -306,7 +306,7 @@ class Rounder : Products {
     return encoder_.scale_of_largest(known_largest(v, weight_of(product)), f);
   }
 
-  // The largest magnitude as steps before tell it, one number; 0: they tell nothing.
+  // The largest magnitude from earlier steps, one number; 0: not known.
   ValueId known_largest(ValueId v, const std::string& weight) {
     const auto [known, is_new] = largest_.try_emplace(below(v), -1);
     if (!is_new) return known->second;
@@ -325,11 +325,11 @@ class Rounder : Products {
     const char* what = !data_[v] ? "weight" : forward_[v] ? "activation" : "gradient";
     const std::string name = supplies_.name_of(weight, what);
     const ValueId largest = supplies_.history(name, type_.sources.history);
-    // Below views, so that what computes the numbers finds it.
+    // Below views, so that the reduction fuses with the producer.
     if (trains_) supplies_.follow(name, find_largest(b, below_order(r_.to, source_of(v))));
     return largest;
   }
-  // A weight that the steps of a scan read: what is known is the same for all of them.
+  // A weight that the steps of a scan read: its magnitude is the same for all of them.
   ValueId largest_around(ValueId v, const std::string& weight) {
     ValueId input = below(v);
     if (is_held(g_, input)) input = g_[input].operands[0];
@@ -341,8 +341,8 @@ class Rounder : Products {
     return scalar == Scalar::f32 ? r_[v] : r_.build.convert(r_[v], scalar);
   }
 
-  // What products of the backward pass read of an activation is encoded where the activation is computed: codes are
-  // kept between the passes, not what they were made of.
+  // Encodes an activation for products of the backward pass where it is computed: the codes are kept between the
+  // passes, not their source.
   void keep_for_gradients(ValueId product, ValueId v) {
     if (!forward_[v] || !data_[v]) return;
     for (const ValueId u : users_[v]) {
@@ -357,7 +357,7 @@ class Rounder : Products {
     }
   }
 
-  // What an operand is encoded from.
+  // The value an operand is encoded from.
   ValueId source_of(ValueId v) { return is_kept_short(v) || products_alone_read(v) ? rounded(v) : r_[v]; }
 
   void replace_by_codes(ValueId v, const FormatRef& first, const FormatRef& second) {
@@ -374,8 +374,8 @@ class Rounder : Products {
 
   struct Coded {
     ValueId codes = -1, scale = -1;  // value = codes * scale
-    ValueId scaled = -1;             // what is encoded
-    ValueId transposed = -1;         // the codes again, as a matrix whose columns lie beside each other
+    ValueId scaled = -1;             // the value before encoding
+    ValueId transposed = -1;         // codes of the transposed matrix, whose columns are contiguous
     Shape matrix;
   };
   Coded coded(ValueId product, ValueId v, const FormatRef& f) {
@@ -387,7 +387,7 @@ class Rounder : Products {
       known.codes = r_.build.view(node, known.codes);
       return known;
     }
-    // Tensors of zeros, and of numbers so small that their scale would not be one, are scaled by the smallest that is.
+    // Tensors of zeros, or of numbers so small that the scale would underflow, use the smallest valid scale.
     const double most = plain_field(*f)->max_finite();
     const auto quotient = [&](ValueId x, bool inverse) {
       Formula q;
@@ -410,7 +410,7 @@ class Rounder : Products {
     known.codes = encoded(known.scaled, f);
     return known;
   }
-  // The first of two numbers that is not 0.
+  // x, or `otherwise` if x is 0.
   ValueId or_else(ValueId x, double otherwise) {
     Formula f;
     f.inputs = {Scalar::f32};
@@ -425,8 +425,8 @@ class Rounder : Products {
     return f.inputs[0] == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
   }
 
-  // The codes of an operand. Where a matrix is summed over its first axis, they are asked for transposed, too:
-  // instructions take bytes with neighbours along what is summed.
+  // The codes of an operand. A matrix that is summed over its first axis is also encoded transposed: matrix
+  // instructions take bytes that are contiguous along the summed axis.
   ValueId codes_for(ValueId product, size_t side, const FormatRef& f) {
     const ValueId v = r_.from[product].operands[side];
     const std::string &letters = r_.from[product].attributes.indices[side],
@@ -446,8 +446,8 @@ class Rounder : Products {
     return known.matrix == matrix ? known.transposed : coded(product, v, f).codes;
   }
 
-  // A frozen weight whose file has numbers of the type it would be rounded to: reading it decodes nothing. And one so
-  // large (a table of many tokens) that its numbers are not written out at all: products round what they decode.
+  // A frozen weight stored in the type it would be rounded to: reading it needs no decoding. Or one so large (an
+  // embedding table of many tokens) that its decoded numbers are not stored: products round the decoded numbers.
   bool is_read_as_stored(ValueId v) const {
     const Node& node = r_.from[v];
     if (node.op != Op::cast_ || node.operands.size() != 1) return false;
@@ -458,7 +458,7 @@ class Rounder : Products {
     return count.is_number() && count.number() > most_decoded_ / scalar_bytes(to_);
   }
 
-  // Views of which every number is rounded once, however often it is read.
+  // Views below which a value is rounded once, however often it is read.
   static bool is_rounded_below(const Node& view) {
     return view.op == Op::reshape_ || view.op == Op::permute_ || view.op == Op::windows_;
   }
@@ -482,13 +482,13 @@ class Rounder : Products {
   Scalar to_;
   Learning* learning_;
   int64_t most_decoded_;
-  std::vector<ValueId> rounded_;  // the short value of each, where there is one
+  std::vector<ValueId> rounded_;  // the short value of each, if there is one
   std::map<std::pair<ValueId, const Format*>, Coded> coded_;
-  std::set<ValueId> short_;  // kept so
+  std::set<ValueId> short_;  // kept as short values
   OperandEncoder encoder_;
-  std::map<ValueId, ValueId> largest_;   // what is known of a value's magnitude, by what lies below its views
-  std::map<std::string, ValueId> made_;  // states that were wanted before the graph has them
-  std::map<std::pair<ValueId, const Format*>, std::map<int, ValueId>> learned_;  // fields, by what lies below views
+  std::map<ValueId, ValueId> largest_;   // known magnitudes, by the value below views
+  std::map<std::string, ValueId> made_;  // states that were requested before the graph has them
+  std::map<std::pair<ValueId, const Format*>, std::map<int, ValueId>> learned_;  // fields, by the value below views
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace lumen::graph {
 namespace {
 
-// The body with its inputs in the order of these names.
+// The body with its inputs in the given order of names.
 Graph with_inputs(const Graph& body, const std::vector<std::string>& order) {
   Rewriter r(body);
   for (const std::string& name : order) r.keep(body.find_input(name));
@@ -39,7 +39,7 @@ ValueId Supplies::seeds_of_steps(const std::string& seed, const Dim& steps) {
   whole.inputs = {Scalar::f32};
   whole.outputs = {whole.convert(
       ScalarOp::cast_, Scalar::u32,
-      whole.op(ScalarOp::mul_, whole.input(0), whole.constant(Scalar::f32, 0x1p24)))};  // all that a draw tells
+      whole.op(ScalarOp::mul_, whole.input(0), whole.constant(Scalar::f32, 0x1p24)))};  // a draw has 24 bits
   return b_.map(whole, {drawn(seed, {steps})});
 }
 

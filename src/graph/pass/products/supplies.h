@@ -1,7 +1,7 @@
-// What rounding needs beside the numbers it rounds: seeds of what is drawn, and magnitudes that are known before the
-// numbers are. At the top of a graph these are its inputs. In the body of a scan they are further operands of the scan:
-// a magnitude is the same in all steps, of a seed each step has its own; and what a history is to follow is a further
-// output, of which the largest of all steps goes on. Proved by tests/graph/steps/rounded_scan_test.cpp.
+// Additional inputs of rounding: random seeds, and magnitudes that are known before the numbers are computed. At the
+// top of a graph these are its inputs. In the body of a scan they are additional operands of the scan: a magnitude is
+// the same in all steps, each step has a seed of its own; and the newest value of a history is an additional output,
+// whose maximum over all steps is appended to the history. Proved by tests/graph/steps/rounded_scan_test.cpp.
 #pragma once
 
 #include <map>
@@ -15,24 +15,24 @@ namespace lumen::graph {
 class Supplies {
  public:
   explicit Supplies(Builder& build) : b_(build) {}
-  // For a scan's body: what is around it, and the number of steps.
+  // For a scan's body: the supplies outside, and the number of steps.
   Supplies(Builder& build, Supplies* around, Dim steps) : b_(build), around_(around), steps_(std::move(steps)) {}
 
-  // Numbers in [0, 1) that are this operand's own, by the name of a seed (kProductSeed).
+  // Random numbers in [0, 1) for one operand, by the name of a seed (kProductSeed).
   ValueId drawn(const std::string& seed, const Shape& shape);
-  // The largest magnitude that a history of this name tells, [1]; 0: nothing yet.
+  // The largest magnitude in the history of this name, [1]; 0: none yet.
   ValueId history(const std::string& name, int64_t length);
-  // One number more for it, of any shape.
+  // Appends one number, of any shape, to it.
   void follow(const std::string& name, ValueId newest);
-  // A value where the scan stands, the same in all steps.
+  // Passes a value from outside the scan into the body, the same in all steps.
   ValueId constant(ValueId outside);
-  // .. and which that was; -1: it is none.
+  // .. and the inverse: the outside value; -1: it is none.
   ValueId outside(ValueId constant) const;
-  // A name of a history that no other has, for what a product with this weight reads.
+  // A unique history name for an operand of a product with this weight.
   std::string name_of(const std::string& weight, const char* what);
 
-  // The scan with what its body asked for: operands behind those there were, outputs as well. `body`: as it was
-  // rounded; `operands`: carries, sequences and constants that the author gave, where the scan is to stand.
+  // The scan with the additional operands and outputs that its body requested, after the existing ones. `body`: the
+  // rounded body; `operands`: the author's carries, sequences and constants, in the graph that contains the scan.
   ValueId scan(Graph body, const std::vector<ValueId>& operands, const Node& before) const;
 
  private:
@@ -53,8 +53,8 @@ class Supplies {
   Supplies* around_ = nullptr;
   Dim steps_ = Dim(1);
   std::map<std::string, Draws> draws_;        // by the name of the seed
-  std::map<std::string, ValueId> histories_;  // at the top, inputs; in a body, what they tell
-  std::map<std::string, int> names_;          // at the top: how many there are
+  std::map<std::string, ValueId> histories_;  // at the top, inputs; in a body, their largest magnitudes
+  std::map<std::string, int> names_;          // at the top: number of uses
   std::vector<Given> given_;
   std::vector<std::pair<std::string, ValueId>> newest_;  // by history: of the body
 };

@@ -81,7 +81,7 @@ class TextAdder {
     if (what.gain) part.gain = r_.build.input(low_rank_gain(what.weight), Role::parameter, {{stacks, rows}, {}});
   }
 
-  // What each of `rows` rows picks.
+  // The stacked change that each of `rows` rows selects.
   ValueId picks(const Part& part, const Dim& rows) {
     const bool all = rows == texts_ * each_;
     if (!all && !(asked_ && rows == *asked_)) refuse(part);
@@ -100,7 +100,7 @@ class TextAdder {
 
   ValueId at_least_0(ValueId index) { return r_.build.binary(ScalarOp::max_, index, r_.build.scalar(0, Scalar::i32)); }
 
-  // The numbers that rows of the weight are multiplied by, 1 where nothing is picked.
+  // The factors of the weight's output rows, 1 where no change is selected.
   ValueId gain_of(const Part& part, ValueId index) {
     const ValueId all = r_.build.gather(part.gain, at_least_0(index));
     Shape beside = r_.build.type(index).shape;
@@ -112,8 +112,8 @@ class TextAdder {
     return r_.build.map(std::move(f), {r_.build.reshape(index, beside), all});
   }
 
-  // What is added to the product of rows x [N, K]. Few and narrow changes are multiplied with all rows, and what a row
-  // did not pick is left out in between: that takes less than sorting the rows by what they pick.
+  // The change to the product of rows x [N, K]. If the changes are few and narrow, all rows are multiplied by all
+  // changes, and products a row did not select are masked in between: that is faster than sorting the rows by change.
   ValueId changed(const Part& part, ValueId x, ValueId index) {
     const int64_t count = part.what.count(), rank = part.what.rank;
     if (count * rank > kAllTogether)
@@ -146,7 +146,7 @@ class TextAdder {
     for (size_t d = 0; d + 1 < shape.size(); ++d) rows = rows * shape[d];
     const ValueId index = picks(part, rows);
     const ValueId change = changed(part, r_.build.reshape(x, {rows, columns}), index);
-    // As the product has it.
+    // In the product's order of axes.
     std::string natural = of_x;
     natural.back() = of_weight[0];
     shape.back() = r_.from[node.operands[side]].type.shape[0];
@@ -212,7 +212,7 @@ class TextAdder {
   ValueId sets_ = -1;
   std::map<ValueId, Part> parts_;
   std::map<std::pair<int64_t, int64_t>, ValueId> owners_;  // of columns, by count and rank; 0 while unknown
-  std::map<std::vector<int32_t>, ValueId> tokens_, rows_;  // picks, by what sets have; 0, an input, while unknown
+  std::map<std::vector<int32_t>, ValueId> tokens_, rows_;  // selections, by the sets' slots; 0, an input, while unknown
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ class Splitter {
                          s.weight);
   }
 
-  // In place of the weight, so that inputs precede what reads them.
+  // Appended in place of the weight, so that inputs precede their readers.
   void add_parts(ValueId v, Parts& parts) {
     Type type = r_.from[v].type;
     for (size_t i = 0; i < parts.what->experts.size(); ++i) {
@@ -83,7 +83,7 @@ class Splitter {
       orders_[order] = r_.build.input(order, Role::parameter, {{r_.from[v].type.shape.front()}, {}});
   }
 
-  // The integers as a part reads them: those of the parts behind are cut off, those of the parts before are negative.
+  // The integers for a part: those of later parts become -1, those of earlier parts are negative.
   ValueId shifted(ValueId index, const Parts& parts, size_t part) {
     const std::vector<int64_t>& experts = parts.what->experts;
     const int64_t start = std::accumulate(experts.begin(), experts.begin() + part, int64_t{0});
@@ -127,7 +127,7 @@ class Splitter {
   Rewriter r_;
   std::map<ValueId, Parts> splits_;
   std::map<std::string, ValueId> orders_;
-  std::map<std::tuple<ValueId, int64_t, int64_t, std::string>, ValueId> shifted_;  // by where a part begins and ends
+  std::map<std::tuple<ValueId, int64_t, int64_t, std::string>, ValueId> shifted_;  // by begin and end of a part
   std::map<std::pair<ValueId, std::string>, ValueId> ordered_;
 };
 
@@ -149,7 +149,7 @@ std::vector<StackedExperts> stacked_experts(Graph g) {
   simplify(g);
   const Users users = users_of(g);
   std::vector<StackedExperts> out;
-  std::map<std::set<ValueId>, size_t> known;  // by what picks
+  std::map<std::set<ValueId>, size_t> known;  // by the index
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (!is_stacked(g, v) || users[v].empty()) continue;
     if (!std::ranges::all_of(users[v], [&](ValueId user) { return picks_from(g, user, v); })) continue;
