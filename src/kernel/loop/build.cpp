@@ -50,7 +50,7 @@ bool all_equal(const std::vector<T>& x) {
   return std::ranges::all_of(x, [&](T v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(x[0]); });
 }
 
-// Numbers of those that exist.
+// Value numbers of the operands that exist.
 std::vector<ValueId> ids(const std::vector<Expr>& x) {
   std::vector<ValueId> out;
   for (const Expr v : x)
@@ -154,7 +154,7 @@ std::optional<int64_t> Builder::known_integer(Expr v) const {
   return constants_[v.id()].integers[0];
 }
 
-// A constant, or a value that is already there; none when nothing is known.
+// A constant or an existing value equal to the operation; no value if it does not simplify.
 Expr Builder::simplify(ScalarOp op, const std::vector<Expr>& operands, VType t) {
   const VType from = type(operands[0]);
   const auto known = [&](size_t i) { return i < operands.size() ? known_integer(operands[i]) : std::nullopt; };
@@ -208,8 +208,8 @@ Expr Builder::power2(Expr x) {
   return op(ScalarOp::exp_, x * std::numbers::ln2);
 }
 
-// 1 - 2 / (1 + e^2x) by the approximations, to seventeen digits; small numbers, of which that leaves few digits, by the
-// first terms of the series.
+// 1 - 2 / (1 + e^2x) by the approximations, to seventeen bits; small numbers, where that cancels, by the first terms of
+// the series.
 Expr Builder::fast_tanh(Expr x) {
   constexpr double kSmall = 1.0 / 64;
   const Expr size = op(ScalarOp::abs_, x);

@@ -45,7 +45,7 @@ class Builder {
     }
     return all;
   }
-  Expr concat(Expr a, Expr b);  // two vectors of one type, one behind the other
+  Expr concat(Expr a, Expr b);  // two vectors of one type, concatenated
   Expr extract(Expr a, int lane);
   Expr insert(Expr a, Expr x, int lane);
   Expr shuffle(std::vector<Expr> a, std::vector<int> mask);
@@ -54,9 +54,9 @@ class Builder {
   void store(BufferId b, Expr value, Expr offset, int align = 1, Expr count = {});
   Expr gather(BufferId b, Scalar s, Expr offsets);
   void scatter(BufferId b, Expr value, Expr offsets);
-  // A hint that what lies there will be read soon; `offset` may be outside the buffer.
+  // A hint that this place will be read soon; `offset` may be outside the buffer.
   void prefetch(BufferId b, Expr offset, Cache into);
-  // A load or gather, a store or scatter, as there is one offset or one for each lane.
+  // A load or store at one offset, a gather or scatter at one offset per lane.
   Expr read(BufferId b, VType type, Expr offset, int align) {
     return this->type(offset).lanes == 1 ? load(b, type, offset, align) : gather(b, type.scalar, offset);
   }
@@ -69,15 +69,15 @@ class Builder {
   void wave_barrier() { add({.op = Op::wave_barrier_}); }
   Expr lane_id() { return append({.op = Op::lane_id_}, {Scalar::i64, 1}); }
   Expr wave_shuffle(Expr value, Expr lane);
-  // What all lanes of a wave have, by op (associative, commutative): every lane gets the same bits.
+  // Reduces a value over all lanes of a wave by op (associative, commutative): every lane gets the same bits.
   Expr fold_wave(ScalarOp op, Expr value, int wave);
   Expr load_matrix(const std::string& row, VType type, BufferId b, Expr offset);
-  // `count`: all bytes, or 0: zeros are written, and `from` is not read.
+  // `count`: all bytes, or 0, which writes zeros and does not read `from`.
   void copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes, Expr count = {});
-  // Lane l of the block copies to l * bytes behind `to_offset`, which all lanes have alike.
+  // Lane l of the block copies to `to_offset` + l * bytes; `to_offset` is uniform.
   void copy_together(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes);
   Expr product(const std::string& row, Expr acc, BufferId a, Expr a_offset, BufferId b, Expr b_offset);
-  Expr product(const std::string& row, Expr acc, Expr a, BufferId b, Expr b_offset);  // a is held
+  Expr product(const std::string& row, Expr acc, Expr a, BufferId b, Expr b_offset);  // a is in registers
   Expr ready(Expr sums);
   void commit(Flow flow) { add({.op = Op::commit_, .flow = flow}); }
   void wait(Flow flow, int groups) { add({.op = Op::wait_, .flow = flow, .groups = groups}); }
@@ -90,16 +90,16 @@ class Builder {
   }
   void branch(Expr condition, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr);
 
-  // Instructions of f32 that are near enough where results are rounded to 16-bit floats: while they are set, exp, tanh
-  // and division (by multiplying) are made of them. Names of rows; empty: none.
+  // Approximate f32 instructions, for results that are rounded to 16-bit floats: while they are set, exp, tanh and
+  // division (by the reciprocal) use them. Names of rows; empty: none.
   struct FastMath {
-    std::string power2, reciprocal, greatest;  // greatest: max, of numbers
+    std::string power2, reciprocal, greatest;  // greatest: max, without NaN
   };
   void use_fast_math(FastMath s) {
     fast_math_ = std::move(s);
     reciprocals_.clear();
   }
-  // 1 / x = y, while approximations are taken.
+  // Declares that 1 / x = y, while approximations are used.
   void know_reciprocal(Expr x, Expr y) { reciprocals_[x.id()] = y; }
   Expr power2(Expr x);  // by the approximation, else exp
 
@@ -107,7 +107,7 @@ class Builder {
   std::vector<Expr> apply(const Formula& f, const std::vector<Expr>& inputs);
 
   VType type(Expr v) const { return kernel.value_types[v.id()]; }
-  std::optional<int64_t> known_integer(Expr v) const;  // the number behind a constant splat
+  std::optional<int64_t> known_integer(Expr v) const;  // the number of a constant splat
   Kernel finish();                                     // verifies; sets tasks
 
  private:
@@ -120,7 +120,7 @@ class Builder {
     std::vector<int64_t> integers;
     bool empty() const { return data.empty() && integers.empty(); }
   };
-  void add(Instr instr);       // as it is
+  void add(Instr instr);       // unchanged
   ValueId number(VType type);  // of a new value
   void fill(Region& region, const std::function<void()>& body);
   Expr append(Instr instr, VType type);

@@ -63,7 +63,7 @@ class Numbering {
   }
 
   std::vector<VType> types_, found_;
-  std::vector<ValueId> numbers_;  // new ones, by the old ones
+  std::vector<ValueId> numbers_;  // new numbers, by the old ones
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Constants of a finished kernel stand right before what uses them first, in its own region, and unused ones go: the
-// text of a kernel does not depend on the order in which its writer named its numbers. Proved by
+// Places each constant of a finished kernel right before its first use in its own region, and removes unused ones: the
+// text of a kernel does not depend on the order in which its numbers were created. Proved by
 // tests/kernel/loop/loop_build_test.cpp.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace lumen::loop {
 
-// Values are numbered anew in the order of the text.
+// Values are renumbered in the order of the text.
 void place_constants(Kernel& kernel);
 
 }  // namespace lumen::loop

@@ -7,7 +7,7 @@
 namespace lumen::loop {
 namespace {
 
-// In the order of the text, which is that of execution for all that stands before a wait outside serial loops.
+// Walks in the order of the text, which is that of execution for everything before a wait outside serial loops.
 class EarlyPart {
  public:
   explicit EarlyPart(const Kernel& k) : k_(k) { region(k.body, 0, true); }
@@ -44,7 +44,7 @@ class EarlyPart {
     }
   }
 
-  // `by_all`: every lane of the block comes here, once.
+  // `by_all`: every lane of the block executes this, once.
   void region(const Region& r, int depth, bool by_all) {
     for (const Instr& instr : r.code) {
       if (instr.flow == Flow::kernels) {
@@ -73,7 +73,7 @@ bool begins_early(const Kernel& k) {
 }
 
 bool begins_in_whole(const Kernel& k) {
-  // A launch in whole takes 1.5 us longer on an H100; reading 16 MiB takes 5.
+  // A launch without overlap takes 1.5 us longer on an H100; reading 16 MiB takes 5 us.
   constexpr int64_t kMuch = int64_t{16} << 20;
   int64_t bytes = 0;
   for (const BufferParam& p : k.params)

@@ -62,7 +62,7 @@ class Math {
     return y;
   }
 
-  // Bounds that let NaN pass.
+  // Bounds that propagate NaN.
   int clamp(int x, double low, double high) {
     x = select(less(x, number(low)), number(low), x);
     return select(less(number(high), x), number(high), x);
@@ -74,8 +74,8 @@ class Math {
     return f_.convert(ScalarOp::bitcast_, s_, f_.op(ScalarOp::shl_, biased, integer(wide_ ? 52 : 23)));
   }
 
-  // e^x = 2^n e^r, |r| <= ln 2 / 2; the power in two factors, so that subnormal results round once. Added to 1.5 times
-  // the number from which on all floats are integers, n rounds by itself and stands in the low bits.
+  // e^x = 2^n e^r, |r| <= ln 2 / 2; the power in two factors, so that subnormal results round once. Adding 1.5 times
+  // the number from which on all floats are integers rounds n and leaves it in the low bits.
   int exp(int x) {
     x = wide_ ? clamp(x, -750, 750) : clamp(x, -110, 100);
     const int magic = number(wide_ ? 0x1.8p52 : 0x1.8p23);
@@ -133,7 +133,7 @@ class Math {
     return select(equal(x, x), top, x);
   }
 
-  // f64 only: quadrant n and rest r in [-pi/4, pi/4], pi/2 in three parts.
+  // f64 only: quadrant n and remainder r in [-pi/4, pi/4], pi/2 in three parts.
   int sine(int x, bool cosine) {
     const int n = f_.op(ScalarOp::rint_, mul(x, number(0.63661977236758134308)));
     int r = fma(n, number(-0x1.921fb54442d18p0), x);

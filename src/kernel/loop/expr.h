@@ -1,5 +1,5 @@
 // Values of a kernel being written, with the operators of formulas: `sum + x * y` appends a multiplication and an
-// addition to the builder of its operands. A number takes the type of the value beside it; constants fold (build.h).
+// addition to the builder of its operands. A number takes the type of the other operand; constants fold (build.h).
 // Comparisons give truth values of the kernel, which & and | combine: C++ never branches on them. Proved by
 // tests/kernel/loop/loop_expr_test.cpp.
 #pragma once
@@ -20,8 +20,8 @@ class Expr {
 
   bool exists() const { return id_ >= 0; }
   ValueId id() const { return id_; }
-  Builder& builder() const;                       // of a value that exists
-  bool is(Expr y) const { return id_ == y.id_; }  // the very same value
+  Builder& builder() const;                       // requires exists()
+  bool is(Expr y) const { return id_ == y.id_; }  // the same SSA value
 
   Expr apply(ScalarOp op) const;
   Expr apply(ScalarOp op, Expr y) const;
@@ -66,7 +66,7 @@ LUMEN_OPERATOR(+, add_)
 LUMEN_OPERATOR(-, sub_)
 LUMEN_OPERATOR(*, mul_)
 LUMEN_OPERATOR(/, div_)  // integers: rounded down
-LUMEN_OPERATOR(%, rem_)  // of that division
+LUMEN_OPERATOR(%, rem_)  // the remainder of that division
 LUMEN_OPERATOR(&, and_)
 LUMEN_OPERATOR(|, or_)
 LUMEN_OPERATOR(^, xor_)

@@ -5,10 +5,10 @@
 // parallel iterations do not communicate, so any split over threads gives the same bits. A grid kernel
 // (docs/decisions/0007): each iteration of its grid loop is a block. A block's code is the same for all lanes (its
 // values, loops and branches are uniform) and has no effects but lane loops, barriers and allocs. A lane loop (from 0
-// to the block's number of lanes, the same in the whole kernel) is what each lane does; lanes go on at any pace until a
-// barrier, which stands between lane loops only. No value leaves a lane loop: what a lane keeps for itself is private
-// memory of the block (each lane has its own), what lanes tell each other is shared memory, a shuffle, or the
-// instructions that a wave executes together.
+// to the block's number of lanes, the same in the whole kernel) is the code of each lane; lanes run at any pace until a
+// barrier, which is only allowed between lane loops. No value leaves a lane loop: a lane's own state is private memory
+// of the block (each lane has its own); lanes communicate through shared memory, shuffles, and the instructions that a
+// wave executes together.
 //
 // May include: base, number/format, number/formula.
 // Offers: build.h, expand.h, fragment.h, names.h, rules.h, text.h, verify.h.
@@ -39,9 +39,9 @@ enum class Op : uint8_t {
 
 enum class LoopKind : uint8_t { serial, unroll, parallel, grid, lane };
 enum class Space : uint8_t { global, shared, priv };
-enum class Flow : uint8_t { copies, products, kernels };  // what is begun and waited for
+enum class Flow : uint8_t { copies, products, kernels };  // asynchronous operations to wait for
 
-// Where a prefetch brings a line: to a level of the caches, or past them as what is read once.
+// The cache level that a prefetch brings a line to; `once`: past the caches, for data that is read once.
 enum class Cache : uint8_t { first, second, third, once };
 
 using ValueId = int;
@@ -85,7 +85,7 @@ struct BufferParam {
   std::string name;
   int64_t bytes = 0;  // the evaluator checks bounds with it
   bool written = false;
-  bool constant = false;  // no kernel of the program writes it: it may be read before those before have ended
+  bool constant = false;  // no kernel of the program writes it: it may be read before earlier kernels have ended
   int align = 64;
 };
 
@@ -101,12 +101,12 @@ struct Kernel {
   int64_t tasks = 1;  // trip count of the top parallel/grid loop; 1 without one
   bool aliased =
       false;          // a written param may share memory with another one (in-place steps); otherwise all are disjoint
-  int instances = 1;  // how many times a launch runs it at one time, each on buffers of its own: those of the
-                      // first, then those of the second, ..; none reads what another writes
+  int instances = 1;  // concurrent runs in one launch, each with its own buffers: those of the first, then those of the
+                      // second, ..; none reads what another writes
 };
 
-// A pure function over values: what an instruction row means. With a collective it is what one element of a product
-// means: acc, row of a, row of b (and more of either) -> acc.
+// A pure function over values: the meaning of an instruction row. With a collective it is the meaning of one element of
+// a product: acc, row of a, row of b (and more of either) -> acc.
 struct Collective;
 struct Function {
   std::string name;

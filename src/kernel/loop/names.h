@@ -1,5 +1,5 @@
-// The names of loop IR that all of synthesis is written in, said once for its rooms: a kernel's formulas read as
-// formulas there (expr.h), not as calls of another namespace.
+// The names of loop IR that all of synthesis uses, imported once: a kernel's formulas read as formulas there (expr.h),
+// not as calls into another namespace.
 #pragma once
 
 #include "kernel/loop/build.h"

@@ -1,5 +1,5 @@
-// The text of loop IR back into kernels. Hostile texts end in an Error with the place: nesting, lanes, sizes and value
-// numbers are bounded, and the verifier has the last word. Proved by tests/kernel/loop/loop_text_test.cpp.
+// Parses the text of loop IR into kernels. Hostile texts end in an Error with the place: nesting, lanes, sizes and
+// value numbers are bounded, and the verifier checks the result. Proved by tests/kernel/loop/loop_text_test.cpp.
 #include <algorithm>
 #include <cctype>
 #include <charconv>

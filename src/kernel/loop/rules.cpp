@@ -126,7 +126,7 @@ int64_t trip_count(int64_t from, int64_t to, int64_t step) {
 
 namespace {
 
-// Every instruction of a region and of those inside.
+// Visits every instruction of a region and of nested regions.
 template <typename Visit>
 void each(const Region& r, const Visit& visit) {
   for (const Instr& instr : r.code) {

@@ -1,4 +1,4 @@
-// Names of the loop IR's words and the typing rules builder, parser and verifier share.
+// Keywords of the loop IR, and the typing rules that builder, parser and verifier share.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,10 @@
 
 namespace lumen::loop {
 
-// The status of a guard that fails is {code, detail}; of a later instance of a kernel its code is so much more for each
-// before it.
+// The status of a failed guard is {code, detail}; instance i of a kernel adds i times this to the code.
 inline constexpr int kInstanceCodes = 256;
 
-// The words of the text form by enumerator: of Op, LoopKind, Space, Flow, Cache, GuardCode and Piece::Kind.
+// The keywords of the text form by enumerator: of Op, LoopKind, Space, Flow, Cache, GuardCode and Piece::Kind.
 template <typename E>
 inline constexpr auto kNames = nullptr;
 template <>
@@ -56,13 +55,13 @@ struct OpInfo {
   bool effect;
 };
 const OpInfo& op_info(Op op);
-bool is_pure(Op op);  // neither an effect nor a reader of what effects change
+bool is_pure(Op op);  // no effect, and does not read memory that effects change
 
-// Fields of Instr that are written as one word, number or name.
+// Fields of Instr that are printed as one word, number or name.
 #define LUMEN_FIELDS(X) \
   X(row) X(lane) X(align) X(bytes) X(step) X(groups) X(scalar_op) X(kind) X(space) X(flow) X(cache) X(code)
 
-// One piece of what is written behind an operation's name and type: op.def, column syntax.
+// One piece of the syntax after an operation's name and type: op.def, column syntax.
 struct Piece {
 #define X(field) field,
   enum class Kind : uint8_t {
@@ -72,7 +71,7 @@ struct Piece {
     from,
     held,
     count,
-    region,  // by sign
+    region,  // the kinds up to here have a sign in op.def
     operands,
     numbers,
     mask,
@@ -81,7 +80,7 @@ struct Piece {
   } kind = Kind::word;
 #undef X
   int index = 0;               // of the operand or region
-  std::string_view word = {};  // as it stands
+  std::string_view word = {};  // verbatim
 };
 template <>
 inline constexpr auto kNames<Piece::Kind> = std::to_array<std::string_view>(
@@ -103,7 +102,7 @@ constexpr int kMaxLanes = 4096;
 std::string print(VType type);  // "f32", "f32x16"
 std::optional<VType> vtype_from_name(std::string_view name);
 
-// What a scalar operation over `operands` yields. `to` is the written type of cast, bitcast and exponent.
+// Result type of a scalar operation over `operands`. `to` is the written type of cast, bitcast and exponent.
 struct Typing {
   VType type;
   std::string error;  // empty when well typed
@@ -113,10 +112,10 @@ Typing type_of(ScalarOp op, std::span<const VType> operands, std::optional<Scala
 // Iterations of a loop from `from` to `to`; checked against overflow.
 int64_t trip_count(int64_t from, int64_t to, int64_t step);
 
-constexpr int kMostGroups = 7;  // that wait may leave under way
+constexpr int kMostGroups = 7;  // that wait may leave in flight
 
-// A grid kernel's lanes of a block, and bytes of its shared buffers one after the other (16 byte boundaries or as
-// aligned).
+// The lanes of a grid kernel's block, and the places of its shared buffers, one after the other (aligned to 16 bytes,
+// or as declared).
 int64_t block_lanes(const Kernel& k);
 struct SharedPlace {
   BufferId buffer = -1;

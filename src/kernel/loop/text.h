@@ -25,7 +25,7 @@
 //       copy @2[%21] from @0[%22] 16 bytes
 //       commit copies                                    # or products
 //       wait copies 1
-//       wait kernels 0                                   # those before have ended: see verify.h
+//     wait kernels 0                                   # the earlier ones have ended: see verify.h
 //       %23 = product f32x64 ROW %24, @2[%25], @3[%26]
 //     }
 //   }

@@ -4,10 +4,10 @@
 //   2. operands and buffers are visible: defined before, in the same or an enclosing region
 //   3. types follow the operation; offsets and counts are i64, gather offsets i32 or i64; only written params are
 //   stored to
-//   4. a parallel or grid loop is the last instruction of the body, behind pure ones only; nothing of the kind is
+//   4. a parallel or grid loop is the last instruction of the body, after pure ones only; nothing of the kind is
 //   nested
-//   5. in a grid kernel: what docs/decisions/0007 says about blocks and lanes (check_level)
-//   6. what is done before the kernels before have ended (verify.h)
+//   5. in a grid kernel: the rules of docs/decisions/0007 for blocks and lanes (check_level)
+//   6. accesses before the earlier kernels have ended (verify.h)
 #include "kernel/loop/verify.h"
 
 #include <bit>
@@ -83,7 +83,7 @@ class Verifier {
 
   VType type(ValueId v) const { return k_.value_types[v]; }
 
-  // Whose code this is: that of no block (outside grid loops), of a block, of a lane.
+  // The level of the code: outside of blocks (and grid loops), of a block, of a lane.
   enum class Level : uint8_t { task, block, lane };
 
   bool is_shared(BufferId b) const { return spaces_[b] == Space::shared; }
@@ -162,7 +162,7 @@ class Verifier {
     if (instr.type != wanted) fail_at(instr, "the result is {}, not {}", print(wanted), print(instr.type));
   }
 
-  // How many operands there are, and their types, as op.def has it.
+  // Checks the number and the types of the operands against op.def.
   void check_operands(const Instr& instr) {
     const std::string_view all = op_info(instr.op).operands;
     if (all == "*") return;
@@ -218,7 +218,7 @@ class Verifier {
     region(instr.regions[0], depth + 1);
   }
 
-  // A load or a store, at one place or at one for each lane.
+  // A load or a store, at one offset or at one for each lane.
   void check_access(const Instr& instr) {
     const bool writes = op_info(instr.op).effect;
     access(instr, writes);
@@ -323,7 +323,7 @@ class Verifier {
         return;
       case Op::lane_id_:
         return expect_result(instr, kI64);
-      default:  // operands and their types say all
+      default:  // operands and their types are all there is to check
         return;
     }
   }

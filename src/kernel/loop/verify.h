@@ -1,10 +1,10 @@
 // Invariants of kernels (loop.h), among them what a kernel may do before the kernels launched before it have ended.
-// Machines may begin a kernel when all blocks of the one before have begun, which may not have waited themselves: what
-// any kernel of the program writes may still be under way then, and what it reads may not be overwritten yet. So before
-// `wait kernels` a kernel only copies from params that no kernel of the program writes (`constant`); what came before
-// the program has ended, for its first kernel is launched in whole (run/device/gpu/gpu.cpp). Kernels without that
-// instruction wait first. What is not `constant` they read by ordinary loads: reads of constant memory are not ordered
-// by a wait, and find lines in a first-level cache that kernels before brought there. Proved by
+// Machines may begin a kernel when all blocks of the previous one have begun, and that one may not have waited itself:
+// writes of any earlier kernel of the program may still be in flight, and what it reads must not be overwritten yet. So
+// before `wait kernels` a kernel only copies from params that no kernel of the program writes (`constant`); whatever
+// preceded the program has ended, for its first kernel is launched without overlap (run/device/gpu/gpu.cpp). Kernels
+// without that instruction wait first. Params that are not `constant` are read by ordinary loads: a wait does not order
+// reads of constant memory, which may also hit lines that earlier kernels brought to a first-level cache. Proved by
 // tests/kernel/loop/loop_early_test.cpp.
 #pragma once
 
@@ -14,16 +14,16 @@
 
 namespace lumen::loop {
 
-// Empty, or what is wrong. Checks the invariants listed in loop.h.
+// Empty, or the violated invariant, of those listed in loop.h.
 std::string verify(const Kernel& k);
 std::string verify(const Function& f);  // the same, and pure
 
-bool begins_early(const Kernel& k);  // it says itself where it waits
-// It is launched when those before have ended, for it reads so much of what they may have written that reads of
-// constant memory, which compilers move and join freely, are worth more than an early launch.
+bool begins_early(const Kernel& k);  // it contains the wait
+// It is launched when the earlier kernels have ended: it reads so much of what they may have written that reads of
+// constant memory, which compilers move and merge freely, are worth more than an early launch.
 bool begins_in_whole(const Kernel& k);
-// Empty, or what is wrong: one wait at most, by all lanes of a block, and behind it all that touches the memory of
-// params, but for copies of constant ones.
+// Empty, or the error: there is at most one wait, by all lanes of a block, and every access to the memory of params
+// comes after it, except for copies of constant ones.
 std::string check_early(const Kernel& k);
 
 }  // namespace lumen::loop

@@ -23,9 +23,9 @@ Machine generation(const std::string& name, int wave, int64_t shared_bytes, int 
 }
 
 // ---- MFMA, one block. "AMD Instinct MI100/MI200/MI300/CDNA4 Instruction Set Architecture", chapter on matrix
-// arithmetic instructions, and AMD's matrix instruction calculator: lane = row + rows * (k / share), a lane holds
-// `share` neighbours along k; of the sums lane % columns is the column, a group of four rows lies in four registers,
-// groups change with lane / columns first, then with the registers.
+// arithmetic instructions, and AMD's matrix instruction calculator: lane = row + rows * (k / share), and a lane holds
+// `share` adjacent elements along k. In the sums, lane % columns is the column; a group of four rows is in four
+// registers; the group varies with lane / columns first, then with the registers.
 Fragment mfma_factor(int rows, int k, int bits) {
   const int groups = 64 / rows, share = k / groups;
   return fragment(bits, share, {{rows, 1, 0}}, {{groups, rows, 0}, {share, 0, 1}});
@@ -35,21 +35,21 @@ Fragment mfma_sums(int size) {
   return fragment(32, 16, {{4, 0, 4}, {2, 32, 0}, {4, 0, 1}}, {{32, 1, 0}});
 }
 
-// Cycles of a SIMD, from the peaks of AMD's data sheets (MI100, MI250X, MI300X, MI355X): floating point operations a
-// cycle. Where wider shapes have come (gfx950), shorter ones have half the pace.
+// Cycles of a SIMD, from the peak rates of AMD's data sheets (MI100, MI250X, MI300X, MI355X) in floating point
+// operations per cycle. Where a machine has wider shapes (gfx950), shorter ones run at half the rate.
 double mfma_cycles(const Machine& m, int size, int k, const Factor& f) {
   const double products = double{1} * size * size * k;
   double pace = f.bits() == 32 ? 64 : 256;
   if (m.name == "gfx908" && f.scalar == Scalar::bf16) pace = 128;
   if (m.name == "gfx942" && f.bits() < 32) pace = f.bits() == 16 ? 512 : 1024;
   if (m.name == "gfx950" && f.bits() < 32) {
-    const double bytes = products * f.bits() / 8;  // of a shape of 16 x 16: half as many
+    const double bytes = products * f.bits() / 8;  // half as many for shapes of 16 x 16
     pace = (f.bits() == 16 ? 1024 : 2048) * (bytes < (size == 16 ? 1 << 14 : 1 << 15) ? 0.5 : 1);
   }
   return 2 * products / pace;
 }
 
-// `as`: the type of the intrinsic's factors where it is not the fragment's.
+// `as`: operand type of the intrinsic, if it is not the fragment's.
 void add_mfma(Machine& m, int size, int k, const Factor& a, const Factor& b, Scalar acc, const std::string& llvm,
               const std::string& as = {}) {
   MatrixRow r{.m = size, .n = size, .k = k, .a = a, .b = b, .acc = acc};
@@ -102,8 +102,8 @@ void add_mfma_of_mi300(Machine& m, const FloatCode& four, const FloatCode& five)
 }
 
 // CDNA4, V_MFMA_SCALE_F32_*_F8F6F4: a lane gives 32 elements of its row and the scale of one group of 32. Codes of 4
-// bits lie as above; codes of 8 bits in two runs of 16, the second half of k behind the first. Scales: lane = row +
-// rows * group, the low byte.
+// bits are laid out as above; codes of 8 bits are two runs of 16, the second half of k after the first. Scales: lane =
+// row + rows * group, the low byte.
 void add_scaled(Machine& m, int size, const FloatCode& code) {
   constexpr int kGroup = 32;
   const Factor codes{Scalar::u8, code};
@@ -123,8 +123,8 @@ void add_scaled(Machine& m, int size, const FloatCode& code) {
              fmt::format("1:{} 2:{} 0 ={} ={} =0 3:i32 =0 4:i32", type, type, format, format));
 }
 
-// The same without scales, at twice the pace of the shorter ones: where both scales are 0, LLVM has an instruction that
-// takes none. Of which k a lane's codes are means nothing as long as both factors agree: one run of 32.
+// The same without scales, at twice the rate of the shorter ones: if both scales are 0, LLVM selects an instruction
+// without them. The order of k in a lane is arbitrary as long as both factors agree: one run of 32.
 void add_unscaled(Machine& m, int size, const FloatCode& a, const FloatCode& b) {
   const int k = size == 16 ? 128 : 64;
   MatrixRow r{.m = size, .n = size, .k = k, .a = {Scalar::u8, a}, .b = {Scalar::u8, b}};
@@ -149,8 +149,8 @@ void add_mfma_of_mi350(Machine& m) {
 }
 
 // ---- WMMA, 16 x 16 x 16, waves of 32. "RDNA3 Instruction Set Architecture", chapter on WMMA: lanes 0..15 hold a row
-// (column) of a factor, lanes 16..31 the same again; of the sums lane % 16 is the column, lane / 16 the low bit of the
-// row. "RDNA4 ...": each half of the lanes holds half of k, and of the sums eight neighbouring rows.
+// (column) of a factor, lanes 16..31 a copy; in the sums lane % 16 is the column, lane / 16 the low bit of the row.
+// "RDNA4 ...": each half of the lanes holds half of k, and eight adjacent rows of the sums.
 Fragment wmma_factor(int bits, bool twice) {
   if (!twice) return fragment(bits, 8, {{16, 1, 0}}, {{2, 16, 0}, {8, 0, 1}});
   Fragment f = fragment(bits, 16, {{16, 1, 0}}, {{16, 0, 1}});
@@ -191,7 +191,7 @@ void add_wmma(Machine& m, bool twice) {
                "1:v2i32 2:v2i32 0");
 }
 
-// V_DOT4_I32_I8 and, on RDNA from the third generation on, V_DOT4_I32_IU8 that takes the sign of each factor.
+// V_DOT4_I32_I8 and, on RDNA from the third generation on, V_DOT4_I32_IU8, which has a sign flag for each factor.
 void add_dots(Machine& m, bool either_sign) {
   if (!either_sign) return add_dot4(m, Scalar::i8, "llvm.amdgcn.sdot4", "1 2 0 =0");
   add_dot4(m, Scalar::i8, "llvm.amdgcn.sudot4", "=1 1 =1 2 0 =0");
@@ -215,7 +215,8 @@ std::vector<Machine> amd_machines() {
   // CDNA4 Instruction Set Architecture", "Memory buffer load to LDS".
   mi300.chiplets = mi350.chiplets = 8;
   mi350.together_bytes = 16;
-  // Memory's pace by unit, from the data sheets. What is converted on its way costs LDS its bytes beside products.
+  // Memory bandwidth per unit, from the data sheets. Conversion on the way to LDS overlaps products and costs LDS bytes
+  // only.
   const std::pair<Machine*, double> bytes[] = {{&mi100, 6.8}, {&mi200, 8.6}, {&mi300, 8.3}, {&mi350, 13}};
   for (const auto& [m, pace] : bytes) {
     m->costs.blocks.bytes = pace;

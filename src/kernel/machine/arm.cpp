@@ -19,7 +19,7 @@ Machine neon() {
   m.vector_bits = 128;
   m.vector_registers = 32;
   m.l2_bytes = 512 << 10;
-  m.costs.codes.product = 0.65;  // products of bytes widen in one instruction, and additions of pairs issue beside it
+  m.costs.codes.product = 0.65;  // byte products widen in one instruction; pair additions issue in parallel
   m.tier = Tier::emulated;
   m.rows.push_back(
       {"lookup16.u8x16", lookup_meaning("lookup16.u8x16", 16, false), "llvm.aarch64.neon.tbl1.v16i8", "neon", 0.5});
@@ -40,7 +40,7 @@ Machine neon_dotprod() {
   return m;
 }
 
-// Two rows by two: sums of a vector of 32 bit lanes, of so many products each.
+// A 2x2 matrix product in every 128 bits, into 32-bit sums of `k` products each.
 void add_square(Machine& m, Scalar a, Scalar b, Scalar sum, int k, int lanes, const std::string& llvm,
                 const std::string& needs) {
   DotRow d{.a = a,
@@ -60,7 +60,7 @@ void add_byte_squares(Machine& m, int lanes, const std::string& mixed, const std
   add_square(m, Scalar::i8, Scalar::i8, Scalar::i32, 8, lanes, same, "i8mm");
 }
 
-// Signed and unsigned bytes together: codes 0..255 need no bias.
+// Dots of unsigned by signed bytes: codes 0..255 need no bias.
 Machine neon_i8mm() {
   Machine m = neon_dotprod();
   m.name = "neon-i8mm";
@@ -70,7 +70,7 @@ Machine neon_i8mm() {
   return m;
 }
 
-// Two products of bf16 for each sum of f32 (FEAT_BF16, which comes with the products of bytes).
+// Dots of bf16 pairs, summed in f32 (FEAT_BF16, which accompanies FEAT_I8MM).
 void add_bf16_dot(Machine& m, int lanes, const std::string& llvm, const std::string& arguments = {}) {
   const DotRow d{fmt::format("dot2.bf16bf16.f32x{}", lanes),
                  Scalar::bf16,
@@ -83,7 +83,7 @@ void add_bf16_dot(Machine& m, int lanes, const std::string& llvm, const std::str
                  false,
                  0};
   m.rows.push_back({d.row, odd_dot_meaning(d.row, lanes), llvm, "bf16", 0.5, arguments});
-  m.dots.insert(std::ranges::find(m.dots, Scalar::bf16, &DotRow::a), d);  // before shorter ones
+  m.dots.insert(std::ranges::find(m.dots, Scalar::bf16, &DotRow::a), d);  // before those of fewer lanes
 }
 Machine neon_bf16() {
   Machine m = neon_i8mm();
@@ -94,8 +94,8 @@ Machine neon_bf16() {
   return m;
 }
 
-// Scalable vectors at one length, over a machine of fixed ones. The code is for that length alone: kernels are compiled
-// on the machine they run on, or for a target named by its length.
+// Adds scalable vectors of one length to a machine with fixed ones. Code is for that length alone: kernels are compiled
+// on the machine that runs them, or for a target whose name includes the length.
 Machine scalable(Machine m, const std::string& name, const std::string& features, int bits) {
   m.name = fmt::format("{}-{}", name, bits);
   const bool mixed = m.features.find("+i8mm") != std::string::npos;
@@ -114,14 +114,15 @@ Machine scalable(Machine m, const std::string& name, const std::string& features
   if (halves) add_square(m, Scalar::bf16, Scalar::bf16, Scalar::f32, 4, bits / 32, "llvm.aarch64.sve.bfmmla", "bf16");
   return m;
 }
-// Every processor with SVE2 has the products of bytes and of bf16.
+// Every processor with SVE2 has the dots of bytes and of bf16.
 Machine sve2(int bits) {
   return scalable(neon_bf16(), "sve2", ",+sve,+sve2", bits);
 }
 
-// The matrix unit (SME): four tiles of sums of 32 bits, as many rows and columns as a streaming vector has such lanes,
-// and factors of a vector each. Only products are in streaming mode (emit/streaming): its length is the machine's, that
-// of other kernels the 128 bits that every processor has. Code is for one streaming length, as with scalable vectors.
+// The matrix unit (SME): four tiles of 32-bit sums, with as many rows and columns as a streaming vector has 32-bit
+// lanes; each factor is one vector. Only products run in streaming mode (emit/streaming), at the machine's vector
+// length; other kernels use the 128 bits that every processor has. Code is for one streaming length, as with scalable
+// vectors.
 Machine sme(int bits) {
   Machine m = neon_bf16();
   m.name = fmt::format("sme-{}", bits);
@@ -156,8 +157,8 @@ Machine sme(int bits) {
 
 }  // namespace
 
-// The first generation of scalable vectors, without (A64FX) and with products of bytes of both signs and of bf16
-// (Neoverse V1), and the lengths that no processor has yet.
+// The first generation of scalable vectors, without (A64FX) and with the mixed-sign byte dots and bf16 dots (Neoverse
+// V1), and lengths that no processor has yet.
 std::vector<Machine> arm_relatives() {
   std::vector<Machine> out;
   for (const int bits : {128, 256, 512, 1024, 2048}) out.push_back(scalable(neon(), "sve", ",+sve", bits));

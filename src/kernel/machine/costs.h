@@ -1,5 +1,5 @@
-// What work costs a machine: a table of coefficients (costs.def), by which families of kernels predict their time
-// (kernel/synth/gemm/bid). They decide about speed alone, never about results.
+// Cost model of a machine: a table of coefficients (costs.def), from which kernel families predict their time
+// (kernel/synth/gemm/bid). They affect speed only, never results.
 #pragma once
 
 #include <string_view>
@@ -28,17 +28,17 @@ struct StreamCosts {
 };
 
 struct CostTable {
-  double hertz = 0;       // cycles a second, where nothing measures them: of GPUs
-  double cores = 1;       // as which a GPU does tasks: lanes at work
-  double task_bytes = 0;  // that tasks read in a cycle of a multiprocessor; 0: of a processor, whose memory all
-                          // families wait for alike
+  double hertz = 0;       // cycles per second of GPUs, where they are not measured
+  double cores = 1;       // effective cores of a GPU that runs tasks: busy lanes
+  double task_bytes = 0;  // bytes that tasks read per cycle of a multiprocessor; 0: a CPU, whose memory costs
+                          // all families the same
   TaskCosts tasks;
   PanelCosts panels;
   CodeCosts codes;
   BlockCosts blocks;
   StreamCosts streams;
 
-  // The coefficient called "tasks.launch"; null: there is none.
+  // The coefficient of a name like "tasks.launch"; null if there is none.
   double* find(std::string_view name);
 };
 

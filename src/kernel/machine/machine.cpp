@@ -1,4 +1,4 @@
-// Looks machines up by name, asks the processor what it is, and parses what rows mean, once.
+// Looks machines up by name, detects the processor, and parses the meaning of each row once.
 // Proved by tests/kernel/machine/machine_rows_test.cpp.
 #include "kernel/machine/machine.h"
 
@@ -35,8 +35,8 @@ const std::vector<MachineRef>& table() {
   return all;
 }
 
-// Microcontrollers: no device of theirs runs an engine, so that they are no machines of lists and tests, but programs
-// are written for them (run/engine/portable). Without vectors: a vector of 32 bits has one lane.
+// Microcontrollers: none runs an engine, so they are not in the machines of lists and tests, but programs are written
+// for them (run/engine/portable). Without SIMD: a vector of 32 bits has one lane.
 const std::vector<MachineRef>& microcontrollers() {
   static const std::vector<MachineRef> all = [] {
     std::vector<MachineRef> out;
@@ -58,8 +58,8 @@ const std::vector<MachineRef>& microcontrollers() {
 }
 
 #if defined(__aarch64__)
-// Bits of the ordinary and of the streaming vectors of a thread; 0: the processor, or the system, has none. Threads
-// begin with the lengths of the one that starts them.
+// Bits of a thread's ordinary and streaming vectors; 0: the processor or the system has none. Threads inherit the
+// lengths of the thread that starts them.
 int scalable_bits() {
   return (getauxval(AT_HWCAP) & HWCAP_SVE) != 0 ? (::prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK) * 8 : 0;
 }
@@ -77,7 +77,8 @@ bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1U << 4) != 0;
 }
 
-// The processor has the matrix unit and the system lets this process, and every thread it starts from now on, use it.
+// Whether the processor has the matrix unit and the system lets this process and every thread it starts from now on use
+// it.
 bool tiles_allowed() {
   static const bool allowed = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -140,7 +141,7 @@ const MatrixLoad* Machine::find_load(bool transposed) const {
 }
 
 const loop::Function* Machine::meaning(std::string_view row) const {
-  // A row's text is its identity, so machines that share a row share what was parsed.
+  // A row's text is its identity, so machines that share a row share the parsed function.
   static std::mutex mutex;
   static std::map<std::string, std::unique_ptr<loop::Function>> parsed;
   const Row* found = find_row(row);
@@ -184,10 +185,10 @@ MachineRef find_machine(std::string_view name) {
 MachineRef native_machine() {
   static const MachineRef found = [] {
     MachineRef best;
-    for (const MachineRef& m : table())  // families list their machines from the least to the most able
+    for (const MachineRef& m : table())  // families list their machines from the least to the most capable
       if (processor_has(m->name)) best = m;
 #if defined(__aarch64__)
-    // Where ordinary vectors are no longer than those that stand beside the matrix unit.
+    // Machines with a matrix unit are chosen only if ordinary vectors are no wider than theirs.
     for (const MachineRef& m : relatives())
       if (!m->tiles.empty() && scalable_bits() <= m->vector_bits && processor_has(m->name)) best = m;
 #endif

@@ -1,6 +1,6 @@
-// Machines as data: facts, and rows of instructions. A row says what it means (loop IR text), how LLVM spells it, what
-// it needs and what it costs; tests prove each row against its meaning natively or under an emulator. Names of rows:
-// family, operand types, result type; a lookup is the same name on every machine that has one.
+// Machines as data: facts, and rows of instructions. A row holds its meaning (loop IR text), its spelling in LLVM, the
+// feature it needs and its cost; tests prove each row against its meaning natively or under an emulator. Names of rows:
+// family, operand types, result type; a lookup has the same name on every machine that has one.
 //
 // May include: base, kernel/loop, number/facts.
 // Offers: dense_product.h, relatives.h, without_row.h.
@@ -31,9 +31,9 @@ struct Row {
   std::string llvm;     // intrinsic or a spelling emit knows: "llvm.x86.avx512.vpdpbusd.512"
   std::string needs;    // feature, as LLVM names it: "avx512vnni"
   double cycles = 1;    // issue cost, for the cost model
-  // Arguments of the intrinsic where they are not the operands in order: "1:v4i32 2:v4i32 0 =0" are operands 1 and 2
-  // as that type, operand 0, and the constant 0; "0.1 0.0" are two parts of operand 0, the second one first; "0:word
-  // =half" is the word of operand 0 that holds what this call takes, and which half of it that is.
+  // Arguments of the intrinsic if they are not the operands in order: "1:v4i32 2:v4i32 0 =0" are operands 1 and 2 as
+  // that type, operand 0, and the constant 0; "0.1 0.0" are two parts of operand 0, the second one first; "0:word
+  // =half" is the word of operand 0 that holds this call's input, and the number of the half it uses.
   std::string arguments = {};
 };
 
@@ -46,23 +46,22 @@ struct DotRow {
   int k = 4;                // products per lane of acc
   int lanes = 16;           // of acc
   bool accumulates = true;  // row takes acc as its first operand
-  std::string pairs = {};   // row that adds neighbours of the products; empty: none needed
+  std::string pairs = {};   // row that adds adjacent products; empty: none needed
   bool pairs_ones = false;  // `pairs` multiplies: its second operand is ones
-  int64_t a_max = 127;      // largest |a| for which no partial sum saturates, whatever b in -127..127 is
+  int64_t a_max = 127;      // largest |a| for which no partial sum saturates, for any b in -127..127
 };
 
-// Matrix rows: acc = row(acc, a, b) with whole tiles as operands, stored as memory holds them, row after row of 64
-// bytes:
+// Rows of a CPU's matrix unit: acc = row(acc, a, b) on whole tiles, laid out as in memory, in rows of 64 bytes:
 //   acc[m][n] += sum_{k} a[m][k] * b[k / word][n][k % word],  word = 4 / bytes of an element.
 struct TileRow {
   std::string row;   // Row::name
   Scalar a, b, acc;  // i8, i8, i32 or bf16, bf16, f32
   int rows = 16;     // of acc and a
   int columns = 16;  // of acc
-  int k = 64;        // products per number of acc
+  int k = 64;        // products per element of acc
 };
 
-// How an 8-bit float is spelled in hardware that takes its codes as they are.
+// Encoding of a float of at most 8 bits that hardware computes with directly.
 struct FloatCode {
   int exponent = 4, mantissa = 3, bias = 7;
   enum class Special : uint8_t { ieee, all_ones, negative_zero, none } special = Special::all_ones;
@@ -71,39 +70,38 @@ struct FloatCode {
   friend bool operator==(const FloatCode&, const FloatCode&) = default;
 };
 
-// What a matrix instruction multiplies.
+// Element type of a matrix instruction's operand.
 struct Factor {
-  Scalar scalar = Scalar::f16;  // u8 with a code
+  Scalar scalar = Scalar::f16;  // u8 if `code` is set
   std::optional<FloatCode> code;
   int bits() const { return code ? 1 + code->exponent + code->mantissa : scalar_bits(scalar); }
   friend bool operator==(const Factor&, const Factor&) = default;
 };
-// The spelling in which a format of one number without a scale holds it; nothing when no hardware speaks it.
+// Encoding of a format that is one number without a scale; nullopt if no hardware supports it.
 std::optional<FloatCode> code_of(const Format& f);
 std::optional<FloatCode> code_of(const FieldType& t);
 
-// Matrix instructions of GPUs: the lanes of a wave (or several) execute one together, acc = row(acc, a, b), each giving
-// its fragment (Function::collective of the meaning says which). acc[m][n] += sum_k a[m][k] * b[k][n]. With scales
-// every `scale_group` products along k are multiplied by 2^(sa[m] - 127) * 2^(sb[n] - 127). Sums of floats are rounded
-// by the hardware in an order that is not published: the meaning adds k after k.
+// Matrix instructions of GPUs: the lanes of one or more waves execute acc = row(acc, a, b) together, each with its
+// fragment (described by Function::collective of the meaning). acc[m][n] += sum_k a[m][k] * b[k][n]. With scales, every
+// `scale_group` products along k are multiplied by 2^(sa[m] - 127) * 2^(sb[n] - 127). Hardware rounds float sums in an
+// unpublished order; the meaning adds in order of k.
 struct MatrixRow {
   std::string row = {};  // Row::name: matrix_name
   int m = 16, n = 16, k = 16;
   Factor a = {}, b = {};
   Scalar acc = Scalar::f32;
   int scale_group = 0;  // 0: no scales
-  // Sums of many products lose digits that f32 has: they are to be begun anew every few, and added outside.
+  // The accumulator is less precise than f32: sums are restarted every few instructions and added outside.
   bool short_sums = false;
-  bool in_shared = false;       // a and b lie in shared memory (loop op `product`)
+  bool in_shared = false;       // a and b are in shared memory (loop op `product`)
   bool a_in_registers = false;  // .. but a in registers
-  // There: rows lie beside each other, in panels of kTransposedColumns columns, instead of columns.
+  // In shared memory: MN-major (rows are contiguous), in panels of kTransposedColumns columns, instead of K-major.
   bool a_transposed = false, b_transposed = false;
   std::shared_ptr<const loop::Collective> collective = {};
 };
 
-// A wave loads parts of a factor together (loop op `load_matrix`): operand 0 of the collective says which lane gets
-// which element of the rows. `transposed`: rows and columns of eight by eight elements of 16 bits change places on the
-// way.
+// A wave loads parts of a factor together (loop op `load_matrix`): operand 0 of the collective maps elements of the
+// rows to lanes. `transposed`: each 8x8 block of 16-bit elements is transposed on the way.
 struct MatrixLoad {
   std::string row = {};  // Row::name
   bool transposed = false;
@@ -124,21 +122,20 @@ struct Machine {
   double fma_cycles = 0.5;   // issue cost of one full-width fma
   double load_cycles = 0.5;  // issue cost of one full-width load from the first-level cache
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
-  // How far kernels that read a weight once ask for it ahead of reading it, in bytes, and into which cache; 0: not at
-  // all.
+  // Prefetch distance in bytes of kernels that read a weight once, and the cache it is prefetched into; 0: no prefetch.
   int64_t ahead_bytes = 0;
   loop::Cache ahead_into = loop::Cache::first;
-  int wave = 1;                           // lanes that step together (GPUs)
+  int wave = 1;                           // lanes that execute together (GPUs)
   int64_t shared_bytes = 0;               // of a block
-  int64_t static_shared_bytes = 1 << 30;  // of a block that a module may ask for itself; more is the launch's to give
-  int registers = 0;                      // 32 bit ones a lane may use, 0: a CPU
-  int units = 1;                          // multiprocessors of a GPU: of a large card of the generation
-  // How work is cut: a CPU wants few large tasks, a GPU one small task for each of its thousands of threads.
+  int64_t static_shared_bytes = 1 << 30;  // of a block, that a module may declare; more must be requested at launch
+  int registers = 0;                      // 32-bit registers a lane may use; 0: a CPU
+  int units = 1;                          // multiprocessors of a large GPU of the generation
+  // Task sizes: a CPU needs few large tasks, a GPU one small task for each of its thousands of threads.
   int64_t task_divisor = 1;        // tasks are this much smaller than a CPU's
   int64_t busy_tasks = 0;          // tasks that keep the whole machine busy; 0: a few
-  int64_t task_bytes = 256 << 10;  // of private sums a task may keep
+  int64_t task_bytes = 256 << 10;  // private sums a task may keep
   Tier tier = Tier::compiled;
-  // GEMM by matrix instructions for integers: not where nothing has executed them yet.
+  // Integer GEMM by matrix instructions; false where nothing has executed them yet.
   bool has_integer_blocks = false;
   std::vector<Row> rows;
   std::vector<DotRow> dots;         // best first
@@ -146,13 +143,13 @@ struct Machine {
   std::vector<TileRow> tiles;       // empty: no matrix unit
   std::vector<MatrixRow> matrices;  // of GPUs
   std::vector<FloatCode> codes;     // 8 bit floats that matrix instructions take
-  // Rows of f32 -> f32 with an error of a few units in the last place, subnormal numbers zero: 2^x, 1 / x.
+  // Rows f32 -> f32 with an error of a few ulp, which flush subnormals to zero: 2^x, 1 / x.
   std::string power2, reciprocal;
-  // Kernels wait themselves until the one before has ended, so that they are launched while it ends.
+  // Kernels wait for the end of the previous kernel themselves, so their launch overlaps it.
   bool follows = false;
   bool async_copies = false;   // loop op `copy` is an instruction; else it is a load and a store
-  int64_t together_bytes = 0;  // of a lane, for which `copy_together` is an instruction; else it is a load and a store
-  // Chips of a GPU with a second-level cache each; blocks that follow each other go to the next chip.
+  int64_t together_bytes = 0;  // per lane, for which `copy_together` is an instruction; else it is a load and a store
+  // Chiplets of a GPU with a second-level cache each; consecutive blocks go to consecutive chiplets.
   int chiplets = 1;
   int tile_registers = 8;
   double tile_cycles = 16;  // issue cost of one matrix row
@@ -162,14 +159,14 @@ struct Machine {
   int f32_lanes() const { return vector_bits / 32; }
   int64_t grain(int64_t elements) const { return std::max<int64_t>(elements / task_divisor, 1); }  // of a task
   int64_t enough(int64_t tasks) const { return std::max(tasks, busy_tasks); }  // tasks that keep it busy
-  const MatrixLoad* find_load(bool transposed) const;                          // null: lanes load for themselves
+  const MatrixLoad* find_load(bool transposed) const;                          // null: each lane loads its own elements
   const Row* find_row(std::string_view name) const;
   const loop::Function* meaning(std::string_view row) const;  // parsed once, null when unknown
 };
 using MachineRef = std::shared_ptr<const Machine>;
 
 std::vector<MachineRef> all_machines();
-MachineRef find_machine(std::string_view name);  // Error with the known names as hint; "native" asks the processor
+MachineRef find_machine(std::string_view name);  // Error with the known names as hint; "native" detects the processor
 MachineRef native_machine();
 bool runs_here(const Machine& m);  // this processor can execute its code
 
@@ -180,8 +177,9 @@ std::string tile_meaning(const TileRow& t);
 std::string round_pair_meaning(const std::string& name, int lanes);
 std::string matrix_meaning(const MatrixRow& r);  // of one element
 std::string dot_meaning(const std::string& name, const DotRow& d);
-// Dots of two rows by two in every 128 bits: sums[2 i + j] += sum_{k' < k} a[i][k'] * b[j][k'], i, j < 2. Over all of a
-// vector lanes / 2 rows of a meet, in each 128 bits of b, two rows. Pairs of bf16 are added as BFDOT does.
+// A 2x2 product in every 128 bits: sums[2 i + j] += sum_{k' < k} a[i][k'] * b[j][k'], i, j < 2. Over a whole vector,
+// each of the lanes / 2 rows of a is multiplied by the two rows in the same 128 bits of b. Pairs of bf16 are added as
+// BFDOT does.
 std::string square_meaning(const DotRow& d);
 std::string product_pairs_meaning(const std::string& name, int lanes);               // i16[2n], i16[2n] -> i32[n]
 std::string saturating_pairs_meaning(const std::string& name, int lanes);            // u8[2n], i8[2n] -> i16[n]
@@ -189,39 +187,39 @@ std::string widening_product_meaning(const std::string& name, int lanes);       
 std::string sum_pairs_meaning(const std::string& name, int lanes);                   // i16[2n] -> i32[n]
 std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_only);  // u8 table, u8 index -> u8
 std::string whole_lookup_meaning(const std::string& name, int lanes);  // the table is all lanes of operand 0
-// Registers of words, or bytes, out of a table of as many, or of twice as many: table, index, the table's upper half.
+// Looks up a register of words (or bytes) in a table of one or two registers: table, index, the table's upper half.
 std::string word_lookup_meaning(const std::string& name, int lanes, Scalar word = Scalar::u32,
                                 bool two_registers = false);
 std::string permute_meaning(const std::string& name);           // u32, u32 bytes, u32 nibbles -> u32
-std::string byte_permute_meaning(const std::string& name);      // the same by u32 bytes
+std::string byte_permute_meaning(const std::string& name);      // the same, selected by u32 bytes
 std::string bits8_meaning(const std::string& name, int lanes);  // u8 bit, u8 bytes -> u8
 
-// A GPU seen as very many small CPUs: what kernels without a plan for blocks of threads should know.
+// A GPU described as very many small CPUs, for kernels that have no plan for thread blocks.
 Machine threads(const std::string& name, const std::string& triple, int wave, int64_t shared_bytes, int units);
 
-// Codes of 8 bit floats that hardware speaks: OCP's, and the ones without -0 and infinities.
+// 8-bit floats with hardware support: OCP's, and those without -0 and infinities.
 constexpr FloatCode kOcp4{4, 3, 7, FloatCode::Special::all_ones}, kOcp5{5, 2, 15, FloatCode::Special::ieee};
 constexpr FloatCode kNoMinus4{4, 3, 8, FloatCode::Special::negative_zero},
     kNoMinus5{5, 2, 16, FloatCode::Special::negative_zero};
 constexpr FloatCode kTwoBits{2, 1, 1, FloatCode::Special::none};  // 4 bits in all
 
-// Columns of a panel whose rows lie beside each other, 64 of them in a run.
+// Columns of an MN-major panel, in runs of 64 rows.
 constexpr int64_t kTransposedColumns = 64;
 
 // How a lane holds its fragment of operand i of a matrix row: acc, a, b, scales.
 loop::VType operand_type(const MatrixRow& r, size_t i);
 
 std::string code_name(const FloatCode& c);  // "e4m3", "e4m3u" without -0
-std::string factor_name(const Factor& f);   // that, or the scalar's
+std::string factor_name(const Factor& f);   // the same, or the scalar's
 // "mma.16x8x16.f16f16.f32"
 std::string matrix_name(const MatrixRow& r);
 
-// Adds instructions that convert two codes of an 8-bit float to f16 or f32, for the numbers of lanes kernels use.
+// Adds instructions that convert two codes of an 8-bit float to f16 or f32, for the lane counts that kernels use.
 void add_conversion(Machine& m, const FloatCode& c, Scalar to, const std::string& llvm, const std::string& arguments);
 std::string conversion_name(const FloatCode& c, Scalar to, int lanes);  // "convert.e4m3.f16x4"
 
-// Adds instructions that round two f32 to codes of an 8-bit float: to nearest even, saturating, infinities as well; NaN
-// is all ones.
+// Adds instructions that round two f32 to codes of an 8-bit float: to nearest even, saturating (infinities too); NaN is
+// all ones.
 void add_rounding(Machine& m, const FloatCode& c, const std::string& llvm, const std::string& arguments);
 std::string rounding_name(const FloatCode& c, int lanes);  // "round.f32.e4m3x4"
 
@@ -230,16 +228,16 @@ DotRow dot4(Scalar a, int lanes);
 // Adds the best dot yet.
 void add_dot(Machine& m, const DotRow& d, const std::string& llvm, const std::string& needs, double cycles,
              const std::string& arguments = {});
-// Adds a dot of four bytes that the machine has for one lane of acc, for four at a time.
+// Adds a dot of four bytes for four lanes of acc, made of the machine's instruction for one lane.
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments);
 
 // Adds the instructions of Machine::power2 and reciprocal.
 void add_shortcuts(Machine& m, const std::string& power2, const std::string& reciprocal);
 
-// An instruction of so many lanes, which hold its fragments in registers.
+// A collective of `lanes` lanes that hold its fragments in registers.
 std::shared_ptr<const loop::Collective> collective(int lanes, loop::Fragment acc, loop::Fragment a, loop::Fragment b);
 
-// Adds a load of parts of factors of 16 bits (or of bytes, two by two); `fragment` has a row for each lane.
+// Adds a load of parts of factors of 16 bits (or of pairs of bytes); `fragment` has a row for each lane.
 void add_matrix_load(Machine& m, std::string row, bool transposed, loop::Fragment fragment, std::string llvm);
 
 // Adds a matrix row with its name and meaning; `llvm` and `arguments` as in Row.

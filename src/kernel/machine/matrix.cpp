@@ -44,8 +44,7 @@ int decoded(Meaning& t, int codes, int lanes, const FloatCode& c) {
   return value;
 }
 
-// Codes of f32 numbers: to the nearest, ties to even; beyond the largest number, infinities too, that number; NaN is
-// all ones, without a sign.
+// Codes of f32 numbers: to nearest, ties to even; saturating, infinities too; NaN is all ones, without a sign.
 int rounded(Meaning& t, int values, int lanes, const FloatCode& c) {
   const std::string u32 = lanes_of(Scalar::u32, lanes), f32 = lanes_of(Scalar::f32, lanes),
                     truth = lanes_of(Scalar::boolean, lanes);
@@ -62,7 +61,7 @@ int rounded(Meaning& t, int values, int lanes, const FloatCode& c) {
   const int half = t.line("add {} %{}, %{}", u32, odd, number((int64_t{1} << (drop - 1)) - 1));
   const int kept = t.line("shr {} %{}, %{}", u32, t.line("add {} %{}, %{}", u32, inside, half), number(drop));
   const int normal = t.line("sub {} %{}, %{}", u32, kept, number(rebias));
-  // Below the least normal number steps are even.
+  // Below the smallest normal number, codes are evenly spaced.
   const std::string i32 = lanes_of(Scalar::i32, lanes);
   const int up = t.line("constant {} {}", i32, c.bias - 1 + c.mantissa);
   const int steps = t.line("ldexp {} %{}, %{}", f32, t.line("bitcast {} %{}", f32, inside), up);
@@ -88,7 +87,7 @@ std::string matrix_meaning(const MatrixRow& r) {
     return f.code ? decoded(t, value, r.k, *f.code) : t.line("cast {} %{}", wide, value);
   };
   const int a = factor(1, r.a), b = factor(2, r.b);
-  std::vector<int> scaled;  // a factor for each group
+  std::vector<int> scaled;  // exponent of each group's scale
   for (int g = 0; g < scales; ++g) {
     const auto power = [&](int value) {
       const int code = scales == 1 ? value : t.line("extract u8 %{} lane {}", value, g);
@@ -212,7 +211,7 @@ void add_dot(Machine& m, const DotRow& d, const std::string& llvm, const std::st
 
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {
   add_dot(m, dot4(a, 4), llvm, "", 4, arguments);
-  const DotRow one = dot4(a, 1);  // whose sums may be added to one after the other
+  const DotRow one = dot4(a, 1);  // for dots that accumulate one after the other
   m.rows.push_back({one.row, dot_meaning(one.row, one), llvm, "", 1, arguments});
 }
 
@@ -223,7 +222,7 @@ std::shared_ptr<const loop::Collective> collective(int lanes, loop::Fragment acc
   return std::make_shared<const loop::Collective>(std::move(c));
 }
 
-// What a lane gets are the words that the fragment gives it: of what lies in memory nothing is computed.
+// The meaning is the identity on a lane's words: the load only distributes memory as the fragment describes.
 void add_matrix_load(Machine& m, std::string row, bool transposed, loop::Fragment fragment, std::string llvm) {
   const int words = fragment.lane_bits / 32;
   Meaning t({{Scalar::u32, words}});

@@ -1,5 +1,5 @@
-// Meanings of instruction families as loop IR text: what a row computes, said once for every width.
-// Proved by tests/kernel/machine/machine_rows_test.cpp, which runs each row beside its meaning.
+// Meanings of instruction families as loop IR text: what a row computes, written once for all widths.
+// Proved by tests/kernel/machine/machine_rows_test.cpp, which compares each row with its meaning.
 #include "kernel/machine/meaning.h"
 
 #include "kernel/machine/machine.h"
@@ -21,8 +21,8 @@ std::string dot_meaning(const std::string& name, const DotRow& d) {
   return t.function(name, sums, sum);
 }
 
-// Every product of a pair joins the sum in one rounding, the odd one first. Operands that are not normal count as zero
-// of their sign, and so does a sum that is not normal; numbers that are not finite follow IEEE.
+// Each product of a pair is fused into the sum with one rounding, the odd one first. Subnormal operands and sums are
+// flushed to zero of the same sign; infinities and NaN follow IEEE.
 std::string float_dot_meaning(const std::string& name, int lanes) {
   const VType sums{Scalar::f32, lanes}, factor{Scalar::bf16, 2 * lanes};
   Meaning t({sums, factor, factor});
@@ -37,8 +37,8 @@ std::string float_dot_meaning(const std::string& name, int lanes) {
 
 namespace {
 
-// x + y, rounded to odd: where rounding to nearest lost something and left an even number, the neighbour on the side of
-// what was lost. The lost part is exact (Knuth's two-sum).
+// x + y, rounded to odd: if rounding to nearest was inexact and gave an even number, the neighbour on the side of the
+// rounding error. The error is exact (Knuth's two-sum).
 int odd_sum(Meaning& t, int x, int y, int lanes) {
   const auto two = [&](const char* op, int a, int b) { return t.line("{} f32x{} %{}, %{}", op, lanes, a, b); };
   const auto bits = [&](const char* op, int a, int b) { return t.line("{} u32x{} %{}, %{}", op, lanes, a, b); };
@@ -89,7 +89,7 @@ std::string outer_meaning(const TileRow& d) {
   int sum = 0;
   if (d.a == Scalar::f32) {
     sum = t.line("fma {} %{}, %{}, %{}", lanes_of(d.acc, lanes), left(0, d.acc), right(0, d.acc), sum);
-  } else if (d.a == Scalar::f16) {  // f64 holds the products, and their sum as near as f32 can tell
+  } else if (d.a == Scalar::f16) {  // f64 holds the products exactly, and their sum as precisely as f32 needs
     int pair[2] = {};
     for (int j = 0; j < 2; ++j) pair[j] = two("mul", Scalar::f64, left(j, Scalar::f64), right(j, Scalar::f64));
     const int both = two("add", Scalar::f64, pair[0], pair[1]);
@@ -146,8 +146,8 @@ std::string round_pair_meaning(const std::string& name, int lanes) {
   return t.function(name, {Scalar::bf16, 2 * lanes}, both);
 }
 
-// Integers: all products added, wrapping. 8-bit floats: the even and the odd products of a row are summed apart from
-// zero, one rounding each, then added, then added to acc; what is not normal counts as zero, as above.
+// Integers: all products added, wrapping. bf16: the even and the odd products of a row are summed separately from zero,
+// with one rounding each, then added, then added to acc; subnormals are flushed to zero, as above.
 std::string tile_meaning(const TileRow& d) {
   const int word = 4 / scalar_bytes(d.a), lanes = d.rows * d.columns;
   const VType sum_type{d.acc, lanes};
@@ -183,7 +183,7 @@ std::string tile_meaning(const TileRow& d) {
 
 namespace {
 
-// Products of neighbours, added in i32.
+// Sums of products of adjacent lanes, in i32.
 int sum_of_pairs(Meaning& t, Scalar a, Scalar b, int lanes) {
   int products[2];
   for (int j = 0; j < 2; ++j) {
@@ -222,8 +222,8 @@ std::string sum_pairs_meaning(const std::string& name, int lanes) {
   return t.function(name, {Scalar::i32, lanes}, t.line("add i32x{} %{}, %{}", lanes, even, odd));
 }
 
-// Each sixteen lanes look up in the sixteen table bytes beside them. An index outside 0..15 yields zero (every such
-// index), or with high_bit_only: zero when bit 7 is set, else the entry of the low four bits.
+// Each group of 16 lanes looks up in the 16 table bytes of the same lanes. An index outside 0..15 yields zero; with
+// high_bit_only, only a set bit 7 yields zero, else the entry of the low four bits.
 std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_only) {
   const VType bytes{Scalar::u8, lanes};
   Meaning t({bytes, bytes});
@@ -248,7 +248,7 @@ std::string whole_lookup_meaning(const std::string& name, int lanes) {
   return t.function(name, bytes, t.looked_up(bytes, 0, 1, 0, lanes, zero, everywhere));
 }
 
-// Each lane the entry of its index modulo the number of entries, which fill one register or, of bytes, the operands 0
+// Each lane gets the entry at its index modulo the number of entries. The table is operand 0, or for bytes operands 0
 // and 2.
 std::string word_lookup_meaning(const std::string& name, int lanes, Scalar word, bool two_registers) {
   const VType type{word, lanes};
@@ -262,8 +262,8 @@ std::string word_lookup_meaning(const std::string& name, int lanes, Scalar word,
   return t.function(name, type, found);
 }
 
-// Bytes of %0 (entries 0 to 3) and %1 (4 to 7) that the four lower nibbles of %2 choose; where a nibble's highest bit
-// is set, eight times the byte's.
+// Selects bytes of %0 (entries 0 to 3) and %1 (4 to 7) by the four lower nibbles of %2; if a nibble's high bit is set,
+// the byte's sign bit is replicated eight times.
 std::string permute_meaning(const std::string& name) {
   constexpr VType kWord{Scalar::u32, 1};
   Meaning t({kWord, kWord, kWord});
@@ -283,8 +283,8 @@ std::string permute_meaning(const std::string& name) {
   return t.function(name, kWord, all);
 }
 
-// The same by the bytes of %2: 8 to 11 are eight times the highest bit of byte 1, 3, 5 or 7, 12 is zero, and what is
-// above all ones.
+// The same by the bytes of %2: entries 8 to 11 replicate the high bit of byte 1, 3, 5 or 7, 12 is zero, and larger ones
+// are all ones.
 std::string byte_permute_meaning(const std::string& name) {
   constexpr VType kWord{Scalar::u32, 1};
   Meaning t({kWord, kWord, kWord});
@@ -309,7 +309,7 @@ std::string byte_permute_meaning(const std::string& name) {
   return t.function(name, kWord, all);
 }
 
-// Eight bits from bit %0 (modulo 64, going round) of the eight bytes of %1 a lane lies in.
+// Each lane gets eight bits from bit %0 (modulo 64, wrapping) of the eight bytes of %1 that contain it.
 std::string bits8_meaning(const std::string& name, int lanes) {
   const VType bytes{Scalar::u8, lanes};
   const std::string type = loop::print(bytes);

@@ -1,4 +1,4 @@
-// What instructions compute, as loop IR text that is written line by line.
+// Builds the meanings of instructions as loop IR text, line by line.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -23,7 +23,7 @@ inline std::string lanes_of(Scalar s, int lanes) {
   return loop::print(loop::VType{s, lanes});
 }
 
-// Lines of a function, numbering values as they come; the first are its operands.
+// Writes the lines of a function and numbers its values in order, operands first.
 class Meaning {
  public:
   explicit Meaning(const std::vector<loop::VType>& operands) : next_(std::ssize(operands)) {
@@ -44,7 +44,7 @@ class Meaning {
     const int lanes = shuffled(lanes_of(from, count), value, lanes_from(first, step, count));
     return line("cast {} %{}", lanes_of(to, count), lanes);
   }
-  // f32 lanes; those that are not normal become zero of their sign.
+  // f32 lanes with subnormals flushed to zero of the same sign.
   int normal(int value, int lanes) {
     const int bits = line("bitcast u32x{} %{}", lanes, value);
     const int exponent = line("and u32x{} %{}, %{}", lanes, bits, line("constant u32x{} 2139095040", lanes));
@@ -52,8 +52,8 @@ class Meaning {
     const int none = line("eq boolx{} %{}, %{}", lanes, exponent, line("constant u32x{} 0", lanes));
     return line("bitcast f32x{} %{}", lanes, line("select u32x{} %{}, %{}, %{}", lanes, none, sign, bits));
   }
-  // Lane by lane the entry that an index counts, of entries first .. first + count - 1; `found` for other indices.
-  // mask(entry): where each lane finds that entry in the table.
+  // Per lane the table entry at its index, for indices first .. first + count - 1; `found` for other indices.
+  // mask(entry): the table lane that holds the entry, for each lane.
   template <typename Mask>
   int looked_up(loop::VType type, int table, int index, int first, int count, int found, const Mask& mask) {
     const std::string t = loop::print(type);
@@ -74,12 +74,13 @@ class Meaning {
   std::string params_, body_;
 };
 
-// Pairs of products of bf16, f32, as Arm's BFDOT adds them: each of the two sums is rounded to odd, so that its error
-// is below an ulp, twice that of rounding to nearest. What is not normal is zero of its sign.
+// Dots of bf16 pairs, in f32, as Arm's BFDOT adds them: each of the two sums is rounded to odd, so that its error is
+// below an ulp, twice that of rounding to nearest. Subnormals are flushed to zero of the same sign.
 std::string odd_dot_meaning(const std::string& name, int lanes);
 
-// Tiles of one word along K (outer products), as Arm's matrix unit adds them: products of f32 join the sum in one
-// rounding, pairs of f16 are added in one rounding and then join it in another, pairs of bf16 are added as above.
+// Tiles of one word along K (outer products), as Arm's matrix unit adds them: an f32 product is fused into the sum with
+// one rounding; a pair of f16 products is added with one rounding and joins the sum with another; pairs of bf16 are
+// added as above.
 std::string outer_meaning(const TileRow& t);
 
 }  // namespace lumen::machine

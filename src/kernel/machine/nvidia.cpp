@@ -1,4 +1,4 @@
-// The NVIDIA machines. Facts and rows only; LLVM makes PTX for them, the driver makes machine code of it.
+// The NVIDIA machines. Facts and rows only; LLVM generates PTX for them, the driver compiles it to machine code.
 // Proved by tests/emit/gpu_test.cpp and tests/kernel/machine/machine_matrix_test.cpp.
 #include <fmt/format.h>
 
@@ -28,8 +28,8 @@ Machine generation(const std::string& name, const std::string& ptx, int64_t shar
 }
 
 // PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type" and "... for mma.m16n8k32": groupID = lane / 4
-// is the row (and the column of B), threadID = lane % 4 times neighbours in a register the other number; registers go
-// first to the rows' second half (A, C), then to K's second half.
+// is the row (the column of B); threadID = lane % 4 times the elements of a register is the other index; further
+// registers hold first the rows' second half (A, C), then K's second half.
 Fragment sums() {
   return fragment(32, 4, {{2, 0, 2}, {8, 4, 0}}, {{4, 1, 0}, {2, 0, 1}});
 }
@@ -42,8 +42,8 @@ Fragment right(int bits) {  // rows are columns of B
   return fragment(bits, 2 * near, {{8, 4, 0}}, {{2, 0, near}, {4, 1, 0}, {near, 0, 1}});
 }
 
-// PTX ISA, ldmatrix.m8n8.x4: lane 8 i + r says where row r of matrix i lies, sixteen bytes; of matrix i a lane gets in
-// register i the pair of neighbours that `right` has for it: of row lane / 4, or, transposed, of column lane / 4.
+// PTX ISA, ldmatrix.m8n8.x4: lane 8 i + r gives the address of row r of matrix i, sixteen bytes; register i of a lane
+// gets the pair of matrix i that `right` assigns to it: of row lane / 4, or, transposed, of column lane / 4.
 void add_loads(Machine& m) {
   add_matrix_load(m, "load_matrix.x4", false, fragment(16, 8, {{4, 0, 2}, {8, 4, 0}}, {{4, 1, 0}, {2, 0, 1}}),
                   "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16");
@@ -60,7 +60,7 @@ void add_mma(Machine& m, const Factor& f, Scalar acc, double cycles, const std::
   add_mma(m, f, f, acc, cycles, llvm);
 }
 
-// `cycles`: of an instruction, of which each of a multiprocessor's four schedulers has one under way.
+// `cycles`: of an instruction; each of a multiprocessor's four schedulers has one in flight.
 void add_mma(Machine& m, bool short_codes, double cycles) {
   add_mma(m, {Scalar::f16, {}}, Scalar::f32, cycles, "m16n8k16.row.col.f32.f32");
   add_mma(m, {Scalar::bf16, {}}, Scalar::f32, cycles, "m16n8k16.row.col.bf16");
@@ -81,8 +81,8 @@ void add_mma(Machine& m, bool short_codes, double cycles) {
 
 // PTX ISA, "Asynchronous warpgroup level matrix instructions": D's fragment for m64nNk16; A and B in shared memory, 128
 // byte rows, 128 byte swizzle: K-major, or (transposed; 16 bits only) MN-major, "Strides" and "Canonical layouts". Four
-// warps execute one; its row name says the shape to src/emit/lower/wgmma.cpp.
-// A of 16 bits may be held instead: each warp has its 16 rows as mma.m16n8k16 wants them.
+// warps execute one; src/emit/lower/wgmma.cpp reads the shape from its row name.
+// A of 16 bits may be in registers instead: each warp holds its 16 rows in the fragment of mma.m16n8k16.
 void add_wgmma(Machine& m, const Factor& a, const Factor& b, Scalar acc, bool a_transposed = false,
                bool b_transposed = false, bool a_in_registers = false) {
   constexpr int kRowBytes = 128, kSwizzle = 8;
@@ -122,15 +122,15 @@ void add_wgmma(Machine& m, const Factor& a, const Factor& b, Scalar acc, bool a_
 
 }  // namespace
 
-// Shared memory: CUDA programming guide, technical specifications per compute capability, most of one block. PTX
-// versions: the lowest that knows the target and its instructions (PTX ISA, release notes).
+// Shared memory: CUDA programming guide, technical specifications per compute capability, maximum of one block. PTX
+// versions: the lowest that supports the target and its instructions (PTX ISA, release notes).
 std::vector<Machine> nvidia_machines() {
   std::vector<Machine> all = {generation("sm_80", "ptx71", 163 << 10, 108), generation("sm_89", "ptx84", 99 << 10, 128),
                               generation("sm_90a", "ptx84", 227 << 10, 132),
                               generation("sm_100a", "ptx86", 227 << 10, 148),
                               generation("sm_120", "ptx87", 99 << 10, 170)};
   for (size_t i = 0; i < all.size(); ++i) {
-    // Cards of data centers multiply twice as much a cycle as those for desks.
+    // Data center cards multiply twice as much per cycle as desktop cards.
     add_mma(all[i], i > 0, i == 0 || i == 3 ? 8 : 16);
     add_loads(all[i]);
   }

@@ -10,7 +10,7 @@ struct Relative {
   int units;
 };
 
-// Compute units: of the largest card of the kind; of a generation, of a card of its middle.
+// Compute units: of the largest card of the kind; of a generation, of a mid-range card.
 constexpr Relative kRelatives[] = {
     {"gfx1031", "gfx1030", 40},         {"gfx1032", "gfx1030", 32},       {"gfx1034", "gfx1030", 16},
     {"gfx1035", "gfx1030", 12},         {"gfx1036", "gfx1030", 2},        {"gfx1150", "gfx1100", 16},
@@ -18,7 +18,7 @@ constexpr Relative kRelatives[] = {
     {"gfx10-3-generic", "gfx1030", 40}, {"gfx11-generic", "gfx1100", 32}, {"gfx12-generic", "gfx1200", 32},
 };
 
-// LLVM's AMDGPU usage guide, "Generic processor code object versioning": who runs the code of which.
+// LLVM's AMDGPU usage guide, "Generic processor code object versioning": which processors run a generic target's code.
 struct Generation {
   std::string_view generic;
   std::vector<std::string_view> members;
@@ -43,7 +43,7 @@ std::vector<Machine> amd_relatives() {
     m.name = m.cpu = r.name;
     m.costs.cores = m.costs.cores / m.units * r.units;
     m.units = r.units;
-    // Its oldest members have no dot of bytes.
+    // Its oldest members have no byte dots.
     if (r.name == "gfx9-generic") {
       for (const DotRow& d : m.dots) std::erase_if(m.rows, [&](const Row& row) { return row.name == d.row; });
       m.dots.clear();

@@ -1,6 +1,6 @@
-// Machines that plan and multiply as one of the table does: cards of the same instructions with other numbers of units,
-// the generic code of a generation, which every card of it runs, and scalable vectors of other lengths. They are found
-// by name and run; lists of plans and tests that go over the table hold the one they are like.
+// Variants of a machine in the table: cards of the same instructions with another number of units, the generic target
+// of a generation, which every card of it runs, and scalable vectors of other lengths. They are found by name and run;
+// lists of plans and tests that go over the table contain only the original.
 // Proved by tests/kernel/machine/relatives_test.cpp, tests/amd/tool_test.cpp and tests/ladder/dot_arm_test.cpp.
 #pragma once
 
@@ -18,7 +18,7 @@ std::vector<MachineRef> relatives();
 std::string generic_of(std::string_view architecture);
 bool is_generic(const Machine& m);
 
-// The families', as amd_machines() and arm_machines().
+// Variants of amd_machines() and arm_machines().
 std::vector<Machine> amd_relatives();
 std::vector<Machine> arm_relatives();
 

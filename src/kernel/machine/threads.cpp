@@ -11,8 +11,8 @@ Machine threads(const std::string& name, const std::string& triple, int wave, in
   m.shared_bytes = shared_bytes;
   m.units = units;
   m.vector_bits = 128;      // one load or store
-  m.vector_registers = 24;  // 96 of the lane's registers; more would leave few waves to hide latency with
-  m.fma_cycles = 4;         // lanes of a vector one by one
+  m.vector_registers = 24;  // 96 of the lane's registers; more would lower occupancy, which hides latency
+  m.fma_cycles = 4;         // for the lanes of a vector, one by one
   m.load_cycles = 4;
   m.l1_bytes = 4 << 10;  // a thread's share
   m.l2_bytes = 16 << 10;
@@ -20,7 +20,7 @@ Machine threads(const std::string& name, const std::string& triple, int wave, in
   m.busy_tasks = 1 << 15;
   m.task_bytes = 4 << 10;
   m.costs.hertz = 1.7e9;
-  // Lanes that have tasks of their own read lines of their own, of which they use a part, and wait for them.
+  // Lanes with separate tasks read separate cache lines, use a part of each, and wait for them.
   m.costs.cores = units * m.costs.streams.lanes / 64;
   m.costs.task_bytes = 16.5;
   return m;

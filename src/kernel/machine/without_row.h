@@ -7,7 +7,7 @@
 
 namespace lumen::machine {
 
-// Nothing asks for the row any more.
+// No table of the result refers to the row.
 Machine without_row(Machine m, const std::string& row);
 
 }  // namespace lumen::machine

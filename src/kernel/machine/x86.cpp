@@ -79,7 +79,7 @@ Machine avx512_vnni() {
   return m;
 }
 
-// Bytes of a whole register in any order, and any eight bits of eight bytes (Ice Lake, Zen 4 and later).
+// Byte permutations of a whole register, and any eight bits of eight bytes (Ice Lake, Zen 4 and later).
 Machine avx512_vbmi() {
   Machine m = avx512_vnni();
   m.name = "avx512-vbmi";
@@ -108,7 +108,7 @@ Machine avx512_bf16() {
   return m;
 }
 
-// Sapphire Rapids and later: eight tiles of 16 rows of 64 bytes. Emit knows how tiles live in registers.
+// Sapphire Rapids and later: eight tiles of 16 rows of 64 bytes. Emit assigns the tile registers.
 Machine amx() {
   Machine m = avx512_bf16();
   m.name = "amx";

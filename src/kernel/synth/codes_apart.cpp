@@ -44,7 +44,7 @@ graph::Graph graph_of(const graph::Plan& plan, const CodesGroup& codes) {
   return own;
 }
 
-// What is converted, where maps of the group compute it.
+// Computes the value to convert, if maps of the group compute it.
 void compute_to_scratch(const graph::Plan& plan, const CodesGroup& codes, ValueId v, int scratch,
                         const machine::Machine& target, Synthesis& out) {
   graph::Group below = codes.inner;

@@ -1,6 +1,6 @@
-// A group of casts whose fields a kernel would find in squares, as the groups it stands for: reductions that find
-// extremes, maps that make fields of them, and casts that are supplied. For machines without waves, and squares that do
-// not suit them. Proved by tests/kernel/synth/synth_codes_test.cpp.
+// Splits a group of casts whose fields a kernel would compute for squares into the groups it stands for: reductions
+// that find extremes, maps that compute fields from them, and casts that get the fields. For machines without waves,
+// and squares that do not suit them. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #pragma once
 
 #include "kernel/synth/step/step.h"

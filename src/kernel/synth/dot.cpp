@@ -17,18 +17,18 @@
 namespace lumen::synth {
 namespace {
 
-// What becomes of a where it is held in a format.
+// How operand a is read if it is stored in a format.
 enum class Activations : uint8_t {
-  codes,       // it is read as it is
-  decoded,     // a step before decodes it to f32
-  row_scales,  // codes are multiplied, scales come behind the sums
-  run_scales,  // .. those that change along K at sums of runs of it
-  laid_short,  // steps before lay both operands out as the 16-bit floats that they are
+  codes,       // it is read as stored
+  decoded,     // a preceding step decodes it to f32
+  row_scales,  // codes are multiplied, then the sums are scaled
+  run_scales,  // .. those that vary along K after sums of runs of it
+  laid_short,  // preceding steps lay both operands out as the 16-bit floats that they are
 };
-// .. and the zeros around an image: written by the product's copies, or laid out with it by a step before.
+// .. and the padding of an image: written by the product's copies, or by a preceding step that lays the image out.
 enum class Zeros : uint8_t { laid, by_copies };
 
-// The pad of a group of its own, whose result is scratch; p reads that.
+// Makes the pad a group of its own, whose result is scratch that p reads.
 DotProblem with_zeros_laid(const graph::Plan& plan, DotProblem p, const machine::Machine& m, Synthesis& out) {
   for (DotLoad& l : p.loads) {
     if (!l.zeros) continue;
@@ -49,7 +49,7 @@ DotProblem with_zeros_laid(const graph::Plan& plan, DotProblem p, const machine:
   return p;
 }
 
-// Cycles that a GPU's steps before take, for they do no more than move bytes.
+// Cycles of a GPU's preceding steps, which only move bytes.
 double cycles_of(const Synthesis& before, const machine::Machine& m) {
   double cycles = 0;
   if (m.kind == machine::Kind::gpu)
@@ -57,10 +57,10 @@ double cycles_of(const Synthesis& before, const machine::Machine& m) {
   return cycles;
 }
 
-// A group as families see it, and what they bid. Bids refer to the problems.
+// A group as families see it, and their bids. Bids refer to the problems.
 struct Asked {
-  // What is held in a format is rounded already: no family rounds it again, nor what meets a weight that is encoded
-  // where it is used.
+  // Operands stored in a format are rounded already: no family rounds them again, nor the other operand of a weight
+  // that is encoded where it is used.
   Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options,
         Activations as = Activations::codes, Zeros zeros = Zeros::laid)
       : is_held(is_held_in_format(plan.graph, normalise_dot(plan, group))),
@@ -79,7 +79,7 @@ struct Asked {
     if (bid.without_codes) out.steps.back().plan += bids.why_no_codes();
     return out;
   }
-  // What its operands pass through has rounded them: no family rounds either again.
+  // Its operands have been rounded already: no family rounds either again.
   bool is_rounded_enough(const graph::Graph& g) const {
     if (!problem.row_scales.empty() || problem.adds_runs() || problem.are_short) return false;
     return is_weight_made_here(g, problem) ? !are_codes(problem) : is_held;
@@ -91,10 +91,10 @@ struct Asked {
   }
 
   bool is_held = false;  // a, in a format
-  Synthesis before;      // steps that decode a, or sort rows
+  Synthesis before;      // preceding steps that decode a, or sort rows
   DotProblem problem, plain;
   Bids bids;
-  double cycles_of_zeros = 0;  // of laying them out
+  double cycles_of_zeros = 0;  // of laying out zeros
 
  private:
   DotProblem rows_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Activations as,

@@ -1,4 +1,4 @@
-// The door to dots: families of kernels bid (gemm/bid/bid.h), and the steps of the cheapest are written.
+// Entry point for dots: families of kernels bid (gemm/bid/bid.h), and the steps of the cheapest are written.
 // Proved by tests/kernel/synth/gemm/dot_*_test.cpp.
 #pragma once
 
@@ -9,12 +9,12 @@ namespace lumen::synth {
 Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          const Options& options);
 
-// What the cheapest way is predicted to take, of the whole machine; infinity where there is none, as there may be for
-// products that encode.
+// Predicted cycles of the cheapest bid, on the whole machine; infinity if there is none, which is possible for products
+// that encode.
 double product_cycles(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                       const Options& options);
 
-// What every family would write, the cheapest first; `others`: its other plans, too. For measurements.
+// The steps of every family's bid, the cheapest first; `others`: of its other plans, too. For measurements.
 struct WrittenBid {
   BidNote bid;
   Synthesis steps;

@@ -33,7 +33,8 @@ class Parts {
       else if (const auto cast = graph::byte_cast(g_, r))
         casts[cast->source].push_back(r);
     }
-    // Codes of the result as it is have a kernel each; such as have maps find the extreme of one of these.
+    // Casts of the result itself have a kernel each; casts of a map share one, which also finds the extreme of such a
+    // map.
     for (auto& [map, of] : casts) {
       if (map == end_) {
         for (const ValueId cast : of) out.push_back(part(graph::KernelShape::move, cast, {cast}));
@@ -53,7 +54,7 @@ class Parts {
   }
 
  private:
-  // From the contraction on, so far as one map alone follows.
+  // From the contraction on, as long as a single map follows.
   ValueId end_of_product() const {
     ValueId v = group_.root;
     while (!is_result(v)) {
@@ -72,7 +73,7 @@ class Parts {
     return out;
   }
 
-  // What makes `results` of the product's end (of nothing, where it is the result) and what is in memory.
+  // The group that computes `results` from the product's end (unless it is the result) and values in memory.
   graph::Group part(graph::KernelShape shape, ValueId root, std::vector<ValueId> results) {
     graph::Group out;
     out.shape = shape;
@@ -95,7 +96,7 @@ class Parts {
     return out;
   }
 
-  // The map of which this is the extreme, or what that is a map of: a magnitude, say.
+  // The map of which this is the extreme; of a map with one operand (a magnitude, say), its operand.
   ValueId most_of(ValueId v) const {
     while (g_[v].op == Op::reduce_) v = g_[v].operands[0];
     const bool is_lone =
@@ -118,10 +119,10 @@ class Parts {
   const graph::Graph& g_;
   const graph::Group& group_;
   ValueId end_;
-  std::set<ValueId> made_;  // in memory, by parts so far
+  std::set<ValueId> made_;  // already in memory, written by earlier parts
 };
 
-// The groups one after the other; what they alone read of each other is scratch.
+// Synthesizes the groups one after the other; intermediate values that only they read are scratch.
 Synthesis synthesize_parts(const graph::Plan& plan, const graph::Group& group, const std::vector<graph::Group>& parts,
                            const machine::Machine& target, const Options& options) {
   Synthesis out;
@@ -146,7 +147,7 @@ Synthesis synthesize_parts(const graph::Plan& plan, const graph::Group& group, c
   return out;
 }
 
-// The result is read once less by every part, and where nothing else wants it, not written.
+// Every part reads the result once less; if nothing else reads it, it is not written.
 double cycles_saved(const graph::Plan& plan, const graph::Group& group, const std::vector<graph::Group>& parts,
                     const machine::Machine& m) {
   const ValueId end = parts[0].results[0];
@@ -155,8 +156,8 @@ double cycles_saved(const graph::Plan& plan, const graph::Group& group, const st
   return cycles_of_moving(m, bytes * (std::ssize(parts) - (is_kept ? 1 : 0)));
 }
 
-// What the epilogue takes. Kernels that encode alone hide what they compute behind memory; here few waves are at work,
-// nothing hides them, and the product waits: on an H100 180 us beyond the product for GELU and both codes of 50 million
+// Cost of the epilogue. Separate kernels that encode hide their computation by memory latency; here occupancy is low,
+// nothing hides it, and the product waits: on an H100 180 us beyond the product for GELU and both codes of 50 million
 // numbers, 670 for both gradients of a gate of 92 million.
 double cycles_of_encoding(const graph::Plan& plan, const graph::Group& group, const machine::Machine& m) {
   constexpr double kStaging = 8, kCode = 16, kExtreme = 4, kLanes = 128, kShare = 0.5;  // instructions; of a cycle

@@ -1,6 +1,6 @@
-// The synthesizer's door: one fused group of graph nodes and a machine in, kernels in loop IR out. Five shapes (map,
-// reduce, dot, attend, move); formats enter only through their layouts, routines and facts. What belongs to a format
-// alone is in convert.h.
+// The synthesizer's entry point: one fused group of graph nodes and a machine in, kernels in loop IR out. Five shapes
+// (map, reduce, dot, attend, move); formats enter only through their layouts, routines and facts. Kernels for a format
+// alone are in convert.h.
 //
 // May include: base, graph/match, graph/pass, graph/pipeline, kernel/synth/attention/gpu, kernel/synth/encode,
 // kernel/synth/gemm, kernel/synth/gemm/bid, kernel/synth/gemm/gpu, kernel/synth/gemm/operand, kernel/synth/map,

@@ -1,4 +1,4 @@
-// The synthesizer's door: a group's shape chooses who writes its kernels.
+// The synthesizer's entry point: dispatches on a group's shape.
 #include "base/check.h"
 #include "base/ordinal.h"
 #include "kernel/synth/attention/gpu/attend_block.h"

@@ -245,7 +245,7 @@ Lanes Evaluator::compute(const Instr& instr) {
   }
 }
 
-// Nearly all that kernels compute, so into the place of the last result.
+// Most of what kernels compute, so the result is written over the last one.
 void Evaluator::scalar(const Instr& instr) {
   const ScalarNode node{instr.scalar_op, instr.type.scalar};
   const Scalar from = k_.value_types[instr.operands[0]].scalar;

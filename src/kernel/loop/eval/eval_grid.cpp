@@ -1,6 +1,6 @@
-// Grid kernels: every lane of a block has an Evaluator; an instruction is executed by all lanes that are there before
-// the next one begins, which any order of lanes between barriers must agree with. That it does is checked by traces of
-// shared memory. Asynchronous copies happen when they are waited for, and leave rubbish until then.
+// Grid kernels: every lane of a block has an Evaluator; all active lanes execute an instruction before the next one
+// begins. Any order of lanes between barriers must give the same result, which traces of shared memory check.
+// Asynchronous copies take effect when they are waited for, and leave garbage until then.
 // Proved by tests/kernel/loop/loop_grid_test.cpp.
 #include <algorithm>
 #include <cstring>
@@ -190,7 +190,7 @@ class Block {
     for (Evaluator& lane : lanes_) lane.share(instr.buffer, storage_[buffer], &traces_.at(instr.buffer));
   }
 
-  // The lanes of a group of `size` that take part; all of them must.
+  // All or none of the lanes of each group of `size` must take part.
   void need_whole(const Instr& instr, const Active& active, int size) const {
     LUMEN_CHECK(static_cast<int>(lanes_.size()) % size == 0, "{} lanes are no whole groups of {} in: {}", lanes_.size(),
                 size, print(instr));
@@ -213,7 +213,7 @@ class Block {
     for (size_t i = 0; i < active.size(); ++i) lanes_[active[i]].value(instr.result) = std::move(got[i]);
   }
 
-  // Row r of the row's fragment lies at the offset of the wave's lane r.
+  // Row r of the instruction's fragment is at the offset of the wave's lane r.
   void load_matrix(const Instr& instr, const Active& active) {
     const Function& meaning = lanes_[0].meaning(instr);
     LUMEN_CHECK(meaning.collective, "row {} loads no matrix", instr.row);
@@ -244,7 +244,7 @@ class Block {
     }
   }
 
-  // What is under way, in groups.
+  // Operations in flight, in commit groups.
   template <typename What>
   struct Groups {
     std::vector<What> open;
@@ -275,7 +275,7 @@ class Block {
     }
   }
 
-  // Products under way read their panels: what a lane that leads a group began.
+  // Products in flight read their panels; the lane that leads a group records them.
   struct Reading {
     BufferId buffer;
     int64_t from, to;
@@ -411,7 +411,7 @@ class Block {
   std::map<BufferId, Traces> traces_;
   std::vector<Groups<Copy>> copies_;  // by lane
   std::vector<Groups<Reading>> reads_;
-  Reading reading_[2] = {};  // of the instruction at hand, side by side
+  Reading reading_[2] = {};  // of the current instruction, one for each side
   int64_t epoch_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// One thread of execution of a kernel or function: values, private memory, and the meaning of every instruction that
-// concerns a single lane. eval.cpp runs tasks with it, eval_grid.cpp one for each lane of a block.
+// One thread of execution of a kernel or function: values, private memory, and the semantics of every instruction of a
+// single lane. eval.cpp runs tasks with it, eval_grid.cpp has one for each lane of a block.
 #pragma once
 
 #include <optional>
@@ -15,18 +15,18 @@ using Lanes = std::vector<ScalarValue>;
 ScalarValue read_scalar(Scalar s, const uint8_t* p);
 void write_scalar(Scalar s, uint8_t* p, const ScalarValue& v);
 
-// Barriers of the block that a lane has passed, and meetings of its wave since.
+// Block barriers that a lane has passed, and wave barriers since the last of them.
 struct Epoch {
   int64_t block = 0, wave = 0;
   friend bool operator==(const Epoch&, const Epoch&) = default;
 };
 
-// Who wrote and read which byte since the last barrier, or, of a wave, since its last meeting: lanes that meet without
-// one are found.
+// Which lane wrote and read each byte since the last barrier of the block, or of its wave: detects data races between
+// lanes.
 class Traces {
  public:
   Traces(size_t bytes, int wave) : marks_(bytes), wave_(wave) {}
-  // What is wrong with this access, or empty.
+  // The race that this access causes, or empty.
   std::string touch(int64_t offset, int64_t bytes, bool writes, int lane, Epoch epoch);
 
  private:
@@ -53,10 +53,10 @@ class Evaluator {
 
   int64_t integer(ValueId v) const { return values_[v][0].integer; }
   Lanes& value(ValueId v) { return values_[v]; }
-  const Function& meaning(const Instr& instr) const;  // of its row
+  const Function& meaning(const Instr& instr) const;  // of the instruction's row
   // The bytes of an access, checked.
   uint8_t* access(const Instr& instr, BufferId buffer, int64_t offset, int64_t bytes, int align, bool writes);
-  // Memory shared by lanes: traced, in the given epoch (barriers passed).
+  // Memory shared by lanes, with traces of its accesses.
   void share(BufferId buffer, std::span<uint8_t> bytes, Traces* traces);
 
   Status status;
@@ -79,7 +79,7 @@ class Evaluator {
   std::vector<Traces*> traces_;
 };
 
-// A grid kernel, block after block, all lanes in step; `wave` lanes are one wave.
+// A grid kernel, block after block, all lanes in lockstep; `wave` lanes are one wave.
 Status eval_grid(const Kernel& k, std::span<const std::span<uint8_t>> buffers, const RowLookup& rows, int wave);
 
 }  // namespace lumen::loop

@@ -4,7 +4,7 @@
 // the weighted sum of values stay in the nearest cache. No more than rows x block scores exist at any time.
 //
 // A matrix unit multiplies 16-bit floats where the caller allows it: queries, keys, values and probabilities are
-// rounded to them, and lie in its tiles (unit_tiles.h).
+// rounded to them, and stored in its tiles (unit_tiles.h).
 //
 // Numbers: otherwise f32. Each row keeps the maximum m of the scores so far, the sum l of exp(s - m) in one partial
 // sum per lane, and the sum o of exp(s - m) v; when a block raises m, l and o are scaled by exp(m_old - m_new). The
@@ -79,7 +79,7 @@ class AttendKernel : AttendWriter {
         b_, tasks, outer, 1, [&] { begin(); }, [&](const std::vector<Expr>& counters, Expr, Expr) { tile(counters); });
     double bytes = graph::byte_size(g_[a_.written].type);
     for (const graph::ValueId input : group_.inputs) {
-      int64_t whole = graph::byte_size(g_[input].type), viewed = 0;  // of a cache of many layers one is read
+      int64_t whole = graph::byte_size(g_[input].type), viewed = 0;  // of a KV cache of many layers, one is read
       for (const graph::ValueId load : {a_.q, a_.k, a_.v})
         if (memory_of(load) == input) viewed += graph::byte_size(g_[load].type);
       bytes += viewed > 0 ? std::min(whole, viewed) : whole;
@@ -102,7 +102,7 @@ class AttendKernel : AttendWriter {
     return v;
   }
 
-  // Rows of a tile: axes along which keys and values stay, from the innermost outwards until there are enough.
+  // Rows of a tile: axes that share keys and values, from the innermost outwards until there are enough.
   void choose_tile(const machine::Machine& target, Scalar factor) {
     target_ = &target;
     const int64_t most = std::clamp<int64_t>(target.task_bytes / (round_up(a_.depth, lanes_) * 32), 1, kRows);
@@ -117,7 +117,7 @@ class AttendKernel : AttendWriter {
     const int64_t whole = units_ ? UnitTiles::kStep : lanes_;
     depth_ = round_up(a_.depth, whole);
     width_ = round_up(a_.width, whole);
-    const int sums = target.vector_registers >= 32 ? 16 : 8;  // vectors held at once
+    const int sums = target.vector_registers >= 32 ? 16 : 8;  // vectors in registers at once
     together_ = units_ ? UnitTiles::kStep : std::min<int64_t>(rows_, sums / 2);
     few_ = rows_ <= kFew;
     tiles_ = (rows_ + most - 1) / most;
@@ -170,11 +170,11 @@ class AttendKernel : AttendWriter {
 
   // ---- places and axes
 
-  // Bytes of numbers of a row: of its weighted sum, and of its scores (row r of a group).
+  // Byte offset of a number of a row: of its weighted sum, or of its scores (row r of a group).
   Expr sum_at(Expr i, Expr e) { return units_ ? units_->sum_place(i, e, width_) : bytes(i * width_ + e, 1); }
   Expr score_at(Expr r, Expr key) { return units_ ? units_->sum_place(r, key, block_) : bytes(r * block_ + key, 1); }
 
-  // Row i of the tile; rows behind the last repeat it, and are never written.
+  // Row i of the tile; rows beyond the last repeat it, and are never written.
   int open_row(Body& body, Expr i) {
     Expr row = first_row_ + i;
     if (rows_ % tile_ != 0) row = min(row, b_.i64(rows_ - 1));
@@ -238,7 +238,7 @@ class AttendKernel : AttendWriter {
         put_line(*dot_, a_.q, queries_, i, depth_, a_.depth);
         return close(*dot_, opened);
       }
-      if (a_.depth % lanes_ != 0)  // what is left of the last vector
+      if (a_.depth % lanes_ != 0)  // zero padding of the last vector
         b_.store(queries_, b_.real(0, vector()), i * (depth_ * 4) + (depth_ - lanes_) * 4, line_);
       for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
         b_.store(queries_, as_f32(dot_->value(a_.q)), bytes(i * depth_ + dot_->at(), 1), 4, dot_->count());
@@ -247,14 +247,15 @@ class AttendKernel : AttendWriter {
     });
   }
 
-  // A line of a first factor of the matrix unit, from where `body` stands.
+  // Stores a line of the matrix unit's first factor, from the position of `body`.
   void put_line(Body& body, graph::ValueId value, BufferId to, Expr line, int64_t padded, int64_t width) {
     if (padded != width) units_->clear(to, padded, line, padded - UnitTiles::kStep);
     for_lanes(b_, body, lanes_, 1, b_.i64(0), b_.i64(width), width % lanes_ == 0,
               [&](int) { units_->put(to, padded, line, body.at(), body.value(value), body.count()); });
   }
 
-  // Keys key .. end - 1 as second factors of scores, their values as those of weighted sums; zeros behind the last.
+  // Lays out keys key .. end - 1 as second factors of scores, their values as those of weighted sums; zeros beyond the
+  // last.
   void lay_keys(Expr key, Expr end) {
     const auto lay = [&](Body& body, graph::ValueId value, BufferId to, int64_t padded, int64_t width) {
       serial(key, end, 1, [&](Expr at) {
@@ -270,7 +271,7 @@ class AttendKernel : AttendWriter {
     units_->pair(value_lines_, block_, width_, values_);
   }
 
-  // The keys that some row of each group sees, and of the tile.
+  // The range of keys that some row of each group sees, and that of the tile.
   void find_bounds() {
     const VType i64{Scalar::i64, 1};
     const Expr least_at = b_.i64(0), most_at = b_.i64(8);
@@ -306,7 +307,7 @@ class AttendKernel : AttendWriter {
         rows(group, key, key, end);
         return;
       }
-      // Whole vectors of keys; what the mask hides in them it hides by itself.
+      // Whole vectors of keys; the mask itself hides the excess.
       const VType i64{Scalar::i64, 1};
       const Expr at = group * 8;
       const Expr from = max(key, down(b_.load(first_, i64, at, 8), lanes_));
@@ -395,7 +396,7 @@ class AttendKernel : AttendWriter {
     }
   }
 
-  // By the matrix unit, keys from .. to - 1 of the block; those beside them get scores, too.
+  // Scores by the matrix unit, of keys from .. to - 1 of the block; the rest of their tiles gets scores, too.
   void score_units(Expr first, Expr from, Expr to) {
     const int64_t steps = depth_ / UnitTiles::kStep, keys = block_ / UnitTiles::kUnit, tile = UnitTiles::kTile;
     units_->multiply({row_, b_.i64(0), keys * tile, tile},
@@ -403,7 +404,7 @@ class AttendKernel : AttendWriter {
                      {transposed_, tile, keys * tile}, {b_.i64(0), b_.i64(2)},
                      {from / UnitTiles::kStep * 2, units_->units(to)}, {b_.i64(0), b_.i64(steps)}, false);
   }
-  // Probabilities of what was not asked for are zero.
+  // Probabilities outside the range are zero.
   void pick_units(Expr first, Expr count, Expr from, Expr to) {
     const int64_t tile = UnitTiles::kTile, unit = UnitTiles::kUnit, columns = width_ / unit;
     const UnitTiles::Beside around = units_->beside(count, b_.i64(together_), {from, to});
@@ -436,8 +437,8 @@ class AttendKernel : AttendWriter {
     });
   }
 
-  // The same where rows are so few that transposing keys would cost more than multiplying them: lanes are numbers of
-  // the depth, and as many sums of lanes as there are lanes are folded together.
+  // The same where rows are so few that transposing keys would cost more than multiplying them: lanes run along the
+  // depth, and as many vectors of sums as there are lanes are reduced together.
   void score_few(Expr key, Expr from, Expr to) {
     serial(from, to, lanes_, [&](Expr at) {
       serial(b_.i64(0), b_.i64(lanes_), 1, [&](Expr j) {
@@ -470,7 +471,7 @@ class AttendKernel : AttendWriter {
     });
   }
 
-  // Lane l of the result: all lanes of vector l, added in halves.
+  // Lane l of the result: the sum of all lanes of vector l, by halves.
   Expr fold_each(std::vector<Expr> x) {
     for (int s = lanes_ / 2; s >= 1; s /= 2) {
       std::vector<int> low, high;
@@ -484,7 +485,7 @@ class AttendKernel : AttendWriter {
     return x[0];
   }
 
-  // Scores to probabilities of row r of the group, in place; keeps the row's maximum and sum.
+  // Online softmax: scores to probabilities of row r of the group, in place; updates the row's maximum and sum.
   void soften(Expr first, Expr r, Expr key, Expr from, Expr to) {
     const VType one{Scalar::f32, 1};
     const Expr i = first + r, top_at = bytes(i, 1), total_at = bytes(i, lanes_);
@@ -522,7 +523,7 @@ class AttendKernel : AttendWriter {
     close(*map_, opened);
   }
 
-  // Numbers at .. of the weighted sums of the group's rows.
+  // Adds to numbers at .. of the weighted sums of the group's rows.
   void pick(Expr first, Expr key, Expr from, Expr to, Expr at, int vectors) {
     Accumulators sums(b_, g_, {a_.last}, lanes_, together_ * vectors);
     const auto kept = [&](int r, int w) { return bytes(first * width_ + at + (r * width_ + int64_t{w} * lanes_), 1); };
@@ -572,7 +573,7 @@ class AttendKernel : AttendWriter {
     close(*pick_, opened);
   }
 
-  // A part's row for attend_merge.
+  // Writes a part's row for attend_merge.
   void keep(Expr i, Expr part) {
     Expr number = row_number_;
     const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
@@ -598,10 +599,10 @@ class AttendKernel : AttendWriter {
   std::vector<int> tile_axes_;  // of the scores: their rows share keys and values
   std::vector<int64_t> tile_extents_;
   int64_t rows_ = 1, tile_ = 1, tiles_ = 1, groups_ = 1;  // rows there are, rows of a tile, tiles, groups of a tile
-  int together_ = 1, key_vectors_ = 1;                    // rows of a group, vectors of keys side by side
+  int together_ = 1, key_vectors_ = 1;                    // rows of a group, adjacent vectors of keys
   int64_t depth_ = 1, width_ = 1, block_ = 1;             // in whole vectors; keys of a block
   int64_t parts_ = 1, part_ = 0;
-  bool direct_keys_ = false, direct_values_ = false;  // read where they lie
+  bool direct_keys_ = false, direct_values_ = false;  // read in place
   bool few_ = false;                                  // rows: keys are not transposed
   std::unique_ptr<UnitTiles> units_;                  // null: vectors multiply
   BufferId value_lines_ = -1, probabilities_ = -1;    // of the matrix unit

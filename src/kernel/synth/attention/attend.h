@@ -1,4 +1,4 @@
-// The inside of attend kernels: which keys each query can see, and what all of them write alike.
+// Common parts of attend kernels: which keys each query can see, and the code that all of them emit.
 #pragma once
 
 #include <utility>
@@ -16,22 +16,22 @@ using graph::KeyRange;
 
 // Attention by tasks that compute tiles of rows each: on processors, and where blocks of lanes (attend_block.h) have no
 // plan for it.
-// `factor`: what a matrix unit may multiply; f32: nothing is rounded.
+// `factor`: the type that a matrix unit may multiply; f32: nothing is rounded.
 Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                           Scalar factor);
 Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                                    Scalar factor);
 
-// First key that a row sees and the one behind the last (i64), within 0 .. keys; a row that sees none has all of them.
-// The row's axes are open in `map`, a body over the scores.
+// The first key that a row sees and the end of those it sees (i64), within 0 .. keys; a row that sees none gets all of
+// them. The row's axes are open in `map`, a body over the scores.
 std::pair<Expr, Expr> keys_of_row(Builder& b, Body& map, const graph::KeyRange& range);
-// The same where a row that sees none has none: the interval is empty or runs backwards.
+// The same, but for a row that sees none the interval is empty or runs backwards.
 std::pair<Expr, Expr> keys_shown_to_row(Builder& b, Body& map, const graph::KeyRange& range);
 
-// Adds up what tasks found for parts of the keys: partial results and, for each row and part, maximum and sum.
+// Merges the results of tasks for parts of the keys: partial sums and, for each row and part, maximum and sum.
 Step attend_merge(const graph::Plan& plan, const Attention& attention, const machine::Machine& target, int64_t parts);
 
-// What the kernels of attention are written with.
+// The base of the classes that write attention kernels.
 class AttendWriter {
  protected:
   AttendWriter(const graph::Plan& plan, const machine::Machine& target)
@@ -52,16 +52,16 @@ class AttendWriter {
   void serial(Expr from, Expr to, int64_t step, const std::function<void(Expr)>& body) {
     b_.loop(LoopKind::serial, from, to, step, body);
   }
-  // Zero in lanes that do not exist where `body` stands.
+  // x, with zero in lanes that do not exist at the position of `body`.
   Expr existing(Body& body, Expr x);
   VType vector() const { return {Scalar::f32, lanes_}; }
-  // Declares what a kernel of `attention` writes, the group's results or, in parts of the keys, what attend_merge
-  // joins; bytes of the scratch this takes.
+  // Declares the outputs of a kernel of `attention`: the group's results or, for parts of the keys, the inputs of
+  // attend_merge; returns bytes of their scratch.
   std::vector<int64_t> declare_results(const graph::Group& group, const Attention& attention, int64_t parts);
-  // What the index holds for the key that is open in `body`; what is none of the table's numbers is reported.
+  // The index of the key that is open in `body`; an index outside the table is reported.
   Expr key_in_table(Body& body, const Attention::Found& found);
   void keep_extremes(Expr row, Expr top, Expr total);
-  // Numbers at .. of a row, as many as are stored at once.
+  // Visits the numbers of a row, as many at a time as are stored together.
   void each_number(int64_t width, bool dense, const std::function<void(Expr at, int lanes, Expr count)>& body);
 
   const graph::Graph& g_;
@@ -70,7 +70,7 @@ class AttendWriter {
   int lanes_;
   int line_;  // bytes of a vector
   bool fused_;
-  BufferId partial_ = -1, extremes_ = -1;  // what attend_merge joins
+  BufferId partial_ = -1, extremes_ = -1;  // inputs of attend_merge
 };
 
 }  // namespace lumen::synth

@@ -122,7 +122,7 @@ class GradientKernel : AttendWriter {
     parts_.sources = sources_.size();
     for (const int d : row_axes_) row_extents_.push_back(extents_[d]);
     rows_ = product(row_extents_);
-    int64_t row_bytes = 0;  // of what is kept beside a row or a key
+    int64_t row_bytes = 0;  // of the operands kept for each row or key
     for (const GradientOperand& o : parts_.operands) row_bytes += panels_->padded(o.width) * 4;
     const int64_t fitting = std::max<int64_t>(task_bytes_ / row_bytes, 1);
     const int64_t most = std::min(panels_->most_rows(), fitting);
@@ -182,7 +182,7 @@ class GradientKernel : AttendWriter {
     return opened;
   }
 
-  // A line of sums, from where the result's body stands.
+  // Writes a line of sums at the position of the result's body.
   void write(size_t r, Expr line) {
     Body& body = *results_[r].body;
     const int64_t width = width_of(r);
@@ -243,7 +243,7 @@ class GradientKernel : AttendWriter {
     });
   }
 
-  // Line i of the operand's panel, from where its body stands.
+  // Fills line i of the operand's panel from the position of its body.
   void unpack(size_t o, Expr i) {
     Body& body = *operands_[o].body;
     const int64_t width = parts_.operands[o].width;
@@ -253,7 +253,7 @@ class GradientKernel : AttendWriter {
   }
 
   // Rows first .. of a tile and keys from .. to - 1 of the block that begins at `key`; `from` is a multiple of the
-  // lanes, and keys that fill up the last vector are computed and never used.
+  // lanes, and padding keys of the last vector are computed but never used.
   void pair(Expr first, Expr count, Expr key, Expr from, Expr to) {
     for (size_t o = 0; o < operands_.size(); ++o) {
       if (parts_.operands[o].by_key) continue;

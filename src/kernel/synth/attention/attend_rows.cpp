@@ -7,7 +7,7 @@ namespace lumen::synth {
 
 namespace {
 
-constexpr int64_t kNeighbours = 2;  // rows that a lane holds beside each other, by the instructions that stream
+constexpr int64_t kNeighbours = 2;  // adjacent rows that a lane holds, in fragments of the streaming instructions
 
 // Whether a node does nothing with operand number `i` but divide by it.
 bool only_divides(const graph::Node& node, size_t i) {

@@ -1,5 +1,5 @@
-// Numbers that maps of the scores' shape read of each row, such as its maximum: where blocks walk rows they travel with
-// the panels. Proved by tests/kernel/synth/attention/synth_attend_stream_test.cpp.
+// Numbers of each row that maps of the scores' shape read, such as its maximum: where blocks stream rows, they are
+// copied with the panels. Proved by tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #pragma once
 
 #include <vector>
@@ -11,14 +11,14 @@ namespace lumen::synth {
 struct RowNumber {
   graph::ValueId value = -1;
   Access access;         // over the scores' axes
-  bool divides = false;  // and is read for nothing else: its reciprocal travels
-  int scratch = -1;      // where that lies
+  bool divides = false;  // it is only a divisor: its reciprocal is copied
+  int scratch = -1;      // of the reciprocals
   BufferId source = -1, panel = -1;
 
-  int64_t count(const std::vector<int64_t>& extents) const;  // of different ones
+  int64_t count(const std::vector<int64_t>& extents) const;  // of distinct numbers
 };
 
-// Those in memory as f32 that vary along rows, and not along keys.
+// Numbers in memory as f32 that vary along rows, and not along keys.
 std::vector<RowNumber> row_numbers(const graph::Plan& plan, const graph::Group& group, const AttentionGradient& a);
 
 }  // namespace lumen::synth

@@ -1,4 +1,4 @@
-// What attend kernels are written with: see attend.h. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+// Common parts of attend kernels: see attend.h. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
 #include <numeric>
 
 #include "kernel/synth/attention/attend.h"

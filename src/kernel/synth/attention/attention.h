@@ -1,5 +1,5 @@
-// Attention and its gradient, streamed over the keys: what a group says, which keys a row sees, kernels of tasks, and
-// the merge of parts.
+// Attention and its gradient, streamed over the keys: the parts of a group, the keys that a row sees, kernels of tasks,
+// and the merge of parts.
 //
 // May include: base, graph/group, graph/match, kernel/loop, kernel/machine, kernel/synth/order, kernel/synth/reduce.
 #pragma once

@@ -1,6 +1,6 @@
-// What the gradient of an attention keeps of a tile of rows and a block of keys, and how it multiplies that: by vectors
-// of f32, or by the tiles of a matrix unit, whose factors are 16-bit floats. attend_gradient.cpp walks over tiles and
-// blocks and says what happens when. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+// Storage of a tile of rows and a block of keys in the gradient of an attention, and its products: by vectors of f32,
+// or by the tiles of a matrix unit, whose factors are 16-bit floats. attend_gradient.cpp walks over tiles and blocks
+// and fixes the order of steps. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lumen::synth {
 
-// An operand of products or results: lines of numbers, rows of a tile or keys of a block.
+// An operand of products or results: lines of numbers, one for each row of a tile or key of a block.
 struct GradientOperand {
   bool by_key = false;
   int64_t width = 1;
@@ -35,35 +35,35 @@ class GradientPanels {
  public:
   virtual ~GradientPanels() = default;
 
-  // Before parts.tile and block are chosen: what they are multiples of, how many are wanted at most, and bytes that a
-  // line of an operand takes.
+  // For the choice of parts.tile and block: their granularity, the maximum number of rows, and the padded width of an
+  // operand's line.
   virtual int64_t rows_together() const = 0;
   virtual int64_t keys_together() const = 0;
   virtual int64_t most_rows() const = 0;
   virtual int64_t padded(int64_t width) const = 0;
   virtual std::string describe() const = 0;
 
-  void set_parts(const GradientParts& parts) { parts_ = &parts; }  // which outlive this
+  void set_parts(const GradientParts& parts) { parts_ = &parts; }  // they must outlive this
   // In a task's region.
   virtual void begin() = 0;
-  // Numbers of an operand's line from column `at` (a multiple of the lanes) on, of which `count` exist (none: all).
+  // Stores numbers of an operand's line from column `at` (a multiple of the lanes) on; `count` of them exist (no value:
+  // all).
   virtual void clear_line(int operand, Expr line) = 0;
   virtual void put(int operand, Expr line, Expr at, Expr numbers, Expr count) = 0;
-  // All lines up to `count` are there.
+  // Called when all lines up to `count` are stored.
   virtual void finish(int operand, Expr count) = 0;
 
   struct Place {
     BufferId buffer = -1;
     Expr byte;
   };
-  // Where product, or source, `number` has what belongs to a row of the tile and lanes of keys of the block, f32.
+  // Place of the f32 numbers of product, or source, `number`, for a row of the tile and lanes of keys of the block.
   virtual Place square(size_t number, Expr row, Expr key) = 0;
-  // Whether numbers of squares beside those that were asked for are read, and have to be zero: keys that a row has not,
-  // lanes that do not exist.
+  // Whether the padding of squares is read and has to be zero: keys that a row does not see, lanes that do not exist.
   virtual bool reads_beside() const = 0;
-  // Scores of product k: rows below `rows`, keys from .. to - 1 of the block.
+  // Computes product k: rows below `rows`, keys from .. to - 1 of the block.
   virtual void multiply(size_t k, Expr rows, Expr from, Expr to) = 0;
-  // Sources are in the squares.
+  // Called when the sources are in the squares.
   virtual void take_sources(Expr rows, Expr from, Expr to) = 0;
 
   // Sums of a result: over keys, f32 of a head's rows in scratch; over rows, of a block's keys.
@@ -88,7 +88,7 @@ class GradientPanels {
 
 std::unique_ptr<GradientPanels> vector_panels(Builder& b, const graph::Graph& g, graph::ValueId root,
                                               const machine::Machine& target);
-// Null where the machine has no tiles for products of such 16-bit floats.
+// Null if the machine has no tiles for products of such 16-bit floats.
 std::unique_ptr<GradientPanels> unit_panels(Builder& b, const machine::Machine& target, Scalar factor);
 
 }  // namespace lumen::synth

@@ -1,4 +1,4 @@
-// Panels for a matrix unit. Sources become first factors as they lie (sums over keys), or transposed (sums over rows).
+// Panels for a matrix unit. Sources become first factors unchanged (sums over keys) or transposed (sums over rows).
 #include <algorithm>
 
 #include "kernel/synth/attention/gradient_panels.h"
@@ -55,7 +55,7 @@ class UnitPanels : public GradientPanels {
     const GradientOperand& o = operand(number);
     const Panels& p = operands_[number];
     const int64_t all = lines_of(o), width = padded(o.width);
-    tiles_->clear_lines(p.lines, width, count, all);  // what is summed beyond the last line is zero
+    tiles_->clear_lines(p.lines, width, count, all);  // sums run over the padding, too
     if (p.transposed >= 0) tiles_->transpose_words(p.lines, all, width, p.transposed);
     if (p.pairs >= 0) tiles_->pair(p.lines, all, width, p.pairs);
   }
@@ -73,7 +73,7 @@ class UnitPanels : public GradientPanels {
                      {from / kStep * 2, tiles_->units(to)}, {b_.i64(0), b_.i64(steps)}, false);
   }
 
-  // Numbers beside those that were computed are zeros from here on.
+  // The padding of the computed numbers is zero from here on.
   void take_sources(Expr rows, Expr from, Expr to) override {
     const UnitTiles::Beside around = tiles_->beside(rows, {}, {from, to});
     const auto& [first, end] = around.steps;

@@ -1,4 +1,4 @@
-// Panels of f32: one factor number by number, the other in vectors, sums in registers.
+// Panels of f32: one factor is read as scalars, the other as vectors, sums are in registers.
 #include <algorithm>
 
 #include "kernel/synth/attention/gradient_panels.h"
@@ -50,7 +50,7 @@ class VectorPanels : public GradientPanels {
     const Lines& o = operands_[number];
     b_.store(o.lines, cast(numbers, Scalar::f32), bytes(line * o.padded + at, 1), 4, count);
   }
-  // With keys as lanes.
+  // Transposes: keys become lanes.
   void finish(int number, Expr count) override {
     const Lines& o = operands_[number];
     if (o.transposed < 0) return;
@@ -128,7 +128,7 @@ class VectorPanels : public GradientPanels {
     BufferId lines = -1, transposed = -1;
   };
 
-  // c[i, column ..] (+)= sum over n of a[i, n] b[n, column ..], i in steps of together_ (lines behind the last are
+  // c[i, column ..] (+)= sum over n of a[i, n] b[n, column ..], i in steps of together_ (lines beyond the last are
   // computed, too: buffers hold whole steps).
   struct Sums {
     BufferId buffer;

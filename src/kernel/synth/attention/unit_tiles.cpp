@@ -8,7 +8,7 @@ namespace lumen::synth {
 
 namespace {
 
-constexpr int kPair = 2;  // of 16-bit floats, in a word
+constexpr int kPair = 2;  // 16-bit floats in a word
 
 }  // namespace
 
@@ -83,7 +83,7 @@ void UnitTiles::pair(BufferId lines, int64_t count, int64_t width, BufferId to) 
   });
 }
 
-// Two vectors of f32, one behind the other, rounded.
+// Two f32 vectors, rounded and concatenated.
 Expr UnitTiles::round_pair(BufferId sums, Expr below, Expr above) {
   const loop::VType vector{Scalar::f32, kUnit};
   const Expr x = b_.load(sums, vector, below, kRow), y = b_.load(sums, vector, above, kRow);

@@ -59,8 +59,8 @@ Body::Body(StepBuilder& builder, const graph::Plan& plan, const graph::Group& gr
   for (const graph::ValueId v : group.inputs) traffic_ += graph::byte_size(g[v].type);
   for (const graph::ValueId v : group.results) traffic_ += graph::byte_size(g[v].type);
 
-  // Formats with fields per row must not have their rows merged: one more walk, in which a row is longer than its
-  // columns.
+  // Rows of formats with fields per row must not be merged: one more walk, in which a row is longer than its columns,
+  // prevents it.
   std::vector<std::vector<int64_t>> walks;
   for (const Load& load : loads_) walks.push_back(load.strides);
   for (const Load& load : loads_) {
@@ -190,7 +190,7 @@ bool Body::join_last_axes(int lanes) {
   return false;
 }
 
-// From the first number of a vector.
+// Distances of the lanes from the first number of a vector.
 std::vector<int64_t> Body::lane_steps(const Load& load) const {
   const int64_t stride = !at_.exists() ? 0 : load.strides[vector_axis_];
   std::vector<int64_t> steps;
@@ -199,7 +199,7 @@ std::vector<int64_t> Body::lane_steps(const Load& load) const {
   return steps;
 }
 
-// Vectors of loads that go on evenly need none. A window lies inside the source wherever the load stands.
+// Loads with a single stride need no window. A window is inside the source at every position of the load.
 bool Body::find_window(Load& load, int lanes) const {
   const int64_t stride = load.strides[vector_axis_];
   if (!load.in_runs) return stride == 0 || stride == 1;

@@ -1,6 +1,6 @@
 // The inside of a map or reduce kernel: evaluates a group's nodes at a place of an iteration space, lanes along one
 // axis. Loads go through strides (access.h) and unpack (formats); what does not change along an axis is computed
-// outside its loop. The caller opens axes (outermost first) and asks for values; what was computed is kept until the
+// outside its loop. The caller opens axes (outermost first) and requests values; computed values are kept until the
 // axis is closed. Proved by tests/kernel/synth/synth_map_test.cpp and synth_reduce_test.cpp.
 //
 // May include: base, graph/fuse, graph/ir, kernel/machine, kernel/synth/step, kernel/synth/unpack, number/facts.
@@ -19,12 +19,12 @@
 
 namespace lumen::synth {
 
-// A 16-bit float: what loses nothing when exp and division before it are a few units in the last place off.
+// A 16-bit float: rounding to it hides errors of a few ulp in exp and division.
 inline bool is_16bit_float(const graph::Element& e) {
   return !e.format && is_float(e.scalar) && scalar_bits(e.scalar) <= 16;
 }
 
-// What takes many instructions: worth keeping, or hiding behind more of its kind.
+// Takes many instructions: worth caching, or overlapping with more of its kind.
 bool is_heavy_op(ScalarOp op);
 
 class Body {
@@ -41,12 +41,12 @@ class Body {
   int first_axis(int axis) const { return first_axis_[axis]; }                           // of the original shape
   // The axis along which lanes run; set before anything is opened. Decides how formats are read.
   void set_vector_axis(int axis);
-  // The last axis, shorter than a vector, and the one before become one along which lanes run: whole runs of the last
-  // axis. False where the lanes are no whole runs, a result does not lie so, or what a load reads for a vector is not
-  // near enough to come with one load. Instead of set_vector_axis.
+  // Joins the last axis, shorter than a vector, and the one before to the axis along which lanes run: a vector is whole
+  // runs of the last axis. False if the lanes are not whole runs, a result is not contiguous, or the elements that a
+  // load reads for a vector do not fit into one vector load. Replaces set_vector_axis.
   bool join_last_axes(int lanes);
-  // Formats read block by block want chunks of `chunk` elements from multiples of `unit`, in vectors of at most
-  // `lanes`; 1, 1, 0 without.
+  // Formats that are read block by block need chunks of `chunk` elements from multiples of `unit`, in vectors of at
+  // most `lanes`; 1, 1, 0 without.
   struct Chunking {
     int64_t chunk = 1, unit = 1;
     int lanes = 0, unit_lanes = 0;
@@ -56,8 +56,8 @@ class Body {
   void begin_task();                  // once, in the task's region, before any axis
   void open(int axis, Expr counter);  // any axis but the vector axis
   void close();
-  // Lanes [at, at + lanes) of the vector axis, of which `count` exist (-1: all). `chunk_start` enters the blocks of
-  // formats: the lanes begin `position` elements behind it.
+  // Lanes [at, at + lanes) of the vector axis, of which `count` exist (no value: all). `enter_chunk` enters the blocks
+  // of formats: the lanes begin `position` elements after its start.
   void open_lanes(Expr at, int lanes, Expr count);
   void enter_chunk(Expr at, int64_t elements);
   void set_position(int64_t position) { position_ = position; }
@@ -74,7 +74,7 @@ class Body {
   int64_t store_stride(graph::ValueId v) const { return loads_[store_of_.at(v)].strides[vector_axis_]; }
   // Row-major number of the first lane's element of a result or a reduce.
   Expr store_place(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
-  // Computes what the lanes of the loop to come share: loads and maps constant along the vector axis.
+  // Hoists loads and maps that are constant along the vector axis out of the lane loop to come.
   void hoist(int lanes);
 
   bool varies(graph::ValueId v, int axis) const;  // whether a load changes along an axis
@@ -100,8 +100,8 @@ class Body {
     Scalar type = Scalar::f32;
     int64_t offset = 0;
     std::vector<int64_t> strides;  // per collapsed axis, in elements
-    // Where axes were joined and the load does not go on evenly: the stride within a run (`strides` has that of runs),
-    // and how far in front of its first number a vector of so many lanes is read.
+    // Where axes were joined and the load has no single stride: the stride within a run (`strides` has that of runs),
+    // how far before its first number a vector is read, and with how many lanes.
     bool in_runs = false;
     int64_t in_run = 0, ahead = 0;
     int window = 0;
@@ -135,7 +135,7 @@ class Body {
   std::map<graph::ValueId, int> number_of_;  // random node -> the load of its element number
   std::map<graph::ValueId, int> store_of_;   // result -> dense access
   int vector_axis_ = -1;
-  int64_t run_ = 1;  // of the axis that was last, where two were joined
+  int64_t run_ = 1;  // extent of the last axis, where two were joined
   Expr at_, count_;
   int lanes_ = 1;
   int64_t position_ = 0;

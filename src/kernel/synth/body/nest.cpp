@@ -32,10 +32,10 @@ std::vector<Expr> digits(Builder& b, Expr number, const std::vector<int64_t>& ex
 }
 
 namespace {
-constexpr int64_t kBlockThreads = 256;  // of tasks beside each other
+constexpr int64_t kBlockThreads = 256;  // with adjacent tasks
 }
 
-// Measured: a thread that asks for sixteen bytes ends too soon for the next one to be there.
+// Measured: a thread with one load of sixteen bytes ends before the next one can start.
 int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m) {
   constexpr double kThreadBytes = 64;
   constexpr int64_t kMost = 4, kBlocks = 4;  // of a multiprocessor

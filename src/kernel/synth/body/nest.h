@@ -21,14 +21,14 @@ struct Tasks {
 Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64_t unit, bool may_split_inner = true);
 
 // for row in the task's rows: body(counters of the outer axes, first and end of the part). Emits the top parallel loop.
-// `beside`: a thread of a GPU has so many tasks, those of a block's threads beside each other.
+// `beside`: tasks per thread of a GPU; the threads of a block have adjacent tasks.
 using RowBody = std::function<void(const std::vector<Expr>& outer, Expr from, Expr to)>;
 void for_tasks(Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
                const std::function<void()>& begin_task, const RowBody& row, int64_t beside = 1);
-// .. of one task of a loop that somebody else emits.
+// .. of one task of a loop that the caller emits.
 void for_rows(Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner, Expr task,
               const RowBody& row);
-// How many tasks of a thread let it ask for enough at once, of tasks that read `bytes` all together.
+// Tasks per thread that keep enough loads in flight, where all tasks together read `bytes`.
 int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m);
 
 // Lanes from .. to of the body's vector axis: full vectors, `unroll` at a time, then a masked rest; block by block when

@@ -1,5 +1,5 @@
-// Codes of one group of blocks, lanes side by side, in private memory until their records are written: what every
-// kernel that rounds shares, whichever blocks its lanes are. Proved by tests/kernel/synth/synth_codec_test.cpp and
+// Codes of one group of blocks, a lane each, in private memory until their records are written: shared by all kernels
+// that round, for any blocks. Proved by tests/kernel/synth/synth_codec_test.cpp and
 // tests/kernel/synth/synth_feedback_test.cpp.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace lumen::synth {
 
-// Records whose bits are put in place by loops, block by block.
+// Whether records are so large that loops put their bits in place, block by block.
 bool is_large(const Format& f);
 // Whether a routine assigns a field.
 bool assigns(const std::vector<RoutineStmt>& body, int field);
@@ -23,11 +23,11 @@ class BlockCodes {
   void begin();  // in the task's region: private memory and tables
   void clear();  // before a fit; the code field is written whole
   Expr load(int field, Expr index);
-  void store(int field, Expr index, Expr code, Expr mask);  // mask: lanes to be set, none for all
+  void store(int field, Expr index, Expr code, Expr mask);  // mask: lanes to be set, no value for all
   Expr table(int table, Expr index);
-  // Bytes to an entry of an array with a value for each lane: all lanes of an entry lie together.
+  // Byte offset of an entry of an array with a value for each lane: all lanes of an entry are contiguous.
   Expr entry_offset(Expr index, int64_t size);
-  // Lane l's record begins `stride` bytes times l behind `start`, a multiple of `align`.
+  // Lane l's record begins at `start` + l * `stride`; `start` is a multiple of `align`.
   void write_records(Expr start, int64_t stride, int64_t align = 1);
 
  private:

@@ -21,7 +21,7 @@ class BlocksByLanes {
     if (f.code) code_routine_ = by_reciprocals(f, *f.code);
   }
 
-  // Chooses how many numbers a lane has; false where none will do.
+  // Chooses how many numbers a lane has; false if no number is possible.
   bool choose() {
     if (target_.wave <= 1 || f_.block <= 1 || !f_.code || given_.weighs(f_, Level::block) || is_any_supplied())
       return false;
@@ -72,7 +72,7 @@ class BlocksByLanes {
                                [&](const SuppliedValues& s) { return f_.fields[s.field].level == Level::block; });
   }
 
-  // Codes of one lane's numbers lie one after the other, those of all lanes as well.
+  // Whether the codes of a lane are contiguous whole bytes, and those of all lanes as well.
   bool is_in_whole_bytes() {
     const Field& code = code_field();
     const int64_t share = f_.block / each_;
@@ -162,7 +162,7 @@ class BlocksByLanes {
     return t.bits == 8 ? encode_bytes(b_, t, code_->result(), target_) : encode_value(b_, t, code_->result());
   }
 
-  // All of a record but the codes.
+  // Writes all of a record but the codes.
   void write_fields(Expr record) {
     clear_bytes(b_, given_.blob, 0, first_bit_ / 8, record);
     clear_bytes(b_, given_.blob, first_bit_ / 8 + f_.block * code_field().type.bits / 8, f_.block_bytes, record);

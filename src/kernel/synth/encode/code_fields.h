@@ -1,7 +1,7 @@
-// Codes of one byte under supplied fields of rows, tiles and the tensor: what a kernel that computes numbers needs to
-// encode them where they are. A step before writes fields into the blob, and what of the code follows from them alone
-// (number/facts/code_parts.h) into scratch; fields of the tensor alone, which are few, the kernel writes itself, and
-// every task computes what follows from them. Proved by tests/kernel/synth/synth_codes_test.cpp.
+// One-byte codes with supplied fields of rows, tiles and the tensor, for kernels that encode the numbers they compute.
+// A preceding step writes fields to the blob, and the parts of the code that depend on them alone
+// (number/facts/code_parts.h) to scratch; if only the tensor has fields, which are few, the kernel writes them itself,
+// and every task computes the parts. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #pragma once
 
 #include <functional>
@@ -15,26 +15,26 @@ namespace lumen::synth {
 
 class CodeFields {
  public:
-  // `cast`: a result of the group. Adds the steps that write its fields, and those that lay out what supplies them.
+  // `cast`: a result of the group. Adds the steps that write its fields, and those that lay out the supplied values.
   CodeFields(const graph::Plan& plan, const graph::Group& group, graph::ValueId cast, const machine::Machine& target,
              Synthesis& out);
-  void declare(KernelParams& kernel);  // what follows from the fields, to the kernel that encodes
-  void begin(Builder& b);              // in a task, before codes of it
+  void declare(KernelParams& kernel);  // declares parts of the code to the kernel that encodes
+  void begin(Builder& b);              // in a task, before its codes
 
   int64_t columns() const { return columns_; }
   bool are_many() const;  // not of the tensor alone
 
-  // Parts of the code by number, of an element or of some: one lane, or all.
+  // Parts of the code by number, for one element or several: one lane, or all.
   using Values = std::vector<Expr>;
-  Values at(Builder& b, Expr row, Expr column) const;                // of one element, or of all that share its
-  Values along(Builder& b, Expr row, Expr column, int lanes) const;  // of neighbours in a row
-  Values below(Builder& b, Expr row, Expr column, int lanes) const;  // of neighbours in a column
+  Values at(Builder& b, Expr row, Expr column) const;                // of one element, and of all that share its parts
+  Values along(Builder& b, Expr row, Expr column, int lanes) const;  // of adjacent elements in a row
+  Values below(Builder& b, Expr row, Expr column, int lanes) const;  // of adjacent elements in a column
   Expr code(Builder& b, Expr x, const Values& parts) const;          // u8 lanes
-  bool is_same_for(int64_t run, int64_t length) const;  // runs from multiples of theirs, in rows of so many
-  bool is_same_below(int64_t run) const;                // the same of columns
+  bool is_same_for(int64_t run, int64_t length) const;               // for aligned runs, in rows of `length`
+  bool is_same_below(int64_t run) const;                             // the same in columns
 
-  // Where the kernel that encodes finds the fields itself, f32 by number: a record of a level into the blob, and what
-  // of the code follows from them.
+  // Where the kernel that encodes computes the fields itself, f32 by number: writes a record of a level to the blob,
+  // and gives the parts of the code.
   bool are_supplied() const { return !supplies_.empty(); }
   using Found = std::map<int, Expr>;
   void write_record(Builder& b, BufferId blob, Level level, Expr record, const Found& fields) const;
@@ -50,7 +50,7 @@ class CodeFields {
     int field = 0;
     Argument from;
     int64_t numbers = 0;
-    BufferId buffer = -1;  // of the kernel that encodes, where it reads it
+    BufferId buffer = -1;  // of the kernel that encodes, if it reads it
     Expr number = {};
   };
   // Numbers in memory, f32, one for each record of a level.
@@ -60,7 +60,7 @@ class CodeFields {
     int64_t numbers = 0;
     bool is_computed = false;  // by the step that writes the fields
     BufferId buffer = -1;
-    Expr number = {};  // where each task has computed it
+    Expr number = {};  // if each task computes it
   };
   bool is_in_kernel() const;  // fields are the tensor's alone
   const Supply& supply_of(int field) const;

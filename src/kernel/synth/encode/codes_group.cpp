@@ -21,7 +21,7 @@ CodesGroup::CodesGroup(const graph::Plan& plan, const graph::Group& group) : inn
     map = a.source;
     (a.strides == own_strides_of(extents_of(g[r].type.shape)) ? straight : transposed) = r;
   }
-  // The maps and what they read, without the casts and what they are supplied with.
+  // The maps and their inputs, without the casts and their supplied fields.
   std::set<graph::ValueId> nodes = {map}, inputs;
   if (extreme >= 0) nodes.insert(extreme_of);
   for (auto v = std::ssize(inner.nodes); v-- > 0;) {

@@ -36,7 +36,7 @@ void copy_whole(Builder& b, BufferId source, BufferId target, int64_t bytes, int
   });
 }
 
-// Where the last axis is strided in memory.
+// For loads whose last axis is strided in memory.
 std::optional<Step> transposed_to_scratch(const graph::Plan& plan, const graph::Group& group, const Access& from,
                                           const std::vector<int64_t>& shape, int scratch, Scalar type,
                                           const machine::Machine& target) {

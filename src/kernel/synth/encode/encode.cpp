@@ -21,7 +21,7 @@ constexpr int64_t kGrain = 8192;  // elements per task
 
 class BlockEncoder {
  public:
-  // `by_lanes`: groups begin at multiples of as many blocks as they have.
+  // `by_lanes`: groups begin at multiples of their number of blocks.
   BlockEncoder(Builder& b, const Format& f, const EncodeOperands& given, int lanes, const machine::Machine& target,
                bool by_lanes = false)
       : b_(b),
@@ -56,7 +56,7 @@ class BlockEncoder {
 
   // Blocks first .. first + lanes - 1 (counted over the whole tensor); all of one row when the format has row or tile
   // fields.
-  // `row`: the weighted fit of the row they are of, where the blocks' reads its locals.
+  // `row`: the weighted fit of their row, if the blocks' fit reads its locals.
   void blocks(Expr first, const RoutineRun* row = nullptr) {
     first_ = first;
     load_values();
@@ -94,7 +94,7 @@ class BlockEncoder {
   // Locals of the fit that code reads.
   const std::vector<KeptLocal>& kept() const { return weighs() ? format_.weighted_kept : format_.kept; }
 
-  // Numbers of the blocks, all lanes of one together.
+  // Numbers of the blocks; all lanes of a number are contiguous.
   struct Numbers {
     BufferId buffer = -1;
     Expr plain;  // of blocks of one
@@ -107,7 +107,7 @@ class BlockEncoder {
     lay(given_.weights, Scalar::f32, block, weights_);
   }
 
-  // Blocks first .. of numbers of a type.
+  // Lays out the numbers, of a type, of blocks first .. .
   void lay(BufferId x, Scalar type, Expr first, Numbers& to) {
     const int64_t block = format_.block, size = scalar_bytes(type);
     const Expr start = first * (block * size);
@@ -145,12 +145,12 @@ class BlockEncoder {
   }
 
   void set_field(int field, Expr index, Expr value, Expr mask) {
-    if (is_supplied(supplied_, field)) return;  // a supplied value stands
+    if (is_supplied(supplied_, field)) return;  // a supplied value is kept
     LUMEN_CHECK(format_.fields[field].level == Level::block, "a block's fit assigns a field of another level");
     codes_.store(field, index, encode_value(b_, format_.fields[field].type, value), mask);
   }
 
-  // Fields above the block: known before the blocks are encoded; lanes may lie in different tiles.
+  // Fields above the block: known before the blocks are encoded; lanes may be in different tiles.
   void load_outer_fields() {
     outer_.clear();
     if (format_.row_bytes == 0 && format_.tile_bytes == 0 && format_.tensor_bytes == 0) return;
@@ -163,7 +163,7 @@ class BlockEncoder {
       outer_[k] = b_.join(f.level == Level::tile && !is_in_one_tile() ? lanes_ : 1, entry);
     }
   }
-  // All lanes of a group.
+  // Whether all lanes of a group are.
   bool is_in_one_tile() const { return by_lanes_ && format_.tile_columns % (format_.block * lanes_) == 0; }
 
   Expr outer_record(Level level, Expr row, int lane) {
@@ -275,8 +275,8 @@ class RowFit {
   Expr row_;
 };
 
-// Where threads of a GPU have tasks of their own, those beside each other encode numbers beside each other, whatever
-// their rows are. False where numbers are encoded in blocks, or rows have no whole vectors.
+// Where every thread of a GPU has its own task: adjacent threads encode adjacent numbers, across rows. False if numbers
+// are encoded in blocks, or rows are not whole vectors.
 bool encode_by_lanes(Builder& b, const Format& f, const EncodeOperands& given, const machine::Machine& target) {
   if (target.wave <= 1 || f.block > 1 || f.block_bytes != 1 || given.weighs(f, Level::block)) return false;
   int width = 8;

@@ -1,5 +1,5 @@
-// Fields above the block: one record per row, tile or tensor, fitted from all its values, or supplied. Scalar; and the
-// doors of the codec kernels: encode, decode, casts into formats, updates of states held in formats.
+// Fields above the block: one record per row, tile or tensor, fitted from all its values, or supplied. Scalar. Also the
+// entry points of the codec kernels: encode, decode, casts into formats, updates of states stored in formats.
 #include <algorithm>
 
 #include "base/check.h"
@@ -82,7 +82,7 @@ RoutineHooks level_hooks(Builder& b, const Format& f, Level level, const EncodeO
   RoutineHooks hooks;
   hooks.source = [=, &b, &given](int slot, Expr index) {
     if (slot == 1) return given.weight(b, place.row + index / place.wide, place.column + index % place.wide);
-    // Whole rows lie one after the other.
+    // Whole rows are contiguous.
     return given.values(b,
                         level == Level::tile ? place.element(index, given.columns) : place.row * given.columns + index);
   };
@@ -139,7 +139,7 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
                       const std::vector<std::pair<int, Argument>>& supplied, const machine::Machine& target,
                       Importance importance = Importance::none, Scalar x_type = Scalar::f32) {
   const int64_t bytes = blob_layout(f, rows, columns).total, x_bytes = rows * columns * scalar_bytes(x_type);
-  // `partial`: scratch that it has besides, and whether it writes that.
+  // `partial`: additional scratch, and whether the step writes it.
   const auto step = [&](const std::string& plan, const auto& body, std::optional<std::pair<int, bool>> partial = {}) {
     Builder b("kernel");
     Step s;
@@ -221,7 +221,7 @@ Synthesis synthesize_encode(const Format& f, int64_t rows, int64_t columns, cons
 }
 
 Synthesis synthesize_decode(const Format& f, int64_t rows, int64_t columns, const machine::Machine& target) {
-  // A graph of one cast: dequantizing reads are written once, in Body.
+  // A graph of one cast: reads that dequantize are implemented once, in Body.
   graph::Plan plan;
   graph::Type blob, plain;
   blob.shape = plain.shape = {graph::Dim(rows), graph::Dim(columns)};

@@ -1,7 +1,7 @@
 // Codes of maps. Transposed ones are made in registers: a task has sixteen rows of a few columns, whose codes it joins
-// into words along the rows. Fields above the numbers are supplied; steps before write those of rows and tiles. Where
+// into words along the rows. Fields above the numbers are supplied; preceding steps write those of rows and tiles. If
 // an extreme of the numbers is wanted, too, every task (of GPUs: block of tasks) writes the one of its numbers, and a
-// step behind finds that of all. Equal to the codec bit for bit. Proved by tests/kernel/synth/synth_codes_test.cpp.
+// later step reduces them. Equal to the codec bit for bit. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kGrain = 8192;             // elements per task
 constexpr int64_t kRows = 16, kColumns = 4;  // of a square; processors take whole vectors where they divide columns
 constexpr int64_t kWord = 4;                 // codes that are made together
-constexpr int64_t kNearRows = 4, kNearColumns = 8;  // tasks beside each other write whole sectors both ways
+constexpr int64_t kNearRows = 4, kNearColumns = 8;  // adjacent tasks write whole sectors in both directions
 constexpr int64_t kNearAlone = 32;                  // columns, where nothing is transposed
 
 class CodeKernel {
@@ -56,7 +56,7 @@ class CodeKernel {
     extreme_.declare(builder_, out);
     if (straight_ >= 0) straight_fields_ = &fields.at(straight_);
     if (transposed_ >= 0) transposed_fields_ = &fields.at(transposed_);
-    // Threads that only encode take runs; such as look for an extreme, too, whole squares.
+    // Threads that only encode take runs; those that also find an extreme take whole squares.
     const bool both = transposed_ >= 0 || (extreme_.exists() && target_.wave > 1 && codes_.first_column > 0);
     const std::vector<bool> barrier = both ? codes_.barrier() : std::vector<bool>(codes_.shape.size(), false);
     body_ = std::make_unique<Body>(builder_, plan_, codes_.inner, codes_.shape, barrier);
@@ -77,7 +77,7 @@ class CodeKernel {
     const bool agrees = straight_ < 0 || straight_fields_->columns() == columns_ || !straight_fields_->are_many();
     return agrees && (transposed_ < 0 || transposed_fields_->is_same_for(kWord, rows_)) && rows_ % kRows == 0 &&
            columns_ % width_ == 0 && body_->extents().back() == columns_ && body_->extents().size() > 1 &&
-           width_ % body_->chunking(width_).unit == 0;  // whole blocks of what is unpacked
+           width_ % body_->chunking(width_).unit == 0;  // whole blocks that are unpacked together
   }
 
   void begin_task() {
@@ -112,7 +112,7 @@ class CodeKernel {
     for_tasks(
         b_, tasks, outer, inner, [&] { begin_task(); },
         [&](const std::vector<Expr>& counters, Expr from, Expr to) {
-          Expr first = from;  // 0 where everything begins
+          Expr first = from;  // 0 in the very first row
           for (const Expr counter : counters) first = first | counter;
           write_rest(first);
           extreme_.begin(b_, lanes);
@@ -164,7 +164,7 @@ class CodeKernel {
     });
   }
 
-  // A square for each lane: what its wave found goes through shared memory to the lane that writes for the block.
+  // A square for each lane: extremes of waves go through shared memory to the lane that writes for the block.
   void blocks(int64_t all) {
     int64_t lanes = target_.wave;
     while (2 * lanes <= kLanes && all % (2 * lanes) == 0) lanes *= 2;
@@ -193,7 +193,7 @@ class CodeKernel {
     });
   }
 
-  // Its extremes by column, where they are wanted.
+  // Encodes a square; returns its extremes by column, if they are wanted.
   Expr square(Expr number) {
     Expr rest = number;
     const auto digit = [&](int64_t extent) {
@@ -214,7 +214,7 @@ class CodeKernel {
     std::vector<int64_t> outer = body_->extents();
     outer.pop_back();
     std::vector<std::vector<Expr>> words(n);  // codes by column
-    std::vector<Expr> some;                   // numbers of the rows at hand
+    std::vector<Expr> some;                   // numbers of the current rows
     CodeFields::Values straight, transposed;
     Expr most = extreme_.exists() ? extreme_.none(b_, n) : Expr{};
     for (int64_t i = 0; i < kRows; ++i) {

@@ -1,7 +1,7 @@
-// Codes of a matrix both ways by blocks of lanes that find the fields themselves: a square as many numbers long as a
-// tile holds tiles of either matrix whole. A block reads it once into registers, finds extremes of its rows and columns
-// (or of all of it), a lane makes a record of them, and what of the code follows from that comes back through shared
-// memory. Proved by tests/kernel/synth/synth_codes_test.cpp.
+// Codes of a matrix and its transpose by blocks of lanes that compute the fields themselves: a square with the side of
+// a tile contains whole tiles of either matrix. A block reads it once into registers and finds extremes of its rows and
+// columns (or of all of it); a lane makes a record of them, and the parts of the code that depend on it come back
+// through shared memory. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -70,9 +70,9 @@ class SquareKernel {
   int64_t extremes() const { return std::ssize(fit_->extremes); }
   ScalarOp op(int64_t e) const { return fit_->extremes[e].op; }
 
-  // Where a block is, in its lanes.
+  // The place of a block, for its lanes.
   struct Place {
-    Expr lane, across, down;     // this lane's among those of the square
+    Expr lane, across, down;     // this lane's number in the square, and its place there
     Expr row, column;            // of the lane's first number
     Expr tile_row, tile_column;  // of the square
   };
@@ -129,7 +129,7 @@ class SquareKernel {
 
   Expr number(int64_t row) { return b_.load(numbers_, {Scalar::f32, kColumns}, b_.i64(row * kColumns * kFloat), 16); }
 
-  // Reads the lane's numbers; visit(row, extreme, what of it is extreme, of four columns).
+  // Reads the lane's numbers; visit(row, extreme, the four columns' values that it is the extreme of).
   template <class Visit>
   void read(const Place& p, const Visit& visit) {
     body_->begin_task();
@@ -264,7 +264,7 @@ class SquareKernel {
   CodesGroup codes_;
   const Format& format_;
   std::optional<RecordFit> fit_;
-  int64_t side_, across_, down_;  // numbers of the square; lanes beside and below each other
+  int64_t side_, across_, down_;  // side of the square in numbers; in lanes, across and down
   StepBuilder builder_;
   Builder& b_;
   std::map<graph::ValueId, CodeFields> fields_;

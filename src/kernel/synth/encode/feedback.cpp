@@ -14,7 +14,7 @@ namespace lumen::synth {
 
 namespace {
 
-// What the weighted fit of a row keeps for the blocks' fit is wanted.
+// Whether the fit of blocks reads locals that the weighted fit of a row keeps.
 bool reads_rows(const Format& f, bool weighs) {
   return weighs && f.weighted_fit[0] && !f.weighted_row_kept.empty();
 }
@@ -23,7 +23,7 @@ bool is_weighed(const Format& f, bool weighs) {
   return weighs && f.weighted_fit[0];
 }
 
-// Codes chosen by the weighted fit of a block.
+// Whether the weighted fit of a block chooses codes.
 bool fit_sets_codes(const Format& f, bool weighs) {
   return is_weighed(f, weighs) && f.code_field >= 0 && assigns(f.weighted_fit[0]->body, f.code_field);
 }
@@ -100,14 +100,14 @@ class FeedbackEncoder {
  private:
   bool stored_fields() const { return shape_.order == FeedbackOrder::given; }
   VType lane_type() const { return {Scalar::f32, lanes_}; }
-  // Bytes to line `line` of a transposed matrix, at these rows.
+  // Byte offset of line `line` of a transposed matrix, at these rows.
   Expr transposed(Expr line) { return (line * shape_.rows + row_) * 4; }
 
-  // `index` behind `first`; lanes may have an index each.
+  // `first` + `index`; lanes may have an index each.
   Expr beyond(Expr first, Expr index) { return b_.splat(first, b_.type(index).lanes) + index; }
 
   Expr value(Expr index) { return b_.read(panel_, lane_type(), codes_.entry_offset(beyond(start_, index), 4), 4); }
-  // What the fit of a block sees.
+  // A value as the fit of a block reads it.
   Expr expected(Expr index) {
     if (format_.block == 1) return value(index);
     return b_.read(expected_, lane_type(), codes_.entry_offset(index, 4), 4);
@@ -119,7 +119,7 @@ class FeedbackEncoder {
   }
   Expr weight(Expr column) { return b_.read(buffers_.weights, {Scalar::f32, 1}, column * 4, 4); }
 
-  // Those that are one number for a row: known before the panel.
+  // Loads outer fields that are one number for a row, before the panel.
   void load_outer_fields() {
     outer_.clear();
     for (size_t k = 0; k < format_.fields.size(); ++k) {
@@ -164,7 +164,7 @@ class FeedbackEncoder {
     codes_.store(field, index, encode_value(b_, format_.fields[field].type, x), mask);
   }
 
-  // Locals of the fit that code reads; of a fit that did not run, or chose codes, what they were stored as.
+  // Sets the locals of the fit that code reads; if the fit did not run, or chose codes, from the stored fields.
   void keep_locals() {
     const bool of_fit = fit_ && !fit_sets_codes(format_, shape_.weighs);
     for (const KeptLocal& k : of_fit&& is_weighed(format_, shape_.weighs) ? format_.weighted_kept : format_.kept) {
@@ -176,8 +176,8 @@ class FeedbackEncoder {
     }
   }
 
-  // Values of a block as its columns would be if each lost nothing but what it was moved by: the best ones under the
-  // errors so far. What the panel holds is less, as columns in the block are still to answer those before them in it.
+  // Values of a block if the only error of each column were the distance it was moved: the best ones under the errors
+  // so far. The panel holds less, as columns in the block have yet to compensate those before them in it.
   void expect() {
     if (format_.block == 1) return;
     b_.count(0, format_.block, 1, [&](Expr j) { b_.store(expected_, value(j), j * (lanes_ * 4), 4); });
@@ -234,7 +234,7 @@ class FeedbackEncoder {
     return b_.type(code).lanes == lanes_ ? code : b_.splat(code, lanes_);
   }
 
-  // What element i of the block lost, at `at` of the panel, to those from `from` on.
+  // Passes the error of element i of the block, at `at` of the panel, to those from `from` on.
   void give(Expr at, Expr i, Expr from) {
     decode_->set_variable(0, i);
     decode_->run();
@@ -247,7 +247,7 @@ class FeedbackEncoder {
 
   Expr original(Expr at) { return b_.load(buffers_.w, lane_type(), transposed(at), 4); }
 
-  // An error of column `at` of the panel, to entries from .. to of a buffer that begins at column `first` of it.
+  // Adds an error of column `at` of the panel to entries from .. to of a buffer that begins at column `first` of it.
   void pass_on(Expr lost, Expr at, Expr from, Expr to, BufferId buffer, Expr first) {
     const Expr line = at * (shape_.panel * 4) + first * 4;
     b_.loop(LoopKind::serial, from, to, 1, [&](Expr j) {

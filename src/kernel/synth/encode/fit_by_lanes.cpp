@@ -11,10 +11,10 @@ namespace lumen::synth {
 namespace {
 
 constexpr int64_t kVector = 4;        // elements of a load
-constexpr int64_t kAhead = 4;         // loads of a lane that wait together
+constexpr int64_t kAhead = 4;         // loads that a lane has in flight
 constexpr int64_t kBlock = 128;       // lanes of a block whose waves have records of their own
 constexpr int64_t kMostShare = 256;   // lanes of a block that share one
-constexpr int64_t kParted = 1 << 16;  // elements of a tensor for many blocks
+constexpr int64_t kParted = 1 << 16;  // elements of a tensor that many blocks share
 
 }  // namespace
 
@@ -46,7 +46,7 @@ std::optional<FitByLanes> FitByLanes::of(const Format& f, Level level, const Enc
 int64_t FitByLanes::elements(const EncodeOperands& given) const {
   if (level_ == Level::row) return given.columns;
   if (level_ == Level::tensor) return given.rows * given.columns;
-  // Those beyond an edge are others of the record once more.
+  // Elements beyond an edge repeat others of the record.
   return std::min(format_->tile_rows, given.rows) * std::min(format_->tile_columns, given.columns);
 }
 
@@ -120,7 +120,7 @@ void FitByLanes::write_in_waves(Builder& b, const EncodeOperands& given) const {
   });
 }
 
-// Waves of a block share a record; what they found meets in shared memory.
+// Waves of a block share a record; they exchange their results in shared memory.
 void FitByLanes::write_in_blocks(Builder& b, const EncodeOperands& given) const {
   const int64_t waves = share_ / wave_;
   b.loop(LoopKind::grid, b.i64(0), b.i64(records_), 1, [&](Expr record) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kGrain = 8192;  // elements per task: 32 KB of f32 per operand
 
-// What a group copies when it only copies: a load as its root, or a map that changes nothing; -1 otherwise.
+// The load that a group copies, if it only copies: its root, or the operand of an identity map; -1 otherwise.
 graph::ValueId copied(const graph::Plan& plan, const graph::Group& group) {
   const graph::ValueId r = group.results[0];
   if (group.results.size() != 1 || plan.graph[r].op == graph::Op::update_) return -1;
@@ -23,7 +23,7 @@ graph::ValueId copied(const graph::Plan& plan, const graph::Group& group) {
   return same && plan.graph[n.operands[0]].type == n.type ? n.operands[0] : -1;
 }
 
-// Only what is as large as the result counts.
+// Whether every input as large as the result is a 16-bit float.
 bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t elements) {
   return std::ranges::all_of(group.inputs, [&](graph::ValueId v) {
     const graph::Type& type = plan.graph[v].type;
@@ -45,7 +45,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
       std::ranges::all_of(group.results, [&](graph::ValueId r) { return is_16bit_float(plan.graph[r].type.element); });
   if (short_results) b.use_fast_math({target.power2, target.reciprocal, ""});
   Body body(builder, plan, group, shape, {});
-  // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.
+  // Tasks of a GPU are threads, with one vector of a load's size each; adjacent threads have adjacent vectors.
   const bool threads = target.wave > 1;
   int lanes = target.f32_lanes() * (threads && short_results && reads_short(plan, group, product(shape)) ? 2 : 1);
   const int wanted = lanes;
@@ -78,7 +78,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
           const auto write = [&](int) {
             for (const graph::ValueId r : group.results) body.store(r, body.value(r));
           };
-          if (one_vector) {  // code generators do not see that a loop ends after it
+          if (one_vector) {  // compilers do not see that a loop ends after it
             body.open_lanes(from, lanes, {});
             write(0);
             body.close();

@@ -15,15 +15,15 @@ struct TransposedCopy {
   std::vector<int64_t> shape;
   Scalar source = Scalar::f32, result = Scalar::f32;
 };
-// One kernel that copies a load whose last axis is strided in memory by squares that are transposed in registers; false
-// where the load is another, or lanes are single: then nothing was written.
+// One kernel that copies a load whose last axis is strided in memory by squares that are transposed in registers;
+// false, with nothing written, if the load is not of that kind or vectors have one lane.
 bool write_transposed(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy,
                       const machine::Machine& target);
-// Threads of a GPU take a square each, of loads of 16 bytes; those beside each other read whole lines together, and
-// write them. False where squares do not divide the matrix, are not aligned, or types differ.
+// Each thread of a GPU transposes a square, by loads of 16 bytes; adjacent threads read and write whole lines together.
+// False if squares do not divide the matrix, are not aligned, or types differ.
 bool write_transposed_by_threads(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy);
 
-// The same as a group, of a load that is copied to a result of its shape; nothing when another way is better.
+// The same as a group, of a load that is copied to a result of its shape; nullopt if another way is better.
 std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,
                                               graph::ValueId result, const machine::Machine& target);
 

@@ -35,7 +35,7 @@ std::optional<Turn> find_turn(const Access& from, const std::vector<int64_t>& sh
 
 bool write_transposed_by_threads(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy) {
   constexpr int kLoad = 16;
-  constexpr int64_t kNear = 8, kFar = 4;  // threads beside each other, either way
+  constexpr int64_t kNear = 8, kFar = 4;  // adjacent threads, in either direction
   const int bytes = scalar_bytes(copy.source), n = kLoad / bytes;
   const std::optional<Turn> turn = find_turn(copy.from, copy.shape, n);
   if (!turn || copy.source != copy.result || copy.from.offset % n != 0) return false;
@@ -88,7 +88,7 @@ bool write_transposed(Builder& b, BufferId in, BufferId out, const TransposedCop
   const int64_t near_extent = c.extents[near], far_extent = c.extents[last];
   const int64_t near_in = in_bytes, far_in = c.strides[0][last] * in_bytes;
   const int64_t near_out = c.strides[1][near] * out_bytes, far_out = out_bytes;
-  // So many columns at once that lines of memory are read once; threads of a GPU read them together anyway.
+  // Enough columns at once that cache lines are read once; threads of a GPU read them together anyway.
   const int64_t line = target.wave > 1 ? lanes : kLine / in_bytes;
   const int64_t strip = std::max<int64_t>(lanes, std::min(near_extent, line) / lanes * lanes);
   const Tasks tasks =

@@ -77,7 +77,7 @@ class MoveKernel {
 
   double result_bytes() const { return graph::byte_size(node_.type); }
 
-  // Zeros to the whole result.
+  // Writes zeros to the whole result.
   void fill_zero() {
     StepBuilder builder(g_);
     Builder& b = builder.b;
@@ -95,14 +95,14 @@ class MoveKernel {
     finish(builder, fmt::format("zero {} bytes", bytes), bytes);
   }
 
-  // A value on its way into the result, in so many tasks of a kernel.
+  // The copy of a value into the result, as tasks of a kernel.
   struct Placing {
     std::unique_ptr<Body> body;
     Tasks tasks;
     std::function<void(Expr task)> write;
   };
 
-  // The operands, some of which share a kernel: each has tasks of it.
+  // Copies the operands; several share a kernel, each with its own tasks.
   void concat() {
     const std::vector<int64_t> whole = extents_of(node_.type.shape);
     const int axis =
@@ -142,7 +142,7 @@ class MoveKernel {
            8.0 * product(shape));
   }
 
-  // One loop over the tasks of all parts, one part behind the other.
+  // One loop over the tasks of all parts, one part after the other.
   static void write(StepBuilder& builder, const std::vector<Placing>& parts) {
     Builder& b = builder.b;
     int64_t all = 0;
@@ -155,8 +155,8 @@ class MoveKernel {
     b.loop(LoopKind::parallel, b.i64(0), b.i64(all), 1, [&](Expr task) { from(0, task); });
   }
 
-  // value[i..] -> result[starts + first + i * steps]; where starts have axes, value has them in front, and every part
-  // goes to its own place.
+  // value[i..] -> result[starts + first + i * steps]; axes of starts are the first axes of value, and every part goes
+  // to its own place.
   Placing placing(StepBuilder& builder, graph::ValueId value, const std::vector<int64_t>& first,
                   const std::vector<int64_t>& steps, const std::vector<graph::ValueId>& starts) {
     const std::vector<int64_t> shape = extents_of(g_[value].type.shape), whole = extents_of(node_.type.shape);
@@ -249,7 +249,7 @@ class MoveKernel {
       builder.value(n.operands[0], false);
   }
 
-  // The row a run-time index names, checked; kept inside the table so that the kernel may go on.
+  // The row of a run-time index, checked; clamped to the table so that the kernel may go on.
   Expr checked_index(Builder& b, Expr index, int64_t rows) {
     index = cast(index, Scalar::i64);
     const Expr ok = (0 <= index) & (index < rows);

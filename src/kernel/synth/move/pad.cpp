@@ -47,7 +47,7 @@ class PadKernel {
     inner_ = body_->first_axis(std::ssize(body_->extents()) - 1);
   }
 
-  // Rows of the source, along the last axis that the body walks, lie in rows of the result.
+  // Whether rows of the source, along the last axis that the body walks, are within rows of the result.
   bool possible() const {
     return last_ >= 0 && inner_ >= last_ && product(source_) > 0 && body_->chunking(target_.f32_lanes()).lanes == 0;
   }
@@ -87,7 +87,7 @@ class PadKernel {
   int64_t start() const { return starts_[inner_] * behind(); }
   int64_t length() const { return source_[inner_] * behind(); }
 
-  // As many as have sixteen bytes, of a GPU, where zeros begin and end between vectors.
+  // Those of sixteen bytes on a GPU, or fewer, so that zeros begin and end between vectors.
   int lanes() const {
     if (steps_[inner_] != 1) return 1;
     if (target_.wave == 1) return target_.f32_lanes();
@@ -97,8 +97,8 @@ class PadKernel {
     return lanes;
   }
 
-  // Opens the axes before the inner one where the result's row comes from, or near it; whether it comes from there.
-  // Nothing where all rows do.
+  // Opens the axes before the inner one at the source of the result's row, or near it; whether the row has a source. No
+  // value if all rows do.
   Expr open(const std::vector<Expr>& counters) {
     Expr inside;
     std::vector<Expr> at(inner_);
@@ -122,7 +122,7 @@ class PadKernel {
   struct Place {
     Expr at, inside;
   };
-  // Which of the source, in units of `unit` elements along axis d, is at `at` of the result: the nearest there is.
+  // The source of position `at` of the result, in units of `unit` elements along axis d, or the nearest one.
   Place place(Expr at, int d, int64_t unit) {
     const int64_t scale = d == inner_ ? behind() : 1, begin = starts_[d] * scale / unit,
                   count = source_[d] * scale / unit;
@@ -141,7 +141,7 @@ class PadKernel {
     const Scalar s = scalar() == Scalar::boolean ? Scalar::u8 : scalar();
     return is_float(s) ? b_.real(0, {s, lanes}) : b_.integer(0, {s, lanes});
   }
-  // In memory's type.
+  // In the type of memory.
   Expr read(int lanes) {
     const Expr x = body_->value(value_), v = b_.type(x).lanes == lanes ? x : b_.splat(x, lanes);
     if (scalar() != Scalar::boolean) return v;
@@ -153,7 +153,7 @@ class PadKernel {
     b_.store(result_, x, (first_ + at) * bytes, align * bytes, count);
   }
 
-  // What is there or the nearest of it is read, and chosen from: no lane waits for what others read.
+  // Reads the source or the nearest element, and selects: without branches, no lane waits for others.
   void choose(Expr inside, Expr from, Expr to) {
     const auto vector = [&](Expr number) {
       const Place p = place(number, inner_, lanes_);

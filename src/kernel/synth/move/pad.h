@@ -7,8 +7,8 @@
 
 namespace lumen::synth {
 
-// The step of a group whose root is a pad. Nothing where what it reads lies in blocks of a format, or its rows do not
-// lie in rows of the result.
+// The step of a group whose root is a pad. nullopt if it reads blocks of a format, or its rows are not within rows of
+// the result.
 std::optional<Step> synthesize_pad(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 
 }  // namespace lumen::synth

@@ -1,5 +1,5 @@
-// See scatter_rows.h. Sorting is by digits, least first: blocks count how often a part of the numbers has each digit,
-// then every lane owns a digit and walks the part, noting what is its own. No two lanes write one place, none waits for
+// See scatter_rows.h. A radix sort, least significant digit first: blocks count the digits of a part of the numbers,
+// then every lane owns a digit, walks the part and places its numbers. No two lanes write one place, none waits for
 // another.
 #include "kernel/synth/move/scatter_rows.h"
 
@@ -23,7 +23,7 @@ constexpr int64_t kChunk = 512;     // numbers in shared memory
 constexpr int64_t kMostParts = 64;  // of the numbers, each with counts of its own
 constexpr int kMostDigit = 8;       // bits
 constexpr int64_t kBytes = 16;      // a lane reads at once
-constexpr int64_t kAhead = 4;       // loads on their way
+constexpr int64_t kAhead = 4;       // loads in flight
 
 const VType kI32{Scalar::i32, 1}, kI32x4{Scalar::i32, 4};
 
@@ -65,7 +65,7 @@ class Scatter {
     lanes_ = std::max<int64_t>(int64_t{1} << digit_, target_.wave);
     part_ = std::max(kChunk, round_up(ceil_div(count_, kMostParts), kChunk));
     parts_ = ceil_div(count_, part_);
-    // Values of a piece: as many as a list has pieces, where all are in one.
+    // Values of a piece: about as many as a list has pieces, if all values are in one list.
     piece_ = std::clamp<int64_t>(int64_t{1} << (std::bit_width(static_cast<uint64_t>(count_)) / 2 - 1), 8, 1024);
     plan_columns();
 
@@ -100,7 +100,7 @@ class Scatter {
   static Expr bytes(Builder& b, Expr number) { return number * 4; }
   void finish(StepBuilder& d, const std::string& plan, double bytes) { out_.steps.push_back(d.finish(plan, 0, bytes)); }
 
-  // Where lines lie of which a number names one.
+  // The offset of a line, by its number.
   Expr offset(Builder& b, Expr number, const std::vector<int64_t>& extents, const std::vector<int64_t>& strides) const {
     const Collapsed c = collapse(extents, {{strides.begin(), strides.begin() + extents.size()}}, {});
     const std::vector<Expr> at = digits(b, number, c.extents);
@@ -109,7 +109,7 @@ class Scatter {
     return sum;
   }
 
-  // The row that a number's value goes to; outside ones are guarded and kept inside so that the kernel may go on.
+  // The target row of a number's value; outside ones are guarded and clamped so that the kernel may go on.
   Expr first_key(Builder& b, BufferId from, Expr number, bool guards) const {
     const Expr at = which_.offset + offset(b, number, numbers_, which_.strides);
     const Expr x = wide(b, b.load(from, kI32, bytes(b, at), 4));
@@ -124,7 +124,7 @@ class Scatter {
   void each_lane(Builder& b, const std::function<void(Expr)>& body) {
     b.loop(LoopKind::lane, b.i64(0), b.i64(lanes_), 1, body);
   }
-  // Chunks of a block's part: `fill` puts number `number` to place `place` of the chunk, or says that there is none;
+  // Chunks of a block's part: `fill` puts number `number` at place `place` of the chunk, or `none` marks it as empty;
   // then every lane walks it.
   void each_chunk(Builder& b, Expr block, const std::function<void(Expr number, Expr place)>& fill,
                   const std::function<void(Expr place)>& none, const std::function<void(Expr lane)>& walk) {
@@ -174,7 +174,7 @@ class Scatter {
     finish(d, fmt::format("scatter_add count {} by digit {} of {} bits", count_, pass, digit_), 4.0 * count_);
   }
 
-  // Numbers and keys in the order of this digit, equal ones as they were.
+  // Sorts numbers and keys by this digit, stably.
   void place(int pass) {
     StepBuilder d(g_);
     Builder& b = d.b;
@@ -198,7 +198,7 @@ class Scatter {
           for (const Expr one : some) add(x, one);
         });
       };
-      // Behind all with smaller digits, and those of earlier parts with this one.
+      // After all with smaller digits, and those of earlier parts with this one.
       each_lane(b, [&](Expr lane) {
         const auto of_part = [&](Expr part) { return part * lanes_ + lane; };
         b.store(next, b.integer(0, kI32), b.i64(0), 4);
@@ -235,7 +235,7 @@ class Scatter {
     finish(d, fmt::format("scatter_add sort {} by digit {} of {} bits", count_, pass, digit_), 16.0 * count_);
   }
 
-  // begins[row]: how many of the sorted keys are smaller, for every row and the one behind the last.
+  // begins[row]: how many of the sorted keys are smaller, for every row and the end.
   void find_begins(int sorted) {
     StepBuilder d(g_);
     Builder& b = d.b;
@@ -254,7 +254,7 @@ class Scatter {
     finish(d, fmt::format("scatter_add begins of {} rows", rows_), 4.0 * rows_);
   }
 
-  // A task has `ways_` vectors of a row, such that neighbours read beside each other.
+  // A task has `ways_` vectors of a row, such that adjacent tasks read adjacent vectors.
   void plan_columns() {
     const int64_t inner = columns_.extents.back();
     const int wanted = kBytes / std::max<int64_t>(scalar_bytes(type_), scalar_bytes(sum_));
@@ -267,7 +267,7 @@ class Scatter {
       return all;
     };
     vector_ = reaches(wanted) ? wanted : 1;
-    // Sums of 16-bit floats are half a line apart; two vectors hide more of the way to memory.
+    // Sums of 16-bit floats are half a line apart; two vectors hide more memory latency.
     ways_ = columns_.extents.size() == 1 && width_ % (2 * vector_ * target_.wave) == 0 ? 2 : 1;
     beside_ = ways_ > 1 ? target_.wave : width_ / vector_;
   }
@@ -293,7 +293,7 @@ class Scatter {
     return spot;
   }
 
-  // sums += values of places first .. end among the sorted.
+  // sums += values of the sorted places first .. end.
   void add_values(Builder& b, const std::vector<BufferId>& sums, BufferId values, BufferId order, const Spot& spot,
                   Expr first, Expr end) {
     const auto some = [&](Expr at, int64_t together) {
@@ -310,7 +310,7 @@ class Scatter {
     };
     walk(b, first, end, some);
   }
-  // `some` at places first .. end, several at once.
+  // Calls `some` for places first .. end, several at once.
   void walk(Builder& b, Expr first, Expr end, const std::function<void(Expr, int64_t)>& some) {
     const Expr length = end - first;
     const Expr whole = end - length % kAhead;
@@ -330,7 +330,7 @@ class Scatter {
   Expr get(Builder& b, BufferId sum) const { return b.load(sum, {sum_, vector_}, b.i64(0), align()); }
   void add(Builder& b, BufferId sum, Expr x) const { b.store(sum, get(b, sum) + x, b.i64(0), align()); }
 
-  // Pieces that lie in one row's list whole.
+  // Sums the pieces that are entirely in one row's list.
   void add_pieces(int sorted, int ordered) {
     StepBuilder d(g_);
     Builder& b = d.b;
@@ -408,7 +408,7 @@ class Scatter {
   int digit_ = 1;                                          // bits
   int64_t lanes_ = 1, part_ = 1, parts_ = 1, piece_ = 1;   // of a block; numbers of a part, parts; values of a piece
   int vector_ = 1, ways_ = 1;                              // numbers of a lane
-  int64_t beside_ = 1;                                     // tasks whose vectors lie beside each other
+  int64_t beside_ = 1;                                     // tasks with adjacent vectors
   int counts_ = -1, begins_ = -1, pieces_ = -1;            // scratch
   std::array<int, 2> keys_ = {-1, -1}, order_ = {-1, -1};  // after even passes, after odd ones
   Synthesis out_;

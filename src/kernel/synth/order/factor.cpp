@@ -12,7 +12,7 @@
 namespace lumen::synth {
 namespace {
 
-// Codes minus the bias lie in what the row takes without saturating; the bias, or nothing.
+// A bias such that codes minus it are in the range that the row takes without saturating; nullopt if there is none.
 std::optional<int64_t> bias_for(const AffineForm& form, const machine::DotRow& row) {
   const int64_t low = row.a == Scalar::u8 ? 0 : -row.a_max;
   const int64_t high = row.a == Scalar::i8 ? std::min<int64_t>(row.a_max, 127) : row.a_max;
@@ -21,7 +21,7 @@ std::optional<int64_t> bias_for(const AffineForm& form, const machine::DotRow& r
   return std::nullopt;
 }
 
-// An expression of one code field of at most eight bits, by code; evaluates the expression as the codec would.
+// Values by code of an expression of one code field of at most eight bits, evaluated as the codec would.
 class CodeTable {
  public:
   explicit CodeTable(const Format& f) : format_(f) {}
@@ -66,7 +66,8 @@ class CodeTable {
   const Format& format_;
 };
 
-// Fills the table of q' where computing q costs more than looking it up; false when q must come from it and cannot.
+// Fills the table of q' where computing q costs more than looking it up; false if q needs the table and does not fit
+// it.
 bool find_table(const machine::Machine& m, const std::vector<int64_t>& values, IntegerDot& d) {
   d.table.clear();
   if (values.empty()) return true;
@@ -83,8 +84,8 @@ bool find_table(const machine::Machine& m, const std::vector<int64_t>& values, I
   return true;
 }
 
-// Values of a scaled form that are integers times a power of two: small floats, tables. The form with those integers,
-// which come out of a table alone.
+// If values of a scaled form are integers times a power of two (small floats, tables): the affine form with those
+// integers, which only the table gives.
 std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled, int* field,
                                       std::vector<int64_t>* table) {
   const auto by_code = values_by_code(f, scaled.value);
@@ -112,7 +113,7 @@ std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled,
   return std::nullopt;
 }
 
-// The code's sign bit, where q is a signed field's number and the bias makes its least code 0.
+// The code's sign bit, if q is a signed field's number and the bias makes its least code 0.
 std::optional<int64_t> flipped_bit(const Format& f, const IntegerDot& d) {
   const RoutineExpr& q = d.form.q;
   if (!d.form_has_q || q.kind != RoutineExpr::Kind::field) return std::nullopt;
@@ -214,7 +215,7 @@ Expr integer_codes(Builder& b, Unpack& cursor, const IntegerDot& d, const machin
     q = cursor.codes(d.form.q.slot, elements, true, &m);
     if (b.type(q).lanes == 1) q = b.splat(q, lanes);
     q = q ^ *top;
-  } else if (low < -128 || high > (low < 0 ? 127 : 255)) {  // more than bytes hold
+  } else if (low < -128 || high > (low < 0 ? 127 : 255)) {  // does not fit into bytes
     q = cursor.expression(d.form.q, elements, true);
     if (d.bias != 0) q = q - d.bias;
     return cast(q, d.row.a);

@@ -1,7 +1,7 @@
 // Products with a packed weight as integer dots: w = a (q) + c with q a small integer, x = a' p with p in -127..127
 // gives
 //   sum w x = sum over groups of  a a' (sum q' p)  +  (a bias + c) (a' sum p),    q = q' + bias,
-// with a, c constant over the weight's groups and a' over the activations'. q' is what the machine's dot takes.
+// with a, c constant over the weight's groups and a' over the activations'. q' is an operand of the machine's dot.
 // Everything comes from the format's affine form and the machine's rows. Proved by
 // tests/kernel/synth/gemm/dot_integer_test.cpp (Factor).
 #pragma once
@@ -31,14 +31,14 @@ struct IntegerDot {
   int64_t step() const { return int64_t{row.lanes} * row.k; }  // elements of one instruction
 };
 
-// What an expression of the element's own code alone is, by code; nothing for any other expression.
+// Values by code of an expression of the element's own code alone; nullopt for any other expression.
 struct CodeValues {
   int field = -1;              // of the codes, at most eight bits each
   std::vector<double> values;  // 2^bits
   bool costly = false;         // to compute: more than an addition
 };
 std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e);
-// The bits of codes that are reversed where the codes then count numbers, one by one from the least; else nothing.
+// The bits to flip in codes so that they count numbers, one by one from the least; nullopt if there are none.
 std::optional<int> counting(const std::vector<double>& values);
 
 // An expression constant over groups of `group` elements of the entered blocks, one lane per group.
@@ -47,14 +47,15 @@ Expr lanes_by_group(Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t gr
 // Neither depends on the element nor on fields of its block or tile: constant over a row.
 bool is_constant_in_row(const Format& f, const RoutineExpr& e);
 
-// Sets d.group and d.fine, where the form's are constant over `group` elements.
+// Sets d.group and d.fine; the form's scale and offset are constant over `group` elements.
 void find_groups(const Format& f, int64_t columns, int64_t group, IntegerDot& d);
 
-// Nothing when the format is not affine in small integers or no row of the machine takes its codes; `why` then says so.
+// nullopt if the format is not affine in small integers or no row of the machine takes its codes; `why` gets the
+// reason.
 std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const machine::Machine& m, std::string* why);
 
-// q' of elements of the entered blocks as the row's type. -1: a lane without an element; it holds some code, for its
-// activation is zero.
+// q' of elements of the entered blocks as the row's type. -1: a lane without an element; it gets an arbitrary code,
+// because its activation is zero.
 Expr integer_codes(Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
                    std::vector<int64_t> elements);
 

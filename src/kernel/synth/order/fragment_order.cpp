@@ -1,4 +1,4 @@
-// See fragment_order.h. Codes that are taken from memory in one plane of their bytes lie beside each other.
+// See fragment_order.h. Codes that are extracted from one plane of their bytes are adjacent.
 #include "kernel/synth/order/fragment_order.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kFarthest = 64;  // bytes from lane to lane
+constexpr int64_t kFarthest = 64;  // bytes between lanes
 
 using Place = std::vector<CodePart>;  // of a code
 
@@ -29,8 +29,8 @@ const CodePart& widest(const Place& p) {
   return *std::ranges::max_element(p, {}, &CodePart::bits);
 }
 
-// Each beside one that stands at the same place some whole bytes further, so that one
-// operation takes both out of a word; by the shortest way, and not the next byte, whose bits are in the same half.
+// Puts each element next to one at the same bit of another byte, so that one operation extracts both from a word; the
+// nearest such byte, but not the next one, whose bits are in the same half.
 void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& places) {
   const auto bit = [&](int64_t e) { return places[e].front().bit; };
   std::map<int64_t, int64_t> at;
@@ -54,7 +54,7 @@ void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& place
   }
 }
 
-// By plane where codes stay in their bytes, else as they lie.
+// By plane if no code crosses bytes, else by position.
 void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& places, bool planes) {
   const auto part = [&](int64_t e) -> const CodePart& { return widest(places[e]); };
   const bool within = std::ranges::all_of(elements, [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });

@@ -1,4 +1,4 @@
-// Planes: sorts the elements of a unit by the place of their bits in a byte, then by byte.
+// Planes: sorts the elements of a unit by the position of their bits in a byte, then by byte.
 #include "kernel/synth/order/lane_order.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace lumen::synth {
 namespace {
 
 constexpr int64_t kMostElements = 1024;  // of a unit: straight code
-constexpr int64_t kShortestRun = 8;      // bytes one after another that are worth an order of their own
+constexpr int64_t kShortestRun = 8;      // contiguous bytes that are worth an order of their own
 
 // The field with a code of at most eight bits for each element of a block.
 const Field* field_of_codes(const Format& f) {
@@ -25,7 +25,7 @@ const Field* field_of_codes(const Format& f) {
   return found;
 }
 
-// Bit of the widest piece of an element's code in its block; nothing when it crosses bytes.
+// Bit of the widest piece of an element's code in its block; nullopt if it crosses bytes.
 std::optional<int64_t> bit_of(const Field& field, int64_t element) {
   const LayoutPiece* widest = nullptr;
   for (const LayoutPiece& piece : field.layout.pieces)
@@ -35,7 +35,7 @@ std::optional<int64_t> bit_of(const Field& field, int64_t element) {
   return bit;
 }
 
-// Vectors of a unit of `blocks` blocks; nothing when the layout has no planes of whole vectors.
+// Vectors of a unit of `blocks` blocks; nullopt if the layout has no planes of whole vectors.
 std::optional<LaneOrder> planes(const Format& f, const Field& field, int64_t blocks, int lanes, int run,
                                 int64_t group) {
   struct At {
@@ -96,7 +96,7 @@ RowOrder choose_order(const Format& f, int64_t k, int lanes, int run, int64_t gr
     if (base > kMostElements) base = std::lcm(f.block, kActivationGroup);
     best = natural_order(base, lanes);
   }
-  // Grown while rows are whole units: more groups at once fill the vectors of scales.
+  // The unit grows while rows are whole units: more groups at once fill the vectors of scales.
   int64_t unit = base;
   while (2 * unit <= k && k % (2 * unit) == 0 && 2 * unit / group <= most_groups && 2 * unit <= kMostElements)
     unit *= 2;

@@ -22,7 +22,7 @@ Expr beside_each_other(Builder& b, const std::vector<Expr>& items) {
   return b.load(memory, {type.scalar, type.lanes * count}, b.i64(0), 16);
 }
 
-// Bit by bit of a lane's number: halves change places with the lane whose bit is the other.
+// For each bit of a lane's number: swaps half of the items with the lane whose bit differs.
 std::vector<Expr> pass_among_lanes(Builder& b, Expr number, int stride, std::vector<Expr> items) {
   const int count = items.size();
   LUMEN_CHECK((count & (count - 1)) == 0, "{} lanes", count);

@@ -1,6 +1,6 @@
-// Numbers two by two: lanes of two vectors by turns, rows whose sums alternate, and vectors of f32 that are rounded
-// together. Proved by
-// tests/kernel/synth/gemm/dot_matrix_test.cpp and tests/kernel/synth/attention/synth_attend_test.cpp.
+// Numbers in pairs: interleaved lanes of two vectors, rows whose sums alternate, and vectors of f32 that are rounded
+// together. Proved by tests/kernel/synth/gemm/dot_matrix_test.cpp and
+// tests/kernel/synth/attention/synth_attend_test.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,8 @@
 
 namespace lumen::synth {
 
-// A shuffle's mask: lanes first, second, first + 1, second + 1, .. of two vectors one behind the other, `run` of each.
+// A shuffle's mask that interleaves: lanes first, second, first + 1, second + 1, .. of two concatenated vectors, `run`
+// of each.
 inline std::vector<int> by_turns(int first, int second, int run) {
   std::vector<int> mask;
   for (int i = 0; i < run; ++i)
@@ -21,8 +22,8 @@ inline std::vector<int> by_turns(int first, int second, int run) {
   return mask;
 }
 
-// Vectors of sums, `vectors` for each row: those of every two rows become vectors in which they alternate, the row
-// above those of the first half of the columns, the row below those of the second (Machine::squares), and back.
+// Vectors of sums, `vectors` for each row: interleaves the sums of every two rows, the first half of the columns in the
+// upper row's vectors, the second half in the lower row's (Machine::squares), and back.
 inline void join_rows_by_two(Builder& b, std::vector<Expr>& sums, size_t vectors) {
   for (size_t row = 0; row + vectors < sums.size(); row += 2 * vectors)
     for (size_t at = row; at < row + vectors; ++at) {
@@ -44,8 +45,8 @@ inline void part_rows_by_two(Builder& b, std::vector<Expr>& sums, size_t vectors
     }
 }
 
-// The machine's row that rounds two vectors of so many f32 lanes to a 16-bit float at once, the one above first; empty:
-// it has none. Numbers that are not normal become zero, as its products of that type take them.
+// The machine's row that rounds two vectors of `lanes` f32 lanes to a 16-bit float at once, the upper one first; empty
+// if it has none. Subnormals are flushed to zero, as in its products of that type.
 inline std::string round_pair_row(const machine::Machine& m, Scalar to, int64_t lanes) {
   const std::string row = fmt::format("roundpair.f32f32.{}x{}", scalar_name(to), 2 * lanes);
   return m.find_row(row) ? row : "";

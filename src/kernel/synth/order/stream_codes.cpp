@@ -17,7 +17,7 @@ namespace {
 using Four = std::array<int64_t, 4>;
 
 constexpr int kByte = 8, kWord = 4, kTableBytes = 16, kSignBit = 128;
-constexpr int kDigitBits = 7;  // of a byte whose highest bit selects
+constexpr int kDigitBits = 7;  // of a byte, whose highest bit selects
 constexpr int kMostDigits = 2;
 constexpr int64_t kLargestSum = int64_t{1} << 30;
 
@@ -38,14 +38,15 @@ std::vector<Bits> bits_of(const Format& f, const Field& field, int64_t element) 
   return out;
 }
 
-// Where the bits stand, but for the bytes.
+// The bit positions, without the bytes.
 std::vector<std::array<int, 3>> stance(const std::vector<Bits>& bits) {
   std::vector<std::array<int, 3>> out;
   for (const Bits& b : bits) out.push_back({b.first, b.count, b.value_bit});
   return out;
 }
 
-// Fours of elements whose bits stand alike, of every aligned `share` of them the same; nothing where some are left.
+// Groups of four elements with equal bit positions, the same in every aligned run of `share`; nullopt if elements are
+// left.
 std::optional<std::vector<Four>> fours(const std::vector<std::vector<Bits>>& bits, int64_t share) {
   std::vector<Four> out, pattern;
   for (int64_t base = 0; base < std::ssize(bits); base += share) {
@@ -68,7 +69,7 @@ std::optional<std::vector<Four>> fours(const std::vector<std::vector<Bits>>& bit
   return out;
 }
 
-// The parts of four elements whose bits stand alike.
+// The parts of four elements with equal bit positions.
 std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, const Four& elements) {
   std::vector<StreamCodes::Part> out;
   for (const Bits& b : bits[elements[0]])
@@ -118,7 +119,7 @@ const machine::DotRow* dot_of_bytes(const machine::Machine& m) {
   return nullptr;
 }
 
-// step * (digits + bias) is each number, or nearly.
+// Finds digits such that step * (digits + bias) is each number, or nearly.
 bool find_digits(const std::vector<double>& values, bool exact, StreamCodes& out) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   if (!std::isfinite(*low) || !std::isfinite(*high) || *low == *high) return false;
@@ -170,7 +171,7 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
     StreamCodes::Run run{four, parts_of(bits, four)};
     for (StreamCodes::Part& part : run.parts) {
       part.flip = (part.exponent < 0 ? *flipped << -part.exponent : *flipped >> part.exponent) & part.mask;
-      // A signed byte's highest bit counts down: where a code has it, all its bits go to the lowest.
+      // A signed byte's highest bit is negative: a code that has it is shifted down to the lowest bits.
       if (d.row.a == Scalar::i8 && part.mask >= kSignBit) {
         part.down = std::countr_zero(static_cast<unsigned>(part.mask));
         part.exponent += part.down;
@@ -219,7 +220,7 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
       if (e < 0 || e / d.fine != run.elements[0] / d.fine) return false;
     codes.runs.push_back(run);
   }
-  // Those of two runs beside each other come with one word.
+  // Two adjacent runs are read with one word.
   for (size_t i = 0; i + 1 < codes.runs.size(); i += 2) {
     auto &low = codes.runs[i].parts[0].bytes, &high = codes.runs[i + 1].parts[0].bytes;
     if (high[0] != low[1] + 1) continue;
@@ -281,7 +282,7 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
     }
     return out;
   }
-  // The second of two runs in a word has its upper half.
+  // The second of two runs in a word is in its upper half.
   Four bytes = run.parts[0].bytes;
   const bool upper = bytes[2] < bytes[0];
   if (upper) bytes = {bytes[2], bytes[3], bytes[0], bytes[1]};

@@ -17,13 +17,13 @@ namespace {
 
 constexpr int kWord = 4, kTogether = 16;  // bytes; elements
 constexpr int64_t kFirstBits = 0x64;      // the upper byte of 1024 in f16
-constexpr int kFraction = 10;             // bits of f16
-constexpr int kFewBits = 4;               // two and more of a byte fit into a fraction
+constexpr int kFraction = 10;             // mantissa bits of f16
+constexpr int kFewBits = 4;               // codes of so few bits fit into a mantissa at several places
 constexpr int kMasks = 8;                 // places
 constexpr size_t kMostCodes = 256;
 constexpr double kLeastOfF16 = 0x1p-14, kMostOfF16 = 65504;
 
-// Subnormal ones only as they are.
+// Subnormals fit only if they are exact.
 bool fits_f16(double v) {
   const double size = std::abs(v), there = f16_to_f32(f32_to_f16(static_cast<float>(v)));
   return std::isnan(v) || there == v || (size >= kLeastOfF16 && size <= kMostOfF16);
@@ -53,7 +53,7 @@ bool runs_over_bytes(const Format& f, int field) {
   });
 }
 
-// The first bits of codes that lie in one piece and come in pairs at the same places of bytes that are not neighbours.
+// The first bits of codes that are one piece each and come in pairs at the same bit of bytes that are not adjacent.
 std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<int64_t>& elements) {
   std::vector<int64_t> out;
   for (const int64_t e : elements) {
@@ -67,10 +67,10 @@ std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<i
   return out;
 }
 
-// A pair of codes in a word, whose halves are two bytes around each: shifted, the codes begin at `place`.
+// A pair of codes in a word, whose halves are two bytes around each: after the shift, the codes begin at bit `place`.
 struct CodePair {
   std::array<int64_t, 4> bytes{};
-  bool fresh = true;  // no pair before it is in this word
+  bool fresh = true;  // the first pair of its word
   int shift = 0, place = 0;
 };
 std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements) {
@@ -80,7 +80,7 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
   if (first_bits.empty()) return out;
   const int bits = f.fields[form.field].type.bits;
   const int64_t last = (*std::max_element(first_bits.begin(), first_bits.end()) + bits - 1) / 8;
-  // With offsets, what activations sum to is wanted as it is.
+  // With offsets, sums of activations are needed unscaled.
   const int room = form.scaled.offset ? bits : kFraction;
   int64_t from = 0;
   for (size_t i = 0; i < first_bits.size(); i += 2) {
@@ -89,7 +89,7 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
     p.fresh = out.empty() || from + apart != out.back().bytes[2] || first < 8 * from || first + bits > 8 * from + 16;
     if (p.fresh) {
       from = first / 8;
-      if (std::max(from, from + apart) + 1 > last) --from;  // it stays in its byte
+      if (std::max(from, from + apart) + 1 > last) --from;  // the word does not reach beyond the last byte
     }
     p.bytes = {from, from + 1, from + apart, from + apart + 1};
     const int at = first - 8 * from;
@@ -141,8 +141,8 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code)
   return out;
 }
 
-// The mask of pairs of codes is read from memory, for an operation has room for one constant, and code generators take
-// two operations where they know two.
+// The mask of pairs of codes is read from memory: an instruction has room for one constant, and compilers emit two
+// instructions if they know two.
 StreamFactor::StreamFactor(Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form,
                            PairTable* table, bool aligned, int64_t lanes)
     : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
@@ -167,7 +167,7 @@ void StreamFactor::enter(Expr lane) {
 
 std::vector<int> code_places(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements) {
   if (form.kind != Kind::codes) return {};
-  if (elements.size() > kTogether) {  // as numbers() has it
+  if (elements.size() > kTogether) {  // split as in numbers()
     const std::ptrdiff_t half = elements.size() / 2;
     std::vector<int> out = code_places(f, form, {elements.begin(), elements.begin() + half});
     const std::vector<int> rest = code_places(f, form, {elements.begin() + half, elements.end()});
@@ -226,7 +226,7 @@ Expr StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, B
   return x ^ (int64_t{form_.flipped} * 0x01010101);
 }
 
-// Bytes of words as the lower ones of 16-bit floats with this upper one.
+// Bytes of words become the low bytes of 16-bit floats with this high byte.
 Expr StreamFactor::below(Expr words, int64_t upper) {
   const int lanes = b_.type(words).lanes * kWord;
   const BufferId at = b_.alloc(lanes, 16), out = b_.alloc(int64_t{lanes} * 2, 16);

@@ -1,6 +1,6 @@
-// Numbers of a packed row as a matrix instruction's factor, in the registers of a lane: 16-bit floats made of codes by
-// as few operations as the format allows. What codes stand for is said apart: scales and offsets of groups, and a
-// constant that codes lack, belong to the f32 sums. Formats enter through their layouts and routines. Proved by
+// Dequantizes numbers of a packed row to a matrix instruction's factor, in the registers of a lane: 16-bit floats made
+// of codes by as few operations as the format allows. The rest is applied to the f32 sums: scales and offsets of
+// groups, and a constant that the codes lack. Formats enter through their layouts and routines. Proved by
 // tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
@@ -14,49 +14,48 @@
 
 namespace lumen::synth {
 
-// How a number gets into a register.
+// How a number is made in a register.
 struct FactorForm {
   enum class Kind : uint8_t {
     plain,    // it is a 16-bit float in memory
-    codes,    // a code of up to eight bits is the lower digits of an f16 from 1024 on
+    codes,    // a code of up to eight bits becomes the low mantissa bits of an f16 from 1024 on
     pairs,    // two codes of four bits, those of a byte, are looked up at once
-    values,   // what the code stands for, computed in f32
+    values,   // the code's number, computed in f32
     decoded,  // the same with its scale and offset
   } kind = Kind::decoded;
-  Scalar to = Scalar::bf16, from = Scalar::bf16;  // plain: what memory has
+  Scalar to = Scalar::bf16, from = Scalar::bf16;  // plain: the type in memory
   ScaledForm scaled;
   int field = -1;    // of the codes
-  int flipped = 0;   // bits of a code that are reversed, so that codes count numbers
+  int flipped = 0;   // bits of a code that are flipped, so that codes count numbers
   double least = 0;  // the number of code 0 then
   PairTable::Shape table;
 
   static constexpr double kFirst = 1024;  // of f16 that count by one
-  // What a number has more than its factor: sums of activations tell.
+  // A number minus its factor; sums of activations are multiplied by it.
   double zero_point() const { return zero_point_at(0); }
   // The same where codes count 2^place each.
   double zero_point_at(int place) const { return kind == Kind::codes ? least * (1 << place) - kFirst : 0; }
-  bool in_pairs(const Format& f) const;                      // codes are taken out of words two at a time
+  bool in_pairs(const Format& f) const;                      // codes are extracted from words two at a time
   int64_t mask_bytes(const Format& f, int64_t lanes) const;  // of shared memory, for that
   bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
   std::string_view name() const;
 };
-// The factor of a format with a scaled form. `by_code`: codes alone must say the number; else decoded. To f16, for more
-// digits, where no number leaves its range.
+// The factor of a format with a scaled form. `by_code`: the number must depend on the code alone; else decoded. To f16,
+// for more precision, if no number is out of its range.
 FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code);
 
-// For codes that are taken out of words in pairs: the power of two that each factor of these elements counts by more
-// than its number does, for they stay where a shift of several has left them. Empty: none does. Activations make it
-// good.
+// For codes that are extracted from words in pairs: the power of two by which the factor of each of these elements is
+// too large, because one shift serves several codes. Empty: none is. Activations compensate for it.
 std::vector<int> code_places(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements);
 
 class StreamFactor {
  public:
-  // In the code of a block of `lanes`, whose shared memory it may take. `aligned`: what cursors read begins at
-  // multiples of four bytes.
+  // In the code of a block of `lanes`; may allocate its shared memory. `aligned`: what cursors read begins at multiples
+  // of four bytes.
   StreamFactor(Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form, PairTable* table,
                bool aligned, int64_t lanes);
 
-  // In a lane loop: what numbers want in shared memory, visible behind a barrier; before numbers, out of it.
+  // In a lane loop: writes what numbers() needs to shared memory, visible after a barrier; reads it, before numbers().
   void fill(Expr lane);
   void enter(Expr lane);
 

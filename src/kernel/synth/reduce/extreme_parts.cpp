@@ -40,7 +40,7 @@ void ExtremeParts::write(Builder& b, Expr part) {
   if (exists()) write(b, part, found_->total(0));
 }
 
-// A reduction of a graph of its own, whose input is the parts.
+// A separate graph that reduces the parts, its input.
 void ExtremeParts::add_last_step(const machine::Machine& target, Synthesis& out) const {
   if (!exists()) return;
   out.scratch[scratch_] = parts_ * 4;

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kPart = 32768;   // elements per part of a split reduction
 constexpr int64_t kWaves = 2048;   // that keep a GPU reading
 constexpr int64_t kEnough = 16;    // tasks that keep every thread busy without splitting
-constexpr int64_t kTogether = 16;  // parts that a lane asks for at once
+constexpr int64_t kTogether = 16;  // parts that a lane loads at once
 constexpr int64_t kLines = 16;     // of other axes, of a part
 }  // namespace
 
@@ -140,7 +140,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   const int64_t elements = product(facts.kept);
   const std::vector<int64_t> outer = body.outer();
   const int64_t inner = body.extents().back();
-  // `first`, `step`: which parts a lane adds; lanes of a wave add what they have.
+  // `first`, `step`: which parts a lane adds; then the lanes of a wave are reduced.
   const auto vectors = [&](const std::vector<Expr>& counters, Expr from, Expr to, Expr first, int64_t step,
                            const std::function<void(const std::function<void()>&)>& once) {
     Accumulators sums(b, plan.graph, facts.reduces, lanes, 1);
@@ -156,7 +156,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
           const Expr at = (part * elements + number) * scalar_bytes(s);
           return b.load(scratch, {s, width}, at, scalar_bytes(s), body.count());
         };
-        // Some are asked for at once: each takes as long as the memory's answer.
+        // Several are loaded at once, to hide memory latency.
         const int64_t together = step > 1 && split.parts % (step * kTogether) == 0 ? kTogether : 1;
         b.loop(LoopKind::serial, first, b.i64(split.parts), step * together, [&](Expr part) {
           std::vector<Expr> some;
@@ -204,7 +204,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
 Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
   const ReduceFacts facts(plan, group);
   if (facts.is_trivial) return synthesize_map(plan, group, target);
-  // The shape of the walk after collapsing decides; a throw-away body tells.
+  // The walk depends on the collapsed shape, which a temporary body determines.
   StepBuilder probe_draft(plan.graph);
   probe_draft.declare(group);
   const Body probe(probe_draft, plan, group, facts.full, facts.barrier());
@@ -229,13 +229,13 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
   if (!shared && !facts.is_dependent && facts.passes == 1 && busy < target.enough(kEnough) &&
       kept * length >= 2 * target.grain(kPart)) {
     const int64_t cut_extent = probe.extents()[cut_axis];
-    const int64_t per_step = kept * length / cut_extent;  // elements beside one step of the cut axis
+    const int64_t per_step = kept * length / cut_extent;  // elements per step of the cut axis
     const bool cuts_lanes = rows && cut_axis == static_cast<int64_t>(axes) - 1;
-    // Parts begin where vectors and what formats unpack together begin.
-    const bool in_lines = target.wave > 1 && cut_extent >= kLines * kLines;  // that are asked for together
+    // Parts begin at whole vectors and whole units that formats unpack.
+    const bool in_lines = target.wave > 1 && cut_extent >= kLines * kLines;  // that are loaded together
     const int64_t unit = cuts_lanes ? std::lcm(chunking.chunk, 4 * lanes) : in_lines ? kLines : 1;
     split.part = std::max<int64_t>(round_up(target.grain(kPart) / std::max<int64_t>(per_step, 1), unit), unit);
-    // No more parts than keep the machine busy, and no more than one has elements: somebody adds the parts.
+    // No more parts than keep the machine busy, nor than a part has elements, for the parts must be added, too.
     if (target.wave > 1 && cuts_lanes && !packed) {
       const int64_t waves = std::max<int64_t>(kWaves / std::max<int64_t>(kept, 1), 1), step = lanes * target.wave;
       split.part = std::max(round_up(cut_extent / waves, step), 8 * step);

@@ -1,4 +1,4 @@
-// The inside of reduce kernels: accumulators with a fixed order, and the two ways to walk it.
+// The inside of reduce kernels: accumulators with a fixed order, and the two ways to walk the axes.
 //
 // May include: base, graph/group, kernel/machine, kernel/synth/body, kernel/synth/map, kernel/synth/step.
 // Offers: extreme_parts.h.
@@ -43,7 +43,7 @@ class Accumulators {
 
 Scalar accumulator_type(Scalar s);  // f32 for f16 and bf16
 
-constexpr int64_t kFewElements = 65536;  // of all rows: waves of a block share each
+constexpr int64_t kFewElements = 65536;  // of all rows: with no more, waves of a block share each
 
 // One scratch buffer per reduce holds [parts][elements of R] partial results.
 struct Split {
@@ -56,11 +56,11 @@ Step reduce_rows(const graph::Plan& plan, const graph::Group& group, const Reduc
 // The last collapsed axis is kept: columns in vectors, walked along the reduced axes.
 Step reduce_columns(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
                     const machine::Machine& target, Split split);
-// Adds up the parts in order and computes what hangs on the totals.
+// Adds up the parts in order and computes what depends on the totals.
 Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
                   const machine::Machine& target, Split split);
 
-// Declares params: inputs, results of the shapes asked for, scratch when split.
+// Declares params: inputs, results of the requested shapes, scratch when split.
 void declare_reduce(StepBuilder& builder, const graph::Group& group, const ReduceFacts& facts, Split split,
                     bool writes_parts);
 

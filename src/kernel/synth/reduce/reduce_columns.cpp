@@ -1,5 +1,5 @@
-// Reductions whose last axis stays (bias and norm gradients): vectors of columns, walked along the reduced axes; long
-// walks are cut into parts. Proved by tests/kernel/synth/synth_reduce_test.cpp.
+// Reductions whose last axis is kept (bias and norm gradients): vectors of columns, walked along the reduced axes; long
+// walks are split into parts. Proved by tests/kernel/synth/synth_reduce_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -10,10 +10,10 @@ namespace lumen::synth {
 namespace {
 
 constexpr int64_t kGrain = 16384;
-constexpr int kVectors = 4;  // columns side by side, so that a cache line is used while it is near; lanes of a wave
-                             // have one each, and use it together
+constexpr int kVectors = 4;  // adjacent vectors of columns, to use whole cache lines; lanes of a wave have one
+                             // each, and use lines together
 constexpr int64_t kTogether = 16;
-constexpr double kSimple = 16;  // operations of an element, of what is written out so often
+constexpr double kSimple = 16;  // operations per element, up to which code is unrolled so far
 
 class ColumnKernel {
  public:
@@ -83,7 +83,8 @@ class ColumnKernel {
     b_.branch(whole < to, [&] { walk(whole, lanes_, 1, to - whole, 0); });
   }
 
-  // `vectors` vectors of columns from `at`; `chunk`: elements of the format blocks they lie in, 0 without formats.
+  // `vectors` vectors of columns from `at`; `chunk`: elements of the format blocks that contain them, 0 without
+  // formats.
   void walk(Expr at, int lanes, int vectors, Expr count, int64_t chunk) {
     Accumulators sums(b_, g_, facts_.reduces, lanes, vectors);
     const auto each = [&](const std::function<void(int)>& step) {
@@ -117,7 +118,7 @@ class ColumnKernel {
     });
   }
 
-  // Walks the reduced axes: of the first, where it is cut, the part at hand.
+  // Walks the reduced axes; if the first is split, its current part.
   void nest(const std::function<void()>& inside) {
     const int axis = reduced_axes_[0];
     Expr from = b_.i64(0), to = b_.i64(body_->extents()[axis]);
@@ -137,7 +138,7 @@ class ColumnKernel {
     });
     b_.loop(LoopKind::serial, whole, to, 1, step);
   }
-  // Rows that a lane asks for at once: each takes as long as the memory's answer.
+  // Rows that a lane loads at once, to hide memory latency.
   int64_t together() const {
     const bool is_simple = body_->operations() <= kSimple && reduced_axes_.size() == 1;
     return target_.wave > 1 && is_simple && facts_.full_results.empty() ? kTogether : 1;

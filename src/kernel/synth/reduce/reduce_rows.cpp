@@ -1,7 +1,6 @@
 // Reductions over the last axis: one task takes some rows; over each row several passes may be needed (a maximum, then
 // a sum that uses it, then values that use both). Expensive values needed by more than one pass are kept in a private
-// row. Where lanes step together in waves, those share rows (row_share.h). Proved by
-// tests/kernel/synth/synth_reduce_test.cpp.
+// row. On machines with waves, lanes share rows (row_share.h). Proved by tests/kernel/synth/synth_reduce_test.cpp.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -18,7 +17,7 @@ namespace {
 
 constexpr int64_t kGrain = 8192;
 constexpr int64_t kResidentRow = 16384;  // elements of a row kept in private memory at most
-constexpr int64_t kLines = 4;            // of a tile, that lanes ask for at once
+constexpr int64_t kLines = 4;            // of a tile, that lanes load at once
 class RowKernel {
  public:
   RowKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
@@ -42,7 +41,7 @@ class RowKernel {
       share_ = share_rows({rows(), row_length_, lanes_, packed}, *passes_, split, target);
     else if (target.wave > 1 && !packed && facts.passes == 1 && body_->extents().back() % (lanes_ * target.wave) == 0)
       share_.lanes = target.wave;  // of every line of a tile
-    // What formats unpack together stays with a lane; else lanes read beside each other.
+    // Numbers that formats unpack together stay with a lane; else adjacent lanes read adjacent vectors.
     beside_ = share_.lanes > 0 && !packed;
     if (share_.lanes > 0) ways_ = share_.ways;
     for (const auto& [v, span] : share_.held) held_[v] = {span.first, -1};
@@ -74,7 +73,7 @@ class RowKernel {
   }
 
  private:
-  // 16-bit floats are written, and beside them extremes of rows alone are found: as a map would compute them.
+  // Whether 16-bit floats are written and only extremes of rows are reduced: then math is as in a map.
   bool finds_extremes_of_short() const {
     const auto is_short = [&](graph::ValueId v) { return is_16bit_float(g_[v].type.element); };
     const auto is_extreme = [&](graph::ValueId v) {
@@ -90,7 +89,7 @@ class RowKernel {
     return is_16bit_float(n.type.element) || (n.op == Op::map_ && n.operands.size() == 1 && reads_short(n.operands[0]));
   }
 
-  // A wave takes one row, or a part of it. Runs begin where vectors and what formats unpack together begin.
+  // A wave takes one row, or a part of it. Runs begin at whole vectors and whole units that formats unpack.
   void write_waves(const std::vector<int64_t>& outer) {
     const Body::Chunking chunking = body_->chunking(lanes_);
     const int64_t unit = std::lcm<int64_t>(lanes_, chunking.lanes > 0 ? chunking.chunk : 1);
@@ -119,14 +118,14 @@ class RowKernel {
     });
   }
 
-  // A block takes one row. What waves reduced meets in shared memory between passes, and is added in their order.
+  // A block takes one row. Waves exchange their results in shared memory between passes, and add them in order.
   void write_shared(const std::vector<int64_t>& outer) {
     constexpr int64_t kSlot = 8;  // bytes
     b_.loop(LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](Expr block) {
       const BufferId slots = b_.alloc(std::ssize(facts_.reduces) * share_.waves * kSlot, 16, loop::Space::shared);
       begin_held();
       const auto slot = [&](int k, Expr wave) { return (int64_t{k} * share_.waves + wave) * kSlot; };
-      // In the row, whose reduces are known as far as `done` of them in a row.
+      // Runs `body` in the row, with the reduces of the first `done` levels known.
       const auto lanes = [&](int done, const std::function<void(Expr)>& body) {
         b_.loop(LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.waves} * target_.wave), 1, [&](Expr lane) {
           lane_ = lane;
@@ -180,7 +179,7 @@ class RowKernel {
       row.buffer = b_.alloc(row_length_ / (share_.sharing()) * scalar_bytes(g_[v].type.element.scalar), 64);
   }
 
-  // Scalars of the row that are known once `done` reduces in a row are.
+  // Computes scalars of the row that depend on `done` levels of reduces.
   void kept_values(int done) {
     for (const graph::ValueId v : facts_.kept_maps) {
       if (facts_.level.at(v) != done) continue;
@@ -212,7 +211,7 @@ class RowKernel {
     for (size_t d = 0; d < counters.size(); ++d) body_->close();
   }
 
-  // A pass over the row, and what it reduced, by number: of one wave, where there are waves.
+  // A pass over the row; returns its totals by number of the reduce, of one wave if waves share the row.
   std::vector<std::pair<int, Expr>> reduce_pass(int pass, Expr from, Expr to) {
     const auto is_of_pass = [&](int k) { return facts_.level.at(facts_.reduces[k]) == pass + 1; };
     for (int k = 0; k < sums_->size(); ++k)
@@ -238,7 +237,7 @@ class RowKernel {
     }
   }
 
-  // By one of the lanes that share a row.
+  // Runs `body` on one of the lanes that share a row.
   void once(const std::function<void()>& body) {
     if (!lane_.exists())
       body();
@@ -246,7 +245,7 @@ class RowKernel {
       b_.branch(lane_ == 0, body);
   }
 
-  // Lanes beside each other, `ways_` vectors of each at once.
+  // Adjacent lanes read adjacent vectors, `ways_` of each at once.
   void walk_beside(int pass, Expr from, Expr to, Expr start) {
     const int64_t stride = lanes_ * share_.sharing();
     const auto vector = [&](Expr at, Expr count, int way, int64_t number = 0) {
@@ -270,7 +269,7 @@ class RowKernel {
             [&](Expr at) { vector(at, exact ? Expr{} : min(to - at, b_.i64(lanes_)), 0); });
   }
 
-  // Walks the reduced axes; `start`: number of the row's element where the axes to come begin.
+  // Walks the reduced axes; `start`: number of the row's element where the remaining axes begin.
   void nest(size_t depth, int pass, Expr from, Expr to, Expr start) {
     const int axis = reduced_axes_[depth];
     const int64_t extent = body_->extents()[axis];
@@ -290,7 +289,7 @@ class RowKernel {
       body_->close();
     };
     if (!beside_) return b_.loop(LoopKind::serial, first, end, 1, line);
-    // Lanes that share lines ask for some at once.
+    // Lanes that share lines load some at once.
     const Expr whole = end - (end - first) % kLines;
     b_.loop(LoopKind::serial, first, whole, kLines, [&](Expr i) {
       for (int64_t k = 0; k < kLines; ++k) line(i + k);
@@ -298,7 +297,7 @@ class RowKernel {
     b_.loop(LoopKind::serial, whole, end, 1, line);
   }
 
-  // Vector `number` of the lane: what an earlier pass held, and what this one is to hold.
+  // Vector `number` of the lane: loads what an earlier pass held, and stores what this one has to hold.
   void recall(int pass, int64_t number) {
     for (const auto& [v, row] : held_) {
       const Scalar s = g_[v].type.element.scalar;
@@ -323,7 +322,7 @@ class RowKernel {
     }
     for (const graph::ValueId r : passes_->results_of(pass)) store_result(r);
   }
-  // What is computed for a 16-bit float alone, as a map would.
+  // Values for 16-bit floats alone are computed with fast math, as in a map.
   void store_result(graph::ValueId r) {
     const bool is_short = is_16bit_float(g_[r].type.element);
     if (is_short) b_.use_fast_math({target_.power2, target_.reciprocal, ""});
@@ -332,7 +331,7 @@ class RowKernel {
   }
 
   struct Resident {
-    int first = 0;  // pass that finds it
+    int first = 0;  // pass that computes it
     BufferId buffer = -1;
   };
   const graph::Graph& g_;
@@ -348,8 +347,8 @@ class RowKernel {
   int64_t row_length_ = 1;
   RowShare share_;
   bool beside_ = false;
-  Expr part_;  // of a row by waves
-  Expr lane_;  // of those that share the row; -1: one thread has it
+  Expr part_;  // of a split row, by waves
+  Expr lane_;  // of those that share the row; no value: one thread has it
   std::vector<int> kept_axes_, reduced_axes_;
   std::map<graph::ValueId, Resident> resident_, held_;  // in memory, in registers
 };

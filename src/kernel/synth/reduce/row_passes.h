@@ -1,4 +1,4 @@
-// The passes of a reduction over a row: what each evaluates, and what it finds that later ones need again. Proved by
+// The passes of a reduction over a row: what each evaluates, and the values that later ones need again. Proved by
 // tests/kernel/synth/synth_reduce_test.cpp.
 #pragma once
 
@@ -21,17 +21,18 @@ class RowPasses {
   std::vector<graph::ValueId> reduces_of(int pass) const;
   std::vector<graph::ValueId> results_of(int pass) const;
 
-  // Passes that find a value and need it last.
+  // Passes that compute a value and need it last.
   struct Span {
     int first = 0, last = 0;
   };
   using Values = std::map<graph::ValueId, Span>;
   // Maps with exp and the like that several passes need.
   Values costly() const;
-  // What is computed in a pass and read from memory row by row, nearest to where a later pass needs it again, as far as
-  // `most` registers of a lane go, of `elements` of the row.
+  // Values that a pass computes from memory that differs between rows, closest to where a later pass needs them again,
+  // within `most` registers of a lane, which has `elements` of the row.
   Values held(int64_t elements, int64_t most) const;
-  // A lane's registers as a pass begins: what it needs last makes room for what it finds first, vector by vector.
+  // Registers of a lane at the start of a pass: values needed last there make room for those computed first, vector by
+  // vector.
   int64_t registers(const Values& held, int64_t elements) const;
 
  private:

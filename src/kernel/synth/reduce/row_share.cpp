@@ -10,16 +10,16 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kWaveRow = 4;        // elements for every lane, at least, that make a row worth a wave
+constexpr int64_t kWaveRow = 4;        // elements per lane, at least, for a row to be worth a wave
 constexpr int64_t kBlockLanes = 1024;  // at most
 constexpr int64_t kMostWays = 4;
 
-constexpr int64_t kHeldVectors = 64;                            // of a lane, written out
+constexpr int64_t kHeldVectors = 64;                            // of a lane, unrolled
 constexpr int64_t kHeldOfWave = 144;                            // registers, for what several passes need
 constexpr int64_t kHeldOfBlock = 72;                            // the same where waves share a row
-constexpr int64_t kBlockRegisters = 65536, kOwnRegisters = 40;  // of a lane, beside what it holds
+constexpr int64_t kBlockRegisters = 65536, kOwnRegisters = 40;  // of a lane, in addition to what it holds
 
-constexpr int64_t kWavesOfUnit = 8;  // of a multiprocessor, that hide each other's waiting
+constexpr int64_t kWavesOfUnit = 8;  // of a multiprocessor, that hide each other's latency
 
 constexpr int64_t kShortRow = 64;   // vectors of a lane
 constexpr int64_t kRowsBeside = 4;  // such rows, of a block, for each wave
@@ -42,7 +42,7 @@ void share_wave(const RowsShape& s, const machine::Machine& m, RowShare& out) {
   }
 }
 
-// Waves that hold so many registers of a row together; 1 where none do.
+// The number of waves that hold so many registers of a row together; 1 if none does.
 int waves_for(int64_t registers, int64_t vectors, const machine::Machine& m) {
   for (int waves = 1; waves * m.wave <= kBlockLanes; ++waves)
     if (vectors % waves == 0 && vectors / waves <= kHeldVectors && registers <= waves * most_held(waves, m))
@@ -82,7 +82,7 @@ RowShare share_rows(const RowsShape& s, const RowPasses& passes, Split split, co
     const auto all = passes.held(s.length, std::numeric_limits<int64_t>::max());
     out.waves = waves_for(passes.registers(all, s.length / m.wave), vectors, m);
     if (out.waves == 1) out.waves = waves_for(vectors * s.vector, vectors, m);
-    // Few rows leave multiprocessors with little to do: more waves share each.
+    // With few rows, multiprocessors have little to do: more waves share each.
     const int64_t most = std::min<int64_t>(kBlockLanes / m.wave, kWavesOfUnit * m.units / std::max<int64_t>(s.rows, 1));
     while (2 * out.waves <= most && vectors % (2 * out.waves) == 0) out.waves *= 2;
   } else if (passes.count() == 1 && vectors <= kShortRow && s.rows % kRowsBeside == 0) {

@@ -1,4 +1,4 @@
-// Steps of a graph made in the midst of a synthesis, behind the steps that are there. Proved by
+// Appends steps of a graph that is made during a synthesis to its steps. Proved by
 // tests/kernel/synth/synth_codes_test.cpp.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace lumen::synth {
 
-// The scratch of `made` becomes further scratch of `out`, and `place` says where a value of its graph is.
+// The scratch of `made` becomes further scratch of `out`; `place` maps values of its graph to arguments.
 inline void append(Synthesis made, const std::function<Argument(graph::ValueId)>& place, Synthesis& out) {
   const int first = out.scratch.size();
   out.scratch.insert(out.scratch.end(), made.scratch.begin(), made.scratch.end());

@@ -1,5 +1,5 @@
-// What synthesis makes: steps, each a kernel in loop IR with the buffers it is given. Every synthesizer includes this;
-// synth.h dispatches to them.
+// Results of synthesis: steps, each a kernel in loop IR with its buffers. Every synthesizer includes this; synth.h
+// dispatches to them.
 //
 // May include: graph/fuse, graph/group, graph/match, kernel/loop, kernel/machine.
 // Offers: append.h, shortlist.h, software_pipeline.h, step_builder.h.
@@ -38,24 +38,24 @@ struct Step {
                       // of the group; 0: it has none
 };
 
-// What a family of kernels offered for a group, for people to read.
+// A kernel family's bid for a group, for display.
 struct BidNote {
   std::string family, plan;
   double cycles = 0;
-  std::string refused;  // why it offered nothing
+  std::string refused;  // why there is no bid
 };
 
 struct Synthesis {
   std::vector<Step> steps;       // run in order
   std::vector<int64_t> scratch;  // bytes of each scratch buffer
   int candidates = 1;            // plans worth a measurement, this one included; all give the same bits
-  std::vector<BidNote> bids;     // of products: the one that is written first, then the others, the cheapest first
+  std::vector<BidNote> bids;     // of products: the chosen one first, then the others, the cheapest first
 };
 
 struct Options {
   bool exact = false;             // f32 activations in dots with quantized weights (no dynamic activation quantization)
   int candidate = 0;              // 0, or beyond Synthesis::candidates: the cost model's choice
-  Scalar products = Scalar::f32;  // what factors inside kernels of GPUs may be rounded to, where it pays
+  Scalar products = Scalar::f32;  // type to which factors inside kernels of GPUs may be rounded, where it pays
 };
 
 // "64x128x32", for plans.

@@ -1,5 +1,5 @@
-// A kernel being written for a group: one buffer parameter for every value in memory it touches. Values enter by what
-// they hold, never by their number in the graph, so equal work gives equal kernels.
+// A kernel being written for a group: one buffer parameter for every value in memory it touches. Values are described
+// by their content, never by their number in the graph, so equal work gives equal kernels.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace lumen::synth {
 
-// A kernel that what is written into it gives parameters.
+// A kernel to which the code that writes it adds parameters.
 class KernelParams {
  public:
   virtual ~KernelParams() = default;

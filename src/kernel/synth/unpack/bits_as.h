@@ -1,5 +1,5 @@
-// The bits of a value as another type of as many bytes, whatever the lanes of both: through private memory, which code
-// generators keep in registers.
+// Reinterprets a value as another type of as many bytes, with any lanes: through private memory, which compilers keep
+// in registers.
 #pragma once
 
 #include "base/check.h"

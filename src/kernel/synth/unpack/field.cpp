@@ -19,8 +19,8 @@ Expr constant_lanes(Builder& b, const std::vector<int64_t>& x, Scalar s) {
   return x.size() == 1 ? b.integer(x[0], {s, 1}) : b.lanes_integer(x, s);
 }
 
-// The largest power of two so that every aligned run of so many lanes reads bytes one after another; 1 where the lanes
-// are no power of two.
+// The largest power of two so that every aligned run of so many lanes reads contiguous bytes; 1 if the number of lanes
+// is no power of two.
 int run_length(const std::vector<int64_t>& index) {
   const size_t lanes = index.size();
   if ((lanes & (lanes - 1)) != 0) return 1;
@@ -32,7 +32,7 @@ int run_length(const std::vector<int64_t>& index) {
   return 1;
 }
 
-// Lanes that lie one after another in whole bytes: one plain vector load.
+// Lanes that are contiguous whole bytes: one plain vector load.
 std::optional<int64_t> dense_bytes(const std::vector<std::vector<CodePart>>& parts, int bits) {
   if (bits != 8 && bits != 16 && bits != 32 && bits != 64) return std::nullopt;
   for (size_t l = 0; l < parts.size(); ++l) {
@@ -42,7 +42,7 @@ std::optional<int64_t> dense_bytes(const std::vector<std::vector<CodePart>>& par
   return parts[0][0].bit / 8;
 }
 
-// Pieces of memory that hold the bytes, each found by one load of a vector.
+// The number of memory pieces that hold the bytes, each read by one vector load.
 int clusters(std::vector<int64_t> index) {
   std::sort(index.begin(), index.end());
   int pieces = 1;
@@ -125,7 +125,7 @@ Expr Window::bytes(const std::vector<int64_t>& index) {
     const size_t half = index.size() / 2;
     const Expr a = bytes({index.begin(), index.begin() + half});
     const Expr c = bytes({index.begin() + half, index.end()});
-    if (index.size() % 2 != 0) {  // unequal halves meet lane by lane
+    if (index.size() % 2 != 0) {  // unequal halves are joined lane by lane
       Expr all = builder_.integer(0, {Scalar::u8, lanes});
       for (int l = 0, h = half; l < lanes; ++l)
         all = builder_.insert(all, l < h ? builder_.extract(a, l) : builder_.extract(c, l - h), l);
@@ -227,15 +227,14 @@ std::vector<CodePart> parts_at(const std::vector<std::vector<CodePart>>& parts, 
   return out;
 }
 
-// At least `bits` bits from a bit on, with what a word holds beyond them: words are loaded once for all who want a
-// part.
+// At least `bits` bits from a bit on, with the rest of the word: words are loaded once for all users of a part.
 Expr bits_of_word(Window& window, int64_t bit, int bits) {
   const int inside = 32 - bit % 8;
   return window.bits(bit, bits <= inside && bit / 8 + 4 <= window.size() ? inside : bits);
 }
 
-// Four codes of a word that lie equally far apart, into its bytes: two halves first, then two bytes of each. -1 for
-// others.
+// Spreads four codes of a word that are equally far apart into its bytes: two halves first, then two bytes of each. No
+// value for others.
 Expr spread_word(Window& window, const CodePart* part) {
   const int64_t step = part[1].bit - part[0].bit;
   if (step <= 0 || step >= 8 || part[0].value_bit + part[0].bits > 8) return {};
@@ -249,7 +248,7 @@ Expr spread_word(Window& window, const CodePart* part) {
   return shifted((halves & both) | (shifted(halves, 8 - step) & (both << 8)), part[0].value_bit);
 }
 
-// The same where registers are words: four lanes share one, whose bytes are shifted to their places one by one.
+// The same where registers are words: four lanes share one, whose bytes are shifted into place one by one.
 Expr masked_words(Window& window, const std::vector<CodePart>& part) {
   constexpr int kBytes = 4, kWord = 32;
   Builder& b = window.builder();
@@ -442,7 +441,7 @@ bool is_half(const FieldType& t) {
 
 namespace {
 
-// What the machine's instruction makes of codes: f32, or f16, which holds them as well; nothing where it has none.
+// Result of the machine's conversion of codes: f32, or f16, which is exact, too; nullopt if it has none.
 std::optional<Scalar> converted_to(const FieldType& type, int lanes, const machine::Machine& m) {
   const auto code = spelling_of(type);
   for (const Scalar to : {Scalar::f32, Scalar::f16})
@@ -470,8 +469,8 @@ Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace
 
 namespace {
 
-// Floats that f16 holds up to a power of two: their bits moved into place, and its conversion to f32, which machines
-// have and which knows subnormals.
+// Floats that f16 holds up to a power of two: moves their bits into place and uses the conversion of f16 to f32, which
+// machines have and which handles subnormals.
 bool fits_half(const FieldType& t) {
   if (!t.has_sign || t.mantissa_bits > 10 || t.mantissa_bits == 0) return false;
   return t.exponent_bits <= 4 && t.special != FieldType::Special::ieee && t.special != FieldType::Special::scale;
@@ -488,7 +487,7 @@ Expr decode_by_half(Builder& b, const FieldType& t, Expr codes, const machine::M
   const bool carries = t.special == FieldType::Special::fn && m && m->wave > 1;
   Expr held = magnitude;
   if (carries) {
-    // Lanes compare one by one, but add together: all ones carry, into what f16's exponent has more.
+    // Comparisons take one instruction per lane, additions do not: all ones carry, into f16's additional exponent bits.
     const Expr carry = (magnitude + u(1)) & u(top + 1);
     for (int bit = t.exponent_bits; bit < 5; ++bit) held = held | shifted(carry, bit - t.exponent_bits);
   }
@@ -510,7 +509,7 @@ Expr decode_small_float(Builder& b, const FieldType& t, Expr codes) {
   const int64_t magnitude_mask = low_mask(e_bits + m_bits);
   const Expr magnitude = t.has_sign ? codes & u(magnitude_mask) : codes;
   const int64_t rebias = 127 - t.bias;
-  // Fields whose exponents f32 cannot hold as they stand go through ldexp, which is exact or correctly rounded.
+  // Fields whose exponents f32 cannot hold directly go through ldexp, which is exact or correctly rounded.
   const int64_t top = rebias + low_mask(e_bits);
   const bool fits =
       rebias + 1 >= 1 && top <= 255 &&

@@ -1,6 +1,5 @@
-// Stored bits to numbers and back, in loop IR: the codes of a field for lanes whose places are known when the kernel is
-// made, and the numbers they stand for. Knows layouts and field types only. Proved by
-// tests/kernel/synth/synth_unpack_test.cpp.
+// Stored bits to numbers and back, in loop IR: the codes of a field, for lanes whose places are known at synthesis
+// time, and their numbers. Depends on layouts and field types only. Proved by tests/kernel/synth/synth_unpack_test.cpp.
 #pragma once
 
 #include <array>
@@ -20,8 +19,8 @@ namespace lumen::synth {
 // The machine's row that selects bytes of two words by the nibbles, or the bytes, of another.
 constexpr const char *kPermute = "permute.u32", *kBytePermute = "bytepermute.u32";
 
-// Bytes [base, base + bytes) of a buffer that may be read. Loads of the same bytes are shared, so make a window where
-// its first load may stand and use it only inside that region and regions within.
+// Bytes [base, base + bytes) of a buffer that may be read. Loads of the same bytes are shared, so create a window in
+// the region of its first load, and use it only there and in nested regions.
 class Window {
  public:
   Window(Builder& b, BufferId buffer, Expr base, int64_t bytes);
@@ -71,7 +70,7 @@ struct CodePart {
 };
 // Those of an element, its lowest bits first.
 std::vector<CodePart> parts_of(const Field& field, const FieldPlace& place);
-// Element `element` of blocks that lie one after another.
+// Element `element` of consecutive blocks.
 FieldPlace place_in_blocks(const Format& f, int64_t element);
 
 constexpr uint64_t low_mask(int bits) {
@@ -87,14 +86,14 @@ inline Scalar code_type(const FieldType& t) {  // of codes in registers
 inline Expr shifted(Expr x, int64_t up) {
   return up > 0 ? x << up : up < 0 ? x >> -up : x;
 }
-// The bits of both; `all` may have no value yet.
+// ORs the bits; `all` may have no value yet.
 inline void join(Expr& all, Expr bits) {
   all = all.exists() ? all | bits : bits;
 }
-// One of `level`: the one that the bits of the index from `bit` on count.
+// Selects an entry of `level` by the bits of the index from `bit` on.
 Expr choose(Expr index, std::vector<Expr> level, int64_t bit = 1);
 
-// Raw codes, one lane per place, as u8 (fields of at most 8 bits, when asked for), u32, or u64 (fields above 32 bits).
+// Raw codes, one lane per place, as u8 (fields of at most 8 bits, if `as_bytes`), u32, or u64 (fields above 32 bits).
 // All places equal: a scalar of the same type; the caller splats. Rows of `m` are used for bytes where it has them.
 Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes = false,
                 const machine::Machine* m = nullptr);
@@ -110,13 +109,14 @@ Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace
 Expr decode_codes(Builder& b, const FieldType& type, Expr codes, const machine::Machine* m = nullptr);
 Expr encode_value(Builder& b, const FieldType& type, Expr value);
 
-// Codes of eight bits (u8) by the machine's own conversion, as f32; -1 where it has none for the type or so many lanes.
+// Codes of eight bits (u8) by the machine's own conversion, as f32; no value if it has none for the type or so many
+// lanes.
 Expr convert_codes(Builder& b, const FieldType& type, Expr codes, const machine::Machine& m);
 bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m);
 
 // Numbers (f32) to codes of eight bits (u8): as encode_value, by the machine's own rounding where it has one.
 Expr encode_bytes(Builder& b, const FieldType& type, Expr value, const machine::Machine& m);
-// How hardware would spell the type's codes, where a row's name says it all.
+// The hardware encoding of the type's codes, if the name of a row determines it.
 std::optional<machine::FloatCode> spelling_of(const FieldType& type);
 
 bool is_half(const FieldType& type);  // IEEE binary16

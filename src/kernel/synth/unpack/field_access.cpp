@@ -83,7 +83,7 @@ Expr read_field(Builder& b, const Field& f, BufferId buffer, Expr record, Expr i
       }
       const Expr shift = cast(bit & 7, Scalar::u64);
       x = x >> shift;
-      if (touched > 8) {  // what was shifted in comes from a ninth byte; by 64 places nothing
+      if (touched > 8) {  // a ninth byte fills what was shifted in; a shift by 64 gives 0
         const Expr left = 64 - shift;
         x = x | (byte_at(8) << left);
       }
@@ -119,7 +119,7 @@ void write_code(Builder& b, const Field& f, BufferId buffer, Expr record, Expr i
     x = cast(x, Scalar::u64) & mask;
     const Expr shift = cast(bit & 7, Scalar::u64);
     const Expr left = 64 - shift;
-    const Expr ninth = x >> left;  // by 64 places nothing
+    const Expr ninth = x >> left;  // a shift by 64 gives 0
     const Expr keep_ninth = !(mask >> left);
     x = x << shift;
     const Expr keep = !(mask << shift);

@@ -64,12 +64,12 @@ Expr nearest_code(Builder& b, const FieldType& t, Expr a, Expr magnitude) {
   if (t.special == FieldType::Special::scale) {
     Expr low = b.integer(0, i32);
     if (rebias != 0) return max(code, low);
-    // Numbers below the smallest normal f32 lie around 2^-127, the code 0.
+    // Numbers below the smallest normal f32 are around 2^-127, the code 0.
     low = select(u(0x00600000) <= a, b.integer(1, i32), low);
     return select(a < u(0x00800000), low, code);
   }
   if (rebias == 0) return code;
-  // Below the smallest normal of the type the grid is even: steps of 2^(1 - bias - m).
+  // Below the smallest normal of the type the grid is uniform: steps of 2^(1 - bias - m).
   const int up = t.bias - 1 + m;
   const Expr scaled = up <= 127 ? magnitude * std::ldexp(1.0, up) : ldexp(magnitude, b.integer(up, i32));
   const Expr small = cast(rint(scaled), Scalar::i32);

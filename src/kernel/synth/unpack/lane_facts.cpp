@@ -25,7 +25,7 @@ class WrittenFirst {
  private:
   struct State {
     bool whole = false;  // all entries are written
-    int entry = -1;      // the entry that this counter names is
+    int entry = -1;      // the entry at this counter is written
   };
 
   bool may_read(const RoutineExpr& e, const State& s) const {
@@ -67,8 +67,8 @@ class WrittenFirst {
   const int64_t extent_;
 };
 
-// One look at a routine, given which variables are thought to be uniform. Statements lie in regions: a branch that
-// lanes take differently opens one for each of its sides.
+// One pass over a routine, given which variables are assumed to be uniform. Statements are in regions: a divergent
+// branch opens one for each of its sides.
 class Look {
  public:
   Look(const Routine& r, const std::vector<bool>& uniform) : routine_(r), uniform_(uniform) {
@@ -80,7 +80,7 @@ class Look {
     if (r.has_result) see(r.result, 0);
   }
 
-  // Whether a variable that was thought to be uniform is: lanes that do not set it do not know of it.
+  // Whether a variable assumed to be uniform is: lanes that do not set it never read it.
   bool stays_uniform(size_t slot) const {
     return !differs_[slot] && std::ranges::all_of(written_[slot], [&](int region) { return region == seen_[slot]; });
   }
@@ -102,7 +102,7 @@ class Look {
     const Statements* body = nullptr;
   };
 
-  // The innermost region that holds both: a region is numbered behind the one around it.
+  // The innermost region that contains both: a region has a greater number than the one around it.
   int common(int a, int b) const {
     while (a != b) (a > b ? a : b) = regions_[std::max(a, b)].around;
     return a;
@@ -156,9 +156,9 @@ class Look {
   const Routine& routine_;
   const std::vector<bool>& uniform_;
   std::vector<Region> regions_;
-  std::vector<int> seen_;                  // by slot: the innermost region that holds all places that name it
+  std::vector<int> seen_;                  // by slot: the innermost region that contains all uses
   std::vector<std::vector<int>> written_;  // by slot: regions
-  std::vector<bool> differs_;              // by slot: set to what lanes differ in
+  std::vector<bool> differs_;              // by slot: set to divergent values
 };
 
 void note_assigned(const Statements& body, std::vector<bool>& assigned) {
@@ -186,7 +186,7 @@ LaneFacts lane_facts(const Routine& r, const std::vector<int>& given, const std:
     out.uniform[k] = out.uniform[k] && k >= r.parameters && r.variables[k].extent == 0;
   for (const int slot : kept) out.uniform[slot] = false;
   for (const int slot : given) out.uniform[slot] = true;
-  // All are thought to be uniform until one is not; then those that depend on it are looked at again.
+  // All are assumed to be uniform until one is not; then those that depend on it are checked again.
   for (bool changed = true; changed;) {
     const Look look(r, out.uniform);
     changed = false;

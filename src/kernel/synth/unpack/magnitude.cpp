@@ -22,7 +22,7 @@ bool reads_values(const RoutineExpr& e) {
   return e.kind == Kind::source || std::ranges::any_of(e.args, reads_values);
 }
 
-// Loops and statements that read values, of a body and what is inside.
+// Collects loops and statements that read values, of a body and of those nested in it.
 void collect(const std::vector<RoutineStmt>& body, std::vector<const RoutineStmt*>& out) {
   for (const RoutineStmt& s : body) {
     if (s.kind == RoutineStmt::Kind::loop || reads_values(s.value) || reads_values(s.index)) out.push_back(&s);

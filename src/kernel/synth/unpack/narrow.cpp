@@ -1,6 +1,6 @@
-// Integer expressions of decode in bytes: what integer dots take. Sums, products and masks are right modulo 2^bits
-// whatever their width, so only shifts to the right, tables and the rest need to know ranges; what cannot be had in 8
-// or 16 bits is computed in 32. Proved by tests/kernel/synth/synth_unpack_test.cpp.
+// Integer expressions of decode in bytes, for integer dots. Sums, products and masks are right modulo 2^bits at any
+// width, so only right shifts, tables and the rest need ranges; expressions that do not fit into 8 or 16 bits are
+// computed in 32. Proved by tests/kernel/synth/synth_unpack_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kWordBytes = 4;
 
-// Made of i and numbers alone.
+// Depends on i and constants alone.
 bool is_static(const RoutineExpr& e) {
   if (e.kind != Kind::constant && e.kind != Kind::variable && e.kind != Kind::op && e.kind != Kind::table) return false;
   return std::all_of(e.args.begin(), e.args.end(), is_static);
@@ -32,13 +32,13 @@ read::Range range_in_block(const Format& f, const RoutineExpr& e) {
   return ranges.of(e);
 }
 
-// Whether the low `bits` bits, without a sign, are the value: then they shift, compare and divide as it does.
+// Whether the low `bits` bits, unsigned, are the value: then they shift, compare and divide as it does.
 bool fits(const Format& f, const RoutineExpr& e, int bits) {
   const read::Range r = range_in_block(f, e);
   return r.low >= 0 && r.high < (int64_t{1} << bits);
 }
 
-// Codes of 9 to 16 bits, each of which lies in two bytes, as u16; -1 for others.
+// Codes of 9 to 16 bits, each of which is in two bytes, as u16; no value for others.
 Expr short_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
   Builder& b = window.builder();
   const int bits = field.type.bits;
@@ -59,7 +59,7 @@ Expr short_codes(Window& window, const Field& field, const std::vector<FieldPlac
   return bits == 16 ? x : x & ((int64_t{1} << bits) - 1);
 }
 
-// The m with x / by == x * m >> 16 for every x up to `most`; nothing when there is none of 16 bits.
+// The m with x / by == x * m >> 16 for every x up to `most`; nullopt if none of 16 bits exists.
 std::optional<int64_t> reciprocal16(int64_t by, int64_t most) {
   if (by < 2) return std::nullopt;
   const int64_t m = (65536 + by - 1) / by;
@@ -72,19 +72,19 @@ std::optional<int64_t> reciprocal16(int64_t by, int64_t most) {
 
 namespace {
 
-// Whether lanes fill words, of which the machine selects bytes by bytes.
+// Whether lanes fill words whose bytes the machine can permute.
 bool permutes_bytes(int64_t entries, int lanes, const machine::Machine& m) {
   return entries <= 16 && lanes % 4 == 0 && (m.find_row(kBytePermute) || m.find_row(kPermute));
 }
 
-// Entries `first` .. `first` + 3 as bytes of a word; behind the last one it begins anew.
+// Entries `first` .. `first` + 3 as bytes of a word, wrapping after the last one.
 Expr four_entries(Builder& b, const std::vector<int64_t>& table, size_t first) {
   int64_t all = 0;
   for (size_t i = 0; i < 4; ++i) all |= (table[(first + i) % table.size()] & 255) << (8 * i);
   return b.integer(all, {Scalar::u32, 1});
 }
 
-// The same as look_up_halves(.., 0), where a permutation is said by half bytes, three bits of each.
+// The same as look_up_halves(.., 0), where nibbles select a permutation, three bits of each.
 Expr look_up_by_half_bytes(Builder& b, const std::vector<int64_t>& table, Expr word) {
   const VType u32{Scalar::u32, 1};
   const auto permute = [&](Expr low, Expr high, Expr which) { return b.inst(kPermute, u32, {low, high, which}); };
@@ -114,12 +114,12 @@ Expr look_up_halves(Builder& b, const std::vector<int64_t>& table, Expr word, in
   const VType u32{Scalar::u32, 1};
   const auto permute = [&](Expr low, Expr high, Expr which) { return b.inst(kBytePermute, u32, {low, high, which}); };
   const auto entries = [&](size_t first) { return four_entries(b, table, first); };
-  // Eight entries lie in two words, which the lower bits of four codes select from at once.
+  // Eight entries are in two words, which the lower bits of four codes select from at once.
   const Expr which = shifted(word, -down) & 0x07070707;
   const Expr lower = permute(entries(0), entries(4), which);
   if (table.size() <= 8) return lower;
-  // The highest bit, spread over its byte, tells which eight: signs of a word's second and fourth byte, and of those in
-  // another.
+  // The highest bit, replicated over its byte, selects the half: signs of a word's second and fourth byte, and of those
+  // in another.
   constexpr int64_t kSigns = 0x090b080a;
   const Expr upper = permute(entries(8), entries(12), which);
   const Expr even = shifted(word, 4 - down), odd = shifted(word, 12 - down);
@@ -145,7 +145,7 @@ Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, co
   const std::string widest = fmt::format("lookup128.u8x{}", lanes);
   const bool has_widest = table.size() > 64 && m.find_row(widest), has_wide = m.find_row(wide) != nullptr;
   const int64_t size = has_widest ? 128 : has_wide ? 64 : 16;
-  // Wide rows take the bits of the index they need.
+  // Wide rows ignore the other bits of the index.
   const Expr low = size > 16 ? index : index & 15;
   std::vector<Expr> level;
   for (int64_t first = 0; first < std::ssize(table); first += size)
@@ -161,7 +161,7 @@ bool wraps(ScalarOp op) {
   return op == add_ || op == sub_ || op == and_ || op == or_ || op == xor_ || op == cast_;
 }
 
-// Codes, and what is made of them in eight bits.
+// Whether an expression is computed from codes in eight bits.
 bool is_of_bytes(const Format& f, const RoutineExpr& e, const machine::Machine& m) {
   const auto all = [&] { return std::ranges::all_of(e.args, [&](const auto& a) { return is_of_bytes(f, a, m); }); };
   if (e.kind == Kind::constant) return is_whole(e.type);
@@ -206,7 +206,7 @@ class Unpack::Narrow {
         rows_(rows),
         type_(bits == 8 ? Scalar::u8 : Scalar::u16) {}
 
-  // Computed in these bits alone out of codes that differ from lane to lane.
+  // Whether an expression is computed in these bits alone, from codes that differ between lanes.
   bool stays(const RoutineExpr& e) {
     const auto all_stay = [&] { return std::ranges::all_of(e.args, [&](const RoutineExpr& a) { return stays(a); }); };
     switch (e.kind) {
@@ -321,7 +321,7 @@ class Unpack::Narrow {
     return Lanes{type_, select(number(*condition), number(a), number(c)), {}};
   }
 
-  // Comparisons of what these bits hold whole.
+  // Comparisons of values that fit into these bits.
   std::optional<Lanes> compared(const RoutineExpr& c) {
     const bool compares = c.kind == Kind::op && (c.op == ScalarOp::eq_ || c.op == ScalarOp::ne_ ||
                                                  c.op == ScalarOp::lt_ || c.op == ScalarOp::le_);
@@ -331,7 +331,7 @@ class Unpack::Narrow {
     return Lanes{Scalar::boolean, b_.op(c.op, number(a), number(b)), {}};
   }
 
-  // Quotients and remainders by numbers that are known for each lane, as products, in 16 bits.
+  // Quotients and remainders by constants of each lane, as products, in 16 bits.
   std::optional<Lanes> divided(const RoutineExpr& e) {
     const read::Range range = range_in_block(format_, e.args[0]);
     if (!is_static(e.args[1]) || range.low < 0 || range.high >= 65536) return std::nullopt;
@@ -378,7 +378,7 @@ std::optional<Lanes> Unpack::float_of_bytes(const RoutineExpr& integer, const Fr
   if (!of_bytes_ || !machine_ || !machine_->async_copies || frame.lanes() % kWordBytes != 0 || !is_whole(integer.type))
     return std::nullopt;
   if (is_static(integer)) return std::nullopt;
-  // What is added to bytes is added to their numbers: whole ones so small are exact.
+  // A constant is added after the conversion to f32: integers so small are exact.
   const bool moves = integer.kind == Kind::op && (integer.op == ScalarOp::add_ || integer.op == ScalarOp::sub_) &&
                      integer.args[1].kind == Kind::constant && std::abs(integer.args[1].integer) < 256;
   const RoutineExpr& e = moves ? integer.args[0] : integer;

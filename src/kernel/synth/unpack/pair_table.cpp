@@ -17,7 +17,8 @@ int PairTable::copies_for(const machine::Machine& m) {
 PairTable::PairTable(Builder& b, const machine::Machine& m, const Shape& shape)
     : b_(b), m_(m), shape_(shape), buffer_(b.alloc(shape.size(), 128, loop::Space::shared)) {}
 
-// The table, by all lanes: each some of its bytes, from its own place on, so that neighbours write to other banks.
+// All lanes write the table: each some of its bytes, from its own place on, so that adjacent lanes write to other
+// banks.
 void PairTable::fill(Expr lane, int64_t lanes) {
   const int run = std::min(shape_.copies, kWordBytes), runs = shape_.copies / run;
   const VType word{Scalar::u32, 1};
@@ -30,7 +31,7 @@ void PairTable::fill(Expr lane, int64_t lanes) {
     };
     const Expr high = value(byte / 16) << (shape_.bytes ? 8 : 16);
     Expr entry = value(byte % 16) | high;
-    // Two bytes stand in both halves, so that two entries make a word by a mask.
+    // Two bytes are in both halves, so that two entries make a word by a mask.
     if (shape_.bytes) entry = entry | (entry << 16);
     const Expr pair = b_.splat(entry, run);
     const auto put = [&] {
@@ -52,7 +53,7 @@ std::vector<Expr> PairTable::look_up(Unpack& cursor, const std::vector<int64_t>&
   const int64_t place_bits = std::countr_zero(static_cast<uint64_t>(shape_.copies * kPairBytes));
   const Expr copy = cast(b_.lane_id() % shape_.copies * kPairBytes, Scalar::u32);
   const Expr both = cursor.codes(shape_.field, low, true, &m_) | (cursor.codes(shape_.field, high, true, &m_) << 4);
-  const BufferId again = b_.alloc(std::ssize(low), 16);  // as words, which addresses are made of
+  const BufferId again = b_.alloc(std::ssize(low), 16);  // as words, for addresses
   b_.store(again, both, b_.i64(0), 4);
   std::vector<Expr> out;
   for (size_t k = 0; k < low.size(); ++k) {

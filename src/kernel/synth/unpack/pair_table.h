@@ -1,5 +1,5 @@
-// Codes of four bits whose numbers are looked up two at a time, those of a byte, in a table in the shared memory of a
-// block. It lies there once for each of `copies` lanes, so that they never meet in a bank. Proved by
+// Looks up the numbers of codes of four bits two at a time, those of a byte, in a table in the shared memory of a
+// block. Each of `copies` lanes has its own copy, so that there are no bank conflicts. Proved by
 // tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
@@ -23,13 +23,13 @@ class PairTable {
   static constexpr int64_t kPairs = 256, kPairBytes = 4;
   static int copies_for(const machine::Machine& m);
 
-  // In the code of a block, whose shared memory it takes.
+  // In the code of a block; allocates its shared memory.
   PairTable(Builder& b, const machine::Machine& m, const Shape& shape);
 
-  // In a lane loop: this lane's part of `lanes`; visible behind a barrier.
+  // In a lane loop: writes this lane's part of `lanes`; visible after a barrier.
   void fill(Expr lane, int64_t lanes);
-  // What the table has for bytes whose low and high codes these elements are, one by one. Of bytes, an entry has its
-  // two in both halves.
+  // The table's entries for bytes whose low and high codes are these elements. With bytes, an entry has its two in both
+  // halves.
   std::vector<Expr> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
                             VType type);
 

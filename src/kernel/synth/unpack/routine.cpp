@@ -160,7 +160,7 @@ Expr RoutineRun::index_of(const RoutineExpr& e) {
   return cast(evaluate(e), Scalar::i64);
 }
 
-// Entry `index` of an array: all lanes of an entry lie together.
+// Entry `index` of an array: all lanes of an entry are contiguous.
 Expr RoutineRun::element_offset(int slot, Expr index) {
   const int64_t size = scalar_bytes(slot_type(slot));
   const Expr first = index * (size * lanes_);
@@ -220,7 +220,7 @@ void RoutineRun::statement(const RoutineStmt& s) {
       return hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), lanes_from(0));
     case Kind::loop: {
       if (!hooks_.magnitude || !is_magnitude_loop(s)) return loop(s);
-      // What is no number counts by its place.
+      // With NaN the order matters: the loop runs as written.
       const Expr bits = hooks_.magnitude();
       const int largest = magnitude_loop(s).accumulator;
       b_.branch(

@@ -1,6 +1,6 @@
 // Lowers the structured programs of a format (fit, code, decode) one to one into loop IR: variables and arrays are
 // private allocs, loops serial, every operation in source order, so results equal the codec's bit for bit. Lanes run
-// the program side by side on different records: branches become masks, and no sum is ever reordered. Proved by
+// the program in parallel on different records: branches become masks, and no sum is ever reordered. Proved by
 // tests/kernel/synth/synth_codec_test.cpp.
 #pragma once
 
@@ -15,26 +15,27 @@
 
 namespace lumen::synth {
 
-// What a routine sees of the world. Indices are i64, one lane when equal in all lanes; results have one lane or all.
+// A routine's access to its environment. Indices are i64, one lane when equal in all lanes; results have one lane or
+// all.
 struct RoutineHooks {
   std::function<Expr(int slot, Expr index)> source;  // f32: x[index]; slot 1: its importance
   std::function<Expr()> extent;                      // len(x), i64 scalar
   std::function<Expr(int field, Expr index)> field;  // in its register type
-  // mask: lanes to be set, -1 for all.
+  // mask: lanes to be set, no value for all.
   std::function<void(int field, Expr index, Expr value, Expr mask)> set_field;
   std::function<Expr(int table, Expr index)> table;
-  // Where lanes share shared_loop(): the largest magnitude that all of them found, as bits (u32), the same in all.
+  // Where lanes share shared_loop(): the largest magnitude over all of them, as bits (u32), the same in all.
   std::function<Expr()> magnitude = nullptr;
 };
 
-// Slots of locals that one routine keeps for another: as the one has them, and as the other has them.
+// Slots of locals that one routine keeps for another: in the first routine, and in the second.
 std::vector<int> kept_from(const std::vector<KeptLocal>& kept);
 std::vector<int> kept_for(const std::vector<KeptLocal>& kept);
 
 class RoutineRun {
  public:
-  // Allocates the variables in the current region. `uniform`: parameters and locals that are set to what is equal in
-  // all lanes. `kept`: locals that copy() sets or reads.
+  // Allocates the variables in the current region. `uniform`: parameters and locals that are set to uniform values.
+  // `kept`: locals that copy() sets or reads.
   RoutineRun(Builder& b, const Routine& r, RoutineHooks hooks, int lanes = 1, const std::vector<int>& uniform = {},
              const std::vector<int>& kept = {});
   void set_variable(int slot, Expr value);
@@ -55,16 +56,16 @@ class RoutineRun {
   Expr widen(Expr x);
   int slot_lanes(int slot) const { return facts_.uniform[slot] ? 1 : lanes_; }
   Scalar slot_type(int slot) const;
-  // Lanes that run inside the branches behind the first `depth`; none: all.
+  // Lanes that are active in the branches after the first `depth`; no value: all.
   Expr lanes_from(size_t depth) const;
 
   Builder& b_;
   const Routine& routine_;
   RoutineHooks hooks_;
   int lanes_;
-  LaneFacts facts_;  // what is uniform has one lane in memory
+  LaneFacts facts_;  // uniform variables have one lane in memory
   std::vector<BufferId> buffers_;
-  std::vector<Expr> branches_;  // that lanes take differently, around what is written; none where all take the same
+  std::vector<Expr> branches_;  // conditions of the divergent branches around the current statement
 };
 
 // A field's entry `index` (i64 scalar, known or not) of the record at `record` (i64 byte offset), in its register type;
@@ -78,7 +79,7 @@ void write_code(Builder& b, const Field& f, BufferId buffer, Expr record, Expr i
 BufferId lay_table(Builder& b, const FormatTable& t);
 // Entry `index` (any integer lanes) in the table's register type (f32, or an integer of at least 32 bits).
 Expr read_table(Builder& b, const FormatTable& t, BufferId buffer, Expr index);
-// The same by permutes of vectors that hold the table; none where the machine has no such instruction for as many
+// The same by permutes of vectors that hold the table; no value if the machine has no such instruction for so many
 // lanes, or the table is long.
 Expr permute_table(Builder& b, const machine::Machine& m, const FormatTable& t, Expr index);
 

@@ -21,7 +21,7 @@ bool is_straight(const Routine& r) {
   return true;
 }
 
-// Made of i and numbers alone.
+// Depends on i and constants alone.
 bool is_of_place(const RoutineExpr& e) {
   using Kind = RoutineExpr::Kind;
   if (e.kind == Kind::variable) return e.slot == 0;
@@ -62,7 +62,7 @@ Window Unpack::record_window(Level level, Expr number) {
   return Window(b_, buffer_, base, bytes);
 }
 
-// Whose first entries are loaded here.
+// The window of a record, with its first entries loaded here.
 Window Unpack::loaded_record(Level level, Expr number) {
   Window window = record_window(level, number);
   for (const Field& f : format_.fields)
@@ -171,7 +171,7 @@ Expr Unpack::outer_record(Level level, Expr row, Expr column) {
 }
 
 Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& frame) {
-  // The lanes lie in one row, in the tile of the first or the one after it.
+  // The lanes are in one row, in the tile of the first or the one after it.
   const Expr row = row_of_block();
   const Expr column = (block_ - row * (columns_ / format_.block)) * format_.block;
   const int lanes = frame.lanes();
@@ -239,7 +239,7 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
   return {type, load_field(window, field, places, machine_), {}};
 }
 
-// Codes of a run of lanes out of a vector of bytes that is taken from memory at once; -1 where that is no gain.
+// Codes of a run of lanes from one wide vector of bytes; no value if that is no gain.
 Expr Unpack::wide_codes(int slot, const Frame& frame) {
   constexpr int64_t kWide = 64;
   const Field& field = format_.fields[slot];
@@ -257,12 +257,12 @@ Expr Unpack::wide_codes(int slot, const Frame& frame) {
   return cast(b_.shuffle({found->second}, mask), Scalar::u32);
 }
 
-// Entries by the machine's look-up of words; -1 without one.
+// The buffer of a table, laid out at first use.
 BufferId Unpack::table_buffer(int table) {
   const auto found = tables_.find(table);
   if (found != tables_.end()) return found->second;
   const BufferId buffer = lay_table(b_, format_.tables[table]);
-  if (tensor_entered_) return buffer;  // laid in an inner region: not to be kept
+  if (tensor_entered_) return buffer;  // laid out in an inner region: not cached
   return tables_[table] = buffer;
 }
 
@@ -291,7 +291,7 @@ bool Unpack::tells_lanes_apart(const RoutineExpr& e, const Frame& frame, std::ve
   return !is_float(e.type);
 }
 
-// Entries of a table in memory where lanes in runs have one index: each is read once and then shuffled.
+// Entries of a table in memory where runs of lanes share an index: each is read once and then shuffled.
 std::optional<Lanes> Unpack::read_table_once(const RoutineExpr& e, const Frame& frame) {
   const size_t lanes = frame.elements.size();
   if (lanes < 4 || format_.tables[e.slot].values.size() <= kSelectTable || is_of_place(e.args[0])) return std::nullopt;

@@ -1,6 +1,6 @@
-// Reading a blob: the codes and values of a format's elements as vectors, with everything a lane's place decides folded
-// at synthesis time. A cursor over blocks. Formats enter through layouts, routines and facts alone. Used by every
-// kernel that reads a format. Proved by tests/kernel/synth/synth_unpack_test.cpp.
+// Reading a blob: the codes and values of a format's elements as vectors, with everything that depends on a lane's
+// place folded at synthesis time. A cursor over blocks. Formats enter through layouts, routines and facts alone. Used
+// by every kernel that reads a format. Proved by tests/kernel/synth/synth_unpack_test.cpp.
 //
 // Unpack u(b, format, buffer, rows, columns);
 // b.loop(.. row ..) { u.enter_row(row);                   optional: loads row fields here, once per row
@@ -8,8 +8,8 @@
 // for position = 0, W, 2 W ..: v = u.values(position, W) } }
 //
 // What was loaded for a block or a row is kept until the next enter_*; so call enter_block inside the region that reads
-// it, and again in each sibling region. Element e of the tensor (row-major) lies in block e / format.block, counted
-// over all rows.
+// it, and again in each sibling region. Element e of the tensor (row-major) is in block e / format.block, counted over
+// all rows.
 //
 // May include: base, kernel/loop, kernel/machine, number/facts, number/format.
 // Offers: bits_as.h, magnitude.h, pair_table.h, routine.h.
@@ -28,10 +28,10 @@
 
 namespace lumen::synth {
 
-// A number known for each lane when the kernel is made, or a loop value (a scalar when equal in all lanes).
+// A number known for each lane at synthesis time, or a loop value (a scalar when equal in all lanes).
 struct Lanes {
   Scalar type = Scalar::f32;
-  Expr value;                      // -1: known
+  Expr value;                      // no value: known
   std::vector<ScalarValue> known;  // one number (equal in all lanes) or one per lane
   bool is_known() const { return !value.exists(); }
   const ScalarValue& lane(size_t l) const { return known[known.size() == 1 ? 0 : l]; }
@@ -39,20 +39,20 @@ struct Lanes {
 
 class Unpack {
  public:
-  // The blob starts `start` bytes into the buffer (-1: at its beginning).
+  // The blob starts `start` bytes into the buffer (no value: at its beginning).
   Unpack(Builder& b, const Format& f, BufferId buffer, int64_t rows, int64_t columns, Expr start = {});
   Unpack(const Unpack&) = delete;
   Unpack& operator=(const Unpack&) = delete;
 
   // Rows of this machine may be used: look-ups of floats, bits of many lanes at once.
   void use(const machine::Machine& m) { machine_ = &m; }
-  // Numbers are made of bytes where the machine takes many of those at once: worth it for whole vectors of codes, not
-  // for a few scales.
+  // Computes numbers from bytes where the machine processes many of those at once: worth it for whole vectors of codes,
+  // not for a few scales.
   void make_of_bytes() { of_bytes_ = true; }
   // Loads tensor-level fields and lays out look-up tables here: call it once per task, before the loops. Without it
   // both are done again for every block that needs them.
   void enter_tensor();
-  // Row r (i64 scalar): its row-level fields are loaded here. Blocks entered afterwards must lie in this row.
+  // Row r (i64 scalar): its row-level fields are loaded here. Blocks entered afterwards must be in this row.
   void enter_row(Expr row);
   // Blocks first .. first + count - 1 (i64 scalar, counted over the whole tensor, all in one row) become readable.
   void enter_block(Expr first, int64_t count = 1);
@@ -75,15 +75,15 @@ class Unpack {
   Expr expression(const RoutineExpr& e, const std::vector<int64_t>& elements, bool splat);
   Expr codes(int field, const std::vector<int64_t>& elements, bool as_bytes, const machine::Machine* rows = nullptr);
   Expr bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows);
-  // What lies in the entered blocks, as it lies there.
+  // The raw bytes of the entered blocks.
   Window& window() { return *block_window_; }
 
   // Element e (i64 scalar, anywhere in the tensor), decoded by the general way: slow, for irregular reads. Needs no
   // enter_*.
   Expr value_at(Expr element);
 
-  // Whether decode is straight line, so that values() works lane by lane; otherwise values() decodes one element at a
-  // time.
+  // Whether decode is straight-line code, so that values() works lane by lane; otherwise values() decodes one element
+  // at a time.
   bool straight() const { return straight_; }
   // Whether blocks must be entered row by row (the format has row or tile fields).
   bool needs_rows() const;
@@ -101,17 +101,17 @@ class Unpack {
   class Narrow;
   Lanes evaluate(const RoutineExpr& e, const Frame& frame);
   Lanes apply(const RoutineExpr& e, const Frame& frame);
-  // An integer as f32, out of bytes, where the machine takes many of them at once.
+  // An integer as f32, from bytes, where the machine processes many of them at once.
   std::optional<Lanes> float_of_bytes(const RoutineExpr& integer, const Frame& frame);
   Lanes read_field_lanes(const RoutineExpr& e, const Frame& frame);
   Lanes read_tile_lanes(const Field& field, int64_t entry, const Frame& frame);
   Lanes read_table_lanes(const RoutineExpr& e, const Frame& frame);
   std::optional<Lanes> read_table_once(const RoutineExpr& e, const Frame& frame);
-  // Adds what an expression knows of each lane's place; false where lanes may differ in more.
+  // Adds to `what` how an expression depends on each lane's place; false if lanes may differ otherwise.
   bool tells_lanes_apart(const RoutineExpr& e, const Frame& frame, std::vector<std::vector<int64_t>>* what);
   Expr materialize(const Lanes& x, int lanes, bool splat);
   Expr row_of_block();
-  // The record of a level above the block, of an element there or for one of the entered blocks'.
+  // The record of a level above the block: by row and column, or of an element of the entered blocks.
   Expr outer_record(Level level, Expr row, Expr column);
   Expr outer_record(Level level, int64_t element);
   Window record_window(Level level, Expr number);
@@ -142,14 +142,14 @@ class Unpack {
   std::map<std::pair<int, int64_t>, Expr> wide_codes_;  // by field and first element
 };
 
-// Entries (of up to 256, modulo 256) by the machine's look-up of bytes; whether it has one for so many lanes. Of an
-// index into more than 16 entries, a power of two, only the bits that count them matter.
+// Looks up entries (of up to 256, modulo 256) by the machine's byte look-up; whether it has one for so many lanes. With
+// more than 16 entries, a power of two, higher bits of the index are ignored.
 Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m);
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m);
-// Whether every number that decode makes of codes is made of bytes, many at once.
+// Whether decode computes every number from bytes, many at once.
 bool decodes_by_bytes(const Format& f, const machine::Machine& m);
-// Entries of up to 16 for four codes of four bits, which stand in the bytes of a word from bit `down` on (0 or 4), as
-// bytes of a word; of a machine that selects bytes by bytes. Of at most 8 entries codes have no fourth bit.
+// Looks up four codes of four bits, at bit `down` (0 or 4) of a word's bytes, in a table of up to 16 entries; gives
+// bytes of a word. For machines that permute bytes by bytes. With at most 8 entries codes have no fourth bit.
 Expr look_up_halves(Builder& b, const std::vector<int64_t>& table, Expr word, int down);
 
 }  // namespace lumen::synth

@@ -9,7 +9,7 @@
 namespace lumen::synth {
 
 namespace {
-constexpr int64_t kReads = 8;  // of 16 bytes by a lane that are under way together
+constexpr int64_t kReads = 8;  // of 16 bytes that a lane has in flight together
 }
 
 AttendBlock::AttendBlock(const graph::Plan& plan, const machine::Machine& target, std::vector<int64_t> extents,
@@ -84,7 +84,8 @@ BufferId AttendBlock::shared(int64_t bytes) {
   return b_.alloc(bytes, 16, loop::Space::shared);
 }
 
-// All pairs, spread over the lanes; neighbours get neighbours along `inner`. Each makes a lane do `reads` of 16 bytes.
+// All pairs, distributed over the lanes; adjacent lanes get adjacent pairs along `inner`. Each pair takes `reads` loads
+// of 16 bytes.
 void AttendBlock::each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
                        const std::function<void(Expr, Expr)>& body) {
   const int64_t lanes = tiles_.lanes(), total = outer * inner;
@@ -107,7 +108,7 @@ void AttendBlock::each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
   });
 }
 
-// Pieces beside each other in a vector of `lanes` factors; lanes behind them are zero.
+// Concatenates parts to a vector of `lanes` factors, padded with zeros.
 Expr AttendBlock::join(const std::vector<Expr>& parts, int lanes, Scalar type) {
   if (parts.size() == 1 && b_.type(parts[0]).lanes == lanes) return parts[0];
   Expr out = b_.real(0, {type, lanes});
@@ -123,7 +124,7 @@ void AttendBlock::fill(Expr lane, const Operand& o, Expr first, BlockProduct& p,
       [&](Expr line, Expr number) { return p.place(side, line, number); }, to);
 }
 
-// Units behind the last number are zero.
+// Units beyond the last number are zero.
 void AttendBlock::fill_units(Expr lane, const Operand& o, Expr first, int64_t lines, int64_t units, int unit,
                              const Place& place, BufferId to) {
   const auto store = [&](Expr line, Expr number, Expr x) {
@@ -136,7 +137,7 @@ void AttendBlock::fill_units(Expr lane, const Operand& o, Expr first, int64_t li
       const int opened = open_line(o, first + line);
       o.body->open_lanes(number * unit, count, {});
       const Expr x = o.body->value(o.value);
-      const bool as_it_is = b_.type(x).scalar == tiles_.factor;  // what is rounded again keeps its bits
+      const bool as_it_is = b_.type(x).scalar == tiles_.factor;  // rounding to the same type changes nothing
       store(line, number, join({as_it_is ? x : as_f32(x)}, unit, as_it_is ? tiles_.factor : Scalar::f32));
       o.body->close();
       close(*o.body, opened);
@@ -187,8 +188,8 @@ void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, Block
   }
   const Body::Chunking chunks = o.body->chunking(lanes_);
   if (chunks.lanes == 0) {
-    // A square of lines and numbers is transposed in registers. Neighbouring lanes take neighbouring lines, whose units
-    // lie together in the panel. What a table finds takes registers of its own.
+    // A square of lines and numbers is transposed in registers. Adjacent lanes take adjacent lines, whose units are
+    // adjacent in the panel. Lookups in a table take further registers.
     const int across = o.width % 4 != 0 ? 1 : o.found ? 2 : 4;
     each(lane, o.width / across, tiles_.streamed / unit, unit, [&](Expr column, Expr number) {
       std::vector<Expr> lines;
@@ -208,7 +209,7 @@ void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, Block
     });
     return;
   }
-  // What is unpacked together goes to its places one by one.
+  // Numbers that are unpacked together are stored one by one.
   const int64_t item = o.width % chunks.chunk == 0 ? chunks.chunk : o.width;
   const int width = item == chunks.chunk ? chunks.lanes : chunks.unit_lanes;
   each(lane, o.width / item, tiles_.streamed, kReads, [&](Expr number, Expr line) {
@@ -261,7 +262,7 @@ std::vector<Expr> AttendBlock::at_streamed(Body& map, bool streams_keys, Expr nu
   };
   if (streams_keys) {
     Expr at = number, count;
-    if (!whole && keys() % tiles_.streamed != 0) {  // at least one is read, the last
+    if (!whole && keys() % tiles_.streamed != 0) {  // at least the last one is read
       at = min(number, b_.i64(keys() - 1));
       if (lanes > 1) count = min(b_.i64(lanes), keys() - at);
     }
@@ -271,7 +272,7 @@ std::vector<Expr> AttendBlock::at_streamed(Body& map, bool streams_keys, Expr nu
     return seen(std::move(y), number);
   }
   const bool together = row_extents_.empty() || row_extents_.back() % lanes == 0;
-  if (together && !row_extents_.empty()) {  // neighbours differ in the innermost axis of rows alone
+  if (together && !row_extents_.empty()) {  // a vector varies along the innermost axis of rows alone
     Expr first = number;
     if (!whole && rows_ % tiles_.streamed != 0) first = min(first, b_.i64(rows_ - lanes));
     const std::vector<Expr> at = digits(b_, first, row_extents_);

@@ -5,9 +5,9 @@
 //     m' = maximum with the rows' lanes;  p = exp(s - m');  l, o *= exp(m - m');  l += p;  p to a panel;  o += p v
 //   o / l
 //
-// Numbers: factors are rounded to the plan's type (p among them), everything else is f32. The sum l is kept lane by
-// lane and folded at the end. Where there are few rows, groups of lanes share them (their maxima meet in shared
-// memory), and blocks take parts of the keys, joined in order by attend_merge. Proved by
+// Numbers: factors are rounded to the plan's type (p among them), everything else is f32. Each lane keeps its part of
+// the sum l; they are reduced at the end. Where there are few rows, groups of lanes share them (exchanging maxima in
+// shared memory), and blocks take parts of the keys, joined in order by attend_merge. Proved by
 // tests/kernel/synth/attention/synth_attend_block_test.cpp.
 #include "kernel/synth/attention/gpu/attend_block_forward.h"
 
@@ -19,13 +19,13 @@ namespace lumen::synth {
 namespace {
 
 constexpr double kLowest = std::numeric_limits<float>::lowest();
-constexpr int64_t kTileRows = 64;  // beyond which rows of other heads are not taken in
+constexpr int64_t kTileRows = 64;  // from which on rows of other heads are not added
 constexpr int64_t kEnoughBlocks = 512;
 constexpr int64_t kPart = 64;  // keys per part of a split row, at least
 constexpr int64_t kMostParts = 64;
 constexpr int kHalfExponent = 5;  // bits of f16's
 
-// Axes along which keys and values stay, from the innermost outwards until there are enough rows.
+// Axes that share keys and values, from the innermost outwards until there are enough rows.
 std::vector<int> tile_axes(const Attention& a) {
   std::vector<int> axes;
   int64_t rows = 1;
@@ -99,7 +99,7 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   return out;
 }
 
-// Queries, keys and values as blocks that are pipelined read them; nothing where they cannot.
+// Queries, keys and values in the layout of pipelined blocks; empty if they cannot have it.
 std::vector<LaidOperand> ForwardBlock::lay(Scalar products) const {
   const int64_t unit = pipelined_unit(target_, products);
   std::vector<LaidOperand> out;
@@ -173,7 +173,7 @@ void ForwardBlock::reserve(Tiles& t) {
   for (int64_t k = 0; k < tiles_.streamed; k += t.o.tile().row->k) probabilities_.push_back(b_.alloc(16, 16));
 }
 
-// Begins to bring queries, and finds the keys to stream.
+// Begins to load queries, and finds the keys to stream.
 void ForwardBlock::begin_block(Tiles& t, Expr part) {
   const auto keys_of_part = [&] {
     t.from = part * part_;
@@ -210,7 +210,7 @@ void ForwardBlock::stream_filled(Tiles& t) {
   const auto found = [](const std::optional<Attention::Found>& f) { return f ? &*f : nullptr; };
   const Operand keys_of{dot_.get(), a_.k, true, a_.depth, found(a_.k_found)},
       values_of{pick_.get(), a_.v, true, a_.width, found(a_.v_found)};
-  const bool apart = tiles_.one_by_one, shared = tiles_.across > 1;  // panels; rows, by groups of lanes
+  const bool apart = tiles_.one_by_one, shared = tiles_.across > 1;  // panels take turns; groups of lanes share rows
   const bool keeps = keeps_probabilities(t);
   serial(t.from, t.to, tiles_.streamed, [&](Expr key) {
     const auto bring_keys = [&](Expr lane) {
@@ -272,7 +272,7 @@ Expr ForwardBlock::add_up(BlockProduct& s, Expr lane, int r, Expr key, bool whol
   return fma(number(row_sum_[r]), scale, b_.fold(ScalarOp::add_, total));
 }
 
-// Where groups of lanes share rows: maxima for the others to see.
+// Where groups of lanes share rows: publishes maxima to the other groups.
 void ForwardBlock::share_maxima(BlockProduct& s, Expr lane, Expr key) {
   const Side stationary = tiles_.stationary_side;
   for (int r = 0; r < s.lines(stationary); ++r) {
@@ -310,7 +310,7 @@ void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
   end_fast_math();
 }
 
-// Sums of rows are joined, then written.
+// Sums of rows are reduced over the lanes, then written.
 void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
   const Side stationary = tiles_.stationary_side;
   const auto each_line = [&](const std::function<void(size_t)>& body) {
@@ -359,7 +359,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
   });
 }
 
-// By one of the lanes that hold parts of a row, where the row exists.
+// Runs `body` on one of the lanes that hold parts of a row, if the row exists.
 void ForwardBlock::once(BlockProduct& o, Expr lane, size_t r, const std::function<void(Expr line)>& body) {
   const Side stationary = tiles_.stationary_side;
   const Expr line = first_ + o.line(stationary, lane, r);
@@ -368,7 +368,7 @@ void ForwardBlock::once(BlockProduct& o, Expr lane, size_t r, const std::functio
   b_.branch(mine, [&] { body(line); });
 }
 
-// A part's rows for attend_merge.
+// Writes a part's rows for attend_merge.
 void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const std::vector<Expr>& row_sums) {
   const Side stationary = tiles_.stationary_side;
   const std::vector<int64_t> heads = head_extents(), dense = dense_strides_of(a_.row_extents());

@@ -1,5 +1,5 @@
-// The forward kernel of attention by blocks: see attend_block_forward.cpp, and attend_block_pipelined.cpp for those
-// that stream. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp and synth_attend_stream_test.cpp.
+// The forward kernel of attention by blocks: see attend_block_forward.cpp, and attend_block_pipelined.cpp for pipelined
+// ones. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp and synth_attend_stream_test.cpp.
 #pragma once
 
 #include "kernel/synth/attention/gpu/attend_block.h"
@@ -10,24 +10,24 @@ class ForwardBlock : AttendBlock {
  public:
   ForwardBlock(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Attention attention);
 
-  // Nothing where there is no plan.
+  // nullopt if there is no plan.
   std::optional<Synthesis> run(Scalar products, const AttendEnough& enough);
 
  private:
   static constexpr VType kOne{Scalar::f32, 1};
 
-  // Queries, keys and values as blocks that are pipelined read them; nothing where they cannot.
+  // Queries, keys and values in the layout of pipelined blocks; empty if they cannot have it.
   std::vector<LaidOperand> lay(Scalar products) const;
   void prepare(std::vector<LaidOperand> laid, Synthesis& out);
   void split_keys(int64_t blocks);
   // A block's products and panels, and the keys it streams.
   struct Tiles {
     BlockProduct s, o;                   // scores; sums of values
-    std::optional<BlockProduct> v = {};  // of those that are pipelined: lays panels of values
+    std::optional<BlockProduct> v = {};  // pipelined: layout of the panels of values
     BufferId queries = -1, keys = -1, values = -1, probabilities = -1;
-    Expr from = {}, to = {}, all_from = {}, all_to = {};  // keys that some row sees, and that all do
+    Expr from = {}, to = {}, all_from = {}, all_to = {};  // keys that some row sees, and that all rows see
   };
-  // Lanes hold the probabilities of a tile as the factor of its sums, instead of a panel.
+  // Lanes hold a tile's probabilities in registers as the factor of its sums, instead of in a panel.
   bool keeps_probabilities(const Tiles& t) const { return tiles_.across == 1 && !tiles_.one_by_one && t.o.holds(t.s); }
   void block(Expr head, Expr tile, Expr part);
   void reserve(Tiles& t);
@@ -36,9 +36,9 @@ class ForwardBlock : AttendBlock {
   Expr statistic(Expr across, Expr line) { return bytes(across * tiles_.stationary + line, 1); }
   Expr number(BufferId of_row) { return b_.load(of_row, kOne, b_.i64(0), 4); }
   void set(BufferId of_row, Expr x) { b_.store(of_row, x, b_.i64(0), 4); }
-  // A row's scores, in place, unless they are the sums times a number; their maximum.
+  // Computes a row's scores, in place, unless they are the sums times a constant; returns their maximum.
   Expr score(BlockProduct& s, Expr lane, int r, Expr key, bool whole, bool in_place);
-  // A row's sum so far, times `scale`, and the probabilities that `weigh` finds of scores; `keep` says what becomes of
+  // Returns a row's sum so far times `scale`, plus the probabilities that `weigh` computes from scores; `keep` receives
   // them.
   Expr add_up(BlockProduct& s, Expr lane, int r, Expr key, bool whole, Expr scale,
               const std::function<Expr(Expr score)>& weigh, const BlockProduct::ChangeLine& keep);
@@ -57,7 +57,7 @@ class ForwardBlock : AttendBlock {
   void hold_until_here(const RegisterOperand& before);
   void begin_scores(Tiles& t, Expr lane, Expr key);
   void begin_sums(Tiles& t, Expr lane, const RegisterOperand& probabilities, Expr key);
-  // Only the group of `any_lane` is read.
+  // `any_lane` only selects the group.
   void multiply_and_find(Tiles& t, Expr lane, Expr any_lane, Expr key, bool whole);
   bool takes_turns() const { return tiles_.down > 1; }
   Expr is_first(Expr lane);
@@ -77,10 +77,10 @@ class ForwardBlock : AttendBlock {
   int64_t parts_ = 1, part_ = 0;
   BufferId statistics_ = -1;
   std::vector<BufferId> row_max_, bases_, row_sum_, scales_;  // of a lane's rows
-  std::vector<BufferId> probabilities_;                       // of the tile before, held
+  std::vector<BufferId> probabilities_;                       // of the previous tile, in registers
   std::vector<Laid> laid_;                                    // queries, keys, values
   std::optional<graph::Plan> shown_plan_;                     // without the mask
-  std::unique_ptr<Body> shown_;                               // map_ of that
+  std::unique_ptr<Body> shown_;                               // map_ of shown_plan_
   Expr first_;
 };
 

@@ -2,10 +2,10 @@
 // results that are sums over keys; one owns tiles of keys and walks rows, for those over rows. Both compute the scores
 // anew, so every sum is one block's and its order is fixed. A tile:
 //
-//   panels of the streamed operands;  both products;  the maps, in the lanes' registers;  what results read of them to
-//   panels;  panels of the streamed operands, transposed;  the results
+//   panels of the streamed operands;  both products;  the maps, in the lanes' registers;  those that results read go
+//   to panels;  panels of the streamed operands, transposed;  the results
 //
-// Numbers: factors are rounded to the plan's type (what results read of the maps among them), everything else is f32.
+// Numbers: factors are rounded to the plan's type (including the maps that results read), everything else is f32.
 // Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp.
 #include "kernel/synth/attention/gpu/attend_block_gradient.h"
 
@@ -31,7 +31,7 @@ GradientBlock::GradientBlock(const graph::Plan& plan, const graph::Group& group,
   for (const auto* r : results_) note(&transposed_, r->operand);
 }
 
-// The plan, or false where there is none.
+// Finds the plan; false if there is none.
 bool GradientBlock::plan(Scalar products) {
   AttendProblem problem;
   problem.stationary = count(!over_keys_);
@@ -46,7 +46,7 @@ bool GradientBlock::plan(Scalar products) {
     if (o.width == 1) return false;
   std::optional<AttendPlan> found;
   if (!laid_operands_.empty() && find_order()) found = plan_attend_pipelined(target_, products, problem);
-  // A result reads the panel of a product.
+  // Such a plan needs results to read the panels of products.
   const bool all_streamed =
       std::ranges::all_of(transposed_, [&](int o) { return place(streamed_, o) < streamed_.size(); });
   if (!found && !laid_operands_.empty() && all_streamed) found = plan_attend_copied(target_, products, problem);
@@ -55,7 +55,7 @@ bool GradientBlock::plan(Scalar products) {
   return found.has_value();
 }
 
-// Steps before, for this kernel alone.
+// Adds preceding steps that only this kernel needs.
 void GradientBlock::prepare(Synthesis& out) {
   if (!tiles_.copied()) return;
   if (!over_keys_ || tiles_.copies) row_numbers_ = row_numbers(plan_, group_, a_);
@@ -135,7 +135,7 @@ GradientBlock::Memory GradientBlock::memory() {
   BufferId common = -1;
   if (tiles_.one_by_one)
     common = b_.alloc(*std::max_element(sizes.begin(), sizes.end()), BlockProduct::kAlign, loop::Space::shared);
-  for (size_t k = 0; k < streamed_.size(); ++k)  // a panel that is read both ways has room for both
+  for (size_t k = 0; k < streamed_.size(); ++k)  // a panel with both uses has room for both
     if (shares(streamed_[k])) sizes[k] = std::max(sizes[k], sizes[streamed_.size() + place(transposed_, streamed_[k])]);
   const auto next = [&](size_t k) {
     return common >= 0 ? common : b_.alloc(panels() * sizes[k], BlockProduct::kAlign, loop::Space::shared);
@@ -202,7 +202,7 @@ void GradientBlock::stream_filled(Memory& m) {
   serial(from, to, tiles_.streamed, [&](Expr streamed) {
     if (!a_.range || over_keys_) return step(m, streamed);
     const Seen seen = seen_keys(*a_.range, *ranges_, streamed, tiles_.streamed, m.bounds);
-    b_.barrier();  // the next tile's bounds lie in the same place
+    b_.barrier();  // the next tile's bounds go to the same place
     const Expr some = (seen.first < first_ + tiles_.stationary) & (first_ < seen.end);
     b_.branch(some, [&] { step(m, streamed); });
   });

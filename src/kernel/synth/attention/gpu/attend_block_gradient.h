@@ -16,10 +16,10 @@ class GradientBlock : AttendBlock {
                 const AttentionGradient& a, bool over_keys, const std::vector<LaidOperand>& laid);
 
   bool has_results() const { return !results_.empty(); }
-  // The plan, or false where there is none.
+  // Finds the plan; false if there is none.
   bool plan(Scalar products);
   bool copied() const { return tiles_.copied(); }
-  // Steps before, for this kernel alone.
+  // Adds preceding steps that only this kernel needs.
   void prepare(Synthesis& out);
   Step run();
 
@@ -36,7 +36,7 @@ class GradientBlock : AttendBlock {
   Operand lines_of(int o) { return {operands_[o].get(), operand(o).value, operand(o).by_key, operand(o).width}; }
 
   // Whether one panel of a streamed operand serves products and results: where the instruction reads it transposed, or
-  // lanes load it so and lines are whole runs.
+  // lanes load it transposed and lines are whole runs.
   bool shares(int o) const {
     const auto has = [o](const std::vector<int>& list) { return std::find(list.begin(), list.end(), o) != list.end(); };
     const bool both = tiles_.loads && tiles_.result(operand(o).width).transposed(tiles_.streamed_side()) &&
@@ -57,7 +57,7 @@ class GradientBlock : AttendBlock {
   void stream_filled(Memory& m);
   void step(Memory& m, Expr streamed);
 
-  // ---- copied: a tile of streamed lines, and what comes behind it.
+  // ---- copied: a tile of streamed lines, and the next one.
   struct StreamedTile {
     Expr line, number, next, has_next;
   };
@@ -66,7 +66,7 @@ class GradientBlock : AttendBlock {
   Expr place_of_row(const Access& a, Expr row);
   void copy_row_numbers(Expr lane, Expr line, Expr number);
   void set_row_numbers(Body& body, const StreamedTile& w, Expr along, int lanes);
-  // Numbers of rows that stay, which lanes hold.
+  // Numbers of the stationary rows, which lanes hold in registers.
   void hold_row_numbers(Expr lane, BlockProduct& of);
   void set_held_numbers(Body& body, int line, int lanes);
   BlockProduct::Panel streamed_panel(const Memory& m, size_t k, Expr number);
@@ -75,7 +75,8 @@ class GradientBlock : AttendBlock {
   void stream_rows(Memory& m);
   void streamed_step(Memory& m, const StreamedTile& w, bool whole);
   void copied_step(Memory& m, const StreamedTile& w, bool whole);
-  // Changes a tile's products: sources to their panels, or where panels are copied in the place of the products' sums.
+  // Applies the maps to a tile's products: sources go to their panels or, where panels are copied, replace the
+  // products' sums.
   void apply_maps(Memory& m, Expr lane, Expr streamed, const StreamedTile* copied = nullptr, bool whole = false);
   std::array<Expr, 4> rows_that_see(Expr lane, int64_t inner);
   void pipelined_step(Memory& m, const StreamedTile& w, bool whole);
@@ -99,7 +100,7 @@ class GradientBlock : AttendBlock {
   size_t first_product_ = 0;
   int early_ = -1;                         // the source that needs this product alone
   std::optional<graph::Plan> shown_plan_;  // without the mask
-  std::unique_ptr<Body> shown_;            // map_ of that
+  std::unique_ptr<Body> shown_;            // map_ of shown_plan_
 };
 
 }  // namespace lumen::synth

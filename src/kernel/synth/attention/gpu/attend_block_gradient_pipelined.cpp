@@ -1,7 +1,7 @@
-// Gradients of an attention that are pipelined (attend_block_gradient.h): panels of the next streamed tile are copied
-// while this one is multiplied, and sums are added while the maps that come later are computed. Those whose panels are
-// only copied (AttendPlan::copies) go the same way with a step of their own: lanes load together what they multiply,
-// and hold what results read. Numbers of rows travel with the panels, tiles that no mask hides skip it. Proved by
+// Pipelined gradients of an attention (attend_block_gradient.h): panels of the next streamed tile are copied while this
+// one is multiplied, and sums are added while later maps are computed. Plans whose panels are only copied
+// (AttendPlan::copies) work the same way with a step of their own: lanes load their factors together, and hold what
+// results read in registers. Row numbers are copied with the panels; tiles that no mask hides skip it. Proved by
 // tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #include "kernel/synth/attention/gpu/attend_block_gradient.h"
 
@@ -14,8 +14,8 @@ bool GradientBlock::reads(graph::ValueId v, graph::ValueId of, graph::ValueId ex
   return std::any_of(operands.begin(), operands.end(), [&](graph::ValueId o) { return reads(o, of, except); });
 }
 
-// Which product comes first, and the source that needs no other one; false where sources do not come one after the
-// other, or results read what no product does.
+// Finds the first product, and the source that needs no other one; false if sources cannot be computed one after the
+// other, or results read operands that no product reads.
 bool GradientBlock::find_order() {
   for (const auto* r : results_)
     if (std::find(streamed_.begin(), streamed_.end(), r->operand) == streamed_.end()) return false;
@@ -60,7 +60,7 @@ void GradientBlock::copy_row_numbers(Expr lane, Expr line, Expr number) {
   });
 }
 
-// Those of `lanes` streamed lines from `along` of the tile on, for a map.
+// Sets a map's row numbers for `lanes` streamed lines from `along` of the tile on.
 void GradientBlock::set_row_numbers(Body& body, const StreamedTile& w, Expr along, int lanes) {
   const Expr at = bytes(w.number % 2 * tiles_.streamed + along, 1);
   for (const RowNumber& n : row_numbers_) {
@@ -125,8 +125,8 @@ void GradientBlock::stream_keys(Memory& m) {
   tiles(end, to, false);
 }
 
-// Rows along the innermost axis, from the first to the last one that sees a key of this block; once for each of the
-// others.
+// Rows along the innermost axis, from the first to the last one that sees a key of this block; repeated over the other
+// axes.
 void GradientBlock::stream_rows(Memory& m) {
   const int64_t streamed = tiles_.streamed;
   int64_t inner = rows_, outer = 1;
@@ -166,8 +166,8 @@ void GradientBlock::stream_rows(Memory& m) {
   });
 }
 
-// The rows along the innermost axis, by a lane's share of them: the first that sees a key of this block, the one
-// behind the last that does, and the one behind the last that does not see all of them.
+// Over a lane's share of the rows along the innermost axis: the first that sees a key of this block, the end of those
+// that do, and the end of those that do not see all of its keys.
 std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
   bool varies = false;
   for (size_t k = 0; k + 1 < row_axes_.size(); ++k) varies = varies || a_.range->varies(row_axes_[k]);
@@ -200,7 +200,7 @@ void GradientBlock::streamed_step(Memory& m, const StreamedTile& w, bool whole) 
   tiles_.pipelined ? pipelined_step(m, w, whole) : copied_step(m, w, whole);
 }
 
-// Lanes hold what results read: nothing of a tile goes through shared memory but its copies.
+// Lanes hold what results read in registers: only a tile's copies go through shared memory.
 void GradientBlock::copied_step(Memory& m, const StreamedTile& w, bool whole) {
   const auto use = [&](Expr lane) {
     b_.branch(w.has_next, [&] { copy_streamed(m, lane, w.next, w.number + 1); });
@@ -220,7 +220,7 @@ void GradientBlock::copied_step(Memory& m, const StreamedTile& w, bool whole) {
   pipeline().step({.use = use});
 }
 
-// Results that read the early source are under way while the late one is found.
+// Results that read the early source are in flight while the late one is computed.
 void GradientBlock::pipelined_step(Memory& m, const StreamedTile& w, bool whole) {
   const auto use = [&](Expr lane) {
     b_.branch(w.has_next, [&] { copy_streamed(m, lane, w.next, w.number + 1); });

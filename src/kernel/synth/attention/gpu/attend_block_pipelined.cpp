@@ -1,12 +1,11 @@
-// Attention by blocks that are pipelined (attend_block_forward.h): panels of the next tile of keys are copied while
-// this one is multiplied, and the probabilities of a tile stay with the lanes, which hold them as the factor of the
-// sums.
+// Pipelined attention by blocks (attend_block_forward.h): panels of the next tile of keys are copied while this one is
+// multiplied, and a tile's probabilities stay in registers, as the factor of the sums.
 //
-// One group of lanes alone begins the products of a tile's scores and of the last tile's sums, and finds probabilities
-// while they are under way. Two groups share what is streamed and take turns: between two barriers the first one
-// multiplies a tile and then finds its probabilities, while the second one finds probabilities of the tile before and
-// then multiplies this one. So the instructions that multiply are hardly ever without work, though a wave waits for its
-// stationary ones to be begun.
+// A single group of lanes begins the products of a tile's scores and of the last tile's sums, and computes
+// probabilities while they are in flight. Two groups share the streamed panels and take turns: between two barriers the
+// first one multiplies a tile and then computes its probabilities, while the second one computes probabilities of the
+// previous tile and then multiplies this one. So the matrix instructions are hardly ever idle, though a wave waits for
+// its stationary ones to be begun.
 //
 // Proved by tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #include <cmath>
@@ -17,7 +16,7 @@
 namespace lumen::synth {
 
 namespace {
-constexpr double kMostProbability = 256;  // of a row whose maximum grew since its sums were last multiplied
+constexpr double kMostProbability = 256;  // of a row whose maximum grew since its sums were last rescaled
 }  // namespace
 
 BlockProduct::Panel ForwardBlock::panel_at(const BlockProduct& p, BufferId panels_of_lines, Expr key) {
@@ -25,7 +24,7 @@ BlockProduct::Panel ForwardBlock::panel_at(const BlockProduct& p, BufferId panel
   return {panels_of_lines, number * p.panel_bytes(tiles_.streamed_side())};
 }
 
-// Stage of the pipeline: copies of the keys of one tile, with the values of the one before.
+// Stage of the pipeline: copies of the keys of one tile, with the values of the previous one.
 void ForwardBlock::copy_tile(Tiles& t, Expr lane, Expr key) {
   const Side streamed = tiles_.streamed_side();
   pipeline().begin([&] {
@@ -48,9 +47,9 @@ void ForwardBlock::hold(const RegisterOperand& x) {
   for (size_t k = 0; k < x.size(); ++k) b_.store(probabilities_[k], x[k], b_.i64(0), 16);
 }
 
-// Probabilities are to be found while products are under way, and what these read must stay: code generators move a
-// wait up to where the next lines could begin, and take registers that nothing reads any more. Here is a reason for
-// both: row_sums, sums of probabilities, are never negative, or the factors before are reported.
+// Keeps the order: probabilities are computed while products are in flight, and their operands must stay. Compilers
+// move a wait up to where the next lines could begin, and reuse registers that nothing reads any more. This guard
+// prevents both: row_sums, sums of probabilities, are never negative, else the previous factors are reported.
 void ForwardBlock::hold_until_here(const RegisterOperand& before) {
   Expr total = number(row_sum_[0]), detail = b_.i64(0);
   for (size_t r = 1; r < row_sum_.size(); ++r) total = total + number(row_sum_[r]);
@@ -60,7 +59,7 @@ void ForwardBlock::hold_until_here(const RegisterOperand& before) {
   b_.guard(!(total < 0), detail, loop::kGuardFinite);
 }
 
-// These only read which group `lane` belongs to.
+// These only use the group of `lane`.
 void ForwardBlock::begin_scores(Tiles& t, Expr lane, Expr key) {
   t.s.begin(lane, {t.queries, b_.i64(0)}, panel_at(t.s, t.keys, key), true);
   b_.commit(loop::Flow::products);
@@ -71,7 +70,7 @@ void ForwardBlock::begin_sums(Tiles& t, Expr lane, const RegisterOperand& probab
   b_.commit(loop::Flow::products);
 }
 
-// A tile behind the first one by one group: finds its probabilities while the sums of the tile before are under way.
+// A tile after the first, by one group: computes its probabilities while the sums of the previous tile are in flight.
 void ForwardBlock::multiply_and_find(Tiles& t, Expr lane, Expr any_lane, Expr key, bool whole) {
   const RegisterOperand before = probabilities_operand();
   begin_scores(t, any_lane, key);
@@ -88,22 +87,22 @@ void ForwardBlock::multiply_and_find(Tiles& t, Expr lane, Expr any_lane, Expr ke
   hold(t.o.hold(t.s));
 }
 
-// Whether a lane belongs to the first group: the same for all lanes of a wave, which code generators see by the
-// shuffle, so that they keep addresses of panels once for a wave.
+// Whether a lane belongs to the first group: uniform in a wave, which the shuffle shows to compilers, so that they keep
+// addresses of panels once per wave.
 Expr ForwardBlock::is_first(Expr lane) {
   const Expr group = cast(lane / tiles_.wave(), Scalar::i32);
   return b_.wave_shuffle(group, b_.i64(0)) == 0;
 }
 
-// Probabilities of a tile whose scores are ready, where nothing is under way.
+// Probabilities of a tile whose scores are ready, with nothing in flight.
 void ForwardBlock::find_probabilities(Tiles& t, Expr lane, Expr key, bool whole) {
   weigh(t.s, lane, key, whole);
   rescale(t.o, lane);
   hold(t.o.hold(t.s));
 }
 
-// The same by two groups; `whole`: this tile and the one before, whose probabilities the second group finds. It leaves
-// nothing under way: panels are copied to where the products before have read.
+// The same by two groups; `whole`: this tile and the previous one, whose probabilities the second group computes. It
+// leaves nothing in flight: panels are copied to where the previous products have read.
 void ForwardBlock::take_turn(Tiles& t, Expr lane, Expr key, Expr before, bool whole) {
   b_.branch(
       is_first(lane), [&] { multiply_and_find(t, lane, b_.i64(0), key, whole); },
@@ -121,7 +120,7 @@ void ForwardBlock::take_turn(Tiles& t, Expr lane, Expr key, Expr before, bool wh
       });
 }
 
-// The first stage is keys alone, and two are under way before it is used; the last one's values are used at the end.
+// The first stage is keys alone, and two are in flight before it is used; the last one's values are used at the end.
 void ForwardBlock::stream_copied(Tiles& t) {
   const int64_t streamed = tiles_.streamed;
   lane_loop([&](Expr lane) {
@@ -146,14 +145,14 @@ void ForwardBlock::stream_copied(Tiles& t) {
       const Expr before = takes_turns() ? key - streamed : Expr{};
       const auto use = [&](Expr lane) {
         if (takes_turns()) return take_turn(t, lane, key, before, whole);
-        copy_tile(t, lane, key + streamed);  // first: it takes longer than what is begun behind it
+        copy_tile(t, lane, key + streamed);  // first: it takes longer than the products begun after it
         multiply_and_find(t, lane, lane, key, whole);
       };
       pipeline().step({.use = use});
     });
   };
   if (shown_) {
-    // Tiles of which every row sees every key; where groups take turns, the one behind is at the tile before.
+    // Tiles of which every row sees every key; where groups take turns, the later one is at the previous tile.
     const Expr clear = min(max(down(t.all_from + (streamed - 1), streamed), t.from), max(t.to, t.from));
     const Expr end = max(min(down(max(t.all_to, b_.i64(0)), streamed), t.to), second);
     const Expr whole = min(takes_turns() ? clear + streamed : max(clear, second), end);
@@ -176,11 +175,11 @@ void ForwardBlock::stream_copied(Tiles& t) {
   });
 }
 
-// Scores of a tile to probabilities, in place; what sums so far are to be multiplied by goes to scales_. Probabilities
-// are those of the distance to the row's base: a maximum of some tiles, that later ones hardly exceed. So sums need not
-// be multiplied where a maximum grows a little, and no probability is greater than kMostProbability.
+// Scores of a tile to probabilities, in place; the factors that rescale sums so far go to scales_. Probabilities are
+// relative to the row's base: the maximum of some tiles, which later ones hardly exceed. So sums need no rescaling when
+// a maximum grows a little, and no probability is greater than kMostProbability.
 void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
-  // Scores may be the sums times that.
+  // Scores may be the sums times a constant.
   const std::optional<double> multiple = whole ? range_.multiple_of(a_.scores) : std::nullopt;
   const double factor = multiple.value_or(1);
   const Expr log2e = b_.real(std::numbers::log2e, kOne);
@@ -193,7 +192,7 @@ void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
     const Expr grows = std::log(kMostProbability) < top - before;
     const Expr base = select(grows, top, before);
     const Expr scale = b_.power2((before - base) * log2e);
-    // Scores far from zero, which masks and biases make, must meet their maximum before they are scaled.
+    // Scores far from zero, as masks and biases cause, have their maximum subtracted before they are scaled.
     const bool near = whole && range_.shows_only(a_.scores);
     const Expr low = near ? -(base * log2e) : base;
     const Expr by = b_.real(factor * std::numbers::log2e, kOne);
@@ -211,7 +210,7 @@ void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
   end_fast_math();
 }
 
-// Where a row of the lane has another base than before.
+// Rescales sums if the base of a row of the lane has changed.
 void ForwardBlock::rescale(BlockProduct& o, Expr lane) {
   std::vector<Expr> scales;
   Expr some;
@@ -227,7 +226,7 @@ void ForwardBlock::rescale(BlockProduct& o, Expr lane) {
   });
 }
 
-// What is kept is said of the rows' maxima.
+// Makes the kept sums relative to the rows' maxima.
 void ForwardBlock::return_to_row_max(BlockProduct& o, Expr lane) {
   for (size_t r = 0; r < bases_.size(); ++r) {
     const Expr scale = exp(number(bases_[r]) - number(row_max_[r]));

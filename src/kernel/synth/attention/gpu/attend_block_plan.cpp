@@ -12,10 +12,10 @@ using Side = BlockProduct::Side;
 
 namespace {
 
-constexpr int64_t kMostSums = 108;        // of a lane, which holds factors beside them
-constexpr int64_t kMostSumsCopied = 180;  // where there is no other such plan
+constexpr int64_t kMostSums = 108;        // of a lane, which also holds factors
+constexpr int64_t kMostSumsCopied = 180;  // where there is no other plan of that kind
 constexpr int64_t kMostSumsAlone = 136;   // where factors stay in shared memory
-constexpr int64_t kMostStationary = 64;   // lines: more would leave one block where two can hide each other's waits
+constexpr int64_t kMostStationary = 64;   // lines: more would leave one block, not two that hide each other's latency
 constexpr int64_t kMostStreamed = 64;
 constexpr int kMostWaves = 8;
 constexpr int kGoodWaves = 4;  // of a block, to load with
@@ -29,7 +29,7 @@ constexpr int64_t kWideStreamed = 128;    // lines
 constexpr int64_t kMostWide = 176;        // registers, of one of several groups
 constexpr int64_t kPipelinedPanels = 2;
 constexpr int64_t kStatistics = 4096;    // bytes: rows' extremes, bounds
-constexpr int64_t kOneBlock = 64 << 10;  // bytes of shared memory that are worth having a block alone
+constexpr int64_t kOneBlock = 64 << 10;  // bytes of shared memory for which one block alone pays
 
 // A panel's bytes, at most; see block_product.cpp.
 int64_t panel_bytes(int64_t rows, int64_t k, Scalar factor) {
@@ -59,14 +59,14 @@ int64_t sums(const AttendPlan& p, const AttendProblem& problem) {
   return p.stationary * columns / p.lanes();
 }
 
-// 32 bit registers of a lane for both factors of an instruction.
+// 32-bit registers of a lane for both factors of an instruction.
 int64_t factor_registers(const AttendPlan& p) {
   if (!p.row) return 0;
   const auto& operands = p.row->collective->operands;
   return (operands[1].fragment.lane_bits + operands[2].fragment.lane_bits) / 32;
 }
 
-// The worth of a plan; 0: it is not possible.
+// Rates a plan; 0: it is not possible.
 double worth(const AttendPlan& p, const AttendProblem& problem, int64_t most_sums = kMostSums) {
   const int64_t stationary_unit = p.step(p.stationary_side) * p.down,
                 streamed_unit = p.step(p.streamed_side()) * p.across;
@@ -92,13 +92,13 @@ double worth(const AttendPlan& p, const AttendProblem& problem, int64_t most_sum
   if (waves < kGoodWaves) worth *= static_cast<double>(waves) / kGoodWaves;
   if (waves > kGoodWaves) worth *= 0.95;
   if (p.across > 1 && problem.rows_meet) worth *= 0.75;
-  // What each group of lanes fetches from shared memory for its part of the products.
+  // Shared memory traffic of each group of lanes for its part of the products.
   worth /= 1 + kFetch * (p.down / static_cast<double>(p.stationary) + p.across / static_cast<double>(p.streamed));
   if (p.one_by_one) worth *= 0.8;
   return worth;
 }
 
-// Stationary lines lie where fewer lanes share one.
+// Stationary lines take the side where fewer lanes share a line.
 Side stationary_side_of(const AttendPlan& p) {
   const BlockTile tile{p.row, p.factor, p.wave(), 1, 1, 1, 1, 1};
   return BlockProduct::lanes_of_line(tile, Side::a) <= BlockProduct::lanes_of_line(tile, Side::b) ? Side::a : Side::b;
@@ -145,7 +145,7 @@ BlockTile AttendPlan::result(int64_t width) const {
   return BlockProduct::can_load(*machine, beside) ? beside : t;
 }
 
-// All or none: panels of what results read of products are shared by results.
+// All or none: results share the panels of the products that they read.
 bool AttendPlan::can_load(const AttendProblem& problem) const {
   AttendPlan p = *this;
   p.loads = true;
@@ -178,7 +178,7 @@ int64_t pipelined_unit(const machine::Machine& m, Scalar products) {
 
 namespace {
 
-// Sums of products and results of a lane, and what it holds of the products; 0: an instruction is missing.
+// Registers of a lane: sums of products and results, and the products it holds; 0: an instruction is missing.
 int64_t pipelined_registers(const AttendPlan& p, const AttendProblem& problem) {
   int64_t sums = problem.products * p.streamed / 2;
   for (const int64_t w : problem.results) {
@@ -218,7 +218,7 @@ std::optional<AttendPlan> plan_attend_pipelined(const machine::Machine& m, Scala
     const int64_t needed = pipelined_registers(p, problem);
     return needed > 0 && needed <= registers && pipelined_bytes(p, problem) <= m.shared_bytes;
   };
-  // Two groups take turns (attend_block_pipelined.cpp), and fetch what is streamed half as often. Tiles are wide, for
+  // Two groups take turns (attend_block_pipelined.cpp) and load streamed lines half as often. Tiles are wide, because
   // groups wait for each other once a tile; where lines are short, that costs more than it saves (measured).
   const int64_t stationary = kGroups * kGroupLines,
                 blocks = problem.heads * ((problem.stationary + stationary - 1) / stationary);
@@ -255,7 +255,7 @@ std::optional<AttendPlan> plan_attend_copied(const machine::Machine& m, Scalar p
     p.stationary_side = stationary_side_of(p);
     if (p.stationary_side != Side::a) return;
     p.copies = p.loads = true;
-    // A result reads the streamed lines transposed, and of the products what lanes hold.
+    // A result reads the streamed lines transposed, and the products from registers.
     const auto holds = [&](int64_t width) {
       const BlockTile t = p.result(width);
       return t.transposed(p.streamed_side()) && BlockProduct::holds(t, p.product(width));

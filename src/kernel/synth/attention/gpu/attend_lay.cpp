@@ -9,9 +9,9 @@
 namespace lumen::synth {
 
 namespace {
-constexpr int64_t kUnit = 8;  // numbers of 16 bytes
+constexpr int64_t kUnit = 8;  // numbers in 16 bytes
 
-// What lies in memory below a cast out of a format that is nothing but a float, as caches are.
+// The value in memory below a cast from a format that is a plain float, as KV caches have.
 struct InMemory {
   graph::ValueId source = -1;
   std::optional<Scalar> scalar;

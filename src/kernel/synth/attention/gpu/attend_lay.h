@@ -1,5 +1,5 @@
-// Operands of attentions as blocks copy them: lines of a 16-bit float, one after the other, whole units of 16 bytes.
-// Those that do not lie so are laid out once by a step before. Proved by
+// Operands of attentions in the layout that blocks copy: contiguous lines of a 16-bit float, in whole units of 16
+// bytes. Operands with another layout are laid out once by a preceding step. Proved by
 // tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #pragma once
 
@@ -13,28 +13,28 @@ struct LaidOperand {
   Access from;           // over the scores' axes and the line, as it is in memory
   Access at;             // the same where blocks read it
   int64_t width = 1;     // numbers of a line
-  int64_t padded = 1;    // the same with zeros, where blocks read it
+  int64_t padded = 1;    // the same with padding, where blocks read it
   int64_t elements = 0;  // of scratch
   Scalar scalar = Scalar::bf16;
-  int scratch = -1;       // number; -1: it lies in memory as it is wanted
+  int scratch = -1;       // number; -1: memory already has the layout
   std::vector<int> axes;  // of the scores along which it varies, outermost first; the last ones are the lines'
 };
 
-// `lines`: the axes of the scores that count lines, outermost first. Lines are padded to multiples of `unit`. Nothing
-// where the operand is not in memory, or lines are not runs.
+// `lines`: the axes of the scores that count lines, outermost first. Lines are padded to multiples of `unit`. nullopt
+// if the operand is not in memory, or lines are not contiguous.
 std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Group& group, const Access& from,
                                        const std::vector<int64_t>& extents, const std::vector<int>& lines,
                                        int64_t width, Scalar to, int64_t unit);
 
-// All operands of a gradient, by their numbers; empty where one cannot be laid out, or `unit` is 0.
+// All operands of a gradient, by their numbers; empty if one cannot be laid out, or `unit` is 0.
 std::vector<LaidOperand> lay_operands(const graph::Plan& plan, const graph::Group& group, const AttentionGradient& a,
                                       Scalar to, int64_t unit);
 
-// The step that lays it out, for `what`.
+// The step that lays an operand out; `what` names it.
 Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector<int64_t>& extents,
                 const std::string& what);
 
-// The step that writes reciprocals of numbers to scratch, one behind the other; `at` becomes where they lie.
+// The step that writes reciprocals of numbers to scratch, contiguously; sets `at` to their access.
 Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<int64_t>& extents, int scratch,
                        Access* at);
 
