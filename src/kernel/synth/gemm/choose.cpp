@@ -1,5 +1,5 @@
-// The cost model behind choose.h: cycles of tiles, of filling panels and of entering tasks, over all sensible cuts.
-// What work costs is in the machine's table (kernel/machine/costs.h).
+// The cost model of choose.h: cycles of tiles, of filling panels and of entering tasks, over all sensible cuts. Unit
+// costs are in the machine's table (kernel/machine/costs.h).
 #include "kernel/synth/gemm/choose.h"
 
 #include <fmt/format.h>
@@ -18,13 +18,13 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
-constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
+constexpr int64_t kLaidBytes = 64 << 20;   // most bytes of an operand laid out in scratch
+constexpr int64_t kSumsBytes = 256 << 10;  // most bytes of private sums when K has stages
 constexpr int64_t kLargestPanel = 8 << 20;
-// K beside the longer side of the result from which on operands are what is read, rather than sums. Elsewhere
-// processors fetch ahead what tiles read in place (bench/gemm.cpp).
+// K over the longer side of the result, from which memory traffic is operands rather than sums. Below it, hardware
+// prefetch covers what tiles read in place (bench/gemm.cpp).
 constexpr int64_t kLongSums = 32;
-constexpr int64_t kPackedRows = 16;  // along k, of a task that lays out
+constexpr int64_t kPackedRows = 16;  // rows along k per packing task
 
 // Candidate counts for cutting n things: all small ones, then coarser.
 std::vector<int64_t> counts(int64_t n) {
@@ -38,16 +38,16 @@ bool is_memory_f32(const DotLoad& l) {
   return l.kind == DotLoad::Kind::memory && l.scalar == Scalar::f32;
 }
 
-// Outer indices beside each other that read the same of b.
+// Number of adjacent outer indices that read the same part of b.
 int64_t sharing_outer(const DotProblem& p) {
   int64_t count = 1;
   for (size_t d = p.outer.size(); d-- > 0 && p.outer[d].strides[1] == 0;) count *= p.outer[d].extent;
   return count;
 }
 
-// How many outer indices a task may go over, whose panel of b is then filled once.
+// How many outer indices a task may cover; its panel of b is then filled once for all of them.
 std::vector<int64_t> outer_counts(const DotProblem& p, const machine::Machine& m, bool in_words) {
-  constexpr int64_t kMost = 64;  // rows of pixels, say: what is left to enter costs nothing beside them
+  constexpr int64_t kMost = 64;  // rows of pixels, for example: beyond this the cost of entering a task is negligible
   std::vector<int64_t> out{1};
   if (!in_words && (m.wave > 1 || !p.is_plain() || p.is_along_batch())) return out;
   const int64_t all = sharing_outer(p);
@@ -58,15 +58,15 @@ std::vector<int64_t> outer_counts(const DotProblem& p, const machine::Machine& m
 
 // Bytes of operands that come from beyond the second-level cache.
 struct Streams {
-  double in_place = 0;  // fetched ahead while what came before is multiplied
-  double copied = 0;    // waited for: a panel is filled before it is read
+  double in_place = 0;  // prefetched while earlier data is multiplied
+  double copied = 0;    // not overlapped: a panel is filled before it is read
 };
 
 class TileChooser {
  public:
   TileChooser(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row)
       : p_(p), m_(m), costs_(m.costs.tasks), row_(row), lanes_(m.f32_lanes()) {
-    // 32-bit products of whole numbers take two instructions on most processors, and their sum one more.
+    // 32-bit integer products take two instructions on most processors, and their sum one more.
     product_cycles_ = p.are_whole() && !row ? 3 * m.fma_cycles : m.fma_cycles;
   }
 
@@ -88,7 +88,7 @@ class TileChooser {
   void search() {
     for (int vectors = 1; vectors <= 4; ++vectors)
       for (int height = 1; height <= 14; ++height) {
-        // Sums, a row of b, one number of a; with many registers two are left to the allocator, which else spills sums.
+        // Sums, a row of b, one number of a; with many registers two are left to the allocator, which otherwise spills.
         if (height * vectors + vectors + 1 + temporaries(vectors) >
             m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0))
           continue;
@@ -100,8 +100,8 @@ class TileChooser {
   void cut(int height, int vectors);
   void offer(TilePlan t, int64_t begin, int64_t most);
   bool stage(TilePlan& t, int64_t most) const;
-  bool products_apart() const { return row_ && !row_->accumulates; }  // from their sums, in a register
-  // Registers beside sums, a row of b and a word of a: a second row of b, and products before they are added.
+  bool products_apart() const { return row_ && !row_->accumulates; }  // products need a register before they are added
+  // Registers besides sums, a row of b and a word of a: a second row of b, and products before they are added.
   int temporaries(int vectors) const { return row_ ? vectors + (products_apart() ? 1 : 0) : 0; }
   double tile_cycles(int height, int vectors) const;
   double cost(const TilePlan& t) const;
@@ -116,11 +116,11 @@ class TileChooser {
   int64_t vectors_all_ = 1;
   std::vector<int64_t> outer_counts_;
   bool sums_are_long_ = false;
-  int64_t panel_limit_ = 0;  // bytes of one operand; panels live on the stack and in the second-level cache
+  int64_t panel_limit_ = 0;  // bytes of one operand; panels are on the stack and in the second-level cache
   Fetch a_ = Fetch::direct, b_ = Fetch::direct;
-  int64_t span_ = 0;  // of a, in numbers; 0: none
+  int64_t span_ = 0;  // numbers of a that Fetch::span reads; 0: not possible
   bool a_copy_allowed_ = false, b_copy_allowed_ = false, a_along_k_ = true;
-  std::vector<TilePlan> plans_;  // the best cut for every register tile and way of reading
+  std::vector<TilePlan> plans_;  // the best cut for each register tile and pair of fetches
 };
 
 // How operands can be read; where there is a choice, the model decides between direct and copy.
@@ -164,8 +164,8 @@ void TileChooser::fetches() {
 
 double TileChooser::tile_cycles(int height, int vectors) const {
   if (row_) {
-    // Products go to few units, everything beside them wherever there is room.
-    constexpr double kBeside = 3;  // instructions in the time of a product
+    // Products use few execution units, other instructions use any.
+    constexpr double kBeside = 3;  // other instructions that execute in the time of a product
     const double others = height * vectors * (products_apart() ? 2 : 1) + vectors + height;
     const double per_word = std::max<double>(height * vectors, others / kBeside) * m_.fma_cycles;
     return per_word * p_.k_total() + costs_.tile + costs_.sum * height * vectors;
@@ -183,7 +183,7 @@ double TileChooser::cost(const TilePlan& t) const {
   // Panels are filled once per task.
   const double b_vectors = k * (vectors_all_ * t.m_tasks);
   const double transposed = t.lanes / 4.0;
-  // Rows far apart: every one begins with lines nobody fetched ahead.
+  // Rows are far apart: each begins with cache lines that were not prefetched.
   auto copied = [&](size_t side, int64_t stride) {
     const int64_t bytes = p_.loads[side].elements * 4;
     if (stride * 4 < 1024 || bytes <= m_.l2_bytes / 2) return costs_.copy;
@@ -201,17 +201,17 @@ double TileChooser::cost(const TilePlan& t) const {
          : t.a == Fetch::copy ? (t.a_along_k ? costs_.copy : 3 * copied(0, p_.k.strides[0]))
                               : t.lanes;
   if (p_.loads[0].kind == DotLoad::Kind::packed) fill += costs_.unpack;
-  if (t.a == Fetch::tiles) {  // once for all, and a launch
+  if (t.a == Fetch::tiles) {  // packed once for all tasks, by a kernel of its own
     const double once = k * (t.m_tiles * ceil_div(t.height, t.lanes));
     cycles += once * costs_.laid * copied(0, p_.k.strides[0]) + costs_.launch / outer;
-    // Tiles that no cache holds are read from memory once for every column of tasks.
+    // Tiles that fit no cache are read from memory once per column of tasks.
     const double bytes = k * (t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
     if (bytes > m_.l2_bytes) cycles += bytes * t.n_tasks / costs_.stream_bytes;
     fill = 0;
   }
   cycles += t.a == Fetch::span ? costs_.copy * t.n_tasks * span_ / (p_.word * lanes_) : a_vectors * fill;
-  // Strided rows read in place: each row of a tile touches lines and pages of its own.
-  const bool is_near = sums_are_long_ && t.stages > 1;  // what a stage reads stays in a cache from tile to tile
+  // Strided rows read in place: each row of a tile touches its own cache lines and pages.
+  const bool is_near = sums_are_long_ && t.stages > 1;  // a stage's operands stay in cache between tiles
   if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
     cycles += k * (t.n_tiles * (is_near ? t.m_tasks : t.m_tiles)) *
               (p_.k.strides[1] * 4 >= 2048 ? costs_.page : costs_.line) * t.vectors / 2;
@@ -229,13 +229,13 @@ double TileChooser::cost(const TilePlan& t) const {
   return cycles * balance(m_, cycles, tasks);
 }
 
-// Tiles go over all of K one after the other, and each reads its operands anew, unless a stage of K, or all of it,
-// stays in the cache. Panels are filled once for a task.
+// Each tile runs over all of K and reads its operands anew, unless a stage of K, or all of it, stays in the cache.
+// Panels are filled once per task.
 Streams TileChooser::streamed(const TilePlan& t) const {
   if (!sums_are_long_) return {};
   constexpr int64_t kLine = 64;
   const int64_t k = p_.k_total();
-  // What `count` neighbours along an axis lie in: whole lines where K does not run along them.
+  // Bytes that `count` neighbours along an axis occupy: whole cache lines if K does not run along them.
   auto bytes = [&](size_t side, int64_t count) {
     const int64_t plain = count * 4, next = std::max(p_.k.strides[side] * 4, kLine);  // windows overlap
     return k * (p_.k.strides[side] == 1 ? plain : std::min(ceil_div(plain, kLine) * kLine, next));
@@ -248,7 +248,7 @@ Streams TileChooser::streamed(const TilePlan& t) const {
     if (p_.loads[side].elements * 4 <= m_.l2_bytes) return;
     if (fetch == Fetch::direct)
       out.in_place += is_near ? tasks * task : tiles * tile;
-    else if (fetch != Fetch::tiles)  // whose reading by tiles is counted there
+    else if (fetch != Fetch::tiles)  // reads of packed tiles are counted in cost()
       out.copied += tasks * task;
     else
       out.copied += bytes(side, p_.m.extent);
@@ -258,8 +258,8 @@ Streams TileChooser::streamed(const TilePlan& t) const {
   return out;
 }
 
-// Decides about stages of K, of which one holds at most `most` bytes that are read in place; false when panels do not
-// fit.
+// Decides the stages of K. A stage holds at most `most` bytes of operands that are read in place. False if panels do
+// not fit.
 bool TileChooser::stage(TilePlan& t, int64_t most) const {
   const int64_t k_total = p_.k_total();
   const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
@@ -284,7 +284,7 @@ bool TileChooser::stage(TilePlan& t, int64_t most) const {
     t.stages = k_total / k;
     return true;
   }
-  int64_t unit = 1;  // runs along k are unpacked by whole blocks
+  int64_t unit = 1;  // runs along k are unpacked in whole blocks
   if (t.a == Fetch::copy && t.a_along_k && p_.loads[0].format) unit = p_.loads[0].format->block;
   if (t.b == Fetch::transpose && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
   int64_t k = p_.k.extent;
@@ -297,7 +297,7 @@ bool TileChooser::stage(TilePlan& t, int64_t most) const {
   return true;
 }
 
-// Keeps the plan if it is the best of its register tile and way of reading, which begin at `begin`.
+// Keeps the plan if it is the best of its register tile and fetches; plans of this register tile start at `begin`.
 void TileChooser::offer(TilePlan t, int64_t begin, int64_t most) {
   if (!stage(t, most)) return;
   t.cycles = cost(t);
@@ -364,7 +364,7 @@ void TileChooser::cut(int height, int vectors) {
 
 }  // namespace
 
-// A fixed number of threads, so that kernels do not depend on the machine they run on.
+// Assumes a fixed number of threads, so that kernels do not depend on the machine they run on.
 double balance(const machine::Machine& m, double cycles, double tasks) {
   const double few = cycles > m.costs.tasks.many ? 8 : cycles > m.costs.tasks.few ? 2 : 1;
   const double threads = std::max(few, static_cast<double>(m.busy_tasks));
@@ -388,7 +388,7 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
 }
 
 bool is_read_ahead(const DotProblem& p, const machine::Machine& m) {
-  constexpr int64_t kPart = 8;  // of the second-level cache, which weights share with all that a step reads besides
+  constexpr int64_t kPart = 8;  // weights get 1/8 of the second-level cache; the rest of a step's data needs it too
   const DotLoad& b = p.loads[1];
   const bool is_read = b.kind == DotLoad::Kind::memory || b.kind == DotLoad::Kind::packed;
   const int64_t bytes =
@@ -418,13 +418,13 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::
   t.row = row;
   t.lanes = m.f32_lanes();
   t.height = p.m.extent;
-  // One row of b after the other is one stream out of memory, which the machine fetches ahead; several at once are not.
-  // Rows of a that do not stay in the first cache beside it are read less often by several.
+  // One row of b at a time is one stream from memory, which hardware prefetches; several at once are not prefetched. If
+  // rows of a do not stay in the first-level cache, several rows of b at a time reread them less often.
   const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
-  // Codes are widened before they meet: those of a for several rows of b.
+  // Codes are widened before the product; those of a are widened once for several rows of b.
   t.width = (stay && !row) || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
-  // The lanes of a wave lie a unit of the format apart, so that what they read of a is used for several rows.
-  // A lane holds more of long blocks at once.
+  // Adjacent lanes of a wave are a unit of the format apart, so several rows of b reuse what a lane reads of a. With
+  // long blocks a lane holds more at once.
   if (m.wave > 1) {
     const DotLoad& b = p.loads[1];
     t.width = b.kind != DotLoad::Kind::packed ? 1 : std::clamp(4 / t.height, 1, b.format->block > 128 ? 2 : 4);
@@ -439,7 +439,7 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? costs.unpack * t.width / t.lanes : 0;
   const double group = (per_k + unpack) * p.k.extent + costs.fold * t.height * t.width + costs.tile;
   const double cycles = group * (groups * p.outer_extent());
-  // Tasks of at least some thousand cycles, at most 64 per outer index.
+  // Tasks of at least a few thousand cycles, at most 64 per outer index.
   const double grain = costs.grain / m.task_divisor;
   t.n_tasks =
       std::clamp<int64_t>(static_cast<int64_t>(group * groups / grain), 1, std::min<int64_t>(groups, m.enough(64)));

@@ -18,7 +18,7 @@ bool becomes(Scalar from, Scalar to) {
   return from == to || (to == Scalar::i16 && are_bytes(from));
 }
 
-// Sums of two products of i16 wrap as sums of 32 bits do; bytes must not saturate.
+// Sums of two i16 products wrap as 32-bit sums do; dots of bytes must not saturate.
 bool is_exact(const machine::DotRow& row) {
   if (row.acc != Scalar::i32 || !row.pairs.empty() || row.k * scalar_bytes(row.a) != kWordBytes) return false;
   if (row.a == Scalar::i16) return row.b == Scalar::i16;
@@ -26,7 +26,7 @@ bool is_exact(const machine::DotRow& row) {
          ((row.a == Scalar::i8 && row.a_max >= 128) || (row.a == Scalar::u8 && row.a_max >= 255));
 }
 
-// How the row multiplies them with b on one side of it; nothing where it does not.
+// The row applied to the operands, with b as its first or second factor; nullopt if it cannot multiply them.
 std::optional<CodesDot> meets(const machine::DotRow& row, const DotProblem& p, bool is_b_first) {
   CodesDot d{row, is_b_first, 0};
   const Scalar from = p.loads[0].scalar, to = d.type_of(0);
@@ -42,7 +42,7 @@ Expr as_row(const CodesDot& row, Builder& b, size_t load, Expr x) {
   return b.type(x).scalar == to ? x : cast(x, to);
 }
 
-// The sum modulo 256.
+// x plus the shift, modulo 256.
 Expr shifted(const CodesDot& row, size_t load, Expr x) {
   return load == 0 && row.shift != 0 ? x ^ row.shift : x;
 }

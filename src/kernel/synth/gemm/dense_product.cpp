@@ -43,7 +43,7 @@ bool only_multiplies(const Formula& f) {
   return f.outputs.size() == 1 && walk(walk, f.outputs[0]) && std::find(seen.begin(), seen.end(), false) == seen.end();
 }
 
-// What follows the sums: perhaps two scales, then nothing, a rounding, or an addition; false for anything else.
+// Reads the epilogue: up to two scales, then nothing, a rounding, or an addition; false for anything else.
 bool read_epilogue(const graph::Graph& g, const DotProblem& p, DenseGroup* out) {
   DenseProduct& d = out->product;
   ValueId before = p.contract;
@@ -80,11 +80,11 @@ bool read_epilogue(const graph::Graph& g, const DotProblem& p, DenseGroup* out) 
     }
     before = v;
   }
-  // Scales belong to codes; a sum is f32.
+  // Only codes have scales; sums that are not rounded are f32.
   return (rounds || p.result_scalar == Scalar::f32) && d.scales == d.code.has_value();
 }
 
-// How an operand lies: its row index apart by k and k side by side, or transposed; false for anything else.
+// Storage order of an operand: k is contiguous in dense rows, or the transpose; false for anything else.
 bool read_order(const DotProblem& p, size_t load, const DotIndex& rows, bool* k_last) {
   const int64_t row = rows.strides[load], k = p.k.strides[load];
   *k_last = k == 1 && row == p.k.extent;
@@ -116,7 +116,7 @@ std::optional<DenseGroup> dense_group(const graph::Plan& plan, const graph::Grou
   }
   if (d.operands == Scalar::f32 && products != Scalar::f32) return std::nullopt;
 
-  // normalise_dot() lays n along the result's rows.
+  // normalise_dot() makes n the contiguous index of the result.
   if (p.n.result != 1 || p.m.result != p.n.extent) return std::nullopt;
   d.m = p.m.extent;
   d.n = p.n.extent;

@@ -1,5 +1,5 @@
-// Counting and placing go matrix by matrix: a task looks through all integers for its own, so nothing is shared between
-// tasks and the order depends on the integers alone.
+// Counting and placing go matrix by matrix: a task scans all integers for its own matrix, so tasks share nothing and
+// the order depends on the integers alone.
 #include "kernel/synth/gemm/dot_group.h"
 
 #include <fmt/format.h>
@@ -15,18 +15,18 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kOneTask = 1 << 13;  // integers looked at by a sort that is not worth more tasks
+constexpr int64_t kOneTask = 1 << 13;  // integers scanned by a sort that is not worth more tasks
 constexpr int64_t kElementsOfTask = 1 << 13;
 constexpr int64_t kMostRows = 128;  // of a block
 constexpr double kShared = 1.15;    // rows per matrix read, from which sorting pays
-constexpr int kPartsOfMixture = 4;  // of such a size, taken to share the rows evenly where rows may pick nothing
+constexpr int kPartsOfMixture = 4;  // if rows may pick nothing: assumed matrices of the whole mixture over those here
 
 int add_scratch(Synthesis& out, int64_t bytes) {
   out.scratch.push_back(bytes);
   return out.scratch.size() - 1;
 }
 
-// Joins indices that count on, in their order.
+// Joins indices whose strides continue each other, in their order.
 std::vector<DotIndex> joined(const std::vector<DotIndex>& indices, size_t load) {
   std::vector<DotIndex> out;
   for (const DotIndex& i : indices) {
@@ -40,7 +40,7 @@ std::vector<DotIndex> joined(const std::vector<DotIndex>& indices, size_t load) 
   return out;
 }
 
-// One load alone, its outer indices the rows.
+// One load alone, with the picking rows as its outer indices.
 DotProblem rows_of(const DotProblem& p, size_t load) {
   DotProblem one;
   one.loads = {p.loads[load]};
@@ -49,15 +49,15 @@ DotProblem rows_of(const DotProblem& p, size_t load) {
   return one;
 }
 
-// Where each matrix's rows are noted.
+// Scratch and sizes of the sort.
 struct Places {
   int counts = -1, order = -1, table = -1;  // scratch
   int64_t rows = 1, matrices = 1;
-  int64_t align = 1;   // the first row of a matrix has a place that is a multiple of it
-  int64_t places = 1;  // of all rows
+  int64_t align = 1;   // the first row of each matrix has a place that is a multiple of this
+  int64_t places = 1;  // places of all rows
   int64_t height = 1;  // most rows of a block; 0: the table has the matrices' runs, not blocks
   int64_t blocks = 1;
-  bool some = false;  // rows may have none
+  bool some = false;  // rows may pick no matrix
   int64_t table_bytes() const { return (height == 0 ? matrices : blocks) * kPickEntry * 4; }
 };
 
@@ -134,7 +134,7 @@ class SortWriter {
     const Expr of_vectors = b_.load(sums, lanes, w_.i64(0), 4);
     const Expr total = lanes_ == 1 ? of_vectors : b_.fold(ScalarOp::add_, of_vectors);
     b_.store(counts_, total + b_.load(rest, one, w_.i64(0), 4), bytes(e), 4);
-    b_.branch(e == 0, [&] {  // one of them looks for integers outside
+    b_.branch(e == 0, [&] {  // one task checks for integers out of range
       rows(w_.i64(0), w_.i64(at_.rows), [&](Expr row) {
         const Expr x = pick(row);
         const Expr last = w_.i64(at_.matrices - 1);
@@ -190,7 +190,7 @@ class SortWriter {
       const Expr here = min(count - done, w_.i64(at_.height));
       note(block + i, e, begin + done, here);
     });
-    b_.branch(is_last, [&] {  // blocks nobody needs
+    b_.branch(is_last, [&] {  // unused blocks
       rows(block + own_blocks, w_.i64(at_.blocks), [&](Expr i) { note(i, w_.i64(0), w_.i64(0), w_.i64(0)); });
     });
   }
@@ -212,8 +212,8 @@ void write_sort(const graph::Graph& g, const DotProblem& p, Places& at, const ma
   if (at.rows * at.matrices > kOneTask) SortWriter(g, picks, at, m.f32_lanes()).write_places(out);
 }
 
-// Rows of a load in the order of `order`, dense in scratch, zeros where there is none. `elements`: the indices of a
-// row, slowest first. Afterwards the load is that scratch.
+// Writes rows of a load in the order of `order`, dense in scratch, zeros where no row exists. `elements`: the indices
+// of a row, slowest first. Afterwards the load reads that scratch.
 void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::vector<const DotIndex*>& elements,
                 const Places& at, const machine::Machine& m, Synthesis& out) {
   DotProblem one = rows_of(p, load);
@@ -277,7 +277,7 @@ void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::ve
   l.elements = rows * length;
 }
 
-// Strides of a load that lies row by row, `elements` of a row one after another, slowest first; the row's length.
+// Sets strides of a load that is dense row by row, `elements` of a row slowest first; returns the row's length.
 int64_t lay_out(size_t load, const std::vector<DotIndex*>& elements, DotProblem& p) {
   for (auto* side : {&p.outer, &p.outer_k})
     for (DotIndex& i : *side) i.strides[load] = 0;
@@ -287,10 +287,10 @@ int64_t lay_out(size_t load, const std::vector<DotIndex*>& elements, DotProblem&
   return stride;
 }
 
-// Rows of a block: about as many as a matrix gets, so that most are one block; a few more where that fills tiles.
+// Rows of a block: about as many as a matrix gets, so that most need one block; a few more if that fills tiles.
 int64_t rows_of_block(double mean, const machine::Machine& m) {
   const auto wanted = static_cast<int64_t>(std::ceil(1.5 * mean));
-  const int64_t few = m.wave > 1 ? 4 : 6;  // what rows of a matrix meet as they come
+  const int64_t few = m.wave > 1 ? 4 : 6;  // so few rows need not fill tiles
   if (wanted <= few) return std::max<int64_t>(wanted, 2);
   return std::min((wanted + 15) / 16 * 16, kMostRows);
 }
@@ -298,7 +298,7 @@ int64_t rows_of_block(double mean, const machine::Machine& m) {
 DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
   const int64_t rows = p.pick->row_count(), matrices = p.pick->count;
   const double of = matrices * (p.pick->some ? kPartsOfMixture : 1.0), mean = rows / of;
-  const double distinct = of * (1 - std::pow(1 - 1 / of, rows));  // of evenly picked ones
+  const double distinct = of * (1 - std::pow(1 - 1 / of, rows));  // expected count, if picks are uniform
   if (rows / distinct < kShared) return p;
   Places at;
   at.rows = rows;
@@ -306,7 +306,7 @@ DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machi
   at.some = p.pick->some;
   at.height = rows_of_block(mean, m);
   at.blocks = (rows + std::min(rows, matrices) * (at.height - 1)) / at.height;
-  if (!m.squares.empty()) at.align = 2;  // rows that are multiplied together
+  if (!m.squares.empty()) at.align = 2;  // rows multiplied by one instruction
   for (const machine::TileRow& tile : m.tiles) at.align = std::max<int64_t>(at.align, tile.rows);
   at.places = rows + std::min(rows, matrices) * (at.align - 1) + at.height;
   write_sort(g, p, at, m, out);
@@ -333,7 +333,7 @@ DotProblem into_runs(const graph::Graph& g, DotProblem p, const machine::Machine
   at.some = p.pick->some;
   at.height = 0;
   write_sort(g, p, at, m, out);
-  // What each factor has of a row, in the order of the result; the other factor does not depend on it.
+  // Indices of each factor within a row, in the order of the result; the other factor does not depend on them.
   std::vector<DotIndex*> of_a, of_b;
   for (size_t d = 1; d < p.outer.size(); ++d) (p.outer[d].strides[0] != 0 ? of_a : of_b).push_back(&p.outer[d]);
   of_a.push_back(&p.m);
@@ -348,7 +348,7 @@ DotProblem into_runs(const graph::Graph& g, DotProblem p, const machine::Machine
   return p;
 }
 
-// Results of rows that pick nothing: what follows the sums makes of zeros. The product leaves them out.
+// Writes the results of rows that pick nothing: the epilogue of zero sums. The product skips these rows.
 void write_left_out(const graph::Graph& g, const DotProblem& p, const machine::Machine& m, Synthesis& out) {
   DotProblem zeros = p;
   for (const size_t load : {0, 1}) {

@@ -1,7 +1,7 @@
-// Products whose rows pick matrices by integers, as in mixtures: steps before the product sort the rows by what they
-// pick, so that a matrix is read once for all its rows, and lay them out in that order. Rows of one matrix keep their
-// order. What follows is a product like any other, with blocks of rows as its outer index (or, for a scatter, runs of
-// rows as its K). Few rows that hardly share a matrix are left as they are: each is a product of its own. Proved by
+// Products whose rows pick matrices by integers (mixture of experts, grouped GEMM): earlier steps sort the rows by the
+// matrix they pick and lay them out in that order, so that a matrix is read once for all its rows. The sort is stable.
+// The rest is a product like any other, with blocks of rows as its outer index (or, for a scatter, runs of rows as its
+// K). Few rows that rarely share a matrix stay unsorted: each is a product of its own. Proved by
 // tests/kernel/synth/gemm/dot_group_test.cpp.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace lumen::synth {
 
-// Adds the steps and their scratch; problems that pick nothing come back as they were.
+// Adds the sorting steps and their scratch; problems that pick nothing are returned unchanged.
 DotProblem sort_rows(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out);
 
 }  // namespace lumen::synth

@@ -25,7 +25,7 @@ DotProblem in_parts(const DotProblem& p, int64_t parts, int scratch) {
   part.extent = parts;
   for (int64_t& stride : part.strides) stride *= cut.extent;
   if (cut.extent == 1 && out.outer_k.size() > 1) out.outer_k.erase(out.outer_k.begin());
-  // Rows of the result one after the other, outer index by outer index.
+  // The result is dense: row after row, outer index by outer index.
   out.n.result = 1;
   out.m.result = p.n.extent;
   int64_t rows = p.m.extent;

@@ -1,6 +1,6 @@
-// Sums much longer than the result is wide, cut along K: each part is a product with a result of its own in scratch, so
-// that threads share the work without reading operands several times, and a step behind adds the parts in their order.
-// Proved by tests/kernel/synth/gemm/cpu/dot_parts_test.cpp.
+// Split-K for sums much longer than the result is wide: each part of K is a product with its own result in scratch, so
+// that threads share the work without reading operands several times, and a later step adds the parts in order. Proved
+// by tests/kernel/synth/gemm/cpu/dot_parts_test.cpp.
 #pragma once
 
 #include "kernel/machine/machine.h"
@@ -9,7 +9,7 @@
 
 namespace lumen::synth {
 
-// p, the slowest index of K cut into so many equal parts, each an outer index; its results follow each other in scratch
+// p with the slowest index of K cut into `parts` equal parts, each an outer index; results follow each other in scratch
 // number `scratch`. `parts` divides that index.
 DotProblem in_parts(const DotProblem& p, int64_t parts, int scratch);
 

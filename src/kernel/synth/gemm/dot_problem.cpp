@@ -36,7 +36,7 @@ DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
 
 DotProblem DotProblem::only_a() const {
   DotProblem p = *this;
-  if (blocks) {  // one row after the other, of whatever block
+  if (blocks) {  // the rows in order, regardless of blocks
     p.outer.clear();
     p.m.extent = blocks->rows;
   }
@@ -71,7 +71,7 @@ bool DotProblem::is_plain() const {
 }
 
 DotProblem DotProblem::with_near_rows() const {
-  constexpr int64_t kPage = 4096, kRows = 14;  // bytes; of a register tile
+  constexpr int64_t kPage = 4096, kRows = 14;  // bytes; rows of a register tile
   DotProblem p = *this;
   if (!is_plain() || (!are_whole() && m.strides[0] * 4 < kPage)) return p;
   const int64_t rows = are_whole() ? std::min(kRows, m.extent) : kRows;
@@ -99,14 +99,14 @@ std::optional<DotProblem> DotProblem::along_batch() const {
   if (batch() == p.outer.end()) return {};
   p.n = *batch();
   p.outer.erase(batch());
-  // Rows of a tile are those of a that lie next to each other.
+  // Rows of a tile are those that are adjacent in a.
   for (DotIndex& i : p.outer)
     if (i.extent > 1 && i.strides[1] == 0 && (p.m.extent == 1 || i.strides[0] < p.m.strides[0])) std::swap(i, p.m);
   return p;
 }
 
 std::optional<DotProblem> DotProblem::with_joint_m() const {
-  constexpr int64_t kMost = int64_t{1} << 30;  // numbers of rows are computed in 32 bits
+  constexpr int64_t kMost = int64_t{1} << 30;  // row numbers are computed in 32 bits
   if (!is_plain() || is_along_batch() || !joint_m.empty()) return {};
   DotProblem p = *this;
   p.joint_m = {m};

@@ -16,8 +16,8 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kMostBeside = 16;  // numbers: alignment beyond that means nothing to any machine
-constexpr int64_t kLine = 64;        // bytes that processors fetch at once
+constexpr int64_t kMostBeside = 16;  // numbers: no machine makes use of more alignment
+constexpr int64_t kLine = 64;        // bytes of a cache line
 
 }  // namespace
 
@@ -95,7 +95,7 @@ bool DotWriter::hold_constant(size_t load) {
   return true;
 }
 
-// Indices that lie one after the other for this stride are one; division in 32 bits takes few instructions.
+// Merges indices whose strides continue each other. Division in 32 bits takes few instructions.
 Expr DotWriter::along(const DotIndex& whole, const std::vector<DotIndex>& joint, Expr number,
                       const std::function<int64_t(const DotIndex&)>& stride) {
   struct Digit {
@@ -209,7 +209,7 @@ Expr DotWriter::read(size_t load, Expr at, int64_t stride, int lanes, Expr count
     const VType type{l.scalar, lanes};
     return is_float(l.scalar) ? b.real(l.splat, type) : b.integer(static_cast<int64_t>(l.splat), type);
   }
-  // Lanes that do not exist read the first element, so that gathers stay inside.
+  // Lanes that do not exist read the first element, so that gathers stay in bounds.
   auto places = [&] {
     std::vector<int64_t> steps;
     for (int i = 0; i < lanes; ++i) steps.push_back(i * stride);
@@ -253,7 +253,7 @@ void DotWriter::ask_for(size_t load, Expr byte, int64_t ahead, int64_t bytes, lo
   for (int64_t line = 0; line < bytes; line += kLine) b.prefetch(buffer(load), byte + (ahead + line), into);
 }
 
-// Where rows come in blocks: the row's own place, wherever it lies.
+// In sorted blocks each row has its own place in the result.
 void DotWriter::finish_vector(Expr sums, Expr m, Expr n, Expr count) {
   if (!problem_.blocks) return finish_row(sums, m, n, count);
   b.branch(m < count_, [&] {
@@ -282,7 +282,7 @@ bool DotWriter::reads_along_n() const {
   return false;
 }
 
-// What the epilogue reads beside sums at (m, n ..).
+// Reads a load for the epilogue at (m, n ..).
 Expr DotWriter::beside_sums(size_t load, Expr m, Expr n, int lanes, Expr count, int64_t beside) {
   const int64_t stride = problem_.n.strides[load];
   const auto keep = [&](const DotIndex& i) { beside = std::gcd(beside, i.extent > 1 ? i.strides[load] : 0); };
@@ -344,7 +344,7 @@ Step DotWriter::product(std::string plan) {
 Step DotWriter::step(std::string plan) {
   Step s;
   s.kernel = b.finish();
-  // Equal work has equal text, and the text decides about the name; the plan alone does not say every stride.
+  // Equal kernels have equal text, and the text's hash is part of the name; the plan alone does not state every stride.
   s.kernel.name = plan;
   const std::string identity = hash_text(loop::print(s.kernel)).hex().substr(0, 10);
   for (char& c : s.kernel.name)

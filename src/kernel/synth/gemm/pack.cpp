@@ -8,9 +8,9 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kMostUnrolled = 1024;  // elements unpacked by straight code
+constexpr int64_t kMostUnrolled = 1024;  // elements unpacked by straight-line code
 
-// The run of `blocks` blocks from block `first`, stored at byte `to` of the panel.
+// Unpacks `blocks` blocks from block `first` on, to byte `to` of the panel.
 void unpack_run(DotWriter& w, Unpack& unpack, Expr first, int64_t blocks, BufferId buffer, Expr to, int lanes) {
   const int64_t block = unpack.format().block;
   unpack.enter_block(first, blocks);

@@ -6,7 +6,7 @@
 
 namespace lumen::synth {
 
-// Rows of elements that lie side by side (unit stride along a row).
+// Rows of contiguous elements (unit stride along a row).
 struct RowSource {
   size_t load = 0;
   Expr first;              // element of row 0, column 0
@@ -19,11 +19,11 @@ struct Panel {
   int64_t row_bytes = 0;
 };
 
-// Copies rows x columns; rows are counted by a value, columns by a number. Packed operands are unpacked block by block.
+// Copies rows x columns. Packed operands are unpacked block by block.
 void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Expr rows, Expr columns, const Panel& to,
                int lanes);
 
-// Elements unpacked together by straight code: whole blocks, and whole vectors where that stays short.
+// Elements unpacked at once by straight-line code: whole blocks, and whole vectors if that stays short.
 int64_t unpack_unit(const Format& f, int lanes);
 
 }  // namespace lumen::synth

@@ -1,4 +1,4 @@
-// Work cut among the waves of a grid: a wave for every group of an outer index. Proved by
+// Work cut among the waves of a grid: one wave for each group of an outer index. Proved by
 // tests/kernel/synth/gemm/dot_rows_test.cpp and tests/ladder.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace lumen::synth {
 
-// What a wave does: `lane` of it, its outer index and group. `exists` -1: always; waves without a group of their own
-// repeat the last one and must not write.
+// Work of a wave: `lane` is the lane in it, then its outer index and group. `exists` -1: always. Waves without a group
+// of their own repeat the last one and must not write.
 struct WaveGroup {
   Expr lane, outer, group, exists;
 };
@@ -18,7 +18,7 @@ struct WaveGroup {
 void each_wave(DotWriter& w, int64_t outer, int64_t groups, int wave,
                const std::function<void(const WaveGroup&)>& body);
 
-// By the first lane of a wave that has a group of its own.
+// Writes `body` for the first lane of a wave that has a group of its own.
 void once_per_wave(DotWriter& w, const WaveGroup& g, const std::function<void()>& body);
 
 }  // namespace lumen::synth

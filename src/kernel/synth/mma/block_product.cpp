@@ -11,10 +11,10 @@ namespace lumen::synth {
 
 namespace {
 
-constexpr int kRowsOfLanes = 8;  // of a wave that multiplies without matrix instructions
+constexpr int kRowsOfLanes = 8;  // of lanes, in a wave that multiplies without matrix instructions
 constexpr int64_t kSwizzledRow = BlockProduct::kSwizzledRow;
 
-// A wave's lanes in a rectangle; each multiplies for itself.
+// A wave's lanes as a rectangle; each multiplies its own sums.
 loop::Fragment lane_sums(int wave) {
   return loop::fragment(32, 1, {{kRowsOfLanes, wave / kRowsOfLanes, 0}}, {{wave / kRowsOfLanes, 1, 0}});
 }
@@ -25,7 +25,7 @@ loop::Fragment lane_columns(int wave) {
   return loop::fragment(32, 1, {{wave / kRowsOfLanes, 1, 0}}, {{1, 0, 1}});
 }
 
-// Lanes that write neighbours along k beyond a chunk would meet in a bank, where lanes read for themselves.
+// Adds padding: if lanes read for themselves, those that write neighbours along k in several chunks would share a bank.
 int64_t bytes_of_chunk(const BlockTile& tile, int64_t rows, int64_t chunk_k) {
   const int64_t row_bytes = chunk_k * scalar_bytes(tile.factor);
   const bool meet = !tile.swizzled() || (tile.swizzles && tile.stage_k > chunk_k);
@@ -95,7 +95,7 @@ int64_t BlockProduct::chunk_of(const machine::Machine& m, const BlockTile& tile)
   const int64_t step = step_k(m, tile);
   if (tile.loads) return tile.stage_k % (2 * step) == 0 ? 2 * step : step;
   if (tile.whole_rows) return tile.stage_k;
-  // A short stage in one piece needs no padding; of a long one instructions wait for less in pieces.
+  // A short stage in one chunk needs no padding; a long one is in several, so that instructions wait for less.
   return tile.swizzles && tile.stage_k * scalar_bytes(tile.factor) <= kSwizzledRow / 2 ? tile.stage_k : step;
 }
 
@@ -106,7 +106,7 @@ bool BlockProduct::can_load(const machine::Machine& m, const BlockTile& tile) {
     const auto& operand = tile.row->collective->operands[side == Side::a ? 1 : 2];
     const std::optional<FragmentLoads> found = FragmentLoads::of(m, operand.fragment, beside);
     if (!found || tile.tiles(side) % found->tiles != 0) return false;
-    // Places of other tiles are a lane's own with bits flipped: bits of a group's number within a run are its own.
+    // Other tiles' places are the lane's own with bits flipped: bits of a group's number within a run must be separate.
     const int64_t bytes = tile.group_lines(side) * scalar_bytes(tile.factor);
     const bool apart =
         tile.lines(side) == tile.group_lines(side) || bytes % kSwizzledRow == 0 || (bytes & (bytes - 1)) == 0;
@@ -225,8 +225,8 @@ Expr BlockProduct::place(Side side, Expr row, Expr unit, int64_t further, int64_
   return place(side, row, unit) + (further / units * f.chunk_bytes + further % units * kUnit);
 }
 
-// Sums of instructions that keep few digits, and of panels under scales of their own, begin at zero for every panel;
-// what they had is added in f32.
+// Partial sums of instructions that keep few digits, and of panels with their own scales, begin at zero for every panel
+// and are added in f32.
 void BlockProduct::add_partial(const Scales* scales) {
   LUMEN_CHECK((scales != nullptr) == tile_.scales_runs, "scales of panels");
   const VType products = products_type(), sums = sums_type();
@@ -239,7 +239,7 @@ void BlockProduct::add_partial(const Scales* scales) {
     }
 }
 
-// For each of a lane's sums of an instruction.
+// The scale of each of a lane's sums of an instruction.
 Expr BlockProduct::scales_of(const Scales& scales, int i, int j) {
   const auto &rows = acc_.row_parts, &columns = acc_.column_parts;
   std::map<std::pair<int, int>, Expr> products;  // by value: most columns share theirs
@@ -263,8 +263,9 @@ void BlockProduct::clear() {
   for (const BufferId s : sums_) b_.store(s, zero(sums_type()), b_.i64(0), 16);
 }
 
-// Bytes of a panel where a lane's share of its group's first instruction begins, or where its units lie. Of whole rows
-// those of a step: a step's units are neighbours, so that those of another one have the same places with bits flipped.
+// Bytes of a panel where a lane's share of its group's first instruction begins, or where its units are. With whole
+// rows, the units of one step: they are neighbours, so that another step's units have the same places with bits
+// flipped.
 std::vector<Expr> BlockProduct::lane_places(Side side, Expr lane, int64_t step) {
   const Factor& f = factor(side);
   const Expr in_wave = lane % tile_.wave, mine = own_group(side, lane);
@@ -288,7 +289,7 @@ BlockProduct::Shares BlockProduct::shares(Side side, Expr lane, Panel panel, int
   return out;
 }
 
-// What the numbers of a row's units are flipped by. Rows that fill all banks together are swizzled alike.
+// XOR mask for the numbers of a row's units. Rows that fill all banks together have the same mask.
 Expr BlockProduct::swizzle_of(const Factor& f, Expr row) {
   return row / (kSwizzledRow / f.row_bytes) % (f.row_bytes / kUnit);
 }
@@ -310,7 +311,7 @@ void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr
 }
 
 void BlockProduct::multiply_rows(const Shares& a, const Shares& b, int64_t chunks) {
-  // What is unrolled may be fetched all at once.
+  // Loads of an unrolled loop may all be issued at once.
   constexpr int64_t kMostUnrolled = 4, kMostFetched = 160;  // registers
   const auto fetched = [&](const Factor& f, int tiles) {
     return static_cast<int64_t>(f.holding.row_parts.size() * f.holding.column_parts.size()) * together_ *
@@ -325,8 +326,8 @@ void BlockProduct::multiply_rows(const Shares& a, const Shares& b, int64_t chunk
   for (int64_t c = 0; c < chunks; ++c) multiply_chunk(a.further(c * a_.chunk_bytes), b.further(c * c_.chunk_bytes));
 }
 
-// A lane's numbers of the rows of one instruction, whose first one is `row` of its group's, `together_` instructions
-// behind each other.
+// A lane's numbers of the rows of one instruction, the first being `row` of its group's, for `together_` consecutive
+// instructions.
 BlockProduct::Runs BlockProduct::fetch(const Factor& f, const Shares& shares, int64_t row) {
   const int64_t units = shares.from.size();
   const VType type{tile_.factor, static_cast<int>(f.holding.column_parts.size() * together_ / units)};
@@ -349,7 +350,7 @@ Expr BlockProduct::operand(const Factor& f, const std::vector<Expr>& runs, size_
   return f.holding.operand(b_, type, runs, step);
 }
 
-// The side of fewer instructions is held in registers, the other one passes by.
+// The side with fewer instructions is held in registers, the other one is streamed.
 void BlockProduct::multiply_chunk(const Shares& a, const Shares& b) {
   const auto left = [&](int i) { return fetch(a_, a, i * tile_.step_m()); };
   const auto right = [&](int j) { return fetch(c_, b, j * tile_.step_n()); };
@@ -374,7 +375,7 @@ void BlockProduct::add_products(int i, int j, int64_t step, const Runs& left, co
   b_.store(product(i, j), after, b_.i64(0), 16);
 }
 
-// Byte of a panel of the row that a lane points at, for its group's first instructions and the first step of k.
+// Byte of the panel row that a lane points at, for its group's first instructions and the first step of k.
 Expr BlockProduct::loads_from(Side side, Expr lane) {
   const Expr in_wave = lane % tile_.wave, mine = own_group(side, lane), near = in_wave % FragmentLoads::kRows;
   const Expr row = mine * tile_.group_lines(side) + loads(side).row(in_wave), column = loads(side).column(in_wave);
@@ -383,8 +384,8 @@ Expr BlockProduct::loads_from(Side side, Expr lane) {
                              : place(side, row + near, column / unit);
 }
 
-// The operands of all instructions of a side for one step of k. Whatever lies further in a swizzled row is the same
-// bits of the place, flipped.
+// The operands of all instructions of a side for one step of k. An offset within a swizzled row flips the same bits of
+// every place.
 std::vector<Expr> BlockProduct::load(Side side, BufferId buffer, Expr from, Expr lane_place, int64_t step) {
   const Factor& f = factor(side);
   const FragmentLoads& way = loads(side);
@@ -408,7 +409,7 @@ std::vector<Expr> BlockProduct::load(Side side, BufferId buffer, Expr from, Expr
   return out;
 }
 
-// Operands of the next step are on their way while those of this one are multiplied.
+// Software pipelining: operands of the next step are loaded while those of this one are multiplied.
 void BlockProduct::multiply_loaded(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k) {
   const int64_t steps = (k + tile_.row->k - 1) / tile_.row->k;
   const Expr a_lane = loads_from(Side::a, lane), b_lane = loads_from(Side::b, lane);
@@ -431,7 +432,7 @@ void BlockProduct::multiply_loaded(Expr lane, BufferId a, Expr a_from, BufferId 
   if (tile_.row->short_sums) multiply_short(left, right);
 }
 
-// Sums of a panel's products begin at zero and live no longer than it takes to add them.
+// Partial sums of a panel's products begin at zero and are added at once.
 void BlockProduct::multiply_short(const std::vector<std::vector<Expr>>& left,
                                   const std::vector<std::vector<Expr>>& right) {
   const VType sums = sums_type();
@@ -444,7 +445,7 @@ void BlockProduct::multiply_short(const std::vector<std::vector<Expr>>& left,
     }
 }
 
-// What a lane has of the sums of neighbouring instructions, one behind the other, is its operand.
+// Whether a lane's sums of neighbouring instructions, one after the other, are its operand.
 bool BlockProduct::holds(const BlockTile& tile, const BlockTile& of) {
   if (!tile.loads || !of.loads || of.groups_n > 1 || of.tiles_m != tile.tiles_m) return false;
   if (!is_float(tile.row->acc) || scalar_bits(tile.factor) != 16) return false;
@@ -483,7 +484,7 @@ void BlockProduct::multiply(Expr lane, const RegisterOperand& a, BufferId b, Exp
   }
 }
 
-// Products that read their factors where they lie; they are waited for here.
+// Products that read their factors from shared memory; waits for them.
 void BlockProduct::multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k,
                                    const Scales* scales) {
   begin(lane, nullptr, {a, a_from}, {b, b_from}, !partial_.empty(), k);
@@ -508,8 +509,8 @@ void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, P
   const Expr down = group / tile_.groups_n, across = group % tile_.groups_n;
   const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
   const int64_t steps = kSwizzledRow / step_bytes;
-  // Rows of one instruction lie one after the other, or (transposed) in runs of as many bytes as a row else has; of
-  // those panels of kTransposedColumns lie behind each other.
+  // Rows of one instruction follow each other or (transposed) form runs of kSwizzledRow bytes, whose panels of
+  // kTransposedColumns of k follow each other.
   const auto at = [&](Side side, Expr from, Expr mine, int64_t tile, int64_t step) {
     const Factor& f = factor(side);
     const int64_t bytes =
@@ -522,8 +523,8 @@ void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, P
                                : step / steps * f.chunk_bytes + step % steps * step_bytes;
     return from + mine * (bytes * tile_.tiles(side)) + (tile * bytes + inside);
   };
-  // All that they read before the products, which then follow each other: registers are settled once for all of them,
-  // and they are waited for as one.
+  // All operands are read before the products, which then follow each other: registers are settled once for all of
+  // them, and there is one wait.
   struct Chain {
     Expr sums;
     std::vector<std::pair<Expr, Expr>> factors;
@@ -556,7 +557,7 @@ void BlockProduct::ready(const RegisterOperand& a_operand) {
   for (const Expr x : a_operand) b_.ready(x);
 }
 
-// Lanes hold of the sums just what the instruction wants of them as a factor, in the same order.
+// A lane's sums are exactly the factor that the instruction expects from it, in the same order.
 BlockProduct::RegisterOperand BlockProduct::hold(const BlockProduct& of) {
   if (tile_.loads) {
     LUMEN_CHECK(holds(of));

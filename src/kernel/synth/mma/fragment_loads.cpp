@@ -13,7 +13,7 @@ constexpr int kWord = 32;  // bits
 
 using Corner = FragmentLoads::Corner;
 
-// Word w of lanes' shares is a matrix of eight rows of sixteen bytes that begins at this corner.
+// Whether word w of the lanes' shares is a matrix of eight rows of sixteen bytes that begins at this corner.
 bool is_matrix(const loop::Fragment& f, int w, Corner at) {
   const int64_t columns = FragmentLoads::kRowBytes * 8 / f.bits, near = kWord / f.bits;
   for (int64_t row = 0; row < FragmentLoads::kRows; ++row)
@@ -32,7 +32,7 @@ bool are_equal(const loop::Fragment& a, const loop::Fragment& b) {
 
 }  // namespace
 
-// Whoever chooses among plans asks for the same few fragments thousands of times: answers are kept, for each thread.
+// Choosing among plans needs the same few fragments thousands of times: results are cached per thread.
 std::optional<FragmentLoads> FragmentLoads::of(const machine::Machine& m, const loop::Fragment& f, bool transposed) {
   struct Known {
     loop::Fragment fragment;

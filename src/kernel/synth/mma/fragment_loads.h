@@ -1,7 +1,7 @@
-// How the lanes of a wave load factors of a matrix instruction together (loop op `load_matrix`): which rows of sixteen
-// bytes each of them points at, so that every lane gets just its operand, in its order. One load brings four matrices
-// of eight such rows: an operand of as many registers, or those of instructions that stand side by side. Read by
-// block_product.cpp. Proved by tests/kernel/synth/block_product_test.cpp.
+// How the lanes of a wave load factors of a matrix instruction together (loop op `load_matrix`): which row of sixteen
+// bytes each lane points at, so that every lane gets exactly its operand, in its order. One load brings four matrices
+// of eight such rows: an operand of as many registers, or operands of adjacent instructions. Used by block_product.cpp.
+// Proved by tests/kernel/synth/block_product_test.cpp.
 #pragma once
 
 #include <optional>
@@ -18,14 +18,14 @@ struct FragmentLoads {
 
   const machine::MatrixLoad* load = nullptr;
   int tiles = 1;  // instructions that one load feeds
-  // Where matrices 1 and 2 begin in the factor; 3 lies where both together say.
+  // Start of matrices 1 and 2 in the factor; 3 starts at the sum of both.
   struct Corner {
     int64_t row = 0, column = 0;
   };
   Corner one, two;
 
-  // Nothing where the machine has no such load, or its matrices are not what lanes hold. `transposed`: in memory rows
-  // of the factor lie beside each other.
+  // nullopt if the machine has no such load, or its matrices do not match the fragment. `transposed`: rows of the
+  // factor are contiguous in memory.
   static std::optional<FragmentLoads> of(const machine::Machine& m, const loop::Fragment& factor, bool transposed);
   // The first row and the first column of the matrix whose rows a lane points at.
   Expr row(Expr lane_in_wave) const { return corner(lane_in_wave, one.row, two.row); }

@@ -1,4 +1,4 @@
-// The matrix product of a thread block: panels in shared memory, multiplied by whatever matrix instruction the machine
+// The matrix product of a thread block: panels in shared memory, multiplied by any matrix instruction that the machine
 // has.
 //
 // May include: base, kernel/loop, kernel/machine, kernel/synth/order.

@@ -27,8 +27,7 @@ double bytes_of(const DotLoad& l) {
   return l.kind == DotLoad::Kind::memory ? elements * scalar_bytes(l.scalar) : 0;
 }
 
-// The longer of two things that go on at once takes a little longer still where the shorter is nearly as long; as
-// measured.
+// Time of two overlapping activities: the longer one, plus a little if the shorter is nearly as long; as measured.
 double overlapped(double x, double y) {
   return std::sqrt(std::sqrt(x * x * x * x + y * y * y * y));
 }
@@ -44,7 +43,7 @@ double Contraction::weight_bytes() const {
 
 double Contraction::bytes() const {
   double all = weight_bytes() + problem.result_bytes;
-  const auto scales_runs = [&](size_t load) {  // of a or b, which count already
+  const auto scales_runs = [&](size_t load) {  // of a or b, whose bytes are counted already
     return std::ranges::any_of(problem.run_scales, [&](const auto& s) { return s && s->load == load; });
   };
   for (size_t i = 0; i < problem.loads.size(); ++i)

@@ -1,6 +1,6 @@
-// How families of kernels compete for a contraction: each is asked for a bid, a plan with a predicted cost, and the
-// cheapest is written. A family is a file in this room and a line in families.def. All predict in the same unit,
-// cycles by the machine's table (kernel/machine/costs.h). Proved by tests/kernel/synth/gemm/bid_test.cpp.
+// How families of kernels compete for a contraction: each family offers bids, plans with a predicted cost, and the
+// cheapest is written. A family is a file in this room and a line in families.def. All predict in the same unit, cycles
+// by the machine's table (kernel/machine/costs.h). Proved by tests/kernel/synth/gemm/bid_test.cpp.
 //
 // May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/gemm/cpu, kernel/synth/gemm/gpu,
 // kernel/synth/gemm/held, kernel/synth/gemm/skinny, kernel/synth/gemm/unit, kernel/synth/step.
@@ -17,20 +17,20 @@
 
 namespace lumen::synth {
 
-// What families are asked about.
+// The contraction that families bid for.
 struct Contraction {
   const graph::Graph& graph;
   const DotProblem& problem;  // rows that pick their matrix are sorted
-  const DotProblem& plain;    // the same, a packed operand that is a plain scalar seen as memory
+  const DotProblem& plain;    // the same, with a packed operand that is a plain scalar seen as memory
   const machine::Machine& machine;
-  bool exact = false;  // activations stay f32 beside packed weights
-  int scratch = 0;     // buffers that steps before have taken
+  bool exact = false;  // activations stay f32 with packed weights
+  int scratch = 0;     // buffers that earlier steps have taken
 
-  double weight_bytes() const;                  // of b, as it lies in memory, once
-  double bytes() const;                         // that a kernel cannot help reading and writing
-  double of_machine(double task_cycles) const;  // cycles of the machine that tasks of so many cycles take
-  // Cycles of a GPU whose lanes execute so many instructions for every number of the weight while it comes; `copied`:
-  // asynchronously, or by tasks that wait for what they load.
+  double weight_bytes() const;                  // of b in memory, read once
+  double bytes() const;                         // that a kernel reads and writes at least
+  double of_machine(double task_cycles) const;  // cycles of the whole machine for tasks of so many cycles
+  // Cycles of a GPU that streams the weight, with so many instructions of a lane per number of it. `copied`: loads are
+  // asynchronous copies; otherwise tasks wait for their loads.
   double streamed(double instructions, bool copied) const;
 };
 
@@ -40,19 +40,19 @@ struct Bid {
   std::string plan;                       // its last step's
   double cycles = 0;                      // predicted, of all its steps; see Step::cycles
   std::function<void(Synthesis&)> write;  // adds steps and scratch
-  bool without_codes = false;             // computes in floats: its plan says why not in codes
-  std::vector<Bid> others;  // of the family, worth a measurement: the same bits, only the last step differs
+  bool without_codes = false;             // computes in floats; its plan gives the reason
+  std::vector<Bid> others;  // further candidates of the family to measure: the same bits, only the last step differs
 };
 
 class Bids {
  public:
-  // For the family that is asked. Its first bid stands against those of other families; later ones give the same bits.
+  // Called by a family. Its first bid competes with those of other families; later ones give the same bits.
   void offer(std::string plan, double cycles, std::function<void(Synthesis&)> write, bool without_codes = false);
   void refuse(std::string why);
-  // Why the machine or the format has no dots of codes: "integers: not affine"; bids without codes say so.
+  // Why the machine or the format has no dots of codes ("integers: not affine"); bids without codes quote it.
   void no_codes(const std::string& why);
 
-  // What the best so far is predicted to take; infinity when there is none.
+  // Predicted cycles of the best bid so far; infinity if there is none.
   double least() const;
   const std::string& why_no_codes() const { return why_no_codes_; }
   const std::vector<Bid>& all() const { return bids_; }  // by family, the cheapest first
@@ -65,8 +65,8 @@ class Bids {
   std::vector<BidNote> refused_;
 };
 
-// All bids for a contraction: one at least, but where sums of runs are scaled, zeros are written by copies or results
-// are encoded, which blocks alone do.
+// All bids for a contraction. At least one, except if sums of runs are scaled, zeros are written by copies or results
+// are encoded: only the kernels of thread blocks do that.
 Bids ask_families(const Contraction& c);
 
 #define LUMEN_FAMILY(name, text) void bid_##name(const Contraction& c, Bids& bids);

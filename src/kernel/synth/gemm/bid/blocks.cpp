@@ -11,7 +11,7 @@
 namespace lumen::synth {
 namespace {
 
-// The steps before are the same, and sums are added in the same order by the same instruction.
+// Whether the earlier steps are the same, and sums are added in the same order by the same instruction.
 bool same_bits(const BlockDot& x, const BlockDot& y) {
   const auto whole = [](const BlockPlan& t) { return t.splits == 1 && !t.scheduler.stream_k; };
   const auto loads = [](const BlockDot& d) {
@@ -33,7 +33,7 @@ void bid_blocks(const Contraction& c, Bids& bids) {
   for (const BlockDot& d : dots) {
     if (offered > 0 && (offered == kMostCandidates || !same_bits(dots.front(), d))) continue;
     ++offered;
-    // Their first and last stages are all that waits beside them.
+    // Memory traffic is a lower bound; only first and last stages of a block wait in addition.
     const machine::BlockCosts& costs = c.machine.costs.blocks;
     const double memory = costs.alone * c.bytes() / (c.machine.units * costs.bytes);
     bids.offer(fmt::format("{} {}", describe_shape(d.problem), describe(d.plan, d.problem)), std::max(d.cycles, memory),

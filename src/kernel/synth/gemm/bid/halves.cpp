@@ -1,5 +1,5 @@
-// Few rows of activations, rounded to 16 bits, in the machine's dots of pairs beside a weight whose numbers are looked
-// up.
+// Few rows of activations, rounded to 16 bits, times a weight whose numbers come from lookup tables, by the machine's
+// dots of pairs.
 #include <fmt/format.h>
 
 #include "kernel/synth/gemm/bid/bid.h"

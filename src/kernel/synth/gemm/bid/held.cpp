@@ -1,4 +1,4 @@
-// A packed weight in the registers of lanes beside many rows of activations in shared memory: GEMM on GPUs.
+// GEMM on GPUs: a packed weight in registers of lanes, many rows of activations in shared memory.
 #include "kernel/synth/gemm/held/held.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Few rows of activations, quantized in groups, in the machine's dots of bytes beside a weight that factors into
-// integers.
+// Few rows of activations, quantized in groups, times a weight that factors into integers, by the machine's dots of
+// bytes.
 #include <fmt/format.h>
 
 #include "kernel/synth/gemm/bid/bid.h"
@@ -12,7 +12,7 @@ namespace {
 double cycles_of_integers(const Contraction& c, const IntegerDot& d) {
   const machine::CostTable& costs = c.machine.costs;
   if (c.machine.kind == machine::Kind::gpu) {
-    const bool chooses = d.code_field >= 0 && d.table.empty();  // number by number
+    const bool chooses = d.code_field >= 0 && d.table.empty();  // selects each number by itself
     const int bits = chooses ? c.problem.loads[1].format->fields[d.code_field].type.bits : 0;
     const double code = costs.streams.code + (chooses ? costs.streams.choice * (1 << bits) : 0);
     return c.streamed(code + c.problem.m.extent * costs.streams.code_row, false) + costs.blocks.launch;
@@ -20,7 +20,7 @@ double cycles_of_integers(const Contraction& c, const IntegerDot& d) {
   const machine::CodeCosts& codes = costs.codes;
   const DotProblem& p = c.problem;
   const auto rows = static_cast<double>(p.m.extent), k = static_cast<double>(p.k.extent);
-  // A product and an addition go to different units; pairs are one instruction more that waits for both.
+  // A product and an addition use different units; pairs need one more instruction, which waits for both.
   const double dot = d.row.pairs.empty() ? 1 : costs.panels.pairing;
   const double vectors = k / d.step(), groups = k / d.fine;
   const double row =

@@ -19,7 +19,7 @@ void bid_matrix(const Contraction& c, Bids& bids) {
   const auto plans = choose_matrix(c.problem, c.machine, c.exact, &why);
   if (!why.empty()) bids.no_codes("integers: " + why);
   if (add(c.problem, plans, true)) return;
-  // Numbers of the instruction's own type in both operands, whichever way they lie.
+  // Operands that have the instruction's own type, in either storage order.
   std::string unused;
   if (add(c.plain, choose_matrix(c.plain, c.machine, c.exact, &unused), false)) return;
   bids.refuse(why.empty() ? "few rows, or no instruction multiplies what they are" : why);

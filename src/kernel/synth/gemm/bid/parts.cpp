@@ -1,4 +1,4 @@
-// Register tiles over parts of a long K: a weight's gradient of a convolution.
+// Register tiles over parts of a long K (split-K): the weight gradient of a convolution.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace lumen::synth {
 
 namespace {
 
-// Entering two steps, and reading and writing every part's sums.
+// Cost of entering two steps, and of reading and writing every part's sums.
 double cycles_of_adding(const Contraction& c, const DotProblem& p, int64_t parts) {
   const double sums = p.outer_extent() * p.m.extent * double(p.n.extent);
   const machine::TaskCosts& costs = c.machine.costs.tasks;

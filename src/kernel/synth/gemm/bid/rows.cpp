@@ -1,4 +1,4 @@
-// Few rows of activations along K in f32, beside rows of the weight, unpacked where they are packed; or codes in dot
+// Few rows of activations along K in f32, times rows of the weight, which are unpacked if packed; or codes in dot
 // instructions.
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ double cycles_of_rows(const Contraction& c, const RowsPlan& t) {
   const machine::StreamCosts& costs = c.machine.costs.streams;
   const bool packed =
       c.problem.loads[1].kind == DotLoad::Kind::packed && c.plain.loads[1].kind != DotLoad::Kind::memory;
-  // Lanes wait for what they load, one run of vectors after the other.
+  // Lanes wait for their loads, one run of vectors after the other.
   const double waiting = costs.stage * c.problem.k.extent / (t.lanes * kTogether);
   return c.streamed((packed ? 3 * costs.number : 0) + t.height * costs.element, false) + waiting;
 }

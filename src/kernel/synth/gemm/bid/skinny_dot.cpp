@@ -1,4 +1,4 @@
-// A packed weight that streams through shared memory beside few rows of activations: GEMV on GPUs.
+// GEMV on GPUs: a packed weight streams through shared memory; few rows of activations.
 #include "kernel/synth/gemm/skinny/skinny_dot.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A weight that streams into the registers of matrix instructions beside few rows of activations: skinny GEMM on GPUs.
+// Skinny GEMM on GPUs: a weight streams into the registers of matrix instructions; few rows of activations.
 #include "kernel/synth/gemm/skinny/skinny_mma.h"
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int kNarrowColumns = 16;    // up to which sums cost nothing beside what the weight does
-constexpr int64_t kTallColumns = 64;  // rows of activations, up to which registers hold all sums with room to spare
+constexpr int kNarrowColumns = 16;    // up to which sums cost nothing compared to work on the weight
+constexpr int64_t kTallColumns = 64;  // rows of activations, up to which all sums fit registers with room to spare
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Register tiles of f32 or whole numbers: computes everything, whichever way it lies.
+// Register tiles of f32 or integers: computes everything, in any storage order.
 #include <fmt/format.h>
 
 #include <memory>
@@ -28,7 +28,7 @@ void offer_tiles(const Contraction& c, DotProblem problem, Bids& bids) {
 
 void bid_tiles(const Contraction& c, Bids& bids) {
   const DotProblem& p = c.problem;
-  // The search takes long where there is much to do: not where multiply-adds alone cost more than others bid.
+  // The search takes long for large problems: skip it if multiply-adds alone cost more than other bids.
   const std::optional<CodesDot> row = dot_of_codes(p, c.machine);
   const double lanes = c.machine.f32_lanes() * (row ? row->k : 1);
   const double at_least = c.of_machine(p.flops() / 2 / lanes * c.machine.fma_cycles);

@@ -1,4 +1,4 @@
-// Whole numbers through a processor's matrix unit: convolutions of codes, and their linear layers.
+// Integers through a processor's matrix unit: convolutions of codes, and their linear layers.
 #include <memory>
 
 #include "kernel/synth/gemm/bid/bid.h"

@@ -1,5 +1,5 @@
-// GEMM of tasks, as processors run it: register tiles of f32, integer and 16-bit dot products, matrix units. Few rows
-// along K also run so on GPUs.
+// GEMM in tasks, for processors: register tiles of f32, integer and 16-bit dot products, matrix units. Kernels for few
+// rows along K also run on GPUs.
 //
 // May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/gemm/operand, kernel/synth/order,
 // kernel/synth/step, kernel/synth/unpack, number/formula.

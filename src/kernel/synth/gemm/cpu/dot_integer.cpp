@@ -1,5 +1,6 @@
-// Rows of the weight in integers beside quantized activations, a unit of their common order at a time: codes of a
-// vector, one integer dot, and where the scales change a conversion. Scales of a unit are vectors, one lane per group.
+// Rows of the weight in integers times quantized activations, one unit of their common order at a time: for each vector
+// of codes one integer dot, and a conversion to f32 where the scales change. A unit's scales are vectors, one lane per
+// group.
 #include "kernel/synth/gemm/cpu/dot_integer.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace lumen::synth {
 namespace {
 
-// Vectors one after another whose lanes lie in the same groups: their products meet before any scale.
+// Consecutive vectors whose lanes lie in the same groups: their products are added before they are scaled.
 struct Chain {
   std::vector<size_t> vectors;
   std::vector<int> group;  // by lane of the sums
@@ -75,7 +76,7 @@ std::vector<Chain> IntegerKernel::chains_of(const LaneOrder& order) const {
   return chains;
 }
 
-// i32 lanes: the products of k neighbours, added, over all vectors.
+// i32 lanes: products of k neighbours, added over all vectors.
 Expr IntegerKernel::integer_dots(const std::vector<Expr>& q, const std::vector<Expr>& x) {
   const machine::DotRow& row = d_.row;
   const VType result{row.acc, row.lanes};
@@ -93,7 +94,7 @@ Expr IntegerKernel::integer_dots(const std::vector<Expr>& q, const std::vector<E
     }
     return total;
   }
-  // Products of 16 bits are added as long as no sum can leave them.
+  // 16-bit products are added as long as no sum can overflow.
   const loop::Function* first = m_.meaning(row.row);
   const VType half = first->body.value_types[first->result];
   const int64_t largest = std::max(std::abs(d_.form.q_max - d_.bias), std::abs(d_.form.q_min - d_.bias));
@@ -112,7 +113,7 @@ Expr IntegerKernel::integer_dots(const std::vector<Expr>& q, const std::vector<E
   return total;
 }
 
-// sums += c * x, one lane per group of the unit; lanes of the sums beyond them gain nothing.
+// sums += c * x, one lane per group of the unit; further lanes of the sums are unchanged.
 void IntegerKernel::add_corrections(int i, int j, Expr c, Expr x) {
   const int groups = b_.type(c).lanes, lanes = d_.row.lanes;
   for (int first = 0; first < groups; first += lanes) {
@@ -142,7 +143,7 @@ void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, E
     }
     correction.push_back(c);
   }
-  std::vector<Expr> scales;  // of the products, by i and j
+  std::vector<Expr> scales;  // scales of the products, by i and j
   for (int i = 0; i < t_.height; ++i) {
     const Expr row = x_rows_[i];
     const Expr place = (row * layout_.groups() + group) * 4;
@@ -207,7 +208,7 @@ void IntegerKernel::write_group(Expr n) {
   finish(n, [&](int i, int j) { return sum(i, j); });
 }
 
-// Groups of a unit: as many as lanes of a vector, but every lane of a wave should have a unit.
+// Groups of a unit: at most as many as a vector has lanes, and few enough that every lane of a wave has a unit.
 int64_t most_groups(const DotProblem& p, const IntegerDot& d, const machine::Machine& m) {
   return std::clamp<int64_t>(p.k.extent / (d.fine * m.wave), 1, d.row.lanes);
 }
@@ -224,8 +225,8 @@ bool integer_possible(const DotProblem& p) {
 
 void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const IntegerDot& d,
                            const machine::Machine& m, Synthesis& out) {
-  // Codes of a are small: more rows of b would save a processor nothing. Lanes of a wave lie a unit apart, and use what
-  // they read of a for several.
+  // Codes of a are small: several rows of b at once would save a processor nothing. Lanes of a wave are a unit apart,
+  // and reuse what they read of a for several rows.
   const RowsPlan t = m.wave > 1 ? rows : rows.single();
   OperandLayout layout;
   layout.rows = p.rows_of_a();

@@ -1,6 +1,6 @@
-// Dots of a packed weight in integers: first the activations are quantized to i8 in groups (operand_step.h), then rows
-// of the weight meet them in the machine's integer dots, corrected by scales and sums per group (factor.h). Proved by
-// tests/kernel/synth/gemm/dot_integer_test.cpp.
+// Dots of a packed weight in integers: first the activations are quantized to i8 in groups (operand_step.h), then the
+// machine's integer dots multiply them with rows of the weight, corrected by scales and sums per group (factor.h).
+// Proved by tests/kernel/synth/gemm/dot_integer_test.cpp.
 #pragma once
 
 #include "kernel/synth/gemm/choose.h"
@@ -10,7 +10,7 @@
 namespace lumen::synth {
 
 bool integer_possible(const DotProblem& p);
-// The same where a is held in codes that such dots take as they are (operand/coded_rows.h).
+// The same if a is stored in codes that such dots take unchanged (operand/coded_rows.h).
 bool keeps_codes(const DotProblem& p);
 
 // Two steps; scratch numbers begin at `scratch.size()`.

@@ -1,5 +1,5 @@
-// Sums of one element are added in the order of K whatever the cut into tasks: integers exactly within a group, groups
-// one after another.
+// Sums of one element are added in the order of K however the work is cut into tasks: exact integers within a group,
+// group after group.
 #include "kernel/synth/gemm/cpu/dot_matrix.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kStraightQuads = 8;  // of a loop over a group, written out
+constexpr int64_t kStraightQuads = 8;  // quads of a group up to which its loop is unrolled
 constexpr int64_t kCacheLine = 64;     // bytes
-constexpr int64_t kOuterSteps = 4;     // outer products of a loop along K, written out
+constexpr int64_t kOuterSteps = 4;     // outer products per iteration of a loop along K, unrolled
 
 class MatrixKernel : TileWriter {
  public:
@@ -36,16 +36,16 @@ class MatrixKernel : TileWriter {
   VType sum_type() const { return {Scalar::f32, t_.lanes()}; }
   int64_t vector_bytes() const { return int64_t{t_.lanes()} * 4; }
   int64_t sums_row() const { return t_.n_task * t_.tile_columns() * 4; }
-  // The matrix unit's sums lie tile by tile: bytes of a tile, and of the tiles beside each other in a task.
+  // The matrix unit stores its sums tile by tile: bytes of a tile, and of a row of tiles in a task.
   int64_t unit_bytes() const { return int64_t{t_.tile->rows} * t_.tile->columns * 4; }
   int64_t units_row() const { return t_.n_task * t_.vectors * unit_bytes(); }
 
-  // The tile at hand: where its rows of a, its panel and its sums begin, and the stage.
+  // The current tile: start of its rows of a, of its panel and of its sums, and the stage.
   struct Tile {
     int height = 1, vectors = 1;
     Expr row;     // of scratch
     Expr panel;   // byte
-    Expr column;  // byte among scales, of the first group
+    Expr column;  // byte of the first group's scales
     Expr sums;    // byte
     Expr k0, count;
   };
@@ -82,7 +82,7 @@ void MatrixKernel::multiply_task() {
   sums_ = b_.alloc(rows * sums_row() + vector_bytes());
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(rows * sums_row()), vector_bytes(),
           [&](Expr at) { b_.store(sums_, w_.zero(t_.lanes()), at, 4); });
-  // Never the size of one tile: those live in registers of the matrix unit.
+  // Never the size of one tile: buffers of that size are registers of the matrix unit.
   if (t_.tile && t_.integers)
     integer_units_ = b_.alloc(std::max(2, t_.height / t_.tile->rows * t_.vectors) * unit_bytes());
   const int sums = t_.tile ? 0 : t_.height * t_.vectors;
@@ -109,7 +109,7 @@ void MatrixKernel::multiply_task() {
   });
 }
 
-// Tiles of sums have a row for each row of b: they get one for each row of a.
+// Tiles of sums have a row for each row of b: transposes them to a row for each row of a.
 void MatrixKernel::transpose_sums() {
   const int lanes = t_.lanes();
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.m_task * t_.height / lanes * units_row()), unit_bytes(),
@@ -194,21 +194,21 @@ Expr MatrixKernel::dot_accumulate(Expr weight, Expr x, Expr sum) {
   return sum + b_.inst(row.pairs, {row.acc, row.lanes}, operands);
 }
 
-// The word of a's row i that meets quad `quad` behind element k of the stage, in every lane.
+// The word of a's row i that is multiplied with quad `quad` after element k of the stage, broadcast to every lane.
 Expr MatrixKernel::x_word(const Tile& tile, int i, Expr k, int64_t quad) {
   const Expr at = tile.row * left_.row_bytes() + (tile.k0 + k) * t_.element_bytes() +
                   (i * left_.row_bytes() + quad * t_.word_bytes());
   return word_everywhere(b_, CodesDot{t_.row}, x_.codes, at, t_.word_bytes());
 }
 
-// Number `number` of what row i of the tile has `per_row` of, in every lane.
+// Number `number` of the `per_row` that row i of the tile has, broadcast to every lane.
 Expr MatrixKernel::x_number(BufferId buffer, const Tile& tile, int i, int64_t per_row, Expr number, Scalar s) {
   const Expr at = tile.row * (per_row * 4) + number * 4 + i * per_row * 4;
   return b_.splat(b_.load(buffer, {s, 1}, at, 4), t_.lanes());
 }
 
-// Words of two rows of a, beside each other in every 128 bits, meet those of as many columns as half a vector has
-// lanes. Sums of two rows alternate (join_rows_by_two).
+// Words of two rows of a, adjacent in every 128 bits, are multiplied with those of as many columns as half a vector has
+// lanes. Sums of the two rows alternate (join_rows_by_two).
 void MatrixKernel::multiply_by_two(const Tile& tile, Expr k, int64_t quads, std::vector<Expr>& sums) {
   const int half = t_.step() / 2, pair = 2 * t_.row.k;
   const VType sum{t_.row.acc, t_.lanes()}, weight{t_.row.a, half};
@@ -323,7 +323,7 @@ void MatrixKernel::sum_floats(const Tile& tile, std::vector<BufferId>& sums) {
   });
 }
 
-// Tiles of the matrix unit: sums stay in its registers over a stage, or over a group where integers are scaled.
+// Tiles of the matrix unit: sums stay in its registers over a stage, or over a group if integers are scaled.
 void MatrixKernel::write_units(const Tile& tile) {
   const int units = tile.height / t_.tile->rows, count = units * tile.vectors;
   const VType type{t_.row.acc, static_cast<int>(unit_bytes() / 4)};
@@ -346,7 +346,7 @@ void MatrixKernel::write_units(const Tile& tile) {
   });
 }
 
-// K from .. to - 1, whole instructions of it.
+// Multiplies K from `from` to `to` - 1, in whole instructions.
 void MatrixKernel::multiply_run(const Tile& tile, Expr from, Expr to, int units, const std::vector<BufferId>& sums) {
   const int64_t steps = t_.is_outer() ? std::gcd(kOuterSteps, t_.lanes()) : 1;
   b_.loop(LoopKind::serial, from, to, steps * t_.tile->k, [&](Expr k) {
@@ -386,7 +386,7 @@ void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std
   }
 }
 
-// Integer sums of a group, row by row, times both scales.
+// Adds integer sums of a group, row by row, times both scales.
 void MatrixKernel::scale_units(const Tile& tile, Expr k, int units) {
   const int rows = t_.tile->rows, align = std::min(64, 4 * t_.lanes());
   const VType integers{t_.row.acc, t_.lanes()};
@@ -411,8 +411,8 @@ void MatrixKernel::scale_units(const Tile& tile, Expr k, int units) {
     });
 }
 
-// Rows of a as the instruction takes them. For the matrix unit codes lie tile by tile: rows in blocks, within them
-// pieces of a tile's bytes along K, row after row; for dots of two rows, word by word.
+// Layout of a's rows for the instruction. For the matrix unit codes lie tile by tile: blocks of rows, within them runs
+// of a tile's bytes along K, row after row; for dots of two rows, word by word.
 OperandLayout left_layout(const DotProblem& p, const MatrixPlan& t, const machine::Machine& m) {
   OperandLayout l;
   l.type = t.row.b;

@@ -1,5 +1,5 @@
-// Rows of b are unpacked one after another into a few private rows, which are then transposed, word by word; or, where
-// the weight is a matrix unit's first factor, into the panel as they are.
+// Rows of b are unpacked one after another into a few private rows, which are then transposed, word by word; or, if the
+// weight is a matrix unit's first factor, straight into the panel.
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace lumen::synth {
 
 namespace {
 
-int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so that rows do not fall into one set
+int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, to avoid cache set conflicts
   return t.stage_k * t.element_bytes() + 64;
 }
 
@@ -78,7 +78,7 @@ void MatrixPanel::fill(Expr first, Expr last, Expr k0, Expr count) {
   });
 }
 
-// Rows of the tile behind this one are far away in memory: nothing but this asks for them in time.
+// Rows of the next tile are far away in memory: only this prefetch brings them in time.
 void MatrixPanel::ask_ahead(Expr row, Expr k0) {
   if (!is_read_ahead(p_, m_)) return;
   const DotLoad& b = p_.loads[1];
@@ -88,10 +88,10 @@ void MatrixPanel::ask_ahead(Expr row, Expr k0) {
   w_.ask_for(1, behind / block * block_bytes, 0, t_.stage_k / block * block_bytes, m_.ahead_into);
 }
 
-// Elements from `position` on behind element k of a row that begins at byte `to`.
+// Stores elements from `position` on after element k of a row that begins at byte `to`.
 void MatrixPanel::store(Expr v, Expr to, Expr k, int64_t position) {
   if (rows_ >= 0) return b_.store(rows_, v, to + (k * t_.element_bytes() + position * t_.element_bytes()));
-  const int64_t run = t_.tile->k, bytes = run * t_.element_bytes();  // of an instruction, of which k is a multiple
+  const int64_t run = t_.tile->k, bytes = run * t_.element_bytes();  // of an instruction; k is a multiple of `run`
   const int64_t inside = position / run * (t_.lanes() * bytes) + position % run * t_.element_bytes();
   b_.store(codes_, v, to + (k / run * (t_.lanes() * bytes) + inside));
 }
@@ -124,10 +124,10 @@ void MatrixPanel::unpack_row(Expr to, Expr row, Expr column, Expr k0, Expr count
     b_.branch(whole < k0 + count, tail);
 }
 
-// Elements k .. k + count of the stage, in whole blocks from `block` on; zeros up to `padded`.
+// Unpacks elements k .. k + count of the stage, in whole blocks from `block` on; zeros up to `padded`.
 void MatrixPanel::unpack_run(Expr to, Expr column, Expr block, Expr k, int64_t count, int64_t padded) {
   if (count > 0) cursor_->enter_block(block, count / p_.loads[1].format->block);
-  // Two vectors are rounded at once where the machine can; what it flushes, its products would.
+  // Rounds two vectors at once if the machine can. Denormals that this flushes are flushed by the products anyway.
   const std::string pair = round_pair_row(m_, t_.row.a, value_lanes_);
   const bool by_pairs = !t_.integers && !pair.empty() && count % (2 * value_lanes_) == 0;
   const int64_t instruction = t_.is_outer() ? std::min<int64_t>(t_.step(), m_.vector_bits / 8)
@@ -168,7 +168,7 @@ void MatrixPanel::unpack_run(Expr to, Expr column, Expr block, Expr k, int64_t c
     b_.store(scales_, scale, at, 4);
     if (!t_.offsets) continue;
     Expr offset = b_.real(0, one);
-    if (exists) {  // the bias of the codes belongs to it
+    if (exists) {  // it includes the bias of the codes
       offset = cursor_->expression(*d.form.offset, position, 1, false);
       if (d.bias != 0) offset = fma(scale, b_.real(d.bias, one), offset);
     }
@@ -211,7 +211,7 @@ LaidPanels write_panels(const graph::Graph& g, const DotProblem& p, const Matrix
   return laid;
 }
 
-// Rows along n in memory, as many as a word holds numbers: their numbers alternate in the panel. Nothing beyond the
+// Joins rows along n in memory, as many as a word holds numbers: they are interleaved in the panel. Nothing past the
 // ends is read.
 void MatrixPanel::join_rows(Expr n, Expr to, Expr k0, Expr count) {
   const int step = t_.row.k, lanes = t_.lanes();
@@ -237,7 +237,7 @@ void MatrixPanel::join_rows(Expr n, Expr to, Expr k0, Expr count) {
     const Expr quad = k / step;
     if (step == 1) {
       b_.store(codes_, rows[0], to + quad * quad_bytes(), 4);
-    } else if (step == 4) {  // rows 0 and 2 by turns, 1 and 3, then both
+    } else if (step == 4) {  // interleave 0 with 2 and 1 with 3, then both
       const Expr even = b_.shuffle({rows[0], rows[2]}, alternate), odd = b_.shuffle({rows[1], rows[3]}, alternate);
       b_.store(codes_, b_.shuffle({even, odd}, by_turns(0, 2 * lanes, 2 * lanes)), to + quad * quad_bytes(), 4);
     } else {
@@ -246,13 +246,13 @@ void MatrixPanel::join_rows(Expr n, Expr to, Expr k0, Expr count) {
   });
 }
 
-// `lanes` private rows of words become words of `lanes` rows.
+// Transposes `lanes` private rows of words into words of `lanes` rows.
 void MatrixPanel::transpose_rows(Expr to, Expr count) {
   const int word = t_.word_bytes();
   LUMEN_CHECK(word == 2 || word == 4 || word == 8, "words of {} bytes", word);
   const VType words{word == 2 ? Scalar::u16 : word == 4 ? Scalar::u32 : Scalar::u64, t_.lanes()};
   const Expr bytes = count * t_.element_bytes();
-  if (word == 8 && m_.scalable) {  // of which a vector holds few: what turns them costs more than moving one by one
+  if (word == 8 && m_.scalable) {  // vectors hold few such words: transposing costs more than moving them one by one
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Expr i) {
       b_.loop(LoopKind::serial, w_.i64(0), bytes, word, [&](Expr at) {
         const Expr x = b_.load(rows_, {Scalar::u64, 1}, at + i * row_bytes(t_), word);
@@ -261,7 +261,7 @@ void MatrixPanel::transpose_rows(Expr to, Expr count) {
     });
     return;
   }
-  // Outer products have longer vectors than what turns the words.
+  // Outer products have longer vectors than the transpose takes.
   if (const int side = m_.f32_lanes(); t_.is_outer() && side < t_.lanes()) {
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), side, [&](Expr first) {
       b_.loop(LoopKind::serial, w_.i64(0), bytes, int64_t{side} * word, [&](Expr at) {

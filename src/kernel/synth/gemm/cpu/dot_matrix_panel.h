@@ -1,13 +1,13 @@
-// The panel of a matrix kernel: b's rows as the dot instruction takes them, in private memory of a task. A vector holds
-// row.k neighbours along K of each of `lanes` rows of b:
+// The panel of a matrix kernel: b's rows in the layout of the dot instruction, in a task's private memory. A vector
+// holds row.k neighbours along K of each of `lanes` rows of b:
 //
 //   tile, then quad (row.k elements of K), then vector of the tile, then row of b, then the row.k elements
 //
-// and for the matrix unit, whose tiles are whole pieces of memory: tile, vector, quad, row of b, the row.k elements;
-// or, where the weight is its first factor: tile, vector, elements of K of an instruction, row of b, those elements.
-// With integers, scales and offsets lie beside it: group, then row of b. Filled per tile and stage of K by each task;
-// or, where tasks share panels (MatrixPlan::lays_panels), all of them by a step before, one behind the other: outer
-// index, tile of n, stage. Proved by tests/kernel/synth/gemm/dot_matrix_test.cpp.
+// For the matrix unit, whose tiles are contiguous in memory: tile, vector, quad, row of b, the row.k elements; or, if
+// the weight is its first factor: tile, vector, elements of K of an instruction, row of b, those elements. With
+// integers, scales and offsets are stored with it: group, then row of b. Each task fills it per tile and stage of K;
+// or, if tasks share panels (MatrixPlan::lays_panels), an earlier step fills all of them in the order outer index, tile
+// of n, stage. Proved by tests/kernel/synth/gemm/dot_matrix_test.cpp.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace lumen::synth {
 
-// Panels in scratch, of scratch numbers; -1: there are none.
+// Scratch numbers of shared panels; -1: none.
 struct LaidPanels {
   int codes = -1, scales = -1, offsets = -1;
 };
@@ -31,14 +31,14 @@ class MatrixPanel {
  public:
   // Allocates in the current region, that of a task.
   MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m);
-  // Declares parameters for panels in scratch. begin_task() before anything is filled.
+  // Declares parameters for panels in scratch. Call begin_task() before anything is filled.
   MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m, const LaidPanels& laid,
               bool written);
   void begin_task();
-  // Panels in scratch: those of one outer index, tile and stage are the ones at hand.
+  // With panels in scratch: selects that of an outer index, tile and stage.
   void enter(Expr outer, Expr tile, Expr stage);
 
-  // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K; of panels in scratch the tile at hand.
+  // Fills tiles first .. last - 1, elements k0 .. k0 + count - 1 of K; of panels in scratch the current tile.
   void fill(Expr first, Expr last, Expr k0, Expr count);
 
   BufferId codes() const { return codes_; }
@@ -49,7 +49,7 @@ class MatrixPanel {
   int64_t vector_bytes() const { return t_.lanes() * t_.word_bytes() * (t_.tile ? t_.stage_k / t_.row.k : 1); }
   int64_t group_bytes() const { return (laid() ? 1 : t_.filled_tiles()) * t_.tile_columns() * 4; }  // of scales
   bool laid() const { return laid_; }
-  // Where the panel at hand begins among codes and numbers of groups, in bytes; 0 of a task's own.
+  // Where the current panel begins among codes and numbers of groups, in bytes; 0 for a task's own panel.
   Expr codes_from() const { return codes_from_; }
   Expr groups_from() const { return groups_from_; }
 

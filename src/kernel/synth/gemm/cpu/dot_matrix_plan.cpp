@@ -1,4 +1,4 @@
-// Tiles, stages and tasks by estimated cycles; what work costs is in the machine's table (kernel/machine/costs.h).
+// Tiles, stages and tasks by estimated cycles; unit costs are in the machine's table (kernel/machine/costs.h).
 #include "kernel/synth/gemm/cpu/dot_matrix_plan.h"
 
 #include <fmt/format.h>
@@ -19,8 +19,8 @@ constexpr int64_t kScaleGroup = 64;       // elements that share an activation s
 constexpr int64_t kWideScaleGroup = 128;  // where the weight's groups are as wide
 constexpr int64_t kSumsBytes = 256 << 10;    // private sums of a task
 constexpr int64_t kSharedBytes = 256 << 20;  // of panels that tasks share
-constexpr double kUnitThreads = 16;          // that are busy at once, of a processor with a matrix unit
-constexpr double kUnitTask = 5e4;            // cycles of a task there, at least
+constexpr double kUnitThreads = 16;          // threads assumed busy at once, on a processor with a matrix unit
+constexpr double kUnitTask = 5e4;            // least cycles of a task there
 constexpr int64_t kTileGroup = 512;          // elements that share an activation scale on the matrix unit
 
 class MatrixChooser {
@@ -54,7 +54,7 @@ class MatrixChooser {
   }
 
  private:
-  // Columns are known before the product runs, and others for each outer index.
+  // Panels can be written before the product: their columns are known by then, and each outer index has its own.
   bool can_share() const {
     const auto differs = [](const DotIndex& i) { return i.strides[1] != 0; };
     const int64_t bytes =
@@ -75,7 +75,7 @@ class MatrixChooser {
 
   int panel_registers(int vectors) const { return t_.by_two ? 2 * vectors : vectors; }
 
-  // The panel of one tile stays in the first-level cache.
+  // Sizes stages so that the panel of one tile stays in the first-level cache.
   void stage() {
     const int64_t quad_bytes = t_.tile_columns() * t_.word_bytes();
     const int64_t most = std::max<int64_t>(m_.l1_bytes * 3 / 4 / quad_bytes * t_.row.k, t_.unit);
@@ -90,7 +90,7 @@ class MatrixChooser {
       const double tiles = height / t_.tile->rows;
       const double step = std::max({tiles * vectors, (tiles + vectors) * costs_.broadcast, tiles * costs_.far}) *
                           m_.tile_cycles;  // products, loads
-      // Sums go row by row where rows are vectors, and whole where tiles are.
+      // Sums move row by row if rows are vectors, otherwise as whole tiles.
       const double moved = tiles * vectors * (t_.is_outer() ? 2 * t_.tile->rows : 3 * m_.tile_cycles);
       double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * (moved + (t_.is_outer() ? kOuterRun : 0));
       if (t_.integers) cycles += sums * costs_.scaling * (t_.padded_k / t_.scale_group);
@@ -120,8 +120,8 @@ class MatrixChooser {
     if (t_.integers) fill += k / t_.group * costs_.scale * (t_.offsets ? 2 : 1);
     cycles += fill * n * (t_.lays_panels() ? 1 : t_.m_tasks);
     if (t_.lays_panels()) cycles += n * t_.m_tasks * k * t_.element_bytes() / costs_.bytes;
-    // Rows of a come from beyond the second-level cache once for every column of tasks, or for every thread where all
-    // of them stay there.
+    // Rows of a are read from beyond the second-level cache once per column of tasks, or once per thread if all of them
+    // fit in it.
     const double readings = t_.tile && p_.m.extent * k * t_.element_bytes() <= m_.l2_bytes / 2
                                 ? std::min<double>(t_.n_tasks, kUnitThreads)
                                 : t_.n_tasks;
@@ -138,7 +138,7 @@ class MatrixChooser {
   }
 
   void cut() {
-    // A matrix unit waits for what comes from beyond the second-level cache: its tasks take a good part of that.
+    // A matrix unit waits for data from beyond the second-level cache: its tasks use a good part of that cache.
     const int64_t most_sums = t_.tile ? m_.l2_bytes / 4 : std::min(kSumsBytes, m_.task_bytes);
     const int64_t most_tiles = t_.tile ? 16 : 8;
     for (int64_t n_task = 1; n_task <= std::min(t_.n_tiles, most_tiles); ++n_task) {
@@ -163,10 +163,10 @@ class MatrixChooser {
   const machine::Machine& m_;
   const machine::PanelCosts& costs_;
   MatrixPlan t_;
-  std::vector<TileCut> cuts_;  // for every register tile and every number of them beside each other, the best
+  std::vector<TileCut> cuts_;  // the best cut for each register tile and number of adjacent tiles
 };
 
-// The matrix unit's instruction as the panel sees it: words of neighbours along K for each of its columns.
+// The matrix unit's instruction as a dot row for the panel: words of neighbours along K, one per column.
 machine::DotRow as_dot(const machine::TileRow& t) {
   const int word = 4 / scalar_bytes(t.a);
   const int64_t most = is_float(t.acc) ? 0 : t.b == Scalar::u8 ? 255 : 128;
@@ -195,7 +195,7 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
     for (const machine::DotRow& row : tile ? std::vector{as_dot(*tile)} : m.squares) {
       other.dots = {row};
       const auto found = factor_integer(f, p.loads[1].columns, other, why);
-      // Codes that a row takes as they are need no sums beside them.
+      // Codes that a row takes unchanged need no sums for a correction.
       if (found && (!t.integers || (t.integers->bias != 0 && found->bias == 0))) t.integers = found;
     }
   } else {
@@ -239,7 +239,7 @@ std::vector<MatrixPlan> choose_floats(const DotProblem& p, const machine::Machin
   const DotLoad& b = p.loads[1];
   t.unit = std::lcm(b.format ? b.format->block : 1, t.step());
   t.padded_k = ceil_div(p.k.extent, t.step()) * t.step();
-  // Panels of blocks of rows that pick matrices are transposed still.
+  // For blocks of rows that pick matrices, panels are still transposed.
   t.weight_first = tile && !t.is_outer() && tile->rows == tile->columns && tile->a == tile->b && p.k.strides[1] == 1 &&
                    !p.pick && !p.blocks;
   return MatrixChooser(p, m, t).choose();
@@ -252,7 +252,7 @@ std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machin
   const DotLoad &a = p.loads[0], &b = p.loads[1];
   const std::optional<CodedRows> coded = coded_rows(p);
   if (!coded && (a.kind != DotLoad::Kind::memory || !is_float(a.scalar))) return {};
-  // Floats that are of an instruction's type already, whichever of the two ways they lie.
+  // Floats of an instruction's own type, in either storage order.
   const bool turns = p.k.strides[1] == 1 || p.n.strides[1] == 1;
   const auto takes = [&](Scalar s) {
     return !coded && b.kind == DotLoad::Kind::memory && turns && b.scalar == s && (a.scalar == s || s == Scalar::f32);
@@ -274,7 +274,7 @@ std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machin
           consider(choose_integers(p, m, tile, false, held, &no_tiles));
       if (held) return best;  // in floats they would be rounded again
     }
-    rounds = !exact && b.format->block_bytes * 8 <= 16 * b.format->block;  // not where it would lose what is kept
+    rounds = !exact && b.format->block_bytes * 8 <= 16 * b.format->block;  // not if that loses stored digits
   }
   const bool unpacks = b.kind == DotLoad::Kind::packed && !coded;
   const auto meets = [&](Scalar s) {

@@ -1,5 +1,5 @@
-// One group of b's rows at a time, all of a's rows beside it; sums in registers, one vector each. Where lanes step
-// together in waves, a wave takes a group: each lane its share of K, and the lanes' sums are added at the end.
+// One group of b's rows at a time, with all of a's rows; each sum is one vector in a register. On machines with waves,
+// a wave takes a group: each lane its share of K, and the lanes' sums are reduced at the end.
 #include "kernel/synth/gemm/cpu/dot_rows.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class RowsKernel : RowsWriter {
 
  private:
   void declare_sums();
-  // Steps of `step` along K from `from` to `to`, or those of them that are this lane's.
+  // Steps of `step` along K from `from` to `to`; with waves, only those of this lane.
   void along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Expr)>& body);
   void write_group(Expr n);
   void sum_memory(const std::vector<Expr>& rows);
@@ -39,7 +39,7 @@ class RowsKernel : RowsWriter {
   Expr sum(int i, int j);  // over the chains
   bool is_shifted() const { return t_.row && t_.row->shift != 0; }
   void find_scale(const Format& f);
-  // `to`, or the sums of a chain, += products of `right` (one vector per row of b) with a at k.
+  // Adds products of `right` (one vector per row of b) with a at k to `to`, or to the sums of a chain.
   void products(const std::vector<BufferId>* to, int64_t vector, Expr k, const std::vector<Expr>& right, Expr count);
   void sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
                const RoutineExpr* value, const std::vector<BufferId>* to);
@@ -51,7 +51,7 @@ class RowsKernel : RowsWriter {
   std::vector<Expr> row_scales_;
 };
 
-// Scales that stay the same over vectors wait until these are added.
+// Scales that are constant over several vectors are applied after these are added.
 void RowsKernel::find_scale(const Format& f) {
   const FormatFacts facts = facts_of(f);
   if (!facts.scaled || facts.scaled->offset || !facts.scaled->scale) return;
@@ -61,7 +61,7 @@ void RowsKernel::find_scale(const Format& f) {
                        std::gcd(facts.scaled->group, unit) < 2 * t_.lanes || f.block % t_.lanes != 0))
     return;
   form_ = facts.scaled;
-  if (!whole_rows_) t_.chains = 1;  // sums of groups do not wait for each other
+  if (!whole_rows_) t_.chains = 1;  // sums of groups are independent already
 }
 
 void RowsKernel::declare_sums() {
@@ -147,7 +147,7 @@ void RowsKernel::sum_codes(const std::vector<Expr>& rows) {
   for (int64_t at = whole; at < k; at += vector) step(w_.i64(at), (at - whole) / vector, std::min(vector, k - at));
 }
 
-// Elements first .. first + count of the entered blocks, which begin at k.
+// Adds elements first .. first + count of the entered blocks, which begin at k.
 void RowsKernel::sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
                          const RoutineExpr* value, const std::vector<BufferId>* to) {
   for (int64_t position = first; position < first + count; position += t_.lanes) {

@@ -1,5 +1,5 @@
-// The dot kernel for few rows of `a` (decoding a token): vectors along k, rows of `b` read once where they lie, packed
-// ones unpacked in registers, sums folded at the end. Proved by tests/kernel/synth/gemm/dot_rows_test.cpp.
+// The dot kernel for few rows of `a` (decoding a token): vectors along k, rows of `b` read once in place, packed ones
+// unpacked in registers, sums reduced at the end. Proved by tests/kernel/synth/gemm/dot_rows_test.cpp.
 #pragma once
 
 #include "kernel/machine/machine.h"

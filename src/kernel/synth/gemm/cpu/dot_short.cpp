@@ -1,6 +1,6 @@
-// Low and high bytes of a vector of codes come out of tables and are interleaved, sixteen by sixteen, into two vectors
-// of words; or, of few codes, the words themselves, those of the even and those of the odd codes. Activations lie in
-// scratch in that order.
+// Low and high bytes for a vector of codes are looked up in tables and interleaved, sixteen at a time, into two vectors
+// of words. With few codes the words themselves are looked up, those of the even and those of the odd codes.
+// Activations lie in scratch in that order.
 #include "kernel/synth/gemm/cpu/dot_short.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int kPiece = 16;       // bytes that are interleaved with their like
-constexpr size_t kOddCodes = 2;  // that break the symmetry of signs and are still worth it
+constexpr int kPiece = 16;       // low and high bytes that are interleaved at once
+constexpr size_t kOddCodes = 2;  // exceptions to the sign symmetry that are still worth it
 constexpr int kMostGroups = 16;  // of a unit
 constexpr uint16_t kSign = 0x8000;
 
@@ -28,7 +28,7 @@ std::string lookup_of_words(int lanes) {
   return fmt::format("lookup{}.u16x{}", lanes, lanes);
 }
 
-// What a code with the top bit is, where it is not the opposite of the one without.
+// Codes with the top bit whose number is not the negative of the one without it.
 std::vector<size_t> odd_codes(const std::vector<uint16_t>& table) {
   std::vector<size_t> odd;
   for (size_t i = table.size() / 2; i < table.size(); ++i)
@@ -45,7 +45,7 @@ std::vector<int> lanes_of_half(const ShortDot& d, int lanes, int half) {
   return out;
 }
 
-// Vectors of codes as those of their words, one half behind the other.
+// Vectors of codes as vectors of their words, one half after the other.
 LaneOrder in_halves(LaneOrder order, const ShortDot& d, int lanes) {
   for (std::vector<int64_t>& vector : order.vectors) {
     std::vector<int64_t> words;
@@ -89,7 +89,8 @@ class ShortKernel : RowsWriter {
   std::vector<BufferId> sums_;
 };
 
-// One byte of the numbers; `odd`, where it is not empty or the table has the bit, says which codes a sign cannot give.
+// One byte of the numbers. A mirrored table has only codes without the top bit; `odd`: codes whose number the sign does
+// not give.
 Expr ShortKernel::bytes_of(const std::vector<uint16_t>& table, int shift, Expr codes, const std::vector<size_t>& odd) {
   const VType bytes = b_.type(codes);
   const bool mirrored = table.size() == 256 && odd.size() <= kOddCodes;
@@ -116,7 +117,7 @@ Expr ShortKernel::as_words(Expr low, Expr high, int half) {
   return b_.load(words_, {d_.row.a, layout_.lanes / 2}, w_.i64(0), 4);
 }
 
-// The words of every other code; a word of two codes is a good index after a shift, for only its low bits count.
+// The words of every other code. A word of two codes is a valid index after a shift, because only its low bits count.
 Expr ShortKernel::words_of(const std::vector<uint16_t>& table, Expr codes, int half, const std::vector<int64_t>& keep) {
   const int lanes = layout_.lanes / 2;
   const VType words{Scalar::u16, lanes};
@@ -131,7 +132,7 @@ Expr ShortKernel::words_of(const std::vector<uint16_t>& table, Expr codes, int h
   return bitcast(found, d_.row.a);
 }
 
-// Words of the elements: for each part the two halves.
+// Words of the elements: the two halves for each part.
 std::vector<Expr> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elements) {
   const int64_t some = *std::max_element(elements.begin(), elements.end());
   std::vector<int64_t> keep;
@@ -150,7 +151,7 @@ std::vector<Expr> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elem
     }
     const std::vector<size_t> odd = odd_codes(table);
     Expr low = bytes_of(table, 0, codes, odd), high = bytes_of(table, 8, codes, odd);
-    if (std::count(keep.begin(), keep.end(), 0) > 0) {  // lanes without an element are zero: theirs may be no number
+    if (std::count(keep.begin(), keep.end(), 0) > 0) {  // lanes without an element become zero: their words may be NaN
       const Expr mask = b_.lanes_integer(keep, Scalar::u8);
       low = low & mask;
       high = high & mask;
@@ -160,7 +161,7 @@ std::vector<Expr> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elem
   return out;
 }
 
-// By lane of the sums.
+// Group of each lane of the sums.
 std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int half) const {
   std::vector<int> groups;
   const std::vector<int> lanes = lanes_of_half(d_, layout_.lanes, half);
@@ -178,7 +179,7 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
   };
   Expr scales;
   if (!d_.whole_rows) scales = lanes_by_group(b_, cursor, *d_.form.scale, layout_.sum_group, order.elements);
-  // Products of vectors whose lanes lie in the same groups meet before any scale.
+  // Products of vectors whose lanes lie in the same groups are added before they are scaled.
   std::vector<Expr> open;
   std::vector<int> group;
   const auto close = [&] {
@@ -245,7 +246,7 @@ void ShortKernel::write_row(Expr n) {
   }
 }
 
-// Numbers as sums of 16-bit floats; nothing where one is too small or too large for them.
+// Numbers as sums of 16-bit floats; nullopt if one is too small or too large for them.
 std::optional<std::vector<std::vector<uint16_t>>> short_parts(const std::vector<double>& values) {
   std::vector<std::vector<uint16_t>> parts(2);
   for (const double v : values) {
@@ -254,7 +255,7 @@ std::optional<std::vector<std::vector<uint16_t>>> short_parts(const std::vector<
     const uint16_t low = std::isfinite(v) ? f32_to_bf16(static_cast<float>(v - near)) : uint16_t{0};
     if (std::isfinite(v) != std::isfinite(near)) return std::nullopt;
     for (const double x : {near, double{bf16_to_f32(low)}})
-      if (x != 0 && std::isfinite(x) && std::fabs(x) < 0x1p-126) return std::nullopt;  // dots take these for zero
+      if (x != 0 && std::isfinite(x) && std::fabs(x) < 0x1p-126) return std::nullopt;  // dots flush these to zero
     parts[0].push_back(high);
     parts[1].push_back(low);
   }
@@ -292,7 +293,7 @@ std::optional<ShortDot> factor_short(const Format& f, const machine::Machine& m,
 void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const ShortDot& d,
                          const machine::Machine& m, Synthesis& out) {
   RowsPlan t = rows.single();
-  t.chains = d.whole_rows ? std::clamp(8 / t.height, 1, 4) : 1;  // sums of groups do not wait for each other
+  t.chains = d.whole_rows ? std::clamp(8 / t.height, 1, 4) : 1;  // sums of groups are independent already
   OperandLayout layout;
   layout.type = d.row.b;
   layout.rows = p.rows_of_a();

@@ -1,6 +1,6 @@
 // Writes the nest: tasks, stages of K, panels, tiles, products, epilogue. Sums of one element are added in the order of
-// k, whatever the cut into tasks, so the result depends on the plan alone. Panels hold numbers of 32 bits: f32, or of
-// whole numbers i32 or words of several.
+// k however the work is cut into tasks, so the result depends on the plan alone. Panels hold 32-bit numbers: f32, or
+// for integers i32 or words of several.
 #include "kernel/synth/gemm/cpu/dot_tile.h"
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kTransposeColumns = 256;  // of K, unpacked beside each other before they are transposed
-constexpr int kStraightEpilogue = 96;  // operations of an epilogue written out tile-wide; longer ones loop over rows
+constexpr int64_t kTransposeColumns = 256;  // elements of K that are unpacked before they are transposed
+constexpr int kStraightEpilogue = 96;  // operations of an epilogue unrolled over the tile; longer ones loop over rows
 
-// One operand inside the register tile: bytes between neighbours.
+// An operand inside the register tile, with strides in bytes.
 struct Walk {
   BufferId buffer = -1;
   Expr start;                    // byte of the tile's first element at k = 0
@@ -27,15 +27,15 @@ struct Walk {
   int64_t k = 0;                 // next inner k
   std::vector<int64_t> outer_k;  // next outer k, by digit
   int64_t vector = 0;            // of a along a batch: next vector
-  Scalar scalar = Scalar::f32;   // of the numbers there
+  Scalar scalar = Scalar::f32;   // type of the numbers in `buffer`
 };
 
-// The piece of K a stage covers.
+// The part of K that a stage covers.
 struct Stage {
-  std::vector<Expr> digits;  // outer k: those before the ones that a stage goes over
+  std::vector<Expr> digits;  // outer k: digits above those that a stage covers
   Expr k0, count;            // inner k
   Expr flat_k;               // where it begins, counted over all of K
-  int64_t fixed = -1;        // count, where it is known
+  int64_t fixed = -1;        // count as a constant, if known
 };
 
 class TileKernel : TileWriter {
@@ -52,7 +52,7 @@ class TileKernel : TileWriter {
   }
 
  private:
-  size_t first_digit() const { return p_.outer_k.size() - t_.stage_digits; }  // of those that a stage goes over
+  size_t first_digit() const { return p_.outer_k.size() - t_.stage_digits; }  // of those that a stage covers
   int64_t outer_k_of_stage() const {
     int64_t count = 1;
     for (size_t d = first_digit(); d < p_.outer_k.size(); ++d) count *= p_.outer_k[d].extent;
@@ -64,7 +64,7 @@ class TileKernel : TileWriter {
     const int64_t block = p_.loads[1].format->block;
     return std::max(kTransposeColumns / block, int64_t{1}) * block;
   }
-  // Transposed squares write whole vectors of k, the last of them beyond the end.
+  // Transposed squares write whole vectors of k, the last of them past the end.
   int64_t padded_k() const {
     return (panel_k() + t_.lanes - 1) / t_.lanes * t_.lanes + (p_.outer_k.empty() ? 0 : t_.lanes);
   }
@@ -102,7 +102,7 @@ class TileKernel : TileWriter {
   BufferId a_panel_ = -1, b_panel_ = -1, sums_ = -1, temporary_ = -1, rows_ = -1;
   BufferId shift_sums_ = -1;  // products of a's shift with the columns of a stage's panel of b
   std::vector<BufferId> accumulators_;
-  TilesOfA laid_;            // a, when a step before laid it out
+  TilesOfA laid_;            // a, if an earlier step laid it out
   int64_t a_row_bytes_ = 0;  // of the copied panel of a
 };
 
@@ -117,7 +117,7 @@ void TileKernel::multiply_task() {
     a_panel_ = b_.alloc((span_of_a(p_, *t_.row) + p_.word * t_.lanes) * scalar_bytes(t_.row->type_of(0)));
   } else if (t_.a != Fetch::direct && t_.a != Fetch::tiles) {
     const int64_t rows = t_.m_task * t_.height;
-    // A cache line more than the row, so that rows do not fall into one set of the cache.
+    // A cache line more than the row, to avoid cache set conflicts.
     const int64_t across = tiles_of_a() ? t_.height : rows;
     a_row_bytes_ = t_.a_along_k ? padded_k() * 4 + 64 : (across + t_.lanes - 1) / t_.lanes * lane_bytes_;
     a_panel_ = b_.alloc((t_.a_along_k ? rows : padded_k() * (tiles_of_a() ? t_.m_task : 1)) * a_row_bytes_);
@@ -166,7 +166,7 @@ Expr TileKernel::stage_base(size_t load, const Stage& s) {
   return at;
 }
 
-// Every outer k a stage goes over: all its digits, and its number.
+// Loops over the outer k of a stage: passes all digits, and the flat number.
 void TileKernel::each_outer_k(const Stage& s, const std::function<void(const std::vector<Expr>&, Expr)>& body) {
   if (t_.stage_digits == 0) return body(s.digits, w_.i64(0));
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(outer_k_of_stage()), 1, [&](Expr number) {
@@ -204,7 +204,7 @@ void TileKernel::pack_a(const Stage& s) {
           Expr count = w_.i64(std::min(t_.lanes, t_.height - at));
           if (t_.last_height != t_.height) {
             count = max(min(count, rows - m), w_.i64(0));
-            m = min(m, rows - 1);  // where none is left, lanes that do not exist read the last row
+            m = min(m, rows - 1);  // if none is left, lanes that do not exist read the last row
           }
           const Expr from = first + (k * p_.k.strides[0] + m * p_.m.strides[0]);
           const Expr v = w_.read_factor(0, from, p_.m.strides[0], t_.lanes, count);
@@ -215,7 +215,7 @@ void TileKernel::pack_a(const Stage& s) {
   });
 }
 
-// Rows along k, `lanes` of them, become vectors along n: read(row, k, count or -1).
+// Transposes rows along k, `lanes` of them, into vectors along n: read(row, k, count or -1).
 void TileKernel::transpose_rows(BufferId buffer, const std::function<Expr(int, Expr, Expr)>& read, Expr count,
                                 Expr to) {
   const int64_t row = t_.vectors * lane_bytes_;
@@ -224,7 +224,7 @@ void TileKernel::transpose_rows(BufferId buffer, const std::function<Expr(int, E
     std::vector<Expr> rows;
     for (int i = 0; i < t_.lanes; ++i) rows.push_back(read(i, k, k_count));
     transpose(b_, rows);
-    for (int i = 0; i < t_.lanes; ++i)  // rows beyond the count fall into the panel's padding
+    for (int i = 0; i < t_.lanes; ++i)  // rows past the count fall into the panel's padding
       b_.store(buffer, rows[i], to + k * row + i * row, 4);
   };
   b_.loop(LoopKind::serial, w_.i64(0), whole, t_.lanes, [&](Expr k) { block(k, {}); });
@@ -248,14 +248,14 @@ void TileKernel::pack_b(const Stage& s) {
     here.digits = digits;
     const Expr base = stage_base(1, here);
     const Expr k_first = number * (p_.k.extent * row);
-    // Where vector v (counted over N) begins in the panel.
+    // Start of vector v (counted over N) in the panel.
     auto place = [&](Expr v) {
       const Expr inside = v - vectors_first;
       return k_first + (inside / t_.vectors * panel + inside % t_.vectors * lane_bytes_);
     };
     if (t_.row) return pack_words_of_b(here, base, vectors_first, vectors_last, place);
     if (t_.b == Fetch::copy && packed) {
-      // Rows along n, unpacked into the tiles' panels side by side: a row at a time through a private row.
+      // Rows along n, unpacked into adjacent tiles' panels: one row at a time through a private row.
       const Expr n0 = vectors_first * t_.lanes;
       const Expr columns = min(vectors_last * t_.lanes, w_.i64(p_.n.extent)) - n0;
       b_.loop(LoopKind::serial, w_.i64(0), s.count, 1, [&](Expr k) {
@@ -269,7 +269,7 @@ void TileKernel::pack_b(const Stage& s) {
       return;
     }
     if (t_.b != Fetch::transpose) {
-      // Row by row through all tiles of the task: what they read of a row lies together.
+      // Row by row through all tiles of the task: their reads of a row are contiguous.
       b_.loop(LoopKind::serial, w_.i64(0), s.count, 1, [&](Expr k) {
         const Expr from = base + k * k_stride;
         b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr tile) {
@@ -323,7 +323,7 @@ void TileKernel::pack_b(const Stage& s) {
   });
 }
 
-// Words of a row of K from `s.k0` on, vector by vector: of so many numbers each.
+// Words of a row of K from `s.k0` on, vector by vector, with their count of numbers.
 void TileKernel::each_words(const Stage& s, const std::function<void(Expr word, int64_t numbers)>& body) {
   const int64_t step = int64_t{t_.lanes} * p_.word;
   const int64_t known = s.fixed == p_.k.extent ? p_.k_numbers : s.fixed * p_.word;
@@ -367,7 +367,7 @@ void TileKernel::pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, 
     const Expr sums_at = is_shifted() ? (v - vectors_first) * lane_bytes_ : Expr{};
     each_words(s, [&](Expr word, int64_t numbers) {
       Expr left = p_.k_numbers - (s.k0 + word) * p_.word;
-      if (is_shifted()) left = min(left, (s.count - word) * p_.word);  // shift sums are those of this stage
+      if (is_shifted()) left = min(left, (s.count - word) * p_.word);  // shift sums cover this stage only
       std::vector<Expr> rows;
       for (int i = 0; i < t_.lanes; ++i) {
         const Expr n = v * t_.lanes + i;  // rows that do not exist repeat the last one; their sums are never stored
@@ -383,9 +383,9 @@ void TileKernel::pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, 
   });
 }
 
-// Words beyond the end of the stage are zeros.
+// Words past the end of the stage are zeros.
 void TileKernel::add_shift_sums(const std::vector<Expr>& words, Expr at) {
-  constexpr int kChains = 4;  // additions that need not wait for each other
+  constexpr int kChains = 4;  // independent chains of additions
   std::vector<Expr> sums(kChains, w_.zero(t_.lanes));
   sums[0] = b_.load(shift_sums_, {p_.sum, t_.lanes}, at, 4);
   for (int i = 0; i < t_.lanes; ++i) sums[i % kChains] = add_shift(b_, *t_.row, words[i], sums[i % kChains]);
@@ -408,7 +408,7 @@ void TileKernel::write_tiles(const Stage& s) {
     widen_a();
   else if (t_.a != Fetch::direct && t_.a != Fetch::tiles)
     pack_a(s);
-  if (t_.row) {  // the panel of one tile of b, which is the longer one, stays near
+  if (t_.row) {  // the panel of one tile of b, which is the longer one, stays in cache
     return b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
       b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) { write_sized_tile(s, m_tile, n_tile); });
     });
@@ -424,7 +424,7 @@ void TileKernel::write_sized_tile(const Stage& s, Expr m_tile, Expr n_tile) {
   });
 }
 
-// An operand that is read where it lies, in the steps of k.
+// Strides of an operand that is read in place.
 Walk TileKernel::in_place(size_t load, Expr start) const {
   Walk walk;
   walk.scalar = p_.loads[load].scalar;
@@ -522,7 +522,7 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
   });
 }
 
-// Loops over the outer k a stage goes over, then `body` with the bytes where the inner k begins.
+// Loops over the outer k of a stage, then writes `body` with the bytes where the inner k begins.
 void TileKernel::each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, const Walk& wa, const Walk& wb,
                               const std::function<void(Expr, Expr)>& body) {
   if (digit == p_.outer_k.size()) return body(a, b);
@@ -531,7 +531,7 @@ void TileKernel::each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, cons
   });
 }
 
-// Two words after each other meet a row of a before the next row: as few products as can be wait for their sum.
+// Multiplies two consecutive words with a row of a before the next row, so that few products wait for their sum.
 void TileKernel::sum_words(const Walk& a, Expr a_at, const Walk& bw, Expr b_at, int words, int height, int vectors,
                            std::vector<Expr>& sums) {
   const CodesDot& row = *t_.row;
@@ -583,7 +583,7 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
     body(sums);
     for (int i = 0; i < count; ++i) b_.store(accumulators_[i], sums[i], w_.i64(0), 4);
   };
-  // In panels one outer k follows the other.
+  // In panels each outer k follows the previous one without a gap.
   const bool follow = t_.row && t_.a == Fetch::copy && s.fixed == p_.k.extent;
   const int64_t fixed = follow ? s.fixed * outer_k_of_stage() : s.fixed;
   const Expr words = follow ? w_.i64(fixed) : s.count;

@@ -1,5 +1,5 @@
 // The tiled dot kernel: register tiles of rows x vectors, panels of packed operands in private memory, sums in
-// registers (or in a private tile when K is cut into stages). f32 throughout. Proved by
+// registers (or in a private tile if K is cut into stages). In f32, or in 32-bit integers. Proved by
 // tests/kernel/synth/gemm/dot_tile_test.cpp.
 #pragma once
 

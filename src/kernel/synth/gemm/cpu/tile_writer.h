@@ -1,5 +1,5 @@
-// What kernels of register tiles write alike: tasks over tiles of m and n, tiles at the ends, and the epilogue over the
-// private sums of a task. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp and dot_matrix_test.cpp.
+// Common code of kernels of register tiles: tasks over tiles of m and n, tiles at the ends, and the epilogue over a
+// task's private sums. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp and dot_matrix_test.cpp.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ class TileWriter {
   TileWriter(const graph::Graph& g, const DotProblem& p, const TileCut& cut, int lanes)
       : p_(p), w_(g, p, "dot"), b_(w_.b), cut_(cut), lanes_(lanes) {}
 
-  // The kernel; `multiply` writes a task.
+  // Writes the kernel; `multiply` writes a task.
   Step write(std::string plan, const std::function<void()>& multiply);
-  // Code for a tile of full height, and for the last where that is lower.
+  // Writes code for a tile of full height, and for the last one if that is lower.
   void each_height(Expr m_tile, const std::function<void(int height)>& code);
-  // Code for a tile of full width, and for the last of a row where that is narrower or, where it `masks`, not full.
+  // Writes code for a tile of full width, and for the last of a row if that is narrower or, where it `masks`, not full.
   void each_width(Expr n_tile, bool masks, const std::function<void(int vectors, bool masked)>& code);
-  // Sums in private memory go through the epilogue, vector by vector: `place` is the byte of the one at (m, n) where
-  // the task begins at (m0, n0).
+  // Applies the epilogue to sums in private memory, vector by vector: `place` is the byte of the sum at (m, n) if the
+  // task begins at (m0, n0).
   using Place = std::function<Expr(Expr m, Expr m0, Expr n, Expr n0)>;
   void finish_sums(BufferId sums, const Place& place);
 

@@ -86,7 +86,7 @@ int64_t BlockFill::reach(const std::vector<DotIndex>& indices) const {
   return last;
 }
 
-// Nothing is read where a window leaves the image, or behind the end of K.
+// Nothing is read if a window leaves the image, or past the end of K.
 void BlockFill::copy_existing(BufferId panel, Expr to, const BlockZeros::Place& row, const BlockZeros::Place& k,
                               Expr exists) {
   const Expr inside = zeros_->inside(row, k);
@@ -101,7 +101,7 @@ void BlockFill::copy_rows_in_zeros(Expr lane, const StagePosition& at, BufferId 
   std::vector<DotIndex> sums = p_.outer_k;
   sums.push_back(p_.k);
   const int64_t most = reach(sums);
-  // Where every run of a stage lies within one place of the image, all lanes find that together.
+  // If every run of a stage is within one place of the image, the place is the same for all lanes.
   const bool is_shared =
       BlockZeros::keeps_runs(*p_.loads[load()].zeros, stage) && p_.k.extent % stage == 0 &&
       std::ranges::all_of(p_.outer_k, [&](const DotIndex& i) { return i.strides[load()] % stage == 0; });
@@ -130,7 +130,7 @@ void BlockFill::copy_rows_in_zeros(Expr lane, const StagePosition& at, BufferId 
     });
 }
 
-// A lane copies one unit of each run that a swizzled row has, at the same k.
+// A lane copies one unit of each run of a swizzled row, at the same k.
 void BlockFill::copy_beside_in_zeros(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
   constexpr int64_t kRun = BlockProduct::kSwizzle;
   const int64_t lanes = product_.tile().lanes(), stage = product_.tile().stage_k, units = rows() / unit_;
@@ -174,19 +174,19 @@ Expr BlockFill::zero_unit() {
   return is_float(factor_) ? b_.real(0, type) : b_.integer(0, type);
 }
 
-// Bytes of a copy of a unit where it exists: with 0 nothing is read.
+// Bytes of a unit's copy if it exists; a copy of 0 bytes reads nothing.
 Expr BlockFill::count_if(Expr exists) {
   return select(exists, b_.i64(BlockProduct::kUnit), b_.i64(0));
 }
 
-// How many of `most` numbers from `from` on come before `extent`.
+// Count of numbers from `from` on that come before `extent`, at most `most`.
 Expr BlockFill::count_left(Expr from, int64_t extent, int64_t most) {
   return min(max(extent - from, b_.i64(0)), b_.i64(most));
 }
 
-// Each lane copies units that lie a fixed number of rows apart: what differs between them is a constant, or (rows that
-// do not exist) little more. Of wide rows beside each other it copies one unit of each run that a
-// swizzled row has, at the same k, whose place in memory is computed once.
+// Each lane copies units that are a fixed number of rows apart: their addresses differ by a constant or (rows that do
+// not exist) by little more. For wide contiguous rows it copies one unit of each run of a swizzled row, at the same k,
+// and computes its address in memory once.
 void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
   constexpr int64_t kRun = BlockProduct::kSwizzle;
   const bool beside = supply_ == Supply::beside, together = product_.tile().whole_rows;
@@ -196,13 +196,13 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
   const int64_t down_stride = beside ? k_stride : row_stride;
   const bool whole = index().extent % rows() == 0, joint_k = beside && !p_.joint_k.empty(),
              joint_m = !beside && is_joint();
-  // Rows that do not exist become zeros: all blocks would read the last one for them, out of one place of the cache.
+  // Rows that do not exist become zeros: otherwise all blocks would read the last row, from one place of the cache.
   const bool asks_count = m_.async_copies;
   // The panel's swizzle repeats every few rows.
   const auto apart_of = [&](int64_t units) {
     return lanes % units == 0 && lanes / units % kRun == 0 ? lanes / units : 0;
   };
-  // Units across: of k, in rows of a panel; of rows, where those lie beside each other. Down: the other.
+  // Units across: along k within rows of a panel; along rows if those are contiguous (`beside`). Down: the other.
   const int64_t all_across = beside ? rows() / unit_ : product_.units();
   const bool in_runs = beside && all_across % kRun == 0 && (joint_k || apart_of(all_across) == 0);
   const int64_t across = in_runs ? kRun : all_across, runs = all_across / across;
@@ -309,7 +309,7 @@ std::vector<Expr> BlockFill::fetch(Expr lane, const StagePosition& at, BufferId 
   return out;
 }
 
-// As many numbers of k as a unit holds, of as many rows, which lie beside each other in memory.
+// Loads as many numbers of k as a unit holds, for as many rows, which are contiguous in memory.
 void BlockFill::fetch_transposed(const ThreadTile& thread_tile, const StagePosition& at, std::vector<Expr>& out) {
   const DotLoad& l = p_.loads[load()];
   const int lanes = unit_;
@@ -354,7 +354,7 @@ void BlockFill::unpack(const ThreadTile& thread_tile, const StagePosition& at, B
   cursor.make_of_bytes();
   const Expr element = base_ + at.outer + row_in_memory(thread_tile.row) * index().strides[load()];
   if (!stages_ || l.format->row_bytes > 0 || l.format->tensor_bytes > 0) cursor.enter_row(element / l.columns);
-  // Behind the end of K the last block is read again, and not used.
+  // Past the end of K the last block is read again, and not used.
   Expr k = at.k + thread_tile.unit * unit_;
   const bool ragged = p_.k.extent % product_.tile().stage_k != 0;
   const Expr exists = ragged ? k < p_.k.extent : Expr{};

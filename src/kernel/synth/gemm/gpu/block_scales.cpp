@@ -16,7 +16,7 @@ const std::optional<RunScales>& scales_of(const DotProblem& p, BlockProduct::Sid
   return p.run_scales[side == BlockProduct::Side::a ? 0 : 1];
 }
 
-// Rows of a tile that share scales wherever the tile begins.
+// Rows of a tile that share scales, wherever the tile begins.
 int64_t shared_rows(const RunScales& scales, int64_t lines) {
   return std::gcd(scales.rows, lines);
 }
@@ -41,7 +41,7 @@ BlockScales::BlockScales(DotWriter& w, const DotProblem& p, BlockProduct& produc
   }
 }
 
-// The scale of a row of a (of b: a column of the result), which exists.
+// Reads the scale of a row of a (of b: a column of the result), which must exist.
 Expr BlockScales::read(Side side, Expr line, Expr k) {
   const size_t load = scales_of(p_, side)->load;
   const DotLoad& l = p_.loads[load];
@@ -104,7 +104,7 @@ std::vector<Expr> BlockScales::of(Side side, Expr lane, Expr place) {
       out.push_back(out[0]);
       continue;
     }
-    if (s.shared == 1) {  // neighbours at once
+    if (s.shared == 1) {  // several neighbours at once
       if (number % beside > 0) continue;
       const Expr byte = (place * s.count + product_.line(side, lane, number)) * 4;
       const Expr run =

@@ -1,6 +1,6 @@
-// Scales that change along K (DotProblem::run_scales) on their way to the sums of a tile: lanes read those of a stage's
-// rows and columns while earlier stages are multiplied, and pass them among themselves through shared memory, so that
-// each of them is read from memory and decoded once. Proved by tests/kernel/synth/gemm/run_scales_test.cpp.
+// Scales that change along K (DotProblem::run_scales), for the sums of a tile: lanes read those of a stage's rows and
+// columns while earlier stages are multiplied, and exchange them through shared memory, so that each scale is read from
+// memory and decoded once. Proved by tests/kernel/synth/gemm/run_scales_test.cpp.
 #pragma once
 
 #include <array>
@@ -15,21 +15,21 @@ namespace lumen::synth {
 class BlockScales {
  public:
   using Side = BlockProduct::Side;
-  // In the code of a block; `places` stages have their scales in shared memory.
+  // In the code of a block; shared memory holds the scales of `places` stages.
   BlockScales(DotWriter& w, const DotProblem& p, BlockProduct& product, int places);
 
-  // Numbers of a side that a tile needs: for each of its rows, or fewer where those share them; 0: the side has none.
+  // Scales that a tile needs on a side: one for each row, or fewer if rows share them; 0: the side has none.
   static int64_t count(const DotProblem& p, const BlockTile& tile, Side side);
 
-  // The tile whose first row and column these are, after enter_outer.
+  // Selects the tile with this first row and column; call it after enter_outer.
   void enter_tile(Expr m0, Expr n0) { first_ = {m0, n0}; }
 
-  // In lane loops. What this lane reads of the scales of the stage that begins at `k`; its way into a place; and the
-  // scales of what the lane holds, once lanes have met.
+  // In lane loops. fetch(): this lane's share of the scales of the stage that begins at `k`; put(): stores them in a
+  // place; of(): the scales of this lane's sums, after a barrier.
   std::vector<Expr> fetch(Expr lane, Expr k);
   void put(Expr lane, const std::vector<Expr>& fetched, Expr place);
   BlockProduct::Scales of(Expr lane, Expr place);
-  // What was fetched, kept for the next time this lane comes by.
+  // Keeps what was fetched until the lane's next iteration.
   void hold(const std::vector<Expr>& fetched);
   std::vector<Expr> held();
 

@@ -12,7 +12,7 @@ using Side = BlockProduct::Side;
 
 namespace {
 
-constexpr int64_t kStoreBytes = 16;  // of a lane
+constexpr int64_t kStoreBytes = 16;  // that a lane stores at once
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void BlockWrite::result(Expr lane, Expr m0, Expr n0) {
   for (const auto* indices : {&p_.outer, &p_.joint_m})
     for (const DotIndex& i : *indices) sink.aligned = sink.aligned && whole(i.result);
   if (!p_.blocks) return write(lane, m0, n0, sink);
-  // Rows of blocks lie anywhere.
+  // Rows of sorted blocks are scattered in the result.
   sink.finish = [](Expr sums, Expr, Expr, Expr, int64_t) { return sums; };
   sink.reads = false;
   sink.store = [&](Expr sums, Expr m, Expr n, Expr count, int) { w_.finish_vector(sums, m, n, count); };
@@ -90,10 +90,10 @@ void BlockWrite::write_runs(Expr lane, Expr m0, Expr n0, const Sink& sink) {
   });
 }
 
-// All lanes pass runs on, also those whose rows and columns do not exist.
+// All lanes exchange runs, also those whose rows and columns do not exist.
 void BlockWrite::write_wide(Expr lane, Expr m0, Expr n0, const Sink& sink, int lanes) {
   const int run = product_.run();
-  // Where this lane's wide vector begins: it has the run of its number of those that follow, and of its neighbours.
+  // Offset of this lane's wide vector: the lane of number i gets the i-th run of all lanes, which are contiguous.
   const Expr moved = product_.number_beside(lane, lanes) * (product_.apart_beside() - run);
   for (int number = 0; number < product_.lines(Side::a); ++number) {
     const Expr m = m0 + product_.line(Side::a, lane, number);

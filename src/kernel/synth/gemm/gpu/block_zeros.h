@@ -1,6 +1,6 @@
-// Zeros around an image that asynchronous copies write where a window leaves it: elements of the padded value, which
-// nobody lays out, become places in the image, and digits along its axes with zeros say what exists. An element is the
-// sum of two, of a row and of K, whose digits add up without a carry. Proved by
+// Zeros around an image that asynchronous copies write where a window leaves it. Elements of the padded value, which is
+// never stored, become places in the image; digits along its padded axes decide what exists. An element is the sum of
+// two, of a row and of K, whose digits add up without a carry. Proved by
 // tests/kernel/synth/gemm/gpu/dot_zeros_test.cpp.
 #pragma once
 
@@ -17,17 +17,18 @@ class BlockZeros {
 
   // Elements are counted in 32 bits.
   static bool can_count(const graph::DotZeros& zeros);
-  // Whether `elements` beside each other in the padded value, the first a multiple of as many, are so in the image.
+  // Whether `elements` neighbours of the padded value, the first a multiple of as many, are neighbours in the image.
   static bool keeps_runs(const graph::DotZeros& zeros, int64_t elements);
 
-  // What an element, `most` at most, is of the image: u32, which wrap. A first part begins where the image does.
+  // An element, `most` at most, in coordinates of the image: u32, which wrap. first_place() subtracts the image's
+  // start.
   struct Place {
     Expr element;
     std::vector<Expr> along;  // axes with zeros
   };
   Place place(Expr element, int64_t most);
   Place first_place(Expr element, int64_t most);
-  // A part that has been held: element, then along.
+  // Numbers that hold a Place: element, then along.
   int numbers() const;
 
   Expr element(const Place& first, const Place& second) { return cast(first.element + second.element, Scalar::i64); }

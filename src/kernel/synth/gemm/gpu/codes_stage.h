@@ -1,6 +1,6 @@
-// What of a tile is in shared memory while it is encoded (codes_write.h): a slab of its columns at a time, sums row by
-// row, then codes of the transposed matrix column by column; both so that lanes beside each other meet few banks twice.
-// And which problems and tiles encode.
+// Shared memory of a tile while it is encoded (codes_write.h): a slab of its columns at a time, sums row by row, then
+// codes of the transposed matrix column by column, both padded so that adjacent lanes have few bank conflicts. Also
+// decides which problems and tiles can be encoded.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lumen::synth {
 
 struct CodesStage {
-  static constexpr int64_t kColumns = 32, kVector = 8, kWord = 4;  // of a slab; numbers of a lane; codes
+  static constexpr int64_t kColumns = 32, kVector = 8, kWord = 4;  // columns of a slab; numbers of a lane; codes
 
   explicit CodesStage(const BlockTile& tile)
       : rows(tile.m()), columns(std::min(kColumns, tile.n())), lanes(tile.lanes()) {}
@@ -26,7 +26,7 @@ struct CodesStage {
   bool fits() const { return columns % kVector == 0 && rows * columns % (kVector * lanes) == 0 && rows % kWord == 0; }
 };
 
-// Shared bytes of a tile beside its panels.
+// Shared bytes of a tile besides its panels.
 inline int64_t codes_shared_bytes(const DotProblem& p, const BlockTile& tile, const machine::Machine& m) {
   if (p.codes.empty()) return 0;
   const CodesStage stage(tile);
@@ -35,7 +35,7 @@ inline int64_t codes_shared_bytes(const DotProblem& p, const BlockTile& tile, co
   return stage.sums_bytes() + transposed * (stage.codes_bytes() + 16) + extremes + 64;
 }
 
-// One matrix, dense, of whole vectors both ways.
+// One dense matrix, of whole vectors in both directions.
 inline bool can_encode(const DotProblem& p) {
   constexpr int64_t kWhole = 16;
   const bool is_dense = p.n.result == 1 && (p.m.extent == 1 || p.m.result == p.n.extent);

@@ -9,7 +9,7 @@ using graph::ValueId;
 
 CodesWrite::CodesWrite(DotWriter& w, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, Synthesis& out)
     : w_(w), b_(w.b), p_(p), t_(t), m_(m), stage_(t.tile) {
-  // As exact as what is made of it: codes, 16-bit floats, or sums of rounded factors.
+  // Fast math is exact enough for codes, for 16-bit floats and for sums of rounded factors.
   if (t.adds_rounded(p) || p.result < 0 || p.result_scalar != Scalar::f32) fast_ = {m.power2, m.reciprocal, ""};
   for (const graph::DotCodes& c : p.codes)
     for (const ValueId cast : {c.straight, c.transposed})
@@ -83,7 +83,7 @@ void CodesWrite::encode_vectors(Expr lane, Expr m0, Expr n0) {
   });
 }
 
-// The same codes whichever way they lie: one format, and one scale of the tensor from the same place.
+// Whether straight and transposed codes are equal: one format, and the tensor's scale from the same source.
 bool CodesWrite::are_alike(const graph::DotCodes& c) const {
   if (c.straight < 0 || c.transposed < 0) return false;
   const graph::Graph& g = p_.encoded.plan->graph;
@@ -128,7 +128,7 @@ void CodesWrite::encode_vector(Expr m, Expr n, Expr row, Expr column) {
   }
 }
 
-// Words of a column's codes, lane by lane: those beside each other go to memory together.
+// Writes words of a column's codes, lane by lane: adjacent lanes write adjacent words.
 void CodesWrite::write_transposed(Expr lane, Expr m0, Expr n0) {
   constexpr int64_t kWord = CodesStage::kWord;
   const int64_t words = stage_.rows / kWord;

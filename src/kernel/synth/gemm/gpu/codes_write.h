@@ -1,9 +1,9 @@
-// Codes of one byte in a product's own epilogue: of maps of its sums, as they lie and transposed, with the largest of
-// all numbers, and beside them perhaps the numbers themselves. A slab of columns at a time the sums go through shared
-// memory, so that one short loop does for all of a tile what would be a long text for the registers of each lane (more
-// than a multiprocessor keeps of instructions), and lanes read and write runs that lie beside each other; codes of the
-// transposed matrix go through it as well. Fields above the numbers are supplied (encode/code_fields.h). Equal to the
-// codec bit for bit. Proved by tests/kernel/synth/gemm/gpu/product_codes_test.cpp.
+// One-byte codes in a product's own epilogue: of maps of its sums, straight and transposed, with the maximum of all
+// numbers, and optionally the numbers themselves. The sums go through shared memory, a slab of columns at a time. One
+// short loop then handles the whole tile: unrolled over the registers of each lane the code would exceed the
+// instruction cache of a multiprocessor. Lanes also read and write contiguous runs. Codes of the transposed matrix go
+// through shared memory, too. Fields above the element level are supplied (encode/code_fields.h). Equal to the codec
+// bit for bit. Proved by tests/kernel/synth/gemm/gpu/product_codes_test.cpp.
 #pragma once
 
 #include <functional>
@@ -20,13 +20,13 @@ namespace lumen::synth {
 
 class CodesWrite {
  public:
-  // Adds the steps that come before, and declares parameters: before the kernel's code.
+  // Adds the earlier steps and declares parameters; call it before the kernel's code.
   CodesWrite(DotWriter& w, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, Synthesis& out);
-  // Behind the kernel's step.
+  // Call it after the kernel's step is added.
   void add_last_steps(Synthesis& out) const;
 
   void begin();  // in the block's code
-  // In the block's code, by all its lanes: the tile whose first row and column these are, the `tile`th. `lanes` is a
+  // In the block's code, for all its lanes: writes the tile with this first row and column, number `tile`. `lanes` is a
   // loop over them.
   using Lanes = std::function<void(const std::function<void(Expr lane)>&)>;
   void write(const Lanes& lanes, BlockProduct& product, Expr m0, Expr n0, Expr tile);
@@ -35,7 +35,7 @@ class CodesWrite {
   struct Extreme {
     graph::ValueId of = -1;
     ExtremeParts parts;
-    BufferId lane = -1, waves = -1;  // what a lane has found, and what each wave
+    BufferId lane = -1, waves = -1;  // found by a lane, and by each wave
   };
   void put_sums(Expr lane, BlockProduct& product, Expr first);
   void encode_vectors(Expr lane, Expr m0, Expr n0);
@@ -44,7 +44,7 @@ class CodesWrite {
   Expr code(graph::ValueId cast, Expr x, Expr m, Expr n, bool transposed);
   void write_transposed(Expr lane, Expr m0, Expr n0);
   void find_extremes(const Lanes& lanes, Expr tile);
-  // What is of rows and columns that exist.
+  // `body` for rows and columns that exist.
   void where_inside(Expr m, Expr n, const std::function<void()>& body);
 
   DotWriter& w_;

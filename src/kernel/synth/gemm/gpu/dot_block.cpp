@@ -1,5 +1,6 @@
-// The nest of a block: stages of K through panels in shared memory, several under way where copies need no lane, else
-// the next in registers while this one is multiplied. Sums of an element are added in the order of k, part by part.
+// The nest of a block: stages of K through panels in shared memory. With asynchronous copies several stages are in
+// flight; otherwise the next one is loaded into registers while this one is multiplied. Sums of an element are added in
+// the order of k, part by part.
 #include "kernel/synth/gemm/gpu/dot_block.h"
 
 #include <algorithm>
@@ -22,11 +23,11 @@ namespace {
 
 using Side = BlockProduct::Side;
 
-constexpr double kCachedUnpacking = 1.3;  // times moving as many bytes, where a second cache holds what is laid out
+constexpr double kCachedUnpacking = 1.3;  // times moving as many bytes, if the second-level cache holds the operand
 
 class BlockKernel {
  public:
-  // `out`: for what codes of the product want before it and behind.
+  // `out`: gets the steps that encoding needs before and after the product.
   BlockKernel(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, int scratch,
               Synthesis& out)
       : p_(p),
@@ -74,7 +75,7 @@ class BlockKernel {
   void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
   Expr select(Expr c, Expr x, Expr y) { return x.is(y) ? x : loop::select(c, x, y); }
 
-  // Stages from .. to - 1 of a tile; `before` stages went through the panels before.
+  // Stages from .. to - 1 of a tile; `before`: stages that went through the panels earlier.
   struct Work {
     TilePlace place;
     Expr base_a, base_b;  // elements
@@ -89,7 +90,7 @@ class BlockKernel {
   void enter(Work& work);
   void begin_work(const Work& work);
   void multiply_copied(const Work& now, const Work* next);
-  // Scales are on their way to registers while products are waited for.
+  // Scales are loaded into registers while products are in flight.
   void wait_products(Expr lane, Expr number) {
     const auto scales = scales_of(lane, number);
     b_.wait(loop::Flow::products, 0);
@@ -123,17 +124,17 @@ class BlockKernel {
   const DotProblem& p_;
   const BlockPlan& t_;
   const machine::Machine& m_;
-  DotProblem written_;  // what this step does of it
+  DotProblem written_;  // the part of it that this step does
   DotWriter w_;
   Builder& b_;
   SoftwarePipeline pipeline_;
   BufferId partial_ = -1, panel_a_ = -1, panel_b_ = -1;
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
-  std::unique_ptr<WeightStages> stages_;  // of b, where it is copied before it is unpacked
+  std::unique_ptr<WeightStages> stages_;  // of b, if it is copied before it is unpacked
   std::unique_ptr<BlockWrite> write_;
-  std::unique_ptr<CodesWrite> codes_;    // where the product encodes
-  std::unique_ptr<BlockScales> scales_;  // of runs of K, where there are such
+  std::unique_ptr<CodesWrite> codes_;    // if the product encodes
+  std::unique_ptr<BlockScales> scales_;  // of runs of K, if it has any
   Expr split_;
 };
 
@@ -165,7 +166,7 @@ void BlockKernel::enter(Work& work) {
   if (scales_) scales_->enter_tile(work.place.m0, work.place.n0);
 }
 
-// A tile, or a part of its K, for a block of its own.
+// A tile, or a part of its K, in a block of its own.
 void BlockKernel::write_tile(Expr number) {
   const Expr block = on_chiplets(number, t_.blocks(p_), t_.chiplets);
   const int64_t tiles = t_.m_tiles * t_.n_tiles;
@@ -241,7 +242,7 @@ BlockFill::StagePosition BlockKernel::place_of(size_t load, Expr stage, int64_t 
   return {outer, k * t_.tile.stage_k, position};
 }
 
-// Sums at zero, and the first copies under way.
+// Clears the sums and begins the first copies.
 void BlockKernel::begin_work(const Work& work) {
   const auto begin = [&](Expr lane) {
     product_->clear();
@@ -255,8 +256,8 @@ void BlockKernel::begin_work(const Work& work) {
   t_.overlaps() ? pipeline_.wait_and_barrier(pipeline_.ahead() - 1, begin) : lanes(begin);
 }
 
-// Scales of a stage are read, and those of the stage before it, which have come meanwhile, passed on; with no time for
-// that, at once. `first`: there is none before.
+// Fetches the scales of a stage, and stores those of the stage before it, which have arrived; without time for that,
+// stores at once. `first`: there is no stage before.
 void BlockKernel::bring_scales(Expr lane, const Work& now, Expr stage, bool first) {
   const std::vector<Expr> fetched = scales_->fetch(lane, min(stage, now.to - 1) * t_.tile.stage_k);
   if (pipeline_.ahead() == 1) return scales_->put(lane, fetched, number_of(now, stage));
@@ -264,7 +265,7 @@ void BlockKernel::bring_scales(Expr lane, const Work& now, Expr stage, bool firs
   scales_->hold(fetched);
 }
 
-// Begins what is multiplied ahead() stages behind `stage`: of this work, or else of the next.
+// Begins copies of the stage that is ahead() stages after `stage`: of this work, or else of the next.
 void BlockKernel::copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage) {
   Expr ahead = stage + pipeline_.ahead(), to = now.to, from = now.from;
   const Expr number = (now.before + (stage - now.from) + pipeline_.ahead()) % t_.buffers;
@@ -281,8 +282,8 @@ void BlockKernel::copy_ahead(Expr lane, const Work& now, const Work* next, Expr 
   if (scales_) bring_scales(lane, now, stage + pipeline_.ahead());
 }
 
-// Where instructions read panels by themselves, lanes meet where nobody waits: groups of them go on at their own pace,
-// and what one adds hides behind what another multiplies.
+// If instructions read panels by themselves, barriers are where no lane has to wait: groups of lanes drift apart, so
+// that the additions of one overlap products of another.
 void BlockKernel::multiply_copied(const Work& now, const Work* next) {
   const int64_t run = t_.short_run();
   const bool adds = t_.tile.has_partial();
@@ -306,9 +307,10 @@ void BlockKernel::multiply_copied(const Work& now, const Work* next) {
   if (t_.overlaps() && !adds) lanes([&](Expr lane) { wait_products(lane, {}); });
 }
 
-// Panels of whole rows, which lanes copy together, two stages ahead: into the panel of this stage when all have read
-// its last step. That is behind the barrier, as is reading the first step of the next stage, which came before it; all
-// is under way while the last step is multiplied. Behind the last stage that one is copied again, and not used.
+// Panels of whole rows, which lanes copy together, two stages ahead. A copy goes into the panel of this stage once all
+// lanes have read its last step: after the barrier. The first step of the next stage, which was copied before the
+// barrier, is read then, too; both overlap products of the last step. After the last stage it is copied again, and not
+// used.
 void BlockKernel::multiply_in_steps(const Work& work) {
   const int64_t steps = BlockProduct::steps(m_, t_.tile);
   const Expr last = work.to - 1;
@@ -326,7 +328,7 @@ void BlockKernel::multiply_in_steps(const Work& work) {
   });
   lanes([&](Expr lane) {
     begin(lane, work.from + 1, w_.i64(1));
-    b_.wait(loop::Flow::copies, 0);  // nothing else is under way where the loop begins
+    b_.wait(loop::Flow::copies, 0);  // nothing else is in flight where the loop begins
     read(lane, w_.i64(0), 0);
   });
   b_.loop(LoopKind::serial, work.from, work.to, 1, [&](Expr stage) {
@@ -349,8 +351,8 @@ void BlockKernel::multiply_in_steps(const Work& work) {
   lanes([&](Expr) { b_.wait(loop::Flow::copies, 0); });
 }
 
-// Operands that lanes convert or unpack: the next stage is fetched to registers before this one is multiplied, and put
-// behind it.
+// Operands that lanes convert or unpack: the next stage is fetched into registers before this one is multiplied, and
+// stored to its panel after it.
 void BlockKernel::multiply_fetched(Expr from, Expr to) {
   struct Fetched {
     BlockFill& fill;
@@ -366,14 +368,14 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
   const auto put_scales = [&](Expr lane, const std::vector<Expr>& fetched, Expr number) {
     if (scales_) scales_->put(lane, fetched, number);
   };
-  // `now`: the stage that is multiplied meanwhile; nothing before the first.
+  // `now`: the stage that is multiplied meanwhile; absent before the first.
   const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number, Expr now) {
     Operands operands{Fetched{*a_, 0, Side::a, panel_a_}, Fetched{*c_, 1, Side::b, panel_b_}};
     const auto hold = [&](Fetched& w) {
       if (!w.fill.copies())
         w.fetched = w.fill.fetch(lane, place_of(w.load, stage, position), w.panel, panel(w.side, number));
     };
-    // What is unpacked is not held, and needs registers while nothing is.
+    // Packed data is not held: it is unpacked first, while registers are free.
     const bool first = t_.b == Supply::packed;
     pipeline_.begin([&] {
       begin_copies(lane, stage, number);
@@ -406,8 +408,8 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
         if (beside) product_->begin(lane, {panel_a_, panel(Side::a, here)}, {panel_b_, panel(Side::b, here)}, false);
         const Operands fetched = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there, stage);
         const std::vector<Expr> scales = fetch_scales(lane, next);
-        // What is fetched is on its way while products take their time: it begins before them and goes to its panel
-        // behind them, neither among them. Short loops are left to the code generator's order.
+        // Fetches are in flight during the products: loads begin before them, stores to panels follow them, and neither
+        // is moved among them. Short loops are left to the code generator's order.
         constexpr int64_t kLongLoop = 32;
         const auto keep_order = [&] {
           if (!m_.async_copies && t_.stages >= kLongLoop) b_.wait(loop::Flow::copies, 1);
@@ -421,13 +423,13 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
   });
 }
 
-// What a copies two stages ahead, lanes unpack of b one stage ahead, while products of this stage go on. Those of the
-// stage before are waited for only where these have begun. The panel that is unpacked into was read by the stage before
-// those, which all lanes had waited for when they met.
+// a is copied two stages ahead and b is unpacked one stage ahead, while products of this stage run. Products of the
+// previous stage are waited for only after these have begun. The panel that is unpacked into was read by the stage
+// before that one, which all lanes had waited for before the barrier.
 void BlockKernel::multiply_unpacked(Expr from, Expr to) {
   constexpr int64_t kAhead = BlockPlan::kCopiedAhead;
   const Expr last = to - 1;
-  // In 32 bits: a remainder is a few instructions, before which no product begins.
+  // In 32 bits: a remainder takes few instructions, and no product begins before them.
   const auto number = [&](Expr stage, int64_t panels) {
     return cast(cast(stage - from, Scalar::u32) % panels, Scalar::i64);
   };
@@ -435,7 +437,7 @@ void BlockKernel::multiply_unpacked(Expr from, Expr to) {
     b_.branch(stage < to,
               [&] { a_->copy(lane, place_of(0, stage, 0), panel_a_, panel(Side::a, number(stage, t_.panels_a()))); });
   };
-  // Behind the last stage that one is unpacked again, and not used.
+  // After the last stage it is unpacked again, and not used.
   const auto unpack = [&](Expr lane, Expr stage, int64_t position) {
     c_->fetch(lane, place_of(1, min(stage, last), position), panel_b_, panel(Side::b, number(stage, t_.buffers)));
   };

@@ -1,5 +1,5 @@
-// Dots on machines with blocks of lanes: a block computes a tile of the result from panels in shared memory; where
-// there are few tiles, parts of K go to different blocks and a second step adds them. Proved by
+// Dots on machines with thread blocks: a block computes a tile of the result from panels in shared memory; if there are
+// few tiles, different blocks take parts of K and a second step adds them. Proved by
 // tests/kernel/synth/gemm/dot_block_test.cpp.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace lumen::synth {
 
-// A plan, and operands that are laid out before, in this order.
+// A plan, and operands that earlier steps lay out, in this order.
 struct BlockDot {
   DotProblem plain;  // before anything is laid out
   DotProblem problem;
@@ -19,13 +19,13 @@ struct BlockDot {
   std::vector<std::pair<size_t, Prepared>> before;
   double cycles = 0;
 };
-// Block kernels that compute p, best first; empty where there are none. Scratch is counted from `scratch`.
+// Block kernels that compute p, best first; empty if there are none. Scratch is numbered from `scratch` on.
 std::vector<BlockDot> choose_block_dots(const DotProblem& p, const machine::Machine& m, bool exact, int scratch);
 
 // All steps of one of them, and their scratch.
 void write_block_dot(const graph::Graph& g, const BlockDot& d, const machine::Machine& m, Synthesis& out);
 
-// The step of a plan, and the one that adds parts: adds them and their scratch.
+// Adds the step of a plan, the one that adds parts, and their scratch.
 void write_block_kernels(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m,
                          Synthesis& out);
 

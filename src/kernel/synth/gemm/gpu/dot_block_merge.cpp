@@ -46,7 +46,7 @@ class Merge {
     });
   }
 
-  // Adds the partial tiles of the tiles behind the last whole wave, in the order of K.
+  // Adds the partial tiles of the tiles after the last whole wave, in the order of K.
   void add_partial_tiles() {
     const TileScheduler& scheduler = t_.scheduler;
     const int64_t m = t_.tile.m(), n = t_.tile.n(), across = ceil_div(n, lanes_), of_tile = m * across;

@@ -1,4 +1,4 @@
-// The step behind a dot by blocks whose sums were cut along K: adds them in the order of K, and applies the epilogue.
+// The step after a block dot whose sums were cut along K: adds them in the order of K, and applies the epilogue.
 // Proved by tests/kernel/synth/gemm/dot_block_test.cpp.
 #pragma once
 
@@ -7,10 +7,10 @@
 
 namespace lumen::synth {
 
-// Bytes of the sums that such a plan keeps in between: of whole parts, or of partial tiles of tiles. 0: none.
+// Bytes of the intermediate sums of such a plan: of whole parts (split-K), or of partial tiles (stream-K). 0: none.
 int64_t partial_bytes(const DotProblem& p, const BlockPlan& t);
 
-// `scratch`: where they are.
+// `scratch`: holds the intermediate sums.
 Step write_merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch);
 
 }  // namespace lumen::synth

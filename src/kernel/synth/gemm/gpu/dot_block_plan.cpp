@@ -21,32 +21,32 @@ namespace {
 
 using Side = BlockProduct::Side;
 
-constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
-constexpr int64_t kMostSums = 128;    // of a lane
-constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
-constexpr int64_t kMostAhead = 208;   // registers of a lane: sums, and operands that are read ahead
-constexpr double kMostBeside = 19.0 / 32;  // of a lane's registers: sums and what it fetches; factors need the others
+constexpr int64_t kLeastWork = 4096;       // multiplications that are worth a block
+constexpr int64_t kMostSums = 128;         // of a lane, in registers
+constexpr int64_t kMostHeld = 192;         // the same with those of panels, if the instruction reads shared memory
+constexpr int64_t kMostAhead = 208;        // registers of a lane: sums, and operands that are read ahead
+constexpr double kMostBeside = 19.0 / 32;  // of a lane's registers: sums and what it fetches; factors need the rest
 constexpr double kTransposed = 2.8;  // registers for a number of sixteen bits: apart on both sides, before it is moved
 constexpr int kSchedulers = 4;       // of a multiprocessor
-constexpr int64_t kSumsOfOne = 64 << 10;  // of a block beside which no other has registers
-constexpr double kMeeting = 128;  // cycles of a stage in which lanes that fetch for themselves meet and wait for panels
+constexpr int64_t kSumsOfOne = 64 << 10;  // of a block that leaves no registers for a second one
+constexpr double kMeeting = 128;          // cycles of barriers and waiting in a stage, if lanes fetch for themselves
 constexpr int64_t kLeastSplitStages = 4;  // stages
-constexpr int kColumnsBeside = 4;         // lanes among which the columns of an instruction are divided, at least
+constexpr int kColumnsBeside = 4;         // least lanes among which the columns of an instruction are divided
 constexpr int kMostPanels = 4;            // of an operand
 constexpr int kFewWaves = 4;              // of a block
 constexpr size_t kCandidates = 4;
-constexpr int kSmallGroup = 128;  // lanes of a block, of which three have registers beside each other
-// Times what is predicted of unpacking beside products: in models less of a weight is in caches than when it is
-// measured.
+constexpr int kSmallGroup = 128;  // lanes of a block; a multiprocessor has registers for three such blocks
+// Factor on the predicted cost of unpacking during products: in models less of a weight is in caches than in
+// measurements.
 constexpr double kInModels = 1.1;
-constexpr double kLargeTile = 128 * 256, kSmallWalks = 1.12;  // elements; times a stage of smaller ones, walked over
-constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
+constexpr double kLargeTile = 128 * 256, kSmallWalks = 1.12;  // elements; factor on stages of smaller persistent tiles
+constexpr double kPromoting = 0.5;  // share of adding scaled sums of runs that overlapping products do not hide
 
 bool is_copied(Supply s) {
   return s == Supply::copies || s == Supply::beside;
 }
 
-bool is_short(const DotLoad& l) {  // rounding to sixteen bits keeps what the operand has
+bool is_short(const DotLoad& l) {  // rounding to sixteen bits loses nothing
   return l.kind == DotLoad::Kind::packed ? l.format->block_bytes * 8 <= 16 * l.format->block
                                          : l.kind == DotLoad::Kind::memory && scalar_bytes(l.scalar) == 2;
 }
@@ -65,7 +65,7 @@ class BlockChooser {
             BlockTile t{row, factor_, wave, down, across, 1, 1, 1};
             if (m % t.step_m() != 0 || n % t.step_n() != 0) continue;
             if (std::max(m, n) > 64 && (!row || m * n < 64 * 128))
-              continue;  // no more sums, and more reads than squares
+              continue;  // no more sums than squares, but more reads
             t.tiles_m = m / t.step_m();
             t.tiles_n = n / t.step_n();
             consider(with_loads(t));
@@ -76,11 +76,11 @@ class BlockChooser {
               find_shared_matrix(m_, multiplied_, n, lies_beside(0, p_.m), lies_beside(1, p_.n)))
         for (const int down : {1, 2}) {
           consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
-          // Where a tile has all columns, more rows alone read b less often.
+          // If a tile has all columns, only more rows reduce the reads of b.
           if (down > 1 && (p_.n.extent <= n || p_.loads[1].kind == DotLoad::Kind::packed))
             consider({row, factor_, row->collective->lanes, down, 1, 2, 1, 1});
         }
-    // Among equals a large instruction comes first: it reads less of shared memory for each product, or issues less.
+    // Among equals large instructions come first: they read less shared memory per product, or issue less.
     const auto width = [](const BlockPlan& t) { return t.tile.row ? t.tile.row->n : 0; };
     std::sort(plans_.begin(), plans_.end(), [&](const BlockPlan& x, const BlockPlan& y) {
       return x.cycles != y.cycles ? x.cycles < y.cycles : width(x) > width(y);
@@ -98,7 +98,7 @@ class BlockChooser {
     return {found.begin(), found.end()};
   }
 
-  // Whether sixteen bytes at a time are where they should be: runs of numbers lie along `run`, `across` apart.
+  // Whether sixteen bytes at a time are aligned: runs of numbers along `run`, `across` from one run to the next.
   bool is_aligned(size_t load, const DotIndex& run, const DotIndex& across) const {
     const auto whole = [&](int64_t elements) {
       return elements * scalar_bytes(p_.loads[load].scalar) % BlockProduct::kUnit == 0;
@@ -118,7 +118,7 @@ class BlockChooser {
            rows.strides[load] == 1 && is_aligned(load, rows, p_.k);
   }
 
-  // Lanes load operands together where the machine can, and of rows that lie beside each other where tiles are wide.
+  // Lanes load operands together if the machine can; contiguous rows only if tiles are wide.
   BlockTile with_loads(BlockTile t) const {
     if (p_.adds_runs() || !BlockProduct::can_load(m_, t)) {  // runs are scaled panel by panel
       t.swizzles = !m_.async_copies && BlockProduct::can_swizzle(m_, t);
@@ -134,14 +134,14 @@ class BlockChooser {
     return t;
   }
 
-  // Lanes copy an operand into its panel together.
+  // Whether lanes copy an operand into its panel together.
   bool copies_together(size_t load, const DotIndex& rows) const {
     const DotLoad& l = p_.loads[load];
     return l.kind == DotLoad::Kind::memory && l.scalar == factor_ && m_.together_bytes == BlockProduct::kUnit &&
            !l.zeros && p_.k.strides[load] == 1 && is_aligned(load, p_.k, rows);
   }
 
-  // Lanes have registers for operands of two steps beside their sums, and steps come two by two.
+  // Whether lanes have registers for operands of two steps besides their sums, and the number of steps is even.
   bool can_read_ahead(const BlockTile& tile) const {
     const int64_t lines = tile.group_lines(Side::a) + tile.group_lines(Side::b);
     const int64_t held = 2 * lines * BlockProduct::step_k(m_, tile) * scalar_bytes(factor_) / (4 * tile.wave);
@@ -175,7 +175,7 @@ class BlockChooser {
     const int64_t columns = scales_columns() ? int64_t{tile.step_n()} * tile.tiles_n / kColumnsBeside : 0;
     if (sums > kMostSums || sums * (twice ? 2 : 1) + columns > (in_shared ? kMostHeld : kMostSums)) return;
     const int64_t step = BlockProduct::step_k(m_, tile);
-    // Half the bytes a stage passes on a processor's line.. two steps hide more, where they fit.
+    // Stages of 128 bytes a row hide more latency; stages of 64 bytes are the fallback if those do not fit.
     for (const int64_t bytes : {128, 64}) {
       tile.stage_k = std::max(step, bytes / scalar_bytes(factor_) / step * step);
       tile.whole_rows = tile.swizzles && copies_together(0, p_.m) && copies_together(1, p_.n) &&
@@ -192,7 +192,7 @@ class BlockChooser {
     t.b = supply(1, p_.n, tile, tile.transposed(Side::b));
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
     if (spills(t)) return false;
-    // Zeros are written by copies alone, and rows of a alone are held.
+    // Zeros are written by copies only, and only rows of a are held.
     if (p_.reads_zeros() && (!all_copies || (p_.loads[1].zeros && t.b != Supply::beside))) return false;
     if (!p_.joint_k.empty() && (t.a != Supply::beside || t.b != Supply::beside)) return false;
     if (tile.scales_runs) t.run_stages = p_.run_k() / tile.stage_k;
@@ -200,16 +200,16 @@ class BlockChooser {
     t.buffers = 2;
     t.chiplets = m_.chiplets;
     t.steps_ahead = tile.whole_rows;
-    // A few waves that load for themselves leave room for another block, which multiplies while they meet.
+    // A few waves that load for themselves leave room for another block, which multiplies while they wait at barriers.
     const int64_t shared = m_.shared_bytes - codes_shared_bytes(p_, tile, m_);
     const int64_t room = shared / (tile.loads && tile.lanes() <= kFewWaves * m_.wave ? 2 : 1);
-    const bool by_lanes = !all_copies || tile.whole_rows;  // in the order of their code
+    const bool by_lanes = !all_copies || tile.whole_rows;  // copies are in program order
     if (!by_lanes)
       while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= room) ++t.buffers;
     if (t.buffers * stage > shared || (!p_.codes.empty() && !CodesStage(tile).fits())) return false;
     const bool halves = tile.stage_k * scalar_bytes(factor_) > 64;
     if (tile.loads && all_copies && t.buffers == 2 && halves)
-      return false;  // more stages are under way of smaller ones
+      return false;  // smaller stages leave room for more of them in flight
     const bool alone = sums_of(tile) * tile.lanes() >= kSumsOfOne;
     if (by_lanes && t.buffers * stage * 2 > m_.shared_bytes && halves && !(tile.row && tile.row->in_shared) && !alone)
       return false;  // a smaller stage leaves room for another block, whose products hide this one's fetching
@@ -223,9 +223,9 @@ class BlockChooser {
     if (t.b == Supply::packed && m_.async_copies) {
       plan_weight_stages(t, shared);
     }
-    // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
+    // If lanes hold factors twice, no registers are left to unroll stages of a long block.
     if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
-    const bool encodes = !p_.codes.empty();  // whole sums
+    const bool encodes = !p_.codes.empty();  // which needs complete sums
     for (const int64_t splits : splits_of(tile, p_.outer_extent() * t.m_tiles * t.n_tiles)) {
       t.split_stages = ceil_div(ceil_div(t.stages, splits), t.unrolled) * t.unrolled;
       t.splits = ceil_div(t.stages, t.split_stages);
@@ -239,7 +239,7 @@ class BlockChooser {
     return true;
   }
 
-  // Further ahead where there is room for it; nothing where there is none.
+  // Stages b further ahead if there is room for it; not at all if there is none.
   void plan_weight_stages(BlockPlan& t, int64_t shared) const {
     for (const int panels : {BlockPlan::kUnpacked, 2}) {
       const bool ahead = panels > 2;
@@ -253,8 +253,8 @@ class BlockChooser {
     t.weight_stages.reset();
   }
 
-  // Parts of K: powers of two; and where groups of lanes multiply out of shared memory, of which a multiprocessor has
-  // one or two at a time, as many as give each a block, or two.
+  // Numbers of parts of K: powers of two. If groups of waves multiply from shared memory, of which a multiprocessor has
+  // one or two at a time, also as many as give each multiprocessor one block, or two.
   std::vector<int64_t> splits_of(const BlockTile& tile, int64_t tiles) const {
     constexpr int64_t kMostDoubled = 32, kMost = 128;
     std::set<int64_t> out{1};
@@ -265,9 +265,9 @@ class BlockChooser {
     return {out.begin(), out.end()};
   }
 
-  // Blocks that walk over tiles, where there are several for each. Where groups of lanes add while others multiply,
-  // ends of tiles are hidden so far as they can be. Where waves multiply, ends hide behind other blocks, and cards of a
-  // generation differ by too many multiprocessors to say in advance how many walk.
+  // Persistent blocks, if there are several tiles for each. If some groups of waves add while others multiply, ends of
+  // tiles are hidden as far as possible already. If waves multiply by themselves, other blocks hide the ends, and cards
+  // of a generation differ too much in multiprocessors to fix the number of persistent blocks in advance.
   void consider_walks(BlockPlan t) {
     if (p_.pick || p_.blocks || t.tile.loads || t.tile.has_partial()) return;
     const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileScheduler::kLeastStages;
@@ -285,8 +285,8 @@ class BlockChooser {
     return int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
   }
 
-  // Lanes that fetch for themselves hold a stage beside their sums. Where an instruction's factors are held once,
-  // enough are left: its sums have registers of their own, or those factors take half as many.
+  // Lanes that fetch for themselves hold a stage besides their sums. If an instruction's factors are held once (no
+  // copies), enough registers are left: its sums have their own, or those factors take half as many.
   bool spills(const BlockPlan& t) const {
     const machine::MatrixRow* row = t.tile.row;
     if (m_.async_copies || (row && row->collective->operands[1].fragment.copies == 1)) return false;
@@ -300,7 +300,7 @@ class BlockChooser {
     return held > kMostBeside * m_.registers;
   }
 
-  // Cycles of a stage that nothing hides: lanes fetch for themselves, and their multiprocessor has no other block.
+  // Cycles of a stage that nothing hides, if lanes fetch for themselves and their multiprocessor has no other block.
   double meeting(const BlockPlan& t) const {
     if (m_.async_copies || !t.tile.row || t.steps_ahead) return 0;
     const bool alone =
@@ -315,7 +315,7 @@ class BlockChooser {
     return bytes;
   }
 
-  // Cycles a number of a panel costs a multiprocessor.
+  // Cycles of a multiprocessor for each number of a panel.
   double supply_cost(Supply s) const {
     switch (s) {
       case Supply::copies:
@@ -335,15 +335,16 @@ class BlockChooser {
 
   double results() const { return double(p_.outer_extent()) * p_.m.extent * p_.n.extent; }
 
-  // Parts of tiles are at different places of K at one time: what no second cache holds is read for each tile anew.
+  // Parts of tiles are at different places of K at one time: what the second-level cache does not hold is read again
+  // for each tile.
   double reread_bytes(const BlockPlan& t) const {
     const double bytes = scalar_bytes(factor_), k = p_.k_total(), a = p_.m.extent * k * bytes,
                  b = p_.n.extent * k * bytes;
     return std::max((a > kSecondCache ? t.n_tiles : 1) * a, (b > kSecondCache ? t.m_tiles : 1) * b);
   }
 
-  // Groups of lanes multiply what asynchronous copies bring: blocks of a multiprocessor hide each other's waiting, so
-  // that a stage takes what all their products do, or what one waits at least.
+  // Groups of waves multiply panels that asynchronous copies fill. Blocks of a multiprocessor hide each other's
+  // waiting, so a stage takes the time of all their products, or at least the latency of one.
   double cost_together(const BlockPlan& t) const {
     const machine::MatrixRow& row = *t.tile.row;
     const double m = t.tile.m(), n = t.tile.n(), units = m_.units;
@@ -371,8 +372,8 @@ class BlockChooser {
     return t.splits > 1 ? cycles + cycles_of_parts(m_, results(), t.splits) : cycles;
   }
 
-  // Lanes unpack b into panels while instructions read other panels: both take shared memory's time, and what lanes
-  // issue beside that hides little of it (measured: tiles of 128x64 to 256x128, four formats).
+  // Lanes unpack b into panels while instructions read other panels: both use the bandwidth of shared memory, and other
+  // instructions of the lanes hide little of it (measured: tiles of 128x64 to 256x128, four formats).
   double cost_unpacked(const BlockPlan& t) const {
     const machine::MatrixRow& row = *t.tile.row;
     const Format& f = *p_.loads[1].format;
@@ -403,7 +404,7 @@ class BlockChooser {
     const double m = t.tile.m(), n = t.tile.n();
     const double products = m * n / rate, fetch = m * supply_cost(t.a) + n * supply_cost(t.b);
     const bool hidden = is_copied(t.a) && is_copied(t.b);
-    // What lanes read of panels: shares of both factors for each instruction.
+    // Panel reads of lanes: shares of both factors for each instruction.
     const double reads =
         row && row->in_shared
             ? 0
@@ -412,7 +413,7 @@ class BlockChooser {
     const double unhidden = hidden || !m_.async_copies ? reads / 4 : 0;
     const double per_k = std::max(products, reads) + fetch + unhidden;
     double stage = (per_k + promotion(t)) * t.tile.stage_k + meeting(t);
-    // Waves that wait for copies, and that no other block's hide.
+    // Waves that wait for copies, while no other block hides that.
     if (hidden && row && m_.async_copies && t.blocks(p_) <= m_.units) stage = std::max(stage, costs_.stage_together);
     const double tile = stage * t.split_stages;
     const double block = tile + costs_.enter;
@@ -424,7 +425,7 @@ class BlockChooser {
       return costs_.enter + (waves + costs_.partial_tile * partial_tiles) * tile + (waves + 2) * costs_.leave +
              costs_.launch + partial / (units * costs_.bytes);
     }
-    // Blocks that share a multiprocessor hide each other's waiting.
+    // Blocks on one multiprocessor hide each other's waiting.
     double cycles = std::ceil(blocks / units) * block * (blocks < 1.5 * units && !hidden ? costs_.alone : 1.0);
     if (t.splits > 1)
       cycles += costs_.launch + p_.outer_extent() * p_.m.extent * p_.n.extent * static_cast<double>(t.splits + 1) * 4 /
@@ -432,13 +433,13 @@ class BlockChooser {
     return cycles;
   }
 
-  // Each column has scales of its own, which lanes hold beside sums.
+  // Each column has its own scales, which lanes hold besides sums.
   bool scales_columns() const { return p_.run_scales[1] && p_.run_scales[1]->rows == 1; }
   // Scales of a stage, of every row and column at most.
   static int64_t scale_bytes(const BlockTile& tile) { return (tile.m() + tile.n()) * 4; }
 
-  // Cycles of a multiprocessor, for each k, that it takes to add sums of runs under their scales, so far as products do
-  // not hide them: a multiply-add of each sum, and a multiplication where each column has a scale of its own.
+  // Cycles of a multiprocessor per k for adding sums of runs under their scales, as far as products do not hide them: a
+  // multiply-add of each sum, and a multiplication if each column has its own scale.
   double promotion(const BlockPlan& t) const {
     if (!t.tile.scales_runs) return 0;
     const double sums = static_cast<double>(t.tile.m()) * t.tile.n() * (scales_columns() ? 2 : 1);

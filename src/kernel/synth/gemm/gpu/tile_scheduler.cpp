@@ -9,8 +9,8 @@ namespace lumen::synth {
 
 namespace {
 
-// Tiles of m that follow each other, so that what they share stays in a cache; where several caches share the tiles, a
-// square of what is under way beside one of them (docs/amd.md).
+// Consecutive tiles of m, so that shared operands stay in a cache; if several caches share the tiles, a square of the
+// tiles in flight at one of them (docs/amd.md).
 constexpr int64_t kNeighbours = 16, kNeighboursOnChiplet = 8;
 
 }  // namespace
@@ -26,7 +26,7 @@ bool TileScheduler::can_stream_k(int64_t tiles, int64_t stages, int64_t persiste
   return stages >= 2 * kLeastStages && tiles % persistent_blocks * stages >= 2 * kLeastStages * persistent_blocks;
 }
 
-// Even partial tiles, but none begins or ends a few stages from a tile's.
+// Even partial tiles, but none begins or ends within a few stages of a tile's end.
 Expr TileScheduler::bound(Expr block) const {
   const Expr even = block * (tail() * stages) / persistent_blocks;
   const Expr inside = even % stages, begin = even - inside;
@@ -77,7 +77,7 @@ Expr TileScheduler::has_partial_tile(Expr block, Expr tail_tile) const {
   return max(bound(block), begin) < min(bound(block + 1), end);
 }
 
-// A chiplet's blocks do a run of the work; the first ones do one more where it does not come out even.
+// A chiplet's blocks do a consecutive run of the work; the first chiplets do one more if it does not divide evenly.
 Expr on_chiplets(Expr block, int64_t blocks, int chiplets) {
   const int64_t run = blocks / chiplets, longer = blocks % chiplets;
   if (chiplets == 1 || run == 0) return block;

@@ -1,8 +1,8 @@
-// Which tiles a block of lanes computes, and in which order. Without persistent_blocks every tile, and every part of
-// its K, has a block of its own. With them as many blocks as the machine has units walk over the tiles, a wave of tiles
-// after the other, so that what the next tile reads is under way while this one ends ("persistent" kernels); and what
-// is left behind the last whole wave may be cut along K into as many even partial tiles as there are persistent_blocks
-// (stream-K, Osama et al., PPoPP 2023), whose sums a step behind adds in the order of K. Proved by
+// Which tiles a thread block computes, and in which order. Without persistent_blocks every tile, and every part of its
+// K, has a block of its own. With them as many blocks as the machine has units loop over the tiles, one wave of tiles
+// after the other, so that loads of the next tile overlap the end of this one ("persistent" kernels). The tiles after
+// the last whole wave may be cut along K into as many even partial tiles as there are persistent_blocks (stream-K,
+// Osama et al., PPoPP 2023), whose sums a later step adds in the order of K. Proved by
 // tests/kernel/synth/gemm/tile_scheduler_test.cpp.
 #pragma once
 
@@ -13,29 +13,30 @@
 namespace lumen::synth {
 
 struct TileScheduler {
-  int64_t tiles = 1, stages = 1;  // in all; of K, of a tile
+  int64_t tiles = 1, stages = 1;  // tiles in all; stages of K of a tile
   int64_t persistent_blocks = 0;  // 0: every tile has a block of its own
-  bool stream_k = false;          // what whole waves leave is cut into partial tiles
+  bool stream_k = false;          // the tiles after whole waves are cut into partial tiles
 
   static constexpr int64_t kLeastStages = 4;
 
   int64_t waves() const;  // tiles that a persistent block computes whole, at most
   int64_t tail() const;   // tiles cut into partial tiles
   int64_t jobs() const { return waves() + (tail() > 0 ? 2 : 0); }  // of a persistent block, at most
-  // Partial tiles can be had: none is so short that it costs more than it gives.
+  // Whether stream-K is possible: no partial tile is so short that it costs more than it gains.
   static bool can_stream_k(int64_t tiles, int64_t stages, int64_t persistent_blocks);
   int64_t partial_tiles() const { return tail() == 0 ? 0 : persistent_blocks + tail(); }  // places, some unused
 
-  // What a persistent block does as its number `number`; nothing (from = to) behind its last.
+  // Job `number` of a persistent block; empty (from = to) after its last.
   struct Job {
     Expr tile, from, to;  // stages
-    Expr before;          // stages of the block's jobs before
-    Expr partial_tile;    // place of the sums, of jobs behind the waves
+    Expr before;          // stages of the block's earlier jobs
+    Expr partial_tile;    // place of the sums, for jobs after the whole waves
   };
   Job job(Builder& b, Expr block, Expr number) const;
 
-  // Persistent blocks that may have a part of tile `tail_tile` of the tail: first .. last - 1; whether `block` has one,
-  // and the place of its sums: blocks and tiles both ascend along K, one of them at least from part to part.
+  // Persistent blocks first .. last - 1 may have a part of tile `tail_tile` of the tail. has_partial_tile(): whether
+  // `block` has one; partial_tile(): the place of its sums. From part to part block or tile or both ascend, so places
+  // are unique.
   struct PersistentBlocks {
     Expr first, last;
   };
@@ -58,9 +59,8 @@ struct TileOrder {
   TilePlace place(Expr tile) const;
 };
 
-// Which one of `blocks` blocks has the work that block `block` does: a machine's chiplets get blocks in turn, and each
-// has a second-level cache of its own, so that what follows each other is to be done by one of them. A permutation,
-// whatever their number.
+// The block, of `blocks`, whose work block `block` does. A machine's chiplets get blocks in turn, and each has a
+// second-level cache of its own, so consecutive work should go to one chiplet. A permutation, whatever their number.
 Expr on_chiplets(Expr block, int64_t blocks, int chiplets);
 
 }  // namespace lumen::synth

@@ -12,14 +12,14 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kLeastRows = 33;     // of activations: fewer are a stream's
+constexpr int64_t kLeastRows = 33;     // of activations: fewer are for streamed kernels
 constexpr int64_t kLeastColumns = 64;  // of the weight
 constexpr int64_t kMostSplits = 8;
 constexpr size_t kCandidates = 4;
 constexpr int64_t kMostBeside = 3;                             // blocks of a multiprocessor
-constexpr int64_t kAllRegisters = 65536, kHeldRegisters = 80;  // of it; of a lane, beside its sums
-constexpr int64_t kMostSliced = 256;  // slices of as many columns: sums are registers, and of those a block has so many
-// Times what is predicted: in models less of a weight is in caches than when it is measured.
+constexpr int64_t kAllRegisters = 65536, kHeldRegisters = 80;  // of it; of a lane, besides its sums
+constexpr int64_t kMostSliced = 256;  // slices x columns: sums take registers, of which a block has only so many
+// Factor on the prediction: in models less of a weight is in caches than in measurements.
 constexpr double kHeldInModels = 1.1;
 
 bool lies_plainly(const DotProblem& p) {
@@ -56,7 +56,7 @@ class Chooser {
     if (!f16 || !bf16) return;
     HeldPlan t;
     t.slices = slices;
-    t.unit.row = f16;  // what codes become at first has eleven digits
+    t.unit.row = f16;  // codes are first decoded to eleven significant bits
     if (!find_stream_unit(p_, m_, t.unit)) return;
     using Kind = FactorForm::Kind;
     const int64_t unit = t.unit.order.unit;
@@ -78,7 +78,7 @@ class Chooser {
     }
   }
 
-  // Four stages, where as many blocks fit beside each other as with two, and lanes of other slices hide nothing.
+  // Four stages ahead, if as many blocks fit a multiprocessor as with two, and no other slices hide the latency.
   bool copy_ahead(HeldPlan& t) const {
     const auto with = [&](int64_t ahead) {
       HeldPlan out = t;
@@ -96,7 +96,7 @@ class Chooser {
     return true;
   }
 
-  // Blocks of a multiprocessor.
+  // Blocks that fit a multiprocessor.
   int64_t beside(const HeldPlan& t) const {
     if (t.tile.groups_m > 1) return 1;
     const int64_t registers = kHeldRegisters + t.tile.n() / 2;  // of a lane
@@ -117,7 +117,7 @@ class Chooser {
     const double alone = costs.held_stage + costs.held_group * groups + costs.held_column * (groups + 1) * columns +
                          costs.held_byte * bytes;
     const double group = costs.held_beside + costs.held_column_beside * columns;
-    // A stage of every slice of so many blocks.
+    // A stage of every slice of `of` blocks.
     const auto stage = [&](int64_t of) { return std::max(alone, double(of) * t.slices * groups * group); };
     const double stages = double(t.split_stages) / double(t.slices);
     const int64_t fits = beside(t), blocks = t.blocks(p_);

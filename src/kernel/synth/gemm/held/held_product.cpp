@@ -1,5 +1,5 @@
-// The nest of a block: stages of the weight as they lie in memory and of activations, copied ahead; each lane makes its
-// numbers of a stage of the weight in registers while the instructions of the stage before read theirs.
+// The nest of a block: stages of the weight, as they lie in memory, and of activations are copied ahead; each lane
+// unpacks its numbers of a stage of the weight into registers while the instructions of the previous stage read theirs.
 #include "kernel/synth/gemm/held/held_product.h"
 
 #include <algorithm>
@@ -23,11 +23,11 @@ namespace {
 
 using Side = BlockTile::Side;
 
-constexpr int64_t kMadeAtOnce = 8;  // elements of a lane that it makes at once
+constexpr int64_t kMadeAtOnce = 8;  // elements that a lane unpacks at once
 
 class HeldKernel {
  public:
-  // `rows`: scratch with activations in order; `partial`: of sums of parts of K, where there are parts.
+  // `rows`: scratch with reordered activations; `partial`: scratch for sums of parts of K, if there are parts.
   HeldKernel(const graph::Graph& g, const DotProblem& p, const HeldPlan& t, const machine::Machine& m, int rows,
              int partial)
       : p_(p),
@@ -41,7 +41,7 @@ class HeldKernel {
     if (t.splits > 1) partial_ = w_.scratch_param("partial", partial, partial_bytes(p, merged(t)), true);
   }
 
-  // What a step behind knows of the parts.
+  // The parts, for the step that adds them.
   static BlockPlan merged(const HeldPlan& t) {
     BlockPlan out;
     out.splits = t.splits;
@@ -54,7 +54,7 @@ class HeldKernel {
   }
 
  private:
-  // Rows of the weight are the first index, and what is there of a is in scratch.
+  // Rows of the weight are the first index, and a is read from scratch.
   static DotProblem transposed(DotProblem p, int rows) {
     DotLoad& a = p.loads[0];
     a.scalar = Scalar::bf16;
@@ -66,7 +66,7 @@ class HeldKernel {
     return p;
   }
   using OfLane = SoftwarePipeline::OfLane;
-  // Lanes of a slice are numbered as those of a tile are.
+  // Lanes of a slice are numbered like those of a tile.
   OfLane in_slice(const OfLane& body);
   void lanes(const OfLane& body) { pipeline_.lanes(in_slice(body)); }
   void wait_and_barrier(int64_t later, const OfLane& body) { pipeline_.wait_and_barrier(later, in_slice(body)); }
@@ -102,7 +102,7 @@ class HeldKernel {
   std::unique_ptr<WeightStages> weights_;
   std::unique_ptr<PairTable> table_;
   std::unique_ptr<StreamFactor> factor_;
-  std::array<std::vector<BufferId>, 2> held_numbers_;  // of stages in turn: an operand for each step
+  std::array<std::vector<BufferId>, 2> held_numbers_;  // of alternating stages: an operand for each step
   Expr m0_, n0_, split_;
   Expr block_from_, rounds_;  // of the block: its first stage; rounds of each slice
   Expr slice_, from_, to_;    // a lane's, and its stages
@@ -140,7 +140,7 @@ void HeldKernel::prepare() {
     for (int64_t i = 0; i < t_.steps(); ++i) of_stage.push_back(b_.alloc(16, 16));
 }
 
-// f32 times a scale, and with what codes lack: of elements that count 2^place.
+// f32 numbers of elements that count 2^place: times a scale, plus offset and zero point.
 Expr HeldKernel::scaled(Expr numbers, const std::vector<int>& places, Expr scale, Expr offset) {
   const FactorForm& form = t_.unit.factor;
   const int count = places.size();
@@ -172,7 +172,7 @@ Expr HeldKernel::scaled(Expr numbers, const std::vector<int>& places, Expr scale
   return fma(numbers, all_times, vector([](const auto& x) { return x.second; }));
 }
 
-// An operand for each step of a stage, the `of_unit`th of its unit, some steps at a time.
+// Makes an operand for each step of a stage, the `of_unit`th of its unit, some steps at a time.
 void HeldKernel::numbers_of(Expr lane, Expr stage, int64_t of_unit, const Use& use) {
   const FragmentOrder& order = t_.unit.order;
   const FactorForm& form = t_.unit.factor;
@@ -206,7 +206,7 @@ void HeldKernel::numbers_of(Expr lane, Expr stage, int64_t of_unit, const Use& u
     const int64_t first = units > 1 ? 0 : of_unit * all, count = std::min({group, of_one, kMadeAtOnce});
     for (int64_t i = first; i < first + of_one; i += count) {
       const std::vector<int64_t> elements(order.elements.begin() + i, order.elements.begin() + i + count);
-      // Places are those of just these elements: with others beside them codes may stay elsewhere.
+      // Places for just these elements: together with others, codes may stay at other bit positions.
       std::vector<int> places = code_places(*weight.format, form, elements);
       places.resize(count, 0);
       std::vector<Expr> runs;
@@ -226,9 +226,9 @@ void HeldKernel::numbers_of(Expr lane, Expr stage, int64_t of_unit, const Use& u
   }
 }
 
-// The products of a stage begin some steps at a time, between which lanes make the next steps' numbers: to begin a
-// product is to wait until the one before it has begun. Behind the first ones those of the stage before are done, and
-// their numbers may be written over.
+// The products of a stage begin some steps at a time; in between, lanes unpack the numbers of the next steps: a product
+// begins only after the previous one has begun. After the first ones those of the previous stage are done, and their
+// numbers may be overwritten.
 void HeldKernel::multiply_stage(Expr lane, Expr stage, int64_t number) {
   const std::vector<BufferId>&mine = held_numbers_[number % 2], &other = held_numbers_[1 - number % 2];
   const VType type = machine::operand_type(*t_.tile.row, 1);
@@ -245,8 +245,8 @@ void HeldKernel::multiply_stage(Expr lane, Expr stage, int64_t number) {
     }
     product_->begin(lane, held, {panel_, here});
     b_.commit(loop::Flow::products);
-    // Behind each of them, also where nothing is to be written over: where more than one is under way while lanes make
-    // numbers, ptxas lets all of them wait for each other (C7513).
+    // After each of them, even if nothing is to be overwritten: if more than one is in flight while lanes unpack
+    // numbers, ptxas serializes all of them (C7513).
     b_.wait(loop::Flow::products, 1);
     if (!is_first) return;
     for (const BufferId x : other) b_.store(x, b_.ready(load(x)), b_.i64(0), 16);
@@ -268,8 +268,8 @@ void HeldKernel::write_part(Expr lane) {
   });
 }
 
-// Sums of all slices become those of the first: through the memory of the panels, which nobody reads any more. Lanes
-// find theirs beside each other.
+// Adds the sums of all slices to those of the first, through the memory of the panels, which is no longer read.
+// Adjacent lanes have adjacent sums there.
 void HeldKernel::add_slices() {
   const int64_t each = product_->run(Side::a) * 4, lanes_of_slice = t_.tile.lanes();
   const auto place = [&](Expr lane, int64_t number, Expr slice) {
@@ -300,14 +300,14 @@ void HeldKernel::add_slices() {
 
 void HeldKernel::write_block(Expr block) {
   prepare();
-  // Blocks beside each other have the same rows of the weight.
+  // Adjacent blocks have the same rows of the weight.
   const int64_t row_tiles = t_.row_tiles(p_), tiles = t_.weight_tiles(p_) * row_tiles;
   m0_ = block % tiles / row_tiles * t_.tile.m();
   n0_ = block % row_tiles * t_.tile.n();
   split_ = t_.splits == 1 ? w_.i64(0) : block / tiles;
   block_from_ = split_ * t_.split_stages;
-  // Never none, and code generators see it: sums that are no product's where products end would make those before
-  // wait for each other.
+  // At least one iteration, and code generators see that: if sums after the loop might not come from a product, they
+  // would serialize the products.
   const auto rounds_of = [&](int64_t stages) { return w_.i64(stages / t_.unrolled() / t_.slices); };
   const int64_t last_stages = t_.stages - (t_.splits - 1) * t_.split_stages;
   rounds_ = rounds_of(last_stages);
@@ -365,7 +365,7 @@ void write_held(const graph::Graph& g, const DotProblem& p, const HeldPlan& t, c
   out.steps.push_back(HeldRows::write(g, p, t.unit, rows));
   const std::string shape = describe_shape(p);
   DotProblem product = p;
-  if (t.splits > 1) {  // the step behind has the maps and the result
+  if (t.splits > 1) {  // a later step has the maps and the result
     product.epilogue.clear();
     product.result = -1;
     product.loads.resize(2);

@@ -1,4 +1,4 @@
-// The kernels of a plan with a held weight: activations put in order, the product, and sums of parts of K added. Proved
+// The kernels of a plan with a held weight: reordering of activations, the product, and the sum of parts of K. Proved
 // by tests/kernel/synth/gemm/held/held_product_test.cpp.
 #pragma once
 

@@ -12,7 +12,7 @@ namespace lumen::synth {
 namespace {
 
 constexpr int64_t kMostRun = 128;   // elements: registers of a lane
-constexpr int64_t kUnitBytes = 16;  // of what is written at once
+constexpr int64_t kUnitBytes = 16;  // written at once
 
 }  // namespace
 
@@ -20,7 +20,7 @@ std::vector<int64_t> HeldRows::order(const SkinnyMmaPlan& unit) {
   const FragmentDigits held = FragmentDigits::of(unit.row->collective->operands[1].fragment);
   const std::vector<FragmentDigits::Part>& parts = held.column_parts;
   const int64_t share = parts.size(), k = unit.row->k, lanes = unit.lanes_k;
-  // Lanes that share K are the digits between a part's and the last ones.
+  // Digits between the part of a lane and the last ones belong to the lanes that share K.
   int64_t lane_weight = 1;
   for (const FragmentDigits::Digit& d : held.columns)
     if (d.lanes > 0) lane_weight = d.weight;
@@ -70,7 +70,7 @@ Step HeldRows::write(const graph::Graph& g, const DotProblem& p, const SkinnyMma
       b.store(out, from == Scalar::bf16 ? eight : cast(eight, Scalar::bf16), to + i * 2, kUnitBytes);
     }
   };
-  // Runs of a unit differ only where the first one's order is not all of theirs.
+  // Runs of a unit need separate code only if the order of the first does not hold for all.
   bool alike = true;
   for (int64_t i = 0; i < std::ssize(places); ++i) alike = alike && places[i] == places[i % run] + i / run * run;
   b.loop(LoopKind::parallel, w.i64(0), w.i64(p.m.extent * all / (alike ? 1 : runs)), 1, [&](Expr task) {

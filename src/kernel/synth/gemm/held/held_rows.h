@@ -1,5 +1,5 @@
-// Activations beside a weight that lanes hold (held_product.h): rounded to bf16 by a step before, K of each row in the
-// order in which an instruction meets it, where lanes hold what lies together of a weight. Proved by
+// Activations for a weight that lanes hold (held_product.h): an earlier step rounds them to bf16 and reorders K of each
+// row for the instruction, because lanes hold contiguous elements of a weight. Proved by
 // tests/kernel/synth/gemm/held/held_product_test.cpp.
 #pragma once
 
@@ -15,9 +15,9 @@ class HeldRows {
  public:
   static constexpr int64_t kVector = 4;  // elements read at once
 
-  // Where each place of a unit is in memory, from the unit's first element on.
+  // Position in memory of each place of a unit, counted from the unit's first element.
   static std::vector<int64_t> order(const SkinnyMmaPlan& unit);
-  // Elements that change places among themselves alone; a task has so many. Few enough for registers.
+  // Elements that are permuted among themselves only; a task takes one such run. Few enough for registers.
   static int64_t run(const SkinnyMmaPlan& unit) { return unit.order.group; }
   static bool can_order(const SkinnyMmaPlan& unit);
   static int64_t bytes(const DotProblem& p) { return p.m.extent * p.k.extent * 2; }

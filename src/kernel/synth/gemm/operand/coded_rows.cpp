@@ -53,7 +53,7 @@ DotProblem with_plain_rows(DotProblem p) {
 std::optional<DotProblem> decode_rows(const graph::Graph& g, const DotProblem& p, const machine::Machine& m,
                                       Synthesis& out) {
   if (p.loads[0].kind != DotLoad::Kind::packed) return std::nullopt;
-  DotProblem whole = p;  // rows that pick matrices are rows like others here
+  DotProblem whole = p;  // rows that pick matrices are ordinary rows here
   whole.pick.reset();
   const auto made = prepare_operand(whole, 0, Scalar::f32, out.scratch.size());
   if (!made) return std::nullopt;

@@ -22,7 +22,7 @@ namespace lumen::synth {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{512} << 20;
-constexpr int64_t kUnitBytes = 16;  // of what is written at once
+constexpr int64_t kUnitBytes = 16;  // written at once
 
 const DotIndex& rows_of(const DotProblem& p, size_t load) {
   return load == 0 ? p.m : p.n;
@@ -31,7 +31,7 @@ DotIndex& rows_of(DotProblem& p, size_t load) {
   return load == 0 ? p.m : p.n;
 }
 
-// Neighbours along `fast`, then along `slow`, then what is outside.
+// Sets strides: neighbours along `fast`, then along `slow`, then the outer indices.
 void lay_out(Prepared& out, size_t load, DotIndex& fast, DotIndex& slow, int number) {
   int64_t elements = 1;
   const auto lay = [&](DotIndex& i) {
@@ -52,7 +52,7 @@ void lay_out(Prepared& out, size_t load, DotIndex& fast, DotIndex& slow, int num
   out.bytes = elements * scalar_bytes(made.scalar);
 }
 
-// Bytes whose neighbours are rows: instructions take bytes with neighbours along k only.
+// For bytes that are contiguous along rows: instructions take bytes that are contiguous along k only.
 std::optional<Prepared> transpose_operand(const DotProblem& p, size_t load, int number) {
   const DotIndex &rows = rows_of(p, load), &k = p.k;
   bool aligned = p.loads[load].offset % kUnitBytes == 0 && rows.strides[load] == 1 && rows.extent % kUnitBytes == 0 &&
@@ -67,7 +67,7 @@ std::optional<Prepared> transpose_operand(const DotProblem& p, size_t load, int 
   return out;
 }
 
-// Squares of bytes, transposed in registers; neighbouring tasks read neighbours.
+// Squares of bytes, transposed in registers; adjacent tasks read adjacent memory.
 void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prepared& to, BufferId out) {
   Builder& b = w.b;
   const DotLoad &l = p.loads[load], &made = to.problem.loads[load];
@@ -82,7 +82,7 @@ void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prep
       from = from + x * here.strides[load];
       place = place + x * there.strides[load];
     };
-    // Neighbours read a line's worth of rows and write a line's worth of k.
+    // Adjacent tasks read a cache line's worth of rows and write a line's worth of k.
     const int64_t near_rows = std::gcd(rows.extent / n, int64_t{4}), near_k = std::gcd(p.k.extent / n, int64_t{8});
     part(rows, rows_there, n, near_rows);
     part(p.k, to.problem.k, n, near_k);
@@ -98,10 +98,10 @@ void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prep
   });
 }
 
-// Elements lie as they are written: a task has a unit of them, or a block of the format.
+// Elements keep the order in which they are written: a task has a unit of them, or a block of the format.
 class PrepareKernel {
  public:
-  // A problem with a result has it as the place instead of scratch.
+  // A problem with a result writes that instead of scratch.
   PrepareKernel(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to, const machine::Machine& m)
       : one_(only(p, load, to.problem.loads[load].scratch >= 0)),
         load_(load),
@@ -133,7 +133,7 @@ class PrepareKernel {
   }
 
  private:
-  static constexpr int kBeside = 4;  // lanes that write beside each other
+  static constexpr int kBeside = 4;  // adjacent lanes that write contiguous memory
   static constexpr int64_t kBlockLanes = 128;
 
   static DotProblem only(DotProblem p, size_t load, bool scratch) {
@@ -147,7 +147,7 @@ class PrepareKernel {
   bool packed() const { return one_.loads[load_].kind == DotLoad::Kind::packed; }
   Expr place(Expr task) { return task * (run_ * scalar_bytes(made().scalar)); }
 
-  Expr element(Expr task) {  // of the operand, where a task's begin
+  Expr element(Expr task) {  // of the operand, the first of a task
     const DotIndex &fast = to_.along_k ? one_.k : rows_of(one_, load_),
                    &slow = to_.along_k ? rows_of(one_, load_) : one_.k;
     Expr rest = task / (fast.extent / run_), at = one_.loads[load_].offset + task % (fast.extent / run_) * run_;
@@ -188,15 +188,15 @@ class PrepareKernel {
     for (int64_t i = 0; i < run_; i += unit_) put(unit_of(*cursor, i), i);
   }
 
-  // Lanes have blocks, but write runs of units of one block beside each other: stores take as long as the lines of
-  // memory they touch.
+  // Each lane decodes a block, but adjacent lanes write units of one block next to each other: a store takes time for
+  // each memory line it touches.
   void write_passing() {
     const int64_t blocks = (tasks_ + kBlockLanes - 1) / kBlockLanes;
     b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Expr block) {
       b_.loop(LoopKind::lane, w_.i64(0), w_.i64(kBlockLanes), 1, [&](Expr lane) {
         const Expr task = block * kBlockLanes + lane, number = lane % kBeside;
         const Expr first = task - number;
-        const auto existing = [&](Expr x) {  // lanes behind the last task repeat it
+        const auto existing = [&](Expr x) {  // lanes past the last task repeat it
           return tasks_ % kBlockLanes == 0 ? x : min(x, w_.i64(tasks_ - 1));
         };
         const std::unique_ptr<Unpack> cursor = entered(element(existing(task)));
@@ -222,9 +222,9 @@ class PrepareKernel {
   int64_t unit_ = 1, run_ = 1, tasks_ = 1;
 };
 
-// Any size.
+// The same for any size.
 std::optional<Prepared> laid_out(const DotProblem& p, size_t load, Scalar to, int number) {
-  if (p.pick) return {};  // rows are laid out already, and matrices that nobody picks need not be
+  if (p.pick) return {};  // rows are laid out already, and matrices that no row picks need not be
   const DotLoad& l = p.loads[load];
   const int64_t unit = kUnitBytes / scalar_bytes(to);
   const bool packed = l.kind == DotLoad::Kind::packed;
@@ -258,7 +258,7 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
 
 namespace {
 
-// The blob that a group only decodes, all of it as it lies, perhaps rounding the numbers; -1 otherwise.
+// The blob that a group only decodes, all of it in order, with or without rounding; -1 otherwise.
 graph::ValueId decoded(const graph::Plan& plan, const graph::Group& group) {
   const graph::Graph& g = plan.graph;
   const graph::ValueId r = group.results[0];

@@ -1,5 +1,5 @@
-// What a step before a product makes of an operand: rows rounded or quantized in the order of the weight, or the whole
-// operand in the type that blocks multiply.
+// Preparation of a product's operand by an earlier step: rows rounded or quantized in the order of the weight, or the
+// whole operand in the type that block kernels multiply.
 //
 // May include: base, graph/match, kernel/machine, kernel/synth/gemm, kernel/synth/mma, kernel/synth/order,
 // kernel/synth/step, kernel/synth/unpack, number/facts.

@@ -1,4 +1,4 @@
-// Sizes of what a layout has, in scratch and in kernels.
+// Sizes of a layout's parts, in scratch and in kernels.
 #include "kernel/synth/gemm/operand/operand_layout.h"
 
 namespace lumen::synth {

@@ -1,4 +1,4 @@
-// A task takes some units of a row, or some squares of rows that lie the other way. Codes that change places go through
+// A task takes some units of a row, or some squares of rows that lie along m. Codes that are reordered go through
 // private memory.
 #include "kernel/synth/gemm/operand/operand_step.h"
 
@@ -39,7 +39,7 @@ class OperandWriter {
   Step write();
   Step write_squares();
   Step write_words();
-  // Pairs of 16-bit floats, a vector of words for as many rows.
+  // Pairs of 16-bit floats: a vector has one word of each of as many rows.
   bool has_words() const {
     return l_.scale_group == 0 && l_.is_natural() && l_.tile_rows == lanes_ && l_.vector_bytes == 4 &&
            scalar_bytes(l_.type) == 2;
@@ -77,14 +77,14 @@ class OperandWriter {
   DotWriter w_;
   Builder& b_;
   const OperandParams to_;
-  const std::optional<CodedRows> coded_;     // a is held in codes already
-  std::unique_ptr<Unpack> held_;             // the group at hand, then
-  BufferId natural_ = -1;                    // codes as they lie
-  Expr row_, x_, first_code_, first_group_;  // of scratch; where it begins in memory, and there
-  Expr unit_, k_, group_;                    // the unit at hand, and where it begins
+  const std::optional<CodedRows> coded_;     // a is stored in codes already
+  std::unique_ptr<Unpack> held_;             // decodes the current group, if so
+  BufferId natural_ = -1;                    // codes in natural order
+  Expr row_, x_, first_code_, first_group_;  // row of scratch; its start in memory, and in scratch
+  Expr unit_, k_, group_;                    // the current unit, and where it begins
 };
 
-// `count` exist from k on in an ordered unit; a natural one ends where the row does.
+// `count` elements exist from k on in a reordered unit; a natural one ends where the row does.
 Expr OperandWriter::read(Expr k, int64_t count) {
   if (count <= 0) return w_.zero(lanes_);
   const int64_t stride = p_.k.strides[0];
@@ -92,7 +92,7 @@ Expr OperandWriter::read(Expr k, int64_t count) {
   if (l_.is_natural() && l_.codes() != l_.columns) {
     left = l_.columns - k;
     left = max(min(left, w_.i64(lanes_)), w_.i64(0));
-    if (stride != 1) k = min(k, w_.i64(l_.columns - 1));  // one element is read even where none exists
+    if (stride != 1) k = min(k, w_.i64(l_.columns - 1));  // one element is read even if none exists
   }
   return w_.read_f32(0, x_ + k * stride, stride, lanes_, left);
 }
@@ -100,7 +100,7 @@ Expr OperandWriter::read(Expr k, int64_t count) {
 void OperandWriter::store_natural(Expr k, Expr x) {
   const int64_t bytes = scalar_bytes(l_.type);
   const int all = b_.type(x).lanes, part = l_.vector_bytes / bytes;
-  if (l_.tile_rows > 0 && part < all) {  // more than stands together of a row
+  if (l_.tile_rows > 0 && part < all) {  // more than the contiguous part of a row
     for (int first = 0; first < all; first += part) {
       std::vector<int> mask(part);
       std::iota(mask.begin(), mask.end(), first);
@@ -109,7 +109,7 @@ void OperandWriter::store_natural(Expr k, Expr x) {
     return;
   }
   Expr at = k * bytes;
-  if (l_.tile_rows > 0) {  // k goes by whole vectors, which never leave theirs
+  if (l_.tile_rows > 0) {  // k advances by whole vectors, none of which crosses one of the layout
     const Expr in_vector = at % l_.vector_bytes;
     at = at / l_.vector_bytes * (l_.tile_rows * l_.vector_bytes) + in_vector;
     at = at + row_ / l_.tile_rows * (l_.tile_rows * l_.row_bytes());
@@ -120,7 +120,7 @@ void OperandWriter::store_natural(Expr k, Expr x) {
   b_.store(to_.codes, cast(x, l_.type), at);
 }
 
-// Blocks of a group of what is held in a format.
+// Enters the blocks of a group of codes.
 void OperandWriter::enter_codes(Expr first, int64_t count) {
   const DotLoad& a = p_.loads[0];
   const Expr at = x_ + (k_ + first);
@@ -129,7 +129,7 @@ void OperandWriter::enter_codes(Expr first, int64_t count) {
   held_->enter_block(at / a.format->block, count / a.format->block);
 }
 
-// Codes of the group's elements from `at` on, of which `count` exist; zero beyond.
+// Codes of the group's elements from `at` on; the first `count` of the group exist, the rest is zero.
 Expr OperandWriter::stored_codes(int64_t at, int64_t count) {
   std::vector<int64_t> elements, exist;
   for (int64_t i = at; i < at + lanes_; ++i) {
@@ -141,7 +141,7 @@ Expr OperandWriter::stored_codes(int64_t at, int64_t count) {
   return select(b_.lanes_integer(exist, Scalar::i32) != 0, codes, b_.integer(0, {Scalar::i32, lanes_}));
 }
 
-// Scale, sums and codes of the unit's elements from `first` on, of which `count` exist.
+// Writes scale, sums and codes of the unit's elements from `first` on, of which `count` exist.
 void OperandWriter::write_group(Expr first, int64_t count) {
   const VType one{Scalar::f32, 1};
   std::vector<Expr> parts, codes;
@@ -174,12 +174,12 @@ void OperandWriter::write_group(Expr first, int64_t count) {
       b_.store(natural_, cast(codes.back(), Scalar::i8), first + at);
     else
       store_natural(k_ + (first + at), codes.back());
-    if (natural_ < 0) sum_up_to(at + lanes_);  // of many codes: none waits in a register
+    if (natural_ < 0) sum_up_to(at + lanes_);  // with many codes: none stays in a register
   }
   sum_up_to(l_.scale_group);
 }
 
-// The numbers of a group of sums, whose codes begin at `at`: vectors, or a part of one.
+// Writes the numbers of a group of sums, whose codes begin at `at`: whole vectors, or part of one.
 void OperandWriter::write_sum(const std::vector<Expr>& codes, Expr first, int64_t at, Expr scale) {
   Expr total;
   for (int64_t i = at; i < at + l_.sum_group; i += lanes_) {
@@ -198,7 +198,7 @@ void OperandWriter::write_sum(const std::vector<Expr>& codes, Expr first, int64_
   if (l_.sums) b_.store(to_.sums, l_.scales_by_sum ? scale * sum : sum, place, 4);
 }
 
-// Elements of a unit out of memory; -1 is zero.
+// Gathers elements of a unit from memory; -1 is zero.
 Expr OperandWriter::gather(const std::vector<int64_t>& elements) {
   std::vector<int64_t> places, exist;
   for (const int64_t e : elements) {
@@ -212,7 +212,7 @@ Expr OperandWriter::gather(const std::vector<int64_t>& elements) {
   return cast(x, l_.type);
 }
 
-// The codes of some elements out of private memory; -1 is zero.
+// Codes of some elements from private memory; -1 is zero.
 Expr OperandWriter::chunk(const std::vector<int64_t>& elements) {
   const int lanes = elements.size();
   int64_t low = -1, high = -1;
@@ -269,7 +269,7 @@ void OperandWriter::write_unit(const LaneOrder& order, Expr unit) {
     }
 }
 
-// Gathers take long: a task has one unit of them.
+// Gathers are slow: a task has one unit of them.
 int64_t OperandWriter::units_of_task() const {
   if (gathers() || l_.order.units == 0) return 1;
   const int64_t elements = l_.is_natural() ? kNaturalElements : task_elements_;
@@ -328,7 +328,7 @@ void OperandWriter::each_square(int64_t squares, int64_t most,
   });
 }
 
-// The number k of every row of a block; zeros beyond the last.
+// Element k of every row of a block; zeros past the last.
 Expr OperandWriter::read_across(const Block& block, Expr k) {
   Expr count = block.count;
   if (l_.codes() != p_.k.extent) {
@@ -361,7 +361,7 @@ Step OperandWriter::write_squares() {
   return w_.step(fmt::format("round and turn {}x{} to {}", l_.rows, l_.columns, scalar_name(l_.type)));
 }
 
-// Other cores have just written what is read here, some vectors of every row by turns: nothing but this asks in time.
+// Prefetch: other cores have just written this data, and a task reads a few vectors of each row at a time.
 void OperandWriter::ask_ahead(Expr k, int64_t count) {
   const DotLoad& a = p_.loads[0];
   if (m_.ahead_bytes == 0 || a.kind != DotLoad::Kind::memory) return;
@@ -369,7 +369,7 @@ void OperandWriter::ask_ahead(Expr k, int64_t count) {
   w_.ask_for(0, (x_ + k) * bytes, 0, count * bytes, loop::Cache::first);
 }
 
-// Two vectors of f32 one behind the other. What the machine's instruction flushes, its products would.
+// Rounds two vectors of f32 into one. Denormals that the machine's instruction flushes, products would flush.
 Expr OperandWriter::round_pair(Expr low, Expr high) {
   const std::string row = round_pair_row(m_, l_.type, lanes_);
   if (!row.empty()) return b_.inst(row, {l_.type, 2 * lanes_}, {high, low});
@@ -379,7 +379,7 @@ Expr OperandWriter::round_pair(Expr low, Expr high) {
 }
 
 // A vector of words holds two neighbours along K of each of a block's rows: rows along K are transposed word by word,
-// those the other way alternate. Rows beyond the last repeat it; K's elements beyond the last are zero.
+// rows along m are interleaved. Rows past the last repeat it; elements of K past the last are zero.
 Step OperandWriter::write_words() {
   const int64_t step = turns() ? 2 : 2 * lanes_;
   each_square(l_.codes() / step, kSquares * 2 * lanes_ / step, [&](const Block& block, Expr square) {

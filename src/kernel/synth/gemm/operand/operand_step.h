@@ -1,12 +1,12 @@
-// The step that writes rows of a as a layout says. Proved by tests/kernel/synth/gemm/operand_step_test.cpp.
+// The step that writes rows of a in a layout. Proved by tests/kernel/synth/gemm/operand_step_test.cpp.
 #pragma once
 
 #include "kernel/synth/gemm/operand/operand_layout.h"
 
 namespace lumen::synth {
 
-// Declares the scratch and adds the step. Ordered rows are f32 in memory, one element behind the other; natural ones
-// may be any load of the problem. Rows of codes (coded_rows.h), whole groups of scales, keep theirs.
+// Declares the scratch and adds the step. Rows to reorder must be contiguous f32 in memory; rows in natural order may
+// be any load of the problem. Rows of codes (coded_rows.h), in whole groups of scales, keep their codes.
 OperandScratch write_operand_step(const graph::Graph& g, const DotProblem& p, const OperandLayout& layout,
                                   const machine::Machine& m, Synthesis& out);
 

@@ -1,4 +1,4 @@
-// Tasks take rows of k, so that memory is read in the order it lies.
+// Tasks take rows of k, so that memory is read in order.
 #include "kernel/synth/gemm/operand/pack_step.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan&
     const Expr outer = task / parts;
     const Expr first = task % parts * kRowsOfK;
     w.enter_outer(outer);
-    // Row after row as they lie; every tile takes its part.
+    // Row by row in memory order; every tile takes its part.
     b.loop(LoopKind::serial, first, min(first + kRowsOfK, w.i64(k_total)), 1, [&](Expr k) {
       const Expr in_row = w.base(0) + k % p.k.extent * p.k.strides[0];
       const Expr from = moved(in_row, k / p.k.extent, p.outer_k, 0);

@@ -1,5 +1,5 @@
-// A step of its own that lays the broadcast operand out tile by tile in scratch, once for all tasks of the kernel that
-// follows. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp.
+// A separate step that packs the broadcast operand tile by tile into scratch, once for all tasks of the next kernel.
+// Proved by tests/kernel/synth/gemm/dot_tile_test.cpp.
 #pragma once
 
 #include "kernel/synth/gemm/choose.h"
@@ -7,7 +7,7 @@
 
 namespace lumen::synth {
 
-// Scratch: outer indices, tiles of m, all k, then the tile's rows side by side, rounded up to whole vectors.
+// Layout of the scratch: outer indices, tiles of m, all k, then the tile's rows, rounded up to whole vectors.
 struct TilesOfA {
   int64_t row_bytes = 0;  // one k of a tile
   int64_t tile_bytes = 0;

@@ -17,7 +17,7 @@
 namespace lumen::synth {
 namespace {
 
-// A format of the same bytes that decodes to something else.
+// A format of the same bytes that decodes to `e`.
 FormatRef decoded_by(const Format& f, const RoutineExpr& e, const char* what) {
   auto out = std::make_shared<Format>(f);
   out->decode.body.clear();
@@ -32,7 +32,7 @@ RoutineExpr of_first_field(RoutineExpr e) {
   return e;
 }
 
-// The codes alone, which lie first in a blob.
+// A format of the codes alone, which are stored first in a blob.
 FormatRef codes_of(const Format& f, const RoutineExpr& value, int field) {
   auto out = std::make_shared<Format>(f);
   out->fields = {f.fields[field]};
@@ -45,13 +45,13 @@ FormatRef codes_of(const Format& f, const RoutineExpr& value, int field) {
 }
 
 struct Factored {
-  FormatRef codes, scale;   // no scale: all of it stays with the codes
+  FormatRef codes, scale;   // no scale: it stays with the codes
   bool has_blocks = false;  // scales within rows stay with the codes
 };
 
-constexpr int kShortDigits = 8;  // of a bf16 number, in bits
+constexpr int kShortDigits = 8;  // significant bits of a bf16 number
 
-// Bits between the first and the last of a number that are not zero, at most; nothing where that is not known.
+// Most bits from the first to the last nonzero bit of a number; nullopt if that is not known.
 std::optional<int> digits_of(const Format& f, const RoutineExpr& e) {
   if (e.kind == RoutineExpr::Kind::field) {
     const FieldType& t = f.fields[e.slot].type;
@@ -72,7 +72,7 @@ int digits_of(double value) {
   return bits;
 }
 
-// A product as what is the same for a whole row, and the rest.
+// A product as the factor that is constant over a row, and the rest.
 struct Split {
   std::optional<RoutineExpr> row, rest;
 };
@@ -98,7 +98,7 @@ Split split_by_row(const Format& f, const RoutineExpr& e) {
   return {product(a.row, b.row), product(a.rest, b.rest)};
 }
 
-// Blocks under scales of few digits: codes times those are 16-bit floats, what rows share comes behind the sums.
+// Blocks under scales of few digits: codes times those are 16-bit floats; scales of rows are applied after the sums.
 std::optional<Factored> in_short_blocks(const FormatRef& f, const ScaledForm& form, const std::vector<double>& values) {
   const Split split = split_by_row(*f, *form.scale);
   if (!split.rest) return std::nullopt;
@@ -112,7 +112,7 @@ std::optional<Factored> in_short_blocks(const FormatRef& f, const ScaledForm& fo
   return Factored{decoded_by(*f, product, " blocks"), decoded_by(*f, *split.row, " scale"), true};
 }
 
-// Rows lie along k, and whole ones: what m or n counts are rows.
+// Whether m or n counts whole rows of the load, along k.
 bool has_rows(const DotProblem& p, size_t load) {
   const DotLoad& l = p.loads[load];
   const DotIndex& rows = load == 0 ? p.m : p.n;
@@ -121,7 +121,7 @@ bool has_rows(const DotProblem& p, size_t load) {
          p.outer_k.empty() && std::ranges::all_of(p.outer, whole);
 }
 
-// Both 16-bit floats have all of these numbers.
+// Whether these numbers are exact in both 16-bit floats.
 bool are_short(const std::vector<double>& values) {
   return std::ranges::all_of(values, [](double v) {
     if (std::isnan(v)) return true;
@@ -130,7 +130,8 @@ bool are_short(const std::vector<double>& values) {
   });
 }
 
-// Numbers of blocks have the range of bf16, which f16 has not: few rows, which that may multiply, go other ways.
+// Numbers of blocks have the range of bf16, which f16 does not have: products of few rows, which f16 may do, go
+// elsewhere.
 bool multiplies_blocks(const DotProblem& p, const machine::Machine& m) {
   constexpr int64_t kLeastRows = 65;
   const bool multiplies = m.kind == machine::Kind::cpu ? multiplies_short(m) : !!find_matrix(m, {Scalar::bf16, {}}, 32);
@@ -141,7 +142,7 @@ std::optional<Factored> factored(const DotProblem& p, size_t load, const machine
   const DotLoad& l = p.loads[load];
   if (l.kind != DotLoad::Kind::packed || l.scratch >= 0) return std::nullopt;
   const Format& f = *l.format;
-  // Across its rows a matrix is read where nothing belongs to one of them.
+  // A matrix is read across its rows only if no field belongs to a row.
   const bool along = unpacks_along(p, load, p.k) && has_rows(p, load);
   const bool across = f.row_bytes == 0 && unpacks_along(p, load, load == 0 ? p.m : p.n);
   if (!along && !across) return std::nullopt;
@@ -157,7 +158,7 @@ std::optional<Factored> factored(const DotProblem& p, size_t load, const machine
   return Factored{codes_of(f, facts.scaled->value, by_code->field), decoded_by(f, *facts.scaled->scale, " scale")};
 }
 
-// A load of its own for scales of another one.
+// Adds a load for the scales of another load.
 size_t add_scales(DotProblem& p, size_t load, const FormatRef& scale) {
   p.loads.push_back(p.loads[load]);
   p.loads.back().format = scale;
@@ -175,14 +176,14 @@ void take_out(DotProblem& p, size_t load, const Factored& by) {
   p.loads[load].format = by.codes;
 }
 
-// An operand as codes, what whole rows share of its scales, and what runs along K do.
+// An operand as codes, scales shared by whole rows, and scales of runs along K.
 struct Runs {
   FormatRef codes, row_scale, run_scale;
   RunScales runs;
   bool are_short = false;  // codes are 16-bit floats exactly
 };
 
-// It changes with the tile, the row and the tensor at most.
+// Whether it changes with the tile, the row and the tensor at most.
 bool is_of_tiles(const Format& f, const RoutineExpr& e) {
   if (e.kind == RoutineExpr::Kind::variable) return false;
   if (e.kind == RoutineExpr::Kind::field && f.fields[e.slot].level == Level::block) return false;
@@ -213,7 +214,7 @@ std::optional<Runs> in_runs(const DotProblem& p, size_t load) {
   }
   if (!split.rest) return out;
   if (!is_of_tiles(f, *split.rest)) return std::nullopt;
-  // Tiles begin where K and rows do, or (rows) each row has scales of its own.
+  // Tiles begin where K and rows do, or (rows) each row has its own scales.
   const auto begins = [&](int64_t tile) {
     return l.offset / l.columns % tile == 0 && std::ranges::all_of(p.outer, [&](const DotIndex& i) {
              return i.extent == 1 || i.strides[load] / l.columns % tile == 0;
@@ -254,7 +255,7 @@ bool are_multiplied_as_integers(const Format& a, const Format& b, const machine:
 
 namespace {
 
-// Codes of both, as they are.
+// Whether the machine multiplies both codes as they are.
 bool are_multiplied(const Format& a, const Format& b, const machine::Machine& m) {
   const auto code_a = machine::code_of(a), code_b = machine::code_of(b);
   if (code_a && code_b && find_matrix(m, Factors{{Scalar::u8, code_a}, {Scalar::u8, code_b}}, 32)) return true;

@@ -1,6 +1,6 @@
-// Activations of a streamed product (skinny_mma.h) in the shared memory of a block: stage by stage of K, copied
-// from what a step before has laid out (activation_round.h), so that a lane's factor is sixteen bytes beside its
-// neighbour's. Where they are wanted, sums over the weight's groups lie beside them. Proved by
+// Activations of a streamed product (skinny_mma.h) in the shared memory of a block: copied stage by stage of K from
+// what an earlier step has laid out (activation_round.h), so that the sixteen bytes of adjacent lanes' factors are
+// adjacent. If the plan needs them, sums over the weight's groups are copied, too. Proved by
 // tests/kernel/synth/gemm/skinny_mma_test.cpp.
 #pragma once
 
@@ -11,21 +11,21 @@ namespace lumen::synth {
 
 class ActivationPanel {
  public:
-  // In the code of a block, whose shared memory it takes: a panel for each of the plan's buffers. `lines`, `sums`: what
-  // is laid out; `first`: its first row.
+  // In the code of a block: allocates shared memory, a panel for each of the plan's buffers. `lines`, `sums`: the
+  // laid-out data; `first`: its first row.
   ActivationPanel(DotWriter& w, const SkinnyMmaPlan& t, BufferId lines, BufferId sums, Expr first);
 
-  // In a lane loop: this lane's copies of a stage, to panel `number`.
+  // In a lane loop: begins this lane's copies of a stage, to panel `number`.
   void begin(Expr lane, Expr stage, Expr number);
 
-  // In lane loops: eight elements of unit `unit` of a stage for column `column` of an instruction's columns and the
-  // lane `lane_k` of those that share K.
+  // In lane loops: eight elements of unit `unit` of a stage, for column `column` of an instruction and lane `lane_k` of
+  // those that share K.
   Expr vector(Expr number, Expr unit, int tile, int64_t vector, Expr column, Expr lane_k);
-  // Sums of a group, of the columns that a lane holds beside each other; `column`: the first.
+  // Sums of a group, for the adjacent columns that a lane holds; `column`: the first.
   Expr sums(Expr number, Expr unit, int64_t group, int tile, Expr column);
 
  private:
-  // Lines of `vector` bytes, `across` of each run; runs of a stage lie behind each other.
+  // Lines of `vector` bytes, `across` of each run; runs of a stage follow each other.
   struct Lines {
     BufferId to = -1, from = -1;
     int64_t runs = 0, all_runs = 0, across = 0, vector = 0;  // of a stage; of all

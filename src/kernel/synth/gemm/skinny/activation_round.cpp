@@ -1,5 +1,4 @@
-// See activation_round.h. A block has a row. An item is a run of vectors that one lane has: whole groups, where they
-// are summed.
+// See activation_round.h. A block has a row. An item is a run of vectors of one lane: whole groups, if they are summed.
 #include "kernel/synth/gemm/skinny/activation_round.h"
 
 #include <fmt/format.h>
@@ -14,10 +13,10 @@ namespace lumen::synth {
 namespace {
 
 constexpr int64_t kVector = SkinnyMmaPlan::kVector, kLine = SkinnyMmaPlan::kLine;
-constexpr int64_t kBlockLanes = 512, kUnrolled = 8;  // lanes; rounds
+constexpr int64_t kBlockLanes = 512, kUnrolled = 8;  // lanes; rounds that are unrolled
 constexpr int64_t kFour = 4;
-// Bits of f32: what its exponent's lowest bit counts; an exponent and one's together, so that the greatest number
-// becomes at least 2^14; an exponent and its inverse's together.
+// Bits of f32: one step of its exponent; the sum of a number's exponent and its scale's, so that the greatest number
+// becomes at least 2^14; the sum of an exponent and its inverse's.
 constexpr int64_t kExponent = int64_t{1} << 23, kToF16 = 268 * kExponent, kToInverse = 254 * kExponent;
 constexpr int64_t kLeastExponent = 15, kExponents = 255 * kExponent;
 
@@ -53,7 +52,7 @@ class RoundKernel {
   void find_scale(Expr lane);
   void write_item(Expr number, int64_t all);
   Expr load(Expr element, int64_t vector);
-  // A number for each element of a vector that begins so many behind the item's first.
+  // A number for each element of the vector that begins `first` elements after the item's start.
   Expr of_places(int64_t first, const std::function<double(int)>& number) {
     std::vector<double> out;
     for (int64_t i = first; i < first + kVector; ++i) out.push_back(number(t_.places[i]));
@@ -67,15 +66,15 @@ class RoundKernel {
   DotWriter w_;
   Builder& b_;
   BufferId lines_ = -1, sums_ = -1, scales_ = -1, most_ = -1;
-  Expr row_, first_, scale_;  // of what is laid out; its first element; what its numbers are times
+  Expr row_, first_, scale_;  // row of scratch; its first element in memory; its scale
   int64_t run_ = 1;           // vectors of an item
-  // Elements from an item's to the next one's of the unit: so many of them follow each other, then those behind them.
+  // Elements from an item to the next one of the unit: near_ within runs of near_together_ items, far_ from run to run.
   int64_t near_together_ = 1, near_ = 0, far_ = 0;
   bool aligned_ = true;
 };
 
-// Whether places follow a pattern after so many vectors: within groups, or over all of them. Whole groups, where they
-// are summed.
+// Whether items of `run` vectors repeat the same pattern, within groups or over all of them. They are whole groups if
+// groups are summed.
 bool RoundKernel::find_runs(int64_t run) {
   for (size_t i = 0; i < t_.places.size(); ++i)
     if (t_.places[i] != t_.places[i % (run * kVector)]) return false;
@@ -98,7 +97,7 @@ bool RoundKernel::find_runs(int64_t run) {
   return false;
 }
 
-// Eight elements in the order of the weight's, by loads of those that lie beside each other.
+// Eight elements in the order of the weight's, by loads of contiguous ones.
 Expr RoundKernel::load(Expr element, int64_t vector) {
   const auto from = t_.order.elements.begin() + vector * kVector;
   const std::vector<int64_t> wanted(from, from + kVector);
@@ -122,7 +121,7 @@ Expr RoundKernel::load(Expr element, int64_t vector) {
   return out;
 }
 
-// Rows that do not exist are what the last one is.
+// Rows that do not exist repeat the last one.
 void RoundKernel::write_row(Expr row) {
   row_ = row;
   Expr inside = row;
@@ -161,14 +160,14 @@ void RoundKernel::write_row(Expr row) {
   });
 }
 
-// As many rounds as it takes for a lane to have one of each.
+// As many rounds as a lane needs to take one item of each.
 void RoundKernel::each(int64_t all, const std::function<void(Expr)>& body) {
   const int64_t rounds = (all + kBlockLanes - 1) / kBlockLanes;
   if (rounds > kUnrolled) return b_.loop(LoopKind::serial, w_.i64(0), w_.i64(rounds), 1, body);
   for (int64_t i = 0; i < rounds; ++i) body(w_.i64(i));
 }
 
-// A power of two.
+// The scale is a power of two.
 void RoundKernel::find_scale(Expr lane) {
   const VType word{Scalar::u32, 1};
   const int waves = kBlockLanes / m_.wave;
@@ -181,7 +180,7 @@ void RoundKernel::find_scale(Expr lane) {
   b_.branch(lane == 0, [&] { b_.store(scales_, bitcast(inverse, Scalar::f32), row_ * kFour, kFour); });
 }
 
-// Lanes that have no item repeat the last.
+// Lanes without an item repeat the last one.
 void RoundKernel::write_item(Expr number, int64_t all) {
   const Expr exists = all % kBlockLanes == 0 ? Expr{} : number < all;
   if (exists.exists()) number = min(number, b_.i64(all - 1));
@@ -197,7 +196,7 @@ void RoundKernel::write_item(Expr number, int64_t all) {
   for (int64_t i = 0; i < run_; ++i) {
     Expr x = load(element, i);
     if (scale_.exists()) x = x * b_.splat(scale_, kVector);
-    // An item's places are those of the unit's first: they follow the order (find_runs).
+    // Every item has the places of the unit's first item (find_runs).
     if (!t_.places.empty()) x = x * of_places(i * kVector, [](int place) { return std::ldexp(1.0, -place); });
     rounded.push_back(cast(x, t_.factor.to));
   }
@@ -214,7 +213,7 @@ void RoundKernel::write_item(Expr number, int64_t all) {
   if (sums_ >= 0) put_sums(at, rounded, exists);
 }
 
-// Sums of what was rounded, so that what products with it have too much is what is taken off.
+// Sums of the rounded numbers, so that the correction cancels exactly the excess of the products.
 void RoundKernel::put_sums(const Item& at, const std::vector<Expr>& rounded, Expr exists) {
   const int64_t own = t_.order.of_group(), groups = run_ * kVector / own;
   std::vector<Expr> wide, totals;

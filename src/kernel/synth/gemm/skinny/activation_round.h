@@ -1,8 +1,8 @@
-// Activations of a streamed product (skinny_mma.h) rounded to a 16-bit float once, by a step before: in the
-// order in which lanes hold the weight's elements (fragment_order.h), unit by unit of K and vector by vector of a unit:
-// what all rows have of a vector lies together, for each row the lanes that share K beside each other. Where the plan
-// wants them, sums over the weight's groups lie in scratch of their own: group by group, all rows; and, of each row,
-// what its numbers have been divided by. Proved by tests/kernel/synth/gemm/skinny_mma_test.cpp.
+// Activations of a streamed product (skinny_mma.h), rounded to a 16-bit float once by an earlier step, in the order in
+// which lanes hold the weight's elements (fragment_order.h): unit by unit of K, vector by vector of a unit, row by row,
+// and for each row the lanes that share K. If the plan needs them, sums over the weight's groups have their own
+// scratch, group by group, then row by row; so has each row's divisor. Proved by
+// tests/kernel/synth/gemm/skinny_mma_test.cpp.
 #pragma once
 
 #include "kernel/synth/gemm/skinny/skinny_mma_plan.h"
@@ -11,7 +11,7 @@
 namespace lumen::synth {
 
 struct RoundedScratch {
-  int lines = -1, sums = -1, scales = -1;  // -1: none are wanted
+  int lines = -1, sums = -1, scales = -1;  // -1: not wanted
 };
 RoundedScratch declare_rounded(const SkinnyMmaPlan& t, Synthesis& out);
 

@@ -1,5 +1,5 @@
-// GEMV and skinny GEMM on GPUs: few rows of activations, where reading the weight is the cost, unpacked on the way into
-// registers.
+// GEMV and skinny GEMM on GPUs: few rows of activations, so that reading the weight is the cost. It is unpacked on the
+// way into registers.
 //
 // May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/mma, kernel/synth/order, kernel/synth/step,
 // kernel/synth/unpack, number/formula.

@@ -9,11 +9,11 @@ namespace lumen::synth {
 
 namespace {
 
-constexpr int64_t kLine = 16;  // bytes that lie together
+constexpr int64_t kLine = 16;  // contiguous bytes
 constexpr int64_t kFour = 4;
-constexpr int64_t kElementsTogether = 32;  // of a lane
-constexpr double kLeast = 1e-30;           // numbers of groups without a larger one become zero
-constexpr double kRound = 12582912;  // 1.5 * 2^23: added to it, small numbers are rounded to integers, in the low bits
+constexpr int64_t kElementsTogether = 32;  // of a lane, loaded together
+constexpr double kLeast = 1e-30;           // groups without a larger number become zero
+constexpr double kRound = 12582912;        // 1.5 * 2^23: adding it rounds small numbers to integers, in the low bits
 
 }  // namespace
 
@@ -24,7 +24,7 @@ SkinnyActivations::SkinnyActivations(DotWriter& w, const DotProblem& p, const Sk
   if (!t_.integers) return;
   sums_ = t_.bias() != 0 || t_.integers->form.offset.has_value();
   numbers_ = b_.alloc(p_.m.extent * number_bytes(), 128, loop::Space::shared);
-  // Runs repeat after `share` elements: those of the first say where each element's code goes.
+  // Runs repeat after `share` elements: the first ones determine where each element's code goes.
   for (int64_t first = 0; first < t_.share; first += 4) runs_.emplace_back();
   size_t found = 0;
   for (const std::vector<int64_t>& vector : t_.order.vectors)
@@ -37,7 +37,7 @@ SkinnyActivations::SkinnyActivations(DotWriter& w, const DotProblem& p, const Sk
   bool natural = true;
   for (int64_t e = 0; e < t_.share; ++e) natural = natural && place_of(e) == e;
   own_ = !natural && find_bits() ? kFour : t_.share;
-  // Runs of elements that lie as far apart as there are runs: a lane takes one, a word of codes.
+  // The elements of a run are as far apart as there are runs: a lane takes one run, a word of codes.
   apart_ = own_ < t_.share ? t_.share / kFour : 1;
   for (int64_t r = 0; r < std::ssize(runs_); ++r)
     for (int64_t i = 0; i < std::ssize(runs_[r]); ++i)
@@ -51,7 +51,7 @@ int64_t SkinnyActivations::place_of(int64_t element) const {
   LUMEN_UNREACHABLE("no place for element {}", element);
 }
 
-// Whether every bit of an element's number is one of its place's.
+// Whether every bit of an element's number becomes one bit of its place.
 bool SkinnyActivations::find_bits() {
   if ((t_.share & (t_.share - 1)) != 0) return false;
   for (int64_t e = 0; e < t_.share; ++e) {
@@ -63,7 +63,7 @@ bool SkinnyActivations::find_bits() {
   return true;
 }
 
-// Several rounds together, so that none waits for what another loads.
+// Several rounds at once, so that none waits for the loads of another.
 void SkinnyActivations::fill(Expr lane, const std::function<void()>& meanwhile) {
   const int64_t share = t_.integers ? own_ : kFour, all = p_.m.extent * p_.k.extent / share, lanes = t_.lanes(m_.wave);
   const int64_t rounds = (all + lanes - 1) / lanes, together = std::max<int64_t>(1, kElementsTogether / share);
@@ -129,7 +129,7 @@ void SkinnyActivations::copy(const std::vector<Item>& items) {
   }
 }
 
-// Step by step for all items, whose chains of operations then run beside each other.
+// Step by step for all items, so that their dependent chains overlap.
 void SkinnyActivations::quantize(std::vector<Item>& items) {
   const int64_t share = own_, fine = t_.integers->fine;
   const VType one{Scalar::f32, 1}, four{Scalar::f32, 4};
@@ -178,7 +178,7 @@ void SkinnyActivations::quantize(std::vector<Item>& items) {
   for (const Item& item : items) where_exists(item, [&] { put(item); });
 }
 
-// Each to its place: bits of the first one's number that are not zero, and what those beside it have more.
+// Stores each code at its place: nonzero bits of the first one's number, plus a constant for each of the others.
 void SkinnyActivations::put_bytes(const Item& item, Expr unit_line, Expr within) {
   const Expr inside = within % t_.share, base = within - inside;
   Expr place = base;
@@ -221,7 +221,7 @@ void SkinnyActivations::put(const Item& item) {
           const int64_t e = run[i];
           code = b_.insert(code, b_.extract(item.codes[e / 4], e % 4), i);
         }
-      // Shares longer than a line go on in the next.
+      // Shares longer than a line continue in the next.
       b_.store(codes_, code, at + (first / kLine * kLine * t_.columns + first % kLine), 4);
     }
   }
@@ -247,7 +247,7 @@ Expr SkinnyActivations::quad(const Position& at, int64_t number) {
 }
 
 Expr SkinnyActivations::word(const Position& at, const std::vector<int64_t>& elements) {
-  // The run that holds these elements, in the share they lie in.
+  // Finds the run of these elements in their share.
   const int64_t base = elements[0] / t_.share * t_.share;
   int64_t place = -1;
   for (size_t r = 0; r < runs_.size(); ++r)

@@ -1,5 +1,5 @@
-// The nest of a block: stages of K of its rows of b, copied as they lie in memory, `buffers` - 1 of them under way.
-// Every lane sums its units of its rows; the lanes of a row add up at the end, in a fixed order.
+// The nest of a block: stages of K of its rows of b, copied as they lie in memory, `buffers` - 1 of them in flight.
+// Every lane sums its units of its rows; the lanes of a row are reduced at the end, in a fixed order.
 #include "kernel/synth/gemm/skinny/skinny_dot.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kQuad = 4;
 constexpr int64_t kEarlyBytes = 48 << 10;  // about 1.5 us of a multiprocessor's share of the memory
-constexpr int kPartsOfSum = 8;             // dots that wait for each other
+constexpr int kPartsOfSum = 8;             // dots of one dependent chain
 
 class SkinnyDotKernel {
  public:
@@ -55,7 +55,7 @@ class SkinnyDotKernel {
   std::vector<Expr> sum_codes(Unpack& cursor, int64_t group, const AddRun& add);
   std::vector<Expr> sum_by_exponent(Unpack& cursor, int64_t group, const AddRun& add);
   std::vector<Expr> words_of(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
-  // By row: products of values over a group, and activations, for its offset.
+  // By row: products of values over a group, and sums of activations for its offset.
   struct GroupSums {
     std::vector<Expr> products, xs;
   };
@@ -70,7 +70,7 @@ class SkinnyDotKernel {
   BufferId sum_at(int i, int j) const { return sums_[i * t_.width + j]; }
   Expr sum(int i, int j) { return b_.load(sum_at(i, j), {Scalar::f32, wide()}, w_.i64(0), 4); }
   void set_sum(int i, int j, Expr v) { b_.store(sum_at(i, j), v, w_.i64(0), 4); }
-  Expr row_of() { return b_.lane_id() / t_.columns * t_.width; }  // of its wave, the first of a lane
+  Expr row_of() { return b_.lane_id() / t_.columns * t_.width; }  // the first row of a lane, within its wave
 
   const DotProblem& p_;
   const SkinnyDotPlan& t_;
@@ -139,8 +139,8 @@ void SkinnyDotKernel::sum_integers(Unpack& cursor, const std::vector<SkinnyActiv
   }
 }
 
-// A group's sums: their own for parts that count alike, and for every few of them, so that few instructions wait
-// for each other.
+// A group's sums: separate ones for parts of different exponents, and for every few parts, so that dependent chains are
+// short.
 std::vector<Expr> SkinnyDotKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
   const VType whole{Scalar::i32, 1};
   if (!m_.async_copies) return sum_by_exponent(cursor, group, add);
@@ -173,8 +173,8 @@ std::vector<Expr> SkinnyDotKernel::sum_codes(Unpack& cursor, int64_t group, cons
   return all;
 }
 
-// One sum, from the greatest exponent down, doubled from each to the next: fewest instructions, where waves hide that
-// each waits for the one before.
+// One sum, from the greatest exponent down, doubled from each to the next: fewest instructions, if other waves hide the
+// latency of the chain.
 std::vector<Expr> SkinnyDotKernel::sum_by_exponent(Unpack& cursor, int64_t group, const AddRun& add) {
   struct Part {
     Expr bytes;
@@ -351,9 +351,9 @@ void SkinnyDotKernel::write_sums() {
   });
 }
 
-// Every wave has rows of its own, tile after tile of them: blocks take turns, so that none has a tile more for each of
-// its waves. The first stages of the next tile are copied while the last
-// ones of a tile are multiplied. Waves meet once, when the activations are there.
+// Every wave has its own rows, tile after tile of them: blocks take turns, so that no block has one more tile for each
+// of its waves. The first stages of the next tile are copied while the last ones of a tile are multiplied. Waves
+// synchronize once, when the activations are ready.
 void SkinnyDotKernel::write_block(Expr block) {
   const int64_t blocks = blocks_of_outer(), all = blocks * t_.waves;
   w_.enter_outer_of_block(block / blocks);
@@ -371,7 +371,7 @@ void SkinnyDotKernel::write_block(Expr block) {
     n0_ = tile * t_.wave_rows();
     copies_->enter(n0_, lane / m_.wave * (t_.wave_rows() * t_.pitch));
   };
-  // Stage `stage` of a tile, or of one behind it.
+  // Stage `stage` of a tile, or of a following tile if it is past the last.
   const auto begin = [&](Expr lane, Expr tile, Expr stage, Expr number) {
     Expr over = stage, in = w_.i64(0);
     if (stages > 1) {
@@ -385,7 +385,7 @@ void SkinnyDotKernel::write_block(Expr block) {
     });
   };
   const auto first_tile = [&](Expr lane) { return block % blocks + lane / m_.wave * blocks; };
-  // Early no more than this, for activations would wait for copies where none wait for kernels.
+  // Limits the early copies: activations would wait for them on launches that wait for no earlier kernel.
   const int64_t early =
       m_.follows && w_.hold_constant(1) ? std::min(ahead, ceil_div(kEarlyBytes, t_.stage_bytes())) : 0;
   w_.where_row(w_.i64(0), [&] {

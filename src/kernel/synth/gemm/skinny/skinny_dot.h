@@ -1,5 +1,5 @@
-// Few rows of a beside a packed weight by blocks of lanes: a step that streams the weight through shared memory
-// (skinny_dot_plan.h), with activations rounded or copied there first by each block. Proved by
+// Few rows of a times a packed weight by thread blocks: a step that streams the weight through shared memory
+// (skinny_dot_plan.h); each block first rounds or copies the activations there. Proved by
 // tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 

@@ -23,18 +23,18 @@ constexpr int64_t kLongestUnit = 256;  // elements, so that a stage of many lane
 constexpr int64_t kLongestBlock = 512;
 constexpr int64_t kMostRows = 16;
 constexpr int64_t kWord = 4;
-constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
+constexpr int64_t kWaveStage = 2 << 10;  // least bytes of a stage for a wave, if there is enough work
 constexpr int64_t kMostSums = 8;         // of a lane
-constexpr int64_t kRounded = 16;         // activations of a lane
+constexpr int64_t kRounded = 16;         // activations that a lane rounds
 constexpr double kLargestHalf = 65000;
 constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
 constexpr int64_t kReserved = 1 << 10;  // of a block's shared memory, by the driver
-constexpr int kSchedulers = 4;          // of a multiprocessor, each with waves of its own
-constexpr int64_t kLost = 2 << 10;      // bytes that small tables take, and what allocations lose between them
+constexpr int kSchedulers = 4;          // of a multiprocessor, each with its own waves
+constexpr int64_t kLost = 2 << 10;      // bytes for small tables and for alignment between allocations
 constexpr int kCodes = 16;              // of a vector
 constexpr int kBanks = 32;
 
-// How many words of one bank the lanes of a wave want at once.
+// Bank conflicts: the most words of one bank that the lanes of a wave read at once.
 int conflicts(const SkinnyDotPlan& t, int64_t pitch) {
   std::map<int64_t, std::set<int64_t>> banks;
   for (int lane = 0; lane < std::min(kBanks, t.rows * t.columns); ++lane) {
@@ -46,8 +46,8 @@ int conflicts(const SkinnyDotPlan& t, int64_t pitch) {
   return most;
 }
 
-// Elements that runs of four codes stay among: of every `share` one after another each run is whole, and all have the
-// same runs.
+// The shortest `share` such that each run of four codes stays within `share` consecutive elements, and all shares have
+// the same runs.
 std::optional<int64_t> share_of(const LaneOrder& order, int64_t group) {
   for (int64_t share = 4; share <= std::min<int64_t>(group, kActivationGroup); share *= 2) {
     bool whole = true;
@@ -77,7 +77,7 @@ class SkinnyDotChooser {
     if (!exact && find_table(t)) return plans(t);
     if (!exact) t.integers = factor_integer(f_, p_.k.extent, m_, why);
     if (t.integers && !m_.find_row(word_row(t.integers->row))) t.integers.reset();
-    // Codes whose numbers are looked up: two at once, where that can be, for bytes would be chosen one by one.
+    // Codes whose numbers are looked up: two at once if possible, because bytes would be selected one by one.
     const bool looks_up = !t.integers || (t.integers->code_field >= 0 && t.integers->table.empty());
     if (looks_up && !(t.integers && find_bytes(t)) && find_values(t) && find_pairs(t, exact)) {
       t.integers.reset();
@@ -112,8 +112,8 @@ class SkinnyDotChooser {
     return out;
   }
 
-  // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many. Schedulers get
-  // waves in turn; every block rounds activations.
+  // If copies are loads and stores, waves hide each other's copies, provided that shared memory has room for enough of
+  // them. Schedulers get waves in turn; every block rounds activations.
   double cost_of_waiting(const SkinnyDotPlan& t) const {
     const int64_t blocks = ceil_div(t.blocks, m_.units), waves = t.waves * std::min(blocks, blocks_beside(t));
     const double uneven = static_cast<double>(ceil_div(waves, kSchedulers) * kSchedulers) / waves;
@@ -151,7 +151,7 @@ class SkinnyDotChooser {
     if (share) t.share = widened(*share, t.integers->fine);
     return share.has_value();
   }
-  // Where every block waits for its rounding, lanes take more at once, and fewer of them find a scale together.
+  // If every block waits for its rounding, lanes take more at once, and fewer of them compute a scale together.
   int64_t widened(int64_t share, int64_t group) const {
     while (!m_.async_copies && share < kRounded && group % (2 * share) == 0) share *= 2;
     return share;
@@ -181,7 +181,7 @@ class SkinnyDotChooser {
     return true;
   }
 
-  // The same of integers: their bytes.
+  // The same for integers: their bytes.
   bool find_bytes(SkinnyDotPlan& t) const {
     const IntegerDot& d = *t.integers;
     const auto by_code = d.form_has_q ? values_by_code(f_, d.form.q) : std::nullopt;
@@ -200,7 +200,7 @@ class SkinnyDotChooser {
     return true;
   }
 
-  // Bytes of a unit, each with two codes of the same group; whole runs of four of a group.
+  // Finds the bytes of a unit, each with two codes of the same group; a group has whole runs of four.
   bool find_pair_order(SkinnyDotPlan& t) const {
     const Field& field = f_.fields[t.pairs.field];
     std::map<int64_t, std::pair<int64_t, int64_t>> bytes;
@@ -239,7 +239,7 @@ class SkinnyDotChooser {
 
   bool find_order(SkinnyDotPlan& t) const {
     const IntegerDot& d = *t.integers;
-    if (t.looks_up_pairs()) {  // as the table has them, two bytes to a run
+    if (t.looks_up_pairs()) {  // in the order of the table, two bytes to a run
       for (size_t i = 0; i < t.pair_order.size(); ++i) {
         if (i % (kCodes / 2) == 0) t.order.vectors.emplace_back();
         t.order.vectors.back().insert(t.order.vectors.back().end(), {t.pair_order[i].low, t.pair_order[i].high});
@@ -259,13 +259,13 @@ class SkinnyDotChooser {
     return true;
   }
 
-  // Where copies are loads and stores, several blocks of a multiprocessor may hide each other's.
+  // If copies are loads and stores, several blocks of a multiprocessor may hide each other's copies.
   std::vector<int64_t> block_lanes() const {
     return m_.async_copies ? std::vector{kBlockLanes} : std::vector{kBlockLanes / 2, kBlockLanes};
   }
 
-  // Lanes side by side on a row, rows of a lane, and waves of a block, of which a multiprocessor has one. What a wave
-  // spends on its tiles of rows, and once more on the last one, behind all copies; instructions as they were counted.
+  // Lanes of a row, rows of a lane, and waves of a block, of which a multiprocessor has one. The cost is that of a
+  // wave's tiles of rows, plus the last one once more, after all copies; in instructions as counted.
   struct Shape {
     int columns = 1, width = 1, waves = 1;
     double cost = 0;
@@ -284,7 +284,7 @@ class SkinnyDotChooser {
     for (int columns = 1; columns <= std::min<int64_t>(m_.wave, t.units); columns *= 2)
       for (const int width : {1, 2, 4}) {
         if (width * p_.m.extent > kMostSums) continue;
-        // Where there is less to do, fewer waves of all multiprocessors.
+        // With less work, fewer waves on all multiprocessors.
         const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / columns * width);
         for (const int64_t lanes : block_lanes()) {
           const int most = std::min(lanes / m_.wave, ceil_div(tiles, m_.units));
@@ -299,7 +299,7 @@ class SkinnyDotChooser {
       }
     std::stable_sort(out.begin(), out.end(), [](const Shape& x, const Shape& y) { return x.cost < y.cost; });
     if (!m_.async_copies) return out;
-    std::vector<Shape> best;  // of every kind
+    std::vector<Shape> best;  // of each number of columns and width
     for (const Shape& s : out)
       if (std::none_of(best.begin(), best.end(),
                        [&](const Shape& b) { return b.columns == s.columns && b.width == s.width; }))
@@ -307,7 +307,7 @@ class SkinnyDotChooser {
     return best;
   }
 
-  // What a byte of the weight costs, in instructions of a lane.
+  // Instructions of a lane per byte of the weight.
   double work(const SkinnyDotPlan& t) const {
     const machine::StreamCosts& costs = m_.costs.streams;
     if (!t.codes) return 0;
@@ -325,8 +325,8 @@ class SkinnyDotChooser {
     return all / t.unit_bytes;
   }
 
-  // Where instructions take about as long as the bytes, a block of the next kernel has room beside each, so that its
-  // copies go on below them. A row for a lane, for registers are halved, too; the same number of waves for every
+  // If instructions take about as long as the bytes, leaves room on each multiprocessor for a block of the next kernel,
+  // whose copies then overlap. One row per lane, because registers are halved, too; the same number of waves for every
   // scheduler of a multiprocessor.
   bool lay_out_beside(SkinnyDotPlan& t) const {
     if (!m_.follows || p_.pick || p_.m.extent > 1 || work(t) < m_.costs.streams.beside) return false;
@@ -355,12 +355,12 @@ class SkinnyDotChooser {
     t.buffers = std::min<int64_t>(most, room / t.stage_bytes());
     if (t.buffers < 2) return false;
     if (!m_.async_copies) t.buffers = 2;
-    // One block on a multiprocessor: of two some would have none.
+    // One block per multiprocessor: with room for two, some multiprocessors would get none.
     const auto shared = [&] { return activation_bytes(t) + t.buffers * t.stage_bytes(); };
     while (m_.async_copies && !beside && 2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall)
       ++t.buffers;
     t.shared_bytes = shared();
-    // No more blocks than give each the same number of tiles.
+    // Fewest blocks for the same greatest number of tiles per block.
     const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), t.waves);
     t.blocks = ceil_div(tiles, ceil_div(tiles, m_.units * blocks_beside(t)));
     if (beside) t.blocks = std::min<int64_t>(tiles, m_.units);

@@ -1,6 +1,6 @@
-// Plans for few rows of a beside a packed weight on machines with blocks of lanes: vectors of the weight's rows stream
-// through shared memory as they lie in memory, several stages under way, and lanes unpack units of whole blocks of the
-// format out of it. Proved by tests/kernel/synth/gemm/skinny_dot_test.cpp.
+// Plans for few rows of a times a packed weight on machines with thread blocks: vectors of the weight's rows stream
+// through shared memory as they lie in memory, several stages in flight, and lanes unpack units of whole blocks of the
+// format from it. Proved by tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@
 
 namespace lumen::synth {
 
-// A block of `waves` waves owns waves * rows * width rows of b; lane (row, column) of a wave has `width` rows one after
-// the other, and of a stage of K the units column, column + columns, ..: `deep` of them.
+// A block of `waves` waves owns waves * rows * width rows of b. Lane (row, column) of a wave has `width` consecutive
+// rows, and of a stage of K the units column, column + columns, ..: `deep` of them.
 struct SkinnyDotPlan {
   int waves = 1, rows = 1, columns = 1, width = 1, deep = 1, buffers = 2;
   int64_t unit_blocks = 1, unit = 32;  // blocks and elements a lane unpacks at once
@@ -25,19 +25,19 @@ struct SkinnyDotPlan {
   int64_t vector = 16;                 // bytes of one copy
   int64_t row_bytes = 0, pitch = 0;    // of a row in memory; from row to row of a stage in shared memory
   std::optional<IntegerDot> integers;  // products of codes, activations in 8 bits; else f32
-  std::optional<ScaledForm> scaled;    // f32: what is multiplied, and the scale of its sums
-  // Codes of four bits whose numbers are looked up, as two f16 or, of integers, two bytes; no values: no table.
+  std::optional<ScaledForm> scaled;    // f32: the factor, and the scale of its sums
+  // Four-bit codes whose numbers are looked up in pairs, as two f16 or, of integers, two bytes; no values: no table.
   PairTable::Shape pairs;
-  bool rounds = false;  // they were no f16
+  bool rounds = false;  // the numbers are not exact in f16
   struct Pair {
     int64_t byte = 0, low = 0, high = 0;  // of a unit, and the elements of its codes
   };
   std::vector<Pair> pair_order;      // by byte
   LaneOrder order;                   // of a unit's codes: integers and pairs
-  std::optional<StreamCodes> codes;  // of integers, where their bits lie so
+  std::optional<StreamCodes> codes;  // of integers, if their bits allow it
   int64_t share = 4;                 // activations a lane lays out at once, in the order of the codes
   int64_t shared_bytes = 0;
-  int64_t blocks = 1;  // at once: each has tile after tile of rows
+  int64_t blocks = 1;  // running at once: each has tile after tile of rows
 
   int lanes(int wave) const { return waves * wave; }
   int64_t wave_rows() const { return int64_t{rows} * width; }
@@ -45,17 +45,17 @@ struct SkinnyDotPlan {
   int64_t stage_units() const { return int64_t{columns} * deep; }
   int64_t stages() const { return (units + stage_units() - 1) / stage_units(); }
   int64_t stage_bytes() const { return block_rows() * pitch; }
-  // Units begin at whole words.
+  // Whether units begin at whole words.
   bool aligned() const { return unit_bytes % 4 == 0 && pitch % 4 == 0; }
   bool looks_up_pairs() const { return !pairs.values.empty(); }
   int64_t pair_bytes() const { return pairs.size(); }
   int64_t laid_units() const { return stages() * stage_units(); }
-  // Integers: sums of products count `step`, and every element has `bias` more.
+  // Integers: sums of products are in units of `step`, and every element exceeds its code by `bias`.
   double step() const { return codes ? std::ldexp(codes->step, codes->least) : 1; }
   double bias() const { return codes ? codes->step * codes->bias : integers->bias; }
 };
 
-// The model's choice first, then others worth a measurement; nothing where the operands do not lie as this wants it.
+// The model's choice first, then other candidates to measure; empty if the operands are not laid out as required.
 std::vector<SkinnyDotPlan> choose_skinny_dots(const DotProblem& p, const machine::Machine& m, bool exact,
                                               std::string* why);
 

@@ -1,5 +1,5 @@
 // The nest of a block: stages of K of its rows of the weight, copied as they lie in memory, and of the activations that
-// a step before has rounded. Sums over K are added in the order of units, then waves.
+// an earlier step has rounded. Sums over K are added in the order of units, then waves.
 #include "kernel/synth/gemm/skinny/skinny_mma.h"
 
 #include <algorithm>
@@ -21,9 +21,9 @@ namespace {
 
 using Part = FragmentDigits::Part;
 
-constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
+constexpr int64_t kUnrolled = 256;  // elements of K up to which a wave's units of a stage are unrolled
 constexpr int kQuad = 4;
-constexpr int64_t kFirst = 1;           // stages of the weight that are asked for before activations, at least
+constexpr int64_t kFirst = 1;           // least stages of the weight that are requested before activations
 constexpr int64_t kScalesTogether = 8;  // groups
 
 class SkinnyMmaKernel {
@@ -44,13 +44,13 @@ class SkinnyMmaKernel {
     left_ = FragmentDigits::of(operands[1].fragment);
     right_ = FragmentDigits::of(operands[2].fragment);
     acc_type_ = {Scalar::f32, operands[0].fragment.lane_bits / 32};
-    // Columns of sums lie beside each other, row by row.
+    // Columns of sums are contiguous, row by row.
     const int columns = acc_.column_parts.size();
     for (int i = 0; columns > 1 && i < acc_type_.lanes; ++i) {
       const Part &row = acc_.row_parts[i / columns], &column = acc_.column_parts[i % columns];
       LUMEN_CHECK(row.element + column.element == i && column.offset == i % columns);
     }
-    // Both factors' lanes share K alike.
+    // Lanes of both factors share K in the same way.
     LUMEN_CHECK(left_.column_parts.size() == right_.column_parts.size() && left_.row_parts.size() <= 2 &&
                 right_.row_parts.size() == 1);
     for (size_t i = 0; i < left_.column_parts.size(); ++i)
@@ -64,7 +64,7 @@ class SkinnyMmaKernel {
   }
 
  private:
-  // The first operand is what the step before has laid out, whose places this kernel knows.
+  // The first operand is the earlier step's scratch, which this kernel addresses itself.
   static DotProblem with_rounded(DotProblem p, const SkinnyMmaPlan& t, const RoundedScratch& rounded) {
     DotLoad& a = p.loads[0];
     a.kind = DotLoad::Kind::memory;
@@ -81,30 +81,30 @@ class SkinnyMmaKernel {
 
   void write_block(Expr block);
   void multiply(Expr lane, Expr stage, Expr buffer);
-  // What a wave multiplies at once: rows of the lane that it unpacks, and of the sums that it scales, tile by tile.
+  // Data of the product that a wave computes at once, by tile: rows that the lane unpacks, rows of sums that it scales.
   struct Tile {
     std::vector<Expr> bytes;
     std::vector<std::unique_ptr<Unpack>> cursors, scaling;
-    std::vector<Expr> scales, offsets;  // of some groups, as sums lie
+    std::vector<Expr> scales, offsets;  // of some groups, in the layout of the sums
   };
   struct Unit {
-    Expr number, buffer;  // of the stage; where that is
+    Expr number, buffer;  // in the stage; its buffer
     Expr column, lane_k, sum_column;
     std::vector<Tile> tiles;
     std::map<std::pair<int, int64_t>, Expr> vectors;  // of activations, by tile of columns
   };
   Unit enter_unit(Expr lane, Expr number, Expr buffer);
   void load_scales(Unit& unit, int64_t first);
-  void multiply_group(Unit& unit, int64_t group, size_t within);  // its place among those whose scales are there
+  void multiply_group(Unit& unit, int64_t group, size_t within);  // index among the groups whose scales are loaded
   void multiply_unit(Expr lane, Expr number, Expr buffer);
   Expr row_of(Expr lane, int tile, const FragmentDigits::Digits& digits, const Part& part);  // of the block
-  // Where what a row has of a unit begins; of a lane of those that share it.
+  // Start of a row's unit, in bytes; with `lane_k`, of the part of a lane of those that share the row.
   Expr unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k = {});
   std::unique_ptr<Unpack> cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden);
   Expr right_operand(const std::function<Expr(int64_t)>& vector, int64_t position);
   BufferId sum(int tile, int n) const { return sums_[tile * n_tiles_ + n]; }
   Expr load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
-  bool scales_late() const {  // what is constant over rows
+  bool scales_late() const {  // those that are constant over rows
     const FactorForm& f = t_.factor;
     return f.scales_sums() && f.scaled.scale && !f.scaled.offset &&
            is_constant_in_row(*p_.loads[1].format, *f.scaled.scale);
@@ -129,8 +129,8 @@ class SkinnyMmaKernel {
   std::unique_ptr<StreamFactor> factor_;
   std::vector<BufferId> sums_;
   BufferId laid_sums_ = -1, scales_ = -1;
-  Expr first_;       // row of what is laid out
-  Expr n0_, shift_;  // the first row; bytes that the stage lies behind its place
+  Expr first_;       // row of the rounded activations
+  Expr n0_, shift_;  // the first row; bytes by which the stage is shifted from its place
 };
 
 Expr SkinnyMmaKernel::row_of(Expr lane, int tile, const FragmentDigits::Digits& digits, const Part& part) {
@@ -139,7 +139,7 @@ Expr SkinnyMmaKernel::row_of(Expr lane, int tile, const FragmentDigits::Digits& 
   return row + (int64_t{tile} * t_.row->m + part.offset);
 }
 
-// A multiple of all it is made of, said last, so that code generators see how it is aligned.
+// Multiplies by the common alignment last, so that code generators can infer it.
 Expr SkinnyMmaKernel::unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k) {
   const int64_t lane = !lane_k.exists() ? 0 : t_.order.lane_bytes;
   const int64_t whole =
@@ -201,7 +201,7 @@ SkinnyMmaKernel::Unit SkinnyMmaKernel::enter_unit(Expr lane, Expr number, Expr b
   return out;
 }
 
-// Scales and offsets of some groups of the sequence, in the sums' rows.
+// Scales and offsets of some groups of the sequence, for the rows of the sums.
 void SkinnyMmaKernel::load_scales(Unit& unit, int64_t first) {
   const ScaledForm& form = t_.factor.scaled;
   std::vector<int64_t> starts;
@@ -241,7 +241,7 @@ void SkinnyMmaKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
   }
   for (int n = 0; n < n_tiles_; ++n) {
     Expr activations;
-    Expr correction;  // of the zero point: times the sum of activations
+    Expr correction;  // for the zero point: times the sum of activations
     if (t_.sums_activations()) {
       activations = panel_->sums(unit.buffer, unit.number, group, n, unit.sum_column);
       const auto over_rows = [&](Expr x) {
@@ -298,7 +298,7 @@ void SkinnyMmaKernel::multiply(Expr lane, Expr stage, Expr buffer) {
     for (int64_t deep = 0; deep < t_.deep; ++deep) some(w_.i64(deep));
 }
 
-// Each wave's sums to the memory that was the weight's, where those that share K lie behind each other.
+// Stores each wave's sums into the memory that was the weight's; sums of waves that share K follow each other.
 void SkinnyMmaKernel::keep_sums(Expr lane) {
   const Expr wave_k = lane / m_.wave % t_.waves_k;
   const Expr column = FragmentDigits::number(b_, acc_.columns, b_.lane_id());
@@ -370,7 +370,7 @@ void SkinnyMmaKernel::write_block(Expr block) {
           if (i < stages) from.begin(lane, w_.i64(i), w_.i64(i));
         };
       };
-      // Some of the weight first, for it depends on no step before: all while the step before works, where it may.
+      // Some of the weight first, because it depends on no earlier step: all of it while that step runs, if allowed.
       const SoftwarePipeline::Prologue prologue{.constant = of_stage(*copies_),
                                                 .rest = of_stage(*panel_),
                                                 .early = early ? pipeline_.ahead() : kFirst,
@@ -392,7 +392,7 @@ void SkinnyMmaKernel::write_block(Expr block) {
             panel_->begin(lane, next, next % t_.buffers);
           });
         };
-        // Copies take longer to begin than to say: half of the waves multiply meanwhile.
+        // Issuing copies takes long: half of the waves multiply meanwhile.
         copy(lane < half);
         multiply(lane, stage, number);
         pipeline_.begin([&] { copy(half <= lane); });

@@ -1,5 +1,5 @@
-// A few rows of a beside a weight by matrix instructions, while the weight streams through the shared memory of blocks
-// (skinny_mma_plan.h), behind a step that rounds a (activation_round.h). Proved by
+// A few rows of a times a weight by matrix instructions, while the weight streams through the shared memory of blocks
+// (skinny_mma_plan.h), after a step that rounds a (activation_round.h). Proved by
 // tests/kernel/synth/gemm/skinny_mma_test.cpp.
 #pragma once
 

@@ -19,19 +19,19 @@ namespace {
 
 constexpr int64_t kLeastRows = 2, kMostRows = 32;
 constexpr int64_t kBlockLanes = 512;
-constexpr int64_t kMostTiles = 8, kMostParts = 16;  // of a block: down, and of K
+constexpr int64_t kMostTiles = 8, kMostParts = 16;  // of a block: tiles down, parts of K
 constexpr int64_t kShortUnit = 128, kFewColumns = 16;
-constexpr int64_t kLongestUnit = 1024;  // elements: straight code
-constexpr int64_t kAlignedUnit = 256;   // the same of a unit made longer so that it is whole words
-constexpr int64_t kLane = 16;           // bytes that lanes take at once of what has no blocks, at least
-constexpr int64_t kTogether = 8;        // activations of a lane that lie together
+constexpr int64_t kLongestUnit = 1024;  // elements: straight-line code
+constexpr int64_t kAlignedUnit = 256;   // the same of a unit that is enlarged to whole words
+constexpr int64_t kLane = 16;           // least bytes that a lane takes at once of formats without blocks
+constexpr int64_t kTogether = 8;        // contiguous activations of a lane
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
-constexpr int kPlainBuffers = 2;    // where copies are loads and stores: nothing is under way
-constexpr int64_t kMostTall = 128;  // rows where copies are asynchronous: measured there alone
+constexpr int kPlainBuffers = 2;    // if copies are loads and stores: nothing is in flight
+constexpr int64_t kMostTall = 128;  // rows, with asynchronous copies: not measured without
 constexpr int64_t kLeastTallWaves =
-    8;                          // of a block, on half of all units: blocks of products are faster else (measured)
-constexpr int64_t kTall = 256;  // elements of a lane, of all rows of a wave: straight code
+    8;                          // of a block, on half of all units: otherwise block kernels are faster (measured)
+constexpr int64_t kTall = 256;  // elements of a lane, of all rows of a wave: straight-line code
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
 
@@ -45,7 +45,7 @@ int64_t value_of(const FragmentDigits::Digits& digits, int64_t lane, bool counts
   return out;
 }
 
-// Cycles in which the lanes of a wave get `bytes` each.
+// Cycles to bring `bytes` to each lane of a wave, with bank conflicts.
 int conflicts(const SkinnyMmaPlan& t, const FragmentDigits& held, int64_t pitch, int64_t bytes) {
   int cycles = 0;
   const int64_t together = kBankBytes / bytes;
@@ -92,7 +92,7 @@ class Chooser {
   bool unit(SkinnyMmaPlan& t) const { return find_unit(t); }
 
  private:
-  // Those of f16 first, then those with the most of K; rows of the weight are theirs.
+  // Those of f16 first, then those with the largest K; rows of the weight are their rows.
   std::vector<const machine::MatrixRow*> rows() const {
     std::vector<const machine::MatrixRow*> out;
     const machine::Factor f16{Scalar::f16, {}}, bf16{Scalar::bf16, {}};
@@ -106,7 +106,8 @@ class Chooser {
     return out;
   }
 
-  // Elements of a lane, straight code, for which there are registers: a lane of few has sums of many rows to scale.
+  // Elements of a lane, in straight-line code, for which there are registers: if few lanes share a row, each scales
+  // sums of many rows.
   static int64_t most_own(const SkinnyMmaPlan& t) { return t.lanes_k < 4 ? 64 : 128; }
 
   bool find_unit(SkinnyMmaPlan& t) const {
@@ -126,14 +127,14 @@ class Chooser {
     t.factor = factor_form(f, m_, true);
     if (t.factor.to == to && t.factor.kind != FactorForm::Kind::decoded && find_groups(t, share) && finish_unit(t))
       return true;
-    // Scales do not meet the instruction's steps: every lane has blocks of its own.
+    // Scales do not match the instruction's steps: every lane has its own blocks.
     t.factor = factor_form(f, m_, false);
     if (t.factor.to != to) return false;
     t.order = order_of_blocks(f, std::lcm(f.block, multiple), t.lanes_k);
     return t.order.unit <= kLongestUnit && finish_unit(t);
   }
 
-  // Units of whole words where they can be, shared by lanes group by group.
+  // Units of whole words if possible, shared by lanes group by group.
   bool find_groups(SkinnyMmaPlan& t, int64_t share) const {
     const Format& f = *p_.loads[1].format;
     const auto& form = t.factor;
@@ -175,8 +176,8 @@ class Chooser {
   struct Shape {
     int tiles, waves_n, waves_k;
   };
-  // Rows of the weight so that blocks fill the machine evenly, as many as leave a block for each multiprocessor:
-  // activations are read and rounded by every block.
+  // Rows of the weight per block, so that blocks fill the machine evenly: as many as leave a block for each
+  // multiprocessor, because every block reads the activations.
   std::vector<Shape> shapes(const SkinnyMmaPlan& t) const {
     const int64_t all = p_.outer_extent() * ceil_div(p_.n.extent, t.row->m);
     const int64_t even = ceil_div(all, m_.units * ceil_div(all, m_.units * kMostTiles));
@@ -192,16 +193,16 @@ class Chooser {
       if (std::none_of(out.begin(), out.end(), same)) out.push_back(s);
     };
     const int64_t waves = kBlockLanes / m_.wave;
-    // Measured: waves that have all rows of their part of K take activations out of shared memory once. Elsewhere code
-    // generators ask for more than there is room for.
+    // Measured: waves that have all rows of their part of K read activations from shared memory once. Elsewhere code
+    // generators need more registers than there are.
     for (const int64_t rows : {even, int64_t{8}})
       if (m_.async_copies && rows * t.order.unit / t.lanes_k <= kTall) add(rows, rows, waves / 2);
-    // Measured: up to two columns of tiles are fed best by two tiles a wave, where there are blocks enough for that.
+    // Measured: for up to two columns of tiles, two tiles a wave are best, if there are blocks enough for that.
     const bool wide = t.unit_bytes >= t.order.unit;
     const int64_t rows_of_two = wide ? 4 : 8;
     if (t.columns <= kFewColumns && all / rows_of_two >= m_.units * 4 / 5 * (wide ? 2 : 1))
       add(rows_of_two, 2, wide ? waves / 2 : waves);
-    const bool few = t.order.unit <= kShortUnit;  // what a wave holds of two tiles leaves registers for others
+    const bool few = t.order.unit <= kShortUnit;  // two tiles of such units leave registers for others
     add(even, few && even % 2 == 0 ? 2 : 1, waves);
     for (const int64_t rows : {even, int64_t{8}, int64_t{4}, int64_t{2}})
       for (const int tiles : {1, 2})
@@ -227,7 +228,7 @@ class Chooser {
         }
         return true;
       }
-      // Panels of many rows of a take more than the weight's stages do: fewer parts of K lie beside each other.
+      // Panels of many rows of a are larger than the weight's stages: reduces the number of parts of K.
       const bool tall = t.columns > kMostRows && t.panel_bytes() > t.stage_bytes();
       if (t.waves_k > 1 && (t.waves_k >= t.waves_n || tall))
         t.waves_k /= 2;
@@ -250,7 +251,7 @@ class Chooser {
     for (int64_t pad = step; pad <= kBankBytes; pad += step)
       if (conflicts(t, held, copied + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = copied + pad;
     const int64_t panel = t.panel_bytes() + t.panel_sum_bytes(), table = t.factor.table.size();
-    // What allocations lose between them, and what numbers want.
+    // Alignment between allocations, and masks.
     const int64_t masks = p_.loads[1].format ? t.factor.mask_bytes(*p_.loads[1].format, t.lanes()) : 0;
     const int64_t beside = kBankBytes * 4 + masks, room = m_.shared_bytes - table - beside;
     const int64_t most = std::clamp<int64_t>(t.stages(), 2, m_.async_copies ? kMostBuffers : kPlainBuffers);

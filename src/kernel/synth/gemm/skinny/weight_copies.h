@@ -16,31 +16,31 @@ class WeightCopies {
     int64_t rows = 1, chunk = 0, pitch = 0, vector = 16;
     int64_t row_bytes = 0, stage_bytes = 0;  // of a whole row; from stage to stage in shared memory
     int64_t lanes = 128;
-    // Lanes beside each other take a row, the same places of the next rows follow: one address for all of a lane's
-    // vectors. Else there is one row, whose vectors are dealt one by one.
+    // Adjacent lanes copy one row, then the same places of the next rows: one address for all of a lane's vectors.
+    // Otherwise there is one row, whose vectors are dealt one by one.
     bool by_rows = false;
-    size_t load = 1;  // that the weight is: b, or a where the problem is transposed
-    // By rows, chunks need not be whole vectors: a stage lies as far behind its place as it does behind the vector it
-    // begins in.
+    size_t load = 1;  // the weight's: b, or a if the problem is transposed
+    // By rows, chunks need not be whole vectors: a stage is shifted from its place by as much as it is from the start
+    // of the vector it begins in.
     int64_t step() const { return std::gcd(chunk, vector); }
     int64_t copied() const { return round_up(chunk + vector - step(), vector); }  // of a row
   };
-  // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
+  // In the code of a block, whose rows begin at n0: allocates `bytes` of shared memory for stages.
   WeightCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, Expr n0);
 
   BufferId buffer() const { return buffer_; }
-  // Other rows, and where they lie in a stage.
+  // Selects other rows, and their place in a stage.
   void enter(Expr n0, Expr byte) {
     n0_ = n0;
     byte_ = byte;
   }
-  // A row's number in the weight; the last one for those behind it.
+  // A row's number in the weight; the last one for rows past it.
   Expr clamped(Expr row);
-  Expr shift(Expr stage);  // bytes that a stage lies behind its place
-  // In a lane loop: this lane's vectors of a stage, to stage `number` of the buffer.
+  Expr shift(Expr stage);  // bytes by which a stage is shifted from its place
+  // In a lane loop: begins copying this lane's vectors of a stage, to stage `number` of the buffer.
   void begin(Expr lane, Expr stage, Expr number);
 
-  // The longest vector, at most sixteen bytes, that everything in memory is aligned to; chunks are.
+  // The longest vector, at most sixteen bytes, to which all data in memory, including chunks, is aligned.
   static int64_t vector_of(const DotProblem& p, int64_t chunk, int64_t row_bytes, size_t load = 1);
   static int64_t bytes_of(const DotProblem& p, int64_t elements, size_t load = 1);  // of the weight, whole blocks
 

@@ -8,7 +8,7 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kLane = 16, kLeastVector = 4;  // bytes that a copy takes
+constexpr int64_t kLane = 16, kLeastVector = 4;  // bytes of a copy
 constexpr int64_t kLongestRun = 1024;            // elements
 
 }  // namespace
@@ -33,7 +33,7 @@ std::optional<WeightStages::Plan> WeightStages::plan(const DotProblem& p, int64_
     c.row_bytes = row_bytes;
     c.lanes = lanes;
     c.by_rows = true;
-    // Lanes beside each other read rows beside each other: an odd number of units apart, they meet in no bank.
+    // Adjacent lanes read adjacent rows: these are an odd number of units apart, to avoid bank conflicts.
     c.pitch = ceil_div(c.copied(), kLane) * kLane;
     if (c.pitch / kLane % 2 == 0) c.pitch += kLane;
     c.stage_bytes = rows * c.pitch;
@@ -71,7 +71,7 @@ void WeightStages::enter_block(Unpack& cursor, Expr row, Expr k, int64_t blocks,
   const Format& f = *p_.loads[c.load].format;
   const int64_t run_k = plan_.together * plan_.stage_k;
   const Expr run = k / run_k, block = k % run_k / f.block;
-  // A multiple of all it is made of, said last, so that code generators see how it is aligned.
+  // Multiplies by the common alignment last, so that code generators can infer it.
   const int64_t whole = std::gcd(std::gcd(c.stage_bytes, c.pitch), std::gcd(f.block_bytes, c.step()));
   Expr at = number(run) * (c.stage_bytes / whole) + row * (c.pitch / whole) + block * (f.block_bytes / whole);
   if (c.step() < c.vector) at = at + copies_.shift(run) / whole;

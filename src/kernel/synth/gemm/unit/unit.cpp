@@ -1,4 +1,4 @@
-// See unit.h. The panel of a holds, for every tile of rows, a tile for each step of K; so does that of b for every
+// See unit.h. The panel of a holds, for every tile of rows, a tile for each step of K; that of b does so for every
 // `columns` columns. Steps count the inner k fastest.
 #include "kernel/synth/gemm/unit/unit.h"
 
@@ -17,10 +17,10 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int kLine = 64;  // bytes: how private memory is aligned
+constexpr int kLine = 64;  // bytes: alignment of private memory
 
-// Numbers of one load along the inner k: all outer k, step by step, `read(at, count, step)` where `count` numbers of
-// the step's exist (none: all).
+// Numbers of one load along the inner k, for all outer k, step by step: `read(at, count, step)`, where `count` numbers
+// of the step exist (absent: all).
 void each_step(DotWriter& w, const DotProblem& p, const UnitPlan& t, size_t load, Expr from,
                const std::function<void(Expr at, Expr count, Expr step)>& read) {
   const auto run = [&](Expr at, Expr first) {
@@ -63,7 +63,7 @@ class UnitKernel : TileWriter {
 void UnitKernel::multiply_task() {
   const int units = t_.height / t_.row.rows;
   left_ = b_.alloc(units * t_.panel_bytes());
-  // Never the size of one tile: those live in registers of the unit.
+  // Never the size of one tile: buffers of that size are registers of the unit.
   sums_ = b_.alloc(std::max(2, units * t_.vectors) * t_.tile_bytes());
   for (int i = 0; i < units * t_.vectors && !t_.is_outer(); ++i) units_.push_back(b_.alloc(t_.tile_bytes()));
   b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
@@ -100,7 +100,7 @@ void UnitKernel::copy_rows_of_a(Expr m, int units) {
 
 void UnitKernel::multiply(Expr n_tile, int units, int vectors) {
   const int64_t bytes = t_.tile_bytes();
-  if (t_.is_outer()) {  // of this run of products alone
+  if (t_.is_outer()) {  // units hold this run of products only
     units_.clear();
     for (int i = 0; i < units * vectors; ++i) units_.push_back(b_.alloc(t_.tile_bytes()));
   }
@@ -144,7 +144,7 @@ void UnitKernel::finish(Expr m_tile, Expr n_tile, int height, int vectors, bool 
   });
 }
 
-// Columns become words of neighbours along K beside each other.
+// Columns become words of neighbours along K, next to each other.
 Step write_panels_of_b(const graph::Graph& g, const DotProblem& p, const UnitPlan& t, int scratch, int64_t bytes) {
   DotProblem only_b = p;
   only_b.loads.resize(2);
@@ -210,7 +210,7 @@ class UnitChooser {
   }
 
  private:
-  // Tasks are runs of tiles of rows, each beside all columns, or beside a part of them where there are few rows.
+  // Tasks are runs of tiles of rows, each with all columns, or with part of them if there are few rows.
   void cut() {
     std::optional<TileCut> best;
     for (int64_t n_tasks = 1; n_tasks <= std::min<int64_t>(t_.n_tiles, 16); n_tasks *= 2)
@@ -229,7 +229,7 @@ class UnitChooser {
     const double units = height / t_.row.rows;
     const double step = std::max(units * vectors, (units + vectors) * costs_.broadcast) * m_.tile_cycles;
     const double cycles = step * double(t_.steps * t_.instructions()) + height * vectors * costs_.sum + costs_.tile;
-    return t_.is_outer() ? cycles + height * vectors + kOuterRun : cycles;  // sums go row by row
+    return t_.is_outer() ? cycles + height * vectors + kOuterRun : cycles;  // sums move row by row
   }
 
   double cost() const {
