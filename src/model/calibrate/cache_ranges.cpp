@@ -25,7 +25,7 @@ CacheRanges cache_ranges(const LoadedModel& loaded, std::span<const TokenId> tex
   const int64_t windows = std::ssize(text) / length;
   if (windows < 1) throw user_error("the text has no window of {} tokens: it has {}", length, text.size());
   check_tokens(loaded.model(), text);
-  // All of a window at once: a chunk that is filled up would leave the keys of its filling behind.
+  // The whole window as one chunk: a padded chunk would add the keys of its padding.
   Session session(loaded, {.context = length, .chunk = length});
   CacheRanges out;
   for (int64_t w = 0; w < windows; ++w) {

@@ -1,5 +1,5 @@
-// How large the numbers are that a model puts into its caches of keys and values while it reads a text: what scales of
-// caches are calibrated by. Proved by tests/model/calibrate/cache_ranges_test.cpp.
+// Ranges of the numbers that a model writes to its KV cache while it reads a text, for calibrating cache scales. Proved
+// by tests/model/calibrate/cache_ranges_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,8 @@ struct CacheRanges {
   std::vector<double> keys, values;
 };
 
-// Over windows of `length` tokens, each computed on its own; what is left of the text is not read. `progress` is told
-// how many windows are done, of how many. Error for a model that keeps no keys and values, and for a text without a
-// window.
+// Over windows of `length` tokens, each computed separately; the rest of the text is not read. `progress` receives the
+// windows done and their total. Error for a model without keys and values, and for a text shorter than a window.
 CacheRanges cache_ranges(const LoadedModel& loaded, std::span<const TokenId> text, int64_t length,
                          const std::function<void(int64_t, int64_t)>& progress = {});
 

@@ -9,7 +9,7 @@
 namespace lumen::model {
 namespace {
 
-// The graph that is run: losses, and what is observed on the way.
+// The graph to run: losses, and the observed sums.
 class Windows {
  public:
   Windows(const LoadedModel& loaded, const CalibrateOptions& options) : loaded_(loaded), options_(options) {
@@ -29,7 +29,7 @@ class Windows {
     }
   }
 
-  // Some windows at once, whose tokens lie behind each other. Their losses are summed.
+  // Runs `count` windows with consecutive tokens. Their losses are summed.
   void run(std::span<const TokenId> tokens, int64_t count) {
     Width& w = width(count);
     const int64_t length = options_.length;

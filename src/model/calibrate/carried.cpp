@@ -18,9 +18,9 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;
 
-// Calls move(from, size), which returns how many bytes it moved, as pread does, until `bytes` are; pieces by all
-// threads, for one alone copies no faster than a core does. False: the first call that failed left its reason in errno,
-// 0 where a file ended.
+// Calls move(from, size), which returns the number of bytes moved, as pread does, until `bytes` are done; in pieces by
+// all threads, because one thread copies no faster than one core can. False on failure: errno has the first failed
+// call's reason, 0 at the end of the file.
 template <typename Move>
 bool in_pieces(int64_t bytes, Move move) {
   const int64_t pieces = (bytes + kPiece - 1) / kPiece;

@@ -1,5 +1,5 @@
-// Values that one part of a model computes and a later one reads, of all windows of a text: files of a folder, so that
-// a calibration may be larger than memory, or memory where no folder is named. Proved by
+// Values that one part of a model computes and a later one reads, for all windows of a text: in files of a folder, so
+// that a calibration may exceed memory, or in memory without a folder. Proved by
 // tests/model/calibrate/layer_run_test.cpp.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace lumen::model {
 
 class CarriedValues {
  public:
-  // `name` tells several of one folder apart. With a key what is kept is sealed, and can be taken up by a later run.
+  // `name` distinguishes several in one folder. With a key, kept values are sealed and a later run can take them up.
   CarriedValues(std::filesystem::path folder, std::string name, std::optional<SealKey> key = {})
       : folder_(std::move(folder)), name_(std::move(name)), key_(key) {}
   CarriedValues(const CarriedValues&) = delete;
@@ -26,14 +26,14 @@ class CarriedValues {
   // Bytes [at, at + part.size()) of value `number`. Error when the disk is full.
   void write(int number, int64_t at, std::span<const uint8_t> part);
   void read(int number, int64_t at, std::span<uint8_t> part);
-  // What was written is on the disk when this returns.
+  // Flushes the value to disk, and seals it.
   void keep(int number);
   void drop(int number);
   int64_t bytes() const;
 
-  // The seals of what was kept of these values. Error where one was not kept since it was written.
+  // The seals of these kept values. Error where one was written after it was kept.
   std::map<int, Seal> seals(std::span<const int> numbers) const;
-  // Whether an earlier run left these values as they were kept; they are taken then.
+  // Takes over the values that an earlier run kept; false where they do not match the seals.
   bool take_up(const std::map<int, Seal>& kept);
 
  private:

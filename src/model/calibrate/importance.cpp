@@ -69,7 +69,7 @@ Importance read_gguf(const std::filesystem::path& path, const FormatLibrary& for
   return out;
 }
 
-// The older form: numbers of 32 bits, little-endian.
+// Reader of the older form: 32-bit little-endian numbers.
 class Bytes {
  public:
   Bytes(const std::filesystem::path& path, std::span<const std::byte> bytes) : path_(path), left_(bytes) {}

@@ -1,7 +1,7 @@
-// Importance matrices: for each column of a weight the sum of squares of what it was multiplied with, and over how many
-// rows; of stacked weights matrix by matrix. How much an error of that column costs. Files as others
-// write and read them: GGUF (general.type imatrix, NAME.in_sum2 and NAME.counts) and the older binary form, which
-// holds means times the number of windows. Proved by tests/model/calibrate/importance_test.cpp and reference.py.
+// Importance matrices: for each column of a weight the sum of squares of its inputs, and the number of rows; for
+// stacked weights by matrix. It weights an error of that column. In the files of other programs: GGUF (general.type
+// imatrix, NAME.in_sum2 and NAME.counts) and the older binary form, which holds means times the number of windows.
+// Proved by tests/model/calibrate/importance_test.cpp and reference.py.
 #pragma once
 
 #include <filesystem>
@@ -21,8 +21,8 @@ struct ImportanceEntry {
   int64_t matrices() const { return std::ssize(counts); }
   // Mean squares of one matrix; empty where no row reached it.
   std::vector<float> means(int64_t matrix) const;
-  // The older form has all matrices of stacked weights as one, whose columns lie one behind the other: as so many
-  // matrices of so many columns, if it can be that; those that nothing but zeros were read of were not reached.
+  // The older form concatenates the columns of all matrices of a stacked weight. Splits them into this many matrices of
+  // this many columns, if sizes fit; matrices of only zeros count as not reached.
   ImportanceEntry unstacked(int64_t matrices, int64_t columns) const;
 };
 
@@ -31,16 +31,16 @@ struct Importance {
   std::vector<std::string> datasets;
   int64_t windows = 0, length = 0;  // of the text; 0: unknown
 
-  // Entries of both, counted together. Error when a weight has other columns or matrices there.
+  // Adds the entries of `more`. Error when a weight's columns or matrices differ.
   void add(const Importance& more);
 };
 
-// Either form, told apart by its first bytes. Error naming the file, and what is wrong in it: hostile files neither
-// crash nor take more memory than a small multiple of their size.
+// Either form, recognized by its first bytes. Error naming the file and the fault: hostile files neither crash nor take
+// more memory than a small multiple of their size.
 Importance read_importance(const std::filesystem::path& path, const FormatLibrary& formats);
 
 enum class ImportanceForm { gguf, windows };  // `windows`: the older one
-// Nothing appears at `path` before all is written.
+// `path` appears only when complete.
 void write_importance(const Importance& importance, const std::filesystem::path& path, ImportanceForm form);
 
 }  // namespace lumen::model

@@ -15,7 +15,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr const char* kTrue = ".true";  // suffix of the other form
+constexpr const char* kTrue = ".true";  // suffix of the inputs of the true form
 
 graph::Bindings symbols(int64_t windows, int64_t length) {
   return {{"B", windows}, {"T", length}};
@@ -50,7 +50,7 @@ std::span<const float> TapSums::matrix_of(const std::vector<float>& sums, int64_
 const TapSums* reads_of(std::span<const TapSums> taps, const std::string& parameter) {
   for (const TapSums& sums : taps)
     if (std::ranges::find(sums.tap.weights, parameter) != sums.tap.weights.end()) {
-      // Whoever can do without broken sums has dropped them by now (sound.h); to all others they are an error.
+      // Callers that tolerate broken sums have dropped them by now (sound.h); for all others they are an error.
       for (const auto* of_kind : {&sums.squares, &sums.magnitudes, &sums.largest, &sums.gram, &sums.cross,
                                   &sums.weighed, &sums.counts, &sums.spread})
         require_finite(*of_kind, sums.tap);
@@ -63,7 +63,7 @@ struct LayerRun::Width {
   int64_t count = 0;
   std::shared_ptr<run::Program> program;
   std::map<std::string, run::DeviceTensorRef> data;  // inputs that are data
-  // What batches bring and take, kept from one to the next: fresh memory would cost more than the copies.
+  // Staging buffers, reused by all batches: fresh memory would cost more than the copies.
   std::map<std::string, std::vector<uint8_t>> staged;
 
   std::vector<uint8_t>& stage(const std::string& name, int64_t bytes) {
@@ -75,9 +75,9 @@ struct LayerRun::Width {
 
 struct LayerRun::Form {
   graph::Graph graph;
-  std::vector<graph::Tap> taps;  // weights as the graph calls them
+  std::vector<graph::Tap> taps;  // weights by their names in the graph
   std::vector<graph::Slope> slopes;
-  std::vector<std::string> gradients;  // of weights as the graph calls them
+  std::vector<std::string> gradients;  // of weights, by their names in the graph
   std::deque<Width> widths;
   std::map<std::string, run::DeviceTensorRef> states, weights;
 };
@@ -126,7 +126,7 @@ LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool t
         less.results.push_back(g.results[i]);
         less.result_names.push_back(g.result_names[i]);
       }
-    // What nothing else needs is computed all the same: it is what the taps see.
+    // Values that only the taps read are still computed.
     g = less.results.empty() ? g : less;
   }
   std::vector<graph::ValueId> other;
@@ -202,7 +202,7 @@ PartRun LayerRun::back(size_t part, const WeightOf& weight, const Streams& strea
   return out;
 }
 
-// The numbers of one data input for `count` windows.
+// Fills one data input for `count` windows.
 void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std::string& name, int64_t first,
                     int64_t count, std::vector<uint8_t>* bytes) const {
   const int64_t length = options_.length;
@@ -230,7 +230,7 @@ void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std
   for (size_t i = 0; i < p.out.size(); ++i)
     if (graph::seed_name(graph::carried_out(i)) == name)
       streams.slopes->read(p.out[i], first * carried_bytes(p.out[i]), *bytes);
-  // Losses: all positions but each window's last, which has no target.
+  // Losses: gradient 1 at all positions but each window's last, which has no target.
   for (const std::string& result : p.graph.result_names) {
     if (result.starts_with("carried.out.") || graph::seed_name(result) != name) continue;
     std::vector<float> ones(bytes->size() / sizeof(float), 1);
@@ -257,7 +257,7 @@ void LayerRun::read_windows(size_t part, std::span<const int64_t> windows, Carri
   }
 }
 
-// What a batch hands on: forward to later parts, backward to earlier ones, which several parts may add to.
+// Writes a batch's carried values: forward for later parts, backward for earlier ones, to which several parts may add.
 void LayerRun::hand_on(const graph::LayerPart& p, const Streams& streams, Width& w, int64_t first) {
   for (size_t i = 0; streams.to && i < p.out.size(); ++i) {
     const int64_t size = carried_bytes(p.out[i]);
@@ -287,7 +287,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
   const graph::LayerPart& p = cut_.parts[part];
   const bool twice = streams.true_from && !p.in.empty();
   graph::TapKinds kinds = wanted;
-  kinds.cross &= twice;  // a part that reads tokens alone reads the same in both forms
+  kinds.cross &= twice;  // a part that reads only tokens has the same input in both forms
   Form& f = form(part, kinds, twice, streams);
   const auto own_name = [&](const std::string& of_graph) {
     for (const std::string& own : p.parameters)

@@ -29,7 +29,7 @@ std::vector<std::string> drop_unsound(std::span<TapSums> taps) {
         const std::span<const float> mine = of_matrix(*sums, m, matrices);
         known = known || !mine.empty();
         finite = finite && !run::first_not_finite(mine);
-        // What was read of the unrounded model may be something where what is read is nothing.
+        // Cross sums do not count: the unrounded input may be nonzero where the rounded one is zero.
         if (sums != &t.cross) nothing = nothing && std::ranges::all_of(mine, [](float x) { return x == 0; });
       }
       if (!known || (finite && !nothing)) continue;

@@ -1,5 +1,5 @@
-// Sums of what weights read that mean nothing: not finite, or nothing but zeros. They are dropped before anybody weighs
-// errors by them, so that one broken tensor does not spoil the others. Proved by tests/model/calibrate/sound_test.cpp.
+// Removes unusable input sums: not finite, or all zeros. They are dropped before errors are weighted by them, so that
+// one broken tensor does not spoil the others. Proved by tests/model/calibrate/sound_test.cpp.
 #pragma once
 
 #include <span>
@@ -10,13 +10,13 @@
 
 namespace lumen::model {
 
-// Makes a tap (of stacked weights one matrix of it) whose sums are not finite, or all 0, one that no row reached.
-// Returns for each tap what was wrong with it, for people; "" where nothing was. Matrices of a stack that read nothing
-// but zeros are as those that no row reached, of which strategies tell.
+// Marks taps (for stacked weights, matrices) whose sums are not finite, or all 0, as reached by no row. Returns for
+// each tap a printable reason; "" where it is sound. Matrices of a stack with only zero inputs give no reason:
+// strategies report them as unreached.
 std::vector<std::string> drop_unsound(std::span<TapSums> taps);
 
-// Importance of columns for the fit of a format: those of 0 count a little, so that a block of nothing else keeps its
-// values. Where none is above 0 all count alike.
+// Column importance for a format's fit: zeros are raised a little, so that a block of only zeros keeps its values.
+// Where none is above 0, all columns have equal weight.
 void raise_zeros(std::span<float> importance);
 
 }  // namespace lumen::model

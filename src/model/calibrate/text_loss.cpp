@@ -14,7 +14,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kAtOnce = 8;  // windows whose logits are held together, where they are
+constexpr int64_t kAtOnce = 8;  // windows per batch where logits are kept
 
 LayerRunOptions with_function(LayerRunOptions options, const char* function) {
   options.function = function;

@@ -1,6 +1,6 @@
-// What a text costs a model whose parameters are still moving, and the gradient of that with respect to all of them,
-// layer by layer: one layer's numbers and gradients are held at a time. The cost of a token is its loss, or how far the
-// model's prediction is from that of another model, its teacher. Same text, same bits. Proved by
+// The loss of a text under changing parameters, and its gradient with respect to all of them, layer by layer: one
+// layer's numbers and gradients are in memory at a time. The loss of a token is cross entropy, or the KL divergence
+// from the prediction of another model, its teacher. Same text, same bits. Proved by
 // tests/model/calibrate/text_loss_test.cpp.
 #pragma once
 
@@ -17,14 +17,14 @@ namespace lumen::model {
 
 class TextLoss {
  public:
-  // A parameter's numbers as f32; they are asked for whenever its layer is run.
+  // A parameter's numbers as f32; called whenever its layer is run.
   using Numbers = std::function<std::vector<float>(const std::string&)>;
-  // Takes the gradient of a parameter; of those that several layers read in parts.
+  // Receives the gradient of a parameter; for one that several layers read, in several terms.
   using Gradient = std::function<void(const std::string&, std::vector<float>)>;
 
-  // `teacher`: null: losses of tokens; else KL(teacher || model), nats. Models outlive this, but their weights are not
-  // looked at, only the teacher's. `folder`: of values between layers; empty: memory. Error when the model predicts no
-  // tokens, or the teacher's are others.
+  // `teacher`: null: losses of tokens; else KL(teacher || model), nats. Models outlive this; weights are read from the
+  // teacher only. `folder`: of values between layers; empty: memory. Error when the model predicts no tokens, or the
+  // teacher has another vocabulary.
   TextLoss(run::Engine& engine, const Model& model, std::span<const TokenId> text, const LayerRunOptions& options,
            const std::filesystem::path& folder = {}, const Model* teacher = nullptr);
 
@@ -37,9 +37,9 @@ class TextLoss {
  private:
   void take(std::span<const int64_t> windows);
   double tokens() const;
-  // Runs all parts of a model; results of the last one.
+  // Runs all parts of a model; returns results of the last one.
   std::vector<float> forward(LayerRun& run, CarriedValues& values, const Numbers& numbers) const;
-  // The sum over all tokens that were taken; `seeds`: what it gains by each result of the model.
+  // The sum over all tokens of the current windows; `seeds`: receives its gradient for the model's results.
   double cost(const Numbers& numbers, std::vector<float>* seeds);
   double divergence(std::span<const float> logits, std::span<const float> teacher, std::vector<float>* seeds) const;
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kMoveDraws = 0x6d6f7665;
 
-// One image of `side` x `side` pixels moved down and right, mirrored or not; -1 comes in.
+// Shifts an image of `side` x `side` pixels down and right, filling with -1, and optionally mirrors it.
 void move_image(std::span<float> image, int64_t side, int64_t channels, int64_t down, int64_t right, bool mirrored) {
   const std::vector<float> from(image.begin(), image.end());
   for (int64_t y = 0; y < side; ++y)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kCorruptDraws = 0x636f7272;
 
-// One image as numbers of 0 .. 1.
+// One image with pixels in 0 .. 1.
 struct Canvas {
   int64_t height = 0, width = 0, channels = 1;
   std::vector<float> pixels;
@@ -22,7 +22,7 @@ void add_noise(Canvas& image, int severity, Draws& draws) {
   for (float& x : image.pixels) x += 0.1 * severity * draws.normal();
 }
 
-// Rows, then columns; what lies outside is the nearest pixel.
+// Rows, then columns; the border is extended by the nearest pixel.
 void blur(Canvas& image, int severity) {
   const double sigma = 0.5 * severity;
   std::vector<double> weights;
@@ -44,9 +44,9 @@ void blur(Canvas& image, int severity) {
   }
 }
 
-// Every square of pixels becomes its mean.
+// Every square of pixels is replaced by its mean.
 void pixelate(Canvas& image, int severity) {
-  const int64_t parts = 6 - severity;  // so many of six pixels are left
+  const int64_t parts = 6 - severity;  // out of six pixels along each axis
   const int64_t size = std::max<int64_t>(1, 6 / parts);
   for (int64_t top = 0; top < image.height; top += size)
     for (int64_t left = 0; left < image.width; left += size)
@@ -65,7 +65,7 @@ void reduce_levels(Canvas& image, int severity) {
   for (float& x : image.pixels) x = std::floor(std::min(x, 0.99999F) * levels) / (levels - 1);
 }
 
-// Each channel by its own way, around the edges.
+// Shifts each channel separately, with wraparound.
 void shift_channels(Canvas& image, int severity, Draws& draws) {
   for (int64_t c = 0; c < image.channels; ++c) {
     const int64_t far = 10 * severity, down = draws.below(2 * far + 1) - far, right = draws.below(2 * far + 1) - far;

@@ -1,4 +1,4 @@
-// Images as bad cameras and weather leave them: what ranges that were calibrated on good ones are tried with. Proved
+// Image corruptions, as by bad cameras and weather, to test ranges that were calibrated on clean images. Proved
 // by tests/model/classify/classify_test.cpp.
 #pragma once
 
@@ -15,9 +15,9 @@ enum class Corruption : uint8_t { noise, blur, pixels, levels, shift, brightness
 inline constexpr int kCorruptions = 8;
 std::string_view corruption_name(Corruption c);
 
-// Image number `which`, of severity 1 to 5, the same for the same seed and number. Pixels stay within 0 .. 255.
+// Corrupts image number `which` with severity 1 to 5; deterministic by seed and number. Pixels stay within 0 .. 255.
 void corrupt(Images& images, int64_t which, Corruption how, int severity, uint64_t seed);
-// Each image by a random one of all and a random severity of 3 to 5.
+// Corrupts each image in a random way with a random severity of 3 to 5.
 Images corrupted(Images images, uint64_t seed);
 
 }  // namespace lumen::model

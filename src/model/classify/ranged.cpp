@@ -28,7 +28,7 @@ SeenRanges begun(int64_t channels) {
   return out;
 }
 
-// The mean over samples of the largest over the channels.
+// The mean over samples of the maximum over channels.
 double mean_of_largest(const std::vector<float>& away, int64_t channels) {
   const int64_t rows = std::ssize(away) / channels;
   double mean = 0;
@@ -37,7 +37,7 @@ double mean_of_largest(const std::vector<float>& away, int64_t channels) {
   return mean;
 }
 
-// The published rule: that of the first batch, rounded; then half of what there was and of the next one's.
+// The published rule: the first batch's value, rounded; then the mean of the previous and the next batch's value.
 float whole_alpha_of(double mean, float before, bool is_first) {
   const float own = float(std::nearbyint(mean));
   return is_first ? own : std::nearbyint((before + own) / 2);
@@ -141,7 +141,7 @@ void RangedNetwork::keep(const std::string& name, const std::vector<float>& numb
   network_.keep(name, {{graph::Dim(std::ssize(numbers))}, {}}, std::as_bytes(std::span(numbers)));
 }
 
-// Symmetric, each channel by its largest magnitude; and the moments of the codes.
+// Symmetric codes, scaled by each channel's largest magnitude; and the moments of the codes.
 void RangedNetwork::quantize() {
   NetworkInputs none;
   none.symbols = symbols_;
@@ -245,8 +245,8 @@ void RangedNetwork::calibrate(const std::vector<NetworkInputs>& batches) {
   for (const bool by_channel : {false, true}) raise_alpha(by_channel, batches);
 }
 
-// Section 6: where more than a thousandth of the results is beyond its range, deviations are too few. Layers are looked
-// at together, since those behind read what those before clip.
+// Section 6: alpha is raised while more than a thousandth of the results is beyond its range. All layers are measured
+// together, because clipping in one changes the inputs of later ones.
 void RangedNetwork::raise_alpha(bool by_channel, const std::vector<NetworkInputs>& batches) {
   RangeWay way;
   way.per = by_channel ? graph::RangePer::channel : graph::RangePer::tensor;

@@ -1,5 +1,5 @@
-// A network whose products with weights are of 8-bit whole numbers, by graph/ranges: weights folded and quantized,
-// ranges calibrated on some inputs, and the function run in any of the ways to find the ranges of results. Proved by
+// A network with 8-bit integer products with weights, by graph/ranges: weights folded and quantized, ranges calibrated
+// on some inputs, and the function run with any source of ranges. Proved by
 // tests/model/classify/classify_test.cpp.
 #pragma once
 
@@ -15,42 +15,42 @@
 
 namespace lumen::model {
 
-// How the results' ranges come about.
+// How the results' ranges are found.
 struct RangeWay {
   graph::RangeSource source = graph::RangeSource::estimate;
   graph::RangePer per = graph::RangePer::tensor;
   int64_t gamma = 1;
-  bool whole_alpha = false;      // deviations as the published code has them: one whole number a layer
-  bool depthwise_fixed = false;  // those products take calibrated ranges
-  bool norms_fixed = false;      // and those behind a normalization
+  bool whole_alpha = false;      // deviations as in the published code: one whole number per layer
+  bool depthwise_fixed = false;  // depthwise products use calibrated ranges
+  bool norms_fixed = false;      // so do products that follow a normalization
   std::string name() const;      // "estimate per channel, gamma 2"
 };
-// "static", "dynamic", "estimate"; "tensor", "channel". Error (exit 2) names all.
+// "static", "dynamic", "estimate"; "tensor", "channel". Error (exit 2) that lists all names.
 graph::RangeSource range_source(const std::string& name);
 graph::RangePer range_per(const std::string& name);
 
-// What was seen on the calibration's inputs, for each channel or one for all.
+// Ranges observed on the calibration's inputs, per channel or for all channels.
 struct SeenRanges {
-  std::vector<float> low, high;  // the least and the largest of all
-  // Deviations between the estimate's mean and the ends, the mean over the samples of the most of a channel; raised
-  // until no more than a thousandth of what was seen is beyond.
+  std::vector<float> low, high;  // minima and maxima
+  // Distances from the estimate's mean to the ends, in deviations: the mean over samples of the maximum over channels;
+  // raised until at most a thousandth of the observed values is outside.
   std::vector<float> below, above;
-  float whole_below = 0, whole_above = 0;  // the same by the rule of the published code
+  float whole_below = 0, whole_above = 0;  // the same by the published code's rule
 };
 struct ProductCalibration {
   SeenRanges tensor, channel;
 };
 struct Calibration {
   std::map<std::string, ProductCalibration> products;
-  std::map<std::string, std::pair<float, float>> values;  // ranges of other values that are encoded
+  std::map<std::string, std::pair<float, float>> values;  // ranges of other encoded values
 };
 nlohmann::json to_json(const Calibration& c);
-Calibration calibration_of(const nlohmann::json& json, const std::string& where);  // error names what is missing
+Calibration calibration_of(const nlohmann::json& json, const std::string& where);  // error that names a missing member
 
 class RangedNetwork {
  public:
-  // Folds and quantizes the weights of a function whose first axis is `symbols` samples' "B". `floats`: products that
-  // stay as they are, by the names of their weights.
+  // Folds and quantizes the weights of a function for `symbols` (its "B" samples). `floats`: products that stay float,
+  // by the names of their weights.
   RangedNetwork(Network& network, std::string function, graph::Bindings symbols, std::vector<std::string> floats = {});
 
   const std::vector<graph::RangedProduct>& products() const { return products_; }
@@ -61,7 +61,7 @@ class RangedNetwork {
   const Calibration& calibration() const { return calibration_; }
   void set_calibration(const Calibration& c);
 
-  // What the function gives, and of how many results so many were beyond their range (only where they are counted).
+  // The function's output, and how many results were beyond their range (only with counts_clipped).
   struct Result {
     std::vector<float> numbers;
     double clipped = 0, counted = 0;
@@ -72,7 +72,7 @@ class RangedNetwork {
     int64_t arena_bytes = 0;
     double seconds = 0;
   };
-  // The same for another processor, without an engine. Error for machines that are none.
+  // Compiles for another processor, without an engine. Error for unknown machines.
   run::PortableProgram exported(const RangeWay& way, const std::string& machine);
   Cost cost(const NetworkInputs& inputs, const RangeWay& way);
 

@@ -36,7 +36,7 @@ std::set<std::string> tables_of_decode(const Format& f) {
   return names;
 }
 
-// What values a table's type holds.
+// The values that a table's type can hold.
 struct EntryType {
   bool whole = false;
   double low = 0, high = 0;
@@ -58,7 +58,7 @@ lang::ExprPtr number(double value, bool whole) {
       source_of(whole ? fmt::format("{}", std::llround(value)) : fmt::format("{:.9g}", static_cast<float>(value))));
 }
 
-// The definition of a format as a tree: with other values in its tables, under another name.
+// A format's definition as a syntax tree, to be copied with other table values under another name.
 class Definition {
  public:
   explicit Definition(const Format& f) : name_(f.name), file_(lang::parse_file(source_of(f.source_text))) {
@@ -71,13 +71,13 @@ class Definition {
     return *found;
   }
 
-  // Whether the text has this table: some are made by the reader of formats.
+  // Whether the text defines this table: the format reader makes some tables itself.
   bool has(const std::string& name) const {
     return std::ranges::find(file_.tables, name, &lang::Table::name) != file_.tables.end();
   }
 
   FormatRef with(const Tables& values) const { return make(values, name_, true); }
-  // Decode alone; the values need not be what the encoder searches.
+  // With a decoder only: the values may not suit the encoder's search.
   FormatRef decoder(const Tables& values) const { return make(values, name_, false); }
 
   FormatRef named_by_values(const Tables& values) const {
@@ -114,7 +114,7 @@ class Definition {
   lang::File file_;
 };
 
-// decode is factor * table[entry] + rest for each element; factor 0 where it does not look at the table.
+// decode is factor * table[entry] + rest for each element; factor 0 for elements that do not use the table.
 struct Factors {
   std::vector<float> factor, rest;
   std::vector<int32_t> entry;
@@ -163,7 +163,7 @@ class Trainer {
     return engine_.decode(definition_.decoder(tables), codes.data(), 1, std::ssize(x_));
   }
 
-  // Relative, with the tables as they are.
+  // Relative error with the current tables.
   double error(const std::vector<uint8_t>& codes) {
     const std::vector<float> y = decode(codes, all_);
     double sum = 0;
@@ -174,9 +174,9 @@ class Trainer {
     return sum / squares_;
   }
 
-  // Nothing where decode is not linear in the table: then numbers drawn for its entries do not come out as they should.
+  // nullopt where decode is not linear in the table: then random entries do not decode as predicted.
   std::optional<Factors> factors(const std::vector<uint8_t>& codes, const std::string& table) {
-    constexpr int kDigit = 64;  // an entry's number goes through the table digit by digit
+    constexpr int kDigit = 64;  // entry indices pass through the table digit by digit
     const size_t count = all_[table].size();
     const auto decoded = [&](const std::function<double(int64_t)>& value) {
       Tables tables = all_;
@@ -210,7 +210,8 @@ class Trainer {
     return used ? std::optional(std::move(out)) : std::nullopt;
   }
 
-  // Runs of rising entries that a search may rely on: all of the table, or several of one length; else none.
+  // Length of ascending runs of entries that a search may rely on: the whole table, or several runs of equal length;
+  // else none.
   static int64_t rising_run(const std::vector<double>& entries) {
     int64_t run = 1;
     while (run < std::ssize(entries) && entries[run] > entries[run - 1]) ++run;
@@ -229,7 +230,7 @@ class Trainer {
       up[f.entry[i]] += weight(i) * a * (value - f.rest[i]);
       down[f.entry[i]] += weight(i) * a * a;
     }
-    std::vector<double> out = old;  // entries that nothing uses stay
+    std::vector<double> out = old;  // unused entries keep their values
     for (size_t k = 0; k < out.size(); ++k)
       if (down[k] > 0) out[k] = up[k] / down[k];
     const int64_t run = rising_run(old);
@@ -244,8 +245,8 @@ class Trainer {
     return out;
   }
 
-  // To whole numbers, as large as before: the entry of the largest magnitude keeps its value, for it is where scales
-  // begin.
+  // Rounds to whole numbers at the same magnitude: the entry of the largest magnitude keeps its value, because scales
+  // are derived from it.
   using Entries = std::vector<double>::iterator;
   static void round(Entries first, Entries last, std::vector<double>::const_iterator old, const EntryType& type) {
     const auto smaller = [](double a, double b) { return std::fabs(a) < std::fabs(b); };

@@ -1,5 +1,4 @@
-// Post-training quantization: formats chosen for every weight, rounding, and adapters merged into what they were
-// trained beside.
+// Post-training quantization: formats chosen for every weight, rounding, and adapters merged into their base models.
 //
 // May include: base, base/file, base/threads, lang, model/arch, model/arch/adapter, model/arch/checkpoint,
 // model/arch/family, model/calibrate, model/data/examples, model/recipe, model/recipe/record, number/codec,

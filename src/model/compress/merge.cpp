@@ -21,8 +21,8 @@ std::vector<const Adapter*> pointers(std::span<const ScaledAdapter> adapters) {
   return out;
 }
 
-// Outputs that are the model's embedding until an adapter changes the embedding alone: they become weights of their
-// own, since what runs beside a model leaves them as they are.
+// Outputs tied to the embedding where an adapter changes only the embedding: they become separate weights, because at
+// run time such an adapter leaves them unchanged.
 Model with_outputs_apart(Model model, std::span<const ScaledAdapter> adapters) {
   Adapter apart;
   for (const Parameter& p : all_own_parameters(model)) {

@@ -1,6 +1,6 @@
-// Folds adapters into the model they were made for: W + scale * B A, rounded to what the weight is held in, to another
-// format or mixture, or to floats. One weight at a time is held in f32, and the merged model is never held as a whole:
-// its weights are made as they are written. Proved by tests/model/compress/merge_test.cpp.
+// Folds adapters into their base model: W + scale * B A, rounded to the weight's format, to another format or mixture,
+// or to floats. One weight at a time is in f32, and the merged model is never whole in memory: weights are computed
+// while they are written. Proved by tests/model/compress/merge_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 namespace lumen::model {
 
 struct MergeOptions {
-  std::string type = kBaseType;  // of the result: what each weight is held in, a format, or a mixture
+  std::string type = kBaseType;  // of the result: each weight's own type, a format, or a mixture
   static constexpr const char* kBaseType = "base";
   bool hugging_face = false;                  // a folder instead of a GGUF file
   std::vector<std::string> fallbacks;         // as QuantizeOptions
@@ -32,16 +32,16 @@ struct MergedTensor {
 
 struct MergeReport {
   std::vector<MergedTensor> tensors;
-  std::string text() const;  // a table of those that an adapter changed or that were rounded anew
+  std::string text() const;  // a table of the weights that were changed or rounded again
 };
 
 class Merge {
  public:
-  // Error when an adapter does not fit, a weight's format cannot be written, or the result has no place in such files.
-  // `base` and `adapters` must live as long.
+  // Error when an adapter does not fit, a weight's format cannot be written, or the file type cannot represent the
+  // result. `base` and `adapters` must outlive this.
   Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters, MergeOptions options);
 
-  // Makes the weights one by one and writes them.
+  // Computes and writes the weights one by one.
   MergeReport write(const std::filesystem::path& path, const std::function<void(const MergedTensor&)>& progress = {});
 
  private:
@@ -50,8 +50,8 @@ class Merge {
   run::Engine& engine_;
   const std::span<const ScaledAdapter> adapters_;
   const MergeOptions options_;
-  Model base_;    // with whole weights of adapters in place
-  Model result_;  // those that are made anew have their type alone
+  Model base_;    // with adapters' whole replacement weights
+  Model result_;  // recomputed weights have only their type
   int file_type_ = -1;
 };
 

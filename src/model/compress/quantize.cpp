@@ -42,8 +42,8 @@ std::regex compile_pattern(const std::string& text) {
   }
 }
 
-// What a tensor gets when its own format's blocks do not divide its rows: what the user named, in that order, or what
-// the mixture names for the format, and then for that.
+// Fallbacks for a tensor whose rows the format's blocks do not divide: those the user named, in that order, or the
+// mixture's fallback for the format, then that format's, and so on.
 class Fallbacks {
  public:
   Fallbacks(const FormatLibrary& formats, const std::vector<std::string>& named,
@@ -52,7 +52,7 @@ class Fallbacks {
     for (const std::string& name : named) named_.push_back(find_format(formats, name));
   }
 
-  // The first whose blocks divide the rows; the remark tells when it is not `format`.
+  // The first whose blocks divide the rows; the remark mentions it when it is not `format`.
   FormatRef dividing(const Parameter& p, const FormatRef& format, std::string* remark) const {
     const int64_t columns = p.shape.back().number();
     const auto take = [&](const FormatRef& f) {
@@ -143,7 +143,7 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
     rules.push_back(rule);
   };
   if (!options.pure) {
-    // An embedding that is the output as well is held as the output is.
+    // A tied embedding gets the output's format.
     by_role(exists("output") ? "output" : "embedding", options.output_type);
     by_role("embedding", options.embedding_type);
   }
@@ -158,7 +158,7 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
     if ((options.linear_layers && is_end) || (options.stacked && p->shape.size() < 3)) continue;
     chosen[name] = choice.first;
     if (options.small_too || !stays_f32(*p)) continue;
-    // What is rounded already gains nothing.
+    // Already rounded weights would gain nothing.
     const auto weight = model.weights.find(name);
     if (weight == model.weights.end() || !is_lossy(weight->second))
       chosen[name] = f32;
@@ -168,7 +168,7 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
   for (const auto& [pattern, format] : options.tensor_types) {
     const std::regex regex = compile_pattern(pattern);
     const FormatRef f = find_format(formats, format);
-    // What stays f32 is taken when nothing else has such a name: then it is what is meant.
+    // Parameters that stay f32 are matched only when no other has such a name: then they are meant.
     std::vector<const Parameter*> meant, kept;
     for (const Parameter& p : model.parameters) {
       if (p.is_vector() || p.frozen) continue;
@@ -205,11 +205,11 @@ void note_loss(QuantizedTensor& line, const Format& f, std::span<const float> be
   if (line.loss.any()) line.loss_text = line.loss.text(f);
 }
 
-// What the importance matrix says of the columns of a weight, or of each of stacked matrices; empty where it says
-// nothing, or the format does not look at it. What it cannot be used for is told to `report`.
+// The importance of a weight's columns, or of those of each stacked matrix; empty where it is not known, or the format
+// does not use it. Unusable importance is noted in `report`.
 std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& w, const Format& f,
                                               const QuantizeOptions& options, QuantizeReport& report) {
-  constexpr double kFewBits = 2.6;  // below it other programs write none without an importance matrix
+  constexpr double kFewBits = 2.6;  // below it other programs require an importance matrix
   if (!options.importance) {
     if (f.weighs() && f.bits_per_weight() < kFewBits && std::ranges::find(report.blind, f.name) == report.blind.end())
       report.blind.push_back(f.name);
@@ -238,7 +238,7 @@ std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& 
   for (int64_t m = 0; m < matrices; ++m) {
     out.push_back(e.means(m));
     unreached += matrices > 1 && out.back().empty();
-    if (matrices > 1) out.back().resize(e.columns, 1);  // no row reached it: all columns alike
+    if (matrices > 1) out.back().resize(e.columns, 1);  // no row reached it: equal weight for all columns
     raise_zeros(out.back());
   }
   if (unreached > 0) report.unreached.push_back(fmt::format("{}: {} of {} matrices", p.gguf, unreached, matrices));
@@ -246,11 +246,11 @@ std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& 
   return out;
 }
 
-// Whole blocks of a weight with their importance, evenly spaced.
+// Whole blocks of a weight with their importance, sampled evenly.
 struct Sample {
   std::vector<float> x, importance;
 
-  // `counts`: of the columns, or of those of each stacked matrix; none: all alike.
+  // `counts`: importance of the columns, or of those of each stacked matrix; empty: equal weights.
   void take(const Format& f, const Weight& w, const std::vector<float>& values,
             const std::vector<std::vector<float>>& counts, int64_t most) {
     const int64_t of_matrix = std::ssize(values) / std::max<int64_t>(1, std::ssize(counts));
@@ -292,7 +292,7 @@ void train_formats(run::Engine& engine, const Model& model, const QuantizeOption
     report.trained.push_back(trained.text(*format));
     if (!trained.format) continue;
     for (const std::string& parameter : parameters) chosen.at(parameter) = trained.format;
-    report.file_type = -1;  // no number of a file's type says so
+    report.file_type = -1;  // no file type number describes a trained format
   }
 }
 
@@ -315,7 +315,7 @@ void Quantizer::train_tables(run::Engine& engine) {
   lay_out();
 }
 
-// What is written, and the report's lines, by the formats that are chosen.
+// Sets up the result and the report's lines from the chosen formats.
 void Quantizer::lay_out() {
   anew_.clear();
   lines_.clear();
@@ -365,7 +365,7 @@ Weight Quantizer::make(PanelRounder& rounder, const Parameter& p, const Quantize
   const Weight& planned = result_.weights.at(p.name);
   const FormatRef& to = planned.type.element.format;
   std::vector<std::vector<float>> importance;
-  QuantizeReport told;  // before
+  QuantizeReport told;  // only the report of importance_of
   if (to) importance = importance_of(p, planned, *to, options_, told);
   PanelRounder::Result made = rounder.round(source, to, importance, p.gguf);
   leave_to_file({source.bytes.data(), source.bytes.size()});

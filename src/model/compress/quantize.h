@@ -1,7 +1,7 @@
-// Round-to-nearest quantization of a model: every matrix gets a format, by the target, by role, or by name; vectors
-// stay f32. With an importance matrix, formats with fit(x, w) choose their scales by it. Nothing is silent: a matrix
-// whose rows do not divide into the format's blocks is refused, unless the user named what to take instead, and then
-// the report says so. Proved by tests/model/compress/compress_test.cpp.
+// Round-to-nearest quantization of a model: every matrix gets a format by the target, by role, or by name; vectors stay
+// f32. With an importance matrix, formats with fit(x, w) use it to choose scales. No silent fallback: a matrix whose
+// rows do not divide into the format's blocks is refused, unless the user named fallbacks, which are reported. Proved
+// by tests/model/compress/compress_test.cpp.
 #pragma once
 
 #include <functional>
@@ -25,16 +25,16 @@ struct QuantizeOptions {
   std::vector<std::pair<std::string, std::string>>
       tensor_types;                         // regular expression over file or parameter names -> format
   std::string output_type, embedding_type;  // by role "output" and "embedding"
-  bool pure = false;                        // the target for every matrix, mixtures and roles aside
+  bool pure = false;                        // the target for every matrix, without mixtures and roles
   std::vector<std::string> fallbacks;       // formats to try, in order, where the rows do not divide
   bool allow_requantize = false;            // from another lossy format
-  bool leave_output = false;                // the output matrix stays as it is
+  bool leave_output = false;                // keeps the output matrix's type
   bool train_tables = false;                // of the formats used, on this model's weights (codebook.h)
-  bool small_too = false;                   // also matrices that otherwise stay f32, as of routers
-  // What the files have a place for: of weights beside linear layers none (the embedding stays as it is, the output
-  // does without `output_type`), or weights of stacked matrices alone.
+  bool small_too = false;                   // also matrices that otherwise stay f32, such as routers
+  // Limits of the file type. linear_layers: only linear layers may have formats (the embedding is unchanged, and
+  // without `output_type` so is the output matrix); stacked: only stacked matrices may.
   bool linear_layers = false, stacked = false;
-  std::shared_ptr<const Importance> importance;  // null: all columns count alike
+  std::shared_ptr<const Importance> importance;  // null: all columns have equal weight
 };
 
 struct QuantizedTensor {
@@ -43,7 +43,7 @@ struct QuantizedTensor {
   int64_t weights = 0, bytes = 0;
   double bits = 0;       // per weight
   double error = 0;      // |x - y| / |x|, Euclidean; 0 where nothing changed
-  bool weighed = false;  // the format's scales were chosen by importance
+  bool weighed = false;  // importance chose the format's scales
   double weighted = 0;   // the same error with every column's squares times its importance
   std::string remark;    // "rows of 896 do not divide by 256"
   Saturation loss;       // beyond rounding
@@ -56,51 +56,50 @@ struct QuantizeReport {
   double bits = 0;
   int file_type = -1;                           // general.file_type, when the target has one
   std::string text() const;                     // a table
-  std::vector<std::string> without_importance;  // GGUF names that the importance matrix does not have
-  std::vector<std::string> unreached;           // "blk.3.ffn_up_exps.weight: 2 of 64 matrices", which no row reached
-  std::vector<std::string> not_weighing;        // formats without fit(x, w) that an importance was given for
-  std::vector<std::string> trained;             // lines about formats whose tables were trained, or could not be
-  std::vector<std::string> blind;               // formats of very few bits with fit(x, w), and no importance was given
-  // "'blk.0.ffn_up.weight': 3 numbers ..", a line for each tensor that lost more than rounding takes; and one for all.
-  // And what importance was not used for.
+  std::vector<std::string> without_importance;  // GGUF names missing from the importance matrix
+  std::vector<std::string> unreached;           // "blk.3.ffn_up_exps.weight: 2 of 64 matrices" without calibration rows
+  std::vector<std::string> not_weighing;        // formats without fit(x, w), although importance was given
+  std::vector<std::string> trained;             // lines about formats with trained tables, or why not
+  std::vector<std::string> blind;               // formats of very few bits with fit(x, w) but without importance
+  // "'blk.0.ffn_up.weight': 3 numbers ..", a line for each tensor with losses beyond rounding, and one in total. Also
+  // lists the unused importance.
   std::vector<std::string> warnings() const;
 };
 
-// Looks names up as they are, then in lower case: users write names in capitals. Error with hints when neither format
-// nor mixture.
+// Looks names up as given, then in lower case: users write names in capitals. Error with hints when it is neither a
+// format nor a mixture.
 FormatRef find_format(const FormatLibrary& formats, const std::string& name);
 
-// Small, and much depends on them (norms, biases, routers): whatever the target, they are held in f32. One row alone is
-// a vector.
+// Small but sensitive parameters (norms, biases, routers) stay f32 whatever the target. A single row is a vector.
 bool stays_f32(const Parameter& p);
 
-// Decides without computing: format by parameter name. Absent: stays as it is.
+// Chooses formats by parameter name, without computing. Absent: unchanged.
 std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options,
                                                 QuantizeReport* report);
 
-// Formats with tables give way to formats whose tables were trained on the weights that get them (codebook.h), one for
-// all of these. What came of it is told to `report`.
+// Replaces formats with tables by formats whose tables are trained on the weights that use them (codebook.h), one for
+// all of these weights. The outcome is added to `report`.
 void train_formats(run::Engine& engine, const Model& model, const QuantizeOptions& options,
                    std::map<std::string, FormatRef>& chosen, QuantizeReport& report, const WeightSource& source = {});
 
 using QuantizeProgress = std::function<void(const QuantizedTensor&)>;
 
-// Rounds weights one by one, each when its turn to be written comes.
+// Rounds weights one by one, as they are written.
 class Quantizer {
  public:
-  // Decides, and computes nothing. Error when a weight is lossy already, or importance is another model's. `model` must
-  // live as long; `source` makes its weights that have their type alone.
+  // Chooses formats, and computes nothing. Error when a weight is lossy already, or the importance is another model's.
+  // `model` must outlive this; `source` computes weights of which it has only the type.
   Quantizer(const Model& model, QuantizeOptions options, WeightSource source = {});
 
-  // Formats with tables give way to trained ones (options.train_tables); before anything is added to the result.
+  // Replaces formats with tables by trained ones (options.train_tables); call before adding to the result.
   void train_tables(run::Engine& engine);
-  // What is written; weights that are made anew have their type alone. Metadata may be added.
+  // The model to be written; weights to be rounded have only their type. Metadata may be added.
   Model& result() { return result_; }
-  // Sizes; after write() what was lost as well.
+  // Sizes; after write() also the losses.
   const QuantizeReport& report() const { return report_; }
 
   void write(run::Engine& engine, const Destination& to, const QuantizeProgress& progress = {});
-  // The same in memory. Error (exit 3) when there is no room for it.
+  // The same in memory. Error (exit 3) when there is not enough memory.
   Model in_memory(run::Engine& engine, const QuantizeProgress& progress = {});
 
  private:
@@ -112,11 +111,11 @@ class Quantizer {
   const WeightSource source_;
   std::map<std::string, FormatRef> chosen_;     // by parameter
   std::map<std::string, std::string> remarks_;  // likewise
-  std::set<std::string> anew_;                  // parameters that are rounded
+  std::set<std::string> anew_;                  // parameters to be rounded
   Model result_;
   QuantizeReport report_;
-  std::map<std::string, size_t> lines_;  // of the report, by parameter
-  int64_t rounded_ = 0, largest_ = 0;    // bytes of what is made anew
+  std::map<std::string, size_t> lines_;  // index in the report, by parameter
+  int64_t rounded_ = 0, largest_ = 0;    // bytes of rounded weights
 };
 
 Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
@@ -125,9 +124,9 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
 // All weights as f32.
 std::vector<float> values_of(run::Engine& engine, const Weight& w);
 Model dequantize(run::Engine& engine, const Model& model);
-// Whether with_floats() takes it: f32, f16 or bf16.
+// Whether with_floats() accepts the format: f32, f16 or bf16.
 bool is_float_format(const Format& f);
-// All matrices decoded, and held in a float format; vectors in f32. What does not fit its range is told to `report`.
+// All matrices decoded to a float format; vectors in f32. Values beyond its range are reported in `report`.
 Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report = nullptr);
 
 }  // namespace lumen::model

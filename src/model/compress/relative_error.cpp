@@ -9,7 +9,7 @@
 namespace lumen::model {
 
 double relative_error(std::span<const float> x, std::span<const float> y) {
-  // Sums of blocks are added in order: same bits at any thread count.
+  // Partial sums are added in a fixed order: same bits at any thread count.
   constexpr int64_t kBlock = 1 << 16;
   const int64_t count = std::ssize(x), blocks = (count + kBlock - 1) / kBlock;
   std::vector<double> distances(blocks), sizes(blocks);

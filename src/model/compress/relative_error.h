@@ -1,11 +1,11 @@
-// How far numbers are from those that they stand for. Proved by tests/model/compress/merge_test.cpp.
+// Relative error of approximated numbers. Proved by tests/model/compress/merge_test.cpp.
 #pragma once
 
 #include <span>
 
 namespace lumen::model {
 
-// |x - y| / |y| of as many numbers each, Euclidean; 0 where y is all zeros.
+// |x - y| / |y|, Euclidean; 0 where y is all zeros. Sizes must be equal.
 double relative_error(std::span<const float> x, std::span<const float> y);
 
 }  // namespace lumen::model

@@ -14,9 +14,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kPanel = 1 << 16;  // numbers of a panel: with its copies they stay in a core's own cache
+constexpr int64_t kPanel = 1 << 16;  // numbers of a panel: with its copies it fits a core's private cache
 
-// A section of a blob and of a panel of `count` rows of it from `first` on, which is a multiple of the tile's.
+// A section of a blob, and of the panel of its `count` rows from `first` on, which is a multiple of the tile's rows.
 struct Slice {
   int64_t in_whole = 0, in_panel = 0, bytes = 0;
 };
@@ -30,7 +30,7 @@ void for_slices(const Format& f, int64_t rows, int64_t columns, int64_t first, i
   add(Level::block, first * whole.row_stride, count * whole.row_stride);
   add(Level::row, first * f.row_bytes, count * f.row_bytes);
   if (f.tile_bytes > 0) {
-    const int64_t band = whole.tile_columns * f.tile_bytes;  // of one row of tiles
+    const int64_t band = whole.tile_columns * f.tile_bytes;  // one row of tiles
     add(Level::tile, first / f.tile_rows * band, (count + f.tile_rows - 1) / f.tile_rows * band);
   }
   add(Level::tensor, 0, f.tensor_bytes);
@@ -67,7 +67,7 @@ int64_t tile_rows(const FormatRef& f) {
   return f && f->tile_bytes > 0 ? f->tile_rows : 1;
 }
 
-// Squares that count as often as their column's importance says: of what was lost, and of what there was.
+// Squares weighted by the importance of their columns: of the errors, and of the numbers.
 std::pair<double, double> weighted_squares(const float* x, const float* y, int64_t rows,
                                            std::span<const float> importance) {
   double difference = 0, size = 0;
@@ -82,7 +82,7 @@ std::pair<double, double> weighted_squares(const float* x, const float* y, int64
   return {difference, size};
 }
 
-// Panels by several threads; of several mistakes that of the first panel is told.
+// Runs panels in several threads; of several errors that of the first panel is thrown.
 template <typename Each>
 void for_panels(int64_t count, int threads, Each each) {
   parallel_for(0, count, {.grain = 1, .most = threads}, each);
@@ -90,7 +90,7 @@ void for_panels(int64_t count, int threads, Each each) {
 
 }  // namespace
 
-// One weight.
+// Rounding of one weight.
 class PanelRounder::Job {
  public:
   Job(PanelRounder& rounder, const Weight& from, const FormatRef& to, std::span<const std::vector<float>> importance,
@@ -108,10 +108,10 @@ class PanelRounder::Job {
     LUMEN_CHECK(matrices * matrix_ == rows_, "{} rows of {} matrices", rows_, matrices);
     const int64_t tile = std::lcm(tile_rows(from_), tile_rows(to));
     weighed_ = to && to->weighs() && !importance.empty();
-    // A field that all numbers decide, or one that numbers of two matrices do.
+    // A field depends on all numbers, or on numbers of two matrices.
     whole_ = to && (to->tensor_bytes > 0 || (matrices > 1 && matrix_ % tile != 0));
     const int64_t most = std::max<int64_t>(kPanel / std::max<int64_t>(columns_, 1) / tile * tile, tile);
-    const int64_t apart = whole_ ? rows_ : matrix_;  // no panel lies in two matrices
+    const int64_t apart = whole_ ? rows_ : matrix_;  // no panel spans two matrices
     for (int64_t begin = 0; begin < rows_; begin += apart)
       for (int64_t r = begin; r < begin + apart; r += most) panels_.push_back({r, std::min(most, begin + apart - r)});
     found_.resize(panels_.size());
@@ -152,11 +152,11 @@ class PanelRounder::Job {
   struct Panel {
     int64_t first = 0, rows = 0;
   };
-  // Kernels for panels of so many rows; null where numbers are f32 anyway.
+  // Kernels for panels of this many rows; null where numbers are f32 already.
   struct Kernels {
     std::shared_ptr<const run::Panels> read, write, check;
   };
-  // Where one thread works on panels of one size.
+  // Buffers of one thread for panels of one size.
   struct Places {
     std::optional<run::Panels::Place> read, write, check;
   };
@@ -187,7 +187,7 @@ class PanelRounder::Job {
     return at->second;
   }
 
-  // The panel's numbers into `x`.
+  // Decodes the panel's numbers into `x`.
   void read(int64_t i, Places& places, float* x) const {
     const auto [first, rows] = panels_[i];
     const int64_t size = rows * columns_;
@@ -212,7 +212,7 @@ class PanelRounder::Job {
     return importance_[importance_.size() == 1 ? 0 : panels_[i].first / matrix_];
   }
 
-  // What became of a panel whose blob lies where it is checked.
+  // Checks a panel whose blob is in the buffer of `check`.
   void check(int64_t i, Places& places, const float* x) {
     places.check->convert();
     const int64_t rows = panels_[i].rows;

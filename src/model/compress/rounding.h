@@ -1,6 +1,6 @@
-// Weights rounded to a format panel by panel: numbers, codes and what they decode to are in a core's cache while they
-// are needed, and a whole weight is never held in f32 unless its format has a field that all of it decides. Same bits
-// as the codec of the whole, at any number of threads. Proved by tests/model/compress/rounding_test.cpp.
+// Rounds weights to a format panel by panel: numbers, codes and decoded values stay in a core's cache, and a whole
+// weight is never held in f32 unless its format has a field that depends on all of it. Same bits as the codec on the
+// whole, at any number of threads. Proved by tests/model/compress/rounding_test.cpp.
 #pragma once
 
 #include <map>
@@ -27,8 +27,8 @@ class PanelRounder {
     double weighted = 0;  // the same with every column's squares times its importance
     Saturation loss;
   };
-  // `to` null: f32. `importance`: of the columns of each matrix of the weight, one behind the other; one for all, or
-  // none. Error (exit 4) naming row and column of a number that is not finite.
+  // `to` null: f32. `importance`: of the columns of each matrix of the weight, in order; one for all, or none. Error
+  // (exit 4) naming row and column of a number that is not finite.
   Result round(const Weight& from, const FormatRef& to, std::span<const std::vector<float>> importance,
                const std::string& name);
 

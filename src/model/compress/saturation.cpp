@@ -9,14 +9,15 @@
 namespace lumen::model {
 namespace {
 
-// Less than this part of the largest number is left, and the scale can grow no more: that is no rounding.
+// When less than this part of the largest number remains and its scale is at its maximum, the loss is more than
+// rounding.
 constexpr double kKept = 0.99;
 
-// Squares of numbers between these are numbers of f32, and so many of them are added up in f32.
+// Numbers in this range have f32 squares without overflow or underflow, and kAdded of them can be summed in f32.
 constexpr float kTiny = 1e-15F, kHuge = 1e15F;
 constexpr int64_t kAdded = 256;
 
-// What a run of numbers comes to.
+// Sums over a run of numbers.
 struct Run {
   float most = 0, left = 0;  // largest magnitudes, before and after
   double difference = 0, size = 0;
@@ -52,7 +53,7 @@ Run run_of(const float* x, const float* y, int64_t count) {
   return out;
 }
 
-// Whether numbers share no scale.
+// Whether numbers have no common scale.
 bool is_alone(const Format& f) {
   return f.block == 1 && f.row_bytes + f.tile_bytes + f.tensor_bytes == 0;
 }
@@ -62,11 +63,11 @@ class Records {
   Records(const Format& f, std::span<const uint8_t> blob, int64_t rows, int64_t columns)
       : format_(f), blob_(blob), columns_(columns), layout_(blob_layout(f, rows, columns)) {}
 
-  // Whether a float field that element (row, column) is decoded with stands at its largest magnitude.
+  // Whether a float field that decodes element (row, column) is at its largest magnitude.
   bool at_end(int64_t row, int64_t column) const {
     return std::any_of(format_.fields.begin(), format_.fields.end(), [&](const Field& field) {
       if (!field.type.is_float || field.type.bits > 16) return false;
-      // The code of the largest number of a scale stands there always.
+      // Codes of a block's largest number are always at their maximum.
       if (field.level == Level::block && field.count == format_.block && !is_alone(format_)) return false;
       const uint8_t* record = this->record(field.level, row, column);
       for (int64_t j = 0; j < field.count; ++j) {
@@ -125,7 +126,7 @@ Closeness& Closeness::operator+=(const Closeness& other) {
 
 namespace {
 
-// Numbers of one scale, the largest of which was `most` and is `left`.
+// Records the loss of numbers with one scale; the largest was `most` and is `left`.
 void note_loss(const Records& records, std::span<const float> before, double most, double left, int64_t row,
                int64_t column, Saturation& loss) {
   if (most == 0 || (left >= kKept * most && std::isfinite(left))) return;
@@ -161,7 +162,7 @@ Closeness compare(const Format& f, std::span<const float> x, std::span<const flo
       }
       for (int64_t i = 0; i < together; ++i) {
         const float most = std::fabs(x[at + i]), left = std::fabs(y[at + i]);
-        if (left >= 0.991F * most && left < kHuge) continue;  // the usual
+        if (left >= 0.991F * most && left < kHuge) continue;  // the common case
         note_loss(records, x.subspan(at + i, 1), most, left, r, c + i, out.loss);
       }
     }

@@ -1,5 +1,5 @@
-// What a number format could not hold of a tensor: numbers beyond its range come out smaller, and blocks whose scale is
-// too small for its field come out as zeros. Both are legal, and both are worth a word. Proved by
+// Losses of a number format beyond rounding: numbers beyond its range are clamped, and blocks whose scale underflows
+// its field become zeros. Both are legal, and both are reported. Proved by
 // tests/model/compress/saturation_test.cpp.
 #pragma once
 
@@ -12,9 +12,9 @@
 namespace lumen::model {
 
 struct Saturation {
-  int64_t clamped = 0;  // numbers of blocks whose scale stands at the end of its range and that came out too small
+  int64_t clamped = 0;  // numbers clamped in blocks whose scale is at the end of its range
   double largest = 0;   // of them, by magnitude
-  int64_t lost = 0;     // numbers other than 0 of blocks that came out as zeros
+  int64_t lost = 0;     // nonzero numbers of blocks that became zeros
   int64_t blocks = 0;   // such blocks
 
   bool any() const { return clamped > 0 || lost > 0; }
@@ -23,7 +23,7 @@ struct Saturation {
   std::string text(const Format& f) const;
 };
 
-// The same and how far apart numbers are, in one pass.
+// Saturation and squared error, in one pass.
 struct Closeness {
   double difference = 0, size = 0;  // squares of x - y, and of x
   Saturation loss;
@@ -32,8 +32,8 @@ struct Closeness {
   Closeness& operator+=(const Closeness& other);
 };
 
-// `x` was encoded to `blob`, which decodes to `y`. A format of single numbers under a scale of their row, tile or
-// tensor is looked at row by row: that small ones become 0 there is rounding.
+// `x` was encoded to `blob`, which decodes to `y`. For a format of single numbers under a row, tile or tensor scale,
+// rows count as blocks: small numbers that become 0 there are rounding.
 Closeness compare(const Format& f, std::span<const float> x, std::span<const float> y, std::span<const uint8_t> blob,
                   int64_t rows, int64_t columns);
 Saturation saturation(const Format& f, std::span<const float> x, std::span<const float> y,

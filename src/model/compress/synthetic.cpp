@@ -14,7 +14,7 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kPatternRows = 8;
-constexpr int64_t kLearntTokens = 1000;  // of the vocabulary; the others stand for nothing
+constexpr int64_t kLearntTokens = 1000;  // of the vocabulary; the others are placeholders
 constexpr size_t kLearnFrom = 200'000;   // bytes of text
 
 class Maker {
@@ -63,7 +63,7 @@ Model synthetic_model(const LibraryRef& library, const std::string& size, const 
   model.parameters = model.family->parameters(model.config);
   QuantizeOptions options;
   options.target = type;
-  options.pure = library->formats().find(type) != nullptr;  // figures of a format are of that one alone
+  options.pure = library->formats().find(type) != nullptr;  // a format's figures should include no other format
   const std::map<std::string, FormatRef> formats = choose_formats(model, options, nullptr);
   int64_t bytes = 0;
   for (const Parameter& p : model.parameters) {

@@ -22,7 +22,7 @@ void require_fit(const Images& images, const Network& network) {
     throw user_error("images have {} classes, the family has {}", images.classes(), classes);
 }
 
-// One image after another step of time.
+// The sampling of images, one time step after another.
 class Walk {
  public:
   Walk(Network& network, const std::vector<int32_t>& labels, const Sampling& how, const SamplingWatch& watch)
@@ -63,8 +63,8 @@ class Walk {
     x = std::move(next);
   }
 
-  // The image x - t v that the velocity means is carried on in the logarithm of signal over noise, lambda = log((1 - t)
-  // / t): x' = (t' / t) x + (1 - t') (1 - exp(-h)) D, where D looks ahead from this image and the one before.
+  // The image x - t v, predicted from the velocity, is extrapolated in the log signal-to-noise ratio, lambda = log((1 -
+  // t) / t): x' = (t' / t) x + (1 - t') (1 - exp(-h)) D, where D extrapolates from this image and the previous one.
   void by_images(std::vector<float>& x, const std::vector<float>& v, double from, double to) {
     std::vector<float> image = x;
     for (size_t i = 0; i < x.size(); ++i) image[i] -= from * v[i];
@@ -87,7 +87,7 @@ class Walk {
     return t > 0 ? network_.run("signal", in, true)[0] : 1;
   }
 
-  // The image that the noise leaves, and the noise again at the next time.
+  // Predicts the image without noise, and adds the same noise at the next time.
   void by_noise(std::vector<float>& x, const std::vector<float>& noise, double from, double to) {
     const double here = signal(from), there = signal(to);
     for (size_t i = 0; i < x.size(); ++i) {
@@ -145,7 +145,7 @@ std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels,
   std::vector<float> out;
   for (int64_t first = 0; first < std::ssize(labels) && !(stop && *stop); first += how.batch) {
     const int64_t count = std::min(how.batch, std::ssize(labels) - first);
-    std::vector<int32_t> some(how.batch, classes);  // the last batch is filled up, so that one program does for all
+    std::vector<int32_t> some(how.batch, classes);  // the last batch is padded, so that one program serves all
     std::copy_n(labels.begin() + first, count, some.begin());
     std::vector<float> noise;
     for (int64_t i = 0; i < how.batch; ++i) {

@@ -1,11 +1,11 @@
-// Diffusion: a family that says where noise comes from, trained on images and followed back from noise to images. Knows
-// families by their functions:
+// Diffusion: a family that predicts noise, trained on images and sampled from noise to images. Depends on these
+// functions of a family:
 //
-// loss(images, shown, seed)                of images [B, S, S, C] in -1 .. 1 and what they show [B]
+// loss(images, shown, seed)                of images [B, S, S, C] in -1 .. 1 and their labels [B]
 // guided(x, t, label, guidance)            the velocity at x, noise - image, at time t (1: noise, 0: an image)
-// config keys size, channels, classes      what images they are of
-// config key noise_steps                   above 0, where a family has it: noise comes in so many steps (DDPM, Ho and
-// others 2020), and guided() gives the noise itself
+// config keys size, channels, classes      the images' form
+// config key noise_steps                   optional, > 0: the number of discrete noise steps (DDPM, Ho and others
+//                                          2020); guided() then returns the noise itself
 // signal(t)                                then: the share of an image's variance that is left at time t
 //
 // Proved by tests/model/diffuse/diffuse_test.cpp.
@@ -27,32 +27,32 @@
 
 namespace lumen::model {
 
-// What a step of training reads: its images follow from the seed and the number of the step, every image once in each
-// pass. They stand in the middle of the family's square, black around. Error when they are larger, or of other channels
-// or more classes.
+// The inputs of a training step: its images follow from the seed and the step number, every image once per pass. They
+// are centred in the family's square, with black padding. Error when they are larger, or have other channels or more
+// classes.
 NetworkInputs diffusion_batch(const Images& images, const Network& network, int64_t step, int64_t batch);
 
-// How noise is followed back. `euler`: along the velocity. `heun`: twice as many velocities, the mean of both ends.
-// `dpm2`: DPM-Solver++ of second order with two steps' images (arXiv 2211.01095), in logarithms of signal over noise.
-// `ddim`: of families that give the noise, without any that is drawn anew (Song and others 2021, eta 0).
+// The sampler. `euler`: along the velocity. `heun`: the mean of the velocities at both ends, twice as many evaluations.
+// `dpm2`: second-order multistep DPM-Solver++ (arXiv 2211.01095), in the log signal-to-noise ratio. `ddim`: for
+// families that predict the noise, deterministic (Song and others 2021, eta 0).
 enum class DiffusionSampler : uint8_t { euler, heun, dpm2, ddim };
-DiffusionSampler diffusion_sampler(const std::string& name);  // error (exit 2) names all
+DiffusionSampler diffusion_sampler(const std::string& name);  // error (exit 2) that lists all
 bool gives_noise(const Network& network);
 DiffusionSampler usual_sampler(const Network& network);  // euler, or ddim
 
 struct Sampling {
   DiffusionSampler sampler = DiffusionSampler::euler;
   int64_t steps = 50;
-  double guidance = 2;      // 1: what the label says; 0: as if there were none
-  uint64_t seed = 1;        // of the noise: the same noise for the same seed and number of the image
-  int64_t batch = 16;       // images at once
+  double guidance = 2;      // 1: conditional; 0: unconditional
+  uint64_t seed = 1;        // of the noise, a function of the seed and the image's number
+  int64_t batch = 16;       // images per batch
   std::string change = {};  // of the network, with which it is run (Network::define)
 };
-// Hears what a change's function gave beside the velocity, each time it ran.
+// Receives the results of a change's function other than the velocity, each time it ran.
 using SamplingWatch = std::function<void(const std::map<std::string, std::vector<float>>& results)>;
 
-// Images [labels, S, S, C] in -1 .. 1, by the mean of the weights over the steps where there is one. `told` hears how
-// many are done. Fewer when `stop` became true. Error (exit 2) for a sampler of the other kind of families.
+// Images [labels, S, S, C] in -1 .. 1, with averaged weights where they exist. `told` receives the number done. Fewer
+// when `stop` became true. Error (exit 2) for a sampler that does not suit the family.
 std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels, const Sampling& how,
                            const std::atomic<bool>* stop = nullptr, const std::function<void(int64_t)>& told = {},
                            const SamplingWatch& watch = {});

@@ -28,7 +28,7 @@ std::vector<double> window_weights() {
   return out;
 }
 
-// The similarity of one window at a and b, whose rows are `side` apart.
+// The similarity of one window at a and b, with row stride `side`.
 double window_similarity(const float* a, const float* b, int64_t side, const std::vector<double>& weights) {
   double ma = 0, mb = 0, aa = 0, bb = 0, ab = 0;
   for (int64_t i = 0; i < kSsimWindow * kSsimWindow; ++i) {
@@ -64,7 +64,7 @@ Gaussian gaussian_of(std::span<const float> x, int64_t width) {
 }
 
 Eigenvectors lifted_values(const Matrix& m) {
-  // Values far below rounding are nothing, and their squares would vanish.
+  // Values far below rounding count as 0: their squares would underflow.
   double most = 0;
   for (int64_t i = 0; i < m.rows(); ++i) most = std::max(most, m.at(i, i));
   Matrix lifted = m;
@@ -72,7 +72,7 @@ Eigenvectors lifted_values(const Matrix& m) {
   return eigenvectors(std::move(lifted));
 }
 
-// The symmetric root; negative values are rounding's.
+// The symmetric square root; negative eigenvalues, due to rounding, count as 0.
 Matrix symmetric_root(const Matrix& m) {
   const Eigenvectors e = lifted_values(m);
   Matrix scaled = e.vectors, turned(m.rows(), m.rows());

@@ -16,7 +16,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kSearchedRows = 256;  // by which alphas are compared
+constexpr int64_t kSearchedRows = 256;  // for comparing alphas
 constexpr double kLeastDivisor = 1e-4, kMostDivisor = 1e4, kNothing = 1e-20, kFixedAlpha = 0.5;
 
 // y [count, n] += x [count, k] w^T, w [n, k].
@@ -41,7 +41,7 @@ std::vector<SuppliedField> unit_scale(const Format& f) {
   return field < 0 ? std::vector<SuppliedField>() : std::vector<SuppliedField>{{field, {1}}};
 }
 
-// Rows of `from` columns as rows of `to`: zeros behind each, or its first ones.
+// Rows of `from` columns as rows of `to`: padded with zeros, or truncated.
 std::vector<float> with_columns(std::span<const float> x, int64_t from, int64_t to) {
   if (from == to) return {x.begin(), x.end()};
   const int64_t rows = std::ssize(x) / from;
@@ -50,15 +50,14 @@ std::vector<float> with_columns(std::span<const float> x, int64_t from, int64_t 
   return out;
 }
 
-// Numbers [rows, columns] as the format holds them, encoded as rows of `all`; under a scale of 1 where it has one for
-// the tensor.
+// Numbers [rows, columns] rounded to the format, encoded as rows of `all`; with scale 1 where it has a tensor scale.
 std::vector<float> held_numbers(const Format& f, std::span<const float> x, int64_t columns, int64_t all) {
   const int64_t rows = std::ssize(x) / columns;
   const std::vector<uint8_t> codes = encode(f, with_columns(x, columns, all), rows, all, unit_scale(f));
   return with_columns(decode(f, codes, rows, all), all, columns);
 }
 
-// Columns of a part of rows of `all`: a range, or one of channels at each of so many places.
+// Columns of a part of rows of `all`: a range, or a range of channels at each of `places` places.
 std::vector<float> some_columns(std::span<const float> x, int64_t all, const graph::QuantizedPart& at, int64_t places,
                                 int64_t rows) {
   std::vector<float> out;
@@ -82,7 +81,7 @@ float largest_size(std::span<const float> x) {
   return out;
 }
 
-// The best matrices of a rank: w [n, k] ~ wide [n, r] narrow [r, k]; w becomes what is left.
+// Best low-rank approximation: w [n, k] ~ wide [n, r] narrow [r, k]; w becomes the remainder.
 void take_low_rank(std::vector<float>& w, int64_t n, int64_t k, int64_t rank, std::vector<float>& wide,
                    std::vector<float>& narrow) {
   const bool is_tall = n >= k;
@@ -103,11 +102,11 @@ void take_low_rank(std::vector<float>& w, int64_t n, int64_t k, int64_t rank, st
     }
 }
 
-// A part of a weight in few bits.
+// The quantized numbers of a part of a weight.
 struct PartNumbers {
   std::vector<float> divisors;  // [columns]
   std::vector<uint8_t> codes;
-  std::vector<float> values;        // [rows, columns], decoded, under their scales, of divided columns
+  std::vector<float> values;        // [rows, columns], decoded and scaled, of divided columns
   std::vector<float> row_scales;    // [rows]
   double above = 1, below = 1;      // scales of activations
   std::vector<float> wide, narrow;  // of divided columns
@@ -129,7 +128,7 @@ const std::vector<QuantizeMethod>& quantize_methods() {
       {"svdquant", false, false, Dividing::searched, true, false},
       {"segquant-a", true, true, Dividing::searched, true, false},
       {"segquant-g", true, true, Dividing::searched, true, true},
-      // The parts of it, each by itself, as the paper takes it apart: with smoothquant, which has neither.
+      // Its components, each by itself, as in the paper's ablation: with smoothquant, which has neither.
       {"segments", true, false, Dividing::fixed, false, false},
       {"signs", false, true, Dividing::fixed, false, false},
       {"both", true, true, Dividing::fixed, false, false},
@@ -152,7 +151,7 @@ struct Quantization::Tools {
   Gptq gptq;
 };
 
-// One weight.
+// Quantization of one weight.
 class Quantization::Product {
  public:
   Product(const Quantization& all, const QuantizeMethod& method, const ProductReads& reads, std::span<const float> w)
@@ -204,11 +203,11 @@ class Quantization::Product {
     });
   }
 
-  // Rows that differ in nothing but the scale of their codes stay one part: one product reads all.
+  // Groups of rows that differ only in the scale of their codes stay one part: one product serves all.
   void arrange() {
     const graph::ProductSite& site = reads_.site;
     const bool divides = method_.dividing != Dividing::none;
-    // A way of all ranks would be the weight itself, in f32.
+    // A branch of full rank would be the weight itself, in f32.
     const auto rank = [&](int64_t rows, int64_t columns) {
       return method_.has_branch && all_.rank_ < std::min(rows, columns) ? all_.rank_ : 0;
     };
@@ -305,7 +304,7 @@ class Quantization::Product {
     return out;
   }
 
-  // Codes of w, divided by the scales of its groups of rows where the format has one for the tensor.
+  // Codes of w, divided by the scales of its row groups where the format has a tensor scale.
   void round(size_t k, std::vector<float>& w, bool feedback, PartNumbers& out) {
     const graph::QuantizedPart& at = parts()[k];
     const bool has_scale = tensor_scale(weights()) >= 0;
@@ -324,7 +323,7 @@ class Quantization::Product {
     for (size_t i = 0; i < out.values.size(); ++i) out.values[i] *= out.row_scales[i / at.columns];
   }
 
-  // w [rows, coded columns]: what stands behind the columns is read by nobody.
+  // w [rows, coded columns]: padding after the columns is never read.
   void answer_errors(const graph::QuantizedPart& at, std::span<const float> w, bool has_scale, PartNumbers& out) {
     std::vector<float> x = reads_of(at, reads_.count());
     for (size_t i = 0; i < x.size(); ++i) x[i] /= out.divisors[i % at.columns];
@@ -337,14 +336,14 @@ class Quantization::Product {
         for (int64_t j = 0; j < n && v != 0; ++j) sums[i * n + j] += v * x[m * n + j];
       }
     const std::vector<float> moments(sums.begin(), sums.end());
-    if (largest_size(moments) == 0) return;  // nothing was read: nearest codes
+    if (largest_size(moments) == 0) return;  // no activations: nearest codes
     Moments ready(all_.tools_->engine, moments, n, {.samples = reads_.count()});
     GptqOptions options;
     if (has_scale) options.under = out.codes;
     out.codes = all_.tools_->gptq.round(all_.formats_.weights, w, at.rows, ready, options).blob;
   }
 
-  // What the part gives for x [count, columns].
+  // The part's output for x [count, columns].
   std::vector<float> product(const graph::QuantizedPart& at, const PartNumbers& p, const std::vector<float>& x) const {
     const int64_t count = std::ssize(x) / at.columns;
     std::vector<float> y(count * at.rows, 0);

@@ -1,7 +1,7 @@
-// Quantization after training that follows the structure of a family's graph (SegQuant, Zhang et al. 2025, arXiv
-// 2507.14811), and what it is compared with: segments of products with scales of their own, both signs of what SiLU and
-// GELU made with scales of their own, divided columns (SmoothQuant, Xiao et al. 2023), a way of low rank beside
-// (SVDQuant, Li et al. 2024), rounding with error feedback (GPTQ, Frantar et al. 2023). Any formats.
+// Post-training quantization that follows the structure of a family's graph (SegQuant, Zhang et al. 2025, arXiv
+// 2507.14811), and its baselines: separate scales for segments of products, and for both signs of SiLU's and GELU's
+// outputs, divided columns (SmoothQuant, Xiao et al. 2023), a low-rank branch (SVDQuant, Li et al. 2024), rounding with
+// error feedback (GPTQ, Frantar et al. 2023). For any formats.
 // Proved by tests/model/diffuse/quantize_test.cpp.
 #pragma once
 
@@ -23,13 +23,13 @@ enum class Dividing : uint8_t { none, fixed, searched };
 struct QuantizeMethod {
   std::string name;
   bool has_segments = false, has_both_signs = false;
-  // Columns of activations are divided by m = max|x|^alpha / max|w|^(1 - alpha): alpha 0.5, or of 0, 0.1 .. 1 the one
-  // by which a segment's output has the least squared error.
+  // Columns of activations are divided by m = max|x|^alpha / max|w|^(1 - alpha): with alpha 0.5 (fixed), or the one of
+  // 0, 0.1 .. 1 with the least squared error of a segment's output (searched).
   Dividing dividing = Dividing::none;
-  bool has_branch = false;    // of the rank that is asked for
-  bool has_feedback = false;  // codes answer each other's errors
+  bool has_branch = false;    // of the requested rank
+  bool has_feedback = false;  // codes compensate each other's errors
 };
-// By name; error (exit 2) names all.
+// By name; error (exit 2) that lists all.
 QuantizeMethod quantize_method(const std::string& name);
 const std::vector<QuantizeMethod>& quantize_methods();
 
@@ -46,18 +46,18 @@ struct HeldInput {
 struct QuantizedWeight {
   graph::QuantizedProduct product;
   std::map<std::string, HeldInput> inputs;
-  std::vector<double> alphas;  // of parts, where columns are divided
-  // Euclidean norms over the rows that were kept: of y, and of what it is off.
+  std::vector<double> alphas;  // by part, where columns are divided
+  // Euclidean norms over the kept rows: of y, and of its error.
   double signal = 0, error = 0;
 };
 
-// A weight [rows, columns] of the site by what it reads; of a convolution by windows, whose channels are divided.
-// Borders that blocks of the formats do not allow are left out. Not thread-safe.
+// Quantizes weights [rows, columns] by their sites' inputs; for a convolution by windows, whose channels are divided.
+// Segment borders that the formats' blocks do not allow are dropped. Not thread-safe.
 class Quantization {
  public:
   Quantization(run::Engine& engine, QuantizeFormats formats, int64_t rank);
   ~Quantization();
-  // Error (exit 1) for formats that only decode.
+  // Error (exit 1) for formats without an encoder.
   QuantizedWeight weight(const QuantizeMethod& method, const ProductReads& reads, std::span<const float> w);
 
  private:
@@ -70,11 +70,11 @@ class Quantization {
 
 using QuantizedWeights = std::vector<QuantizedWeight>;
 
-// All products of a network, by the mean of its weights over the steps; as many as `reads`. `told` hears which.
+// All products of a network, with averaged weights; as many as `reads`. `told` receives each weight's name.
 QuantizedWeights quantize_network(run::Engine& engine, const Network& network, std::span<const ProductReads> reads,
                                   const QuantizeMethod& method, const QuantizeFormats& formats, int64_t rank,
                                   const std::function<void(const std::string& weight)>& told = {});
-// The network's functions, called with this change, are those of codes from now on.
+// From now on the network's functions with this change compute with codes.
 void use_quantized(Network& network, const QuantizedWeights& weights, const std::string& change);
 
 }  // namespace lumen::model

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kReadsChange = "reads";
 constexpr uint64_t kReadDraws = 0x7265616473;
 
-// Numbers of `wanted` rows of `count`, drawn, rising.
+// `wanted` random indices below `count`, ascending.
 std::vector<int64_t> drawn_rows(int64_t count, int64_t wanted, Draws draws) {
   std::vector<int64_t> all(count);
   std::iota(all.begin(), all.end(), 0);
@@ -24,7 +24,7 @@ std::vector<int64_t> drawn_rows(int64_t count, int64_t wanted, Draws draws) {
   return all;
 }
 
-// What products with one weight read in one run: values, and where rows lie in them.
+// The inputs of products with one weight in one run: values, and positions of rows in them.
 struct ReadValues {
   std::vector<const std::vector<float>*> values;
   std::vector<graph::ReadRows> rows;
@@ -35,7 +35,7 @@ void keep_some_of(ProductReads& to, const ReadValues& read, int64_t wanted, cons
   for (const graph::ReadRows& rows : read.rows) count += rows.count();
   const std::vector<int64_t> drawn = drawn_rows(count, wanted, draws);
   auto next = drawn.begin();
-  int64_t before = 0;  // rows of the products before
+  int64_t before = 0;  // rows of earlier products
   for (size_t i = 0; i < read.rows.size(); ++i) {
     const std::vector<int64_t> steps = read.rows[i].column_steps();
     const int64_t own = read.rows[i].count();
@@ -82,7 +82,7 @@ std::vector<ProductReads> collect_reads(Network& network, const std::vector<int3
   });
   how.change = kReadsChange;
   const int64_t batches = (std::ssize(labels) + how.batch - 1) / how.batch;
-  // Each run gives its share, the last ones fewer where shares were rounded up.
+  // Each run contributes an equal share, rounded up; the last ones fewer.
   const int64_t runs = std::max<int64_t>(1, batches * how.steps), share = (options.rows + runs - 1) / runs;
   int64_t run = 0;
   (void)sampled(network, labels, how, stop, told, [&](const std::map<std::string, std::vector<float>>& results) {

@@ -1,5 +1,5 @@
-// What products of a family read while images are drawn: at all steps from noise to image, as quantization after
-// training needs it. Proved by tests/model/diffuse/quantize_test.cpp.
+// Inputs of a family's products during sampling: at all steps from noise to image, for post-training quantization.
+// Proved by tests/model/diffuse/quantize_test.cpp.
 #pragma once
 
 #include <string>
@@ -13,18 +13,18 @@ namespace lumen::model {
 struct ProductReads {
   graph::ProductSite site;
   std::vector<float> most,
-      least;                // of columns, over all rows that were read: the largest x, and the largest -x, from 0
-  std::vector<float> rows;  // [count, columns]: some of every step, drawn
+      least;                // of columns, over all rows: the largest x, and the largest -x, at least 0
+  std::vector<float> rows;  // [count, columns]: a random sample of every step
   int64_t count() const { return std::ssize(rows) / site.columns; }
 };
 
 struct KeptReads {
-  int64_t rows = 1024;  // that are kept of each product, at most
-  uint64_t seed = 1;    // which ones
+  int64_t rows = 1024;  // kept for each product, at most
+  uint64_t seed = 1;    // of the sample
 };
 
-// Draws images of these labels and keeps what was read: of convolutions, windows of drawn places. By the network as it
-// is: without a change. Fewer when `stop` became true. `left` becomes what products read and no site has.
+// Samples images of these labels and collects inputs: for convolutions, windows at random places. With the unchanged
+// network. Fewer when `stop` became true. `left` receives weights of products that have no site.
 std::vector<ProductReads> collect_reads(Network& network, const std::vector<int32_t>& labels, Sampling how,
                                         const KeptReads& options, const std::atomic<bool>* stop = nullptr,
                                         const std::function<void(int64_t)>& told = {},

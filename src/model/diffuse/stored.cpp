@@ -58,7 +58,7 @@ graph::QuantizedProduct parse_product(const nlohmann::json& one, const std::stri
   out.weights = stored_format(one, "weights", where, formats);
   out.activations = stored_format(one, "activations", where, formats);
   out.is_dual = json_boolean(one, "both_signs", false, where);
-  // Files of before have matrices alone.
+  // Older files have only matrices.
   if (one.contains("places")) out.places = stored_extent(one, "places", where, 1);
   const nlohmann::json& parts = json_member(one, "parts", where);
   if (!parts.is_array() || parts.empty() || std::ssize(parts) > kMostParts)
@@ -75,7 +75,7 @@ graph::QuantizedProduct parse_product(const nlohmann::json& one, const std::stri
   return out;
 }
 
-// Numbers that are read as they are must be finite; of codes whatever fits is a number.
+// Numbers stored as scalars must be finite; every code of a format is valid.
 void require_held(const StoredTensor& stored, const graph::Type& type, const std::string& where) {
   const graph::Type own{{stored.shape.begin(), stored.shape.end()}, stored.element};
   if (own != type) throw user_error("{}: '{}' is {}, not {}", where, stored.name, print(own), print(type));
@@ -107,7 +107,7 @@ DrawingNetwork load_stored(run::Engine& engine, const Library& library, const Ch
                            const nlohmann::json& all) {
   const std::string where = checkpoint.folder.string();
   NetworkSettings settings = parse_network_settings(json_text(all, kNetworkKey, where), where);
-  settings.optimizer.ema_decay = 0;  // what is stored is the mean
+  settings.optimizer.ema_decay = 0;  // the stored weights are the average
   const nlohmann::json& quantized = json_member(all, kQuantizedKey, where);
   DrawingNetwork out{std::make_unique<Network>(engine, library, settings), kQuantizedChange,
                      json_text(quantized, "method", where)};

@@ -1,5 +1,5 @@
-// Quantized networks in files: a checkpoint whose weights are codes, scales and what stayed f32, with their arrangement
-// beside the network's settings. Files are hostile: every number is checked before it is used. Proved by
+// Quantized networks in files: a checkpoint with codes, scales and remaining f32 weights, and their arrangement next to
+// the network's settings. Files are hostile: every number is checked before use. Proved by
 // tests/model/diffuse/stored_test.cpp.
 #pragma once
 
@@ -13,15 +13,15 @@ namespace lumen::model {
 
 inline constexpr const char* kQuantizedChange = "quantized";
 
-// Weights by their mean over the steps. Written beside, synced and renamed; the checkpoint's path.
+// Saves averaged weights. Written to a temporary folder, synced and renamed; returns the checkpoint's path.
 std::filesystem::path save_quantized(const std::filesystem::path& folder, const Network& network,
                                      const QuantizedWeights& weights, const std::string& method);
 
-// A network to draw images from, however it is held: with what change its functions are to be called.
+// A network for sampling, quantized or not, and the change with which to call its functions.
 struct DrawingNetwork {
   std::unique_ptr<Network> network;
   std::string change;  // empty: none
-  std::string method;  // by which it was quantized; empty: not
+  std::string method;  // of quantization; empty: not quantized
 };
 // The newest checkpoint in a folder: of `lumen diffuse train`, or of save_quantized. Error for others.
 DrawingNetwork load_drawing(run::Engine& engine, const Library& library, const std::filesystem::path& folder);

@@ -21,7 +21,7 @@ double weighed(const ClientFacts& c, const AllocationSettings& s) {
   return c.share * (1 + s.kappa * c.distance / std::log(2.0));
 }
 
-// What Q spares of the error when this client takes it.
+// The error that Q saves for this client.
 double gain(const ClientFacts& c, const AllocationSettings& s) {
   return weighed(c, s) * (c.off[size_t(ClientStrategy::after)] - c.off[size_t(ClientStrategy::aware)]);
 }
@@ -54,7 +54,8 @@ std::vector<double> smoothed_shares(std::span<const double> counts) {
 
 using ClientGroups = std::vector<std::vector<size_t>>;
 
-// Clients by (speed, distance), each scaled to 0 .. 1: k means from centres that lie evenly along the speeds.
+// Groups clients by (speed, distance), each scaled to 0 .. 1: k-means with initial centres evenly spaced along the
+// speeds.
 ClientGroups groups_of(std::span<const ClientFacts> clients, const AllocationSettings& settings) {
   ClientGroups out;
   if (clients.size() <= kMostAlone) {
@@ -385,7 +386,7 @@ void FineAdjuster::finish(const Window& window, std::span<const ClientFacts> cli
     return;
   }
   if (windows_ == settings_.first) {
-    // What was tried at random is no allocation to go on from.
+    // Random allocations are no basis for further changes.
     current_ = before_ = coarse_;
     rate_before_ = 0;
   }

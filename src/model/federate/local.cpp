@@ -47,8 +47,8 @@ int64_t padded(const Format& f, int64_t columns) {
   return (columns + f.block - 1) / f.block * f.block;
 }
 
-// Products of a loss that read a matrix of weights: which, and what else they read, below views. Values that several
-// products read have one range.
+// Products of a loss that read a weight matrix: the weights, and their other operands, below views. A value with
+// several such products has one range.
 struct Sites {
   std::set<ValueId> weights;
   std::map<ValueId, int> ranges;  // by value
@@ -66,7 +66,7 @@ struct Sites {
   }
 };
 
-// Puts quantized values in the places of products' operands.
+// Replaces products' operands by quantized values.
 class OperandRounder {
  public:
   OperandRounder(const Graph& g, const Sites& sites, const OperandChoice& formats, bool holds)
@@ -98,7 +98,7 @@ class OperandRounder {
     return r_[v];
   }
 
-  // The views between `base` and `v`, over another value.
+  // Applies the views between `base` and `v` to another value.
   ValueId through(ValueId v, ValueId base, ValueId value) {
     if (v == base) return value;
     const auto key = std::pair(v, value);
@@ -168,7 +168,7 @@ void prepare(Graph& g) {
   graph::simplify(g);
 }
 
-// Results "largest.K" of what products read.
+// Adds results "largest.K": the largest magnitude of each operand.
 void add_largest(Graph& g, const Sites& sites) {
   graph::Builder build(g);
   for (const auto& [value, range] : sites.ranges) {
@@ -194,7 +194,7 @@ void add_gradients(Graph& g, const std::vector<Parameter>& parameters) {
   g.result_names.insert(g.result_names.end(), names.begin(), names.end());
 }
 
-// What the last code of a format with one scale means when that is 1.
+// The largest decoded value of a format with one scale when that is 1.
 float largest_at_one(const Format& f) {
   std::vector<float> beyond(f.block);
   beyond[0] = 1e30F;
@@ -278,7 +278,7 @@ void LocalTrainer::define_changes() {
     add_gradients(g, parameters);
     return g;
   });
-  // Gradients are found first, so that they pass whatever stands in the place of operands.
+  // Gradients are derived first, so that they do not depend on the replaced operands.
   network_.define(change_of(ClientStrategy::after), [parameters, formats](Graph g) {
     prepare(g);
     const Sites sites(g);
@@ -505,7 +505,7 @@ double accuracy_of(Network& network, const Weights& weights, const Examples& tes
   const int64_t count = std::min(test.count(), most), batch = std::min(kAccuracyBatch, count);
   int64_t right = 0;
   for (int64_t at = 0; at < count; at += batch) {
-    // The last batch reaches back, so that all have one size; what it shares with the one before counts once.
+    // The last batch starts earlier, so that all have the same size; examples it shares with the one before count once.
     const int64_t from = std::min(at, count - batch);
     std::vector<int64_t> which(batch);
     std::iota(which.begin(), which.end(), from);

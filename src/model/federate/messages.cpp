@@ -38,7 +38,7 @@ void put_key(std::string& out, const KeyBytes& key) {
   for (const uint8_t b : key) put_number(out, b);
 }
 
-// Reads a content from its front; everything asks first whether so much is there.
+// Reads a content from the front; every read first checks the remaining size.
 class ContentReader {
  public:
   explicit ContentReader(std::string_view content) : left_(content) {}
@@ -48,7 +48,7 @@ class ContentReader {
     return get_number<T>(some(sizeof(T)), 0);
   }
   double real() { return std::bit_cast<double>(number<uint64_t>()); }
-  // Finite, 0 or more.
+  // Finite and >= 0.
   double amount(const char* what) {
     const double value = real();
     if (!std::isfinite(value) || value < 0) throw no_message(fmt::format("{} is {}", what, value));

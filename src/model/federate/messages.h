@@ -1,9 +1,9 @@
-// What clients and the server of a federated run say to each other. Clients ask, the server answers; base/net has the
-// form of messages. Bytes from the other side are hostile: counts and lengths are checked before anything is made of
-// them, numbers that must be finite are. Proved by tests/model/federate/messages_test.cpp and
+// Messages between clients and the server of a federated run. Clients send requests, the server answers; base/net
+// defines the frame of messages. Bytes from the other side are hostile: counts and lengths are checked before use, and
+// numbers must be finite where needed. Proved by tests/model/federate/messages_test.cpp and
 // tests/fuzz/federate_fuzz.cpp.
 //
-// Contents, little-endian; text: u16 bytes of it, then those; f64 and f32 as IEEE has them.
+// Contents, little-endian; text: u16 length in bytes, then those bytes; f64 and f32 as in IEEE 754.
 //
 //   kind 1  hello    text name, u64 key                                                        client
 //   kind 2  welcome  the run as JSON                                                           server
@@ -19,8 +19,8 @@
 //   kind 9  done     u32 rounds                                                                server
 //   kind 10 no       why, as text; the connection ends                                         server
 //
-// Where only sums are seen (secure/secure.h) an update has one tensor, "key", of 32 bytes, and losses of 0. It is said
-// again until a verdict comes; the answer is "wait", or what is asked for:
+// With secure sums (secure/secure.h) an update has one tensor, "key", of 32 bytes, and losses of 0. It is repeated
+// until a verdict comes; the answer is "wait", or a request:
 //
 //   kind 11 group    u32 round, u64 base, u32 attempt, u32 members: text name, u64 examples,   server
 //                    32 bytes of key
@@ -61,21 +61,21 @@ inline constexpr Protocol kFederate{.magic = 0x44464d4c, .version = 1, .kinds = 
 inline constexpr size_t kMostName = 64, kMostTensors = 4096, kMostWelcome = 1 << 20, kMostClasses = 1 << 16,
                         kMostMembers = 1 << 16;
 
-// Who speaks: a name (letters, digits, . _ -) and a number that nobody else knows, drawn when the client first came.
+// A client's identity: a name (letters, digits, . _ -) and a secret random number, drawn when it first joins.
 struct ClientName {
   std::string name;
   uint64_t key = 0;
   friend bool operator==(const ClientName&, const ClientName&) = default;
 };
-// Error when it is no name.
+// Error when it is not a valid name.
 void require_client_name(const std::string& name);
 
 struct JoinMessage {
   ClientName who;
   uint64_t model = 0, examples = 0;
-  std::vector<double> counts{};  // by class; none: they are nobody's business
+  std::vector<double> counts{};  // by class; empty: labels are private
   std::array<double, kStrategies> rate{}, set_up{}, memory{};
-  double memory_there = 0, link = 0;  // bytes; bytes a second; 0: not known
+  double memory_there = 0, link = 0;  // bytes; bytes per second; 0: not known
   friend bool operator==(const JoinMessage&, const JoinMessage&) = default;
 };
 struct TaskMessage {
@@ -101,7 +101,7 @@ struct UpdateMessage {
   ClientChange change{};
 };
 
-// Which attempt at a sum is spoken of.
+// Identifies an attempt at a sum.
 struct SumAttempt {
   uint32_t round = 0;
   uint64_t base = 0;
@@ -126,7 +126,7 @@ ClientName unpack_speaker(std::string_view content);
 std::string pack_join(const JoinMessage& m);
 JoinMessage unpack_join(std::string_view content);
 std::string pack_weights(const Weights& weights);  // u32 tensors: text name, u32 bytes, f32 each
-Weights unpack_weights(std::string_view content);  // Error, too, when one is not finite
+Weights unpack_weights(std::string_view content);  // Error, too, when a number is not finite
 std::string pack_task(const TaskMessage& m);
 TaskMessage unpack_task(std::string_view content);
 std::string pack_wait(const WaitMessage& m);

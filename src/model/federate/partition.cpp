@@ -17,7 +17,7 @@ void shuffle(std::vector<int64_t>& numbers, Draws& draws) {
   for (int64_t i = std::ssize(numbers) - 1; i > 0; --i) std::swap(numbers[i], numbers[draws.below(i + 1)]);
 }
 
-// Marsaglia and Tsang 2000; below 1 by Gamma(a + 1) U^(1/a).
+// Marsaglia and Tsang 2000; for alpha < 1 by Gamma(a + 1) U^(1/a).
 double gamma_draw(double alpha, Draws& draws) {
   if (alpha < 1) return gamma_draw(alpha + 1, draws) * std::pow(1 - draws.uniform(), 1 / alpha);
   const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
@@ -138,7 +138,7 @@ std::vector<double> dirichlet(std::span<const double> alphas, uint64_t seed, uin
     out.push_back(alpha > 0 ? gamma_draw(alpha, draws) : 0);
     sum += out.back();
   }
-  // All so small that none is left: one of them is the whole, as it is in the limit.
+  // All underflow to 0: one of them becomes 1, as in the limit.
   if (sum <= 0) {
     out[draws.below(std::ssize(out))] = 1;
     sum = 1;
@@ -195,7 +195,7 @@ Parts client_wise_parts(std::span<const int32_t> shown, int64_t classes, int64_t
       std::vector<double> weights(classes);
       double sum = 0;
       for (int64_t k = 0; k < classes; ++k) sum += weights[k] = left[k].empty() ? 0 : mixture[k];
-      // What the client wants is gone: it takes of what is left, class by class as often as there is.
+      // All wanted classes are exhausted: draws from the remaining classes by frequency.
       if (sum <= 0)
         for (int64_t k = 0; k < classes; ++k) sum += weights[k] = std::ssize(left[k]);
       double at = draws.uniform() * sum;
@@ -216,7 +216,7 @@ Parts client_wise_parts(std::span<const int32_t> shown, int64_t classes, int64_t
 std::vector<SpokenRole> roles_of(std::string_view play) {
   std::map<std::string, std::string> said;
   std::string role;
-  bool is_new = true;  // a name may stand on this line
+  bool is_new = true;  // this line may be a name
   for (size_t at = 0; at < play.size();) {
     const size_t end = std::min(play.find('\n', at), play.size());
     const std::string_view line = play.substr(at, end - at);

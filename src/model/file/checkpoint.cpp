@@ -40,7 +40,7 @@ std::optional<int64_t> number_of(std::string_view text) {
   return n;
 }
 
-// The step in "checkpoint-<step>", or nothing.
+// The step in "checkpoint-<step>", or nullopt.
 std::optional<int64_t> step_of(const fs::path& folder) {
   const std::string name = folder.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -57,12 +57,12 @@ void sync_folder(const fs::path& folder) {
   ::close(fd);
 }
 
-// A folder that disappears again unless it was renamed.
+// A folder that is removed at the end unless it was renamed.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {
     std::error_code error;
-    remove_tree(path_, error);  // of a killed process that had the same number
+    remove_tree(path_, error);  // left by a killed process with the same number
     if (!fs::create_directory(path_, error))
       throw user_error("cannot create '{}': {}", path_.string(), error.message());
   }
@@ -109,7 +109,7 @@ json read_state(const fs::path& folder) {
   return parse_json(read_file(path, 1u << 30), path.string(), 64);
 }
 
-// Every file the state names, with the size it names.
+// Checks that every file in the state exists with its recorded size.
 void check_sizes(const fs::path& folder, const json& state) {
   const std::string where = (folder / kState).string();
   const json& files = json_member(state, "files", where);
@@ -156,7 +156,7 @@ void discard_checkpoint(const fs::path& folder) {
   static std::atomic<int> counter{0};
   std::error_code error;
   if (!step_of(folder) || !fs::exists(folder, error)) return;
-  // Renamed first, so that a kill in the middle leaves no half of a checkpoint under its name.
+  // Renamed first, so that a kill leaves no partial checkpoint under its name.
   const TemporaryFolder gone(folder.parent_path() / fmt::format(".{}.{}.{}.old", folder.filename().string(), ::getpid(),
                                                                 counter.fetch_add(1)));
   fs::rename(folder, gone.path(), error);
@@ -207,7 +207,8 @@ fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, 
   sync_folder(part.path());
 
   const fs::path target = out / fmt::format("{}{}", kPrefix, s.step);
-  // A full folder cannot be renamed over, but the two can change places in one step; the old one then goes with `part`.
+  // Renaming onto a folder with files is an error, but the two can be swapped atomically; `part` then removes the old
+  // one.
   if (fs::exists(target)) {
     if (::renameat2(AT_FDCWD, part.path().c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0)
       error = std::error_code(errno, std::generic_category());

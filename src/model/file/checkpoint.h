@@ -1,7 +1,7 @@
 // Training checkpoints: OUT/checkpoint-<step>/ with model.safetensors, optimizer.safetensors, trainer_state.json and
-// whatever small files the caller adds. A checkpoint is written into a hidden folder beside it, synced and renamed, so
-// at every moment (a kill, a full disk) the earlier checkpoints are whole and a half-written one is never taken for a
-// checkpoint. trainer_state.json records size and content hash of every other file; loading verifies them. Proved by
+// small files of the caller. A checkpoint is written into a hidden folder next to it, synced and renamed: at every
+// moment (a kill, a full disk) the earlier checkpoints are whole, and a partial one is never taken for a checkpoint.
+// trainer_state.json records size and content hash of every other file; loading verifies them. Proved by
 // tests/model/file/checkpoint_test.cpp (killed and starved writers).
 #pragma once
 
@@ -19,38 +19,39 @@
 
 namespace lumen::model {
 
-// What a trainer needs besides tensors. Everything random in training is a pure function of (seed, counter), so these
-// few numbers make resuming exact.
+// A trainer's state in addition to tensors. Everything random in training is a pure function of (seed, counter), so
+// these few numbers make resuming exact.
 struct TrainerState {
   int64_t step = 0;  // optimizer steps done
   uint64_t seed = 0;
   uint64_t random_counter = 0;  // of counter-based random operators
   uint64_t data_position = 0;   // index of the next batch
-  std::string config;           // the resolved recipe as text; a resume with another one is the caller's decision
+  std::string config;           // the resolved recipe as text; whether another may resume is the caller's decision
   nlohmann::json more = nlohmann::json::object();  // losses, scaler state...
 };
 
 struct CheckpointContent {
   TrainerState state;
   std::vector<TensorSpec> weights, optimizer;
-  // Gives the blob of a tensor named above; called once per tensor, in order. The span must live until the next call.
+  // Returns the blob of a tensor named above; called once per tensor, in order. The span must stay valid until the next
+  // call.
   std::function<std::span<const uint8_t>(const TensorSpec&)> fetch;
   std::map<std::string, std::string> files;  // plain file name -> content: tokenizer.json, config.json
-  std::optional<GgufMetadata> header;        // carried along as a GGUF file without tensors
+  std::optional<GgufMetadata> header;        // stored as a GGUF file without tensors
 };
 
 // Writes OUT/checkpoint-<step> and returns its path; then removes the oldest beyond `save_total_limit` (0 = keep all;
-// keep_checkpoints does so later) and leavings of killed writers. Replaces a checkpoint of the same step.
+// keep_checkpoints does so later) and leftovers of killed writers. Replaces a checkpoint of the same step.
 std::filesystem::path save_checkpoint(const std::filesystem::path& out, const CheckpointContent& content,
                                       int save_total_limit = 0);
 
-// Removes the oldest beyond `limit` (0: none), `newest` and `best` never: when the newest is proved to be good.
+// Removes the oldest beyond `limit` (0: none), but never `newest` and `best`. Call it once the newest is confirmed.
 void keep_checkpoints(const std::filesystem::path& out, int limit, const std::filesystem::path& newest,
                       const std::filesystem::path& best = {});
 // Removes one checkpoint as a whole.
 void discard_checkpoint(const std::filesystem::path& folder);
 
-// Folders in OUT that hold a complete checkpoint (state readable, every file present with its size), by rising step.
+// Folders in OUT with a complete checkpoint (state readable, every file present with its size), by ascending step.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& out);
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& out);
 
@@ -65,7 +66,7 @@ struct Checkpoint {
 // Error with exit code `verify` when a hash differs, `user` when something is missing or malformed.
 Checkpoint load_checkpoint(const std::filesystem::path& folder, const FormatLibrary& formats);
 
-// Removes hidden folders and files of writers that no longer live.
+// Removes hidden folders and files of writers that have ended.
 void clean_checkpoints(const std::filesystem::path& out);
 
 }  // namespace lumen::model

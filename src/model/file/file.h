@@ -1,4 +1,5 @@
-// Files of tensors: GGUF, safetensors and checkpoints read, checked and written; where models lie on this machine.
+// Reading, checking and writing of tensor files: GGUF, safetensors and checkpoints; and locations of models on this
+// machine.
 //
 // May include: base, base/file, base/structured, graph/ir, lang, number/facts, number/library.
 #pragma once

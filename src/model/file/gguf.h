@@ -1,8 +1,9 @@
 // GGUF version 3: reading (mapped, every field checked) and writing (streamed, atomic). Little-endian only.
-// Tensor types are ids; they become formats through FormatLibrary::by_gguf_type, so this file knows no format. A format
-// without an id is written as raw bytes (I8) with the keys lumen.tensor.NAME.format, lumen.tensor.NAME.shape and the
-// format's own text under lumen.format.FORMAT, so that the file explains itself. A hostile file gives an Error, never a
-// crash, and never makes the reader allocate more than a small multiple of the file's size. Proved by
+// Tensor types are ids; they become formats through FormatLibrary::by_gguf_type, so this code is independent of
+// formats. A format without an id is written as raw bytes (I8) with the keys lumen.tensor.NAME.format,
+// lumen.tensor.NAME.shape and the format's own text under lumen.format.FORMAT, so that the file is self-describing. A
+// hostile file gives an Error, never a crash, and never makes the reader allocate more than a small multiple of the
+// file's size. Proved by
 // tests/model/file/gguf_test.cpp, tests/model/file/reference.py and tests/fuzz/gguf_fuzz.cpp.
 #pragma once
 
@@ -20,12 +21,12 @@
 
 namespace lumen::model {
 
-// Alternatives stand in the order of the file's element type ids, with array's id (9) skipped.
+// Alternatives are in the order of the file's element type ids, with array's id (9) skipped.
 using GgufArray =
     std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>, std::vector<int16_t>,
                  std::vector<uint32_t>, std::vector<int32_t>, std::vector<float>, std::vector<bool>,
                  std::vector<std::string>, std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>>;
-// Alternatives stand in the order of the file's value type ids 0..12.
+// Alternatives are in the order of the file's value type ids 0..12.
 using GgufValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool, std::string,
                                GgufArray, uint64_t, int64_t, double>;
 
@@ -50,7 +51,7 @@ class GgufMetadata {
   std::vector<double> numbers(std::string_view key) const;    // an array of numbers, or one
   const std::vector<std::string>& texts(std::string_view key) const;  // an array of strings
 
-  std::string source = "GGUF metadata";  // what messages call this
+  std::string source = "GGUF metadata";  // for messages
 
  private:
   std::vector<std::pair<std::string, GgufValue>> entries_;
@@ -62,13 +63,13 @@ std::string gguf_type_name(const GgufValue& value);
 // The value as one line, arrays shortened to `limit` elements.
 std::string gguf_print(const GgufValue& value, size_t limit = 8);
 
-// The metadata alone; tensors are not looked at. `name` is used in messages.
+// The metadata alone, without reading tensors. `name` is used in messages.
 GgufMetadata read_gguf_metadata(std::span<const std::byte> bytes, std::string name);
 
 class GgufFile : public TensorFile {
  public:
   GgufFile(const std::filesystem::path& path, const FormatLibrary& formats);
-  // Over bytes that outlive the object; `name` is used in messages.
+  // Reads bytes that outlive the object; `name` is used in messages.
   GgufFile(std::span<const std::byte> bytes, std::string name, const FormatLibrary& formats);
 
   const GgufMetadata& metadata() const { return metadata_; }
@@ -85,7 +86,7 @@ class GgufFile : public TensorFile {
 };
 
 // Writes a GGUF file. All tensors are announced first; then their blobs are written in that order, in parts of any
-// size, so that the model need not be in memory a second time. Nothing appears at `path` before commit().
+// size, so that the model needs no second copy in memory. `path` appears at commit().
 class GgufWriter {
  public:
   GgufWriter(const std::filesystem::path& path, GgufMetadata metadata, const std::vector<TensorSpec>& tensors);

@@ -18,7 +18,7 @@ constexpr uint64_t kMaxArray = uint64_t{1} << 30;
 constexpr size_t kMaxTensorName = 63;
 constexpr uint32_t kMaxDims = 4;
 
-// Reads fields one after another; every read is checked against what remains.
+// Reads consecutive fields; every read is checked against the remaining bytes.
 class Cursor {
  public:
   Cursor(std::span<const std::byte> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
@@ -126,14 +126,14 @@ void read_header(Cursor& in, int64_t* tensors, int64_t* pairs) {
   if (version < 2 || version > 3) throw in.bad("GGUF version {} is not supported; 2 and 3 are", version);
   *tensors = in.take<int64_t>("the tensor count");
   *pairs = in.take<int64_t>("the key count");
-  // The least a tensor (24 bytes) or a pair (14 bytes) takes bounds both counts.
+  // The least size of a tensor (24 bytes) and of a pair (14 bytes) bounds both counts.
   if (*tensors < 0 || static_cast<uint64_t>(*tensors) > in.left() / 24)
     throw in.bad("the file claims {} tensors, more than it can hold", *tensors);
   if (*pairs < 0 || static_cast<uint64_t>(*pairs) > in.left() / 14)
     throw in.bad("the file claims {} keys, more than it can hold", *pairs);
 }
 
-// Header and metadata; leaves `in` at the first tensor.
+// Reads header and metadata; leaves `in` at the first tensor.
 GgufMetadata read_metadata(Cursor& in, const std::string& name, int64_t* tensor_count) {
   int64_t pair_count = 0;
   read_header(in, tensor_count, &pair_count);

@@ -11,14 +11,14 @@ std::string split_name(const std::string& prefix, int64_t number, int64_t count)
   return fmt::format("{}-{:05}-of-{:05}.gguf", prefix, number, count);
 }
 
-// What names of `count` files begin with, if `name` is one of them.
+// The common prefix of `count` files, if `name` is one of them.
 std::optional<std::string> prefix_of(const std::string& name, int64_t count) {
   const std::string end = split_name("", 0, count);
   if (name.size() < end.size()) return std::nullopt;
   const size_t begin = name.size() - end.size();
   for (size_t i = 0; i < end.size(); ++i) {
     const char c = name[begin + i];
-    const bool is_number = i >= 1 && i <= 5;  // which of the files it is
+    const bool is_number = i >= 1 && i <= 5;  // digits of the file number
     if (is_number ? c < '0' || c > '9' : c != end[i]) return std::nullopt;
   }
   return name.substr(0, begin);
@@ -54,7 +54,7 @@ SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& for
   index(path.string());
   if (count > 1) {
     const int64_t claimed = metadata().integer(kSplitTensors, tensors_.size());
-    // Tensors of a format in several parts are counted as parts.
+    // Tensors of a format with several sections are counted once per section.
     if (claimed < std::ssize(tensors_))
       throw user_error("{}: {} tensors in all, but {} says {}", path.string(), tensors_.size(), kSplitTensors, claimed);
   }
@@ -85,7 +85,7 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
     for (size_t t = begins[at]; t < begins[at + 1]; ++t) writers.back()->write(blob(t));
     paths.push_back(one);
   }
-  // Some of a model's files are no model: none appears before all are written.
+  // An incomplete set of files is unusable: none appears before all are written.
   for (size_t i = 0; i < writers.size(); ++i) {
     try {
       writers[i]->commit();

@@ -14,7 +14,7 @@ inline constexpr const char* kSplitTensors = "split.tensors.count";
 
 class SplitGguf : public TensorFile {
  public:
-  // Any of the files stands for all of them. Error when one is missing or belongs to another model.
+  // Any of the files opens the whole model. Error when one is missing or belongs to another model.
   SplitGguf(const std::filesystem::path& path, const FormatLibrary& formats);
   const GgufMetadata& metadata() const { return files_.front()->metadata(); }
 
@@ -22,8 +22,8 @@ class SplitGguf : public TensorFile {
   std::vector<std::unique_ptr<GgufFile>> files_;
 };
 
-// Writes all tensors; blob(i) is asked for in order. split_bytes > 0: a new file begins where one would grow beyond
-// that. Returns the paths written.
+// Writes all tensors, calling blob(i) in order. split_bytes > 0: a new file begins before one would exceed that size.
+// Returns the paths written.
 std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path& path, GgufMetadata metadata,
                                                     const std::vector<TensorSpec>& tensors,
                                                     const std::function<std::span<const uint8_t>(size_t)>& blob,

@@ -1,4 +1,4 @@
-// Type ids of GGUF tensors: a short table for plain scalars, the format library for everything else.
+// Type ids of GGUF tensors: a short table for plain scalars, the format library for all others.
 #pragma once
 
 #include <optional>

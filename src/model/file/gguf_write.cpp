@@ -33,7 +33,7 @@ void put(AtomicFile& file, const GgufArray& array) {
       array);
 }
 
-// The caller's metadata with what describes the tensors; what an earlier file said about its own tensors is dropped.
+// The caller's metadata plus the keys that describe the tensors; such keys of an earlier file are dropped.
 GgufMetadata complete(GgufMetadata metadata, const std::vector<TensorSpec>& tensors) {
   std::vector<std::string> stale;
   for (const auto& [key, value] : metadata.entries()) {

@@ -25,7 +25,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// No path may be built from it but the one folder.
+// Whether the text is a plain name, from which no other path can be built.
 bool is_name(std::string_view text) {
   return !text.empty() && text.find("..") == std::string_view::npos &&
          std::all_of(text.begin(), text.end(), [](char c) {
@@ -33,7 +33,7 @@ bool is_name(std::string_view text) {
          });
 }
 
-// The snapshot refs/main names, or the only one.
+// The snapshot that refs/main names, or the only one.
 fs::path snapshot_of(const fs::path& repository) {
   std::error_code failure;
   const fs::path main = repository / "refs" / "main";
@@ -88,7 +88,7 @@ fs::path resolve_hub(const std::string& name) {
     const std::string file_name = file.filename().string();
     if (file.extension() != ".gguf") continue;
     names += (names.empty() ? "" : ", ") + file_name;
-    // The first of several files of one model stands for all.
+    // The first file of a split model represents all.
     const size_t of = file_name.rfind("-of-");
     const bool later = of != std::string::npos && of >= 5 && file_name.substr(of - 5, 5) != "00001";
     if (!later && lower(file_name).find(lower(part)) != std::string::npos) found.push_back(file);

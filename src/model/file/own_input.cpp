@@ -23,7 +23,7 @@ std::optional<std::string> prefix_of_part(const std::string& name) {
   return name.substr(0, name.size() - kPattern.size());
 }
 
-// Regular files of a folder (also through links), sorted; none where there is no folder.
+// Regular files of a folder (also through links), sorted; empty where there is no folder.
 Paths files_in(const fs::path& folder) {
   Paths out;
   std::error_code failure;
@@ -54,13 +54,13 @@ Paths with_other_parts(const fs::path& file) {
   return out;
 }
 
-// Names of files that commands which train write. In the folder of a run itself, and in folders within it.
+// Names of files that training commands write, in the folder of a run and in its subfolders.
 constexpr std::string_view kOfRun[] = {
     "run.json",       "metrics.jsonl", "phases.json", "recipe.toml",        "journal.json", "trainer_state.json",
     "items.txt",      "usual.plan",    "ranges.json", "reference.txt",      "model.gguf",   "model-rounded.gguf",
     "model-ema.gguf", "adapter.gguf",  "base.gguf",   "adapter-plain.gguf", "merged.gguf",  "adapter_config.json"};
 
-// In folders within it alone: beside model.gguf they belong to a model that somebody has exported there.
+// In subfolders only: next to model.gguf they belong to a model that a user exported there.
 bool is_of_folder(const fs::path& file) {
   constexpr std::string_view kEndings[] = {".safetensors", ".json", ".jinja", ".model", ".tiktoken"};
   return std::ranges::find(kEndings, file.extension().string()) != std::end(kEndings) ||

@@ -117,7 +117,7 @@ void SafetensorsFile::read(std::span<const std::byte> bytes, const FormatLibrary
     ranges.push_back(range);
     tensors_.push_back(std::move(t));
   }
-  // No holes, no overlaps, nothing behind the last: a file cannot hide anything.
+  // No gaps, no overlaps, no trailing bytes: a file cannot hide data.
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
     return std::tie(a.begin, a.end, a.tensor) < std::tie(b.begin, b.end, b.tensor);
   });

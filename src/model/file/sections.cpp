@@ -45,7 +45,7 @@ FormatRef format_of_text(const std::string& text, const std::string& name, const
   return own.find(name);
 }
 
-// The definition without what only writing needs: equal where stored bits mean the same.
+// The definition without the parts that only writing needs: equal texts decode equally.
 std::string decoding_text(const std::string& text, const std::string& name, const std::string& where) {
   lang::File file = lang::parse_file(std::make_shared<Source>(Source{where + ", format " + name, text}));
   const auto is_doc = [](const lang::Attribute& a) { return a.name == "doc"; };
@@ -244,7 +244,7 @@ void BlobStream::skip_empty() {
 }
 
 void BlobStream::write(AtomicFile& file, std::span<const uint8_t> part) {
-  constexpr uint64_t kChunk = 1 << 20;  // AtomicFile buffers what it is given
+  constexpr uint64_t kChunk = 1 << 20;  // AtomicFile buffers each write
   while (!part.empty()) {
     LUMEN_CHECK(blob_ < blobs_.size(), "more bytes than were announced");
     const Blob& blob = blobs_[blob_];

@@ -1,6 +1,5 @@
-// How a tensor's blob is laid out in a file: which raw tensors it becomes, and a stream that takes blobs in memory
-// order and writes the raw tensors. Used by the writers and readers of this folder only. Proved by
-// tests/model/file/gguf_test.cpp and tests/model/file/safetensors_test.cpp.
+// The layout of a tensor's blob in a file: its raw tensors, and a stream that takes blobs in memory order and writes
+// the raw tensors. Used only by the writers and readers of this folder. Proved by
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@
 
 namespace lumen::model {
 
-// One tensor as a file sees it: a range of a blob.
+// A tensor in a file: a range of a blob.
 struct RawTensor {
   std::string name;
   std::vector<int64_t> shape;  // outermost first
@@ -22,7 +21,7 @@ struct RawTensor {
   uint64_t bytes = 0;
 };
 
-// Keys under which a format unknown to a file describes itself.
+// Keys that describe a format without a type id in the file.
 std::string format_key(const std::string& tensor);  // "lumen.tensor.NAME.format": the format's name
 std::string shape_key(const std::string& tensor);   // "lumen.tensor.NAME.shape": "4096x4096", outermost first
 std::string text_key(const std::string& format);    // "lumen.format.FORMAT": the definition's text
@@ -31,19 +30,18 @@ std::vector<int64_t> parse_shape(const std::string& text, const std::string& whe
 
 constexpr const char* kSectionSuffix[kLevels] = {"", ".row", ".tile", ".tensor"};
 
-// The raw tensors of one tensor, main one first. `known`: the file has a type of its own for the element.
+// The raw tensors of one tensor, main one first. `known`: the file has a type id for the element.
 std::vector<RawTensor> raw_tensors(const TensorSpec& tensor, bool known);
 
-// The error for tensors of one file of which two are in formats of this name that are not the same.
+// The error for a file with two different formats of the same name.
 Error two_definitions(const std::string& format);
 
-// The formats a file names: the library's own where it has the same text, else read from the text in the file, once.
+// The formats that a file names: the library's own if the texts are equal, else parsed from the file's text, once.
 class FormatsOfFile {
  public:
   FormatsOfFile(const FormatLibrary& known, std::string file) : known_(known), file_(std::move(file)) {}
-  // `text`: the definition in the file, empty without one. Error when a user's definition of that name is another one,
-  // when the text claims an id that belongs to another format, and when an element takes more work than a file may ask
-  // for.
+  // `text`: the definition in the file, empty without one. Error when a user's definition of that name differs, when
+  // the text claims an id of another format, and when decoding an element exceeds the work allowed for files.
   FormatRef get(const std::string& name, const std::string& text);
 
  private:
@@ -54,21 +52,21 @@ class FormatsOfFile {
   std::map<std::string, FormatRef> read_;
 };
 
-// Product of the dimensions, each >= 0; Error naming `where` when it leaves 63 bits.
+// Product of the dimensions, each >= 0; Error naming `where` when it exceeds 63 bits.
 int64_t checked_elements(const std::vector<int64_t>& shape, const std::string& where);
-// Bytes of the data section alone. Error when the last dimension is no multiple of the block, or on overflow.
+// Bytes of the data section. Error when the last dimension is not a multiple of the block, or on overflow.
 int64_t data_bytes(const graph::Element& element, const std::vector<int64_t>& shape, const std::string& where);
 
-// Finds NAME.row and so on among `tensors` for every tensor whose format has them, checks their sizes, attaches them
-// and removes them from the list.
+// Finds NAME.row etc. among `tensors` for every tensor whose format has them, checks their sizes, attaches them and
+// removes them from the list.
 void join_sections(std::vector<StoredTensor>& tensors, const std::string& file);
 
-// Where the files of a model of several begin: a new one where one would grow beyond `part_bytes`; 0: one file. And
-// behind the last tensor.
+// Tensor indices at which the files of a split model begin: a new one before a file would exceed `part_bytes`; 0: one
+// file. The last element is the number of tensors.
 std::vector<size_t> parts_of(const std::vector<TensorSpec>& tensors, int64_t part_bytes);
 
 // Takes the blobs of the announced tensors in order, in parts of any size, and writes their raw tensors to `file`, each
-// followed by zeros up to a multiple of `alignment`.
+// padded with zeros to a multiple of `alignment`.
 class BlobStream {
  public:
   struct Blob {

@@ -1,8 +1,8 @@
-// What every file of tensors has in common: names, shapes, element types and bytes. A tensor in a number format is ONE
-// blob in memory (number/format/format.h); in a file its data section carries the tensor's name and the other sections
-// stand beside it as NAME.row, NAME.tile, NAME.tensor. Readers join the sections again, so nobody above this file sees
-// them. Shapes are outermost first ([out, in] for a weight), as in the graph; files that count the other way are turned
-// around. Proved by tests/model/file/gguf_test.cpp and tests/model/file/safetensors_test.cpp.
+// The interface of all tensor files: names, shapes, element types and bytes. A tensor in a number format is ONE blob in
+// memory (number/format/format.h); in a file its data section has the tensor's name and the other sections are stored
+// next to it as NAME.row, NAME.tile, NAME.tensor. Readers join the sections again, so no user of this header sees them.
+// Shapes are outermost first ([out, in] for a weight), as in the graph; files with the opposite order are reversed.
+// Proved by tests/model/file/gguf_test.cpp and tests/model/file/safetensors_test.cpp.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct StoredTensor : TensorSpec {
   std::vector<uint8_t> blob() const;
 };
 
-// A read-only file of tensors, whatever its format.
+// A read-only file of tensors, in any file format.
 class TensorFile {
  public:
   virtual ~TensorFile() = default;
@@ -60,7 +60,7 @@ class TensorFile {
   std::string file_;
 };
 
-// Opens a GGUF or safetensors file (told apart by its first bytes), or a folder with model.safetensors, or an index of
+// Opens a GGUF or safetensors file (recognized by its first bytes), a folder with model.safetensors, or an index of
 // shards.
 std::unique_ptr<TensorFile> open_tensors(const std::filesystem::path& path, const FormatLibrary& formats);
 

@@ -16,11 +16,11 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kQuick = 512;  // rows or columns of what is decomposed exactly
+constexpr int64_t kQuick = 512;  // up to this many rows or columns, exact is quick
 constexpr uint32_t kSalt = 0x51d0000;
 constexpr int64_t kBeside = 8;  // dimensions of the subspace beyond the rank
 
-// Row by row, as the engine has them.
+// Row-major, as the engine stores tensors.
 std::vector<float> rows_of(const Matrix& m) {
   std::vector<float> out(m.rows() * m.columns());
   for (int64_t r = 0; r < m.rows(); ++r)
@@ -41,7 +41,7 @@ Matrix transposed(std::span<const float> rows, int64_t columns) {
   return out;
 }
 
-// W X, or the transpose of W times X, for matrices X of few columns.
+// W X, or W^T X, for matrices X of few columns.
 class Products {
  public:
   Products(run::Engine& engine, const Weight& w, int64_t columns) {
@@ -103,7 +103,7 @@ LowRankPair pair_of(const Matrix& left, const Matrix& right) {
   return {f32_weight({n, rank}, rows_of(left)), f32_weight({rank, k}, turned)};
 }
 
-// Shares a singular value's root, over that of the scale, among the vectors to its right and their images.
+// Multiplies right vectors and their images so that each has the root of singular value / scale as its norm.
 void share(Singular& found, double scale) {
   for (int64_t i = 0; i < std::ssize(found.values); ++i) {
     const double value = found.values[i], root = std::sqrt(value / scale);
@@ -135,7 +135,7 @@ Matrix leading_eigenvectors(Matrix symmetric, int64_t rank) {
   return out;
 }
 
-// R with R R^T = H; what floats have made negative counts as 0.
+// R with R R^T = H; negative eigenvalues, due to rounding, count as 0.
 Matrix root_of(const Matrix& h) {
   Eigenvectors all = eigenvectors(h);
   for (int64_t c = 0; c < h.columns(); ++c) {
@@ -145,7 +145,7 @@ Matrix root_of(const Matrix& h) {
   return std::move(all.vectors);
 }
 
-// basis (W^T basis)^T, with the norms of the second factor shared.
+// basis (W^T basis)^T, with the second factor's norms split between both factors.
 LowRankPair pair_of_span(Matrix basis, Matrix inside) {
   for (int64_t c = 0; c < inside.columns(); ++c) {
     double squares = 0;
@@ -174,7 +174,7 @@ int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOp
   const auto numbers = [](int64_t times, int64_t a, int64_t b) {
     return saturating_product(times * sizeof(double), saturating_product(a, b));
   };
-  // The matrix, its squares and their eigenvectors; then the pair, in doubles and in floats.
+  // The matrix, its gram and the gram's eigenvectors; then the pair, in doubles and in floats.
   if (is_exact(narrow, options))
     return saturating_sum(
         numbers(1, rows, columns),
@@ -200,7 +200,7 @@ LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const 
     const Matrix other = orthonormal_basis(products.turned_times(basis));
     basis = orthonormal_basis(products.times(other));
   }
-  // W ~ basis (basis^T W), whose second factor is narrow.
+  // W ~ basis (basis^T W), with a narrow second factor.
   Singular found = largest_singular(products.turned_times(basis), options.rank);
   share(found, scale);
   return pair_of(product(basis, found.right), found.images);

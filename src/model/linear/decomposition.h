@@ -1,6 +1,6 @@
-// The best matrices of a low rank: W ~ left right, by the singular values of W. Small matrices are decomposed exactly;
-// of large ones a random subspace is iterated (Halko, Martinsson, Tropp 2011), with products by the engine. A function
-// of (matrix, rank, iterations, seed) alone, at any number of threads. Proved by
+// The best low-rank approximation: W ~ left right, by the singular values of W. Small matrices are decomposed exactly;
+// for large ones randomized subspace iteration is used (Halko, Martinsson, Tropp 2011), with products by the engine. A
+// function of (matrix, rank, iterations, seed) only, at any number of threads. Proved by
 // tests/model/train/adapter/rewrite_test.cpp and tests/model/compress/correct/factors_test.cpp.
 #pragma once
 
@@ -18,19 +18,19 @@ struct LowRankPair {
 
 struct DecompositionOptions {
   int64_t rank = 0;
-  // Iterations of the random subspace; 0: exactly. Negative: exactly where it is quick, -n iterations elsewhere.
+  // Subspace iterations; 0: exact. Negative: exact for small matrices, -n iterations for others.
   int64_t iterations = -16;
   uint32_t seed = 0;
 };
 
 // The decomposition of an f32 matrix [N, K]. Its singular values are divided by `scale` first.
 LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const DecompositionOptions& options);
-// The same where what is read of W counts: tr((W - left right) H (W - left right)^T) is least, for H [K, K], f32,
-// symmetric, with no eigenvalue below 0. left spans the leading eigenvectors of W H W^T, and left right is what of W
-// lies in that span, so that H need have no inverse; and columns of left have the norms of rows of right.
+// The same, weighted by the inputs of W: minimizes tr((W - left right) H (W - left right)^T) for H [K, K], f32,
+// symmetric, positive semidefinite. left spans the leading eigenvectors of W H W^T, and left right is the projection of
+// W onto that span, so H need not be invertible; columns of left have the norms of rows of right.
 LowRankPair decompose_weighted(run::Engine& engine, const Weight& w, const Weight& h,
                                const DecompositionOptions& options);
-// About how many bytes it takes of the host for a matrix of so many rows and columns, beside the matrix.
+// Approximate host memory for a matrix of this size, in addition to the matrix.
 int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOptions& options);
 
 }  // namespace lumen::model

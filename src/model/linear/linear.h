@@ -1,4 +1,4 @@
-// Linear algebra: dense matrices in double, and decompositions of weights into factors of low rank.
+// Linear algebra: dense matrices in double, and low-rank decompositions of weights.
 //
 // May include: base, base/threads, graph/ir, model/arch, run/device, run/engine.
 #pragma once

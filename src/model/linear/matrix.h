@@ -9,7 +9,7 @@
 
 namespace lumen::model {
 
-// Columns one behind the other.
+// Column-major.
 class Matrix {
  public:
   Matrix(int64_t rows, int64_t columns) : rows_(rows), columns_(columns), data_(rows * columns) {}
@@ -28,7 +28,7 @@ class Matrix {
 // a b for a [M, K] and b [K, N].
 Matrix product(const Matrix& a, const Matrix& b);
 
-// Orthonormal columns that span what the columns of x [M, N] span, M >= N, by Householder reflections.
+// Orthonormal columns with the span of the columns of x [M, N], M >= N, by Householder reflections.
 Matrix orthonormal_basis(Matrix x);
 
 // Eigenvalues of a symmetric matrix [N, N], ascending, and the orthonormal eigenvectors, one a column. Only the lower
@@ -45,8 +45,8 @@ struct Singular {
   Matrix right;   // [N, rank]: the v, orthonormal
   Matrix images;  // [M, rank]: the a v
 };
-// From the eigenvectors of a^T a. What a is beyond the rank has the norm of the next singular value, up to the root of
-// double's precision times the largest value: below the precision of the floats that are decomposed.
+// From the eigenvectors of a^T a. The remainder a - images right^T has the norm of the next singular value, up to
+// sqrt(epsilon of double) times the largest value: below the precision of the decomposed floats.
 Singular largest_singular(const Matrix& a, int64_t rank);
 
 }  // namespace lumen::model

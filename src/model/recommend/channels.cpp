@@ -37,7 +37,7 @@ void put_number(std::string& out, uint16_t number) {
   out.push_back(number >> 8);
 }
 
-// Calls with the table's bits and the columns of every channel.
+// Calls `each` with the table's bits and the columns of every channel.
 template <class Each>
 void each_channel(const Plan& plan, std::span<const PlannedMatrix> matrices, const BitTable& table, const Each& each) {
   require_plan_of(plan, matrices);
@@ -69,7 +69,7 @@ QuantizedChannel quantize_channel(std::span<const float> row, int bits) {
   for (int i = kClips - 1; i >= 0; --i) {
     const double clip = kLeastClip + (1 - kLeastClip) * i / (kClips - 1);
     const float scale = clip * largest / most;
-    if (scale == 0) continue;  // below what f32 holds
+    if (scale == 0) continue;  // underflows in f32
     const double error = squared_error(row, scale, most);
     if (error >= best) continue;
     best = error;

@@ -7,7 +7,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 256;       // numbers of rows that have programs of their own
+constexpr int64_t kRowsAtOnce = 256;       // limit of row counts with compiled programs
 constexpr uint64_t kOrder = 0x6f72646572;  // draws of an epoch's order
 
 std::vector<ItemId> sorted(std::vector<ItemId> items) {
@@ -15,20 +15,20 @@ std::vector<ItemId> sorted(std::vector<ItemId> items) {
   return items;
 }
 
-// Items of a training sequence, its targets, and what each target counts.
+// Items of a training sequence, its targets, and the targets' weights.
 struct Rows {
   std::span<int32_t> items, targets, negatives, recent;
   std::span<float> counts;
 };
 
-// The next item of each, at the right end.
+// Targets are the next items; right-aligned.
 void fill_sequence(std::span<const ItemId> own, const ExampleForm& form, Draws& draws, const Rows& to) {
   const int64_t n = std::min(std::ssize(own) - 1, form.length);
   if (n < 1) return;
   const auto inputs = own.subspan(own.size() - 1 - n, n), targets = own.subspan(own.size() - n, n);
   put_last(inputs, to.items);
   put_last(targets, to.targets);
-  // What a plan has seen is no target: of n inputs the first `cut` at least.
+  // Items that the plan has seen are no targets: at least the first `cut` of n inputs.
   int64_t cut = 1;
   if (form.recent > 0) {
     cut = 1 + draws.below(n);
@@ -37,7 +37,7 @@ void fill_sequence(std::span<const ItemId> own, const ExampleForm& form, Draws& 
   for (int64_t i = cut - 1; i < n; ++i) to.counts[form.length - n + i] = 1;
 }
 
-// The items before `end`, and so many from there on.
+// The items before `end`, and as targets the items from there on.
 void fill_window(std::span<const ItemId> own, int64_t end, const ExampleForm& form, const Rows& to) {
   put_last(own.first(end), to.items);
   if (form.recent > 0) put_last(own.first(end), to.recent);
@@ -47,7 +47,7 @@ void fill_window(std::span<const ItemId> own, int64_t end, const ExampleForm& fo
   }
 }
 
-// Targets that count as rows of all states, and candidates to compare them with.
+// Targets with a weight, as rows of all states, and candidates to compare them with.
 void put_candidates(ExampleBatch& batch, const ExampleForm& form, int64_t width, int64_t items, Draws& draws) {
   const std::vector<float>& counts = batch.numbers.at("counts");
   const std::vector<int32_t>& targets = batch.integers.at("targets");
@@ -89,7 +89,7 @@ std::vector<UserWindow> epoch_examples(const Split& split, const ExampleForm& fo
       if (length >= 2) out.push_back({user, length});
       continue;
     }
-    // Windows slide by one; the first target of the first one stands behind a full window where there is one.
+    // Windows slide by one; the first target of the first window follows a full window if there is one.
     for (int64_t end = std::min(form.length, std::max<int64_t>(1, length - form.targets)); end < length; ++end) {
       out.push_back({user, end});
       if (end + form.targets >= length) break;

@@ -21,7 +21,7 @@ bool parts(char c) {
   return c == ' ' || c == '\t' || c == ',' || c == '\r';
 }
 
-// The words of a line; one more than kMostColumns where there are more.
+// The words of a line; kMostColumns + 1 when there are more.
 size_t words_of(std::string_view line, std::array<std::string_view, kMostColumns + 1>& words) {
   size_t count = 0, at = 0;
   while (at < line.size() && count <= kMostColumns) {
@@ -174,7 +174,7 @@ Interactions made_up(int64_t users, int64_t items, int64_t circle, uint32_t seed
   const int64_t circles = items / circle;
   for (int64_t user = 0; user < users; ++user) {
     Draws draws(seed, user);
-    const int64_t stride = 1 + user % 2;  // who one is
+    const int64_t stride = 1 + user % 2;  // depends on the user
     std::array<int64_t, 2> home = {draws.below(circles), draws.below(circles)};
     std::array<int64_t, 2> place = {draws.below(circle), draws.below(circle)};
     std::vector<ItemId>& own = out.users.emplace_back();
@@ -197,7 +197,7 @@ std::string interactions_text(const Interactions& all) {
   return out;
 }
 
-// SplitMix64, started at a place that all three numbers decide.
+// SplitMix64, seeded by all three numbers.
 Split::Split(Interactions every) : all(std::move(every)) {
   for (size_t user = 0; user < all.users.size(); ++user)
     if (all.users[user].size() >= 3) tested.push_back(user);
@@ -219,7 +219,7 @@ ItemId Split::answer(int64_t user, bool test) const {
 }
 
 ItemId draw_other(Draws& draws, const std::vector<ItemId>& history, int64_t items) {
-  constexpr int kTries = 1000;  // a history of half of all items takes two on average
+  constexpr int kTries = 1000;  // with half of all items in the history, two tries on average
   for (int i = 0; i < kTries; ++i) {
     const ItemId item = 1 + draws.below(items);
     if (!std::binary_search(history.begin(), history.end(), item)) return item;

@@ -14,8 +14,8 @@ namespace lumen::model {
 namespace {
 
 constexpr const char* kPlanned = "planned";  // role of matrices
-constexpr const char* kBank = "_bank";       // behind their names: what they are in each class
-constexpr int64_t kUsersAtOnce = 128;        // of scores and plans
+constexpr const char* kBank = "_bank";       // suffix of their names: their values in each class
+constexpr int64_t kUsersAtOnce = 128;        // per batch of scores and plans
 constexpr uint64_t kBatchDraws = 0x6261746368, kTableDraws = 0x7461626c65, kSeedDraws = 0x73656564;
 
 int64_t number(const graph::Config& config, const char* key, int64_t otherwise) {
@@ -31,7 +31,7 @@ OptimizerSettings optimizer_settings(const RecommenderSettings& settings) {
   return out;
 }
 
-// How many matrices, channels, columns [L, C, K] or [C, K] is.
+// Number of matrices, channels and columns of [L, C, K] or [C, K].
 struct Extents {
   int64_t count = 1, channels = 0, columns = 0;
 };
@@ -280,7 +280,7 @@ void Recommender::set_state(const State& state) {
   for (const auto& [name, tensor] : tensors_) {
     const auto at = state.find(name);
     if (at == state.end())
-      tensor->clear();  // a state of the optimizer that was not there
+      tensor->clear();  // an optimizer state that was not saved
     else
       tensor->upload(at->second.data(), tensor->bytes());
   }
@@ -349,7 +349,7 @@ std::optional<double> Recommender::train_epoch(const Split& split, const std::at
   std::vector<UserWindow> chosen(settings_.batch);
   for (int64_t b = 0; b < batches; ++b) {
     if (stop && *stop) return std::nullopt;
-    // The last batch is filled up from the front.
+    // The last batch is padded from the front.
     for (int64_t i = 0; i < settings_.batch; ++i) chosen[i] = all[(b * settings_.batch + i) % std::ssize(all)];
     sum += step(training_batch(split, form_, chosen, Draws(settings_.seed, kBatchDraws, steps_)));
   }
@@ -459,7 +459,7 @@ std::filesystem::path Recommender::save(const std::filesystem::path& folder, int
   content.state.seed = settings_.seed;
   content.state.config = settings_text(settings_);
   content.state.more = {{"epochs", epochs_}};
-  // Banks are made of the matrices.
+  // Banks are recomputed from the matrices.
   add_tensors(content, tensors_, [](const std::string& name) { return !name.ends_with(kBank); });
   return save_checkpoint(folder, content, keep);
 }

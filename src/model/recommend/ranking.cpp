@@ -17,7 +17,7 @@ std::vector<ItemId> sorted(std::vector<ItemId> items) {
   return items;
 }
 
-// How many candidates are higher, and half of those that are as high.
+// Counts the candidates with a higher score, and half of those with an equal one.
 class Rank {
  public:
   explicit Rank(double answer) : answer_(answer) {}

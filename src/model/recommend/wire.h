@@ -1,7 +1,7 @@
-// What a device and the cloud say to each other, and how long either waits; base/net has the form of messages, and who
-// breaks it is told so and let go. Proved by tests/model/recommend/wire_test.cpp and tests/fuzz/plan_fuzz.cpp.
+// Messages between a device and the cloud, and their timeouts; base/net defines the frame. A peer that violates it gets
+// an error and is disconnected. Proved by tests/model/recommend/wire_test.cpp and tests/fuzz/plan_fuzz.cpp.
 //
-// Every message, little-endian, has 20 bytes in front of its content:
+// Every message, little-endian, has a header of 20 bytes:
 //
 //   u32 0x4e4c504c ("LPLN")   u16 version 1   u16 kind   u32 bytes of the content   u64 XXH3 of the content
 //
@@ -32,8 +32,8 @@ struct Message {
   std::string content;
 };
 std::string packed(const Message& message);
-// The message at the front of `bytes`, which loses it; nothing while it is not all there. Error where the bytes are
-// none, or the content is longer than `most`.
+// Removes and returns the message at the front of `bytes`; nullopt while it is incomplete. Error where the bytes are
+// not a message, or the content is longer than `most`.
 std::optional<Message> take_message(std::string& bytes, size_t most);
 
 struct Ask {
@@ -47,14 +47,14 @@ using lumen::Address;
 using lumen::parse_address;
 
 struct CloudLimits {
-  int connections = 64;  // at once; more wait in the system's queue
-  double seconds = 10;   // a connection may be idle, or take to say what it says
-  double rate = 200;     // asks a second of one connection, on average; more end it
-  int64_t asks = 0;      // answered in all, and then the cloud ends; 0: as many as come
+  int connections = 64;  // concurrent; more wait in the system's queue
+  double seconds = 10;   // limit for an idle connection, and for receiving a request
+  double rate = 200;     // requests per second of one connection, on average; above it the connection ends
+  int64_t asks = 0;      // requests answered before the cloud ends; 0: unlimited
 };
 using CloudCounts = ServeCounts;
-// Answers until `stop`. `answer` makes a plan, or throws an Error whose text the device gets. `listening` is told the
-// port once devices may come (0 in the address: one that is free).
+// Serves until `stop`. `answer` makes a plan, or throws an Error whose text is sent to the device. `listening` receives
+// the port once devices can connect (port 0 in the address: any free port).
 CloudCounts serve_plans(const Address& address, const CloudLimits& limits,
                         const std::function<Plan(const Ask&)>& answer, const std::function<void(int)>& listening,
                         const std::atomic<bool>& stop);
@@ -64,7 +64,7 @@ struct Received {
   int64_t bytes_out = 0, bytes_in = 0;
   double seconds = 0;
 };
-// Error when the cloud is not there, goes away, says no, or takes longer than `patience` seconds in all.
+// Error when the cloud is unreachable, disconnects, refuses, or takes longer than `patience` seconds in total.
 Received ask_for_plan(const Address& address, const Ask& ask, double patience);
 
 }  // namespace lumen::model

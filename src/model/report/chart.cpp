@@ -12,8 +12,8 @@ namespace lumen::model {
 namespace {
 
 constexpr double kWidth = 640, kHeight = 250, kLeft = 58, kRight = 14, kTop = 10, kBottom = 30;
-constexpr size_t kPlotted = 400;   // parts of x a curve is thinned to
-constexpr size_t kTooltips = 160;  // of a curve
+constexpr size_t kPlotted = 400;   // intervals of x to which a curve is thinned
+constexpr size_t kTooltips = 160;  // per curve
 constexpr int kColors = 8;
 
 struct Range {
@@ -26,7 +26,7 @@ struct Range {
   double span() const { return most - least; }
 };
 
-// Where values lie on the picture.
+// Maps values to picture coordinates.
 class Axes {
  public:
   Axes(const Chart& chart) : logarithmic_(chart.logarithmic) {
@@ -114,7 +114,7 @@ std::vector<double> ticks(double least, double most, int count) {
   const double part = raw / power;
   const double step = (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10) * power;
   std::vector<double> out;
-  // Counted in whole numbers, so that no rounding adds up.
+  // In whole steps, so that rounding does not accumulate.
   const double first = std::ceil(least / step - 1e-9), last = std::floor(most / step + 1e-9);
   for (double i = first; i <= last && out.size() < 100; ++i) out.push_back(i == 0 ? 0 : i * step);
   return out;
@@ -214,7 +214,7 @@ std::string svg_histogram(const Histogram& h) {
   if (bins == 0 || h.edges.size() != bins + 1 || !(most > 0) || !(h.edges.back() > h.edges.front()))
     return out + "<p class=\"none\">nothing was recorded</p></figure>\n";
   const double wide = kWidth - kLeft - kRight, high = kHeight - kTop - kBottom, floor = kHeight - kBottom;
-  const double least = h.edges.front(), span = h.edges.back() / 2 - least / 2;  // half: ends may be far apart
+  const double least = h.edges.front(), span = h.edges.back() / 2 - least / 2;  // half: avoids overflow
   const auto x = [&](double v) { return kLeft + (v / 2 - least / 2) / span * wide; };
   const auto y = [&](double c) { return floor - c / most * high; };
   out += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, kHeight, escaped(h.title));

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 constexpr uint64_t kLargestFile = uint64_t{2} << 30;
 constexpr int64_t kLastStep = int64_t{1} << 53;
-constexpr size_t kRecent = 50;  // steps whose losses together are "the train loss"
+constexpr size_t kRecent = 50;  // steps averaged for "the train loss"
 constexpr size_t kMostSamples = 64;
 
 std::optional<int64_t> step_of(const json& line) {
@@ -65,7 +65,7 @@ LoggedEvaluation evaluation_of(const json& line, int64_t step) {
   return e;
 }
 
-// By rising step, one for each: what was computed last counts.
+// Sorts by step, one for each: later lines replace earlier ones.
 void join_evaluations(std::vector<LoggedEvaluation>& all) {
   std::stable_sort(all.begin(), all.end(),
                    [](const LoggedEvaluation& a, const LoggedEvaluation& b) { return a.step < b.step; });
@@ -83,7 +83,7 @@ void join_evaluations(std::vector<LoggedEvaluation>& all) {
   all = std::move(joined);
 }
 
-// False, with why, when the line is none of a log.
+// False, with the reason, when the line does not belong to a log.
 bool take(const json& line, RunLog& log, std::string& why) {
   if (!line.is_object()) {
     why = "no JSON object";
@@ -157,7 +157,7 @@ void MetricsFile::open(int64_t done, bool fresh) {
 
 void MetricsFile::write(const json& line) {
   if (path_.empty()) return;
-  // What a model writes need not be whole UTF-8.
+  // A model's output may be invalid UTF-8.
   file_ << line.dump(-1, ' ', false, json::error_handler_t::replace) << "\n" << std::flush;
   if (!file_) throw user_error("cannot write {}: is the disk full? The last checkpoint is whole", path_.string());
 }

@@ -9,14 +9,14 @@ namespace lumen::model {
 
 // `title` is escaped here, `body` is HTML.
 std::string html_page(std::string_view title, std::string_view body);
-std::string html_section(std::string_view title, std::string_view body);  // nothing when the body is empty
+std::string html_section(std::string_view title, std::string_view body);  // empty when the body is
 
 struct Table {
   std::vector<std::string> head;
   std::vector<std::vector<std::string>> rows;  // plain texts
-  size_t texts = 1;                            // so many columns from the left hold texts, the others numbers
+  size_t texts = 1;                            // this many columns from the left are texts, the others numbers
 };
-std::string html_table(const Table& table);  // nothing without rows
+std::string html_table(const Table& table);  // empty without rows
 std::string text_table(const Table& table);  // columns aligned, a line each
 
 // Large figures with a name and a remark each.
@@ -28,7 +28,7 @@ std::string html_tiles(const std::vector<Tile>& tiles);
 // "1.25 GiB", "12 bytes".
 std::string bytes_text(double bytes);
 
-// Parts of a whole as one bar with a table of what they are, in bytes.
+// Parts of a whole as one bar with a table of names and bytes.
 struct Part {
   std::string name;
   double bytes = 0;

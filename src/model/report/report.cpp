@@ -19,9 +19,9 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostRows = 500;        // of a table
-constexpr size_t kMostCurves = 40;       // besides the usual ones
+constexpr size_t kMostCurves = 40;       // in addition to the usual ones
 constexpr size_t kMostSampled = 40;      // evaluations whose samples are shown
-constexpr double kSmoothing = 1.0 / 40;  // of a curve's points
+constexpr double kSmoothing = 1.0 / 40;  // share of a curve's points
 
 std::string number_text(std::optional<double> value, const char* none = "-") {
   return value ? fmt::format("{:.4f}", *value) : none;
@@ -84,7 +84,7 @@ std::optional<double> median(const std::vector<Point>& points) {
   return *middle;
 }
 
-// A curve of single steps, faint, under the smoothed one where there are many.
+// A faint curve of single steps, and over it a smoothed one where there are many.
 void add_curve(Chart& chart, const std::string& name, std::vector<Point> points, int color, bool noisy) {
   if (noisy && points.size() > 60) {
     std::vector<Point> smooth = smoothed(points, points.size() * kSmoothing);
@@ -95,7 +95,7 @@ void add_curve(Chart& chart, const std::string& name, std::vector<Point> points,
   }
 }
 
-// What is drawn of every run.
+// A chart drawn for every run.
 struct Curve {
   const char* title;
   const char* unit;
@@ -111,7 +111,7 @@ constexpr Curve kCurves[] = {
     {"Memory", "MiB in use", "memory", 1.0 / (1 << 20), false, true},
 };
 
-// What else steps have: metrics of the recipe's objective.
+// Other values of steps: metrics of the recipe's objective.
 std::set<std::string> objective_metrics(std::span<const RunLog> runs) {
   std::set<std::string> names;
   for (const RunLog& run : runs)
@@ -217,7 +217,7 @@ std::string samples(const RunLog& run) {
     if (!e.samples.empty()) with.push_back(&e);
   std::string out;
   const size_t from = with.size() > kMostSampled ? with.size() - kMostSampled : 0;
-  for (size_t i = with.size(); i-- > from;) {  // the newest first, which is open
+  for (size_t i = with.size(); i-- > from;) {  // newest first, and unfolded
     std::string inner;
     for (const LoggedSample& s : with[i]->samples)
       inner += fmt::format("<pre class=\"said\"><b>{}</b>{}</pre>\n", escaped(s.prompt), escaped(s.text));
@@ -349,7 +349,7 @@ const std::vector<Summary>& summaries() {
   return kAll;
 }
 
-// Characters, as a terminal counts them; wide ones are not known here.
+// Code points, as terminal columns; wide characters are not considered.
 size_t characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }

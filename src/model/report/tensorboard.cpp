@@ -117,7 +117,7 @@ EventFile::EventFile(const fs::path& folder, int64_t step) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw user_error("cannot create '{}': {}", folder.string(), error.message());
-  // Readers take files in the order of their names.
+  // Readers sort files by name.
   size_t files = 0;
   for (const fs::path& path : list_folder(folder, error))
     files += path.filename().string().find("tfevents") == std::string::npos ? 0 : 1;

@@ -1,7 +1,7 @@
-// Event files as TensorBoard reads them: records framed with lengths and masked CRC-32C, each one an Event in the
-// protocol buffer wire format (tensorflow/core/util/event.proto and framework/summary.proto), of which scalars and
-// texts are written here. Proved by tests/model/report/report_tensorboard_test.cpp, and by
-// tests/cli/tensorboard_reference.py against the tensorboard package.
+// Event files for TensorBoard: records framed with lengths and masked CRC-32C, each an Event in the protocol buffer
+// wire format (tensorflow/core/util/event.proto and framework/summary.proto), of which scalars and texts are supported.
+// Proved by tests/model/report/report_tensorboard_test.cpp, and by tests/cli/tensorboard_reference.py against the
+// tensorboard package.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ std::string event_record(std::string_view event);
 class EventFile {
  public:
   EventFile() = default;
-  // A new file in `folder`, behind those that are there. What earlier files have of steps from `step` on is void.
+  // A new file in `folder`, named to sort after existing ones. Invalidates earlier files' values from `step` on.
   EventFile(const std::filesystem::path& folder, int64_t step);
   void scalars(int64_t step, std::span<const std::pair<std::string, double>> values);
   void text(int64_t step, std::string_view tag, std::string_view text);
-  void go_back(int64_t step);  // what was written of steps from `step` on is void
+  void go_back(int64_t step);  // invalidates values from `step` on
 
  private:
   void put(std::string_view event);

@@ -17,9 +17,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr double kMostRatio = 1e9;  // of windows most of whose tokens are zeros
+constexpr double kMostRatio = 1e9;  // of windows whose tokens are mostly zeros
 
-// The largest of a window's tokens beside the one in the middle.
+// The window's largest token relative to its median.
 double ratio_of(std::vector<float> tokens) {
   const double most = *std::ranges::max_element(tokens);
   const auto middle = tokens.begin() + tokens.size() / 2;
@@ -47,11 +47,11 @@ ActivationRange range_of(const TapSums& sums, int64_t windows) {
   return out;
 }
 
-// Sum of squared errors of `counts` numbers of sizes `at`, held with a scale that reaches `reach`.
+// Sum of squared errors of `counts` numbers with magnitudes `at`, held with a scale that covers `reach`.
 double error_of(const Format& f, std::span<const double> at, std::span<const double> counts, double reach) {
   const int64_t count = std::ssize(at) + 2, columns = (count + f.block - 1) / f.block * f.block;
   std::vector<float> x(columns);
-  x[0] = reach;  // so that the fit reaches as far, and no farther
+  x[0] = reach;  // makes the fit cover exactly this range
   x[1] = -reach;
   for (int64_t i = 0; i < std::ssize(at); ++i) x[i + 2] = std::min(at[i], reach) * (i % 2 == 0 ? 1 : -1);
   const std::vector<float> held = decode(f, encode(f, x, 1, columns), 1, columns);
@@ -128,7 +128,7 @@ double static_scale(const Format& f, double largest) {
         Exit::user,
         fmt::format("format '{}' has no scale to calibrate: one number for the whole tensor beside its codes", f.name),
         "choose another format, or scales that are fitted while the model runs");
-  if (!(largest > 0)) largest = 1;  // nothing but zeros was seen
+  if (!(largest > 0)) largest = 1;  // only zeros were seen
   std::vector<float> x(f.block * 2, 0);
   x.front() = largest;
   x.back() = -largest;

@@ -9,7 +9,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kWindows = 16;  // of the text, that are looked at
+constexpr int64_t kWindows = 16;  // of the text that are evaluated
 
 class Losses {
  public:

@@ -12,7 +12,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr double kNearest = 1e-12;  // share of the values' range within which a value is a centre
+constexpr double kNearest = 1e-12;  // closer than this share of the values' range, a value equals a centre
 
 double quantile(const std::vector<double>& sorted, double part) {
   const double at = part * (sorted.size() - 1);
@@ -21,7 +21,7 @@ double quantile(const std::vector<double>& sorted, double part) {
   return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
 }
 
-// The class of the largest membership; of those that overlap with it the lowest.
+// The class of the largest membership; among overlapping ones the lowest.
 size_t class_of(std::span<const double> u, double overlap) {
   const double most = *std::max_element(u.begin(), u.end());
   for (size_t k = u.size(); k-- > 0;)
@@ -75,7 +75,7 @@ std::vector<double> memberships(std::span<const double> centres, double value, d
     range = std::max(range, far.back());
   }
   const double least = *std::min_element(far.begin(), far.end());
-  if (least <= kNearest * range || range == 0) {  // a centre itself; of equal ones each a share
+  if (least <= kNearest * range || range == 0) {  // at a centre; equal centres share the membership
     const auto same = [&](double d) { return d <= kNearest * range || range == 0; };
     const double count = std::count_if(far.begin(), far.end(), same);
     for (size_t k = 0; k < far.size(); ++k) out[k] = same(far[k]) ? 1 / count : 0;
@@ -160,7 +160,7 @@ BitClasses bit_classes(std::span<const double> significance, std::span<const dou
   if (!target) return out;
   if (*target < widths.back())
     throw user_error("an average of {} bits is below the lowest width, {}", *target, widths.back());
-  // Memberships far beyond the outer centres even out: values stop there.
+  // Far beyond the outer centres memberships become equal, so values are clamped there.
   const double least = fuzzy.centres.back(), most = fuzzy.centres.front();
   const auto shifted = [&](double bias) {
     std::vector<size_t> classes;

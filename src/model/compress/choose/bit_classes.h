@@ -1,6 +1,6 @@
-// Bit widths of a mixture's members (the networks its router picks) by how much they matter (MoQa, Zheng et al. 2025):
-// significance put together over several data sets, classes by fuzzy c-means, and a shift that hits a target average.
-// Deterministic. Proved by tests/model/compress/choose/bit_classes_test.cpp.
+// Bit widths of a mixture's experts by their significance (MoQa, Zheng et al. 2025): significance combined over several
+// data sets, classes by fuzzy c-means, and a shift that hits a target average. Deterministic. Proved by
+// tests/model/compress/choose/bit_classes_test.cpp.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace lumen::model {
 
-// What members of a layer matter on several data sets: of the shares (each data set's numbers by their sum) the mean,
-// and how much data sets differ.
+// The significance of a layer's experts over several data sets: mean and deviation of their shares (each data set's
+// numbers divided by their sum).
 struct Significance {
   std::vector<double> mean, spread;  // of each member: J, and V, the standard deviation
 };
-// energies[d][j] of data set d and member j, 0 or more; as many members in each. A data set whose numbers are all 0
-// says nothing and is left out. Error (numeric) for a number that is negative or not finite.
+// energies[d][j] of data set d and member j, >= 0; the same number of members in each. A data set of only zeros is
+// ignored. Error (numeric) for a number that is negative or not finite.
 Significance significance(std::span<const std::vector<double>> energies);
 
 struct FuzzyOptions {
@@ -25,20 +25,20 @@ struct FuzzyOptions {
   double fuzzifier = 2;     // above 1
   double tolerance = 1e-5;  // of memberships
   int most_rounds = 10000;
-  double overlap = 1e-3;  // memberships nearer than this are taken for equal: the lower class wins
+  double overlap = 1e-3;  // memberships closer than this count as equal: the lower class wins
 };
 
 struct FuzzyClasses {
-  std::vector<double> centres;                   // falling
+  std::vector<double> centres;                   // descending
   std::vector<std::vector<double>> memberships;  // [value][class], of sum 1
   std::vector<size_t> classes;                   // of each value; 0 has the highest centre
-  std::vector<double> margins;                   // the largest membership less the next
+  std::vector<double> margins;                   // the largest membership minus the second
   int rounds = 0;
 };
 // Centres begin at quantiles of the values (95, 65, 35 and 5 % for four classes). Fewer distinct values than classes
 // leave classes empty.
 FuzzyClasses fuzzy_classes(std::span<const double> values, const FuzzyOptions& options = {});
-// The memberships of another value, by the same centres.
+// The memberships of another value with the same centres.
 std::vector<double> memberships(std::span<const double> centres, double value, double fuzzifier);
 
 struct BitClasses {
@@ -46,12 +46,12 @@ struct BitClasses {
   std::vector<double> bits;     // likewise
   double average = 0;           // bits per weight, by the members' sizes
   double bias = 0;              // added to the logarithm of the significance
-  double margin = 0;            // the least of the margins before the shift
+  double margin = 0;            // the smallest margin before the shift
   std::vector<double> margins;  // of each member, before the shift
 };
-// `widths` of the classes, falling (8, 6, 4, 2; of formats with their scales); `sizes`: weights of each member, empty
-// for all alike. With a target the largest bias whose average is not above it. Error (user) when the target is below
-// the lowest width.
+// `widths` of the classes, descending (8, 6, 4, 2; of formats with their scales); `sizes`: weights of each member,
+// empty: all equal. With a target, the largest bias whose average does not exceed it. Error (user) when the target is
+// below the lowest width.
 BitClasses bit_classes(std::span<const double> significance, std::span<const double> widths,
                        std::optional<double> target = {}, std::span<const int64_t> sizes = {},
                        const FuzzyOptions& options = {});

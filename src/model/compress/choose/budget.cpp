@@ -40,7 +40,7 @@ constexpr Unit kUnits[] = {
   throw Error(Exit::usage, fmt::format("'{}' is no budget: {}", text, why), kHint);
 }
 
-// A number at the front, which is taken off; decimal, without a sign.
+// Removes and returns a number at the front; decimal, without a sign.
 std::optional<double> take_number(std::string& text) {
   if (text.empty() || (text[0] != '.' && (text[0] < '0' || text[0] > '9'))) return std::nullopt;
   double value = 0;

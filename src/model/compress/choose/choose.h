@@ -1,5 +1,5 @@
-// The choice of a candidate for every weight under a budget: a multiple-choice problem, solved exactly where that can
-// be done, and what goes with it. Pure arithmetic: nothing here knows a model, a format or a device.
+// Chooses a candidate for every weight under a budget: a multiple-choice knapsack problem, solved exactly where
+// possible. Pure arithmetic, independent of models, formats and devices.
 //
 // May include: base, model/linear.
 #pragma once

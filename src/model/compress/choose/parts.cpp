@@ -9,10 +9,10 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kMostUnits = int64_t{1} << 22;    // distinct costs of a part that are kept in a table
-constexpr size_t kMostCollected = size_t{1} << 20;  // points kept before those that are beaten go
-constexpr double kRoomy = 16;                       // entries of such a table for an assignment, at most
-constexpr int kPrices = 48;                         // of cost, at which large parts are searched
+constexpr int64_t kMostUnits = int64_t{1} << 22;    // distinct costs of a part that fit a table
+constexpr size_t kMostCollected = size_t{1} << 20;  // points collected before dominated ones are removed
+constexpr double kRoomy = 16;                       // entries of such a table per assignment, at most
+constexpr int kPrices = 48;                         // of cost, for the heuristic search
 
 PartPoint point_of(int64_t cost, double value, uint64_t code) {
   PartPoint out;
@@ -57,8 +57,8 @@ Tables tables_of(const ChoiceBlock& block, const std::vector<size_t>& items, Cho
   return t;
 }
 
-// Takes assignments one by one and keeps those that no other beats. Where costs are few multiples of a unit, the best
-// of each is kept in a table.
+// Collects assignments one by one and keeps those on the Pareto front. Where costs are few multiples of a unit, a table
+// keeps the best of each cost.
 class Collector {
  public:
   Collector(const Tables& t, double assignments) {
@@ -104,7 +104,7 @@ class Collector {
   std::vector<PartPoint> points_;
 };
 
-// All assignments, the later items' scores given what the earlier ones took.
+// All assignments; the later items' scores include pair terms with the earlier ones' candidates.
 class Enumeration {
  public:
   Enumeration(const Tables& t, Collector& out) : t_(t), out_(out), given_(t.size() + 1, t.scores) {
@@ -145,13 +145,13 @@ class Enumeration {
   std::vector<std::vector<std::vector<double>>> given_;  // [depth][item][candidate]
 };
 
-// Good assignments of a part that is too large to look at all: at each of many prices of cost, single items change
-// while that lowers score + price * cost; then pairs of coupled items. Every assignment beside one that is taken is
-// looked at, too.
+// Good assignments of a part that is too large to enumerate: for each of many prices of cost, coordinate descent on
+// score + price * cost over single items, then over pairs of coupled items. All neighbours of an accepted assignment
+// are collected, too.
 class Search {
  public:
   Search(const Tables& t, Collector& out, std::vector<std::vector<size_t>>& seen) : t_(t), out_(out), seen_(seen) {
-    double least = 0, most = 0;  // differences of scores, of costs
+    double least = 0, most = 0;  // of scores, and of costs
     for (size_t i = 0; i < t.size(); ++i) {
       const auto [low, high] = std::minmax_element(t.scores[i].begin(), t.scores[i].end());
       const auto [few, many] = std::minmax_element(t.costs[i].begin(), t.costs[i].end());
@@ -164,7 +164,7 @@ class Search {
     std::vector<size_t> picks(t.size(), 0);
     for (size_t i = 0; i < t.size(); ++i) picks[i] = cheapest(i);
     look_around(picks);
-    for (int p = 0; p < kPrices; ++p) {  // from where cost is all that counts to where it hardly does
+    for (int p = 0; p < kPrices; ++p) {  // from cost alone to nearly score alone
       price_ = middle * std::pow(10.0, 4 - 8.0 * p / (kPrices - 1));
       settle(picks);
       look_around(picks);
@@ -178,7 +178,7 @@ class Search {
   size_t cheapest(size_t i) const {
     return std::min_element(t_.costs[i].begin(), t_.costs[i].end()) - t_.costs[i].begin();
   }
-  // What item i loses with candidate c beside the others, but for those in `without`.
+  // Item i's score with candidate c, plus its pair terms except with those in `without`.
   double score(const std::vector<size_t>& picks, size_t i, size_t c, size_t without) const {
     double out = t_.scores[i][c];
     for (size_t j = 0; j < t_.size(); ++j)
@@ -259,7 +259,7 @@ class Search {
   double price_ = 0;
 };
 
-// Each item alone, with half of the least that each pair of it may add.
+// Each item separately, plus half of the least term of each of its pairs.
 std::vector<std::vector<PartPoint>> relaxation(const Tables& t) {
   std::vector<std::vector<PartPoint>> out;
   for (size_t i = 0; i < t.size(); ++i) {
@@ -278,7 +278,7 @@ std::vector<std::vector<PartPoint>> relaxation(const Tables& t) {
   return out;
 }
 
-// Items of a block by what connects them, in the order of their first item.
+// Connected components of a block's items, in the order of their first item.
 std::vector<std::vector<size_t>> connected(const ChoiceBlock& block) {
   std::vector<size_t> root(block.items.size());
   std::iota(root.begin(), root.end(), 0);

@@ -13,7 +13,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 52;  // so that sums are exact in double
+constexpr int64_t kMostBytes = int64_t{1} << 52;  // limit for which sums are exact in double
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int kRounds = 60;            // of completing what is not known
+constexpr int kRounds = 60;            // of completing the unknown entries
 constexpr double kNegligible = 1e-10;  // of the largest eigenvalue
 
 double least_share(const Eigenvectors& e) {
@@ -66,7 +66,7 @@ double make_semidefinite(ChoiceBlock& block) {
     largest = std::max(largest, std::abs(term));
   });
   if (largest == 0) return 0;
-  // Eigenvectors are found by squares, which must not vanish.
+  // Eigenvectors are computed from squares, which must not underflow.
   for (int64_t r = 0; r < n; ++r)
     for (int64_t c = 0; c < n; ++c) known.at(r, c) /= largest;
   Matrix guess = known, projected = known;

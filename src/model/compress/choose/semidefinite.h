@@ -1,5 +1,5 @@
-// Pair terms made consistent: measured differences of losses are noisy, and a solver would exploit pairs that seem to
-// cancel more than any errors could. Proved by tests/model/compress/choose/semidefinite_test.cpp.
+// Makes pair terms consistent: measured differences of losses are noisy, and a solver would exploit pairs that seem to
+// cancel more than errors can. Proved by tests/model/compress/choose/semidefinite_test.cpp.
 #pragma once
 
 #include "model/compress/choose/problem.h"
@@ -11,10 +11,10 @@ namespace lumen::model {
 Matrix eigenvalue_floor(const Matrix& symmetric, double floor = 0);
 
 // Scores and pair terms of a block are read as half the quadratic form of a matrix M: M_aa is twice the score of
-// candidate a, but at least 0, M_ab the term of a pair. M is made positive semidefinite; what stands between two
-// candidates of one item, which is never used, is chosen so that as little as possible changes elsewhere. Rows and
-// columns are then scaled so that the diagonal is as it was: scores keep their values (the linear part of a loss may
-// make them negative), and only pair terms shrink. Returns the largest change of a term.
+// candidate a, but at least 0, M_ab the term of a pair. M is made positive semidefinite; entries between two candidates
+// of one item, which are never used, are chosen to change the others as little as possible. Rows and columns are then
+// scaled to restore the diagonal: scores keep their values (the linear part of a loss may make them negative), and pair
+// terms only shrink. Returns the largest change of a term.
 double make_semidefinite(ChoiceBlock& block);
 
 }  // namespace lumen::model

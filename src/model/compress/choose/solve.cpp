@@ -15,7 +15,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr double kRounding = 1e-12;  // of sums, by their size
+constexpr double kRounding = 1e-12;  // of sums, relative to their size
 using Points = std::vector<PartPoint>;
 using Fronts = std::vector<Points>;
 
@@ -35,11 +35,11 @@ std::vector<uint32_t> hull(const Points& points) {
 
 // A step of a part along its hull.
 struct Step {
-  double gain = 0, cost = 0;  // both above 0
+  double gain = 0, cost = 0;  // both > 0
   uint32_t part = 0, to = 0;
 };
 
-// All steps, the best for their cost first: a greedy walk along them is optimal at every point it reaches.
+// All steps, best gain per cost first: the greedy choice is optimal at every prefix.
 std::vector<Step> steps_of(const Fronts& fronts) {
   std::vector<Step> out;
   for (uint32_t p = 0; p < fronts.size(); ++p) {
@@ -54,7 +54,7 @@ std::vector<Step> steps_of(const Fronts& fronts) {
   return out;
 }
 
-// The budget's price by the dual problem, what no choice goes below, and a choice that fits.
+// The dual solution: the budget's price, a lower bound for every choice, and a choice that fits.
 struct Dual {
   double price = 0, bound = 0;
   std::vector<uint32_t> picks;
@@ -78,14 +78,14 @@ double size_of(const Fronts& fronts) {
   return out;
 }
 
-// `budget` is not below the least cost.
+// `budget` must be at least the least cost.
 Dual dual_of(const Fronts& fronts, double budget) {
   Dual out;
   out.picks.assign(fronts.size(), 0);
   double room = budget - least_cost(fronts);
   for (const Step& s : steps_of(fronts)) {
     if (s.cost <= room) {
-      // Once a step of a part was too large, its later ones are larger still for their gain, but may not follow.
+      // Steps of a part come in hull order, so its last step is its pick.
       room -= s.cost;
       out.picks[s.part] = s.to;
       continue;
@@ -114,7 +114,7 @@ Sum sum_of(const Fronts& fronts, std::span<const uint32_t> picks) {
   return out;
 }
 
-// Single parts take what is left of the budget, the largest gain first.
+// Spends the rest of the budget on single parts, the largest gain first.
 void spend(const Fronts& fronts, double budget, std::vector<uint32_t>& picks) {
   double room = budget - sum_of(fronts, picks).cost;
   for (;;) {
@@ -138,7 +138,7 @@ void spend(const Fronts& fronts, double budget, std::vector<uint32_t>& picks) {
   }
 }
 
-// Dynamic programming over the parts' points that may be of a better choice than the one that is known.
+// Dynamic programming over the parts' points that may belong to a better choice than the known one.
 class Join {
  public:
   Join(const Fronts& fronts, double budget, const Dual& dual, double known, double step, size_t most)
@@ -149,10 +149,10 @@ class Join {
     std::stable_sort(parts_.begin(), parts_.end(), [](const Kept& a, const Kept& b) { return a.most > b.most; });
   }
 
-  // The best choice that is better than the known one; nothing when there is none.
+  // The best choice that is better than the known one; empty when there is none.
   std::vector<uint32_t> run() {
     if (hopeless_) return {};
-    std::vector<double> least(parts_.size() + 1, 0);  // cost of the parts from there on
+    std::vector<double> least(parts_.size() + 1, 0);  // cost of part p and all later ones
     for (size_t p = parts_.size(); p-- > 0;) least[p] = least[p + 1] + parts_[p].least;
     std::vector<std::vector<State>> layers = {{State{}}};
     size_t all = 1;
@@ -174,7 +174,7 @@ class Join {
   };
   struct Kept {
     uint32_t part = 0;
-    std::vector<uint32_t> points;  // of the part's
+    std::vector<uint32_t> points;  // of the part
     double least = 0, most = 0;    // cost
     double base = 0;               // least value + price * cost
   };
@@ -186,7 +186,7 @@ class Join {
     for (const PartPoint& x : fronts_[p]) kept.base = std::min(kept.base, x.value + price_ * x.cost);
     for (uint32_t i = 0; i < fronts_[p].size(); ++i)
       if (fronts_[p][i].value + price_ * fronts_[p][i].cost - kept.base <= room_) kept.points.push_back(i);
-    if (kept.points.empty()) {  // nothing is better than what is known
+    if (kept.points.empty()) {  // no choice is better than the known one
       hopeless_ = true;
       return;
     }
@@ -201,7 +201,8 @@ class Join {
     parts_.push_back(std::move(kept));
   }
 
-  // States are by rising cost. `most`: cost that leaves room for the parts to come; `count`: of states, at most.
+  // States are sorted by ascending cost. `most`: cost that leaves room for the later parts; `count`: of states, at
+  // most.
   std::vector<State> step(const std::vector<State>& states, const Kept& kept, double most, size_t count) {
     base_ += kept.base;
     std::vector<State> all;
@@ -233,7 +234,7 @@ class Join {
     states.resize(count);
   }
 
-  // Too many: those nearest to the dual's line stay, and nothing is proved any more.
+  // Too many states: keeps those nearest to the dual's line, and the result is no longer proved optimal.
   void thin(std::vector<State>& states, size_t most) {
     whole_ = false;
     std::vector<double> far;
@@ -245,7 +246,7 @@ class Join {
 
   std::vector<uint32_t> trace(const std::vector<std::vector<State>>& layers) const {
     std::vector<uint32_t> picks = only_;
-    uint32_t at = layers.back().size() - 1;  // values fall
+    uint32_t at = layers.back().size() - 1;  // values are descending
     for (size_t p = parts_.size(); p-- > 0;) {
       const State& s = layers[p + 1][at];
       picks[parts_[p].part] = s.point;
@@ -269,7 +270,7 @@ struct Solution {
   bool proved = false;
 };
 
-// `step`: better choices are better by as much at least; 0 where that is not known.
+// `step`: minimal improvement of a better choice; 0: not known.
 Solution solve(const Fronts& fronts, double budget, double step, const ChoiceOptions& options) {
   Solution out;
   if (fronts.empty()) return {{}, 0, true};
@@ -293,7 +294,7 @@ Solution solve(const Fronts& fronts, double budget, double step, const ChoiceOpt
   return out;
 }
 
-// Costs and values change places.
+// Swaps costs and values.
 Points turned(const Points& points) {
   Points out;
   for (const PartPoint& p : points) out.push_back({p.value, p.cost, p.code});
@@ -302,7 +303,7 @@ Points turned(const Points& points) {
 
 struct Joined {
   Fronts fronts;
-  Fronts relaxed;  // with items for parts that were not looked at whole
+  Fronts relaxed;  // with separate items for parts that were not enumerated
   bool whole = true;
 };
 

@@ -34,7 +34,7 @@ Error no_rounded_form(const Model& original, const Model& rounded, const std::st
 }
 
 void require_rounded_form(run::Engine& engine, const Model& original, const Model& rounded) {
-  constexpr double kMost = 3e-3;  // of vectors, which at most are rounded to bf16
+  constexpr double kMost = 3e-3;  // of vectors, which are rounded to bf16 at most
   const auto differ = [&](const std::string& why) { return no_rounded_form(original, rounded, why); };
   if (original.family->name() != rounded.family->name())
     throw differ(fmt::format("their families are '{}' and '{}'", rounded.family->name(), original.family->name()));
@@ -110,7 +110,7 @@ class Corrector {
       const auto windows = [&](int64_t done) { tell(fmt::format("reads {}/{}", done, run.windows())); };
       PartRun seen;
       if (!mine.empty()) seen = run.run(k, weight, &carried, nullptr, kinds, windows);
-      (void)drop_unsound(seen.taps);  // those weights are corrected by themselves, which the report says
+      (void)drop_unsound(seen.taps);  // those weights are corrected unweighted, which the report mentions
       for (const std::string& name : mine) {
         if (stop_ && stop_()) return false;
         tell(name_of(*rounded_.find(name)));
@@ -141,7 +141,7 @@ class Corrector {
     line.before.weights = line.after.weights = relative_error(values_of(engine_, r), values_of(engine_, w));
   }
 
-  // A weight's numbers as they are now: rounded, and corrected where that was done.
+  // A weight's current numbers: rounded, and corrected if that is done.
   std::vector<float> numbers(const std::string& name) const {
     const Weight& w = rounded_.weights.at(name);
     const auto part = out_.adapter.parts.find(name);
@@ -151,14 +151,14 @@ class Corrector {
     return adapted_values(engine_, *rounded_.find(name), w, {&one, 1});
   }
 
-  // The gram of matrix m; nothing where it is not known, or no row reached it.
+  // The gram of matrix m; nullopt where it is not known, or no row reached it.
   static std::optional<Weight> gram_of(const TapSums* reads, int64_t m, int64_t columns) {
     const std::span<const float> gram = reads ? reads->gram_of(m) : std::span<const float>{};
     if (gram.empty()) return std::nullopt;
     return f32_weight({graph::Dim(columns), graph::Dim(columns)}, gram);
   }
 
-  // The numbers with the correction.
+  // Returns the corrected numbers.
   std::vector<float> correct_one(const std::string& name, const TapSums* reads, std::vector<float> now) {
     const Parameter& p = *rounded_.find(name);
     const Weight w = f32_weight(p.shape, values_of(engine_, original_.weights.at(name)));
@@ -198,7 +198,7 @@ class Corrector {
     return now;
   }
 
-  // Stacked matrices are told as their mean.
+  // Stacked matrices are reported by their mean.
   struct Means {
     double weights = 0, outputs = 0;
     int64_t count = 0, seen = 0;

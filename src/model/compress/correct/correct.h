@@ -1,6 +1,6 @@
-// Low-rank correction: what rounding took from a model's matrices, given back by an adapter of low rank beside them,
-// W ~ W' + B A, whatever W was rounded to and however. Of each matrix alone (LQER, Zhang et al. 2024; SVDQuant, Li et
-// al. 2024), or by what the model reads of a text (EoRA, Liu et al. 2024). Proved by
+// Low-rank correction: an adapter approximates the rounding error of a model's matrices, W ~ W' + B A, for any format
+// and method of rounding. From each matrix alone (LQER, Zhang et al. 2024; SVDQuant, Li et al. 2024), or weighted by
+// the model's activations on a text (EoRA, Liu et al. 2024). Proved by
 // tests/model/compress/correct/correct_test.cpp.
 //
 // May include: base, base/threads, graph/transform, model/arch, model/arch/adapter, model/calibrate, model/compress,
@@ -22,14 +22,14 @@ namespace lumen::model {
 
 struct CorrectOptions {
   FactorOptions factors;
-  bool weighted = true;  // by what is read of the text
+  bool weighted = true;  // by activations on the text
   LayerRunOptions run;
-  std::filesystem::path folder;  // of what goes from layer to layer meanwhile; empty: memory
+  std::filesystem::path folder;  // of values between layers; empty: memory
 };
 
 struct CorrectedTensor {
   std::string name, format;  // GGUF name
-  int64_t rank = 0;          // 0: it is left as it is rounded, the remark says why
+  int64_t rank = 0;          // 0: not corrected, for the reason in `remark`
   ErrorFigures before, after;
   std::string remark;
 };
@@ -45,10 +45,10 @@ struct Correction {
   std::string text() const;  // a table
 };
 
-// Every matrix of `rounded` that products read and that is not what it is in `original`. Weighted: layer by layer; what
-// a layer reads is what the layers before give as they are rounded and corrected, and one layer's numbers are held at a
-// time. Nothing where `stop` said so between two matrices. Error (user) when `rounded` is no rounded form of
-// `original`, or nothing is to be corrected.
+// Corrects every matrix of `rounded` that products read and that differs from `original`. Weighted: layer by layer; a
+// layer's inputs are the outputs of rounded and corrected earlier layers, and one layer's numbers are in memory at a
+// time. nullopt when `stop` returned true between two matrices. Error (user) when `rounded` is not a rounded form of
+// `original`, or there is nothing to correct.
 std::optional<Correction> correct(run::Engine& engine, const Model& original, const Model& rounded,
                                   std::span<const TokenId> text, const CorrectOptions& options,
                                   const std::function<void(const CorrectProgress&)>& progress = {},

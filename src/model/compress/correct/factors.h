@@ -1,4 +1,4 @@
-// The low-rank sum that gives one matrix back what rounding took from it: W ~ W' + B A. Proved by
+// The low-rank sum that corrects one matrix for its rounding: W ~ W' + B A. Proved by
 // tests/model/compress/correct/factors_test.cpp.
 #pragma once
 
@@ -10,13 +10,13 @@
 namespace lumen::model {
 
 struct FactorOptions {
-  int64_t rank = 32;      // at most: a matrix of fewer rows or columns gets as many
-  double damping = 0.01;  // part of the mean of the gram's diagonal that is added to it
+  int64_t rank = 32;      // at most; less for a matrix with fewer rows or columns
+  double damping = 0.01;  // this times the mean of the gram's diagonal is added to the diagonal
   uint32_t seed = 0;
 };
 
-// Errors relative to W: |W - ..| / |W|; of outputs the same of what the matrix computes on the text the gram is of,
-// below 0 without one.
+// Errors relative to W: |W - ..| / |W|; for outputs, the same of the products with the text's activations (the gram), <
+// 0 without a gram.
 struct ErrorFigures {
   double weights = 0, outputs = -1;
 };
@@ -27,12 +27,12 @@ struct Factors {
   ErrorFigures before, after;
 };
 
-// A gram [K, K] with part of the mean of its diagonal added to that.
+// A gram [K, K] with `part` times the mean of its diagonal added to the diagonal.
 Weight damped(const Weight& gram, double part);
 
-// `w`, `rounded`: f32 [N, K]. `gram`: sums of products of columns of what is read, f32 [K, K] (EoRA); null: B A is the
-// best of its rank for W - W' itself (LQER, SVDQuant). Nothing but the damping stands between B A and the optimum where
-// N or K is at most 512; of larger matrices a subspace is iterated.
+// `w`, `rounded`: f32 [N, K]. `gram`: X^T X of the inputs, f32 [K, K] (EoRA); null: B A is the best low-rank fit of W -
+// W' itself (LQER, SVDQuant). Except for damping, B A is optimal where N or K is at most 512; for larger matrices
+// subspace iteration is used.
 Factors factors_of(run::Engine& engine, const Weight& w, const Weight& rounded, const Weight* gram,
                    const FactorOptions& options);
 

@@ -1,5 +1,5 @@
-// Several criteria at once for what a format does to a weight: what its layer hands on, what attentions look at, what
-// becomes of the largest numbers; and which formats a weight's shape speaks against (QuantX, arXiv 2505.07531).
+// Scores formats for a weight by several criteria: the layer's output error, attention divergence, and the error of the
+// largest numbers; and excludes formats that do not suit the weight's distribution (QuantX, arXiv 2505.07531).
 //
 // May include: base, graph/ir, graph/match, graph/pass, model/calibrate, model/compress, model/compress/score,
 // number/facts, run/engine.

@@ -12,7 +12,7 @@
 namespace lumen::model {
 namespace {
 
-// What a format is, as far as a weight's shape may speak against it.
+// Properties of a format that may not suit a weight's distribution.
 struct Kind {
   bool has_offset = false, is_table = false;
 };
@@ -33,7 +33,7 @@ class Judge {
     errors_.forget();
   }
 
-  // `layer`: null for weights that are in none.
+  // `layer`: null for weights outside of layers.
   void judge(WeightScore& w, std::span<const float> values, const TapSums* reads, LayerOutputs* layer) {
     const Parameter& p = *model_.find(w.name);
     RoundingTask task;
@@ -45,7 +45,7 @@ class Judge {
     task.reads = reads;
     const std::vector<float> counts = task.matrices == 1 ? task.squares(0) : std::vector<float>{};
     std::vector<Found> criteria;
-    std::vector<std::string> against;  // of each candidate: why not
+    std::vector<std::string> against;  // of each candidate: reason for exclusion
     for (const CandidateScore& c : w.candidates) {
       task.format = c.format;
       const Rounding rounded = rounder_->round(task);
@@ -61,7 +61,7 @@ class Judge {
   OutputLoss loss_of(const std::string& name, const RoundingTask& task, std::span<const float> rounded,
                      const ShapeErrors& shape, LayerOutputs* layer) {
     if (layer) return layer->with(name, rounded);
-    // Outside of layers: what the product itself gives, or, of rows that are looked up, the weight's own error.
+    // Outside of layers: the error of the product's output, or for row lookups the weight's own error.
     const std::optional<double> own = errors_.relative(task, rounded);
     return {own ? *own * *own : shape.all, 0};
   }
@@ -80,19 +80,19 @@ class Judge {
   struct Found {
     OutputLoss lost;
     ShapeErrors shape;
-    // What the largest numbers lose beyond twice what all do makes all of it count more.
+    // Above twice the mean error, the error of the largest numbers raises the whole score.
     double tail() const { return 1 + (shape.all > 0 ? kTailCounts * std::max(0.0, shape.tail / shape.all - 2) : 0); }
   };
 
-  // Formats are to each other as the criteria are; over all candidates the predicted losses stay, as a geometric mean.
+  // Scores are proportional to the criteria; their geometric mean over all candidates is that of the predicted losses.
   static void scale(WeightScore& w, const std::vector<Found>& criteria) {
-    constexpr double kRounding = 1e-6;  // of weights that no attention of the layer depends on
+    constexpr double kRounding = 1e-6;  // for weights that influence no attention of the layer
     double outputs = 0, attention = 0;
     for (const Found& c : criteria) {
       outputs = std::max(outputs, c.lost.outputs);
       attention = std::max(attention, c.lost.attention);
     }
-    if (outputs <= 0) return;  // nothing is told apart
+    if (outputs <= 0) return;  // candidates do not differ
     const double counts = attention > kRounding ? kAttentionCounts : 0;
     std::vector<double> scores;
     double logs = 0, compared = 0;

@@ -19,7 +19,7 @@ bool is_handed_on(const graph::Graph& g, size_t result) {
   return g.result_names[result].starts_with("carried.out.") && !t.element.format && is_float(t.element.scalar);
 }
 
-// What is handed on in floats, and what attentions look at: results of those names.
+// The float outputs of the part and its attention probabilities, as named results.
 graph::Graph watched(const graph::LayerPart& part, const graph::Bindings& symbols) {
   graph::Graph g = graph::bind_symbols(part.graph, symbols);
   graph::inline_calls(g);
@@ -58,7 +58,7 @@ graph::ValueId divergence(graph::Builder& b, const graph::Graph& g, graph::Value
   return b.map(f, {p, q});
 }
 
-// For every result of `watched` what is lost of it, with the true one as an input of its name behind kTrue. Of outputs
+// For every result of `watched` its loss, given the true one as an input whose name is prefixed by kTrue. For outputs
 // also the sum of squares that the loss is relative to ("size").
 graph::Graph losses(graph::Graph g) {
   const std::vector<graph::ValueId> results = g.results;

@@ -26,13 +26,13 @@ constexpr const char *kKind = "work", *kState = "state";
 
 }  // namespace
 
-// Logarithms of the factors of a weight's groups, or a vector's numbers.
+// Trainable state of a weight or vector: logarithms of its groups' factors, or its numbers.
 struct FieldRecovery::Moving {
   std::unique_ptr<ScaledBlob> blob;  // null: a vector
   std::vector<float> x, first, second, best, slope;
-  double size = 1;  // of what a step of rate 1 moves
+  double size = 1;  // scale of a step of rate 1
 
-  // What is kept of it.
+  // The saved tensors.
   std::array<std::vector<float>*, 4> states() { return {&x, &first, &second, &best}; }
   std::vector<float> factors(const std::vector<float>& logarithms) const {
     std::vector<float> out(logarithms.size());
@@ -196,7 +196,7 @@ void FieldRecovery::require_same_models() {
       "run the command again: it begins anew");
 }
 
-// A line of JSON, and all numbers behind it, in the order of names.
+// Saves a line of JSON followed by all numbers, in the order of names.
 void FieldRecovery::save(int step) {
   if (!files_) return;
   require_same_models();
@@ -226,7 +226,7 @@ int FieldRecovery::load() {
   return 0;
 }
 
-// The step; 0 where they are not what save() leaves. Error where they are another run's.
+// Returns the step; 0 where the state is malformed. Error where it is another run's.
 int FieldRecovery::take_state(std::span<const uint8_t> state) {
   const auto end = std::ranges::find(state, uint8_t{'\n'});
   const nlohmann::json told = nlohmann::json::parse(state.begin(), end, nullptr, false);
@@ -279,7 +279,7 @@ void FieldRecovery::remove_folder() {
   remove_tree(files_->path(), ignored);
   files_.reset();
   lock_.reset();
-  std::filesystem::remove(options_.folder, ignored);  // if nothing else lies there
+  std::filesystem::remove(options_.folder, ignored);  // only if it is empty
 }
 
 }  // namespace lumen::model

@@ -1,8 +1,7 @@
-// The training of what stands around codes. Every step rounds fields to their own precision, so that what is measured
-// is what is written; gradients go straight through that. Layer by layer (text_loss.h): beside the model as it is
-// stored only scales and vectors, their moments and the best ones are held. What is done is kept in a folder now and
-// then, sealed (base/sealed), and a run that was stopped goes on there and ends in the same bytes. Proved by
-// tests/model/compress/fields/field_recovery_test.cpp.
+// Training of scales and vectors with fixed codes. Every step rounds fields to their stored precision, so that the
+// measured loss is that of the written file; gradients are straight-through. Layer by layer (text_loss.h): in addition
+// to the stored model, memory holds only scales and vectors, their moments and the best values. Progress is saved in a
+// folder at intervals, sealed (base/sealed); a stopped run resumes there and ends in the same bytes. Proved by
 #pragma once
 
 #include <filesystem>
@@ -26,40 +25,40 @@ struct FieldRecoveryOptions {
   LayerRunOptions run;
   bool scales = true, vectors = true;  // what is trained
   int steps = 200;
-  double rate = 3e-3;  // of logarithms of scales' factors, and of vectors over the root of their mean square
+  double rate = 3e-3;  // for logarithms of scale factors, and vectors relative to their RMS
   int64_t step_windows = 8;
   uint64_t seed = 0;
-  std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result
-  bool anew = false;             // what lies there is thrown away
-  std::string source;            // what the run is of beside what these say
+  std::filesystem::path folder;                            // of saved progress; whoever writes the result removes it
+  bool anew = false;                                       // discards an existing folder
+  std::string source;                                      // identifies the run's input, in addition to these options
   std::vector<std::shared_ptr<ModelIdentity>> identities;  // of the models; empty: they are not compared
 };
 
 struct FieldRecoveryProgress {
   int step = 0, steps = 0;
-  double cost = 0;  // of what the step looked at
+  double cost = 0;  // of the step's windows
 };
 
 class FieldRecovery {
  public:
-  // `teacher`: null: the text's own tokens are learned; else what this model says of them. All outlive this, but text
-  // and options. Error when nothing of the model could be trained, or the folder is another run's.
+  // `teacher`: null: the text's own tokens are the targets; else this model's predictions. All arguments except text
+  // and options outlive this. Error when nothing of the model can be trained, or the folder belongs to another run.
   FieldRecovery(run::Engine& engine, const Model& rounded, const Model* teacher, std::span<const TokenId> text,
                 FieldRecoveryOptions options);
   ~FieldRecovery();
 
-  // Does what is left to do. False when `stop` said so: the folder has what was done. Error (exit 5) where what an
-  // earlier run left was made of other models, which a part of their bytes did not show; it is removed.
+  // Does the remaining steps. False when `stop` returned true: progress is in the folder. Error (exit 5) when an
+  // earlier run's progress was made from other models, which the partial hash did not show; it is removed.
   bool run(const std::function<void(const FieldRecoveryProgress&)>& progress = {},
            const std::function<bool()>& stop = {});
 
   double before() const { return before_; }  // over the whole text
   double after() const { return after_; }
-  int best_step() const { return best_step_; }  // 0: nothing was better than what was there
+  int best_step() const { return best_step_; }  // 0: nothing improved on the start
   int64_t trained() const;                      // numbers
-  // Formats with no scale that could be trained, and why, a line each.
+  // Formats without a trainable scale, and why, a line each.
   const std::vector<std::string>& left() const { return left_; }
-  // The model with the best that was seen.
+  // The model with the best values found.
   Model result() const;
   void remove_folder();
 
@@ -71,7 +70,7 @@ class FieldRecovery {
   void move(double rate);
   void look(int step);
   void save(int step);
-  int load();  // the step that is done
+  int load();  // returns the number of steps done
   int take_state(std::span<const uint8_t> state);
   void require_same_models();
 
@@ -82,7 +81,7 @@ class FieldRecovery {
   std::vector<std::string> left_;
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<SealedFolder> files_;  // in the folder
-  std::string models_;                   // the whole identities of those that the kept state was made of
+  std::string models_;                   // full identities of the models that the saved state was made from
   TextLoss loss_;
   const std::string key_;
   double before_ = 0, after_ = 0;

@@ -1,5 +1,5 @@
-// End-to-end recovery of a rounded model (EfficientQAT's E2E-QP, Chen et al. 2024, arXiv 2407.11062): codes stay as
-// they are, and what stands around them, scales of groups and vectors of floats, is trained over the whole model.
+// End-to-end recovery of a rounded model (EfficientQAT's E2E-QP, Chen et al. 2024, arXiv 2407.11062): codes stay fixed;
+// scales of groups and vectors of floats are trained over the whole model.
 //
 // May include: base, base/file, base/sealed, base/structured, base/threads, graph/ir, model/arch, model/calibrate,
 // model/compress, model/compress/recover, number/codec, number/format.

@@ -22,13 +22,13 @@ int64_t place_of(const Format& f, const BlobLayout& layout, Level level, int64_t
   return layout.section[0] + record / per_row * layout.row_stride + record % per_row * f.block_bytes;
 }
 
-// A record's entry of a field, times a factor.
+// Multiplies a field's entry in a record by a factor.
 void multiply(const Field& field, uint8_t* record, int64_t entry, double factor) {
   const double now = field_decode(field.type, field.layout.read(record, entry));
   if (now != 0 && std::isfinite(now)) field.layout.write(record, entry, field_encode(field.type, now * factor));
 }
 
-// One row of numbers in the format, that fields may be tried on.
+// One row of numbers in the format, on which fields are tested.
 class Probe {
  public:
   explicit Probe(const Format& f) : f_(f), columns_(2 * f.block), layout_(blob_layout(f, 1, columns_)) {
@@ -42,8 +42,8 @@ class Probe {
     values_ = decode(f, blob_, 1, columns_);
   }
 
-  // Elements of the first record that are doubled when an entry of some fields is (-1: all entries); empty where other
-  // things happen to them.
+  // Elements of the first record that double when an entry of some fields doubles (-1: all entries); empty where any
+  // element changes otherwise.
   std::vector<bool> doubled(Level level, const std::vector<int>& fields, int64_t entry) const {
     std::vector<uint8_t> blob = blob_;
     for (const int k : fields)
@@ -79,7 +79,7 @@ std::vector<int> candidates(const Format& f, Level level) {
   return out;
 }
 
-// The entry of each element; nothing where entries do not share a record's elements out among them.
+// The entry of each element; nullopt where entries do not partition a record's elements.
 std::optional<std::vector<int32_t>> entries_of(const Probe& probe, const Format& f, const ScaleFields& s) {
   std::vector<int32_t> entry(f.block, -1);
   for (int64_t i = 0; i < s.count; ++i) {
@@ -158,11 +158,11 @@ std::vector<uint8_t> ScaledBlob::times(std::span<const float> factors) const {
 }
 
 std::vector<float> ScaledBlob::sums(std::span<const float> x, std::span<const float> y) const {
-  std::vector<double> by_row;  // of a tensor's one group
+  std::vector<double> by_row;  // of the tensor's single group
   std::vector<float> out(groups(), 0);
   const bool whole = scales_.level == Level::tensor;
   if (whole) by_row.assign(rows_, 0);
-  // Groups lie inside a row: each is summed by one thread, in order.
+  // Groups lie within a row: each is summed by one thread, in order.
   parallel_for(0, rows_, [&](int64_t r) {
     std::vector<double> sum(scales_.level == Level::block ? columns_ / format_->block * scales_.count : 1, 0);
     for (int64_t c = 0; c < columns_; ++c) {

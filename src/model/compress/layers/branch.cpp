@@ -30,7 +30,7 @@ void require_blocks(const Parameter& p, int64_t rank, const Format& f) {
                   "choose another --low-rank, or another --low-rank-format");
 }
 
-// How what matrix m reads weighs its columns; nothing where it is not known, or does not count.
+// The column weighting of matrix m from its input statistics; nullopt where they are not known or not used.
 std::optional<Weight> weighing(const RoundingTask& task, int64_t m, BranchMethod method, double damping) {
   const graph::Shape shape{graph::Dim(task.columns), graph::Dim(task.columns)};
   if (method == BranchMethod::eora) {

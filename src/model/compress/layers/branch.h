@@ -1,6 +1,6 @@
-// The branch of low rank that `ByLayers` gives a rounded weight in the same file (model/arch/low_rank_weights.h): of
-// the weight before it is rounded (SVDQuant, Li et al. 2024), or of what rounding took (EoRA, Liu et al. 2024; LQER,
-// Zhang et al. 2024). Proved by tests/model/compress/layers/branch_test.cpp.
+// The low-rank branch that `ByLayers` adds to a rounded weight in the same file (model/arch/low_rank_weights.h): of the
+// weight before rounding (SVDQuant, Li et al. 2024), or of the rounding error (EoRA, Liu et al. 2024; LQER, Zhang et
+// al. 2024). Proved by tests/model/compress/layers/branch_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 namespace lumen::model {
 
 enum class BranchMethod : uint8_t {
-  svdquant,  // the leading singular vectors of the weight; the rest of it is rounded
-  eora,      // of what rounding lost the sum of that rank after which the error of what is computed is least
-  lqer       // the same with columns by the roots of their mean squares alone
+  svdquant,  // the leading singular vectors of the weight; the remainder is rounded
+  eora,      // the low-rank fit of the rounding error with the least output error
+  lqer       // the same, with columns weighted only by their RMS activations
 };
 
 struct BranchOptions {
@@ -26,17 +26,17 @@ struct BranchOptions {
 
   bool are_wanted() const { return rank > 0; }
   bool before_rounding() const { return method == BranchMethod::svdquant; }
-  graph::TapKinds observes() const;  // what is to be known of what weights read
+  graph::TapKinds observes() const;  // statistics of the weights' inputs that are needed
 };
 
-// The methods by the names that users write. Error (usage) with all of them.
+// Looks up a method by its user-visible name. Error (usage) that lists all names.
 BranchMethod branch_method(const std::string& name);
 const std::vector<std::string>& branch_methods();
 const std::string& name_of(BranchMethod method);
 
-// Weights of layers that get a branch, and its rank (options.rank, or as many as a matrix has rows or columns): those
-// of `formats` that products alone read, and that do not stay floats. Error where A or B does not divide into blocks of
-// the format, or when the model has branches already.
+// Weights of layers that get a branch, and its rank (options.rank, or fewer if the matrix has fewer rows or columns):
+// those in `formats` that only products read and that do not stay floats. Error when A or B does not divide into blocks
+// of the format, or the model has branches already.
 std::map<std::string, int64_t> branch_ranks(const Model& model, const std::map<std::string, FormatRef>& formats,
                                             const BranchOptions& options);
 
@@ -47,8 +47,8 @@ struct Branch {
   void add(run::Engine& engine, float sign, std::span<float> to) const;
 };
 
-// The branch that is nearest to `values`, which lie as those of the task; `shape`: the weight's. What is known of the
-// task's reads weighs as the method says; matrices that nothing is known of count by themselves.
+// The branch nearest to `values`, which are laid out as the task's; `shape`: the weight's. Weighted by the task's input
+// statistics as the method defines; matrices without statistics are unweighted.
 Branch branch_of(run::Engine& engine, const RoundingTask& task, std::span<const float> values,
                  const graph::Shape& shape, int64_t rank, const BranchOptions& options, double damping, uint32_t seed);
 

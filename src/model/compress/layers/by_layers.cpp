@@ -46,7 +46,7 @@ std::function<std::string()> whole_of(const std::shared_ptr<ModelIdentity>& iden
 
 }  // namespace
 
-// The numbers of a part's weights as the parts before `end` leave them: decoded when they are asked for, and then held.
+// The numbers of a part's weights after the parts before `end`: decoded at the first request, then cached.
 class ByLayers::Numbers {
  public:
   Numbers(ByLayers& run, size_t end) : run_(run), end_(end) {}
@@ -98,7 +98,7 @@ std::vector<std::string> ByLayers::rounded_in(size_t k) const {
   return out;
 }
 
-// Why a kept part is none of this run: who reads it later finds every weight, of its size.
+// Why a saved part does not belong to this run; afterwards every weight is known to exist with its size.
 std::string ByLayers::unfit(size_t k) const {
   if (k >= run_.parts()) return "the model has no such part";
   std::set<std::string> wanted;
@@ -147,14 +147,14 @@ void ByLayers::refuse_formats() {
   for (const auto& [name, format] : formats_)
     if (!reasons.contains(format.get())) {
       std::optional<std::string>& why = reasons[format.get()] = strategy.refuses(*format, options_.numbers);
-      // A strategy that can train any numbers must not change floats that are kept as they are.
+      // A strategy that can train any numbers must not change weights that stay floats.
       if (!why && strategy.by_blocks() && plain_scalar(*format)) why = "floats have no rounding to learn";
     }
   const bool takes_one = std::ranges::any_of(reasons, [](const auto& r) { return !r.second; });
   for (const auto& [name, format] : formats_) {
     const std::optional<std::string>& why = reasons.at(format.get());
     if (why) left_alone_.insert(format.get());
-    // Weights that stay floats beside rounded ones, a router or what --tensor-type keeps, have nothing to be learned.
+    // Weights that stay floats among rounded ones, such as routers or by --tensor-type, have nothing to learn.
     if (why && !(takes_one && plain_scalar(*format)))
       throw Error(Exit::user,
                   fmt::format("'{}' cannot be rounded to '{}' by '{}': {}", name, format->name, strategy.name(), *why),
@@ -162,7 +162,7 @@ void ByLayers::refuse_formats() {
   }
 }
 
-// What a branch takes before the rest is rounded is seen by strategies that look at one weight and what it reads alone.
+// Branches before rounding need strategies that read only one weight and its input statistics.
 void ByLayers::refuse_branches() const {
   const Strategy& strategy = *options_.method.strategy;
   if (!options_.branch.are_wanted() || !options_.branch.before_rounding()) return;
@@ -192,7 +192,7 @@ bool ByLayers::run(const std::function<void(const ByLayersProgress&)>& progress,
   return true;
 }
 
-// Where the values lie that the first missing part reads; else at the beginning, from where they are computed again.
+// The first missing part, if its input values are saved; else 0, to compute them again.
 size_t ByLayers::first_to_do() {
   const size_t first = journal_.first_missing();
   if (first == 0 || first >= run_.parts()) return first;
@@ -220,12 +220,12 @@ Journal::Values ByLayers::seals_behind(size_t k) const {
   return out;
 }
 
-// A part while it is rounded.
+// The state of a part while it is rounded.
 struct ByLayers::Part {
   size_t number, parts;
   const graph::LayerPart& part;
   Numbers before, after;
-  PartState state;                // as preparations leave it
+  PartState state;                // after preparations
   std::vector<std::string> mine;  // to be rounded here
   std::map<std::string, Weight> weights;
   std::map<std::string, Branch> branches;
@@ -266,7 +266,7 @@ PartRun ByLayers::carry_rounded(Part& at) {
   return gone;
 }
 
-// What weights read of the text, and what preparations make of that and of them.
+// Collects the weights' input statistics on the text, and applies preparations.
 void ByLayers::observe(Part& at) {
   const size_t k = at.number;
   const graph::TapKinds kinds = this->observes();
@@ -282,7 +282,7 @@ void ByLayers::observe(Part& at) {
   errors_.forget();
   at.state = prepared(k, std::move(seen.taps), at.mine, at.weight_before());
   for (const std::string& name : at.part.parameters) {
-    // What will be rounded comes later; until then it is what it was.
+    // Weights to be rounded follow later; until then they are unchanged.
     const bool changed = at.state.changed.contains(name);
     if (!changed && std::ranges::find(at.mine, name) != at.mine.end()) continue;
     const std::span<const float> values = changed ? at.state.model.weights.at(name).f32() : at.before.of(name);
@@ -324,13 +324,13 @@ std::optional<std::vector<float>> ByLayers::done(const std::string& name, size_t
 }
 
 Branch ByLayers::branch_beside(const std::string& name, const RoundingTask& task, std::span<const float> values) {
-  constexpr int kMatrices = 12;  // bits: stacked matrices have seeds one behind the other
+  constexpr int kMatrices = 12;  // bits: consecutive seeds for stacked matrices
   const uint32_t number = std::distance(branches_.begin(), branches_.find(name));
   return branch_of(engine_, task, values, model_.find(name)->shape, branches_.at(name), options_.branch,
                    options_.numbers.damping, number << kMatrices);
 }
 
-// A weight by itself. A branch that comes before rounding leaves the rest to it.
+// Rounds a single weight; with a branch that comes before rounding, the remainder.
 Rounding ByLayers::rounded(Part& at, const std::string& name, const RoundingTask& task) {
   if (!is_for_strategy(at, task)) {
     Rounding out = nearest_->round(task);
@@ -385,12 +385,12 @@ std::string ByLayers::unsound(const Part& at, const RoundingTask& task) {
 
 bool ByLayers::is_for_strategy(const Part& at, const RoundingTask& task) const {
   if (left_alone_.contains(task.format.get())) return false;
-  // Sound matrices of a stack are rounded with what is known of them, where each is by itself.
+  // The sound matrices of a stack use their statistics, where the strategy rounds each by itself.
   const bool one_by_one = task.matrices > 1 && !options_.method.strategy->by_blocks();
   return one_by_one || unsound(at, task).empty();
 }
 
-// Weights of the layer that products read, where the layer hands on what they do.
+// Whether the strategy rounds the weight with its block: products read it, and the layer's outputs are comparable.
 bool ByLayers::goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const {
   return options_.method.strategy->by_blocks() && is_for_strategy(at, task) && at.part.layer >= 0 &&
          graph::layer_of(name) == at.part.layer && task.reads && hands_on(at.part);
@@ -462,7 +462,7 @@ void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgr
   run_.drop_read(k, &true_);
 }
 
-// A part that is done is run again for what it hands on.
+// Runs a finished part again for its outputs.
 void ByLayers::run_through(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
   Part at{k,  run_.parts(), run_.part(k), Numbers(*this, k), Numbers(*this, k + 1), {}, {},
           {}, {},           {},           progress,          run_.windows()};
@@ -531,7 +531,7 @@ Model ByLayers::outline() const {
 Weight ByLayers::weight(const Parameter& p) {
   std::optional<Weight> w = journal_.weight(p.name, format_of(p.name));
   LUMEN_CHECK(w, "'{}' was not rounded", p.name);
-  // The shape may have axes that files do not keep.
+  // The shape may have axes that files do not store.
   w->type.shape = p.shape;
   return *w;
 }

@@ -20,43 +20,43 @@ namespace lumen::model {
 struct ByLayersOptions {
   RoundingMethod method;
   StrategyOptions numbers;
-  BranchOptions branch;  // beside each rounded weight of the layers
+  BranchOptions branch;  // added to each rounded weight of the layers
   LayerRunOptions run;
-  std::filesystem::path folder;             // of what is done; it is removed by whoever has written the result
-  bool anew = false;                        // what lies in the folder is thrown away
-  std::string source;                       // what the run is of beside what these say, part of the journal's key
-  std::shared_ptr<ModelIdentity> identity;  // of the model and whatever else its weights come from; null: not compared
+  std::filesystem::path folder;             // of saved progress; whoever writes the result removes it
+  bool anew = false;                        // discards an existing folder
+  std::string source;                       // the run's input beyond these options; part of the journal's key
+  std::shared_ptr<ModelIdentity> identity;  // of the model and all other sources of weights; null: not compared
 };
 
 struct RoundedTensor {
   std::string name, format;  // GGUF name; "f32" where it stays
   std::string strategy, remark;
   double error = 0;          // |x - y| / |x|
-  double output_error = -1;  // of what the weight computes on the text, likewise; below 0: not known
-  int64_t rank = 0;          // of the branch beside it, with which these are; 0: there is none
+  double output_error = -1;  // the same for the weight's outputs on the text; < 0: not known
+  int64_t rank = 0;          // of its branch, which the errors include; 0: none
 };
 
 struct ByLayersProgress {
   size_t part = 0, parts = 0;
   std::string doing;  // "reads", "wo"
-  double share = 0;   // of the part, about
+  double share = 0;   // of the part, approximate
 };
 
 class ByLayers {
  public:
-  // `formats`: by parameter name; parameters without one stay as they are. `model` must live as long.
+  // `formats`: by parameter name; parameters without one are unchanged. `model` must outlive this.
   ByLayers(run::Engine& engine, const Model& model, std::map<std::string, FormatRef> formats,
            std::span<const TokenId> text, ByLayersOptions options);
 
-  // Does what is left to do. Stops behind a part when `stop` says so: false then. Error (exit 5) where what an earlier
-  // run left was made of another model (Journal::require_same_model).
+  // Does the remaining parts. False when `stop` returned true after a part. Error (exit 5) when an earlier run's
+  // progress was made from another model (Journal::require_same_model).
   bool run(const std::function<void(const ByLayersProgress&)>& progress = {}, const std::function<bool()>& stop = {});
 
-  // Nats of each position of all windows, of the model as it is rounded.
+  // Nats at each position of all windows, for the rounded model.
   const std::vector<float>& losses() const { return losses_; }
   int64_t window() const { return options_.run.length; }
   std::vector<RoundedTensor> report() const;
-  // The result: types, and the bytes of what was not touched; the others come from weight().
+  // The result: types, and the bytes of unchanged weights; the others come from weight().
   Model outline() const;
   Weight weight(const Parameter& p);
   void remove_folder() { journal_.remove(); }
@@ -78,24 +78,24 @@ class ByLayers {
   RoundingTask task_of(Part& at, const std::string& name) const;
   bool goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const;
   Rounding rounded(Part& at, const std::string& name, const RoundingTask& task);
-  // Rounded to nearest where a strategy's numbers broke, which is said; the other weights go on.
+  // Rounds to nearest, with a note, where a strategy's numbers broke; other weights continue.
   Rounding nearest_because(const RoundingTask& task, const Error& broken);
   void keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding);
   void refuse_formats();
-  // Whether the strategy rounds a weight; others are rounded to nearest: plain floats beside those that it rounds, and
-  // weights of which the text says nothing that can be used.
+  // Whether the strategy rounds a weight. Others are rounded to nearest: plain floats, and weights without usable
+  // statistics of their inputs.
   bool is_for_strategy(const Part& at, const RoundingTask& task) const;
-  // What was wrong with what a weight reads; "" where nothing was.
+  // What is wrong with a weight's input statistics; "": nothing.
   static std::string unsound(const Part& at, const RoundingTask& task);
   void refuse_branches() const;
   graph::TapKinds observes() const;
-  bool carries_truth() const;  // what goes through the layers unrounded is kept, too
+  bool carries_truth() const;  // also keeps the unrounded activations
   Branch branch_beside(const std::string& name, const RoundingTask& task, std::span<const float> values);
-  // What a weight, or a part of a branch, was rounded to; null where it stays.
+  // The format that a weight, or a part of a branch, was rounded to; null where unchanged.
   FormatRef format_of(const std::string& name) const;
-  // The numbers of a weight that one of the parts before `end` rounded, with its branch.
+  // The numbers of a weight that a part before `end` rounded, with its branch.
   std::optional<std::vector<float>> done(const std::string& name, size_t end);
-  // Weights and sums as preparations leave them; the numbers that they change are in `before`.
+  // Weights and sums after preparations; `before` receives the numbers that they change.
   PartState prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
                      const std::function<std::span<const float>(const std::string&)>& weight);
 
@@ -107,11 +107,11 @@ class ByLayers {
   LayerRun run_;
   Journal journal_;
   CarriedValues rounded_, true_;
-  std::unique_ptr<Rounder> rounder_, nearest_;  // nearest_: of weights that the strategy can do nothing for
+  std::unique_ptr<Rounder> rounder_, nearest_;  // nearest_: for weights that the strategy cannot round
   TaskErrors errors_;
-  std::set<const Format*> left_alone_;     // formats that the strategy does not take
-  std::vector<graph::ScaleSite> sites_;    // where preparations may change channels
-  std::map<std::string, size_t> part_of_;  // where a parameter is rounded: the first part that has it
+  std::set<const Format*> left_alone_;     // formats that the strategy does not support
+  std::vector<graph::ScaleSite> sites_;    // where preparations may scale channels
+  std::map<std::string, size_t> part_of_;  // the part that rounds a parameter: the first that has it
   std::vector<float> losses_;
 };
 

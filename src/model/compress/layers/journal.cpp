@@ -36,7 +36,7 @@ Seal seal_of(const std::string& text) {
   return out;
 }
 
-// The JSON library casts any number to the type that is asked for, even one that does not fit.
+// The JSON library casts any number to the requested type, even one that does not fit.
 uint64_t whole(const nlohmann::json& number, uint64_t most = UINT64_MAX) {
   if (!number.is_number_unsigned() || number.get<uint64_t>() > most)
     throw user_error("{} is no whole number that may stand there", number.dump());
@@ -101,7 +101,7 @@ Journal::Part Journal::read_part(const nlohmann::json& json) {
     w.at("name").get_to(stored.name);
     for (const nlohmann::json& d : w.at("shape")) stored.shape.push_back(whole(d, INT64_MAX));
     stored.bytes = whole(w.at("bytes"));
-    // All together as well: offsets stay what they are, and rise.
+    // Their sum is limited, too: offsets must be ascending, without overflow.
     if (stored.bytes > kLargestPart - offset) throw user_error("a weight has {} bytes", stored.bytes);
     stored.offset = offset;
     offset += round_up(stored.bytes, kAlignment);
@@ -131,13 +131,13 @@ nlohmann::json Journal::json_of(const Part& part) {
 }
 
 void Journal::open_part(size_t number, const nlohmann::json& json) {
-  if (json.is_null()) return;  // it was discarded, and not computed again yet
+  if (json.is_null()) return;  // discarded, and not computed again yet
   Part part;
   try {
     part = read_part(json);
   } catch (const Error& failure) {
     return discard(number, fmt::format("the journal's entry is broken ({})", failure.what()));
-  } catch (const std::exception&) {  // a library's words say nothing to a user
+  } catch (const std::exception&) {  // a library's message does not help users
     return discard(number, "the journal's entry is broken");
   }
   contents_before_[number] = part.contents;
@@ -158,7 +158,7 @@ void Journal::read_values(const nlohmann::json& json) {
     for (const auto& [set, seals] : json.at("seals").items())
       for (const auto& [number, seal] : seals.items()) values_[set][std::stoi(number)] = seal_of(seal);
   } catch (const std::exception&) {
-    values_behind_ = SIZE_MAX;  // parts are run through again
+    values_behind_ = SIZE_MAX;  // the parts are run again for their values
   }
 }
 
@@ -271,7 +271,7 @@ void Journal::remove() {
   std::error_code ignored;
   remove_tree(files_.path(), ignored);
   lock_.reset();
-  std::filesystem::remove(folder_, ignored);  // if it is empty now
+  std::filesystem::remove(folder_, ignored);  // only if it is empty
 }
 
 }  // namespace lumen::model

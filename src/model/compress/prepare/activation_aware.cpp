@@ -1,6 +1,6 @@
-// Channels of large activations get more of the numbers' precision: of twenty scales the one under which products lose
-// least when their weights are rounded (AWQ, arXiv 2306.00978). Losses are tr(E G E^T) with the gram of what weights
-// read, which is what outputs lose on the text.
+// Gives channels of large activations more precision: of twenty scales the one with the least output loss of the
+// rounded weights (AWQ, arXiv 2306.00978). Losses are tr(E G E^T) with the gram of the weights' inputs, that is, output
+// errors on the text.
 #include <algorithm>
 #include <cmath>
 
@@ -10,9 +10,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kRows = 512;  // of a weight that losses are measured on, evenly spread
+constexpr int64_t kRows = 512;  // of a weight, sampled evenly to measure losses
 
-// The rows of one reader of a site that stand for all.
+// Sampled rows of one reader of a site.
 struct Sample {
   FormatRef format;
   int64_t matrices = 1, rows = 0, columns = 0;  // rows of one matrix
@@ -64,7 +64,7 @@ class SiteLoss {
     x.matrices = w.type.shape.size() == 3 ? w.type.shape[0].number() : 1;
     x.powers = powers;
     const int64_t all = w.rows() / x.matrices;
-    // Whole tiles: rows that share a field stay together.
+    // Whole tiles, so that rows with common fields stay together.
     const int64_t together = std::max<int64_t>(format->tile_rows, 1);
     const int64_t wanted = std::max<int64_t>(kRows / x.matrices, 32);
     if (all <= wanted || together > 1) {
@@ -90,8 +90,8 @@ class SiteLoss {
   std::vector<Sample> samples_;
 };
 
-// Mean |x| of the site's channels. Channels that are always 0, and those of matrices that no row reached, count as the
-// mean of all others: no scale is drawn from nothing.
+// Mean |x| of the site's channels. Channels that are always 0, and those of matrices without rows, get the mean of all
+// others, for lack of data.
 std::vector<double> mean_magnitudes(const graph::ScaleSite& site, const TapSums& reads) {
   std::vector<double> out(site.powers.size()), rows(site.powers.size());
   for (size_t k = 0; k < reads.magnitudes.size(); ++k) {

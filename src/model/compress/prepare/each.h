@@ -1,4 +1,4 @@
-// The preparations there are, each in a file of its own.
+// The available preparations, each in its own file.
 #pragma once
 
 #include "model/compress/prepare/preparation.h"

@@ -1,7 +1,7 @@
-// Channels of keys are divided by how large they are, and queries multiplied, so that one scale for many of them (a
-// cache in few bits) serves all alike. How large a channel is follows from the rows of its weight and the second
-// moments of what they read, before positions turn pairs of channels, which share a number; where a norm of heads lies
-// behind the weight, from the norm's gains alone.
+// Divides key channels by their magnitude, and multiplies queries, so that one scale for many channels (a KV cache in
+// few bits) suits all. A channel's magnitude follows from the rows of its weight and its input's second moments, before
+// RoPE rotates pairs of channels, which share a scale; where a per-head norm follows the weight, from the norm's gains
+// alone.
 #include <algorithm>
 #include <cmath>
 
@@ -29,7 +29,7 @@ class EvenKeys : public Preparation {
   }
 
  private:
-  // Squares of a channel's numbers over the text, by its row of a weight [N, K].
+  // Sum of squares of a channel over the text, from its row of a weight [N, K].
   static double squares_of_row(std::span<const float> row, const TapSums& reads) {
     const int64_t k = std::ssize(row);
     double all = 0;
@@ -41,7 +41,7 @@ class EvenKeys : public Preparation {
     return std::max(all, 0.0) / std::max<int64_t>(reads.rows, 1);
   }
 
-  // Relative to their geometric mean; 1 where nothing is known.
+  // Relative to their geometric mean; 1 where not known.
   static std::vector<double> sizes_of_keys(const PartState& part, const graph::ScaleSite& site) {
     std::vector<double> squares(site.free, 0), count(site.free, 0);
     for (const graph::ScaledParameter& change : site.changes) {
@@ -51,7 +51,7 @@ class EvenKeys : public Preparation {
       const TapSums* const reads = is_matrix ? reads_of(part.reads, change.parameter) : nullptr;
       if (is_matrix ? !reads || reads->gram.empty() : !is_norm) continue;
       for (size_t r = 0; r < change.powers.size(); ++r) {
-        if (change.powers[r] >= 0) continue;  // of queries, or it stays
+        if (change.powers[r] >= 0) continue;  // of queries, or unchanged
         const size_t at = -change.powers[r] - 1;
         if (is_matrix)
           squares[at] += squares_of_row(w.f32().subspan(r * w.columns(), w.columns()), *reads);

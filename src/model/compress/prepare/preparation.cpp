@@ -9,7 +9,7 @@
 namespace lumen::model {
 namespace {
 
-// What the site's channels are divided by; powers say what they are multiplied by.
+// Divisors of the site's channels; powers give the factors.
 std::vector<double> divisors(const graph::ScaleSite& site, std::span<const double> s) {
   std::vector<double> out;
   for (const graph::Power power : site.powers)
@@ -19,7 +19,7 @@ std::vector<double> divisors(const graph::ScaleSite& site, std::span<const doubl
 
 void divide(TapSums& sums, std::span<const double> by) {
   const int64_t columns = sums.tap.columns, matrices = std::max<int64_t>(sums.tap.matrices, 1);
-  // Channels of a stack of matrices that all read the same x are given once.
+  // Where all matrices of a stack read the same x, its channels are given once.
   const bool for_each = std::ssize(by) == matrices * columns;
   LUMEN_CHECK(for_each || std::ssize(by) == columns, "{} channels of {} x {}", by.size(), matrices, columns);
   const auto divisor = [&](int64_t m, int64_t c) { return by[for_each ? m * columns + c : c]; };

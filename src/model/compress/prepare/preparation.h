@@ -1,5 +1,5 @@
-// Preparations: changes of a part's weights that keep what the part computes and make them easier to round. They come
-// before a strategy rounds, whatever the strategy and the format. Proved by tests/model/compress/prepare.
+// Preparations: equivalent changes of a part's weights that make them easier to round. They run before any strategy and
+// for any format. Proved by tests/model/compress/prepare.
 #pragma once
 
 #include <map>
@@ -14,11 +14,11 @@
 
 namespace lumen::model {
 
-// The weights of one part and what they read, as preparations have made them so far.
+// The weights of one part and their input statistics, as changed by preparations so far.
 struct PartState {
   Model model;                                 // weights that sites change are f32
-  std::vector<TapSums> reads;                  // divided as the activations are
-  std::vector<graph::ScaleSite> sites;         // those that this part alone has; of queries and keys without readers
+  std::vector<TapSums> reads;                  // scaled like the activations
+  std::vector<graph::ScaleSite> sites;         // those within this part; sites of queries and keys have no readers
   std::map<std::string, FormatRef> formats;    // of weights that will be rounded in this part
   std::set<std::string> changed;               // parameters
   std::map<std::string, std::string> remarks;  // by parameter
@@ -30,14 +30,14 @@ class Preparation {
   virtual std::string_view name() const = 0;
   virtual std::string_view about() const = 0;  // one line
   virtual graph::TapKinds observes() const = 0;
-  // The strategy that follows where users name none.
+  // The default strategy after this preparation.
   virtual std::string_view followed_by() const = 0;
   virtual void prepare(run::Engine& engine, PartState& part, const StrategyOptions& options) const = 0;
 };
 
 const std::vector<const Preparation*>& preparations();
 
-// Divides x of a site by s: changes weights and what is known of their inputs.
+// Divides x of a site by s: changes the weights and their input statistics.
 void apply_scales(PartState& part, const graph::ScaleSite& site, std::span<const double> s);
 
 }  // namespace lumen::model

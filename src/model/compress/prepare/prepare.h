@@ -1,4 +1,4 @@
-// What makes weights easier to round before a strategy rounds them, and how users name both.
+// Transforms that make weights easier to round before a strategy rounds them, and the user syntax of both.
 //
 // May include: base, model/calibrate, model/compress/rewrite, model/compress/round, model/compress/strategy.
 #pragma once

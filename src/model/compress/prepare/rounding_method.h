@@ -1,4 +1,4 @@
-// How a model is rounded, as users write it: preparations and one strategy, "awq,gptq".
+// A rounding method in user syntax: preparations and one strategy, "awq,gptq".
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace lumen::model {
 struct RoundingMethod {
   std::vector<const Preparation*> preparations;  // in this order
   const Strategy* strategy = nullptr;
-  std::string text() const;  // names, as they are parsed
+  std::string text() const;  // in the syntax of parse_method
   graph::TapKinds observes() const;
 };
 
-// Names between commas; without a strategy the last preparation's own follows. Error (usage) that lists what there is.
+// Comma-separated names; without a strategy, the last preparation's default. Error (usage) that lists all names.
 RoundingMethod parse_method(const std::string& text);
-// All names, each with a line.
+// All names, each with its description.
 std::string list_methods();
 
 }  // namespace lumen::model

@@ -1,5 +1,5 @@
-// Channels that stand out of activations are divided, and weights multiplied, so that both are easy to round
-// (SmoothQuant, arXiv 2211.10438).
+// Divides outlier channels of activations, and multiplies the weights, so that both are easy to round (SmoothQuant,
+// arXiv 2211.10438).
 #include "model/compress/prepare/each.h"
 
 namespace lumen::model {
@@ -31,7 +31,7 @@ class Smoothing : public Preparation {
   }
 
  private:
-  // Matrices of a stack that all read the same channels.
+  // Maximum over the matrices of a stack, which read the same channels.
   static std::vector<double> over_matrices(const TapSums& reads, size_t columns) {
     std::vector<double> out(columns);
     for (size_t k = 0; k < reads.largest.size(); ++k)

@@ -12,8 +12,8 @@ constexpr int kSteps = 400;
 constexpr float kRate = 0.03F;
 constexpr float kZeta = 1.1F, kGamma = -0.1F;  // the rectified sigmoid's stretch
 constexpr float kFirstBeta = 20, kLastBeta = 1.2F;
-constexpr double kWarm = 0.2;  // part of the steps without the price of being undecided
-constexpr float kPrice = 4;    // of being undecided: at the end, in roots of the mean square of what gradients ask for
+constexpr double kWarm = 0.2;  // part of the steps without the rounding penalty
+constexpr float kPrice = 4;    // rounding penalty at the end, relative to the RMS gradient
 
 struct Soft {
   const LearnedWeight& weight;
@@ -44,7 +44,7 @@ struct Soft {
   void round() {
     parallel_for(0, std::ssize(v), [&](int64_t i) { rounded[i] = height(v[i]) >= 0.5F ? near.up[i] : near.low[i]; });
   }
-  // `part` of the price, 0..1.
+  // `part`: fraction of the penalty, 0..1.
   void move(std::span<const float> gradient, float part, float beta, float rate) {
     double squares = 0;
     for (size_t i = 0; i < v.size(); ++i) {
@@ -56,7 +56,7 @@ struct Soft {
       const float s = sigmoid(v[i]), h = s * (kZeta - kGamma) + kGamma;
       slope[i] = 0;
       if (!(near.up[i] > near.low[i])) return;
-      // What lies at an end goes on to be pulled back by the objective, but not further out.
+      // At either end the objective may pull a value back, but not further out.
       const float toward = gradient[i] * (near.up[i] - near.low[i]);
       const float clear = 2 * std::clamp(h, 0.0F, 1.0F) - 1;
       const float pull = -price * std::pow(std::abs(clear), beta - 1) * (clear < 0 ? -1.0F : 1.0F);

@@ -18,7 +18,7 @@ struct Moving {
   const LearnedWeight& weight;
   ClippedFit clip;
   Neighbours near;
-  std::vector<float> shift, rounded;  // shift: in -0.5..0.5 of the distance between neighbours
+  std::vector<float> shift, rounded;  // shift: -0.5..0.5 of the distance between neighbours
 
   Moving(run::Engine& engine, const LearnedWeight& w)
       : weight(w), clip(engine, w.format, w.rows, w.columns, w.values, w.importance) {

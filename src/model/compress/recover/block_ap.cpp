@@ -10,14 +10,14 @@ namespace lumen::model {
 namespace {
 
 constexpr int kSteps = 400;
-constexpr float kRate = 0.02F;        // of values, times the root of their mean square
+constexpr float kRate = 0.02F;        // of values, times their RMS
 constexpr float kFactorRate = 0.25F;  // of factors' logarithms, times the rate of values
 constexpr float kLast = 0.05F;        // of the rate, at the end
 
 struct Values {
   const LearnedWeight& weight;
   run::Engine& engine;
-  std::optional<ClippedFit> clip;  // absent: the format encodes values anew
+  std::optional<ClippedFit> clip;  // nullopt: the format encodes values again
   Neighbours near;
   std::vector<float> w, rounded, below, above;  // below, above: logarithms of factors
   std::vector<uint8_t> blob;
@@ -67,7 +67,7 @@ struct Values {
     }
     ClippedFit::Slopes slopes;
     clip->slopes(w, rounded, gradient, &slopes);
-    // Straight through the rounding, but not through the end of a range that a value would leave further behind.
+    // Straight-through, except for values beyond a range's end that would move further out.
     std::vector<float> through(gradient.begin(), gradient.end());
     parallel_for(0, std::ssize(through), [&](int64_t i) {
       if (!(near.up[i] > near.low[i]) && (w[i] - near.low[i]) * gradient[i] < 0) through[i] = 0;

@@ -38,7 +38,7 @@ void ClippedFit::slopes(std::span<const float> w, std::span<const float> rounded
                         Slopes* out) const {
   out->below.assign(grid_.groups(), 0);
   out->above.assign(grid_.groups(), 0);
-  // Groups lie inside a row: each is summed by one thread, in order.
+  // Groups lie within a row: each is summed by one thread, in order.
   parallel_for(0, rows_, [&](int64_t r) {
     for (int64_t c = 0; c < columns_; ++c) {
       const int64_t i = r * columns_ + c, g = grid_.group_of(r, c);

@@ -1,6 +1,6 @@
-// Fields of a format fitted to values whose ranges are stretched or shrunk: below zero and above it by a factor of each
-// group. Learned clipping for any format: its own fit chooses the fields, for clipped values; where the fit takes the
-// least and the largest value these factors are OmniQuant's and AutoRound's. Proved by
+// Fits a format's fields to values with clipped ranges: each group's range below and above zero is multiplied by a
+// factor. Learned clipping for any format: its own fit chooses the fields for the clipped values; where the fit uses
+// minimum and maximum, the factors are those of OmniQuant and AutoRound. Proved by
 // tests/model/compress/recover/clip_test.cpp.
 #pragma once
 
@@ -13,22 +13,21 @@ namespace lumen::model {
 
 class ClippedFit {
  public:
-  // `w` and `importance` (of columns, of elements, or empty) outlive this.
+  // `w` and `importance` (per column, per element, or empty) outlive this.
   ClippedFit(run::Engine& engine, FormatRef f, int64_t rows, int64_t columns, std::span<const float> w,
              std::span<const float> importance);
 
   // By group of the grid; 1 at first.
   std::vector<float> below, above;
-  // The format's own encoding of w under the factors: fields and codes.
+  // The format's own encoding of w, clipped by the factors: fields and codes.
   std::vector<uint8_t> fit() const;
-  // Fits, and takes the fields over into the grid.
+  // Fits, and copies the fields into the grid.
   void refit();
   CodeGrid& grid() { return grid_; }
   const CodeGrid& grid() const { return grid_; }
 
-  // Gradients of a loss with respect to the logarithms of the factors, of what it has with respect to rounded values.
-  // Values inside a group's range move as far as they lie from what they stand for (straight through the rounding),
-  // those beyond it with the range's end.
+  // Turns a loss's gradients for rounded values into those for the logarithms of the factors. Inside a group's range
+  // the derivative is the rounding error (straight-through estimator); values beyond it move with the end of the range.
   struct Slopes {
     std::vector<float> below, above;
   };

@@ -9,15 +9,15 @@ namespace {
 
 constexpr int kSteps = 200;
 constexpr float kRate = 0.03F;
-constexpr float kFirst = 4;  // the sigmoid of it, 0.982, is where factors begin
+constexpr float kFirst = 4;  // logit of the initial factor, 0.982
 
 struct Clipping {
   const LearnedWeight& weight;
   ClippedFit clip;
   Neighbours near;
-  std::vector<float> rounded, below, above;  // below, above: what factors are sigmoids of
-  // Groups that some gradient reached: the others (of experts that no row reached, of channels that are always 0) keep
-  // their whole range.
+  std::vector<float> rounded, below, above;  // below, above: logits of the factors
+  // Groups with any gradient: the others (of experts without rows, of channels that are always 0) keep their whole
+  // range.
   std::vector<bool> reached;
   bool begun = false;
   Adam adam_below, adam_above;
@@ -53,7 +53,7 @@ struct Clipping {
       for (int64_t c = 0; c < weight.columns; ++c)
         if (gradient[r * weight.columns + c] != 0) reached[clip.grid().group_of(r, c)] = true;
     for (size_t g = 0; g < below.size(); ++g) {
-      slopes.below[g] *= 1 - clip.below[g];  // of the sigmoid's logarithm
+      slopes.below[g] *= 1 - clip.below[g];  // derivative of log sigmoid
       slopes.above[g] *= 1 - clip.above[g];
     }
     adam_below.step(slopes.below, rate, below);

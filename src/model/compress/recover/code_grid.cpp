@@ -36,7 +36,7 @@ void CodeGrid::read(std::span<const uint8_t> blob) {
   values_.assign(groups() * width_, NAN);
   code_of_.resize(groups() * width_);
   count_.resize(groups());
-  // Each element of a group shows one code; where there are more codes than elements, again for the next ones.
+  // Each element of a group decodes one code; with more codes than elements, several passes are needed.
   std::vector<int64_t> sizes(row_groups_, 0);
   for (int64_t c = 0; c < columns_; ++c) {
     int64_t& size = sizes[group_of(0, c)];

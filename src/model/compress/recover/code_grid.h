@@ -1,5 +1,5 @@
-// The numbers that a matrix in a format could hold if only its codes changed: for each group of elements those of its
-// codes under the fields that are stored. Values move on this grid, and what they become is stored exactly. Proved by
+// The grid of values that a matrix in a format can hold if only its codes change: for each group of elements, its
+// decoded codes under the stored fields. Values on this grid are stored exactly. Proved by
 // tests/model/compress/recover/code_grid_test.cpp.
 #pragma once
 
@@ -12,21 +12,21 @@
 
 namespace lumen::model {
 
-// For each value the nearest numbers not above and not below it, and where between them it lies (0: low, 1: up). What
-// lies beyond a group's numbers has its last one as both.
+// For each value the nearest grid values not above and not below it, and its position between them (0: low, 1: up).
+// Beyond a group's range both are its end.
 struct Neighbours {
   std::vector<float> low, up, share;
 };
 
 class CodeGrid {
  public:
-  // Error where the format has no codes of elements.
+  // Error where the format has no code per element.
   CodeGrid(run::Engine& engine, FormatRef f, int64_t rows, int64_t columns);
 
-  // Takes over the fields of a blob.
+  // Copies the fields of a blob.
   void read(std::span<const uint8_t> blob);
   void find(std::span<const float> w, Neighbours* out) const;
-  // The blob of values that are all numbers of their groups (LUMEN_CHECK).
+  // The blob of values that are all on the grid (LUMEN_CHECK).
   std::vector<uint8_t> store(std::span<const float> values) const;
 
   int64_t groups() const { return rows_ * row_groups_; }
@@ -42,7 +42,7 @@ class CodeGrid {
   int64_t place_in_group(int64_t column) const {
     return codes_.index.empty() ? column % span_ : codes_.index[column % span_];
   }
-  // Records of one row with codes by place in group, from `first` on, and which of their bits are codes.
+  // Records of one row whose codes count up in each group, starting at `first`, and a mask of the code bits.
   void pattern(int64_t first, std::vector<uint8_t>* bits, std::vector<uint8_t>* mask) const;
   void sort();
 
@@ -52,7 +52,7 @@ class CodeGrid {
   ElementCodes codes_;
   int64_t span_ = 0, row_groups_ = 0, width_ = 0;  // width: codes of an element
   std::vector<uint8_t> blob_;
-  // By group: rising numbers, no two alike, and the code of each; padded.
+  // By group: ascending distinct values, and the code of each; padded.
   std::vector<float> values_;
   std::vector<uint16_t> code_of_;
   std::vector<int32_t> count_;

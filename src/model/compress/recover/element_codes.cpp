@@ -26,7 +26,7 @@ void find_read(const std::vector<RoutineStmt>& body, std::set<int>* fields) {
   }
 }
 
-// A block of one row in a blob of its own, its bits drawn at random.
+// A blob of one row with one block, with random bits.
 class Probe {
  public:
   Probe(const Format& f, int field) : f_(f), layout_(f.fields[field].layout), blob_(blob_layout(f, 1, f.block).total) {}
@@ -35,7 +35,7 @@ class Probe {
     for (uint8_t& b : blob_) b = random() & 0xff;
   }
   void set(int64_t place, uint64_t code) { layout_.write(blob_.data(), place, code); }
-  // As bits, so that what is no number equals itself.
+  // As bits, so that NaN equals itself.
   std::vector<uint32_t> decoded() const {
     const std::vector<float> values = decode(f_, blob_, 1, f_.block);
     std::vector<uint32_t> out(values.size());
@@ -53,7 +53,7 @@ class Probe {
   std::vector<uint8_t> blob_;
 };
 
-// Half of a block's elements get one code and half another, by a bit of their place: each has to decode as it does
+// Half of a block's elements get one code and half another, by a bit of their position: each must decode as it does
 // where all have its code.
 bool stand_alone(const Format& f, int field, int bits) {
   std::mt19937 random(1);

@@ -1,7 +1,6 @@
-// The ways in which a layer's rounding is learned, each a file. All begin with what the format's own fit gives, look at
-// the objective over all windows now and then, and hand back the best they have seen: never worse than where they began
-// on the windows they learned from. Same seed, same bits, at any thread count. Proved by
-// tests/model/compress/recover/learn_test.cpp.
+// Methods that learn a layer's rounding, each in its own file. All start from the format's own fit, evaluate the
+// objective over all windows at intervals, and return the best state found: never worse than the start on the windows
+// they learned from. Same seed, same bits, at any thread count. Proved by
 #pragma once
 
 #include <functional>
@@ -23,9 +22,9 @@ struct LearnedWeight {
 };
 
 struct LearnOptions {
-  int steps = 0;        // 0: what the way usually takes
+  int steps = 0;        // 0: the method's default
   double rate = 0;      // 0: likewise
-  int64_t windows = 8;  // of a step
+  int64_t windows = 8;  // per step
   uint64_t seed = 0;
 };
 
@@ -34,23 +33,22 @@ struct LearnedBlock {
   double before = 0, after = 0;             // the objective over all windows: rounded to nearest, and learned
 };
 
-// Called with steps done, and how many there are.
+// Called with the steps done and their total.
 using LearnProgress = std::function<void(int64_t, int64_t)>;
 
-// Values go to one of their two neighbours, and groups have factors of their ranges; both by the signs of gradients
-// with a rate that falls to 0 (Cheng et al. 2023, arXiv 2309.05516).
+// Each value is rounded to one of its two neighbours, and groups have range factors; both are updated by the signs of
+// gradients, with a rate that falls to 0 (Cheng et al. 2023, arXiv 2309.05516).
 LearnedBlock learn_by_signs(run::Engine& engine, BlockObjective& objective, std::span<const LearnedWeight> weights,
                             const LearnOptions& options, const LearnProgress& progress = {});
-// Values lie between their neighbours and are driven apart, under the format's own fields (Nagel et al. 2020, arXiv
-// 2004.10568).
+// Values lie between their neighbours and a regularizer pushes them to one, under the format's own fields (Nagel et al.
+// 2020, arXiv 2004.10568).
 LearnedBlock learn_soft_rounding(run::Engine& engine, BlockObjective& objective, std::span<const LearnedWeight> weights,
                                  const LearnOptions& options, const LearnProgress& progress = {});
-// Factors of ranges alone, values to nearest (OmniQuant's learnable weight clipping, Shao et al. 2023, arXiv
-// 2308.13137).
+// Range factors alone, values to nearest (OmniQuant's learnable weight clipping, Shao et al. 2023, arXiv 2308.13137).
 LearnedBlock learn_clipping(run::Engine& engine, BlockObjective& objective, std::span<const LearnedWeight> weights,
                             const LearnOptions& options, const LearnProgress& progress = {});
-// The values themselves, straight through their rounding, and factors of ranges (EfficientQAT's Block-AP, Chen et al.
-// 2024, arXiv 2407.11062). Formats without codes of elements are encoded anew at each step, without factors.
+// The values themselves, with a straight-through estimator, and range factors (EfficientQAT's Block-AP, Chen et al.
+// 2024, arXiv 2407.11062). Formats without a code per element are encoded again at each step, without factors.
 LearnedBlock learn_values(run::Engine& engine, BlockObjective& objective, std::span<const LearnedWeight> weights,
                           const LearnOptions& options, const LearnProgress& progress = {});
 

@@ -14,7 +14,7 @@ WindowDraw::WindowDraw(int64_t windows, int64_t at_once, uint64_t seed)
 std::span<const int64_t> WindowDraw::next() {
   for (int64_t& w : some_) {
     if (at_ == order_.size()) {
-      // Shuffled here: what std::shuffle draws is not said by the standard.
+      // Shuffled here: the standard does not specify the random sequence of std::shuffle.
       for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
       at_ = 0;
     }

@@ -1,4 +1,4 @@
-// What all ways of learning share: windows drawn for steps, Adam, and the best of what was seen.
+// Shared by all learning methods: random windows for steps, Adam, and the best state found.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace lumen::model {
 
-// All windows in a random order, again and again, so many at a time.
+// Batches of windows: random permutations of all windows, one after the other.
 class WindowDraw {
  public:
   WindowDraw(int64_t windows, int64_t at_once, uint64_t seed);
@@ -24,8 +24,8 @@ class WindowDraw {
   size_t at_;
 };
 
-// Adam (Kingma and Ba) without decay. Steps are relative to the root of second moments alone: an objective may be as
-// small as it likes.
+// Adam (Kingma and Ba) without decay. No epsilon: steps depend only on the root of second moments, so the objective may
+// be arbitrarily small.
 class Adam {
  public:
   explicit Adam(size_t size, float beta1 = 0.9F, float beta2 = 0.99F)
@@ -38,13 +38,13 @@ class Adam {
   int64_t steps_ = 0;
 };
 
-// Roundings of a block are tried on all windows; the best stays.
+// Evaluates roundings of a block on all windows, and keeps the best.
 class BestBlock {
  public:
-  // Begins with each format's own encoding, which `plain` has.
+  // Starts with `plain`, each format's own encoding.
   BestBlock(run::Engine& engine, BlockObjective& objective, std::span<const LearnedWeight> weights, int64_t at_once,
             std::vector<std::vector<uint8_t>> plain);
-  // Tries what the objective's weights are set to; `blobs` makes their bytes.
+  // Evaluates the objective's current weights; `blobs` returns their bytes.
   template <class Blobs>
   void consider(const Blobs& blobs) {
     const double loss = objective_.loss_of_all(at_once_);
@@ -60,7 +60,7 @@ class BestBlock {
   LearnedBlock best_;
 };
 
-// Whether what was learned is looked at behind this step: at the end, and a few times before.
+// Whether to evaluate after this step: at the end, and a few times before.
 bool is_looked_at(int64_t done, int64_t steps);
 
 }  // namespace lumen::model

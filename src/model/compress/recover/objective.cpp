@@ -20,7 +20,7 @@ bool compares(const graph::Type& t) {
   return !t.element.format && is_float(t.element.scalar);
 }
 
-// The part's carried results that are floats: their numbers in LayerPart::out.
+// Indices in LayerPart::out of the part's float results.
 std::vector<size_t> compared(const graph::LayerPart& part) {
   std::vector<size_t> out;
   for (size_t i = 0; i < part.out.size(); ++i)
@@ -82,7 +82,7 @@ struct BlockObjective::Step {
   int64_t windows = 0;
   bool gradients = false;
   std::shared_ptr<run::Program> program;
-  std::map<std::string, run::DeviceTensorRef> data;  // what the part reads
+  std::map<std::string, run::DeviceTensorRef> data;  // the part's inputs
   std::vector<std::pair<int, run::DeviceTensorRef>> truth;
 };
 

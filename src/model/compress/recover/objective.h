@@ -1,6 +1,6 @@
-// How far a layer with other weights is from the layer as it was: the squared difference of what it hands on, relative
-// to the squares of what it should, and the gradient of that with respect to the weights. What the layer reads is what
-// the rounded layers before it give; what it should hand on is what the true layer gives of true inputs. Proved by
+// The loss of a layer with changed weights: the squared error of its outputs, relative to the squares of the true
+// outputs, and its gradient with respect to the weights. The layer's inputs are outputs of the earlier rounded layers;
+// true outputs are those of the original layer on original inputs. Proved by
 // tests/model/compress/recover/objective_test.cpp.
 #pragma once
 
@@ -17,32 +17,32 @@
 
 namespace lumen::model {
 
-// The objective as a graph: the part's inputs; "true.I" like each carried result I of floats; "scale.I", a number that
-// its mean squared difference is multiplied with. First result "loss", then, where asked for, "gradient.NAME" of each
-// of `learned` (as the graph calls them).
+// The objective as a graph. Inputs: the part's; "true.I" with the shape of each carried float result I; "scale.I", the
+// factor of its mean squared error. First result "loss", then, with `gradients`, "gradient.NAME" for each of `learned`
+// (names in the graph).
 graph::Graph objective_graph(const graph::LayerPart& part, const graph::Bindings& symbols,
                              const std::vector<std::string>& learned, bool gradients);
 
-// Whether a part hands on something that an objective could compare.
+// Whether a part has an output that the objective can compare.
 bool hands_on(const graph::LayerPart& part);
 
 class BlockObjective {
  public:
-  // `learned`: parameters of the part by the model's names; the others have the numbers that `weight` gives. `rounded`:
-  // what the part reads; `truth`: what it should hand on. All outlive this.
+  // `learned`: parameters of the part, by the model's names; the others have the values of `weight`. `rounded`: the
+  // part's inputs; `truth`: its true outputs. All outlive this.
   BlockObjective(run::Engine& engine, const LayerRun& run, size_t part, std::vector<std::string> learned,
                  const LayerRun::WeightOf& weight, CarriedValues* rounded, CarriedValues* truth);
   ~BlockObjective();
 
   int64_t windows() const { return run_.windows(); }
   size_t learned() const { return learned_.size(); }
-  // What learned weight i is from now on.
+  // Sets learned weight i.
   void set(size_t i, std::span<const float> values);
   // Over these windows, in their order.
   double loss(std::span<const int64_t> windows);
   // The same with the gradient of each learned weight.
   double gradients(std::span<const int64_t> windows, std::vector<std::vector<float>>* to);
-  // Over all windows, so many at once.
+  // Over all windows, `at_once` per run.
   double loss_of_all(int64_t at_once);
 
  private:
@@ -55,7 +55,7 @@ class BlockObjective {
   const LayerRun& run_;
   const size_t part_;
   const std::vector<std::string> learned_;
-  std::vector<std::string> names_;  // as the graph calls them
+  std::vector<std::string> names_;  // names in the graph
   CarriedValues* const rounded_;
   CarriedValues* const truth_;
   std::map<std::string, run::DeviceTensorRef> weights_;  // shared by all steps

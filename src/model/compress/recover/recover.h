@@ -1,6 +1,6 @@
-// Rounding learned by what a whole layer computes: a layer's rounded weights are moved, with the graph's own gradients,
-// until the layer hands on what it would hand on unrounded. AutoRound, AdaRound, learned clipping and training of the
-// weights themselves, each for any number format whose elements have codes of their own.
+// Learned rounding with a layer's output error as loss: a layer's rounded weights are optimized by gradients until the
+// layer's outputs approach the unrounded ones. AutoRound, AdaRound, learned clipping and training of the weights
+// themselves, each for any number format with a code per element.
 //
 // May include: base, base/threads, graph/grad, graph/ir, graph/pass, graph/transform, model/calibrate, number/codec,
 // number/format, run/engine.

@@ -40,7 +40,7 @@ struct Extents {
     if (s.size() > 1) rows = s[s.size() - 2].number();
     for (size_t d = 0; d + 2 < s.size(); ++d) matrices *= s[d].number();
   }
-  // Which number of an axis array belongs to an element.
+  // The index of an element along an axis.
   size_t at(graph::Along along, int64_t element) const {
     if (along == graph::Along::rows) return (element / columns);
     if (along == graph::Along::elements) return element;
@@ -74,7 +74,7 @@ bool is_ones(const Model& model, const std::string& name) {
   return std::all_of(values.begin(), values.end(), [](float v) { return v == 1; });
 }
 
-// The norm's weight when it alone absorbs a site's scale, channel by channel.
+// The norm's weight, where it alone absorbs a site's scale, channel by channel.
 const graph::ScaledParameter* gain_of(const graph::ScaleSite& site) {
   const graph::ScaledParameter* gain = nullptr;
   if (!site.is_whole()) return nullptr;
@@ -107,7 +107,7 @@ std::vector<std::string> fold_norms(Model& model, std::span<const graph::ScaleSi
     const graph::ScaledParameter* const gain = gain_of(site);
     if (!gain) continue;
     const std::vector<float> was = values_to_change(model, gain->parameter);
-    // The gain is divided by itself. Unlike other scales it may be negative or 0: columns alone are multiplied.
+    // The gain is divided by itself. Unlike other scales it may be negative or 0, so only columns are multiplied.
     std::vector<double> s(site.free, 1);
     for (size_t i = 0; i < was.size(); ++i) s[-gain->powers[i] - 1] = was[i];
     for (const graph::ScaledParameter& change : site.changes)
@@ -123,7 +123,7 @@ bool untie(Model& model) {
     if (model.find(p.name) || p.absent_if.empty()) continue;
     const auto key = model.config.find(p.absent_if);
     if (key == model.config.end() || key->second == 0) continue;
-    // The embedding is the matrix of its shape that is read by row and by products.
+    // The tied embedding is the matrix of its shape that both row lookups and products read.
     const graph::Graph g = rewrite_graph(model);
     const graph::Users users = graph::users_of(g);
     for (const graph::ValueId v : g.inputs()) {

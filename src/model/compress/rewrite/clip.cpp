@@ -10,14 +10,14 @@ namespace lumen::model {
 
 void ClipLimits::clamp(std::span<float> w) const {
   for (int64_t i = 0; i < std::ssize(w); ++i) {
-    const float limit = limits[i / group];  // groups lie one after another, row by row
+    const float limit = limits[i / group];  // groups are in row-major order
     w[i] = std::clamp(w[i], -limit, limit);
   }
 }
 
 namespace {
 
-// For each group of columns the products of its columns, summed over samples: [columns / group][group, group].
+// For each group of columns its gram over the samples: [columns / group][group, group].
 std::vector<double> gram(std::span<const float> x, int64_t columns, int64_t group) {
   std::vector<double> g(columns * group, 0);
   const int64_t samples = std::ssize(x) / columns;

@@ -1,5 +1,5 @@
-// Changes of a model's weights that keep what it computes, and make it easier to round: norms folded into the weights
-// behind them, channels scaled, spaces rotated. Where they may be: graph/equivalence. Computed in f64, kept in f32.
+// Equivalent changes of a model's weights that make it easier to round: norms folded into the following weights,
+// channels scaled, spaces rotated. Their sites: graph/equivalence. Computed in f64, stored in f32.
 //
 // May include: base, base/threads, graph/equivalence, graph/ir, graph/match, model/arch.
 #pragma once

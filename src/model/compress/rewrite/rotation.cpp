@@ -38,7 +38,7 @@ Rotation Rotation::random(int64_t n, uint32_t seed) {
   Rotation r(n);
   r.matrix_.resize(n * n);
   for (size_t i = 0; i < r.matrix_.size(); ++i) r.matrix_[i] = normal(seed, i);
-  // Gram-Schmidt, each row twice.
+  // Gram-Schmidt, each row twice for accuracy.
   const auto row = [&](int64_t i) { return std::span(r.matrix_).subspan(i * n, n); };
   for (int64_t i = 0; i < n; ++i) {
     for (const int pass : {0, 1}) {
@@ -79,7 +79,7 @@ void Rotation::apply_all(std::span<double> rows) const {
   const int64_t count = std::ssize(rows) / n_;
   LUMEN_CHECK(std::ssize(rows) == count * n_);
   if (!matrix_.empty()) {
-    // Each number is summed in the order of the matrix's rows, however many rows there are.
+    // Each number is summed in the order of the matrix's rows, for any number of rows.
     std::vector<double> out(rows.size(), 0);
     for (int64_t k = 0; k < n_; ++k)
       for (int64_t r = 0; r < count; ++r) {

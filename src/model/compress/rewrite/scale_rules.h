@@ -1,5 +1,5 @@
-// Which scales: SmoothQuant's and AWQ's as functions of statistics. Channels that share a number count together.
-// Sources: arXiv 2211.10438, arXiv 2306.00978. Proved by tests/model/compress/rewrite/rules_test.cpp.
+// Channel scales: SmoothQuant's and AWQ's rules as functions of statistics. Channels that share a scale share their
+// statistics. Sources: arXiv 2211.10438, arXiv 2306.00978. Proved by tests/model/compress/rewrite/rules_test.cpp.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,8 @@ std::vector<double> smooth_scales(std::span<const double> activation_maxima, std
 inline constexpr int kAwqSteps = 20;
 std::vector<double> awq_scales(std::span<const double> activation_means, int k);
 
-// The candidate whose loss is least, the first of equals. `loss` computes what the site's weights cost with a scale.
+// The candidate with the least loss, the first of equals. `loss` computes the loss of the site's weights for given
+// scales.
 struct AwqChoice {
   std::vector<double> scales;
   int step = 0;
@@ -29,10 +30,10 @@ struct AwqChoice {
 AwqChoice choose_awq(std::span<const double> activation_means,
                      const std::function<double(std::span<const double>)>& loss);
 
-// Statistics of channels (of the site's first reader's columns) as those of its free numbers.
+// Combines statistics by channel (columns of the site's first reader) into those of its free scales.
 std::vector<double> largest_of_channels(const graph::ScaleSite& site, std::span<const double> by_channel);
 std::vector<double> mean_of_channels(const graph::ScaleSite& site, std::span<const double> by_channel);
-// max|w| over all rows of all readers, by free number.
+// max|w| over all rows of all readers, by free scale.
 std::vector<double> weight_maxima(const Model& model, const graph::ScaleSite& site);
 
 }  // namespace lumen::model

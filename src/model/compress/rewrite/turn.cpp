@@ -10,7 +10,7 @@ namespace lumen::model {
 
 namespace {
 
-constexpr int64_t kAtOnce = 64;  // lines that are multiplied together: a rotation is read once for all of them
+constexpr int64_t kAtOnce = 64;  // lines per product: one read of the rotation serves all of them
 
 }  // namespace
 
@@ -18,7 +18,7 @@ Turn::Turn(const graph::RotatedParameter& change, const graph::Shape& shape, int
   const int64_t columns = shape.back().number(), rows = shape.size() > 1 ? shape[shape.size() - 2].number() : 1;
   const bool by_rows = change.along == graph::Along::rows, by_columns = change.along == graph::Along::columns;
   const int64_t axis = by_rows ? rows : by_columns ? columns : std::ssize(change.places);
-  // By matrix, block and which time the block is there: where places lie on the axis.
+  // By matrix, block and the block's occurrence: positions along the axis.
   std::map<std::array<int64_t, 3>, std::vector<int64_t>> groups;
   std::map<std::pair<int64_t, int32_t>, int64_t> times;
   for (int64_t i = 0; i < std::ssize(change.places); ++i) {

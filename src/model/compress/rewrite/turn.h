@@ -1,6 +1,6 @@
-// The lines of a parameter that a site rotates: rows of a matrix, columns, or parts of them. Lines of one block whose
-// elements lie alike form a panel, which may be taken out as a matrix [lines, width], multiplied, and put back. Proved
-// by tests/model/compress/rewrite/rules_test.cpp.
+// The lines of a parameter that a site rotates: rows of a matrix, columns, or parts of them. Lines of one block with
+// the same element offsets form a panel, which can be copied out as a matrix [lines, width], multiplied, and copied
+// back. Proved by tests/model/compress/rewrite/rules_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class Turn {
 
   struct Panel {
     int64_t block = 0;
-    int64_t lines = 0, between_lines = 0;  // how many, and how far apart they begin
-    std::vector<int64_t> places;           // where a line's elements lie, from where it begins
+    int64_t lines = 0, between_lines = 0;  // count, and stride between line starts
+    std::vector<int64_t> places;           // element offsets from a line's start
   };
   const std::vector<Panel>& panels() const { return panels_; }
   int64_t width() const { return width_; }
@@ -38,7 +38,7 @@ class Turn {
       for (int64_t i = 0; i < width_; ++i) values[(first + l) * p.between_lines + p.places[i]] = lines[l * width_ + i];
   }
 
-  // Every line times the rotation of its block, in f64; one rotation is that of all blocks.
+  // Multiplies every line by its block's rotation, in f64; a single rotation serves all blocks.
   void apply(std::span<float> values, std::span<const Rotation> rotations) const;
 
  private:

@@ -9,9 +9,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr int kTurns = 5;                   // of the fixed point
-constexpr double kOrthogonal = 1e-13;       // what R^T R may differ from I by
-constexpr int kMostSweeps = 20;             // of orthogonalising; each squares the error
+constexpr int kTurns = 5;                   // fixed-point iterations
+constexpr double kOrthogonal = 1e-13;       // tolerance of R^T R - I
+constexpr int kMostSweeps = 20;             // of orthogonalise(); each squares the error
 constexpr int64_t kRows = 16, kInner = 64;  // of a tile of a product
 
 }  // namespace
@@ -77,7 +77,7 @@ void CayleyDescent::step(std::span<const double> gradient, double rate) {
   orthogonalise();
 }
 
-// Newton's and Schulz's iteration for the nearest orthogonal matrix: R (3 I - R^T R) / 2.
+// Newton-Schulz iteration for the nearest orthogonal matrix: R (3 I - R^T R) / 2.
 void CayleyDescent::orthogonalise() {
   for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
     std::vector<double> gram = multiply_square(transposed_square(r_, n_), r_, n_);

@@ -1,5 +1,5 @@
-// The way from rotations to better ones: gradients of what rounding costs, Cayley steps with a rate that falls to 0 by
-// a cosine, and the best that was seen. Proved by tests/model/compress/rotate/learn_rotations_test.cpp.
+// Learns rotations: gradients of the rounding cost, Cayley steps with a cosine-decayed rate, and the best rotations
+// found. Proved by tests/model/compress/rotate/learn_rotations_test.cpp.
 #pragma once
 
 #include <functional>
@@ -9,34 +9,34 @@
 
 namespace lumen::model {
 
-// What rotations cost.
+// The cost of rotations.
 class RotationObjective {
  public:
   virtual ~RotationObjective() = default;
-  // With the rotations as they are set, over everything there is.
+  // The cost of the current rotations, over all data.
   virtual double value() = 0;
-  // Adds its gradients to the rotations', of what the next step looks at. What it costs there.
+  // Adds the gradients of the next step's data to the rotations'. Returns the cost on these data.
   virtual double add_gradients() = 0;
 };
 
 struct LearnRotationOptions {
   int steps = 100;
-  double rate = 1;  // of Cayley steps, at first
+  double rate = 1;  // initial, of Cayley steps
   double momentum = 0;
 };
 
 struct LearnedRotations {
   std::vector<std::vector<double>> rotations;  // by space
   double before = 0, after = 0;                // the objective's value
-  int step = 0;                                // after which the best was seen; 0: where it began
+  int step = 0;                                // with the best value; 0: the start
 };
 
 struct RotationProgress {
   int step = 0, steps = 0;
-  double cost = 0;  // of what the step looked at
+  double cost = 0;  // of the step's data
 };
 
-// Begins with the rotations that are set. Never worse than those. `stop`: what was best so far is what is returned.
+// Starts with the current rotations; never returns worse ones. `stop`: the best so far is returned.
 LearnedRotations learn_rotations(RotatedWeights& weights, RotationObjective& objective,
                                  const LearnRotationOptions& options,
                                  const std::function<void(const RotationProgress&)>& progress = {},

@@ -1,6 +1,6 @@
-// Rotations that are learned (SpinQuant, Liu et al. 2024, arXiv 2405.16406): a model computes the same under all of
-// them, but what rounding its weights to a format costs differs. Two prices: the rounding errors of the weights
-// themselves, and the loss of the model with rounded weights.
+// Learned rotations (SpinQuant, Liu et al. 2024, arXiv 2405.16406): a model computes the same under all of them, but
+// the cost of rounding its weights to a format differs. Two costs: the rounding errors of the weights themselves, and
+// the loss of the model with rounded weights.
 //
 // May include: base, base/threads, graph/ir, model/arch, model/calibrate, model/compress, model/compress/recover,
 // model/compress/rewrite, model/compress/round, run/engine.

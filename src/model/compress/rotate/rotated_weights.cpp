@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kMostLines = 16384;  // of a product
+constexpr int64_t kMostLines = 16384;  // in one product
 
 graph::Type matrix(int64_t rows, int64_t columns) {
   return {{graph::Dim(rows), graph::Dim(columns)}, {}};
@@ -144,7 +144,7 @@ const RotatedWeights::Turned& RotatedWeights::columns_of(const std::string& name
   return *std::ranges::find(turns_.at(name), graph::Along::columns, [](const Turned& t) { return t.along; });
 }
 
-// A panel's places say which columns of which matrix a block is.
+// A panel's element offsets give the columns and the matrix of a block.
 RotatedWeights::Moments RotatedWeights::moments(const std::string& name, std::span<const float> gram, int64_t columns) {
   const Turned& t = columns_of(name);
   const int64_t width = t.turn.width();

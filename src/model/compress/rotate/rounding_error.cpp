@@ -9,10 +9,10 @@
 
 namespace lumen::model {
 
-// What weights read that share it: sums over the text, and moments under the rotations.
+// Statistics of an input that several weights share: sums over the text, and moments under the rotations.
 struct RoundingError::Reads {
   int64_t columns = 0;
-  std::vector<float> gram;     // where a rotation turns what is read
+  std::vector<float> gram;     // where a rotation changes the input
   std::vector<float> squares;  // elsewhere
   std::vector<size_t> items;
 };
@@ -21,19 +21,19 @@ struct RoundingError::Item {
   std::string name;
   FormatRef format;
   int64_t matrices = 1, rows = 0, columns = 0;  // rows of one matrix
-  double whole = 0;                             // what the errors are relative to
+  double whole = 0;                             // divisor of the errors
 };
 
-// A format's fit of numbers of one shape, shared by all weights of that shape.
+// A format's fit for one shape, shared by all weights of that shape.
 struct RoundingError::Fit {
   std::vector<float> w;
-  std::optional<ClippedFit> clip;  // absent: codes do not belong to elements
-  bool both_ends = false;          // a group's least and its largest number decide its fields, not the farther one
+  std::optional<ClippedFit> clip;  // nullopt: the format has no code per element
+  bool both_ends = false;          // a group's minimum and maximum set its fields, not only the larger magnitude
 };
 
 namespace {
 
-// Whether a group's fields follow its number on the nearer side of zero, too.
+// Whether a group's fields depend on both its minimum and its maximum.
 bool follows_both_ends(run::Engine& engine, const FormatRef& f, int64_t columns) {
   const auto range = [&](float nearer) {
     std::vector<float> w(columns);
@@ -45,7 +45,7 @@ bool follows_both_ends(run::Engine& engine, const FormatRef& f, int64_t columns)
   return std::abs(range(-0.4F) / range(-0.7F) - 1) > 0.05F;
 }
 
-// Gradients of ranges go to the numbers at their ends: those of a group that decide its fields.
+// Passes gradients of ranges to the numbers at their ends: those of a group that set its fields.
 void to_ends(const ClippedFit& clip, std::span<const float> w, int64_t columns, const ClippedFit::Slopes& slopes,
              bool both_ends, std::span<float> to) {
   const CodeGrid& grid = clip.grid();
@@ -87,7 +87,7 @@ RoundingError::~RoundingError() = default;
 
 void RoundingError::add_items() {
   for (const auto& [name, format] : formats_) {
-    if (!weights_.turns(name)) continue;  // costs the same under all rotations
+    if (!weights_.turns(name)) continue;  // same cost under all rotations
     Item item{name, format};
     const Weight& w = weights_.model().weights.at(name);
     item.matrices = w.type.shape.size() == 3 ? w.type.shape[0].number() : 1;
@@ -108,7 +108,7 @@ void RoundingError::read(LayerRun& text) {
     const PartRun part = text.run(k, weight, &values, k + 1 < text.parts() ? &values : nullptr, kinds);
     text.drop_read(k, &values);
     for (const TapSums& sums : part.taps) {
-      (void)reads_of(part.taps, sums.tap.weights.front());  // sums that are not finite are an error
+      (void)reads_of(part.taps, sums.tap.weights.front());  // throws for sums that are not finite
       Reads reads;
       const int64_t n = reads.columns = sums.tap.columns, matrices = std::max<int64_t>(sums.tap.matrices, 1);
       for (size_t i = 0; i < items_.size(); ++i) {
@@ -150,7 +150,7 @@ RoundingError::Fit& RoundingError::fit(const Item& item) {
   return *slot;
 }
 
-// `h`: of the columns of each matrix; empty: 1. `by_column`: sums of r^2, likewise, are added to it.
+// `h`: of the columns of each matrix; empty: 1. `by_column`: sums of r^2 are added to it, likewise.
 double RoundingError::cost_of(const Item& item, std::span<const float> h, bool gradients,
                               std::vector<double>* by_column) {
   Fit& f = fit(item);
@@ -178,7 +178,7 @@ double RoundingError::cost_of(const Item& item, std::span<const float> h, bool g
       f.clip->slopes(w, rounded, slope, &slopes);
       to_ends(*f.clip, w, columns, slopes, f.both_ends, through);
     } else {
-      // Codes of several values at once: what they are rounded to stays where it is.
+      // Codes for several values at once: the rounded values count as constants.
       for (size_t i = 0; i < through.size(); ++i) through[i] = -slope[i];
     }
     weights_.pull(item.name, through);

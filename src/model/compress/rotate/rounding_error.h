@@ -1,9 +1,8 @@
-// What rotations cost by the weights' own rounding errors, without the model's gradients: the mean over weights of
-// sum r^2 h / sum of what the weight computes, squared, where r are errors of rounding to nearest and h the second
-// moments of what their columns read (1 where nothing is known). Errors grow with the ranges of groups that share a
-// scale, so that gradients go to the numbers at the ends of these ranges, as those of learned step sizes do (Esser et
-// al. 2019, arXiv 1902.08153), and through the moments, which the rotations change, too. Proved by
-// tests/model/compress/rotate/rounding_error_test.cpp.
+// The cost of rotations by the weights' own rounding errors, without the model's gradients: the mean over weights of
+// sum r^2 h / sum of squared outputs, where r are errors of rounding to nearest and h the second moments of the
+// columns' inputs (1 where not known). Errors grow with the ranges of groups that share a scale, so gradients go to the
+// numbers at the ends of these ranges, as those of learned step sizes do (Esser et al. 2019, arXiv 1902.08153), and
+// through the moments, which the rotations change, too. Proved by tests/model/compress/rotate/rounding_error_test.cpp.
 #pragma once
 
 #include <map>
@@ -19,8 +18,8 @@ namespace lumen::model {
 
 class RoundingError : public RotationObjective {
  public:
-  // `formats`: by parameter. `text`: whose layers are run to see what weights read, with the model as it is before the
-  // rotations; null: errors of all columns count alike. All outlive this, but the text.
+  // `formats`: by parameter. `text`: run through the unrotated model's layers to collect the weights' input moments;
+  // null: all columns have equal weight. All arguments except the text outlive this.
   RoundingError(run::Engine& engine, RotatedWeights& weights, const std::map<std::string, FormatRef>& formats,
                 LayerRun* text);
   ~RoundingError() override;

@@ -8,7 +8,7 @@ namespace lumen::model {
 
 namespace {
 
-// The model, with activations of its layers in a format.
+// The model with quantized activations in its layers.
 Model with_activations(const Model& model, const std::map<std::string, FormatRef>& formats, const FormatRef& to) {
   Model out = model;
   if (!to) return out;

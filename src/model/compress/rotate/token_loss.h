@@ -1,7 +1,6 @@
-// What rotations cost by the model's own measure: the mean loss of a text's tokens under rounded weights, or how far
-// what the model then says is from what it says unrounded (KL). The gradient goes straight through the rounding; layer
-// by layer (text_loss.h), beside the rounded weights as they are stored. Proved by
-// tests/model/compress/rotate/token_loss_test.cpp.
+// The cost of rotations by the model's own loss: the mean loss of a text's tokens under rounded weights, or the KL
+// divergence of its predictions from the unrounded model's. Gradients are straight-through; layer by layer
+// (text_loss.h), with the rounded weights in their stored form. Proved by
 #pragma once
 
 #include <filesystem>
@@ -17,9 +16,8 @@ namespace lumen::model {
 
 struct TokenLossOptions {
   LayerRunOptions run;
-  bool own = false;  // the model's own predictions are the measure
-  // What the layers' matrices read passes through this format while the rounded model runs, fields fitted; null:
-  // floats.
+  bool own = false;  // KL divergence from the model's own predictions
+  // Inputs of the layers' matrices pass through this format in the rounded model, with fitted fields; null: floats.
   FormatRef activations;
   int64_t step_windows = 8;
   uint64_t seed = 0;
@@ -28,7 +26,7 @@ struct TokenLossOptions {
 
 class TokenLoss : public RotationObjective {
  public:
-  // `formats`: by parameter; others stay as they are. All outlive this, but text and options.
+  // `formats`: by parameter; others are unchanged. All arguments except text and options outlive this.
   TokenLoss(run::Engine& engine, RotatedWeights& weights, const std::map<std::string, FormatRef>& formats,
             std::span<const TokenId> text, const TokenLossOptions& options);
 
@@ -36,14 +34,14 @@ class TokenLoss : public RotationObjective {
   double add_gradients() override;
 
  private:
-  // Rounds all weights as the rotations leave them.
+  // Rounds all rotated weights.
   void round();
   std::vector<float> numbers(const std::string& name);
 
   run::Engine& engine_;
   RotatedWeights& weights_;
   const std::map<std::string, FormatRef>& formats_;
-  const Model rounds_;  // what is run, without its weights
+  const Model rounds_;  // the model that is run, without its weights
   TextLoss loss_;
   WindowDraw draw_;
   std::map<std::string, std::vector<uint8_t>> rounded_;

@@ -1,5 +1,5 @@
-// Orders up to kMostExact whole in f64; larger ones by tiles on the engine's device, whose blocks on the diagonal the
-// processor factors and inverts.
+// Orders up to kMostExact in f64 as a whole; larger ones by tiles on the engine's device, while the processor factors
+// and inverts the diagonal blocks.
 #include "model/compress/round/cholesky.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kTile = 1024;
-// Pivots below these times the mean of the diagonal are rounding.
+// Pivots below this times the mean of the diagonal are rounding noise.
 constexpr double kLeastExact = 1e-13, kLeastTiles = 1e-6;
 
 double mean_diagonal(std::span<const float> h, int64_t n, double damping) {
@@ -23,7 +23,7 @@ double mean_diagonal(std::span<const float> h, int64_t n, double damping) {
   return sum / n;
 }
 
-// Columns of r [n, n] over their diagonals, into u at (row, column) of a factor.
+// Columns of r [n, n], divided by their diagonal elements, into u at (row, column) of a factor.
 void normalise(const double* r, int64_t n, Factor& out, int64_t at) {
   for (int64_t k = 0; k < n; ++k) out.d[at + k] = r[k * n + k] * r[k * n + k];
   parallel_for(0, n, {.is_worth = n > 256}, [&](int64_t i) {
@@ -31,7 +31,7 @@ void normalise(const double* r, int64_t n, Factor& out, int64_t at) {
   });
 }
 
-// Pages are touched by all threads.
+// All threads zero the pages, which are new.
 Factor empty_factor(int64_t n) {
   Factor out{n, {}, std::vector<double>(n), std::shared_ptr<float[]>(new float[n * n])};
   out.u = {out.memory.get(), static_cast<size_t>(n * n)};
@@ -53,7 +53,7 @@ graph::Type square() {
   return {{graph::Dim(kTile), graph::Dim(kTile)}, {}};
 }
 
-// x - a b^T, or with b turned a b, into the state x.
+// Updates the state x to x - a b^T, or computes a b.
 std::shared_ptr<run::Program> tile_program(run::Engine& engine, bool subtracts) {
   graph::Graph g;
   graph::Builder b(g);
@@ -120,7 +120,7 @@ class Tiles {
  private:
   run::DeviceTensorRef fresh() { return std::make_shared<run::DeviceTensor>(engine_.device(), square()); }
 
-  // Behind the last column the matrix goes on as the identity.
+  // Padding after the last column continues the matrix as the identity.
   run::DeviceTensorRef upload(int64_t s, int64_t t) {
     std::vector<float>& tile = uploaded_;
     tile.resize(kTile * kTile);
@@ -145,7 +145,7 @@ class Tiles {
     p.run();
   }
 
-  // Rows of tile s of R in the columns of tile k, normalised.
+  // Stores rows of tile s of R, in the columns of tile k, normalised.
   void keep(const run::DeviceTensorRef& from, int64_t s, int64_t k, const std::vector<double>& diagonal,
             std::vector<float>& tile, Factor& out) const {
     from->download(tile.data(), kTile * kTile * 4);
@@ -161,7 +161,7 @@ class Tiles {
   int64_t n_, count_;
   double damping_;
   std::vector<run::DeviceTensorRef> tiles_;
-  std::vector<float> uploaded_;  // the tile that goes to the device
+  std::vector<float> uploaded_;  // staging of a tile for the device
   std::shared_ptr<run::Program> subtract_, multiply_;
 };
 

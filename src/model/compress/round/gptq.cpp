@@ -31,17 +31,17 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   const int64_t columns = moments.columns();
   LUMEN_CHECK(std::ssize(w) == rows * columns, "{} weights for {} x {}", w.size(), rows, columns);
   GptqResult out;
-  // What is rounded: the weight itself, or what has moved.
+  // The rounding target: the weight itself, or the moved weight.
   std::vector<float> moved_to;
   std::span<const float> target = w;
   if (!options.difference.empty()) {
     moved_to = moved(w, rows, moments, options.difference);
-    // Nothing says where to move what is never multiplied with anything.
+    // Dead columns have no activations to move by.
     for (const int64_t c : moments.dead())
       for (int64_t r = 0; r < rows; ++r) moved_to[r * columns + c] = w[r * columns + c];
     target = moved_to;
   }
-  // Where the device reads this memory it is not copied: it outlives all that is done with it here.
+  // Not copied where the device reads host memory: it outlives all uses here.
   const run::DeviceTensorRef on_device =
       run::DeviceTensor::parameter(engine_.device(), {{graph::Dim(rows), graph::Dim(columns)}, {}}, target.data(),
                                    std::shared_ptr<const void>(std::make_shared<int>(), target.data()));

@@ -1,4 +1,4 @@
-// H made ready for rounding: what is wrong with it is said, and what it lacks is added where the options allow it.
+// Prepares H for rounding: reports its defects, and raises the damping where the options allow it.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -114,8 +114,8 @@ const run::DeviceTensorRef& Moments::on_device(run::Engine& engine) {
   return device_;
 }
 
-// With (U + I) D (U + I)^T in another order than the columns', H^-1 = A B, A = (U + I)^-T D^-1 and B = (U + I)^-1 whose
-// lines are put back into the columns' order.
+// With the factor (U + I) D (U + I)^T in permuted order, H^-1 = A B, A = (U + I)^-T D^-1 and B = (U + I)^-1, with lines
+// permuted back to the columns' order.
 void Moments::make_inverse(run::Engine& engine) {
   const int64_t n = columns_;
   engine.require_memory("answering differences of activations", {{"the inverse of second moments", n * n * 8}});

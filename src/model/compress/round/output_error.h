@@ -1,4 +1,4 @@
-// What products lose by errors of weights: e G e^T by rows, where G is the gram of what the weights read. On the
+// Output errors of products due to weight errors: e G e^T by rows, where G is the gram of the weights' inputs. On the
 // engine's device. Proved by tests/model/compress/round/gptq_test.cpp.
 #pragma once
 
@@ -16,11 +16,11 @@ namespace lumen::model {
 class OutputErrors {
  public:
   explicit OutputErrors(run::Engine& engine) : engine_(engine) {}
-  // A gram [columns, columns] on the device, for any number of matrices.
+  // Uploads a gram [columns, columns], to use for any number of matrices.
   run::DeviceTensorRef keep(std::span<const float> gram, int64_t columns);
   // e [rows, columns]; f32 sums in a fixed order. Same bits at any thread count.
   std::vector<double> of(std::span<const float> e, int64_t rows, int64_t columns, const run::DeviceTensorRef& gram);
-  // The same of e = w less a blob of the format, as w is [rows, columns] on the device.
+  // The same for e = w - decoded blob, with w [rows, columns] on the device.
   std::vector<double> of_rounded(const run::DeviceTensorRef& w, const FormatRef& format, std::span<const uint8_t> blob,
                                  const run::DeviceTensorRef& gram);
   // e G.

@@ -1,5 +1,5 @@
-// Rounding of weights that knows what they are multiplied with: factors of the second moments of activations, and
-// rounding with error feedback by them (GPTQ), for any number format.
+// Activation-aware rounding of weights: factors of the second moments of activations, and rounding with error feedback
+// by them (GPTQ), for any number format.
 //
 // May include: base, base/threads, graph/ir, model/calibrate, run/engine, run/engine/feedback.
 #pragma once

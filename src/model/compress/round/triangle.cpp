@@ -10,12 +10,12 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kBlock = 64;  // columns factored at once
-constexpr int64_t kWide = 256;  // columns of a task of an update: with kBlock rows they stay in the second cache
-constexpr int64_t kRows = 4;    // of the tile in registers
+constexpr int64_t kWide = 256;  // columns per task of an update: with kBlock rows they stay in the L2 cache
+constexpr int64_t kRows = 4;    // of the register tile
 constexpr int64_t kLanes = 4, kVectors = 2;
 
-// Widest vectors the processor has. Nothing is contracted or reassociated, so all give the same bits. Which they are is
-// asked before the thread sanitizer is there, which would be asked then.
+// The widest vectors of the processor. Nothing is contracted or reassociated, so all variants give the same bits.
+// Dispatch runs before the thread sanitizer is initialized, so its builds do without.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define LUMEN_WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -40,7 +40,7 @@ LUMEN_WIDEST void subtract_tile(double* a, int64_t a_line, const double* r, int6
     for (int64_t v = 0; v < kVectors; ++v) *reinterpret_cast<Vector*>(a + i * a_line + v * kLanes) = sums[i][v];
 }
 
-// a [rows, columns] -= r [rows, depth] b [depth, columns]; each sum in the order of depth, however it is cut.
+// a [rows, columns] -= r [rows, depth] b [depth, columns]; each sum in the order of depth, whatever the tiling.
 void subtract_product(double* a, int64_t a_line, const double* r, int64_t r_line, const double* b, int64_t b_line,
                       int64_t rows, int64_t columns, int64_t depth) {
   constexpr int64_t kColumns = kLanes * kVectors;
@@ -56,7 +56,7 @@ void subtract_product(double* a, int64_t a_line, const double* r, int64_t r_line
     }
 }
 
-// A block on the diagonal, column by column from the last.
+// Factors a diagonal block, column by column from the last.
 bool factor_block(double* a, int64_t line, int64_t n, double least) {
   for (int64_t j = n - 1; j >= 0; --j) {
     if (!(a[j * line + j] > least)) return false;
@@ -108,7 +108,7 @@ void invert_upper(const double* r, double* x, int64_t n) {
     const int64_t across = (n - first + kBlock - 1) / kBlock;
     parallel_for(0, across, {.grain = 1, .is_worth = n > 256}, [&](int64_t s) {
       const int64_t column = first + s * kBlock, columns = std::min(kBlock, n - column);
-      // Rows behind this block are done; nothing of them lies left of their diagonal.
+      // Rows after this block are done, and are zero left of their diagonal.
       const int64_t depth = std::min(n, column + columns) - end;
       if (depth > 0)
         subtract_product(x + first * n + column, n, r + first * n + end, n, x + end * n + column, n, tall, columns,

@@ -1,12 +1,12 @@
-// Dense upper triangles in f64 on the processor, by blocks whose order is fixed: same bits at any thread count.
+// Dense upper triangles in f64 on the processor, blocked in a fixed order: same bits at any thread count.
 #pragma once
 
 #include <cstdint>
 
 namespace lumen::model {
 
-// a [n, n] row-major, read above and on the diagonal, becomes R there, with a = R R^T. False where a diagonal is not
-// above `least`; a is spoilt then.
+// a [n, n] row-major, of which the upper triangle is read, is overwritten with R, where a = R R^T. False where a
+// diagonal element is not above `least`; a is then undefined.
 bool reverse_cholesky(double* a, int64_t n, double least);
 
 // x [n, n] becomes the inverse of the upper triangle r; zeros below the diagonal.

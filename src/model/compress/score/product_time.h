@@ -1,4 +1,4 @@
-// How long products with weights in a format take here: one row at a time, as a model writes. Proved by
+// Measured time of products with weights in a format on this machine: one row at a time, as in decoding. Proved by
 // tests/model/compress/score/weight_scores_test.cpp.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace lumen::model {
 class ProductTimes {
  public:
   explicit ProductTimes(run::Engine& engine) : engine_(engine) {}
-  // Milliseconds of y = W x with W [rows, columns]: the median of runs over several copies, so that weights come from
-  // memory as in a model and not from caches.
+  // Milliseconds of y = W x with W [rows, columns]: the median of runs over several copies, so that weights are read
+  // from memory as in a model, not from caches.
   double ms(const FormatRef& format, int64_t rows, int64_t columns);
 
  private:

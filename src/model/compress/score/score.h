@@ -1,4 +1,4 @@
-// What formats would cost a model, before any of them is taken: predicted loss and time, for choosing under a budget.
+// Predicted costs of formats for a model: loss and time, for a choice under a budget.
 //
 // May include: base, base/sealed, graph/ir, model/arch, model/calibrate, model/compress, model/compress/round,
 // model/compress/strategy, run/engine.

@@ -60,7 +60,7 @@ std::optional<std::vector<WeightScore>> read_scores(SealedFolder& folder, const 
             {formats.get(c.at("format").get<std::string>()), c.at("bytes"), c.at("score"), c.at("error")});
     }
   } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // they are computed again
+    return std::nullopt;  // scores are computed again
   }
   return out;
 }

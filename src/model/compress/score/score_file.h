@@ -1,4 +1,4 @@
-// Scores of weights as a sealed file of a work folder: a run that was ended does not score again. Proved by
+// Scores of weights in a sealed file of a work folder: a resumed run does not score again. Proved by
 // tests/model/compress/score/score_file_test.cpp.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace lumen::model {
 
-// What the scores are of: other files, texts, formats or options give another key.
+// A key of the scores' inputs: it changes with files, texts, formats or options.
 std::string score_key(const std::string& source, const Model& model, const std::vector<std::string>& names,
                       const std::vector<FormatRef>& candidates, std::span<const TokenId> text,
                       const ScoreOptions& options);
-// `name`: of the file among those of the folder.
+// `name`: file name in the folder.
 void write_scores(SealedFolder& folder, const std::string& name, const std::string& key,
                   const std::vector<WeightScore>& scores);
-// Nothing where there is no file, or one of another key; a broken one is a warning.
+// nullopt where there is no file, or its key differs; a broken file is a warning.
 std::optional<std::vector<WeightScore>> read_scores(SealedFolder& folder, const std::string& name,
                                                     const std::string& key, const FormatLibrary& formats);
 

@@ -13,11 +13,11 @@
 namespace lumen::model {
 namespace {
 
-// The rows of a weight that stand for all.
+// Sampled rows of a weight.
 struct Sample {
   int64_t matrices = 1, rows = 0, all_rows = 0, columns = 0;  // rows of one matrix
   std::vector<float> values;
-  std::vector<int64_t> row;  // of each sampled row of a matrix, where it was
+  std::vector<int64_t> row;  // original index of each sampled row of a matrix
 };
 
 Sample sample_of(std::span<const float> values, const Parameter& p, int64_t most) {
@@ -50,7 +50,7 @@ class Scorer {
 
   void begin_part() { rounder_->begin_part(); }
 
-  // Adds what the weight loses in a part to the scores of its candidates.
+  // Adds the weight's loss in a part to the scores of its candidates.
   void add(WeightScore& to, std::span<const float> values, const PartRun& part) {
     const auto slopes = part.slopes.find(to.name);
     if (slopes == part.slopes.end()) return;
@@ -105,7 +105,7 @@ class Scorer {
     return 0.5 * score * s.all_rows / s.rows;
   }
 
-  // Rows that are looked up: all are taken as equally likely.
+  // For row lookups: all rows count as equally likely.
   double of_rows(const Sample& s, std::span<const float> e, const std::vector<float>& slopes) const {
     double score = 0;
     for (size_t i = 0; i < e.size(); ++i) score += double{e[i]} * e[i] * slopes[i % s.columns];

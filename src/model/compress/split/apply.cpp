@@ -15,7 +15,7 @@
 namespace lumen::model {
 namespace {
 
-// Bytes of a number that is stored by itself.
+// Bytes of a number in a format without blocks.
 int64_t bytes_of_number(const Weight& w, const std::string& name) {
   if (!w.type.element.format) return scalar_bytes(w.type.element.scalar);
   for (const Scalar plain : {Scalar::f32, Scalar::f16, Scalar::bf16})
@@ -25,7 +25,7 @@ int64_t bytes_of_number(const Weight& w, const std::string& name) {
               "start from an f32, f16 or bf16 file");
 }
 
-// Columns of a weight, or elements of a vector, in this order.
+// Permutes columns of a weight, or elements of a vector.
 Weight take_columns(const Weight& w, std::span<const int64_t> source, const std::string& name) {
   const int64_t size = bytes_of_number(w, name), columns = w.columns(), count = std::ssize(source);
   Weight out;
@@ -42,7 +42,7 @@ Weight take_columns(const Weight& w, std::span<const int64_t> source, const std:
   return out;
 }
 
-// Rows of each matrix alike.
+// Permutes the rows of each matrix alike.
 Weight rows_in_order(const Weight& w, std::span<const int64_t> order, const std::string& name) {
   (void)bytes_of_number(w, name);
   std::vector<int64_t> source;
@@ -84,7 +84,7 @@ Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std
       if (is_cut(name)) splits.push_back({name, wanted(name)->columns, order});
   }
   LUMEN_CHECK(splits.size() == parts.size(), "weights to be cut that are in no group");
-  // Behind all changes of rows.
+  // After all row permutations.
   for (const graph::ColumnSplit& s : splits) {
     const Weight whole = out.weights.at(s.weight);
     out.weights.erase(s.weight);

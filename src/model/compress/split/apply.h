@@ -1,5 +1,5 @@
-// Models with weights in parts: columns put into the order of their impact, and cut. What the model computes stays, but
-// for the order of its sums. Proved by tests/model/compress/split/split_test.cpp.
+// Models with weights in parts: columns sorted by impact, and cut. The model computes the same, except for the order of
+// its sums. Proved by tests/model/compress/split/split_test.cpp.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ struct WeightParts {
   std::vector<int64_t> columns;  // of each part; their sum is all
 };
 
-// Error for weights that are rounded already, and for models that have parts or run-time rotations.
+// Error for weights that are rounded already, and for models with parts or run-time rotations.
 Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std::span<const WeightParts> parts);
 
 }  // namespace lumen::model

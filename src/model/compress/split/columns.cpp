@@ -27,7 +27,7 @@ std::vector<ColumnGroup> column_groups(const Model& model, const std::vector<std
       if (wanted.contains(name) && graph::layer_of(name) >= 0) group.weights.push_back(name);
     if (group.weights.empty()) continue;
     group.before = graph::rows_before(g, shared.weights);
-    // All that reads it changes with it, so that all must be there to change.
+    // All readers change with the rows, so all must be in the group.
     if (group.before && group.weights.size() != shared.weights.size()) group.before.reset();
     out.push_back(std::move(group));
   }

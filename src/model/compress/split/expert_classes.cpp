@@ -14,7 +14,7 @@
 namespace lumen::model {
 namespace {
 
-// For each matrix of a stacked weight: sums over its channels of what they read, squared, and of the weight's columns.
+// For each matrix of a stacked weight: sums over its channels of the squared inputs times the squared weight columns.
 std::vector<double> energies(std::span<const float> weight, std::span<const float> weighed, int64_t experts) {
   const int64_t columns = std::ssize(weighed) / experts, rows = std::ssize(weight) / experts / columns;
   std::vector<double> out(experts, 0);

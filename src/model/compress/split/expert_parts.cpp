@@ -14,7 +14,7 @@
 namespace lumen::model {
 namespace {
 
-// Experts [begin, begin + count) of an order, of a weight whose first axis runs along them.
+// Selects experts in this order, from a weight whose first axis runs along them.
 Weight take_experts(const Weight& w, std::span<const int64_t> order) {
   graph::Shape shape = w.type.shape;
   const int64_t all = shape.front().number();

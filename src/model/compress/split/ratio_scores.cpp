@@ -28,7 +28,7 @@ int64_t bytes_of(const Parameter& p, int64_t columns, const FormatRef& format) {
   return graph::byte_size({shape, {Scalar::f32, format}});
 }
 
-// Sums of what a part of a weight's columns reads.
+// Input sums of a part of a weight's columns.
 TapSums sums_of(const TapSums& all, std::span<const int64_t> columns) {
   const int64_t from = all.tap.columns, to = std::ssize(columns);
   TapSums out;
@@ -60,7 +60,7 @@ class Scorer {
     sums_.clear();
   }
 
-  // What a candidate leaves wrong, in the weight's own order of columns.
+  // A candidate's rounding error, in the weight's original column order.
   std::vector<float> error_of(RatioCandidate& c, const std::string& name, std::span<const float> values,
                               const TapSums* reads) {
     const Parameter& p = *model_.find(name);
@@ -113,7 +113,7 @@ class Scorer {
     return 0.5 * score;
   }
 
-  // Rows that are looked up: all are taken as equally likely.
+  // For row lookups: all rows count as equally likely.
   double of_rows(std::span<const float> e, int64_t columns, const std::vector<float>& slopes) const {
     double score = 0;
     for (size_t i = 0; i < e.size(); ++i) score += double{e[i]} * e[i] * slopes[i % columns];
@@ -121,7 +121,7 @@ class Scorer {
   }
 
  private:
-  // Kept for the part, since weights that read the same share what strategies make of it.
+  // Cached for the part, because strategies share work among weights with the same input.
   const TapSums* known_sums(const TapSums* reads, std::span<const int64_t> columns, int64_t begin) {
     if (!reads) return nullptr;
     const auto [known, fresh] = sums_.try_emplace({reads, begin, std::ssize(columns)});
@@ -137,16 +137,16 @@ class Scorer {
   const RatioOptions& options_;
   OutputErrors errors_;
   const std::unique_ptr<Rounder> rounder_;
-  std::map<std::tuple<const TapSums*, int64_t, int64_t>, TapSums> sums_;  // by where columns begin, and how many
+  std::map<std::tuple<const TapSums*, int64_t, int64_t>, TapSums> sums_;  // by first column and number of columns
 };
 
-// A layer's errors, and what each window says of them.
+// A layer's errors, and their projections on each window's gradients.
 struct Projections {
   std::vector<std::vector<float>> errors;   // by candidate
   std::vector<std::vector<double>> window;  // [candidate][window]: <gradient, error>
 };
 
-constexpr double kChance = 2.5;  // standard deviations of a correlation of nothing
+constexpr double kChance = 2.5;  // standard deviations of a chance correlation
 
 double dot(std::span<const float> a, std::span<const float> b) {
   // A fixed number of partial sums: the same bits at any number of threads.
@@ -161,8 +161,8 @@ double dot(std::span<const float> a, std::span<const float> b) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-// Terms of two weights: how their errors go together in gradients, at the size that the scores say. What so few windows
-// show by chance is taken off: a choice among many would take what is best by chance alone.
+// Pair terms of two weights: the correlation of their projections, scaled by their scores. The part that so few windows
+// may show by chance is subtracted: otherwise a choice among many would pick chance.
 std::vector<double> terms_of(const RatioScore& a, const Projections& of_a, const RatioScore& b,
                              const Projections& of_b) {
   std::vector<double> out;
@@ -224,7 +224,7 @@ RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vec
                          std::span<const ColumnGroup> groups, std::span<const TokenId> text,
                          const RatioOptions& options, const std::function<void(const std::string&, double)>& progress) {
   LayerRunOptions by_windows = options.run;
-  by_windows.batch = 1;  // what each window says of errors is looked at by itself
+  by_windows.batch = 1;  // errors are projected on each window separately
   LayerRun run(engine, model, text, by_windows);
   RatioScores out = unscored_ratios(model, names, groups, options);
   ThereAndBack way(
@@ -241,7 +241,7 @@ RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vec
     tell("scores part", k, 0.15 + 0.85 * (parts - 1 - k) / parts);
     const PartRun seen = run.run(k, way.weights(), &way.values, nullptr, kinds);
     scorer.begin_part();
-    std::map<size_t, Projections> here;  // by the number of the weight
+    std::map<size_t, Projections> here;  // by weight index
     for (size_t i = 0; i < out.weights.size(); ++i) {
       RatioScore& w = out.weights[i];
       if (std::ranges::find(run.part(k).parameters, w.name) == run.part(k).parameters.end()) continue;

@@ -1,6 +1,6 @@
-// What shares of columns in a format of more bits would cost each weight, before any is taken: predicted losses as
-// score/weight_scores.h has them, and what two weights of a layer lose beyond the sum of theirs, by the projection of
-// errors on gradients (Fisher matrix of windows, high-impact parameter ratio, Pham et al. 2025, section 2). Proved by
+// Predicted cost of holding a share of a weight's columns in a format of more bits: losses as in score/weight_scores.h,
+// and pair terms: the loss of two weights of a layer beyond the sum of theirs, by the projection of errors on gradients
+// (Fisher matrix of windows, high-impact parameter ratio, Pham et al. 2025, section 2). Proved by
 // tests/model/compress/split/split_test.cpp.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace lumen::model {
 
-// A way to hold a weight: whole in `low`, or its first columns, by their impact, in `high`.
+// A candidate for a weight: whole in `low`, or its columns of highest impact in `high`.
 struct RatioCandidate {
   FormatRef high, low;  // high: null where nothing is cut
   int64_t high_columns = 0;
@@ -30,37 +30,37 @@ struct RatioCandidate {
 struct RatioScore {
   std::string name;  // of the parameter
   int64_t weights = 0;
-  std::vector<RatioCandidate> candidates;  // no two of the same columns and formats
+  std::vector<RatioCandidate> candidates;  // distinct in columns and formats
 };
 
 struct RatioScores {
   std::vector<RatioScore> weights;
-  // By two weights' numbers, the first below the second: [candidates of a, candidates of b]. Weights of one layer.
+  // By indices of two weights, a < b: [candidates of a, candidates of b]. Weights of one layer.
   std::map<std::pair<size_t, size_t>, std::vector<double>> pairs;
 };
 
 struct RatioOptions {
   LayerRunOptions run;
   std::vector<FormatRef> high, low;
-  std::vector<double> ratios;  // shares of columns; 0 is always among them
+  std::vector<double> ratios;  // shares of columns; 0 is always included
   const Strategy* strategy = nullptr;
   StrategyOptions numbers;
   bool pairs = true;
   std::filesystem::path folder;  // of values between layers; empty: memory
 };
 
-// Candidates without scores; weights that no group has are whole. Error when none fits a weight.
+// Candidates without scores; weights in no group are whole. Error when none fits a weight.
 RatioScores unscored_ratios(const Model& model, const std::vector<std::string>& names,
                             std::span<const ColumnGroup> groups, const RatioOptions& options);
-// With scores. Two passes forward and one back over the text's windows, window by window; all rows of a weight are
-// rounded for each candidate, and errors of a layer's weights are held together.
+// With scores. Two forward passes and one backward over the text, window by window. All rows of a weight are rounded
+// for each candidate, and errors of one layer's weights are in memory together.
 RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vector<std::string>& names,
                          std::span<const ColumnGroup> groups, std::span<const TokenId> text,
                          const RatioOptions& options,
                          const std::function<void(const std::string&, double)>& progress = {});
 
-// As a problem: a block for each layer with pairs, semidefinite, and for each other weight. `where`: by block and item
-// the number of the weight.
+// As a problem: a block for each layer with pairs, made semidefinite, and for each other weight. `where`: index of the
+// weight, by block and item.
 ChoiceProblem ratio_problem(const RatioScores& scores, double scale, std::vector<std::vector<size_t>>* where);
 
 }  // namespace lumen::model

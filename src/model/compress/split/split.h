@@ -1,6 +1,6 @@
-// Weights whose most important columns are held in a format of more bits: which columns those are, models with such
-// weights in parts, and what shares of columns would cost (high-impact parameter ratio, Pham et al. 2025). And mixtures
-// whose experts are held in formats by class.
+// Weights whose most important columns are stored in a format of more bits: choice of the columns, models with such
+// weights in parts, and the predicted cost of column shares (high-impact parameter ratio, Pham et al. 2025). And
+// mixtures whose experts are stored in formats by class.
 //
 // May include: base, base/threads, graph/equivalence, graph/transform, graph/transform/split_experts, model/arch,
 // model/arch/checkpoint, model/calibrate, model/compress, model/compress/choose, model/compress/round,

@@ -1,4 +1,4 @@
-// Strategies that round all weights of a layer together, by what the layer hands on (model/compress/recover).
+// Strategies that round all weights of a layer together, by the layer's output error (model/compress/recover).
 #include "model/compress/recover/recover.h"
 #include "model/compress/strategy/each.h"
 
@@ -17,7 +17,7 @@ class LearnedRounder : public Rounder {
     options_.windows = options.step_windows;
   }
 
-  // What nothing that is handed on depends on.
+  // Weights on which no compared output depends.
   Rounding round(const RoundingTask& task) override {
     Rounding out = nearest_->round(task);
     out.remark = "lies in no layer: rounded to nearest by importance" + (out.remark.empty() ? "" : "; " + out.remark);

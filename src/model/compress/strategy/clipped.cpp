@@ -1,5 +1,5 @@
-// Rounding to nearest under limits: the largest numbers of each group of columns are clamped as far as what the group
-// gives to outputs changes least (AWQ's clip search, arXiv 2306.00978), for any format.
+// Rounds to nearest with clipping: the largest numbers of each group of columns are clamped to the limit of least
+// output error of the group (AWQ's clip search, arXiv 2306.00978), for any format.
 #include "model/compress/rewrite/clip.h"
 #include "model/compress/strategy/each.h"
 #include "model/compress/strategy/stack.h"
@@ -13,7 +13,7 @@ class ClippedRounder : public Rounder {
 
   Rounding round(const RoundingTask& t) override {
     Rounding out;
-    // Those that share a scale.
+    // Numbers that share a scale.
     const int64_t group = t.format->block > 1 && t.format->row_bytes == 0 ? t.format->block : t.columns;
     std::vector<float> clamped(t.values.begin(), t.values.end());
     double before = 0, after = 0;

@@ -1,4 +1,4 @@
-// The strategies there are, each in a file of its own.
+// The available strategies, each in its own file.
 #pragma once
 
 #include "model/compress/strategy/strategy.h"
@@ -11,7 +11,7 @@ const Strategy& feedback_strategy();        // feedback.cpp
 const Strategy& answering_strategy();       // feedback.cpp
 const Strategy& clipped_strategy();         // clipped.cpp
 const Strategy& half_quadratic_strategy();  // half_quadratic.cpp
-const Strategy& autoround_strategy();       // blocks.cpp, and those below
+const Strategy& autoround_strategy();       // blocks.cpp, also those below
 const Strategy& adaround_strategy();
 const Strategy& omniquant_strategy();
 const Strategy& block_ap_strategy();

@@ -1,6 +1,6 @@
-// Rounding with error feedback: what a column loses is given to those behind it, by the second moments of what is read
-// (GPTQ, arXiv 2210.17323); and with targets moved first by how far what is read has gone from what it was (GPTAQ,
-// arXiv 2504.02692).
+// Rounding with error feedback: a column's error is passed on to later columns, using the input's second moments (GPTQ,
+// arXiv 2210.17323); optionally the targets are first moved to compensate the change of the input (GPTAQ, arXiv
+// 2504.02692).
 
 #include "run/engine/feedback/feedback.h"
 
@@ -35,7 +35,7 @@ class FeedbackStrategyRounder : public Rounder {
       std::vector<uint8_t> under;  // the blob whose outer fields are kept
       if (t.matrices > 1 && stack.shares_fields()) under = stack.matrix(out.blob, m);
       GptqResult result = round_matrix(t, m, under, out.remark);
-      unreached += t.reads && t.gram(m).empty();  // rows of an embedding are read by no product
+      unreached += t.reads && t.gram(m).empty();  // products do not read rows of an embedding
       nearest += result.is_nearest;
       if (t.matrices == 1) {
         out.blob = std::move(result.blob);
@@ -74,7 +74,7 @@ class FeedbackStrategyRounder : public Rounder {
     return gptq_.round(t.format, t.matrix(m), t.rows, moments, how);
   }
 
-  // Those of one matrix of a stack are held at a time; weights of a part that read the same share them.
+  // Those of one matrix of a stack at a time; weights of a part with the same input share them.
   Moments& moments_of(const RoundingTask& t, int64_t m) {
     auto& slot = moments_[t.reads];
     if (!slot.second || slot.first != m) {

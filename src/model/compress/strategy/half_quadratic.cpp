@@ -1,9 +1,9 @@
 // Half-quadratic splitting (HQQ, Badri and Shaji 2023), for any format whose codes can be chosen under given fields,
-// and without a text: errors are to be sparse, so they are measured by a norm p < 1; what stands out of an error is set
-// aside by a shrinkage that becomes less from step to step, and fields are fitted again to the rest. The reference
-// moves an integer format's zero point to the mean of what is left. Here fields come from the format's own fit, of
-// weights moved and stretched, group by group, by the line that takes what was decoded to what is left: in a format
-// with an offset that moves the offset, in one without the scale. A group keeps what made its norm smaller.
+// without a text: errors should be sparse, so they are measured by a norm p < 1. A shrinkage, which decreases from step
+// to step, sets outliers of the error aside, and fields are fitted again to the rest. The reference moves an integer
+// format's zero point to the mean of the rest. Here the format's own fit gives the fields, for weights that are shifted
+// and stretched per group by the line that maps decoded values to the rest: in a format with an offset that moves the
+// offset, in one without the scale. A group keeps the fields of its least norm.
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -35,7 +35,7 @@ class HalfQuadraticRounder : public Rounder {
     begin_shape(t.format, rows, columns);
     std::vector<int32_t> order(columns);
     std::iota(order.begin(), order.end(), 0);
-    // Codes of the weights under the fields of weights * stretch + shift.
+    // Codes of the weights under the fields fitted to weights * stretch + shift.
     std::vector<double> stretch(groups, 1), shift(groups, 0);
     std::vector<float> moved(count);
     const auto rounded = [&](const std::vector<double>& by, const std::vector<double>& plus) {
@@ -46,7 +46,7 @@ class HalfQuadraticRounder : public Rounder {
     run::RoundedMatrix best = rounded(stretch, shift);
     std::vector<double> norms = norms_of(t, best.values, group);
     const double before = total(norms);
-    // Fields that groups share (of rows, tiles, the tensor) may go another way than each group's trial.
+    // Fields shared by groups (of rows, tiles, the tensor) may change differently than in each group's trial.
     const bool apart = t.format->row_bytes == 0 && t.format->tile_bytes == 0 && t.format->tensor_bytes == 0;
     bool merges = false;  // best.values are of several trials, best.blob is of one
     std::vector<double> by, plus;
@@ -88,7 +88,7 @@ class HalfQuadraticRounder : public Rounder {
   }
 
  private:
-  // What rounds matrices of one shape into one format is kept for the next.
+  // The rounder of a shape and format is reused by the next weight.
   void begin_shape(const FormatRef& format, int64_t rows, int64_t columns) {
     const auto shape = std::tuple(format->hash.hex(), rows, columns);
     if (rounder_ && shape == shape_) return;
@@ -108,7 +108,7 @@ class HalfQuadraticRounder : public Rounder {
     return out;
   }
 
-  // decoded * by + plus is nearest to the weights less what stands out of their errors.
+  // decoded * by + plus is the least squares fit of the weights less the error's outliers.
   struct Line {
     double by = 1, plus = 0;
   };

@@ -1,5 +1,5 @@
-// Rounding to nearest with each format's own search for its scales: plain, and with the squares of what every column is
-// multiplied with as the price of its errors.
+// Rounding to nearest with each format's own scale search: unweighted, and with errors weighted by the squares of every
+// column's inputs.
 #include <algorithm>
 
 #include "model/compress/strategy/each.h"
@@ -14,8 +14,8 @@ Rounding rounded(run::Engine& engine, const RoundingTask& t, std::span<const flo
   return out;
 }
 
-// Importance by columns, where what is read is known of every matrix; of a stack by elements, those that no row reached
-// with 1 everywhere.
+// Importance by columns, where every matrix has input statistics; for a stack by elements, with 1 for matrices without
+// rows.
 Rounding weighed(run::Engine& engine, const RoundingTask& t) {
   if (!t.format->weighs()) return rounded(engine, t, {});
   int64_t unreached = 0;

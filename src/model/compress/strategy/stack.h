@@ -1,4 +1,4 @@
-// Matrices of a stack as blobs of their own: what rounds one matrix at a time rounds stacks. Proved by
+// Matrices of a stack as separate blobs: a method that rounds one matrix at a time can then round stacks. Proved by
 // tests/model/compress/strategy/stack_test.cpp.
 #pragma once
 
@@ -10,21 +10,21 @@
 
 namespace lumen::model {
 
-// Where the blobs of matrices [rows, columns] lie in that of all, one behind the other.
+// Offsets of the blobs of matrices [rows, columns] in the stack's blob, in order.
 class BlobStack {
  public:
-  // Error (exit 1) when tiles of the format would reach over two matrices.
+  // Error (exit 1) when tiles of the format would span two matrices.
   BlobStack(const Format& f, int64_t matrices, int64_t rows, int64_t columns);
-  // Whether matrices have fields in common (those of the tensor), or in tiles: then each is rounded under those of all.
+  // Whether matrices share fields (of the tensor or of tiles): then each is rounded under the stack's fields.
   bool shares_fields() const { return shares_; }
   std::vector<uint8_t> matrix(std::span<const uint8_t> all, int64_t m) const;
-  // Fields of the tensor stay those of `all`.
+  // The tensor's fields stay those of `all`.
   void put(std::span<uint8_t> all, int64_t m, std::span<const uint8_t> matrix) const;
   int64_t bytes() const { return all_.total; }
 
  private:
   struct Section {
-    int64_t of_all, of_one, bytes;  // offsets in the blobs; bytes of one matrix
+    int64_t of_all, of_one, bytes;  // offsets in the stack's and the matrix's blob; size per matrix
   };
   BlobLayout all_, one_;
   std::vector<Section> sections_;  // matrix by matrix

@@ -16,14 +16,14 @@ using Type = Thrift::Type;
 
 constexpr int64_t kDataPage = 0, kIndexPage = 1, kDictionaryPage = 2, kDataPage2 = 3;
 constexpr int64_t kLevelRuns = 3, kLevelBits = 4;
-constexpr size_t kLongestHead = size_t{16} << 20;  // statistics hold values
+constexpr size_t kLongestHead = size_t{16} << 20;  // statistics contain values
 
 }  // namespace
 
 struct ColumnReader::PageHead {
   int64_t kind = -1, unpacked = -1, packed = -1;
   std::optional<int64_t> check;
-  // Which kind of node it is.
+  // The kind of the page.
   bool has_part = false;
   int64_t values = -1, encoding = -1;
   int64_t definition_encoding = kLevelRuns, repetition_encoding = kLevelRuns;
@@ -113,7 +113,7 @@ ColumnReader::PageHead ColumnReader::read_head() {
       default:
         break;
     }
-    // The kind stands before its part.
+    // The kind precedes its part.
     const int64_t part = out.kind == kDataPage ? 5 : out.kind == kDictionaryPage ? 7 : out.kind == kDataPage2 ? 8 : -1;
     if (id != part || type != Type::record) return false;
     out.has_part = true;
@@ -165,7 +165,7 @@ std::string_view ColumnReader::unpacked(const PageHead& head, std::string_view p
     if (packed.size() != size) throw user_error("a page is of another size than it says");
     return packed;
   }
-  // Before it is taken, since the limit is there to prevent that.
+  // Checked before the memory is allocated.
   if (codec_ != 0) held_.change(buffer.capacity(), std::max(size, buffer.capacity()));
   return unpack_page(codec_, packed, size, buffer);
 }
@@ -226,7 +226,7 @@ void ColumnReader::begin_page_2(const PageHead& head, std::string_view packed) {
   repetitions_ = of(packed.substr(0, first), leaf_.repetition);
   definitions_ = of(packed.substr(first, both - first), leaf_.definition);
   const size_t size = head.unpacked - both;
-  // Where nothing but nulls is there, some writers pack nothing.
+  // For pages of only nulls some writers compress nothing.
   const std::string_view values = packed.substr(both);
   const std::string_view page = size == 0 ? std::string_view() : unpacked(head, values, size, page_);
   values_ = read_values(head.encoding, leaf_, page, dictionary_.get());

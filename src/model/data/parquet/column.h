@@ -1,5 +1,5 @@
-// One column of one group of rows, entry by entry: the two levels that say where in a row an entry stands and how much
-// of it is there, and its value. One page is held at a time, and the dictionary.
+// Reads one column of one row group, entry by entry: the repetition and definition levels (the entry's position in its
+// row, and how much of it is present), and its value. One page is in memory at a time, and the dictionary.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lumen::model::parquet {
 // Memory of all columns of a file together.
 struct Held {
   uint64_t page_limit = 0, limit = 0, bytes = 0;
-  void change(uint64_t before, uint64_t after);  // Error when it is more than the limit
+  void change(uint64_t before, uint64_t after);  // Error above the limit
 };
 
 class ColumnReader {
@@ -25,12 +25,12 @@ class ColumnReader {
   void begin(const Chunk& chunk);
 
   const Leaf& leaf() const { return leaf_; }
-  // The levels of the next entry; behind the last one: repetition 0 and definition -1.
+  // The levels of the current entry; after the last one: repetition 0 and definition -1.
   int repetition() const { return repetition_; }
   int definition() const { return definition_; }
   bool ended() const { return definition_ < 0; }
   Value value() { return values_->next(); }  // once, where definition() is the highest
-  void pass();                               // to the entry behind
+  void pass();                               // moves to the next entry
 
  private:
   struct Levels {
@@ -55,7 +55,7 @@ class ColumnReader {
   Held& held_;
   std::string_view rest_;  // of the chunk
   int codec_ = 0;
-  uint64_t values_left_ = 0;  // of the chunk, without those of the page
+  uint64_t values_left_ = 0;  // of the chunk, after the current page
   uint64_t page_left_ = 0;
   int repetition_ = 0, definition_ = -1;
   Levels repetitions_, definitions_;

@@ -19,13 +19,13 @@ constexpr size_t kTail = 8;  // the footer's length and the magic
 constexpr int kDeepest = 32;
 constexpr size_t kMostColumns = 10000, kLongestName = 1024;
 
-// Rows that a file of some size may claim: what is learned from takes bytes, and a file of a few bytes must not keep a
-// reader busy for days.
+// Limits the rows that a file of some size may claim: real training data takes bytes per row, and a small file must not
+// keep a reader busy for days.
 constexpr uint64_t kRowsOfAByte = 1024, kRowsOfAnyFile = 1 << 20;
 
 enum class Repetition : uint8_t { required, optional, repeated };
 
-// One line of the schema as it is stored.
+// One element of the schema as stored.
 struct Element {
   std::optional<int64_t> type;
   int64_t length = 0, repetition = 0, children = 0, scale = 0;
@@ -106,8 +106,8 @@ Element read_element(Thrift& in) {
   return out;
 }
 
-// The stored lines as a tree. A list is stored as a group with a repeated group in it, but older writers leave out one
-// or the other: the definition's rules for reading them say which group is the element.
+// Builds a tree from the stored schema elements. A list is stored as a group with a repeated group in it, but older
+// writers omit one or the other: the format's backward compatibility rules determine which group is the element.
 class SchemaReader {
  public:
   SchemaReader(const std::vector<Element>& lines, Footer& out) : lines_(lines), out_(out) {}
@@ -154,7 +154,7 @@ class SchemaReader {
     return node;
   }
 
-  // What a line holds once it is there, and is one element where it is repeated.
+  // The node of a schema element when present, and of one of its elements when repeated.
   Node body(const Element& line, const std::string& above, int definition, int repetition, int depth) {
     if (above.size() > kLongestName) throw user_error("a column whose name takes more than {} bytes", kLongestName);
     if (depth > kDeepest) throw user_error("column '{}': the schema is nested too deep", line.name);
@@ -233,7 +233,7 @@ uint64_t natural(int64_t value) {
   return value;
 }
 
-// Reads what the footer says of one column in one group of rows.
+// Reads the metadata of one column in one row group.
 struct ChunkReader {
   const std::vector<Leaf>& leaves;
   uint64_t end;  // of the pages of the file
@@ -275,7 +275,7 @@ struct ChunkReader {
     if (!type || !codec || !values || !size || !data) throw user_error("column '{}': the footer lacks a part", name);
     if (*type != ordinal(leaves[index].type))
       throw user_error("column '{}' is of another type than the schema says", name);
-    // Some writers say 0 where there is no dictionary.
+    // Some writers store 0 where there is no dictionary.
     const uint64_t first = dictionary && *dictionary > 0 && *dictionary < *data ? *dictionary : *data;
     if (first > end || *size > end - first) throw user_error("column '{}' lies outside of the file", name);
     return {.first = first, .size = *size, .values = *values, .codec = static_cast<int>(*codec)};

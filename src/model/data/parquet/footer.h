@@ -1,4 +1,4 @@
-// What a Parquet file says of itself: its columns as a tree, and where their pages lie.
+// The metadata of a Parquet file: its columns as a tree, and the offsets of their pages.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,33 @@ enum class Meaning : uint8_t { plain, text, natural, decimal, half };
 
 // A column that holds values.
 struct Leaf {
-  std::string name;  // with those above it: messages.list.element.role
+  std::string name;  // full path: messages.list.element.role
   Physical type = Physical::boolean;
   Meaning meaning = Meaning::plain;
-  uint32_t length = 0;                 // of fixed
+  uint32_t length = 0;                 // of Physical::fixed
   int scale = 0;                       // of decimals
-  int definition = 0, repetition = 0;  // the highest level
+  int definition = 0, repetition = 0;  // the highest levels
 };
 
 struct Node {
   enum class Kind : uint8_t { leaf, record, list } kind = Kind::leaf;
   std::string name;
-  int present = 0;              // the definition level from which on it is not null
-  int element = 0;              // lists: that from which on it is not empty
-  int repeats = 0;              // lists: the repetition level of its second element and those behind
-  uint32_t first = 0, end = 0;  // leaves below it
+  int present = 0;              // the definition level at and above which it is not null
+  int element = 0;              // lists: the level at and above which it is not empty
+  int repeats = 0;              // lists: the repetition level of all elements after the first
+  uint32_t first = 0, end = 0;  // leaves below it, end exclusive
   std::vector<Node> children = {};
 };
 
 struct Chunk {
   uint64_t first = 0, size = 0;  // bytes of the file
-  uint64_t values = 0;           // nulls among them
+  uint64_t values = 0;           // including nulls
   int codec = 0;
 };
 
 struct RowGroup {
   uint64_t rows = 0;
-  std::vector<Chunk> columns;  // as the leaves
+  std::vector<Chunk> columns;  // in the order of the leaves
 };
 
 struct Footer {

@@ -31,7 +31,7 @@ uint64_t zigzag(std::string_view bytes, size_t* at) {
   return (v >> 1) ^ (~(v & 1) + 1);
 }
 
-// `width` bits (to 64) from bit `at` on, from the lowest of each byte.
+// `width` bits (up to 64) starting at bit `at`, lowest bit of each byte first.
 uint64_t low_bits(std::string_view bytes, uint64_t at, int width) {
   if (width == 0) return 0;
   const size_t first = at / 8, shift = at % 8;
@@ -60,7 +60,7 @@ void HybridReader::begin_run() {
   if (count > UINT32_MAX) throw user_error("a run of {} numbers in a page", count);
   if (head & 1) {
     const uint64_t bytes = count * width_, there = bytes_.size() - at_;
-    // The last run may lack the bytes of numbers that nobody asks for.
+    // The last run may omit the padding numbers, which are never read.
     packed_ = bytes <= there ? count * 8 : there * 8 / width_;
     if (count > 0 && packed_ == 0) throw too_short();
     bit_ = uint64_t{at_} * 8;

@@ -1,5 +1,5 @@
-// Numbers as Parquet packs them: runs and groups of bits, and differences. Bytes are hostile; both give numbers one by
-// one, so that a run of a billion takes no memory.
+// Decoders of Parquet's packed numbers: runs and bit-packed groups, and differences. Bytes are hostile; numbers are
+// decoded one by one, so that a run of a billion takes no memory.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ class HybridReader {
   std::string_view bytes_;
   int width_ = 0;
   size_t at_ = 0;
-  uint64_t repeats_ = 0, packed_ = 0;  // what is left of the run
+  uint64_t repeats_ = 0, packed_ = 0;  // left in the run
   uint32_t value_ = 0;
   uint64_t bit_ = 0;
 };
 
-// The levels of old files: bits from the highest on, without runs.
+// The levels of old files (BIT_PACKED): highest bit first, without runs.
 class LevelBitsReader {
  public:
   LevelBitsReader() = default;
@@ -55,11 +55,11 @@ class DeltaReader {
   void begin_miniblock();
 
   std::string_view bytes_;
-  uint64_t miniblocks_ = 0, miniblock_ = 0;  // of a block; numbers of one
+  uint64_t miniblocks_ = 0, miniblock_ = 0;  // per block; numbers per miniblock
   uint64_t count_ = 0, given_ = 0;
   uint64_t last_ = 0, least_ = 0;
-  size_t at_ = 0, widths_ = 0;           // where the next bytes begin; where a block's widths are
-  uint64_t in_block_ = 0, in_mini_ = 0;  // miniblocks begun; numbers left in the one
+  size_t at_ = 0, widths_ = 0;           // offset of the next bytes, and of a block's widths
+  uint64_t in_block_ = 0, in_mini_ = 0;  // miniblocks begun; numbers left in the current one
   int width_ = 0;
   uint64_t bit_ = 0;
 };

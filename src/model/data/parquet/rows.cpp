@@ -11,16 +11,16 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr uint64_t kElement = 32;  // bytes that an element of a list takes besides its text
+constexpr uint64_t kElement = 32;  // bytes of a list element in addition to its text
 
-// Puts rows together again from the entries of all columns (the record assembly of Dremel, on which the format is
-// built): below a node that is null or empty every column has one entry that says so.
+// Assembles rows from the entries of all columns (Dremel's record assembly, on which the format is based): below a node
+// that is null or empty every column has one entry with the same levels.
 class RowMaker {
  public:
   RowMaker(const Footer& footer, std::vector<ColumnReader>& columns, uint64_t limit)
       : footer_(footer), columns_(columns), limit_(limit) {}
 
-  // A fault when a text of it is no text.
+  // Sets a fault when a text is not valid UTF-8.
   ordered_json row(DataRow* out) {
     out_ = out;
     size_ = 0;
@@ -36,7 +36,7 @@ class RowMaker {
         throw user_error("column '{}' has other rows than the ones beside it", footer_.leaves[i].name);
   }
 
-  // Whether the entries below a node say that something is there; all must say the same.
+  // Whether the entries below a node reach this definition level; all must agree.
   bool reaches(const Node& node, int level) const {
     const bool reached = columns_[node.first].definition() >= level;
     require_all(node, [&](const ColumnReader& c) { return !c.ended() && (c.definition() >= level) == reached; });
@@ -85,7 +85,7 @@ class RowMaker {
     auto& members = out.get_ref<ordered_json::object_t&>();
     for (const Node& child : node.children) {
       ordered_json member = value(child);
-      // Every struct of a column has all members: those that a line of .jsonl would not name are null.
+      // Every struct has all members of its type: members that a .jsonl line would omit are null.
       if (member.is_null() && !whole) continue;
       count(kElement + child.name.size());
       members.emplace_back(child.name, std::move(member));
@@ -145,7 +145,7 @@ class Reader final : public RowReader {
   }
 
  private:
-  // What goes wrong says in which file, and behind which row.
+  // Adds the file and the row to errors.
   template <typename Deed>
   void named(const Deed& deed) const {
     try {

@@ -80,14 +80,14 @@ uint64_t Thrift::begin_list(Type type, Type* of) {
   const uint8_t head = byte();
   *of = type_of(head & 15);
   const uint64_t count = head >> 4 == 15 ? varint() : head >> 4;
-  // No element takes less than a byte.
+  // Every element takes at least a byte.
   if (count > bytes_.size() - at_) throw user_error("the metadata ends too early");
   return count;
 }
 
 void Thrift::skip_element(Type type) {
   if (type == Type::yes || type == Type::no)
-    byte();  // within lists they take a byte
+    byte();  // in lists booleans take a byte
   else
     skip(type);
 }

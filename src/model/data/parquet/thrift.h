@@ -1,5 +1,5 @@
-// The compact protocol of Thrift, in which Parquet writes its footer and the headers of its pages. Bytes are hostile:
-// every read is checked, and structs within structs are bounded.
+// Thrift's compact protocol, used in Parquet's footer and page headers. Bytes are hostile: every read is checked, and
+// nesting is limited.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Thrift {
 
   explicit Thrift(std::string_view bytes) : bytes_(bytes) {}
 
-  // A struct: read(id, type) reads a field and says so, or leaves it alone.
+  // A struct: read(id, type) reads a field and returns true, or returns false to skip it.
   template <typename Read>
   void fields(const Read& read) {
     enter();

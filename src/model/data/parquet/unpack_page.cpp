@@ -15,7 +15,7 @@
 namespace lumen::model::parquet {
 namespace {
 
-// A page that holds one value over and over shrinks to a thousandth; larger ones are written as several pages.
+// Pages of one repeated value compress to a thousandth; larger data is split into several pages.
 constexpr size_t kMostRatio = 1000, kNoBomb = size_t{16} << 20;
 constexpr int kStored = 0, kSnappy = 1, kGzip = 2, kBrotli = 4, kZstandard = 6, kLz4 = 7;
 constexpr std::array<const char*, 8> kNames = {"stored", "snappy", "gzip", "lzo", "brotli", "lz4 with Hadoop's frames",

@@ -1,4 +1,4 @@
-// Pages are packed by one of several codecs.
+// Decompression of pages, by one of several codecs.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace lumen::model::parquet {
 
-// Memory that is used again from page to page. It is not cleared first, so that what a damaged file announces and does
-// not bring takes no memory.
+// Memory reused from page to page. It is not cleared first, so a damaged file that announces more than it has touches
+// no memory.
 class PageBuffer {
  public:
   char* get(size_t size) {
@@ -26,10 +26,10 @@ class PageBuffer {
   size_t capacity_ = 0;
 };
 
-// Error when there is no such codec here.
+// Error for a codec that is not supported.
 void check_codec(int codec);
 
-// `size` bytes, in `buffer` or where they lie. Error when they are damaged or more or fewer.
+// Decompresses to `size` bytes, in `buffer`, or `packed` itself if stored. Error when damaged or of another size.
 std::string_view unpack_page(int codec, std::string_view packed, size_t size, PageBuffer& buffer);
 
 }  // namespace lumen::model::parquet

@@ -28,7 +28,7 @@ Error too_short() {
   return user_error("a page ends too early");
 }
 
-// Bytes of a value; 0 where they differ.
+// Bytes per value; 0 for variable length.
 size_t width_of(const Leaf& leaf) {
   switch (leaf.type) {
     case Physical::int32:
@@ -81,7 +81,7 @@ Value fixed_value(Physical type, std::string_view bytes) {
   return out;
 }
 
-// A length of four bytes, and so many bytes.
+// A length of four bytes, and that many bytes.
 std::string_view prefixed(std::string_view page, size_t* at) {
   uint32_t length = 0;
   if (page.size() - *at < sizeof length) throw too_short();
@@ -112,13 +112,13 @@ class PlainReader final : public ValueReader {
   Physical type_;
   size_t width_;
   std::string_view page_;
-  size_t at_ = 0;  // bytes; of booleans: bits
+  size_t at_ = 0;  // in bytes; for booleans in bits
 };
 
 class DictionaryReader final : public ValueReader {
  public:
   DictionaryReader(const Dictionary& dictionary, std::string_view page) : dictionary_(dictionary) {
-    // A page of nulls alone may be empty.
+    // A page of only nulls may be empty.
     if (!page.empty()) indices_ = HybridReader(page.substr(1), static_cast<uint8_t>(page[0]));
   }
   Value next() override { return dictionary_.at(indices_.next()); }
@@ -153,7 +153,7 @@ class DeltaIntegerReader final : public ValueReader {
   bool narrow_;
 };
 
-// Lengths, and the bytes of all texts behind them.
+// DELTA_LENGTH_BYTE_ARRAY: lengths, then the bytes of all texts.
 class DeltaLengthReader final : public ValueReader {
  public:
   DeltaLengthReader(const Leaf& leaf, std::string_view page) : lengths_(page), length_(leaf.length) {
@@ -174,7 +174,7 @@ class DeltaLengthReader final : public ValueReader {
   std::string_view bytes_;
 };
 
-// How much each text has in common with the one before it, and the rest of each.
+// DELTA_BYTE_ARRAY: the common prefix length with the previous text, and the rest of each.
 class DeltaBytesReader final : public ValueReader {
  public:
   DeltaBytesReader(const Leaf& leaf, std::string_view page)
@@ -195,7 +195,7 @@ class DeltaBytesReader final : public ValueReader {
   std::string last_;
 };
 
-// The first bytes of all values, then the second ones, and so on.
+// BYTE_STREAM_SPLIT: the first bytes of all values, then the second ones, and so on.
 class ByteStreamReader final : public ValueReader {
  public:
   ByteStreamReader(const Leaf& leaf, std::string_view page)
@@ -216,7 +216,7 @@ class ByteStreamReader final : public ValueReader {
   std::string value_;
 };
 
-// Big-endian, two's complement.
+// Big-endian two's complement.
 double decimal_of(std::string_view bytes) {
   double out = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {

@@ -1,4 +1,4 @@
-// The values of a page, nulls left out, one after another, whatever they are encoded by.
+// The values of a page without nulls, in order, for any encoding.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace lumen::model::parquet {
 
-// Integers (their sign extended) and the bits of floating-point numbers, or bytes, as the column's type says. The bytes
-// lie in the page, or in its reader until the next value.
+// Integers (sign-extended), the bits of floating-point numbers, or bytes, by the column's type. The bytes are in the
+// page, or in its reader until the next value.
 struct Value {
   uint64_t bits = 0;
   std::string_view bytes = {};
@@ -24,14 +24,14 @@ class ValueReader {
   ValueReader(const ValueReader&) = delete;
   ValueReader& operator=(const ValueReader&) = delete;
   virtual ~ValueReader() = default;
-  virtual Value next() = 0;  // Error when there is none
+  virtual Value next() = 0;  // Error at the end
 };
 
-// The values that a page's numbers stand for.
+// The values that a page's dictionary indices refer to.
 class Dictionary {
  public:
   Dictionary() = default;
-  Dictionary(const Leaf& leaf, std::string_view page, uint64_t count);  // the page lives as long
+  Dictionary(const Leaf& leaf, std::string_view page, uint64_t count);  // the page must outlive this
   Value at(uint32_t index) const;
   size_t held() const { return begins_.capacity() * sizeof(uint32_t); }
 
@@ -39,15 +39,15 @@ class Dictionary {
   Physical type_ = Physical::boolean;
   std::string_view page_;
   uint64_t count_ = 0;
-  size_t width_ = 0;              // of values that are all as long
-  std::vector<uint32_t> begins_;  // of the others
+  size_t width_ = 0;              // of values of fixed length
+  std::vector<uint32_t> begins_;  // of variable-length values
 };
 
-// Error when the column's values are not encoded like that. `page` is what stands behind the levels.
+// Error when the encoding does not suit the column. `page` starts after the levels.
 std::unique_ptr<ValueReader> read_values(int64_t encoding, const Leaf& leaf, std::string_view page,
                                          const Dictionary* dictionary);
 
-// As rows have it; false when it is a text that is no valid UTF-8.
+// Converts to JSON as in rows; false for a text that is not valid UTF-8.
 bool to_json(const Leaf& leaf, const Value& value, nlohmann::ordered_json* out);
 
 }  // namespace lumen::model::parquet

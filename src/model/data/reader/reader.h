@@ -1,4 +1,4 @@
-// One row of a data file after another, whatever kind of file it is.
+// Reads a data file row by row, for any kind of file.
 //
 // May include: base, run/device.
 // Offers: unpack.h.
@@ -13,9 +13,9 @@ namespace lumen::model {
 
 struct DataRow {
   uint64_t line = 0;
-  std::string_view text = {};           // JSON that parse_row() is still to read; lives as long as the reader
+  std::string_view text = {};           // JSON for parse_row(); lives as long as the reader
   nlohmann::ordered_json value = {};    // an object
-  std::string fault = {}, detail = {};  // why it is none: in few words that rows share, and what exactly
+  std::string fault = {}, detail = {};  // why it is invalid: a short reason shared by rows, and details
 };
 
 class RowReader {
@@ -24,7 +24,7 @@ class RowReader {
   RowReader(const RowReader&) = delete;
   RowReader& operator=(const RowReader&) = delete;
   virtual ~RowReader() = default;
-  // False at the end. Error, with the line, where the rest of the file cannot be told apart into rows.
+  // False at the end. Error, with the line, where the rest of the file cannot be split into rows.
   virtual bool next(DataRow* row) = 0;
 };
 

@@ -11,13 +11,13 @@
 namespace lumen::model {
 namespace {
 
-// Rows of real data sets shrink to a tenth, logs and tables to a fiftieth; deflate itself cannot pass 1032. Small files
-// may be as even as they like.
+// Rows of real data sets compress to a tenth, logs and tables to a fiftieth; deflate's limit is 1032. Small files may
+// compress to any ratio.
 constexpr uint64_t kMostRatio = 200;
 constexpr uint64_t kNoBomb = uint64_t{16} << 20;
-constexpr int64_t kAsked = int64_t{16} << 20;  // bytes from which on memory is asked for
+constexpr int64_t kAsked = int64_t{16} << 20;  // from this size on, available memory is checked
 
-// Room for `more` bytes behind `out`, asked for before it is taken: a text grows by moving into twice the room.
+// Reserves `more` bytes, checking memory first: a growing string moves into twice the size.
 void make_room(std::string& out, size_t more, const std::string& name, uint64_t limit) {
   if (out.size() + more <= out.capacity()) return;
   const int64_t wanted = std::min<uint64_t>(std::max<uint64_t>(2 * out.capacity(), uint64_t{1} << 18), limit + more);
@@ -80,7 +80,7 @@ std::string gunzip(std::string_view packed, const std::string& name, uint64_t li
         if (left == 0) throw user_error("{}: the gzip data ends too early", name);
         give();
       } else if (made == 0) {
-        throw user_error("{}: damaged gzip data", name);  // neither read nor written
+        throw user_error("{}: damaged gzip data", name);  // no progress in input or output
       }
     } else {
       const uint64_t at = packed.size() - left - stream.avail_in;

@@ -1,5 +1,5 @@
-// Packed data files. A file that unpacks to far more than data do, or to more than memory holds, is refused by name
-// before it takes that memory. Proved by tests/model/data/data_form_test.cpp.
+// Compressed data files. A file that unpacks to far more than data normally does, or to more than memory holds, is an
+// Error with its name before it takes that memory. Proved by tests/model/data/data_form_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace lumen::model {
 
-// Whether the bytes begin as gzip data do.
+// Whether the bytes begin with gzip's magic number.
 bool is_gzip(std::string_view bytes);
 
-// What a file is packed with that is not read here ("zstd", "bzip2", "xz", "zip"), by its first bytes; "" for others.
+// The unsupported compression of a file ("zstd", "bzip2", "xz", "zip"), by its first bytes; "" for others.
 std::string foreign_packing(std::string_view bytes);
 
-// The bytes of one or several gzip members. Error that names the file when they are damaged, end too early, are more
-// than `limit` once unpacked, or more than 200 times what is packed; with Exit::hardware when memory cannot hold them.
+// The bytes of one or several gzip members. Error that names the file when they are damaged, truncated, more than
+// `limit` once unpacked, or more than 200 times the packed size; with Exit::hardware when memory cannot hold them.
 std::string gunzip(std::string_view packed, const std::string& name, uint64_t limit);
 
 }  // namespace lumen::model

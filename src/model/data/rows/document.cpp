@@ -42,10 +42,10 @@ class Lines {
   size_t at_ = 0;
 };
 
-// What a heading says of the text below it. A question begins a conversation, a follow-up goes on with one.
+// The meaning of a heading for the text below it. A question begins a conversation, a follow-up continues one.
 enum class Heading { none, system, question, follow_up, answer, prompt, chosen, rejected, other };
 
-// What the text of a .dlm file is, by lines such as "::instruction::" between its parts.
+// Sections of a .dlm file, separated by lines such as "::instruction::".
 enum class Section { none, prose, instruction, preference, other };
 
 Section section_of(std::string_view line) {
@@ -92,7 +92,7 @@ class Reader {
     begin_ = lines_.number;
     bool fenced = false;
     for (; more; more = lines_.next(&line)) {
-      // Code between fences may hold lines that look like headings.
+      // Fenced code may contain lines that look like headings.
       if (line.starts_with("```") || line.starts_with("~~~")) fenced = !fenced;
       if (const Section section = fenced ? Section::none : section_of(line); section != Section::none) {
         end_part();
@@ -179,7 +179,7 @@ class Reader {
     }
   }
 
-  // A prompt, the answer that was chosen and the one that was not.
+  // A prompt, the chosen and the rejected answer.
   void end_preference() {
     ordered_json row = ordered_json::object(), prompt = ordered_json::array();
     for (ordered_json& m : messages_) {

@@ -1,6 +1,6 @@
-// Documents to train on (docs/finetune-data.md): Markdown with settings in front between lines of ---, headings "Q" and
-// "A" for questions and answers, and everything else as text. Lines such as "::instruction::" and "::preference::" part
-// the sections of a .dlm file; headings "Prompt", "Chosen" and "Rejected" of the latter make pairs. Proved by
+// Documents to train on (docs/finetune-data.md): Markdown with front matter between lines of ---, headings "Q" and "A"
+// for questions and answers, and all other content as text. Lines such as "::instruction::" and "::preference::"
+// separate the sections of a .dlm file; headings "Prompt", "Chosen" and "Rejected" of the latter form pairs. Proved by
 // tests/model/data/data_rows_test.cpp and data_form_test.cpp.
 #pragma once
 
@@ -22,7 +22,7 @@ struct Document {
   std::vector<DataRow> rows;  // {"text": ...} and {"messages": [...]}, in the document's order
 };
 
-// What cannot be read becomes a row with a fault.
+// Unreadable parts become rows with a fault.
 Document read_document(std::string_view text);
 std::vector<DataRow> document_rows(std::string_view text);
 

@@ -15,17 +15,17 @@ namespace lumen::model {
 namespace {
 
 constexpr uint64_t kLargestUnpacked = uint64_t{1} << 36;
-constexpr size_t kLookedAt = 4096;  // bytes that show what a text is written in
+constexpr size_t kLookedAt = 4096;  // bytes examined to detect the encoding
 
 enum class Order { little, big };
 
 struct Utf16 {
   Order order;
-  bool marked;  // by a byte order mark
+  bool marked;  // has a byte order mark
 };
 
-// By the mark, or by zeros that stand in every other byte alone, or nearly so: marks and digits are ASCII in any
-// language, and a text in UTF-8 has no zeros at all.
+// Detected by the mark, or by zeros in nearly every other byte only: punctuation and digits are ASCII in any language,
+// and UTF-8 text has no zeros at all.
 std::optional<Utf16> utf16_of(std::string_view bytes) {
   if (bytes.starts_with("\xff\xfe")) return Utf16{Order::little, true};
   if (bytes.starts_with("\xfe\xff")) return Utf16{Order::big, true};
@@ -41,7 +41,7 @@ std::optional<Utf16> utf16_of(std::string_view bytes) {
   return std::nullopt;
 }
 
-// `bytes` without a mark.
+// `bytes` without a byte order mark.
 std::string from_utf16(std::string_view bytes, Order order, const std::string& name) {
   if (bytes.size() % 2 != 0) throw user_error("{}: UTF-16 of an odd number of bytes: it has been cut", name);
   const int64_t most = std::ssize(bytes) / 2 * 3;

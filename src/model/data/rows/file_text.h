@@ -1,5 +1,5 @@
-// The text of a data file, whatever it is stored as: mapped as it is, unpacked where it is gzip data, and turned into
-// UTF-8 where it is UTF-16. What its bytes are decides, not its name. Proved by tests/model/data/data_form_test.cpp.
+// The text of a data file in any encoding: mapped, unpacked from gzip, or converted from UTF-16 to UTF-8. Detected by
+// content, not by name. Proved by tests/model/data/data_form_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +13,7 @@ namespace lumen::model {
 
 class FileText {
  public:
-  // Error when the file cannot be read, is damaged, is packed with something that is not read here, or is UTF-16 with
-  // characters that are none.
+  // Error when the file cannot be read, is damaged, has an unsupported compression, or is invalid UTF-16.
   explicit FileText(const std::filesystem::path& file);
   FileText(const FileText&) = delete;
   FileText& operator=(const FileText&) = delete;
@@ -29,7 +28,7 @@ class FileText {
   std::string_view text_;
 };
 
-// A note that is told once in a process: files are opened several times on the way to their rows.
+// Prints a note once per process: files are opened several times.
 void note_once(const std::string& text);
 
 using FileTextRef = std::unique_ptr<const FileText>;

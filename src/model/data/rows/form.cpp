@@ -10,7 +10,7 @@ namespace lumen::model {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr size_t kLongestLook = size_t{1} << 20;  // bytes of a row that is parsed to see whether it is one
+constexpr size_t kLongestLook = size_t{1} << 20;  // limit of a row that is parsed to check its form
 constexpr std::array<char, 4> kSeparators = {',', ';', '\t', '|'};
 
 bool is_object(std::string_view text) {
@@ -26,7 +26,7 @@ std::string_view first_line(std::string_view text) {
   return text.substr(0, std::min(text.find('\n'), text.size()));
 }
 
-// Lines of JSON, a list of objects (or objects that go over several lines), or nothing that looks like either.
+// JSON Lines, a list of objects (or objects that span several lines), or neither.
 enum class Look { lines, list, neither };
 
 Look look_at_json(std::string_view text) {
@@ -39,21 +39,21 @@ Look look_at_json(std::string_view text) {
   if (text[0] == '[') {
     const size_t element = text.find_first_not_of(kSpace, 1);
     if (element == std::string_view::npos || (text[element] != '{' && text[element] != ']')) return Look::neither;
-    // A line that is a whole list in front of other lines is a broken row among others.
+    // A whole list on a line with other lines after it is a broken row among others.
     return end <= line.size() && !is_alone ? Look::neither : Look::list;
   }
   if (text[0] != '{' || end == std::string_view::npos) return Look::neither;
   if (end > line.size()) return is_object(text.substr(0, end)) ? Look::list : Look::neither;
   if (line.find_first_not_of(kSpace, end) != std::string_view::npos) return Look::neither;
   if (is_alone || !is_object(line)) return Look::neither;
-  // The next one may go over several lines.
+  // The next object may span several lines.
   const std::string_view rest = text.substr(text.find_first_not_of(kSpace, line.size()));
   const size_t next = end_of_json_value(rest, 0);
   const bool is_longer = next != std::string_view::npos && next > first_line(rest).size();
   return is_longer && is_object(rest.substr(0, next)) ? Look::neither : Look::lines;
 }
 
-// The header's separator: the one that the name promises where it stands there at all, else the most frequent.
+// The header's separator: the one that the name suggests if it occurs at all, else the most frequent.
 char separator_of(std::string_view header, char promised) {
   std::array<size_t, kSeparators.size()> counts{};
   bool is_quoted = false;

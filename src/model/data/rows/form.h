@@ -1,6 +1,5 @@
-// What rows a text holds. A file's name says what it is meant to be, its content what it is: lists of rows are called
-// .jsonl, lines are called .json, and tables part their fields by semicolons. Proved by
-// tests/model/data/data_form_test.cpp.
+// Detects the form of a text's rows. A file's name is a hint, its content decides: some .jsonl files are lists, some
+// .json files are lines, and tables may use semicolons. Proved by tests/model/data/data_form_test.cpp.
 #pragma once
 
 #include <string>
@@ -13,15 +12,15 @@ enum class TextForm { lines, list, table, parquet, text, document };
 struct FoundForm {
   TextForm form = TextForm::text;
   char separator = ',';         // of a table
-  size_t skipped = 0;           // bytes in front that name the separator alone ("sep=;")
-  std::string difference = {};  // how the content differs from what the name says; empty where it does not
+  size_t skipped = 0;           // bytes at the start that only name the separator ("sep=;")
+  std::string difference = {};  // how the content differs from the name; empty where it does not
 };
 
-// `ending`: of the file's name, without .gz: ".jsonl", ".csv", ... one of those that rows.h names.
+// `ending`: the file name's extension, without .gz: ".jsonl", ".csv", ... one of those in rows.h.
 FoundForm form_of_rows(std::string_view text, std::string_view ending);
 
-// Where the JSON value that begins at `at` ends, by its brackets and quotation marks alone: behind its last bracket, or
-// in front of the comma or bracket that follows a value without any. npos where the text ends within it.
+// The end of the JSON value that begins at `at`, found by brackets and quotation marks only: after its last bracket, or
+// before the comma or bracket that follows a scalar. npos where the text ends within it.
 size_t end_of_json_value(std::string_view text, size_t at);
 
 }  // namespace lumen::model

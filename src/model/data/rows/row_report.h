@@ -1,4 +1,4 @@
-// What became of the rows of data files: how many were kept, and which were dropped or cut, why and where. Proved by
+// Report on the rows of data files: how many were kept, and which were dropped or cut, why and where. Proved by
 // tests/model/data/data_load_test.cpp.
 #pragma once
 
@@ -23,7 +23,7 @@ class RowReport {
     std::vector<Place> first;  // a few
   };
 
-  void read(uint64_t count = 1) { read_ += count; }  // rows, whatever becomes of them
+  void read(uint64_t count = 1) { read_ += count; }  // rows, kept or not
   void drop(const std::string& reason, Place place) { add(reason, false, std::move(place)); }
   void cut(const std::string& reason, Place place) { add(reason, true, std::move(place)); }
   void add(const RowReport& other);
@@ -32,10 +32,10 @@ class RowReport {
   uint64_t dropped() const;
   const std::vector<Line>& lines() const { return lines_; }
 
-  // One line for each reason; empty when every row was kept as it is.
+  // One line per reason; empty when every row was kept unchanged.
   std::string table() const;
 
-  // Names in the place of numbers of files, which rows may be counted by.
+  // Replaces file numbers, by which rows may be counted, with names.
   void name_files(const std::vector<std::string>& names);
 
   nlohmann::json to_json() const;

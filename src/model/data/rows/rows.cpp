@@ -45,7 +45,7 @@ class LineReader final : public RowReader {
   uint64_t line_ = 0;
 };
 
-// Elements of a list, or objects one behind the other. Every call of next() passes a part of the text or ends it.
+// Elements of a list, or consecutive objects. Every call of next() advances in the text or ends it.
 class ListReader final : public RowReader {
  public:
   explicit ListReader(FileTextRef file) : file_(std::move(file)), text_(file_->text()) {
@@ -112,7 +112,7 @@ class ListReader final : public RowReader {
 
 class TableReader final : public RowReader {
  public:
-  // `skipped` bytes in front are no line of the table.
+  // The first `skipped` bytes are not part of the table.
   TableReader(FileTextRef file, char separator, size_t skipped)
       : file_(std::move(file)), text_(file_->text()), separator_(separator), at_(skipped), line_(skipped > 0) {
     if (!record(&header_)) throw user_error("{}: no header line", file_->name());
@@ -151,7 +151,7 @@ class TableReader final : public RowReader {
   }
 
  private:
-  // Fields of the next record; several lines where a quoted field has them. False at the end of the text.
+  // Fields of the next record, which spans several lines where a quoted field does. False at the end of the text.
   bool record(std::vector<std::string>* out) {
     if (at_ >= text_.size()) return false;
     std::vector<std::string>& fields = *out;
@@ -160,7 +160,7 @@ class TableReader final : public RowReader {
     for (const uint64_t first = ++line_;;) {
       if (quotes && at_ < text_.size() && text_[at_] == '"' && fields.back().empty()) {
         for (++at_;; ++at_) {
-          // What such a field has swallowed cannot be told apart into rows.
+          // The text inside an unclosed field cannot be split into rows.
           if (at_ >= text_.size()) throw user_error("{}:{}: a quoted field has no end", file_->name(), first);
           if (text_[at_] == '"') {
             if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
@@ -204,7 +204,7 @@ class ParquetReader final : public RowReader {
   std::unique_ptr<RowReader> rows_;
 };
 
-// Rows that are all there at once.
+// Rows that are all in memory.
 class MadeReader final : public RowReader {
  public:
   explicit MadeReader(std::vector<DataRow> rows) : rows_(std::move(rows)) {}
@@ -228,7 +228,7 @@ std::vector<DataRow> text_rows(const FileText& file) {
   return {std::move(row)};
 }
 
-// The ending of the name, without .gz.
+// The file name's extension, without .gz.
 std::string ending_of(std::filesystem::path file) {
   if (file.extension() == ".gz") file = file.stem();
   return file.extension().string();

@@ -25,7 +25,7 @@ class Row {
  public:
   Row(const ordered_json& row, const std::map<std::string, std::string>& columns) : row_(row), columns_(columns) {}
 
-  // Null and missing are the same. Where columns are named, others mean nothing, whatever they are called.
+  // Null counts as missing. With a column mapping, unmapped columns are ignored, whatever their names.
   const ordered_json* find(const std::string& name) const {
     const auto renamed = columns_.find(name);
     if (renamed == columns_.end() && !columns_.empty() && name != "system" && name != "tools") return nullptr;
@@ -59,8 +59,8 @@ class Row {
   const std::map<std::string, std::string>& columns_;
 };
 
-// {"from": [..], "value": [..]}, as datasets' Sequence features store a list of objects: that list. Nothing where not
-// every member is a list.
+// {"from": [..], "value": [..]}, as datasets' Sequence features store a list of objects: converted to that list.
+// nullopt where not every member is a list.
 std::optional<ordered_json> from_columns(const ordered_json& value) {
   if (!value.is_object() || value.empty()) return std::nullopt;
   for (const ordered_json& column : value)
@@ -77,7 +77,7 @@ std::optional<ordered_json> from_columns(const ordered_json& value) {
   return list;
 }
 
-// A list, the same by columns, or the text of one, as tables have it.
+// A list, its column form, or its JSON text, as in tables.
 std::optional<ordered_json> list_of(const ordered_json& value) {
   if (value.is_array()) return value;
   if (value.is_object()) return from_columns(value);
@@ -98,8 +98,8 @@ ordered_json in_normal_form(const ordered_json& messages) {
   }
 }
 
-// Whose turn it is, by any of the names that data sets have for the same speaker. A name that is none of these stays
-// as it is: templates know roles of their own.
+// The role, from any of the names that data sets use for it. Other names are unchanged: templates have roles of their
+// own.
 std::string speaker_of(const std::string& name) {
   constexpr std::pair<std::string_view, std::string_view> kSpeakers[] = {{"human", "user"},
                                                                          {"user", "user"},
@@ -134,7 +134,7 @@ ordered_json checked_messages(const ordered_json& list, const std::string& name)
   for (const ordered_json& given : list) {
     ordered_json& message = named.emplace_back(given);
     const auto role = message.is_object() ? message.find("role") : message.end();
-    if (role == message.end() || !role->is_string()) continue;  // the normal form names what is wrong
+    if (role == message.end() || !role->is_string()) continue;  // the normal form reports the fault
     *role = speaker_of(*role);
     if (*role != "function_call") continue;
     const auto text = message.find("content");
@@ -148,7 +148,7 @@ ordered_json message(const char* role, std::string text) {
   return {{"role", role}, {"content", std::move(text)}};
 }
 
-// A call of a tool as ShareGPT has it: the text of {"name", "arguments"}, or of a list of these.
+// A tool call in ShareGPT's form: the text of {"name", "arguments"}, or of a list of these.
 ordered_json called(const std::string& text) {
   ordered_json calls;
   try {
@@ -211,7 +211,7 @@ ordered_json from_alpaca(const Row& row) {
   return out;
 }
 
-// What was said before an answer: a list of messages, or the text of a user.
+// The messages before an answer: a list, or a user's text.
 ordered_json prompt_of(const Row& row, const std::string& name) {
   const ordered_json& value = *row.find(name);
   ordered_json out;

@@ -1,4 +1,4 @@
-// Rows as examples: conversations, texts, and answers to compare, whatever the columns are called. Proved by
+// Rows as examples: conversations, texts, and preference pairs, for any column names. Proved by
 // tests/model/data/data_rows_test.cpp.
 #pragma once
 
@@ -12,21 +12,21 @@ namespace lumen::model {
 struct Example {
   enum class Kind { text, chat, pair, label } kind = Kind::text;
   std::string text = {};
-  // Chats: all messages. The loss is on answers from message `prompt` on.
+  // Chats: all messages. The loss covers answers from message `prompt` on.
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  nlohmann::ordered_json rejected = nlohmann::ordered_json::array();  // pairs: with the answer that was not chosen
+  nlohmann::ordered_json rejected = nlohmann::ordered_json::array();  // pairs: ending in the rejected answer
   nlohmann::ordered_json more = nlohmann::ordered_json::object();     // tools, and other values for the template
   size_t prompt = 0;
-  bool wanted = true;  // labels
+  bool wanted = true;  // of labels
 };
 
 const char* example_kind_name(Example::Kind kind);
 
-// Which columns of a file stand for which: {"prompt": "Q", "completion": "A"}. Error (usage) when `text` is no list of
-// NAME=COLUMN, or has names that rows do not have.
+// Maps fields to a file's columns: {"prompt": "Q", "completion": "A"}. Error (usage) when `text` is not a list of
+// NAME=COLUMN, or has unknown field names.
 std::map<std::string, std::string> read_columns(const std::vector<std::string>& text);
 
-// A row that is none: why, in few words that rows share, and what exactly.
+// An invalid row: a short reason shared by rows, and details.
 struct ShapeFault {
   std::string reason, detail;
 };

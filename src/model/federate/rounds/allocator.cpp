@@ -1,4 +1,4 @@
-// Who trains how, while rounds go on.
+// Choice of clients' strategies during the rounds.
 #include <algorithm>
 #include <cmath>
 
@@ -85,7 +85,7 @@ void Allocator::saw_changes(const std::map<int64_t, ClientAnswer>& answers, cons
   overhead_ += watch.seconds();
 }
 
-// The boundary again, for it alone.
+// Decides again for a single client.
 void Allocator::again_for(size_t client) {
   if (method_ == FederateMethod::coarse)
     current_[client] = is_worth_aware(clients_, client, settings_) ? ClientStrategy::aware : ClientStrategy::after;
@@ -93,7 +93,7 @@ void Allocator::again_for(size_t client) {
 
 void Allocator::finish_round(double loss, double seconds, int64_t round, int64_t rounds) {
   const Stopwatch watch;
-  // Who has not been measured in a strategy is taken for the mean of those who have.
+  // Missing measurements of a client in a strategy are replaced by the mean of the other clients.
   for (const ClientStrategy s : {ClientStrategy::after, ClientStrategy::aware}) {
     double sum = 0;
     int64_t known = 0;

@@ -16,7 +16,7 @@ namespace lumen::model {
 namespace {
 
 constexpr uint64_t kSampleDraws = 0x73616d70;
-constexpr double kUnknownLink = 1.25e6;  // bytes a second, until a client has measured its own
+constexpr double kUnknownLink = 1.25e6;  // bytes per second, until a client has measured its own
 constexpr double kAskAgain = 0.25;
 
 }  // namespace
@@ -68,7 +68,7 @@ FederateServer::FederateServer(run::Engine& engine, const Library& library, Fede
       local_(local_settings(settings_, library.formats())),
       model_(model_hash(settings_, library)),
       global_(weights_of(*network_)) {
-  // Refuses formats before anybody has come.
+  // Reports unsuitable formats before any client joins.
   (void)LocalTrainer(engine, *network_, local_);
   base_ = hash_of(global_);
 }
@@ -86,7 +86,7 @@ std::unique_ptr<FederateServer> FederateServer::resumed(run::Engine& engine, con
 }
 
 size_t FederateServer::most_bytes() const {
-  // What an update has beside its tensors, and their names.
+  // Size of an update apart from its tensors, and their names.
   return 4096 + 1024 * global_.size() + 4 * size_t(network_->trained_numbers()) +
          size_t(change_bytes(*network_, local_.formats.upload)) + 8 * kMostClasses;
 }
@@ -230,7 +230,7 @@ Frame FederateServer::task_for(const ClientName& who) {
 
 Frame FederateServer::update_of(UpdateMessage m) {
   Registered& r = known(m.who);
-  // The very update that was taken: its client did not hear so.
+  // An update that was already accepted: its client missed the reply.
   bool taken = r.taken_base == m.base && r.taken_round == m.round + 1;
   const bool is_now = allocator_ && !is_done() && int64_t{m.round} == round_ && m.base == base_ &&
                       std::binary_search(sampled_.begin(), sampled_.end(), r.number) && !answers_.contains(r.number);

@@ -1,6 +1,6 @@
-// The rounds of a federated run: who is sampled, who trains how, what comes of the answers, and what a server keeps so
-// that it goes on from its last round whatever ends it. Answers are added up in the order of clients' names, so the
-// same clients give the same bits in whatever order they answer. Proved by tests/model/federate/rounds.
+// The rounds of a federated run: sampling of clients, their strategies, averaging of their updates, and the server's
+// state, which lets it resume at its last round after any failure. Updates are added in the order of clients' names, so
+// the same clients give the same bits in any order of arrival. Proved by tests/model/federate/rounds.
 //
 // May include: base, base/structured, graph/ir, model/federate, model/federate/secure, model/file.
 #pragma once
@@ -20,22 +20,22 @@
 
 namespace lumen::model {
 
-// How strategies are chosen: one for all, or mixtures that studies compare.
+// The choice of strategies: one for all, or mixtures that studies compare.
 enum class FederateMethod : uint8_t { whole, after, aware, drawn, speed, data, coarse, full };
 std::span<const FederateMethod> methods();
 std::string method_name(FederateMethod m);             // "float", "P", "Q", "random", "speed", "data", "coarse", "full"
 FederateMethod named_method(const std::string& name);  // Error (usage)
 
-// Everything that server and clients must agree on: as JSON in the welcome and in checkpoints.
+// The settings shared by server and clients: as JSON in the welcome and in checkpoints.
 struct FederateSettings {
   NetworkSettings network;
   std::string weights, activations, gradients, upload;  // names of formats; empty: float
   int64_t epochs = 1, batch = 32, refresh = 2;
   double rate = 0.05;
-  bool feedback = true;  // what rounding leaves over is kept for the next upload
+  bool feedback = true;  // the rounding error is kept for the next upload
   int64_t clients = 3, sampled = 3, rounds = 10;
-  double deadline = 60;    // seconds of a round, once somebody has answered
-  bool is_secure = false;  // the server sees sums of updates alone (secure/secure.h)
+  double deadline = 60;    // seconds of a round, counted from its first answer
+  bool is_secure = false;  // the server sees only sums of updates (secure/secure.h)
   uint64_t seed = 1;
   FederateMethod method = FederateMethod::full;
   AllocationSettings allocation;
@@ -44,16 +44,15 @@ std::string settings_text(const FederateSettings& settings);
 FederateSettings parse_federate_settings(const std::string& text, const std::string& where);
 // Error (usage) for a format that the library does not have.
 LocalSettings local_settings(const FederateSettings& settings, const FormatLibrary& formats);
-// A hash of the loss, the parameters and the formats: another one means that client and server compute different
-// things.
+// A hash of the loss, the parameters and the formats: if it differs, client and server compute different things.
 uint64_t model_hash(const FederateSettings& settings, const Library& library);
 
-// All tensors' numbers one behind the other, in the order of names, and one more behind them.
+// All tensors' numbers concatenated, in the order of names, followed by `last`.
 std::vector<float> numbers_of(const Weights& weights, double last);
-// What an update has where only sums are seen.
+// The content of an update with secure sums.
 ClientChange key_instead(const KeyBytes& key);
 
-// Numbers of the clients of a round, rising: a function of the seed and the round alone.
+// Indices of a round's clients, ascending: a function of the seed and the round only.
 std::vector<int64_t> sampled_clients(int64_t clients, int64_t sampled, uint64_t seed, int64_t round);
 
 struct ClientAnswer {
@@ -63,21 +62,21 @@ struct ClientAnswer {
 // The mean of one tensor's changes, by examples, in the order of the map.
 std::vector<double> mean_change(const std::map<int64_t, ClientAnswer>& answers, const std::string& name, size_t count);
 double examples_in(const std::map<int64_t, ClientAnswer>& answers);
-// Adds it to all tensors.
+// Adds the mean change to all tensors.
 void average_into(Weights& global, const std::map<int64_t, ClientAnswer>& answers);
 
-// Chooses strategies while rounds go on, by a method.
+// Chooses strategies during the rounds, by a method.
 class Allocator {
  public:
   Allocator(FederateMethod method, AllocationSettings settings, uint64_t seed, std::vector<ClientFacts> clients);
   const Allocation& current() const { return current_; }
   const std::vector<ClientFacts>& clients() const { return clients_; }
-  // An update: how far weights were off, and how long its client took in all.
+  // Records an update: the relative error of its weights, and its client's total time.
   void saw(size_t client, ClientStrategy strategy, double off, double seconds);
-  // What some clients sent. Those whose labels are nobody's business stand as far off as their changes do from the
-  // mean (change_distance, section 3).
+  // Records the clients' changes. For clients with private labels, the distance is that of their changes from the mean
+  // (change_distance, section 3).
   void saw_changes(const std::map<int64_t, ClientAnswer>& answers, const std::vector<bool>& hides_labels);
-  // `round` of `rounds` is over, 0 the first; the mean loss of its clients, its time.
+  // Ends `round` of `rounds`, counted from 0; with the mean loss of its clients, and its time.
   void finish_round(double loss, double seconds, int64_t round, int64_t rounds);
   double overhead() const { return overhead_; }  // seconds spent on choosing
 
@@ -90,7 +89,7 @@ class Allocator {
   FederateMethod method_;
   AllocationSettings settings_;
   std::vector<ClientFacts> clients_;
-  std::vector<std::array<bool, kStrategies>> is_known_;  // off was measured
+  std::vector<std::array<bool, kStrategies>> is_known_;  // `off` was measured
   Allocation current_;
   std::optional<FineAdjuster> adjuster_;
   double loss_sum_ = 0, seconds_sum_ = 0, loss_before_ = 0;
@@ -99,35 +98,35 @@ class Allocator {
   double overhead_ = 0;
 };
 
-// The server without its sockets: answers messages, closes rounds, writes a checkpoint behind each.
+// The server without its sockets: answers messages, closes rounds, writes a checkpoint after each.
 class FederateServer {
  public:
-  using Say = std::function<void(const std::string&)>;  // a line for people
-  // A new run in `folder`, or the one there gone on with (whose settings are then read, but for its rounds).
+  using Say = std::function<void(const std::string&)>;  // prints a line
+  // Starts a new run in `folder`, or resumes the existing one (with its settings, except the number of rounds).
   FederateServer(run::Engine& engine, const Library& library, FederateSettings settings, std::filesystem::path folder,
                  Say say);
   static std::unique_ptr<FederateServer> resumed(run::Engine& engine, const Library& library,
                                                  const std::filesystem::path& folder, int64_t rounds, Say say);
 
-  Frame answer(const Frame& frame);  // Error with what the client gets to hear
+  Frame answer(const Frame& frame);  // Error with the text for the client
   void look_at_clock();              // closes a round whose deadline has passed
   bool is_done() const { return round_ >= settings_.rounds; }
-  // Whether all clients have heard that it is over.
+  // Whether all clients have been told that the run is over.
   bool all_know() const { return is_done() && told_.size() >= registered_.size(); }
-  size_t most_bytes() const;  // of a message of a client
+  size_t most_bytes() const;  // of a client's message
   int64_t round() const { return round_; }
   const FederateSettings& settings() const { return settings_; }
   const Weights& weights() const { return global_; }
   Network& network() { return *network_; }
   const Allocator* allocator() const { return allocator_ ? &*allocator_ : nullptr; }
-  // Told behind every round.
+  // Called after every round.
   std::function<void()> on_round;
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Registered {
     JoinMessage join;
-    int64_t number = -1;  // in the order of names, once all are there
+    int64_t number = -1;  // in the order of names, once all have joined
     uint32_t taken_round = 0;
     uint64_t taken_base = 0;
   };
@@ -147,7 +146,7 @@ class FederateServer {
   void save() const;
   void restore(const std::filesystem::path& checkpoint);
   std::vector<ClientFacts> facts() const;
-  std::vector<bool> hides_labels() const;  // by number
+  std::vector<bool> hides_labels() const;  // by index
 
   run::Engine& engine_;
   const Library& library_;
@@ -160,11 +159,11 @@ class FederateServer {
   Weights global_;
   int64_t round_ = 0;
   std::map<std::string, Registered> registered_;  // by name
-  std::vector<std::string> names_;                // by number
+  std::vector<std::string> names_;                // by index
   std::optional<Allocator> allocator_;
   std::vector<int64_t> sampled_;
   std::map<int64_t, ClientAnswer> answers_;
-  std::optional<SumRound> sum_;                // of this round, where only sums are seen
+  std::optional<SumRound> sum_;                // of this round, with secure sums
   std::map<int64_t, UpdateMessage> answered_;  // without its tensors
   std::map<std::string, bool> told_;
   Clock::time_point began_;

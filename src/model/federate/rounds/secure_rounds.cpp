@@ -1,4 +1,4 @@
-// Rounds whose updates the server sees as sums alone (model/federate/secure).
+// Rounds in which the server sees only sums of updates (model/federate/secure).
 #include <algorithm>
 
 #include "base/error.h"
@@ -38,7 +38,7 @@ void FederateServer::offered(Registered& from, const UpdateMessage& m) {
   answered_[from.number] = std::move(facts);
 }
 
-// What a client hears that speaks of an attempt: what it is asked for, or what became of it.
+// The reply to a client's message about an attempt: the next request, or the outcome.
 Frame FederateServer::wished_of(Registered& from, const SumAttempt& of) {
   look_at_clock();
   const bool is_taken = from.taken_base == of.base && from.taken_round == of.round + 1;
@@ -67,7 +67,7 @@ void FederateServer::look_at_sum() {
   close_round();
 }
 
-// Adds the sum, which is the mean by examples, to the weights; gives back what stands behind it, the mean loss.
+// Adds the sum, which is the mean by examples, to the weights; returns the number after the weights, the mean loss.
 double FederateServer::add_sum() {
   const std::vector<uint32_t> sum = sum_->sum();
   size_t at = 0;

@@ -1,4 +1,4 @@
-// What server and clients agree on, as text.
+// The settings shared by server and clients, as text.
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/structured/json.h"

@@ -62,7 +62,7 @@ KeyBytes AgreementKey::agreed(const KeyBytes& other) const {
   const KeyUse use(EVP_PKEY_CTX_new(held_->key, nullptr));
   KeyBytes out;
   size_t size = out.size();
-  // Points of small order, with which everybody would agree on zero, fail here.
+  // Points of small order, whose shared secret is always zero, fail here.
   if (!theirs || !use || EVP_PKEY_derive_init(use.get()) != 1 ||
       EVP_PKEY_derive_set_peer(use.get(), theirs.get()) != 1 || EVP_PKEY_derive(use.get(), out.data(), &size) != 1 ||
       size != out.size())

@@ -41,7 +41,7 @@ std::vector<ClientFacts> Simulation::facts() const {
   }
   const double down = double(change_bytes(network_, nullptr)),
                up = double(change_bytes(network_, trainer_.settings().formats.upload));
-  // As many of each class as of the others, dealt out by the seed.
+  // Equally many clients of each class, in random order.
   std::vector<size_t> classes(parts_.size());
   for (size_t i = 0; i < classes.size(); ++i) classes[i] = i % settings_.classes.size();
   Draws draws(settings_.run.seed, kClassDraws);
@@ -57,7 +57,7 @@ std::vector<ClientFacts> Simulation::facts() const {
     if (!settings_.hides_labels) f.distance = label_distance(own, all);
     const double plain = settings_.float_rate * c.speed;
     f.rate = {plain, plain * c.gain, plain / (1 + settings_.fake_share)};
-    // Ranges take a forward pass of some batches in float: a third of a step each.
+    // Ranges take forward passes of some batches in float: a third of a step each.
     const double batch = settings_.run.batch / (3 * plain);
     f.set_up = {0, kRangeBatches * batch, batch};
     f.bytes_down = down;

@@ -1,5 +1,5 @@
-// A federated run in one process: the clients' training is real, their time is reckoned from what kind of device each
-// is. Proved by tests/model/federate/simulate_test.cpp.
+// A federated run in one process: the clients' training is real, their time is computed from each device's class.
+// Proved by tests/model/federate/simulate_test.cpp.
 //
 // May include: base, model/federate/rounds.
 #pragma once
@@ -13,24 +13,24 @@
 namespace lumen::model {
 
 struct DeviceClass {
-  double speed = 1;  // of float training, beside the fastest class
+  double speed = 1;  // of float training, relative to the fastest class
   double gain = 1;   // of 8-bit integers over float
-  double link = 1;   // bytes a second
+  double link = 1;   // bytes per second
 };
 
 struct SimulationSettings {
   FederateSettings run;
   std::vector<DeviceClass> classes = {{1, 3, 50e6 / 8}, {0.5, 2, 20e6 / 8}, {0.2, 1.5, 5e6 / 8}};
-  double float_rate = 200;   // examples a second of speed 1
-  double fake_share = 0.25;  // how much longer a step of Q takes than one in float
-  int64_t tested = 1000;     // examples of an evaluation
+  double float_rate = 200;   // examples per second at speed 1
+  double fake_share = 0.25;  // additional time of a step of Q, relative to float
+  int64_t tested = 1000;     // examples per evaluation
   int64_t evaluate_every = 1;
-  bool hides_labels = false;  // nobody knows them: distances follow from what clients send
+  bool hides_labels = false;  // labels are private: distances follow from the clients' changes
 };
 
 struct SimulatedRound {
-  double seconds = 0;                        // simulated, since the begin
-  double accuracy = 0, coded_accuracy = 0;   // of the average, and of it in the weights' format
+  double seconds = 0;                        // simulated, since the start
+  double accuracy = 0, coded_accuracy = 0;   // of the average, and of the average in the weights' format
   double loss = 0;                           // mean of the clients' last epochs
   double aware = 0;                          // share of clients in Q
   double compute = 0, link = 0, set_up = 0;  // of the round's slowest client
@@ -39,7 +39,7 @@ struct SimulatedRound {
 struct Simulated {
   std::vector<SimulatedRound> rounds;
   double overhead = 0;  // real seconds spent on choosing
-  double wall = 0;      // real seconds in all
+  double wall = 0;      // real seconds in total
   Allocation last;
 };
 
@@ -47,16 +47,16 @@ class Simulation {
  public:
   Simulation(run::Engine& engine, const Library& library, SimulationSettings settings, const Examples& data,
              Parts parts, const Examples& test);
-  // What is known of the clients before the first round.
+  // The facts about the clients before the first round.
   std::vector<ClientFacts> facts() const;
-  // Begins from the same weights, with the same clients in each round, whatever the method. `told` after each round.
-  // Ends early when `stop` becomes true.
+  // Starts from the same weights, with the same clients in each round, for any method. `told` is called after each
+  // round. Stops early when `stop` becomes true.
   Simulated run(FederateMethod method, const std::function<void(int64_t, const SimulatedRound&)>& told = {},
                 const std::atomic<bool>* stop = nullptr);
   Network& network() { return network_; }
   LocalTrainer& trainer() { return trainer_; }
   const Weights& initial() const { return initial_; }
-  // How much longer a step of Q takes here than one in float, measured for about so long.
+  // Additional time of a step of Q on this machine, relative to float, measured for about `seconds`.
   double measured_fake_share(double seconds);
 
  private:

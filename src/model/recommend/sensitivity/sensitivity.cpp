@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kOfPlans = "planned";  // role of matrices
 constexpr uint64_t kSequenceDraws = 0x73656e73;
 
-// The loss of applied matrices, without what training adds to it, and its gradients by them.
+// The loss of applied matrices, without training's regularizers, and its gradients with respect to them.
 class LossGradients {
  public:
   LossGradients(Recommender& model) : model_(model), family_(model.library().family(model.settings().family)) {

@@ -1,4 +1,4 @@
-// What plans are compared with: how much a user's loss depends on each channel, by its gradient. Proved by
+// The baseline for plans: the sensitivity of a user's loss to each channel, by gradients. Proved by
 // tests/model/recommend/sensitivity.
 //
 // May include: base, graph/grad, model/recommend.
@@ -16,9 +16,9 @@ struct Sensitivity {
   double loss = 0;
   std::vector<double> of_channels;
 };
-// |sum_k w_k dL/dw_k| of every channel of a planned recommender's matrices, as they were drawn, in the order of plans:
-// by how much the loss of a user's own sequence would change to first order if the channel went. One row for each user,
-// who must have two items in training. Which places count and what targets are compared with follows from the seed.
+// |sum_k w_k dL/dw_k| of every channel of a planned recommender's matrices, with their random initial values, in the
+// order of plans: the first-order change of the loss of a user's own sequence if the channel were removed. One entry
+// per user, who must have two items in training. Positions and negative samples follow from the seed.
 std::vector<Sensitivity> channel_sensitivities(Recommender& model, const Split& split, std::span<const int64_t> users,
                                                uint64_t seed);
 

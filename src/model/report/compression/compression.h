@@ -1,5 +1,5 @@
-// What compressing a model did, or how several models compare: one JSON document, and of it one HTML page without
-// scripts that needs nothing beside itself. The document's form: docs/compression.md.
+// Report on the compression of a model, or a comparison of several models: a JSON document, and a self-contained HTML
+// page of it without scripts. The document's form: docs/compression.md.
 //
 // May include: base, base/structured, model/report.
 #pragma once

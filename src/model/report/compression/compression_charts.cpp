@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kMostHistograms = 8;
 constexpr size_t kMostColumns = 48;  // of the map
 constexpr size_t kMostRows = 1000;   // of the map and of other tables
-constexpr size_t kMostSaid = 12;     // tensors of a cell that its tooltip names
-constexpr int kOwnColors = 6;        // of strategies and roles; the next two stand for what was chosen and what is base
+constexpr size_t kMostSaid = 12;     // tensors of a cell that its tooltip lists
+constexpr int kOwnColors = 6;        // of strategies and roles; the next two are for the choice and the base
 constexpr int kChosen = 4, kBase = 7;
 constexpr double kBeyond = 1.6;
 
@@ -35,7 +35,7 @@ size_t place_of(std::vector<T>& list, const T& value) {
   return list.size() - 1;
 }
 
-// Points by rising x that are below all earlier ones.
+// Points by ascending x that are below all earlier ones.
 std::vector<Point> falling(std::vector<Point> points) {
   std::sort(points.begin(), points.end(),
             [](const Point& a, const Point& b) { return std::tie(a.x, a.y) < std::tie(b.x, b.y); });
@@ -45,8 +45,8 @@ std::vector<Point> falling(std::vector<Point> points) {
   return out;
 }
 
-// What the chart of size against quality shows: KL divergences where there are any, else perplexities; bits per weight
-// where they are known, else bytes.
+// The chart of size against quality: KL divergences where there are any, else perplexities; bits per weight where
+// known, else bytes.
 class QualityChart {
  public:
   explicit QualityChart(const CompressionReport& r) : r_(r) {
@@ -85,7 +85,7 @@ class QualityChart {
       Series predicted{"predicted front", {}, 5};
       for (const auto& f : r_.front)
         if (f.score > 0 && (!bits_ || f.bits > 0)) predicted.points.push_back({bits_ ? f.bits : gib(f.bytes), f.score});
-      // Far beyond what was measured it would only make that small.
+      // Points far beyond the measured ones would only shrink the measured part.
       const double most = kBeyond * std::ranges::max(measured, {}, &Point::x).x;
       std::erase_if(predicted.points, [&](const Point& p) { return p.x > most; });
       if (!predicted.points.empty()) chart.series.push_back(std::move(predicted));
@@ -109,7 +109,7 @@ class QualityChart {
     to.points.push_back(at);
     to.labels.push_back(label);
   }
-  // By rising x, labels with their points.
+  // By ascending x, labels with their points.
   static Series sorted(Series s) {
     std::vector<size_t> order;
     for (size_t i = 0; i < s.points.size(); ++i) order.push_back(i);
@@ -174,7 +174,7 @@ std::string map_table(const std::string& caption, const std::vector<std::pair<st
   return out + "</table></div>\n";
 }
 
-// Names with numbers as bars, by the largest.
+// Names and numbers as bars, the largest first.
 struct Bar {
   std::string name;
   double value = 0;

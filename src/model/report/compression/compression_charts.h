@@ -7,12 +7,12 @@
 
 namespace lumen::model {
 
-// Size against quality: what was tried, the best of it, what prediction says can be had, and what was chosen. Nothing
-// without points.
+// Size against quality: all tried models, their Pareto front, the predicted front, and the choice. Empty without
+// points.
 std::string quality_chart(const CompressionReport& report);
-// Errors over layers, a curve for each role; nothing for a model without layers.
+// Errors over layers, a curve for each role; empty for a model without layers.
 std::string layer_chart(const CompressionReport& report);
-// Layers down, roles across; colour says bits, the text the format. And what is of no layer.
+// Layers down, roles across; colour shows bits, the text the format. Also tensors of no layer.
 std::string format_map(const CompressionReport& report);
 // Weights before and after, of the tensors with the largest errors.
 std::string histograms(const CompressionReport& report);

@@ -13,7 +13,7 @@ namespace lumen::model {
 namespace {
 
 constexpr size_t kMostRows = 4000;      // of the table of tensors
-constexpr size_t kMostCandidates = 16;  // of a tensor that are shown
+constexpr size_t kMostCandidates = 16;  // shown per tensor
 constexpr size_t kOpenRows = 40;        // longer tables are folded
 
 std::string with_error(const std::optional<double>& value, const std::optional<double>& error, const char* none = "-") {
@@ -85,7 +85,7 @@ std::string comparison(const CompressionReport& r) {
   if (r.result && !shown)
     row(r.result->name.empty() ? "result" : r.result->name, "chosen", r.result->bytes, r.result->bits,
         r.result->quality);
-  // Columns that nobody has anything in are left out.
+  // Columns without any value are left out.
   for (size_t c = table.head.size(); c-- > 2;) {
     if (!std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& line) { return line[c] == "-"; })) continue;
     table.head.erase(table.head.begin() + c);

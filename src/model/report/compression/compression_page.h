@@ -1,6 +1,5 @@
 // The page of a compressed model: size against quality, errors by layer, a map of formats, weights before and after,
-// why each tensor got what it got, and what it cost. Everything from the document is escaped. Proved by
-// tests/model/report/compression/compression_page_test.cpp.
+// the reason for each tensor's format, and the cost. Everything from the document is escaped. Proved by
 #pragma once
 
 #include <string>
@@ -10,7 +9,7 @@
 namespace lumen::model {
 
 std::string html_report(const CompressionReport& report);
-// The main figures for a terminal.
+// The main figures as text, for a terminal.
 std::string text_report(const CompressionReport& report);
 
 }  // namespace lumen::model

@@ -24,13 +24,13 @@ constexpr size_t kMostBins = 1024;
 constexpr double kMostBytes = 9e15;
 constexpr int64_t kMostLayers = 1 << 16;
 
-// One object of the document: members by name, each asked for once; what nobody asked for is an error.
+// One object of the document: members by name, each read once; unread members are an error.
 class Members {
  public:
   Members(const json& object, std::string where) : object_(object), where_(std::move(where)) {
     if (!object.is_object()) fail("is no object");
   }
-  // Null where it is missing, or null.
+  // Null where it is missing or null.
   const json* find(const char* key) {
     known_.insert(key);
     const auto found = object_.find(key);
@@ -89,7 +89,7 @@ class Members {
     for (const json& x : list) out.push_back(in_range(x, key, least, 1e300));
     return out;
   }
-  // Every element of a list by `read(element, its place)`.
+  // Calls `read(element, its position)` for every element of a list.
   template <typename Read>
   void each(const char* key, size_t most, const Read& read) {
     const json* list = find(key);
@@ -124,7 +124,7 @@ class Members {
 void read_quality(Members& m, MeasuredQuality& q) {
   m.number("ppl", q.ppl, 0, 1e300);
   m.number("ppl_error", q.ppl_error, 0, 1e300);
-  m.number("kl", q.kl, -1, 1e6);  // records are coarse: a model may seem nearer to itself than it is
+  m.number("kl", q.kl, -1, 1e6);  // the logit files are quantized, so the estimate may be slightly negative
   m.number("kl_error", q.kl_error, 0, 1e6);
   m.number("kl_p99", q.kl_p99, -1, 1e6);
   m.number("kl_most", q.kl_most, -1, 1e6);

@@ -1,6 +1,6 @@
-// The document behind a page on a compressed model. What is not known is left out. Read from files of users: every
-// number is finite and in range, texts and lists have bounds, and what the form does not have is an Error that names
-// its place. Proved by tests/model/report/compression/compression_report_test.cpp.
+// The document of a compressed model's page. Unknown values are left out. It is read from users' files: every number
+// must be finite and in range, texts and lists are bounded, and an unknown member is an Error that names its position.
+// Proved by
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace lumen::model {
 
-// A model as a whole. Errors are standard errors.
+// Quality of a whole model. Errors are standard errors.
 struct MeasuredQuality {
   std::optional<double> ppl, ppl_error;
   std::optional<double> kl, kl_error, kl_p99, kl_most;      // nats per token, from the base
-  std::optional<double> same_top;                           // part of the tokens with the same likeliest next one
+  std::optional<double> same_top;                           // share of tokens with the same most likely next token
   std::optional<double> cosine;                             // mean, of hidden vectors
   std::optional<double> tokens_per_s, prompt_tokens_per_s;  // generation, and prompts
 };
@@ -25,14 +25,14 @@ struct MeasuredQuality {
 struct CompressionReport {
   static constexpr int64_t kVersion = 1;
 
-  // Base, or result.
+  // The base, or the result.
   struct Whole {
     std::string name;  // a file, a format
     int64_t bytes = 0;
     double bits = 0;  // per weight
     MeasuredQuality quality;
   };
-  // A model that was tried, on the chart of size against quality.
+  // A tried model, on the chart of size against quality.
   struct Point {
     std::string label, strategy;
     int64_t bytes = 0;
@@ -40,7 +40,7 @@ struct CompressionReport {
     MeasuredQuality quality;
     bool chosen = false;
   };
-  // What can be had by prediction (ChoiceFront).
+  // A point of the predicted front (ChoiceFront).
   struct Predicted {
     int64_t bytes = 0;
     double bits = 0, score = 0;  // nats
@@ -62,20 +62,20 @@ struct CompressionReport {
     std::vector<Candidate> candidates;
     std::optional<Histogram> histogram;
   };
-  // How far the largest number a projection reads or holds stands out of the others.
+  // The ratio of the largest number that a projection reads or holds to the others.
   struct Spike {
     std::string name;
     double ratio = 0;
-    bool kept = false;  // at a high precision
+    bool kept = false;  // in a high precision
   };
-  // An expert of a mixture, by the number that its router had for it.
+  // An expert of a mixture, by its router index.
   struct Expert {
     int64_t layer = 0, expert = 0;
     std::string format;
     double bits = 0;
-    double share = 0, spread = 0;  // J and V: of the layer's significance, mean and deviation over texts
-    double margin = 0;             // its membership in its class less the next
-    int64_t rows = 0;              // tokens that picked it
+    double share = 0, spread = 0;  // J and V: of its share in the layer's significance, mean and deviation over texts
+    double margin = 0;             // its membership in its class minus the next
+    int64_t rows = 0;              // tokens routed to it
     std::vector<double> shares;    // by text
   };
   struct Stage {
@@ -88,10 +88,10 @@ struct CompressionReport {
     std::optional<double> error;
   };
 
-  std::string model, created, text, budget, device;  // created: a date; text: what was measured on; device: where
+  std::string model, created, text, budget, device;  // created: a date; text: of the measurements; device: their device
   Whole base;
   std::optional<Whole> result;
-  std::optional<double> predicted, bound;  // rise of the loss, nats: of the choice, and what none goes below
+  std::optional<double> predicted, bound;  // rise of the loss, nats: of the choice, and the lower bound of any choice
   std::optional<bool> proved;
   std::vector<Point> points;
   std::vector<Predicted> front;
@@ -104,18 +104,18 @@ struct CompressionReport {
   std::vector<std::string> notes;
 };
 
-// The error that counts: weighted where it is known.
+// The relevant error: weighted where known.
 std::optional<double> error_of(const CompressionReport::Tensor& tensor);
 
-// Counts over the range that `before` takes up but for its outermost thousandths; what lies outside counts with the
-// first and the last bin. As many numbers in each, all finite (LUMEN_CHECK).
+// Counts over the range of `before` without its outermost thousandths; numbers outside count in the first and the last
+// bin. Equal sizes, all finite (LUMEN_CHECK).
 CompressionReport::Histogram histogram_of(std::span<const float> before, std::span<const float> after);
 
 nlohmann::ordered_json to_json(const CompressionReport& report);
-// Pretty-printed, with a line end. Texts that are no UTF-8 are mended.
+// Pretty-printed, with a final newline. Invalid UTF-8 is replaced.
 std::string compression_json(const CompressionReport& report);
 
-// Error (user) with `name` and the place of what is wrong.
+// Error (user) with `name` and the position of the fault.
 CompressionReport parse_compression_report(std::string_view text, const std::string& name);
 
 }  // namespace lumen::model

@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kForwardShare = 1.0 / 3;  // of the products of a step
 
-// What a step moves, by what lies outside.
+// Bytes that a step moves to and from the outside.
 struct Traffic {
   int64_t beside_compute = 0, alone = 0;  // while layers are computed, and while updates are
 };
@@ -34,8 +34,8 @@ Traffic traffic_of(const TrainingForecast::Visiting& f, const Recipe& recipe, in
   Traffic out;
   out.alone = twice(f.states);
   if (!f.by_layers) return out;
-  // Parameters come for each pass, gradients leave, and come again where batches are added; updates read and write.
-  // What is kept between the passes leaves and comes.
+  // Parameters are loaded in each pass; gradients are stored, and loaded again where batches are added; updates read
+  // and write both. Activations kept between the passes are stored and loaded.
   const int64_t batches = recipe.accumulate / shares;
   const int64_t of_batch = run::saturating_sum(run::saturating_sum(twice(f.parameters), f.gradients), twice(f.kept));
   out.beside_compute = run::saturating_sum(run::saturating_product(of_batch, batches),
@@ -56,7 +56,7 @@ class Chooser {
         teacher_(teacher),
         ranks_(ranks) {}
 
-  // At most what forecast() says, without planning a step.
+  // A lower bound of forecast(), without planning a step.
   const TrainingForecast& certain(const BudgetChoice& choice) { return look_at(choice).outline->certain(); }
 
   const TrainingForecast& forecast(const BudgetChoice& choice) {
@@ -65,7 +65,7 @@ class Chooser {
     return *looked.forecast;
   }
 
-  // As a rank sees it.
+  // The recipe of one rank.
   Recipe with(const BudgetChoice& choice) const {
     Recipe r = recipe_;
     r.recompute = choice.recompute;
@@ -73,11 +73,11 @@ class Chooser {
     return recipe_of_rank(r, ranks_);
   }
 
-  // That a step takes longer than one that holds all it wants, which is `whole`.
+  // Additional seconds per step, compared with `whole`, a step that holds everything.
   double seconds(const BudgetChoice& choice, const TrainingForecast& whole, const BudgetRates& rates) {
     const Recipe r = with(choice);
     const int shares = ranks_ / r.tensor_parallel;
-    // Ranks share a step's batches, and each its operations.
+    // Ranks share a step's batches and thus its operations.
     const double compute = whole.operations / shares / rates.operations;
     const TrainingForecast::Visiting& f = certain(choice).visiting;
     const Traffic traffic = traffic_of(f, r, shares);
@@ -87,7 +87,7 @@ class Chooser {
                            (choice.recompute == "maps" ? whole.values / rates.memory : 0);
       return extra + std::max(again, traffic.beside_compute / rates.outside) - compute;
     }
-    // Maps read and write about what they make, once more; layers take the products of the forward part.
+    // Recomputed maps read and write their values once more; recomputed layers repeat the products of the forward pass.
     if (choice.recompute == "maps") extra += whole.values / rates.memory;
     if (choice.recompute == "layers") extra += compute * kForwardShare;
     return extra;
@@ -120,7 +120,7 @@ std::string offload_text(const std::string& what, const std::string& place) {
   return place.empty() ? what : what + "=" + place;
 }
 
-// The ways of a recipe; those that its family or method has not are left out.
+// The candidates of a recipe, without those that its family or method does not support.
 std::vector<BudgetChoice> ways(const Recipe& recipe, const std::string& place) {
   std::vector<std::string> offloads = {recipe.offload}, recomputed = {recipe.recompute};
   if (recipe.offload.empty()) {
@@ -130,7 +130,7 @@ std::vector<BudgetChoice> ways(const Recipe& recipe, const std::string& place) {
   }
   if (recipe.recompute == "none") recomputed = {"none", "maps", "layers"};
   std::vector<BudgetChoice> out;
-  // By layers, what does not lie outside is computed again whatever a recipe says.
+  // In steps by layers everything that is not offloaded is recomputed, whatever the recipe's setting.
   for (const std::string& offload : offloads) {
     const OffloadSettings settings = offload_settings(offload);
     for (const std::string& recompute : recomputed)
@@ -157,8 +157,8 @@ std::string table(const std::vector<BudgetChoice>& choices) {
 
 namespace {
 
-// Error where nothing fits, before anything is measured. Begins with what holds the least, so that little is planned
-// where something fits.
+// Error when no candidate fits, before anything is measured. Starts with the candidate of the least memory, so that few
+// are planned where one fits.
 void require_some_fit(Chooser& chooser, const std::vector<BudgetChoice>& all, int64_t limit, const std::string& named,
                       const char* hint) {
   std::string text;
@@ -170,7 +170,7 @@ void require_some_fit(Chooser& chooser, const std::vector<BudgetChoice>& all, in
       if (bytes <= limit) return;
       text = fmt::format("\n  {:<56} {:>12}", name_of(c), (is_certain ? "> " : "") + size_text(bytes)) + text;
     } catch (const Error&) {
-      continue;  // not for this recipe and family
+      continue;  // not supported by this recipe and family
     }
   }
   if (!text.empty()) throw Error(Exit::hardware, fmt::format("nothing fits in {}:{}", named, text), hint);
@@ -203,7 +203,7 @@ std::vector<BudgetChoice> choices_of(Chooser& chooser, const std::vector<BudgetC
     try {
       c.seconds = chooser.seconds(c, whole, rates);
     } catch (const Error&) {
-      continue;  // steps by layers are not for every recipe and family
+      continue;  // steps by layers are not supported by every recipe and family
     }
     out.push_back(std::move(c));
   }
@@ -236,7 +236,7 @@ MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe&
                           int ranks) {
   const int64_t limit = run::parse_amount(recipe.memory_limit, "memory.limit");
   run::Device& device = engine.device();
-  // The host's memory where all of the run finds room there, else a file.
+  // The host's memory where the whole run fits in it, else a file.
   const int64_t parameters = run::saturating_product(model.weight_count(), int64_t{sizeof(float)});
   const bool in_host =
       !device.reads_host_memory() && run::saturating_product(parameters, 4) < run::host_room().available;
@@ -246,7 +246,7 @@ MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe&
   const std::vector<BudgetChoice> all = ways(recipe, place);
   Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, ranks);
   require_some_fit(chooser, all, limit, recipe.memory_limit, hint);
-  // A folder that is not there yet will lie on the disk of the nearest one above it.
+  // A missing folder will be created on the disk of its nearest existing parent.
   std::filesystem::path folder = std::filesystem::absolute(run_folder(recipe));
   while (!std::filesystem::is_directory(folder) && folder.has_relative_path()) folder = folder.parent_path();
   const BudgetRates rates = {ceiling(), engine.measure_memory(),

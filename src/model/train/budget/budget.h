@@ -1,6 +1,6 @@
-// --memory: which of what saves memory a run needs, so that the device holds no more than it may, at the least cost in
-// time. Formats of states and weights are the recipe's; what is chosen is what is computed again and what lies outside
-// of the device. Proved by tests/model/train/budget/budget_test.cpp.
+// --memory: which memory-saving methods a run needs to stay within a device memory limit, at the least cost in time.
+// Formats of states and weights are the recipe's; chosen are recomputation and offloading. Proved by
+// tests/model/train/budget/budget_test.cpp.
 //
 // May include: base, model/train/offload, model/train/ranks, model/train/trainer, run/device, run/device/outside.
 #pragma once
@@ -13,33 +13,33 @@
 
 namespace lumen::model {
 
-// A second.
+// All per second.
 struct BudgetRates {
   double operations = 0;  // of products
   double memory = 0;      // bytes of the device's memory
-  double outside = 0;     // bytes to and from where things lie outside
+  double outside = 0;     // bytes to and from the offload target
 };
 
-// `place`: "host", or a folder: what --offload takes. Measured with as many bytes as pass in about a tenth of a second.
+// `place`: "host" or a folder, as for --offload. Measured with as many bytes as pass in about a tenth of a second.
 double measure_outside(run::Device& device, const std::string& place);
 
 struct BudgetChoice {
-  std::string recompute, offload;  // as recipes say it
-  double seconds = 0;              // that a step takes longer
-  int64_t bytes = 0;               // that the device holds then; 0: not looked at, for a cheaper one was enough
+  std::string recompute, offload;  // as in recipes
+  double seconds = 0;              // additional time of a step
+  int64_t bytes = 0;               // on the device; 0: not computed, because a cheaper choice fits
   bool fits = false;
-  bool is_least = false;  // .. at least so many, which is too much already
+  bool is_least = false;  // `bytes` is a lower bound, which exceeds the limit already
 };
-// Every way there is, the cheapest first. Those of `recipe` that say something already are kept. The first that fits in
-// `limit` bytes is the last that is looked at. `place`: as above. `ranks`: for one of so many; `recipe` is that of all.
-// `quick`: of what is too much without the values of a step only that is said (is_least); what is taken is the same.
+// All candidates, the cheapest first. Settings that `recipe` states are kept. The first that fits in `limit` bytes is
+// the last that is forecast. `place`: as above. `ranks`: for one of this many; `recipe` is that of all. `quick`: a
+// candidate whose lower bound exceeds the limit gets only that bound (is_least); the choice is the same.
 std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                          bool weights_are_there, const Model* teacher, int64_t limit,
                                          const BudgetRates& rates, const std::string& place, int ranks = 1,
                                          bool quick = false);
 
-// The recipe with what recipe.memory_limit takes, and a table for people. Error (exit 3) with the table when nothing
-// fits; nothing is measured when that is certain without planning a step. `ceiling`: operations a second.
+// The recipe with the choice for recipe.memory_limit, and a printable table. Error (exit 3) with the table when nothing
+// fits; nothing is measured when lower bounds show that already. `ceiling`: operations a second.
 struct MemoryBudget {
   Recipe recipe;
   std::string text;

@@ -17,12 +17,12 @@ bool is_cost(const std::string& metric) {
   return metric == kValidationKl || metric.ends_with("loss") || metric.ends_with("perplexity");
 }
 
-// A text of a few tokens needs no cache of the model's whole context.
+// A short text needs no KV cache of the model's whole context.
 int64_t sample_context(const LoadedModel& loaded, size_t prompt, int64_t made) {
   return std::min<int64_t>(session_options(loaded.model(), {}).context, prompt + made + 1);
 }
 
-// What the model reads of a prompt: a text to go on with, or what a user asks in a chat.
+// The tokens of a prompt: a text to continue, or a user's message in a chat.
 std::vector<TokenId> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, bool is_chat) {
   if (!is_chat) return tokenizer.encode(prompt, {.add_special = true});
   const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", prompt}}};

@@ -1,7 +1,5 @@
-// Evaluations of a model while it is trained: its validation loss, tasks, and texts it goes on with, all with the
-// weights as they are, in the formats in which they will be written. Proved by
-// tests/model/train/loop/evaluation_test.cpp.
-// tests/model/train/loop/evaluation_test.cpp.
+// Evaluations of a model during training: validation loss, tasks, and sample continuations of prompts, all with the
+// current weights in the formats they will be written in. Proved by tests/model/train/loop/evaluation_test.cpp.
 #pragma once
 
 #include <functional>
@@ -17,25 +15,25 @@ namespace lumen::model {
 
 struct TrainingEvaluation {
   double validation_loss = 0;
-  std::optional<double> validation_kl;    // from the reference, where the recipe asks for it
+  std::optional<double> validation_kl;    // from the reference, where the recipe requests it
   std::map<std::string, double> figures;  // "TASK.FIGURE"
   struct Sample {
     std::string prompt, text;
   };
   std::vector<Sample> samples;
 
-  // The figure that a recipe's `metric` names. Error that lists what there is.
+  // The figure that a recipe's `metric` names. Error that lists the available figures.
   double figure(const std::string& metric) const;
 };
 
-// Whether more of a figure is better: less is, of losses and perplexities.
+// Whether `value` is better than `than`; losses and perplexities are better when smaller.
 bool is_better(const std::string& metric, double value, double than);
 
 class TrainingEvaluator {
  public:
-  // Error when a task is not known or has no data, or the metric is none of the figures.
+  // Error when a task is unknown or has no data, or the metric is not among the figures.
   explicit TrainingEvaluator(const Recipe& recipe);
-  // Nothing when `stop` became true. `told` hears what is going on.
+  // nullopt when `stop` became true. `told` receives progress messages.
   std::optional<TrainingEvaluation> run(Trainer& trainer, int64_t rows, const std::atomic<bool>* stop,
                                         const std::function<void(const std::string&)>& told);
 

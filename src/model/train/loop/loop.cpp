@@ -23,10 +23,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kQuickWindows = 64;  // of evaluations on the way
+constexpr int64_t kQuickWindows = 64;  // of intermediate evaluations
 constexpr const char* kTensorboardName = "tensorboard";
 
-// What a log says of a start: which model, recipe, files and device.
+// The log's first line: model, recipe, files and device.
 json run_line(Trainer& trainer, const LoopOptions& options) {
   const Recipe& recipe = trainer.recipe();
   const Model& model = trainer.outline();
@@ -113,7 +113,7 @@ class Loop {
   }
 
  private:
-  // Whether evaluations decide which checkpoint is kept, or when it ends.
+  // Whether evaluations choose the checkpoint to keep, or end the run early.
   bool watches() const { return recipe_.early_stopping > 0 || recipe_.load_best; }
   bool is_stale() const { return recipe_.early_stopping > 0 && trainer_.state().stale >= recipe_.early_stopping; }
 
@@ -176,7 +176,7 @@ class Loop {
     reads_next_ = false;
   }
 
-  // Evaluates all validation rows, or a few on the way; watched ones say which checkpoint is the best.
+  // Evaluates all validation rows, or a few for intermediate evaluations; watched ones choose the best checkpoint.
   void evaluate(int64_t rows, bool watched) {
     const auto told = [&](const std::string& text) {
       progress_.update(fmt::format("{} step {}: {}", options_.title, trainer_.done(), text));
@@ -228,7 +228,7 @@ class Loop {
     metrics_.write({{"step", trainer_.done()}, {"event", kind}, {"text", text}});
   }
 
-  // The error ends the run, unless the recipe asks to go back and there is a way.
+  // Rolls back where the recipe asks for it and a checkpoint allows it; otherwise the error ends the run.
   void go_back(const Error& error) {
     const int64_t failed = reads_next_ ? trainer_.done() : trainer_.done() - 1;
     reads_next_ = false;
@@ -314,7 +314,7 @@ class Loop {
   const double work_ = trainer_.work();  // of a step
   double step_seconds_ = 0, validation_ = -1;
   int64_t tokens_ = 0;
-  bool reads_next_ = false;  // the batch that comes next is being read: where numbers break, it is the first suspect
+  bool reads_next_ = false;  // while the next batch is read: if numbers break, that batch is skipped first
   bool handing_over_ = false;
 };
 
@@ -325,7 +325,7 @@ LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
   LoopOptions own = options;
   own.stop = trainer.asked_to_stop(options.stop);
   trainer.remember_reference(own.stop);
-  (void)trainer.prove();  // what it begins with; and that evaluating works is known now, not after all steps
+  (void)trainer.prove();  // checks the initial state, and that evaluation works before any training step
   return Loop(trainer, own).run();
 }
 

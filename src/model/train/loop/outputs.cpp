@@ -34,16 +34,16 @@ constexpr const char* kAverage = "model-ema.gguf";
 constexpr const char* kFolder = "hf";
 constexpr const char* kAdapter = "adapter";
 constexpr const char* kAdapterGguf = "adapter.gguf";
-constexpr const char* kPlain = "adapter-plain";  // the same beside the model as it was given
+constexpr const char* kPlain = "adapter-plain";  // the same, for the model as it was given
 constexpr const char* kPlainGguf = "adapter-plain.gguf";
 constexpr const char* kOutputs[] = {kModelFile,   kRounded, kAverage,   kFolder,     kAdapter,
                                     kAdapterGguf, kPlain,   kPlainGguf, kReportName, kRunFile};
 
-constexpr int64_t kCheckedRows = 8;  // of the validation data, by which a merged model is checked
+constexpr int64_t kCheckedRows = 8;  // of the validation data, for checking a merged model
 
 constexpr size_t kLongestName = 63;  // of a tensor in a GGUF file
 
-// The float format `type` names; null for other formats and mixtures.
+// The float format that `type` names; null for other formats and mixtures.
 FormatRef float_format(const FormatLibrary& formats, const std::string& type) {
   const FormatRef f = formats.find(type);
   if (!f) return nullptr;
@@ -84,7 +84,7 @@ void check_hf(const Model& model, const Recipe& recipe) {
   }
   for (const Parameter& p : model.parameters) {
     if (!p.hf.empty() || !p.hf_rows.empty()) continue;
-    if (p.optional && p.frozen) continue;  // decided by its values, which stay
+    if (p.optional && p.frozen) continue;  // its values decide whether it is stored, and they do not change
     throw Error(Exit::user, fmt::format("parameter '{}' has values no Hugging Face folder can hold (--hf)", p.name),
                 "give it the attribute hf in the family's text, or train without --hf");
   }
@@ -149,7 +149,7 @@ Provenance provenance_of(const Trainer& trainer, const Model& model) {
   return from;
 }
 
-// How far a merged file is from what was trained, over validation data.
+// The distance of a merged file from the trained model, on validation data.
 Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& record) {
   const Model base = trainer.model();
   const Batches& batches = trainer.batches();
@@ -158,7 +158,7 @@ Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merge
   options.length = rows.length;
   options.full = true;
   options.exact = true;
-  // Both in the precision of the run: what is compared is the weights.
+  // Both in the precision of the run, so that only weights differ.
   options.products = product_type(trainer.recipe(), base.family->library().formats());
   const std::vector<TokenId> text(rows.tokens.begin(), rows.tokens.end());
   LogitsSource source;
@@ -170,7 +170,7 @@ Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merge
   return divergence(loaded, text, options, record);
 }
 
-// The merged model: in the bytes that were trained, or folded in the type asked for.
+// The merged model: the trained bytes, or merged weights in the requested type.
 void write_merged(run::Engine& engine, Trainer& trainer, const fs::path& path, bool hugging_face) {
   const Model base = trainer.model();
   if (const Shipping* shipping = trainer.shipping()) {
@@ -206,7 +206,7 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
   if (trainer.batches().has_chats() && base.tokenizer) about.chat_template = base.tokenizer->chat_template();
   about.record = record_of(provenance_of(trainer, base));
   std::vector<std::string> lines;
-  // Fields and magnitudes of groups have no place in such files.
+  // Such files cannot hold fields and magnitudes of groups.
   const Shipping* shipping = trainer.shipping();
   const bool alone = !shipping || shipping->parameters().empty();
   const auto write_both = [&](const Adapter& one, const AdapterFile& what, const char* name, const char* gguf) {
@@ -285,7 +285,7 @@ void check_outputs(const Model& model, const Recipe& recipe) {
 
 namespace {
 
-// The bytes of one parameter, about: what it is held in, and what that loses.
+// Approximate bytes of one parameter: in its type, with its compensation state.
 double held_bytes(const Recipe& recipe, const FormatLibrary& formats) {
   const HeldIn held = held_in({recipe.param_type, recipe.param_rounding, recipe.param_compensation}, formats);
   constexpr int64_t kColumns = 4096, kRows = 256;
@@ -295,7 +295,7 @@ double held_bytes(const Recipe& recipe, const FormatLibrary& formats) {
   return bytes(held.element) + (held.rest ? bytes(*held.rest) : 0);
 }
 
-// The optimizer's states, in their formats; of an adapter, whose matrices are made later, two moments.
+// Bytes of optimizer states in their formats; for an adapter, whose matrices are made later, two moments.
 double states_bytes(const Model& model, const Recipe& recipe, double weights) {
   constexpr double kMoments = 8;
   if (recipe.adapter.trains()) return kMoments * weights;
@@ -312,14 +312,14 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
       weights * held_bytes(recipe, model.family->library().formats()) + states_bytes(model, recipe, weights);
   double saves = 1;
   if (recipe.save_every > 0) saves += recipe.schedule.steps / recipe.save_every;
-  // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.
+  // With a limit the oldest checkpoint is removed once the newest is confirmed: one more than the limit at a time.
   if (recipe.keep > 0) saves = std::min(saves, std::max<double>(1.0, recipe.keep + 1 - kept));
   const bool merges = recipe.ship.ships() || !recipe.merge.empty();
   const double models = (recipe.adapter.trains() && merges ? count_of(model) / weights : 1) * weights * 4 *
                         (1 + (recipe.quantize.empty() ? 0 : 1) + (recipe.hugging_face ? 1 : 0) +
                          (recipe.optimizer.ema_decay > 0 ? 1 : 0));
   struct statvfs disk{};
-  if (::statvfs(folder.c_str(), &disk) != 0) return;  // a file system that does not tell
+  if (::statvfs(folder.c_str(), &disk) != 0) return;  // the file system does not report its free space
   const double room = disk.f_bavail * static_cast<double>(disk.f_frsize);
   if (checkpoint * saves + models <= room) return;
   throw Error(Exit::user,

@@ -24,7 +24,7 @@ int64_t step_of(const fs::path& checkpoint) {
 
 Saver::Saver(Trainer& trainer, fs::path out) : trainer_(trainer), out_(std::move(out)) {
   if (out_.empty()) return;
-  // Later ones are of steps that this run will do again, perhaps otherwise.
+  // Later checkpoints are of steps that this run repeats, perhaps with other results.
   for (const fs::path& path : list_checkpoints(out_))
     if (step_of(path) <= trainer_.done()) good_.push_back(path);
 }
@@ -68,7 +68,7 @@ void Saver::restore_best() const {
   if (!fs::exists(best(), error))
     throw Error(Exit::user, fmt::format("the best checkpoint {} is gone", best().string()),
                 "without --load-best the last step's model is written");
-  // What this run has decided since stays: its next start shall decide alike.
+  // Decisions since that checkpoint are kept, so that the next start decides alike.
   const RunState state = trainer_.state();
   trainer_.restore(load_checkpoint(best(), trainer_.outline().family->library().formats()), {.seed = true});
   trainer_.state() = state;
@@ -113,7 +113,7 @@ bool Saver::go_back(int64_t failed) {
   state.failed_at = failed;
   state.width = width;
   saved_at_ = from;
-  // A run that is killed now begins with the same decision.
+  // A run that is killed now restarts with the same decision.
   last_ = trainer_.save(out_);
   return true;
 }

@@ -1,5 +1,5 @@
-// The checkpoints of one run while it goes on. The last one is good by itself when it is written; what follows it
-// decides whether older ones are needed still. Where numbers break, a run goes back to one of them, or is told which is
+// The checkpoints of a running training. The newest one has passed its own checks when it is written; later steps
+// decide whether older ones are still needed. Where numbers break, a run rolls back to one of them, or reports which is
 // good. Proved by tests/model/train/guard_test.cpp and rollback_test.cpp.
 #pragma once
 
@@ -18,19 +18,19 @@ class Saver {
  public:
   Saver(Trainer& trainer, std::filesystem::path out);
 
-  void save();  // proved first; Error (exit 4) when it cannot be
+  void save();  // checked first; Error (exit 4) when it is not finite
   int64_t saved_at() const { return saved_at_; }
   const std::filesystem::path& last() const { return last_; }
   bool has_any() const { return !good_.empty(); }
 
-  void confirm();                      // what came after the last one was good
-  void link_best() const;              // the last one is the best
+  void confirm();                      // the steps after the last one were good
+  void link_best() const;              // marks the last one as the best
   void restore_best() const;           // the weights of the best one; Error when it is gone
-  Error diverged(const Error& error);  // for people: which checkpoint is good, and how to go on
+  Error diverged(const Error& error);  // with the good checkpoint and how to continue
 
-  // Restores the last checkpoint made after `failed` steps at most, leaving out the batch that the step behind them
-  // reads; a run that fails again without getting further leaves out twice as many, and begins earlier where the last
-  // checkpoint shows nothing but the failure. What was decided is saved with it. False when there is no way back.
+  // Restores the last checkpoint made after at most `failed` steps, skipping the batch that step failed + 1 reads. A
+  // run that fails again without progress skips twice as many, and goes back further when every step since the last
+  // checkpoint has failed. The decision is saved with the checkpoint. False when no rollback is possible.
   bool go_back(int64_t failed);
 
  private:
@@ -38,7 +38,7 @@ class Saver {
 
   Trainer& trainer_;
   std::filesystem::path out_, last_;
-  std::vector<std::filesystem::path> good_;  // by rising step
+  std::vector<std::filesystem::path> good_;  // by ascending step
   int64_t saved_at_ = -1;
   bool is_new_ = false;
 };

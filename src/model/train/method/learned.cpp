@@ -58,7 +58,7 @@ std::vector<float> fitted_values(const LearnedField& learned, const Weight& weig
 
 namespace {
 
-// Zeros stand behind rows that blocks do not divide.
+// Rows are padded with zeros to whole blocks.
 int64_t encoded_columns(const graph::LearnedScale& scale) {
   const int64_t block = scale.format->block;
   return round_up(scale.columns, block);

@@ -57,7 +57,7 @@ std::vector<graph::LowRank> adapter_changes(const Model& model,
   }
   std::vector<graph::LowRank> changes;
   for (const Parameter& p : model.parameters) {
-    if (p.role == kBranchRole) continue;  // part of the weight beside it
+    if (p.role == kBranchRole) continue;  // merged into the weight next to it
     const auto found = places.find(p.name);
     const graph::LowRankPlaces place = found == places.end() ? graph::LowRankPlaces{} : found->second;
     bool chosen = false;
@@ -66,7 +66,7 @@ std::vector<graph::LowRank> adapter_changes(const Model& model,
         chosen = chosen || is_linear(p, place);
         continue;
       }
-      // A pattern may mean vectors beside matrices; a plain name means what it says.
+      // A pattern may match vectors as well as matrices and skips them; a plain name must fit.
       if (!is_meant(target, p)) continue;
       const bool fits = is_looked_up(p) ? place.rows : place.products;
       if (!fits && target.find_first_of("*?") == std::string::npos)

@@ -1,5 +1,5 @@
-// Adapters that are trained: which weights get one, the parameters it has, and the numbers it begins with. The weights
-// themselves stay as their file holds them. Knows settings, models and graphs, not engines. Proved by
+// Trainable adapters: which weights get one, its parameters, and their initial values. The weights themselves stay as
+// stored in their file. Depends on settings, models and graphs, not on engines. Proved by
 // tests/model/train/adapter/lora_test.cpp and tests/model/train/adapter/lora_reference.py (peft).
 #pragma once
 
@@ -18,18 +18,18 @@ inline constexpr const char* kRoleA = "adapter_a";
 inline constexpr const char* kRoleB = "adapter_b";
 inline constexpr const char* kRoleMagnitude = "adapter_magnitude";
 
-// The changes of a model's weights, in the order of its parameters. `places`: how the family's loss uses them
-// (graph::low_rank_places). Error when a target matches nothing, or a weight that has no use a change could be added
-// to.
+// Low-rank changes of a model's weights, in the order of its parameters. `places`: how the family's loss uses the
+// weights (graph::low_rank_places). Error when a target matches nothing, or matches a weight with no use that a change
+// can be added to.
 std::vector<graph::LowRank> adapter_changes(const Model& model,
                                             const std::map<std::string, graph::LowRankPlaces>& places,
                                             const AdapterSettings& settings);
-// What of them counts in evaluation: nothing is dropped.
+// The changes for evaluation: without dropout.
 std::vector<graph::LowRank> without_dropout(std::vector<graph::LowRank> changes);
 
-// A, B and magnitudes of each. Of A and B one begins drawn, the other zero, so that nothing changes at first: A
-// uniformly from +-1 / sqrt(columns); where rows are read B normally, and A is zero. Magnitudes begin as the norms of
-// the weight's rows.
+// A, B and magnitude of each change. One of A and B is random and the other zero, so the initial change is zero: A is
+// uniform in +-1 / sqrt(columns); for row lookups (embeddings) B is normal and A is zero. Magnitudes begin as the norms
+// of the weight's rows.
 std::vector<Parameter> adapter_parameters(const Model& model, const std::vector<graph::LowRank>& changes,
                                           const AdapterSettings& settings);
 

@@ -14,10 +14,10 @@ constexpr std::string_view kPrefix = "machine_";
 constexpr const char* kRow = "_row";
 constexpr const char* kTensor = "_tensor";
 
-// What a name asks for.
+// The properties that a machine float's name specifies.
 struct Wanted {
   int exponent = 0, mantissa = 0;
-  std::optional<Level> scales;  // of which one number there is; none: no scales
+  std::optional<Level> scales;  // one scale per record of this level; nullopt: no scales
 };
 
 std::optional<Wanted> wanted(std::string_view name) {
@@ -42,7 +42,7 @@ bool is_code(const FieldType& t) {
   return t.is_float && t.has_sign && t.bits == 8;
 }
 
-// The 8-bit float of a format that is that alone, or that and one f32 scale for each record of a level.
+// The 8-bit float of a format with no other field, or with one f32 scale per record of a level; otherwise null.
 const FieldType* float_of(const Format& f, std::optional<Level> scales) {
   if (f.block != 1 || f.code_field < 0 || f.fields.size() != (scales ? 2U : 1U) || !f.encodes()) return nullptr;
   for (int k = 0; k < std::ssize(f.fields); ++k) {

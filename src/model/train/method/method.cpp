@@ -11,7 +11,7 @@
 namespace lumen::model {
 namespace {
 
-// Scales that are predicted need bounds of what the optimizer moves.
+// Predicted scales need bounds of the weights that the optimizer changes.
 OptimizerSettings with_bounds(const Recipe& recipe) {
   OptimizerSettings out = recipe.optimizer;
   out.held = {recipe.param_type, recipe.param_rounding, recipe.param_compensation};
@@ -46,7 +46,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe, model.family->library().formats());
   options_.recompute.kept = encodable("memory.kept", recipe.kept, formats());
-  // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
+  // With packed weights kernels may round the activations, unless f32 was asked for.
   options_.exact = (recipe.adapter.trains() || optimizer_.held().element.format) && !has_short_products();
   const graph::Graph author = this->author();
   if (recipe.adapter.trains()) {
@@ -70,8 +70,8 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   } else {
     for (const Parameter& p : model.parameters)
       if (!p.frozen) trained_.push_back(p);
-    // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
-    // themselves.
+    // Fake quantization becomes part of the loss before differentiation, so the optimizer reads and writes the
+    // unrounded weights.
     roundings_ = fake_assignments(recipe.quantize, model);
     loss_ = loss_of(author, &scales_);
     learned_ = learned_fields(loss_, roundings_);
@@ -85,7 +85,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     trained_ = grouped(std::move(trained_), recipe.groups);
     held_ = holding_of(trained_, optimizer_.held());
     for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
-    // One that a group holds still is a part of checkpoints: it does not follow from the weights.
+    // A scale frozen by a group is still saved in checkpoints: it does not follow from the weights.
     for (const Parameter& p : scales) {
       const std::vector<Parameter> moving = grouped({p}, recipe.groups);
       trained_.push_back(moving.empty() ? p : moving.front());
@@ -112,7 +112,7 @@ std::vector<Parameter> Method::scale_parameters() const {
   return out;
 }
 
-// Whether a scale is of one of this model's weights, not of a teacher's.
+// Whether a scale belongs to a weight of this model, not of a teacher.
 bool Method::learns_scale_of(const std::string& scale) const {
   return model_.find(scale.substr(0, scale.rfind('.'))) != nullptr;
 }
@@ -140,7 +140,7 @@ graph::Graph Method::loss_of(const graph::Graph& author, std::vector<graph::Lear
     objective = weighted_loss;
   if (!scales || !recipe_.products.learns())
     return graph::loss_graph(author, changes_of(author), options_.symbols, objective);
-  // Operands pass through formats whose scales are parameters before anything is differentiated.
+  // Operands pass through formats with parameter scales before anything is differentiated.
   return graph::loss_graph(author, changes_of(author), options_.symbols, [&](graph::Graph g) {
     if (objective) g = objective(std::move(g));
     graph::inline_calls(g);
@@ -176,7 +176,7 @@ graph::Changes Method::changes_of(const graph::Graph& function) const {
   return out;
 }
 
-// As training sees the model, without what it leaves out at random.
+// The changes of training, without dropout.
 graph::Changes Method::evaluated_changes(const graph::Graph& function) const {
   graph::Changes out = changes_of(function);
   out.low_rank = without_dropout(std::move(out.low_rank));
@@ -244,7 +244,7 @@ Method::Work Method::gradients() const {
 Method::Work Method::apply(const std::vector<Parameter>& own) const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
-  // Parts whose changes others take in a format are held in f32, as everything is then.
+  // Parts whose changes other ranks receive in a format are held in f32, as is everything then.
   return {apply_parts(own, optimizer_, held_), options};
 }
 
@@ -303,7 +303,7 @@ Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes&
   if (is_frozen()) {
     Work work{std::move(g), options_};
     add_stored_formats(work);
-    work.options.products.random = {};  // nothing is drawn where nothing is trained
+    work.options.products.random = {};  // no stochastic rounding outside of training
     return work;
   }
   options.exact = held_.type.format != nullptr;

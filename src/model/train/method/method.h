@@ -1,6 +1,6 @@
-// What a run trains, and the graphs of it: those the trainer compiles are those the forecast plans. Two ways to train:
-// all parameters, decoded to floats, or adapters beside weights that stay as their file holds them. Knows models and
-// recipes, no device. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
+// What a run trains, and its graphs: the trainer compiles the same graphs that the forecast plans. Two ways to train:
+// all parameters, decoded to floats, or adapters on weights that stay as stored in their file. Depends on models and
+// recipes, not on devices. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
 //
 // May include: base, graph/grad, graph/partition, graph/pass, graph/pipeline, graph/transform, model/arch,
 // model/arch/adapter, model/compress, model/recipe, model/recipe/objective, model/recipe/optimizer, number/codec,
@@ -24,64 +24,64 @@
 
 namespace lumen::model {
 
-inline constexpr const char* kWeights = "weights";  // what the loss of each position counts
+inline constexpr const char* kWeights = "weights";  // input: weight of each position's loss
 
-// What batches say of positions: what the loss of each counts, and where texts that share a row begin.
+// Per-position inputs of a batch: weights of the losses, and where packed texts that share a row start.
 struct BatchForm {
   bool weights = false, starts = false;
 };
 
 class Method {
  public:
-  // Only the types of the model's weights are looked at;
-  // weights that are not there are f32. Error when the family cannot be trained, or the recipe asks for what it has
-  // not. `teacher`: another model, as the recipe names one.
+  // Only the types of the model's weights are read; weights without a type count as f32. Error when the family cannot
+  // be trained, or lacks something that the recipe needs. `teacher`: another model, where the recipe names one.
   Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher = nullptr);
 
-  // Weights stay as they are: only adapters are trained.
+  // Base weights are frozen: only adapters are trained.
   bool is_frozen() const { return !changes_.empty(); }
   const std::vector<Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
-  // Which tensors are held in parts by ranks that hold one model together (recipe.tensor_parallel): parameters,
-  // and by their names gradients and states; null: this process holds all. And parameters as one rank has them.
+  // Tensors that tensor-parallel ranks (recipe.tensor_parallel) hold in parts: parameters and, by their names,
+  // gradients and states; null: this process holds whole tensors. And parameters with the shapes of one rank.
   const graph::TensorSplit* partition() const { return partition_ ? &*partition_ : nullptr; }
   std::vector<Parameter> trained_here() const;
-  std::string partition_text() const;  // for people
+  std::string partition_text() const;  // printable
   const Holding& held() const { return held_; }
-  // Products round what they multiply to a 16-bit float.
+  // Products round their operands to a 16-bit float.
   bool has_short_products() const { return options_.products.scalar != Scalar::f32; }
   const Optimizer& optimizer() const { return optimizer_; }
   const FormatLibrary& formats() const { return model_.family->library().formats(); }
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }
-  // Scales of operands of products that are trained (graph/pass/learned_scales.h).
+  // Trained scales of product operands (graph/pass/learned_scales.h).
   const std::vector<graph::LearnedScale>& scales() const { return scales_; }
   const std::vector<graph::LowRank>& changes() const { return changes_; }
-  // What is shipped, where the adapter is inside the rounding; null elsewhere.
+  // The shipped form, where the adapter is inside the rounding; null elsewhere.
   const Shipping* shipping() const { return shipping_ ? &*shipping_ : nullptr; }
 
   struct Work {
     graph::Graph graph;
     run::CompileOptions options;
   };
-  Work step() const;        // of one batch
-  Work accumulate() const;  // of one batch of several
-  Work apply() const;       // after the last of them
-  // The same of ranks that have parts of the parameters (optimizer.h).
+  Work step() const;        // of one batch: gradients and update
+  Work accumulate() const;  // adds the gradients of one of several batches
+  Work apply() const;       // the update after the last batch
+  // The same for ranks that hold parts of the parameters (optimizer.h).
   Work gradients() const;
   Work apply(const std::vector<Parameter>& parts) const;
-  // What formats fit to the activations of a batch, by the names of their scales: where those begin.
+  // The scales that formats fit to the activations of a batch, by scale name: initial values of learned scales.
   Work fits() const;
-  Work gradients_apart() const;       // of one batch, whose updates are computed apart (train/offload)
+  Work gradients_apart() const;       // of one batch; updates are computed separately (train/offload)
   Work evaluation() const;            // rows x length losses
   Work logits(int64_t length) const;  // of one row: the family's `forward`
-  // What a step differentiates, how it is compiled, and what evaluations compute: for steps by layers (train/offload).
+  // The graph that a step differentiates, its compile options, and the losses of evaluations, for steps by layers
+  // (train/offload).
   const graph::Graph& loss() const { return loss_; }
   const run::CompileOptions& options() const { return options_; }
   graph::Graph token_losses() const;
-  double operations() const;  // of the products of one step, all its batches (graph::training_work)
+  double operations() const;  // in the products of one step, over all its batches (graph::training_work)
 
   const Objective* objective() const { return objective_ ? &*objective_ : nullptr; }
-  // By what the losses of a step's batches are divided before they are added: weights sum to 1 over all of them.
+  // Divisor of each batch's loss before the losses are added; 1 where position weights sum to 1 over all batches.
   int parts() const { return !objective_of_rows() && form_.weights ? 1 : static_cast<int>(recipe_.accumulate); }
   Work reference() const;       // rows x length losses of the model without its adapter
   Work divergence() const;      // rows x length: from the teacher, or from the model without its adapter
@@ -93,14 +93,14 @@ class Method {
   void partition_tensors();
   Work in_parts(Work work) const;
   graph::Graph function(const char* name) const;    // of the model's family, as its author wrote it
-  graph::Graph apart(graph::Graph function) const;  // where texts share rows
-  graph::Graph author() const;                      // what the loss is made of
-  // `scales`: takes what is learned of operands; null: they are as they are.
+  graph::Graph apart(graph::Graph function) const;  // separates texts that share a row
+  graph::Graph author() const;                      // the function that the loss is computed from
+  // `scales` receives the learned operand scales; null: operands have no learned scales.
   graph::Graph loss_of(const graph::Graph& author, std::vector<graph::LearnedScale>* scales) const;
   std::vector<Parameter> scale_parameters() const;
   bool learns_scale_of(const std::string& scale) const;
-  graph::Graph with_scales(graph::Graph g) const;  // operands under the scales that are learned, as steps have them
-  // What the method changes of a function: in steps, and in evaluations.
+  graph::Graph with_scales(graph::Graph g) const;  // operands under the learned scales, as in steps
+  // The method's changes to a function: in steps, and in evaluations.
   graph::Changes changes_of(const graph::Graph& function) const;
   graph::Changes evaluated_changes(const graph::Graph& function) const;
   // Logits of another model, or of this one without its adapter.
@@ -129,7 +129,7 @@ class Method {
   std::optional<graph::TensorSplit> partition_;
 };
 
-// The recipe's windows, or as many tokens as the model's context.
+// The recipe's window length, or else the model's context length.
 int64_t window_length(const Model& model, const Recipe& recipe);
 
 }  // namespace lumen::model

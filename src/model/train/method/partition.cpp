@@ -1,4 +1,4 @@
-// The part of a method that is of ranks that hold one model together: which tensors they split, and graphs of one rank.
+// Tensor parallelism of a method: which tensors are split among ranks, and the graphs of one rank.
 #include <algorithm>
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-// Each use of a parameter names it itself, and what is computed twice is computed once.
+// Inlines calls, so that each use names its parameter directly, and merges common subexpressions.
 graph::Graph plain(graph::Graph g) {
   graph::inline_calls(g);
   graph::simplify(g);
@@ -18,7 +18,7 @@ graph::Graph plain(graph::Graph g) {
 }  // namespace
 
 void Method::partition_tensors() {
-  // What is trained, and what an adapter stands beside.
+  // Trained parameters, and frozen weights under an adapter.
   const auto may_split = [&](const std::string& name) {
     return (is_frozen() && model_.find(name) != nullptr) ||
            std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
@@ -52,7 +52,7 @@ std::vector<Parameter> Method::trained_here() const {
   return out;
 }
 
-// Sums of squares are asked for where numbers break, and added up then.
+// Sums of squares of each rank's part are read only when numbers break, and are added up then.
 Method::Work Method::in_parts(Work work) const {
   if (!partition_) return work;
   work.graph = graph::partitioned(plain(std::move(work.graph)), *partition_,

@@ -9,7 +9,7 @@ namespace lumen::model {
 
 namespace {
 
-constexpr int64_t kSpared = 20;  // a twentieth of a device's free memory is left alone
+constexpr int64_t kSpared = 20;  // a twentieth of a device's free memory is kept free
 
 graph::Recompute recomputation(const std::string& text, const run::Device& device, int64_t others) {
   using What = graph::Recompute::What;

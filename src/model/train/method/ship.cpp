@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kBase = "base";
 
-// The weight of a sum's name.
+// The weight's name, from the name of its rounded sum.
 std::string weight_of(const std::string& sum) {
   const size_t ending = graph::rounded_sum("").size();
   LUMEN_CHECK(sum.size() > ending);

@@ -1,10 +1,9 @@
-// Train what you ship: with [ship] in a recipe an adapter is trained inside the rounding. The loss is that of
-// round(W + scale B A) in the formats the merged model will be written in, gradients go straight through, and what no
-// adapter changes is rounded before the first step, so that the merged file computes what was trained. Fields of the
-// formats (scales, offsets) may be learned with it, and each group may have a magnitude (DL-QAT): the decoded values
-// m (q s + b) are those of a group with the scale m s and the offset m b. The base stays as its file holds it; sums and
-// their codes live within a step. Knows models and graphs, not devices. Proved by
-// tests/model/train/adapter/ship_test.cpp.
+// Train what you ship: with [ship] in a recipe an adapter is trained inside the rounding. The loss is that of round(W +
+// scale B A) in the formats of the merged model, with straight-through gradients. Weights without an adapter are
+// rounded before the first step, so the merged file computes what was trained. Fields of the formats (scales, offsets)
+// may be learned too, and each group may have a magnitude (DL-QAT): the decoded values m (q s + b) are those of a group
+// with the scale m s and the offset m b. The base stays as its file holds it; sums and their codes exist only within a
+// step. Depends on models and graphs, not on devices. Proved by tests/model/train/adapter/ship_test.cpp.
 #pragma once
 
 #include <map>
@@ -26,16 +25,16 @@ namespace lumen::model {
 class Shipping {
  public:
   Shipping() = default;
-  // Error (user) when a weight's format cannot be written, or its fields cannot be learned; usage where the adapter has
-  // what cannot be inside a rounding (dropout, magnitudes of rows).
+  // Error (user) when a weight's format cannot be written, or its fields cannot be learned; error (usage) when the
+  // adapter has a part that rounding cannot contain (dropout, row magnitudes).
   Shipping(const Model& model, const Recipe& recipe, const std::vector<graph::LowRank>& changes);
 
-  // Sums in the place of the weights that a function of the family reads.
+  // Replaces weights that a function of the family reads by rounded sums.
   graph::Changes changes(const graph::Graph& function) const;
-  // What is trained besides A and B: fields and magnitudes.
+  // Parameters trained in addition to A and B: fields and magnitudes.
   const std::vector<LearnedField>& learned() const { return learned_; }
   std::vector<Parameter> parameters() const;
-  // The factor on the rate of a parameter that `trains` leaves out is 0.
+  // Sets the learning-rate factor of parameters that `trains` leaves out to 0.
   void hold_still(std::vector<Parameter>& trained) const;
 
   // The format a weight is written in; null: floats.
@@ -45,7 +44,7 @@ class Shipping {
 
  private:
   ShipSettings settings_;
-  std::map<std::string, FormatRef> formats_;  // of weights that are rounded, adapted or not
+  std::map<std::string, FormatRef> formats_;  // of rounded weights, with or without an adapter
   std::vector<graph::RoundedSum> sums_;
   std::vector<graph::FormatAssignment> roundings_;
   std::vector<LearnedField> learned_;
@@ -53,10 +52,10 @@ class Shipping {
   int file_type_ = -1;
 };
 
-// Weights that no adapter changes, in the formats they ship in.
+// Rounds weights without an adapter to the formats they ship in.
 void round_unchanged(run::Engine& engine, Model& model, const Shipping& shipping);
 
-// One weight as it is shipped: base and adapter summed and rounded as the training graph does it. `values`: learned
+// One weight in its shipped form: base and adapter summed and rounded as in the training graph. `values`: learned
 // fields and magnitudes, by parameter name.
 Weight shipped_weight(run::Engine& engine, const Parameter& p, const Weight& base, const Adapter& adapter,
                       const Shipping& shipping, const std::map<std::string, std::vector<float>>& values);

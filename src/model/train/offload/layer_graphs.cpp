@@ -25,7 +25,7 @@ bool is_real(const graph::Type& type) {
   return !type.element.format && is_float(type.element.scalar);
 }
 
-// The values of carried_out(i), which are taken off the graph's results.
+// Removes the results carried_out(i) and returns their values.
 std::vector<ValueId> take_carried(Graph& g, size_t count) {
   std::vector<ValueId> out(count, -1), results;
   std::vector<std::string> names;
@@ -78,7 +78,7 @@ graph::LayerCut cut_for_training(const Graph& function, const std::string& who, 
   Graph g = function;
   graph::inline_calls(g);
   if (graph::LayerCut cut = graph::cut_layers_as_written(g); is_simple(cut)) return cut;
-  // Values that are the same under two names are handed on once then.
+  // Then equal values under two names are passed on once.
   if (graph::LayerCut cut = graph::cut_layers(g); is_simple(cut)) return cut;
   throw Error(
       Exit::user,
@@ -106,7 +106,7 @@ Graph forward_part(const graph::LayerPart& part, const Holding& held) {
 
 namespace {
 
-// The part, what it hands on, and its gradients.
+// The part, its carried values, and its gradients.
 Graph with_gradients(const graph::LayerPart& part, const Holding& held, const StepPart& how) {
   Graph g = hold(part.graph, held);
   const std::vector<ValueId> carried = take_carried(g, part.out.size());
@@ -122,7 +122,7 @@ Graph with_gradients(const graph::LayerPart& part, const Holding& held, const St
   if (has_loss) {
     gradients = graph::gradients_of_loss(g, wanted, how.most_logits);
   } else {
-    // The gradient of a sum of products with what arrives is what flows on.
+    // The sum of products with the arriving gradients is a loss whose gradient continues the backward pass.
     ValueId loss = -1;
     for (size_t i = 0; i < carried.size(); ++i) {
       const ValueId seed = build.input(arriving(i), Role::data, g[carried[i]].type);

@@ -80,7 +80,7 @@ std::vector<LayerPlan::Part> parts_of(graph::LayerCut cut) {
   return out;
 }
 
-// `first`: of the batches of a step.
+// `first`: first batch of a step.
 StepPart step_part(const Method& method, const Recipe& recipe, const std::vector<LayerPlan::Part>& parts, size_t k,
                    bool first, bool alone) {
   const graph::LayerPart& at = parts[k].part;
@@ -91,7 +91,7 @@ StepPart step_part(const Method& method, const Recipe& recipe, const std::vector
   for (const Parameter& p : method.trained()) {
     if (!is_among(at.parameters, p.name)) continue;
     how.trained.push_back(at.name_of(p.name));
-    // Parts behind this one have come before it.
+    // Later parts run backward earlier.
     bool again = !first;
     for (size_t other = k + 1; other < parts.size(); ++other)
       again = again || is_among(parts[other].part.parameters, p.name);
@@ -106,7 +106,7 @@ graph::Recompute computed_again(const Method& method, const Recipe& recipe, bool
   return {recipe.recompute == "maps" ? What::maps : What::none, 0, method.options().recompute.kept};
 }
 
-// Scales of activations begin with what a pass through the whole model shows.
+// Scales of activations are initialized by a pass through the whole model.
 void require_no_first_pass(const Method& method) {
   for (const graph::LearnedScale& s : method.scales())
     if (s.weight.empty())
@@ -115,7 +115,7 @@ void require_no_first_pass(const Method& method) {
                   "activation_scale and attention_scale \"fitted\"; weight_scale may be \"learned\"");
 }
 
-// Layers are mostly alike: what is made of one is made once of all whose graphs, parameters and sums are the same.
+// Equal layers share their graphs: passes are made once per set of parts with the same graph, parameters and sums.
 class PassesOfParts {
  public:
   PassesOfParts(const graph::ProductType& products, const graph::Recompute& recompute)
@@ -184,7 +184,7 @@ std::string LayerPlan::kept_name(int number) const {
 
 std::string LayerPlan::gradient_name(int number) const {
   const graph::LayerCut::Carried& c = carried.at(number);
-  size_t place = 0;  // among those of its part
+  size_t place = 0;  // index among those of its part
   for (int i = 0; i < number; ++i) place += carried[i].from == c.from;
   return fmt::format("{} {} {}", print(c.type), place, c.from % 2);
 }

@@ -10,7 +10,7 @@
 namespace lumen::model {
 namespace {
 
-// As evaluations of a whole model are compiled.
+// The compile options of a whole model's evaluation.
 run::CompileOptions evaluation_options(const Method& method) {
   run::CompileOptions options;
   options.symbols = method.options().symbols;
@@ -30,7 +30,7 @@ LayerStep::LayerStep(run::Engine& engine, const Method& method, LayerPlan plan, 
   LUMEN_CHECK(!kept_ || plan_.keeps_outside);
 }
 
-// The largest first, whose memory for values serves the others.
+// Compiles the largest program first; the others reuse its memory for values.
 void LayerStep::compile_all(const std::vector<std::pair<const graph::Graph*, std::shared_ptr<run::Program>*>>& work,
                             const run::CompileOptions& options) {
   struct Kind {
@@ -74,7 +74,7 @@ void LayerStep::compile() {
       if (*program) make_tensors(plan_.parts[k], k, **program);
 }
 
-// States of a step that stay on the device, and seeds, are there before the first one.
+// Creates states that stay on the device, and seeds, before the first step.
 void LayerStep::make_tensors(const LayerPlan::Part& at, size_t part, const run::Program& program) {
   for (const std::string& input : program.input_names())
     if (input.starts_with(graph::kHistoryState) || input.starts_with(graph::kLargestState) ||
@@ -88,7 +88,7 @@ run::DeviceTensorRef LayerStep::between(const std::string& name, int carried) {
   return tensor;
 }
 
-// What layers hand to each other: kept for the backward pass, or until the next layer has read it.
+// Tensors carried between layers: kept for the backward pass, or until the next layer has read them.
 run::DeviceTensorRef LayerStep::handed(int carried, Pass pass) {
   if (pass == Pass::evaluation) return between(plan_.gradient_name(carried), carried);
   if (!plan_.keeps_outside) return between(plan_.kept_name(carried), carried);
@@ -99,7 +99,7 @@ run::DeviceTensorRef LayerStep::handed(int carried, Pass pass) {
   return between(plan_.gradient_name(carried), carried);
 }
 
-// What a parameter, its gradient, what was largest of it, or a seed of its layer is called outside of a part's graph.
+// The name outside of a part's graph of a parameter, its gradient, its largest magnitude, or a seed of its layer.
 std::string LayerStep::known_as(const LayerPlan::Part& at, const std::string& input) const {
   if (input == std::string(graph::kProductSeed) + ".layer")
     return fmt::format("{}.{}", graph::kProductSeed, at.part.layer);
@@ -142,7 +142,7 @@ void LayerStep::bind(const LayerPlan::Part& at, size_t number, run::Program& pro
   }
 }
 
-// Work of this process alone. Where others wait for it, what comes behind a failure is done without it.
+// Runs work of this process. After a failure it is skipped where other ranks still wait for this one's exchanges.
 void LayerStep::attempt(const std::function<void()>& work) {
   if (!store_->must_finish()) return work();
   if (failure_) return;
@@ -167,7 +167,7 @@ void LayerStep::forward(const LayerPlan::Part& at, size_t k, run::Program& progr
   const bool keeps = pass == Pass::forward;
   store_->prefetch(k);
   if (k + 1 < plan_.parts.size()) store_->prefetch(k + 1);
-  // What this part keeps, and where it writes what the next one keeps of it.
+  // Slots for this part's kept activations, and for those of the next part that this one writes.
   if (keeps && k == 0 && is_paged(k)) kept_->acquire_for_write(k);
   if (keeps && is_paged(k + 1)) kept_->acquire_for_write(k + 1);
   store_->acquire(k);
@@ -184,7 +184,7 @@ void LayerStep::backward(size_t k, run::Program& program, bool first) {
   store_->prefetch(k);
   if (k > 0) store_->prefetch(k - 1);
   store_->open_gradients(k, first);
-  const bool is_last = k + 1 == plan_.parts.size();  // for which it is still here
+  const bool is_last = k + 1 == plan_.parts.size();  // whose activations are still resident
   if (is_paged(k) && !is_last) kept_->acquire(k);
   if (k > 0 && is_paged(k - 1)) kept_->prefetch(k - 1);
   store_->acquire(k);

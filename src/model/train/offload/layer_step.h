@@ -19,7 +19,7 @@
 
 namespace lumen::model {
 
-// kClip, of the norm of all gradients.
+// kClip for the norm of all gradients.
 float clip_of(float norm, double max_norm);
 
 class LayerStep {
@@ -29,16 +29,16 @@ class LayerStep {
   LayerStep(run::Engine& engine, const Method& method, LayerPlan plan, std::shared_ptr<ParameterStore> store,
             TensorOf tensor, std::unique_ptr<TensorPager> kept = nullptr);
   void compile();
-  void compile_evaluation();  // otherwise done when losses are first asked for
+  void compile_evaluation();  // otherwise done at the first call of losses()
 
-  // One batch, whose data are bound; `first`: of the step. Returns its loss. `failure`: gets an error of this process
-  // where the store must finish (ParameterStore::must_finish); null: it is thrown.
+  // Runs one batch, whose data are bound; `first`: first of the step. Returns its loss. `failure`: receives this
+  // process's error where the store must finish (ParameterStore::must_finish); null: it is thrown.
   double run(bool first, std::optional<Error>* failure = nullptr);
-  // After the last batch: of all gradients, in f32 and in the order of parameters. Not where gradients are summed by
-  // the store (StepPart::alone).
+  // After the last batch: the norm of all gradients, in f32 and in the order of parameters. Not available where the
+  // store sums gradients (StepPart::alone).
   float norm() const;
   float square(const std::string& parameter) const { return squares_.at(parameter); }
-  // The losses of all positions of the data that are there; good until anything else runs.
+  // The losses of all positions of the current data; valid until the next run.
   run::DeviceTensorRef losses();
 
   const ParameterStore& store() const { return *store_; }
@@ -46,7 +46,7 @@ class LayerStep {
   int64_t own_bytes() const;      // of programs
   int64_t between_bytes() const;  // of activations between layers, and of slots for kept ones
   std::string explain() const;
-  void finish();  // parameters stay; no step or evaluation comes any more
+  void finish();  // frees programs, keeps parameters; no step or evaluation may follow
 
  private:
   struct Programs {

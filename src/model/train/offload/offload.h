@@ -23,12 +23,12 @@
 
 namespace lumen::model {
 
-// Parameters whose updates are computed together, by their numbers among those that are trained.
+// Indices of trained parameters whose updates are computed together.
 struct UpdateGroup {
   std::vector<size_t> members;
-  size_t draws = 0, first_draw = 0;  // roundings at random: how many, and how many groups before have
+  size_t draws = 0, first_draw = 0;  // parameters with stochastic rounding: here, and in earlier groups
 };
-// Neighbours of one layer, as many as keep a group's states small, so that layers have groups alike.
+// Neighbours within one layer, limited in bytes of states, so that equal layers get equal groups.
 std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, const Optimizer& optimizer);
 // The states of each group; means of weights over the steps are not paged.
 std::vector<PageGroup> paged_states(const std::vector<Parameter>& trained, const std::vector<UpdateGroup>& groups,
@@ -40,19 +40,19 @@ std::filesystem::path run_folder(const Recipe& recipe);
 bool offloads_layers(const run::Device& device, const Recipe& recipe);
 // The same of activations that the backward pass reads.
 bool offloads_activations(const run::Device& device, const Recipe& recipe);
-// Either: steps of one process go by layers.
+// Either: steps of a single process go by layers.
 inline bool goes_by_layers(const run::Device& device, const Recipe& recipe) {
   return offloads_layers(device, recipe) || offloads_activations(device, recipe);
 }
-// The pager of activations that a step by layers keeps; null where the recipe does not offload them. Prints a line.
+// The pager of kept activations in a step by layers; null where the recipe does not offload them. Prints a line.
 std::unique_ptr<TensorPager> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> kept);
-// Whether updates of one process clear gradients: by layers, the first batch of a step writes over what the last step
-// has left.
+// Whether updates of a single process clear gradients. By layers they do not: the first batch of a step overwrites
+// them.
 bool updates_clear(const run::Device& device, const Recipe& recipe);
-// The groups' updates, each text once.
+// The distinct update graphs of the groups.
 std::vector<graph::Graph> different_updates(const Method& method, const std::vector<Parameter>& trained,
                                             const std::vector<UpdateGroup>& groups, bool clears);
-// Device memory of the slots, and of the tensors where nothing is offloaded.
+// Device memory of the slots, and of the tensors themselves without offloading.
 int64_t bytes_of_slots(const std::vector<PageGroup>& groups, size_t slots);
 int64_t bytes_held(const std::vector<PageGroup>& groups);
 // Whether the recipe offloads optimizer states, and that saves memory on this device.
@@ -60,41 +60,40 @@ bool offloads_states(const run::Device& device, const Recipe& recipe, const std:
 // The pager of optimizer states; null where offloads_states is false. Prints a line either way.
 std::unique_ptr<TensorPager> open_states(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> states);
 
-// What offloading will take: device memory of slots, bytes outside, and the graphs of updates. Empty where states stay
-// on the device.
+// Cost of offloading: device memory of slots, bytes outside, and the graphs of updates. Empty where states stay on the
+// device.
 struct OffloadForecast {
-  int64_t states = 0, slots = 0, outside = 0;  // states: as they would be held
+  int64_t states = 0, slots = 0, outside = 0;  // states: without offloading
   bool in_file = false;
   std::vector<graph::Graph> updates;
-  // Updates are computed apart from the gradients of a step.
+  // Updates run separately from the gradients of a step.
   bool any() const { return outside > 0 || layers.any(); }
-  // By layers: the same of parameters, gradients and kept activations; what layers hand to each other, and the values
-  // of the largest part of a step and of an evaluation.
+  // By layers: the same for parameters, gradients and kept activations; activations between layers; and the graphs of a
+  // step's and an evaluation's parts.
   struct Layers {
     int64_t parameters = 0, parameter_slots = 0, gradients = 0, gradient_slots = 0, between = 0, outside = 0;
     int64_t kept = 0, kept_slots = 0;
-    bool computes_again = false;  // all of each layer
+    bool computes_again = false;  // recomputes every layer wholly
     std::vector<graph::Graph> step, evaluation;
     bool any() const { return !step.empty(); }
   } layers;
 };
 OffloadForecast forecast_offload(const run::Device& device, const Model& model, const Method& method,
                                  const Recipe& recipe);
-// beside_values() of such a run.
+// beside_values() of an offloaded run.
 int64_t beside_offloaded(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe);
 
 // The updates of all parameters, group by group.
 class GroupedUpdates {
  public:
-  // Parameters, gradients and numbers of the step, which the trainer holds.
+  // Parameters, gradients and scalars of the step, held by the trainer.
   using TensorOf = std::function<run::DeviceTensorRef(const std::string& name, const graph::Type& type)>;
-  // `trained` may be parts of parameters; `clears`: gradients are 0 then. `states` null: they are the
-  // trainer's, too.
+  // `trained` may be parts of parameters; `clears`: updates set gradients to 0. `states` null: the trainer holds them.
   GroupedUpdates(run::Engine& engine, const Method& method, std::vector<Parameter> trained, bool clears,
                  std::unique_ptr<TensorPager> states, std::shared_ptr<run::Program> lender, TensorOf tensor);
 
-  // kClip and the numbers of the step are set. `seed`: of its roundings. `turn`: called between layers, with those of
-  // parameters before and behind; -1: none.
+  // kClip and the step's scalars must be set. `seed`: for stochastic rounding. `turn`: called between layers, with the
+  // layers of the previous and the next parameters; -1: none.
   void run(uint32_t seed, const std::function<void(int from, int to)>& turn = {});
   TensorPager* states() const { return states_.get(); }  // null: none are paged
   int64_t own_bytes() const;                             // of programs
@@ -103,8 +102,8 @@ class GroupedUpdates {
  private:
   struct Work {
     std::shared_ptr<run::Program> program;
-    std::vector<std::pair<std::string, std::string>> inputs;  // of the program, and what the trainer calls them
-    std::vector<std::pair<std::string, size_t>> tensors;      // of the program, and number in the group
+    std::vector<std::pair<std::string, std::string>> inputs;  // names in the program, and the trainer's
+    std::vector<std::pair<std::string, size_t>> tensors;      // names in the program, and index in the group
     std::vector<run::DeviceTensorRef> seeds;
   };
   Work work_of(const UpdateGroup& group, const graph::Graph& update, size_t number);

@@ -15,7 +15,7 @@ namespace lumen::model {
 
 class OffloadedParameters : public ParameterStore {
  public:
-  // All are zeros at first. A parameter that is in no page group of the plan stays on the device.
+  // All are zeros at first. A parameter outside of the plan's page groups stays on the device.
   OffloadedParameters(run::Engine& engine, const Recipe& recipe, const LayerPlan& plan);
 
   void prefetch(size_t part) override;
@@ -37,7 +37,7 @@ class OffloadedParameters : public ParameterStore {
   // Null where none are offloaded.
   TensorPager* parameters() const { return parameters_.get(); }
   TensorPager* gradients() const { return gradients_.get(); }
-  void clear_gradients();  // none is resident
+  void clear_gradients();  // none may be resident
 
  private:
   static bool has(const std::unique_ptr<TensorPager>& pager, const std::string& name) {

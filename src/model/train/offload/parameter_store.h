@@ -25,12 +25,12 @@ class ParameterStore {
   // The part's gradients have memory between these; `first`: of the batches of a step.
   virtual void open_gradients(size_t part, bool first) = 0;
   virtual void close_gradients(size_t part) = 0;
-  // A parameter or gradient of the part that is kept by this store; null: it always stays on the device.
+  // A parameter or gradient that this store pages; null: it always stays on the device.
   virtual run::DeviceTensorRef tensor(size_t part, const std::string& name) = 0;
 
   // After the last part of a pass; returns an error of the background work.
   virtual std::optional<Error> end_pass() { return std::nullopt; }
-  // Other ranks wait for this process's exchanges, so that a pass runs to its end also after an error.
+  // Other ranks wait for this process's exchanges, so a pass must run to its end even after an error.
   virtual bool must_finish() const { return false; }
   virtual int64_t parameter_bytes() const = 0;  // of device memory
   virtual int64_t gradient_bytes() const = 0;

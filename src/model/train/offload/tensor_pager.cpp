@@ -59,7 +59,7 @@ TensorPager::TensorPager(run::Engine& engine, std::unique_ptr<run::Outside> outs
     slots_.emplace_back();
     slots_.back().memory = engine_.allocate(largest_bytes(groups_));
   }
-  engine_.device().synchronize();  // memory is cleared in another order than transfers have
+  engine_.device().synchronize();  // clearing memory is not ordered with the transfers
 }
 
 TensorPager::~TensorPager() {
@@ -67,7 +67,7 @@ TensorPager::~TensorPager() {
     try {
       wait(slot);
     } catch (const Error&) {
-      // The run ends, and nothing of this is read again.
+      // The run ends, and this memory is not read again.
     }
   }
 }
@@ -78,7 +78,7 @@ TensorPager::Slot* TensorPager::slot_of(size_t group) {
   return nullptr;
 }
 
-// A transfer of the slot is over.
+// Waits until the slot's transfer is done.
 void TensorPager::wait(Slot& slot) {
   const Slot::State was = slot.state;
   if (was == Slot::State::resident) return;
@@ -92,7 +92,7 @@ void TensorPager::wait(Slot& slot) {
   }
 }
 
-// One that holds nothing, or the group that was used the longest ago; null where all are in use.
+// An empty slot, or else the one used least recently; null where all are in use.
 TensorPager::Slot* TensorPager::free_slot() {
   Slot* best = nullptr;
   const auto rank = [](const Slot& s) { return std::tuple(s.state == Slot::State::storing, s.group >= 0, s.used); };

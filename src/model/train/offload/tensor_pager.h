@@ -36,8 +36,8 @@ int64_t all_bytes(const std::vector<PageGroup>& groups);
 
 class TensorPager {
  public:
-  // `folder`: of a file, unless the place names another. Null where the host's memory is asked for and is the device's
-  // own. All tensors are zeros at first.
+  // `folder`: for a file whose place names no folder. Null for host memory on a device that uses the host's memory. All
+  // tensors are zeros at first.
   static std::unique_ptr<TensorPager> open(run::Engine& engine, const OffloadPlace& place,
                                            const std::filesystem::path& folder, std::vector<PageGroup> groups,
                                            size_t slots);
@@ -49,16 +49,16 @@ class TensorPager {
 
   // Begins to load the group, if a slot is free.
   void prefetch(size_t group);
-  // The group is resident, and its tensors are valid, from here to release(). At most one group for each slot is.
+  // The group is resident, and its tensors are valid, from here to release(). At most one group per slot is resident.
   void acquire(size_t group);
   run::DeviceTensorRef tensor(size_t group, size_t index);
   run::DeviceTensorRef tensor(const std::string& name);
-  // The same for a group all of which will be overwritten: nothing is loaded.
+  // The same for a group that will be wholly overwritten: skips loading.
   void acquire_for_write(size_t group);
   // `changed`: it is stored in the background. Error, here or later, when that fails.
   void release(size_t group, bool changed);
 
-  // Copies by name. No group is resident: changes of one that was not released are lost.
+  // Copies by name. No group may be resident: changes of an unreleased group are lost.
   const PagedTensor* find(const std::string& name) const;
   void read(const std::string& name, std::span<uint8_t> to);
   void write(const std::string& name, std::span<const uint8_t> from);
@@ -70,7 +70,7 @@ class TensorPager {
     State state = State::idle;
     int64_t group = -1;  // whose bytes it holds
     run::SerialThread::Ticket ticket = 0;
-    int64_t used = 0;  // larger is later
+    int64_t used = 0;  // time of the last use
   };
   TensorPager(run::Engine& engine, std::unique_ptr<run::Outside> outside, std::vector<PageGroup> groups, size_t slots);
   Slot* slot_of(size_t group);

@@ -15,7 +15,7 @@
 namespace lumen::model {
 namespace {
 
-// A group has a share of all states: small slots, but large enough for fast transfers.
+// A group has this share of all states: small slots, but large enough for fast transfers.
 constexpr int64_t kShare = 24, kMostBytes = int64_t{64} << 20;
 
 int64_t state_bytes(const Parameter& p, const Optimizer& optimizer) {
@@ -24,7 +24,7 @@ int64_t state_bytes(const Parameter& p, const Optimizer& optimizer) {
   return bytes;
 }
 
-// Parameters under names of their places, so that groups alike have the same graph.
+// Parameters renamed by position, so that equal groups have the same graph.
 struct Renamed {
   std::vector<Parameter> parameters;
   Holding held;
@@ -238,7 +238,7 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
   for (size_t i = 0; i < count_draws(g); ++i)
     work.seeds.push_back(
         std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{}, {Scalar::u32, nullptr}}));
-  std::map<std::string, std::string> names;  // of inputs, as the trainer has them
+  std::map<std::string, std::string> names;  // of inputs: the trainer's names
   std::map<std::string, size_t> tensors;
   const std::vector<PagedTensor> visiting = states_ ? states_->groups()[number].tensors : std::vector<PagedTensor>();
   for (size_t i = 0; i < group.members.size(); ++i) {
@@ -260,7 +260,7 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
       const auto name = names.find(input);
       work.inputs.emplace_back(input, name == names.end() ? input : name->second);
       if (const std::string& own = work.inputs.back().second; is_optimizer_state(own))
-        (void)tensor_(own, work.program->input_type(input));  // what stays begins here
+        (void)tensor_(own, work.program->input_type(input));  // creates states that stay on the device
     }
   }
   return work;

@@ -11,7 +11,7 @@
 namespace lumen::model {
 namespace {
 
-// Parts of tensors are handed to kernels where they lie: they begin where a line of memory does, in 16 bits, too.
+// Parts of tensors are passed to kernels in place, so each must begin at a cache line, even with 16-bit elements.
 constexpr int64_t kAligned = 32;  // elements
 
 bool is_elementwise(const graph::Graph& update) {
@@ -42,7 +42,7 @@ bool can_be_cut(const Parameter& p, const Optimizer& optimizer) {
                      [&](const Optimizer::State& s) { return s.type.shape == p.shape && stands_in_rows(s.type); });
 }
 
-// Where rows of a whole tensor and of a part lie: sections of so many bytes a row.
+// Offsets of rows in a whole tensor and in a part: sections with a fixed number of bytes per row.
 struct Section {
   int64_t whole = 0, part = 0, row_bytes = 0;
 };

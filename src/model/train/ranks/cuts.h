@@ -1,6 +1,6 @@
-// Which rows of which parameter are which rank's: its part of the optimizer's states, and of sums of gradients. What
-// the optimizer computes element by element is cut along rows, so that blocks of formats stay whole; what it computes
-// of a matrix as a whole is one rank's. Proved by tests/model/train/ranks/cuts_test.cpp.
+// Assigns rows of parameters to ranks, for their parts of optimizer states and gradient sums. Parameters with an
+// elementwise optimizer are cut along rows, so that format blocks stay whole; where the optimizer computes on whole
+// matrices, one rank gets the matrix. Proved by tests/model/train/ranks/cuts_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace lumen::model {
 
 struct Cut {
   Parameter whole;             // as every rank has it
-  int64_t rows = 0;            // vectors: of one element each
+  int64_t rows = 0;            // of a vector: one element each
   int64_t columns = 0;         // elements of a row
-  std::vector<int64_t> first;  // by rank its first row, and behind the last rank all rows
-  bool in_rows = true;         // no: one rank has all of them
+  std::vector<int64_t> first;  // first row by rank, then the row count
+  bool in_rows = true;         // false: one rank has all rows
 
   int64_t rows_of(int rank) const { return first[rank + 1] - first[rank]; }
-  // The part as a parameter of its own. It must not be empty.
+  // The part as a parameter. It must not be empty.
   Parameter part(int rank) const;
-  // The type that a tensor of the parameter's shape has in a part.
+  // The part's type of a tensor with the parameter's shape.
   graph::Type part_of(const graph::Type& type, int rank) const;
 };
 
 // In the order of `parameters`.
 std::vector<Cut> cut_parameters(const std::vector<Parameter>& parameters, const Optimizer& optimizer, int ranks);
 
-// A part's bytes out of a whole tensor's, and into it; both as tensors of their types have them.
+// Copies a part's bytes out of a whole tensor, and into it; both in the layout of their types.
 std::vector<uint8_t> part_bytes(const Cut& cut, const graph::Type& whole, std::span<const uint8_t> bytes, int rank);
 void place_part(const Cut& cut, const graph::Type& whole, std::span<const uint8_t> part, int rank,
                 std::span<uint8_t> bytes);

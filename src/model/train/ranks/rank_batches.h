@@ -1,4 +1,4 @@
-// The share of one rank in batches: rows of every batch, in the order that one process would read them in. Proved by
+// A rank's share of batches: rows of every batch, in the order in which one process would read them. Proved by
 // tests/model/train/ranks/rank_batches_test.cpp.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace lumen::model {
 
-// Rows of rank `rank` of `ranks`; they divide the batch.
+// Rows of rank `rank` of `ranks`; the number of ranks must divide the batch.
 Batch share_of(const Batch& batch, int rank, int ranks);
 
-// Batches whose training rows are a rank's share. Validation rows are all.
+// Batches with a rank's share of training rows and all validation rows.
 std::shared_ptr<const Batches> rank_batches(std::shared_ptr<const Batches> all, int rank, int ranks);
 
 }  // namespace lumen::model

@@ -21,7 +21,7 @@ graph::Type f32_of(const Cut& cut, const FormatRef& format = nullptr) {
   return {cut.whole.shape, {Scalar::f32, format}};
 }
 
-// Copies of parts that are held exactly, and changes of all ranks, where those are sent in a format.
+// Exact copies of parts, and changes of all ranks, where changes are sent in a format.
 int64_t changed_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int rank, int ranks) {
   int64_t bytes = 0;
   for (const Cut& cut : cuts) {
@@ -33,7 +33,7 @@ int64_t changed_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int ran
   return bytes;
 }
 
-// These, and what formats have lost of gradients, with the codes that are sent.
+// changed_bytes, plus the rounding errors of gradients and the codes that are sent.
 int64_t coded_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int rank, int ranks) {
   int64_t bytes = changed_bytes(cuts, in, rank, ranks);
   for (const Cut& cut : cuts)
@@ -82,7 +82,7 @@ void forecast_updates(RankForecast& out, const run::Device& device, const Method
   out.updates = different_updates(method, updated, groups, !alone && clears);
 }
 
-// Each text once.
+// Adds each distinct graph once.
 void add_graphs(RankForecast& out, const LayerPlan& plan) {
   std::set<std::string> known, evaluated;
   const auto add = [](const std::optional<graph::Graph>& g, std::set<std::string>& seen,

@@ -1,6 +1,6 @@
-// The graphs with which a rank computes what ranks exchange: sums of what others have sent, numbers in a format with
-// what that lost kept for the next step, and changes of parameters in a format. Each is of several parameters. Knows no
-// devices. Proved by tests/model/train/ranks/rank_graphs_test.cpp.
+// The graphs of rank exchanges: sums of received gradients, encoding into a format with error feedback for the next
+// step, and changes of parameters in a format. Each covers several parameters. Depends on no devices. Proved by
+// tests/model/train/ranks/rank_graphs_test.cpp.
 #pragma once
 
 #include <string>
@@ -11,35 +11,35 @@
 
 namespace lumen::model {
 
-// Inputs and results of these graphs, with a parameter's name behind them.
+// Inputs and results of these graphs, followed by a parameter's name.
 std::string part_input(int rank, const std::string& parameter);  // of rank `rank`: "part3.wq"
-inline constexpr const char* kLost = "lost.";                    // what rounding has lost, f32
+inline constexpr const char* kLost = "lost.";                    // rounding error, f32
 inline constexpr const char* kCoded = "coded.";
-inline constexpr const char* kMaster = "master.";  // f32 parts of parameters that others hold rounded
+inline constexpr const char* kMaster = "master.";  // exact f32 parts of parameters that other ranks hold rounded
 inline constexpr const char* kHeld = "held.";
 
-// The format that a parameter's numbers are exchanged in: none where its blocks do not divide the rows, or it is f32.
+// The format of exchanged values; null where its blocks do not divide the rows, or the parameter is f32.
 FormatRef exchanged_in(const Cut& cut, const FormatRef& format);
-// Error (usage) when parts of its tensors cannot stand alone, or it has no encoder.
+// Error (usage) when the format cannot encode parts of a tensor by themselves, or has no encoder.
 void check_exchange_format(const FormatRef& format, const char* flag);
 
-// gradient.* of this rank's parts become the sum of all ranks' in their order, the states themselves being this rank's
-// terms; with `adds` all are inputs, and the states grow by their sum. Parts come in `format`.
+// gradient.* of this rank's parts become the sum over all ranks, in rank order; the states are this rank's terms. With
+// `adds` all terms are inputs, and the states grow by their sum. Received parts are in `format`.
 graph::Graph sum_graph(const std::vector<const Cut*>& cuts, int rank, int ranks, bool adds, const FormatRef& format);
 
-// coded.* = gradient.* + lost.* in the format, and lost.* what that has lost. Whole parameters.
+// coded.* = gradient.* + lost.* in the format; lost.* becomes the rounding error. Whole parameters.
 graph::Graph encode_graph(const std::vector<const Cut*>& cuts, const FormatRef& format);
 
-// coded.* = master.* - held.* in the format, of this rank's parts.
+// coded.* = master.* - held.* in the format, for this rank's parts.
 graph::Graph change_graph(const std::vector<const Cut*>& cuts, int rank, const FormatRef& format);
-// held.part<r>.* grow by part<r>.*, of all ranks' parts.
+// held.part<r>.* += part<r>.*, for all ranks' parts.
 graph::Graph follow_graph(const std::vector<const Cut*>& cuts, int ranks, const FormatRef& format);
 
-// coded.* = master.* in the format, of this rank's parts; and held.part<r>.* = part<r>.*, of all ranks' parts.
+// coded.* = master.* in the format, for this rank's parts; and held.part<r>.* = part<r>.*, for all ranks' parts.
 graph::Graph code_graph(const std::vector<const Cut*>& cuts, int rank, const FormatRef& format);
 graph::Graph decode_graph(const std::vector<const Cut*>& cuts, int ranks, const FormatRef& format);
 
-// "squares": the sum of the squares of gradient.* of this rank's parts; and of each, "squares.*".
+// "squares": the sum of squares of gradient.* over this rank's parts; and "squares.*" for each.
 graph::Graph squares_graph(const std::vector<const Cut*>& cuts, int rank);
 // gradient.* of whole parameters become 0.
 graph::Graph clear_graph(const std::vector<const Cut*>& cuts);

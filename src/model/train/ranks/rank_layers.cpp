@@ -32,7 +32,7 @@ LayerPlan plan_rank_layers(const run::Device& device, const Model& model, const 
 
 void take_records(LayerPlan& plan, const run::Device& device, const Method& method, const Recipe& recipe,
                   const std::vector<Cut>& cuts, int rank) {
-  if (!offloads_layers(device, recipe) || !sums_parts(recipe)) return;  // wholes, or nothing
+  if (!offloads_layers(device, recipe) || !sums_parts(recipe)) return;  // whole parameters, or no offloading
   std::map<int, std::vector<PagedTensor>> parameters, gradients;
   for (const Cut& cut : cuts) {
     const int layer = graph::layer_of(cut.whole.name);

@@ -1,5 +1,5 @@
-// What a step by layers runs in one of several ranks, and which of its parameters, gradients, or parts of them lie
-// outside of its device. Knows models and recipes, no device's memory. Proved by
+// The plan of a step by layers in one of several ranks, and which of its parameters, gradients, or parts of them are
+// offloaded. Depends on models and recipes, allocates no device memory. Proved by
 // tests/model/train/ranks/offloaded_ranks_test.cpp.
 #pragma once
 
@@ -13,10 +13,10 @@ namespace lumen::model {
 
 // Whether steps of ranks that share a batch go by layers.
 bool ranks_go_by_layers(const run::Device& device, const Recipe& recipe);
-// Where they do. `recipe`: of a rank. Records are those of `rank`.
+// The plan of such steps. `recipe`: of a rank. Page groups are those of `rank`.
 LayerPlan plan_rank_layers(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
                            const std::vector<Cut>& cuts, int rank, int ranks);
-// The records of another rank, in such a plan.
+// Replaces the page groups in such a plan by another rank's.
 void take_records(LayerPlan& plan, const run::Device& device, const Method& method, const Recipe& recipe,
                   const std::vector<Cut>& cuts, int rank);
 

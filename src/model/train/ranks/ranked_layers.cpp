@@ -1,6 +1,6 @@
-// The part of RankedStep that goes by layers: gradients are summed as the backward pass leaves them, and where
-// parameters and gradients lie outside of the device, updates follow layer by layer, each rank's of its parts, which go
-// to all ranks while their layer is here. All ranks go through all layers in one order, whichever have parts of them.
+// RankedStep in steps by layers: gradients are reduced as the backward pass produces them. Where parameters and
+// gradients are offloaded, updates follow layer by layer: each rank updates its parts and sends them to all ranks while
+// the layer is resident. All ranks visit all layers in the same order, also those of which they have no parts.
 #include <cmath>
 
 #include "base/check.h"
@@ -44,7 +44,7 @@ void RankedStep::open_store(const LayerPlan& plan) {
         std::make_shared<ReplicatedParameters>(engine_, *ranks_, std::move(exchanged), tensors_, whole, !holds_parts());
 }
 
-// As a process alone adds squares, and as ranks do that hold parts.
+// Adds squares in the same order as a single process and as sharded ranks.
 double RankedStep::norm_of_layers() {
   bool begun = false;
   float total = 0;
@@ -57,7 +57,7 @@ double RankedStep::norm_of_layers() {
   return holds_parts() ? std::sqrt(sum({total})[0]) : double{std::sqrt(total)};
 }
 
-// What updates of this rank's parts read and write, wherever it is at the time.
+// Tensors that updates of this rank's parts read and write, resident or not.
 GroupedUpdates::TensorOf RankedStep::updated_tensors(const std::vector<Parameter>& parts) {
   std::map<std::string, const Cut*> gradients, parameters;
   std::map<std::string, run::DeviceTensorRef> bound;
@@ -82,7 +82,7 @@ GroupedUpdates::TensorOf RankedStep::updated_tensors(const std::vector<Parameter
 void RankedStep::apply_groups(float norm, uint32_t seed, const std::function<void(int, int)>& turn) {
   if (!apply_) return;
   tensors_(kGivenNorm, {{}, {Scalar::f32, nullptr}})->upload(&norm, sizeof norm);
-  apply_->run();  // and clears what it has used
+  apply_->run();  // also clears the gradients
   if (!updates_) return;
   float clip = 0;
   apply_->result("clip")->download(&clip, sizeof clip);
@@ -90,7 +90,7 @@ void RankedStep::apply_groups(float norm, uint32_t seed, const std::function<voi
   updates_->run(seed, turn);
 }
 
-// Where a rank fails here others wait in an exchange, and end with it.
+// If this rank fails here, others wait in an exchange and end with it.
 void RankedStep::apply_by_layers(float norm, uint32_t seed) {
   next_layer_ = 0;
   apply_groups(norm, seed, [this](int from, int to) { turn(from, to); });
@@ -102,7 +102,7 @@ void RankedStep::apply_by_layers(float norm, uint32_t seed) {
   agree({});
 }
 
-// Layers of which this rank has no parts are passed on the way to the next one.
+// Also visits layers without parts of this rank, on the way to the next one with parts.
 void RankedStep::turn(int from, int to) {
   if (holds_parameters()) return outside_->turn(from, to);
   if (from >= 0) {
@@ -119,7 +119,7 @@ void RankedStep::turn(int from, int to) {
   outside_->turn(-1, to);
 }
 
-// Each rank's rows of a layer's parameters, or of what is in no layer, go to all others.
+// Sends each rank's rows of a layer's parameters to all others; -1: of parameters in no layer.
 void RankedStep::share_layer(int layer) {
   std::vector<const Cut*> cuts;
   for (const Cut& cut : cuts_)

@@ -1,7 +1,7 @@
-// The part of RankedStep that goes on beside a step's launches, on GPUs whose exchanges are work of a stream. Gradients
-// are sent and summed, some at a time, as soon as the backward pass has made them; parameters that ranks have updated
-// come while the next step begins, which waits for each before its first use. Nobody waits on the host, and where the
-// step is recorded so is all of this. What is computed is what RankedStep computes without it, bit for bit.
+// RankedStep's overlap of exchanges with a step's launches, on GPUs whose exchanges run on a stream. Gradients are sent
+// and summed in buckets as soon as the backward pass has produced them. Updated parameters arrive while the next step
+// begins, which waits for each before its first use. The host never waits, and a recorded step (CUDA graph) includes
+// all of this. Results equal those of RankedStep without overlap, bit for bit.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -14,7 +14,7 @@
 namespace lumen::model {
 namespace {
 
-// Points of the stream.
+// Event numbers of the stream.
 constexpr size_t kSummed = run::Communicator::kFreePoint;
 constexpr size_t gathered_point(size_t bucket) {
   return kSummed + 1 + bucket;
@@ -27,11 +27,11 @@ RankedStep::~RankedStep() {
   try {
     engine_.device().hold_awaited();
   } catch (const Error&) {
-    // the driver has given up, and nothing is launched any more
+    // the driver has failed, and nothing is launched any more
   }
 }
 
-// By places in a program, which are those of rank 0: all ranks exchange in the same order, whatever plans they have.
+// Sorted by positions in rank 0's program: all ranks exchange in the same order, whatever their plans.
 std::vector<const Cut*> RankedStep::in_order(const std::function<int64_t(const Cut&)>& place) const {
   std::vector<int64_t> places;
   for (const Cut& cut : cuts_) places.push_back(place(cut));
@@ -54,7 +54,7 @@ void RankedStep::begin_overlap(run::Program& gradients) {
   const bool gathers = holds_parts() && !gathered_in_ && stream_->holds_replays();
   if (holds_parts() && !gathered_in_) {
     gathered_ = buckets_of(in_order([&](const Cut& cut) { return gradients.first_use(cut.whole.name); }));
-    for (size_t b = 0; b < gathered_.size(); ++b) stream_->mark(gathered_point(b));  // nothing is on its way
+    for (size_t b = 0; b < gathered_.size(); ++b) stream_->mark(gathered_point(b));  // no exchange is pending
   }
   reading.begin = [this, gathers] {
     is_launched_ = false;
@@ -80,7 +80,7 @@ void RankedStep::begin_overlap(run::Program& gradients) {
   reading.at_begin = [this, gathers] { is_held_.assign(gathers ? gathered_.size() : 0, false); };
   reading.before_read = [hold, bucket_of](size_t i) { hold(bucket_of[i]); };
   reading.at_end = [this, hold] {
-    if (!is_held_.empty()) hold(is_held_.size() - 1);  // which has come behind all others
+    if (!is_held_.empty()) hold(is_held_.size() - 1);  // the last one arrives after all others
   };
 
   run::LaunchHooks reducing = reading;
@@ -116,7 +116,7 @@ void RankedStep::before_batch(run::Program& program, bool is_last) {
   program.set_hooks(is_last ? reducing_ : reading_);
 }
 
-// Behind the launches that have made its gradients.
+// Runs after the launches that have produced its gradients.
 void RankedStep::send(Bucket& bucket) {
   run::Device& device = engine_.device();
   const auto run_beside = [&](const std::shared_ptr<run::Program>& program) {
@@ -136,7 +136,7 @@ void RankedStep::send(Bucket& bucket) {
   ranks_->enqueue(sums.to, sums.from);
 }
 
-// Those that the next step reads first come first.
+// In the order in which the next step reads them.
 void RankedStep::gather_parameters() {
   std::vector<std::span<const std::byte>> places;
   stream_->follow_launches();

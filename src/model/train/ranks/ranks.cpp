@@ -13,7 +13,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kBucketBytes = int64_t{64} << 20;  // of gradients that are exchanged at once
+constexpr int64_t kBucketBytes = int64_t{64} << 20;  // of gradients in one exchange
 
 FormatRef exchange_format(const std::string& name, const FormatLibrary& formats, const char* flag) {
   const FormatRef format = formats.get(name);
@@ -36,7 +36,7 @@ int64_t scratch_of(const std::vector<const Cut*>& bucket, int rank, int ranks) {
   return need;
 }
 
-// What lies outside of ranks' devices: what goes by layers, and states that ranks hold in parts.
+// Offloading with ranks: layers' tensors, and states that ranks hold in parts.
 void check_offload(const Recipe& recipe, bool in_tensors) {
   const OffloadSettings outside = offload_settings(recipe.offload);
   if (!outside.any()) return;
@@ -81,7 +81,7 @@ std::vector<std::vector<const Cut*>> buckets_of(const std::vector<const Cut*>& c
   return out;
 }
 
-// What others send lies in memory that serves one bucket after the other.
+// One receive buffer serves all buckets in turn.
 int64_t exchange_scratch(const std::vector<Cut>& cuts, int rank, int ranks) {
   int64_t most = 0;
   for (const std::vector<const Cut*>& bucket : buckets_of(all_of(cuts)))
@@ -185,7 +185,7 @@ std::shared_ptr<run::Program> RankedStep::compile(const graph::Graph& g) const {
   return engine_.compile(g, {});
 }
 
-// A trainer's tensor of a parameter: gradients with a prefix, or the parameter itself.
+// A trainer's tensor of a parameter: the parameter itself, or with a prefix its gradient.
 run::DeviceTensorRef RankedStep::whole(const Cut& cut, const char* prefix) const {
   const bool itself = *prefix == 0;
   return tensors_(prefix + cut.whole.name,
@@ -203,7 +203,7 @@ run::DeviceTensorRef RankedStep::gradient_part(const Cut& cut) const {
   return tensors_(kGradient + cut.whole.name, cut.part_of({cut.whole.shape, {Scalar::f32, nullptr}}, ranks_->rank()));
 }
 
-// Where they are exchanged beside the step, in the order in which it makes gradients.
+// With overlap, in the order in which the step produces gradients.
 void RankedStep::make_buckets(run::Program* gradients) {
   const std::vector<const Cut*> cuts =
       stream_ ? in_order([&](const Cut& cut) { return gradients->last_use(kGradient + cut.whole.name); })
@@ -291,7 +291,7 @@ run::DeviceTensorRef RankedStep::bound_part(const Cut& cut) {
   return masters_[cut.whole.name] = std::make_shared<run::DeviceTensor>(engine_.device(), parameter->type());
 }
 
-// Where states are to lie outside of the device: updates group by group, with the numbers of all at once.
+// For offloaded states: updates group by group, with the step's scalars computed for all at once.
 bool RankedStep::compile_groups(const Method& method, const Recipe& recipe, const std::vector<Parameter>& parts) {
   if (!offload_settings(recipe.offload).moments) return false;
   const std::vector<UpdateGroup> groups = update_groups(parts, method.optimizer());
@@ -300,7 +300,7 @@ bool RankedStep::compile_groups(const Method& method, const Recipe& recipe, cons
   const Method::Work clip = method.apply(std::vector<Parameter>());
   apply_ = engine_.compile(clip.graph, clip.options);
   for (const std::string& name : apply_->input_names()) apply_->bind(name, tensors_(name, apply_->input_type(name)));
-  // By layers the first batch of a step writes over what gradients grow from.
+  // By layers the first batch of a step overwrites the gradients.
   const bool clears = reduces_each_batch() || !store_;
   updates_ = std::make_unique<GroupedUpdates>(engine_, method, parts, clears, std::move(states), nullptr,
                                               updated_tensors(parts));
@@ -382,7 +382,7 @@ std::vector<float> largest_of(run::Communicator& ranks, const std::vector<float>
     for (size_t i = 0; i < out.size(); ++i) {
       float one = 0;
       std::memcpy(&one, theirs.data() + i * sizeof one, sizeof one);
-      if (!(one <= out[i])) out[i] = one;  // what is no number is kept
+      if (!(one <= out[i])) out[i] = one;  // NaN is kept
     }
   }
   return out;
@@ -403,7 +403,7 @@ run::DeviceTensorRef RankedStep::gradient(run::Program& program, const Cut& cut)
 
 void RankedStep::reduce(run::Program& program) {
   if (reduced_in_) {
-    // A number that is none stops a rank here, and all others with it.
+    // A number that is not finite stops this rank here, and all others with it.
     agree(attempt([&] {
       for (const Bucket& bucket : buckets_) {
         if (!bucket.encode) continue;
@@ -418,7 +418,7 @@ void RankedStep::reduce(run::Program& program) {
       }
     }));
   }
-  if (stream_) return;  // they have been exchanged
+  if (stream_) return;  // exchanged already
   for (const Bucket& bucket : buckets_) {
     const Pieces pieces = gradient_pieces(bucket, program);
     ranks_->exchange(pieces.to, pieces.from);
@@ -426,7 +426,7 @@ void RankedStep::reduce(run::Program& program) {
   }
 }
 
-// Each rank's rows of a bucket's gradients go to that rank.
+// Sends each rank's rows of a bucket's gradients to that rank.
 RankedStep::Pieces RankedStep::gradient_pieces(const Bucket& bucket, run::Program& program) const {
   const int own = ranks_->rank(), size = ranks_->size();
   Pieces out{run::SentPieces(size), run::TakenPieces(size)};
@@ -454,7 +454,7 @@ RankedStep::Pieces RankedStep::gradient_pieces(const Bucket& bucket, run::Progra
   return out;
 }
 
-// Every rank's rows of tensors that all have whole.
+// Sends every rank's rows of tensors that all ranks hold whole.
 RankedStep::Pieces RankedStep::shared_pieces(const std::vector<const Cut*>& cuts, const char* prefix) const {
   const int own = ranks_->rank(), size = ranks_->size();
   Pieces out{run::SentPieces(size), run::TakenPieces(size)};
@@ -479,12 +479,12 @@ void RankedStep::share(const char* prefix) {
 
 void RankedStep::share_sums() {
   LUMEN_CHECK(!holds_parts());
-  if (!stream_) share(kGradient);  // else each bucket has been shared when it was summed
+  if (!stream_) share(kGradient);  // else each bucket was shared after its sum
 }
 
 double RankedStep::norm() {
   if (store_ && store_->squares()) return norm_of_layers();
-  double squares = 0, of_parts = 0;  // of what ranks that hold one model together split
+  double squares = 0, of_parts = 0;  // of tensors split over tensor-parallel ranks
   if (squares_) squares_->run();
   for (const Cut& cut : cuts_) {
     if (!tensor_ || cut.rows_of(ranks_->rank()) == 0) continue;
@@ -544,7 +544,7 @@ void RankedStep::clear() {
 
 void RankedStep::share_parameters() {
   if (holds_parameters()) return forget_parameters();
-  if (outside_) return share_layer(-1);  // the others have been
+  if (outside_) return share_layer(-1);  // updates have shared the layers
   if (!gathered_in_) return stream_ ? gather_parameters() : share("");
   if (change_) change_->run();
   const int own = ranks_->rank(), size = ranks_->size();
@@ -571,7 +571,7 @@ void RankedStep::share_parameters() {
 void RankedStep::begin(bool averages) {
   std::vector<uint8_t> bytes;
   for (const Cut& cut : cuts_) {
-    if (cut.rows_of(ranks_->rank()) == 0 || !holds_parts() || outside_) continue;  // has neither copies nor means
+    if (cut.rows_of(ranks_->rank()) == 0 || !holds_parts() || outside_) continue;  // neither a copy nor an average
     const run::DeviceTensorRef own =
         holds_parameters() ? state_part(cut.whole.name) : part(whole(cut, ""), cut, ranks_->rank());
     bytes.resize(own->bytes());

@@ -1,8 +1,8 @@
-// A training step of several ranks. Each computes gradients of its share of a batch; they are summed in the order of
-// ranks, each rank's part of the rows by that rank, and either everybody gets all sums and computes all updates, or
-// each rank updates its part of the parameters and hands it to the others: then states of the optimizer, and sums of
-// gradients, are held in parts. What is exchanged may be in a format: then what rounding loses stays with the rank that
-// rounds, and is added to what it sends next. Proved by tests/model/train/ranks/ranks_test.cpp.
+// A training step of several ranks. Each computes gradients of its share of a batch. They are summed in rank order,
+// each rank summing its rows. Then either all ranks get all sums and compute all updates, or each rank updates its part
+// of the parameters and sends it to the others: then optimizer states and gradient sums are sharded (ZeRO). Exchanges
+// may be in a format: then each rank keeps its rounding error and adds it to its next message. Proved by
+// tests/model/train/ranks/ranks_test.cpp.
 //
 // May include: base, graph/ir, graph/partition, graph/transform, model/arch, model/data/examples, model/recipe,
 // model/recipe/optimizer, model/train/method, model/train/offload, number/formula, run/device, run/device/outside,
@@ -31,103 +31,103 @@
 
 namespace lumen::model {
 
-// What is held in parts, one rank each, rather than by every rank.
+// Which tensors are sharded over ranks instead of replicated.
 enum class Sharding : uint8_t { none, states, gradients, parameters };
 Sharding sharding_of(const Recipe& recipe);
 
-// The recipe as a rank sees it: its share of a batch, which counts as one of more batches in a step. Error (usage) when
-// ranks do not divide the batch, or the recipe asks for exchanges that its sharding does not make.
+// The recipe of one rank: its share of a batch, which counts as one of more batches in a step. Error (usage) when the
+// number of ranks does not divide the batch, or the recipe asks for exchanges that its sharding does not make.
 Recipe recipe_of_rank(const Recipe& recipe, int ranks);
 
-// The formats that it names for exchanges; null: f32. Error (usage) when one serves none.
+// The formats that the recipe names for exchanges; null: f32. Error (usage) when one is unsuitable.
 struct Exchanges {
   FormatRef reduced_in, gathered_in;
 };
 Exchanges exchanges_of(const Recipe& recipe, const FormatLibrary& formats);
-// Bytes of what others send of whole gradients at once.
+// Bytes of the receive buffer for gradients.
 int64_t exchange_scratch(const std::vector<Cut>& cuts, int rank, int ranks);
 
-// What was done by each rank alone has worked everywhere; otherwise the Error of the first rank where it has not, for
-// all ranks alike.
+// Collective: returns when no rank has a `failure`; otherwise throws the Error of the first rank with one, in all
+// ranks.
 void agree(run::Communicator& ranks, const std::optional<Error>& failure);
-// The largest of each number that any rank has.
+// The maximum of each number over all ranks.
 std::vector<float> largest_of(run::Communicator& ranks, const std::vector<float>& numbers);
 
 class RankedStep {
  public:
-  // A trainer's tensor by name, made when it is not there.
+  // A trainer's tensor by name, created if missing.
   using Tensors = std::function<run::DeviceTensorRef(const std::string&, const graph::Type&)>;
-  // `tensor`: of ranks that hold one model together, each of which has such a step with its like of other groups.
-  // `gradients`: the program of one batch, beside whose launches GPUs exchange.
+  // `tensor`: the parts of a tensor-parallel group; each of its ranks has such a step with the same ranks of other
+  // groups. `gradients`: the program of one batch, with whose launches exchanges overlap on GPUs.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
              Tensors tensors, run::Program* gradients, TensorParts* tensor = nullptr);
   // For steps by layers. `plan`: of this rank; `outside`: its offloaded parameters, which `tensors` finds while they
   // are resident; null: none.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
              Tensors tensors, const LayerPlan& plan, std::shared_ptr<OffloadedParameters> outside);
-  ~RankedStep();  // launches that come wait for what is still on its way
+  ~RankedStep();  // later launches wait for pending exchanges
   RankedStep(const RankedStep&) = delete;
   RankedStep& operator=(const RankedStep&) = delete;
 
   run::Communicator& ranks() { return *ranks_; }
   bool holds_parts() const { return sharding_ != Sharding::none; }  // of states
-  // Parameters, too; open_store() makes their store.
+  // Parameters are sharded, too; open_store() makes their store.
   bool holds_parameters() const { return sharding_ == Sharding::parameters; }
-  // Gradients are results of a program for one batch, summed over ranks at once; else states that grow over batches.
+  // Gradients are results of each batch's program, reduced at once; else states that accumulate over batches.
   bool reduces_each_batch() const { return sharding_ == Sharding::gradients || holds_parameters(); }
-  // Where parameters are, and gradients go to, in steps by layers.
+  // In steps by layers, the store of parameters and gradients.
   std::shared_ptr<RankedParameters> store() const { return store_; }
 
   void agree(const std::optional<Error>& failure) { model::agree(*ranks_, failure); }
-  // Runs it, and keeps its Error for agree().
+  // Runs `work` and returns its Error, for agree().
   static std::optional<Error> attempt(const std::function<void()>& work);
   std::vector<double> sum(std::vector<double> numbers);
   std::vector<float> largest(const std::vector<float>& numbers) { return largest_of(*ranks_, numbers); }
   // Whether this rank computes new values of the parameter, or of a part of it.
   bool updates(const std::string& parameter) const;
-  // Whether any rank says so.
+  // Whether `mine` is true in any rank.
   bool any(bool mine);
 
-  // Whether gradients are exchanged while the program of the last batch still runs (ranked_overlap.cpp). Then all ranks
-  // run it, or none; and where it has failed, others wait unless is_launched().
+  // Whether gradients are exchanged while the program of the last batch still runs (ranked_overlap.cpp). Then either
+  // all ranks run it or none; where one fails, others wait unless is_launched().
   bool overlaps_gradients() const { return stream_ != nullptr; }
   void before_batch(run::Program& program, bool is_last);
   bool is_launched() const { return is_launched_; }
-  // Sums gradients over ranks: those that `program` has as results, or the states.
+  // Sums gradients over ranks: the results of `program`, or the states.
   void reduce(run::Program& program);
-  // Without parts: everybody gets the sums of all.
+  // Without parts: all ranks get all sums.
   void share_sums();
-  // With parts, or by layers: the norm of all gradients. With parts: a step of the optimizer with it; and parameters
-  // for everybody.
+  // With parts, or by layers: the norm of all gradients. With parts: a step of the optimizer with it, and the updated
+  // parameters for all ranks.
   double norm();
-  void apply(double norm, uint32_t seed);  // of its roundings
+  void apply(double norm, uint32_t seed);  // `seed`: of stochastic rounding
   void share_parameters();
   void clear();  // gradients
-  // What the last norm() saw: names of parameters whose gradients are not finite, of all ranks.
+  // After norm(): parameters with gradients that are not finite, of all ranks.
   std::vector<std::string> broken();
 
-  // Parameters have other values: parts and what exchanges have lost follow. `averages`: means, too.
+  // After parameters changed: resets parts and rounding errors of exchanges. `averages`: averaged weights, too.
   void begin(bool averages);
-  // Everybody holds parameters without what exchanges in formats round, and nothing is kept for the next: so are they
-  // in a checkpoint, and so does a run that goes on from it begin.
+  // Gives all ranks exact parameters, without the rounding of exchange formats, and clears rounding errors: as in a
+  // checkpoint, and as a resumed run begins.
   void settle();
 
-  // States of the optimizer that are held in parts, as a checkpoint of one process has them; by name. And parameters.
+  // Types of sharded optimizer states, by name, as in a checkpoint of one process. And of parameters.
   const std::map<std::string, graph::Type>& states() const { return state_types_; }
   const std::map<std::string, graph::Type>& parameters() const { return parameter_types_; }
-  // Parts of parameters have other numbers.
+  // Parts of parameters have changed.
   void forget_parameters();
-  // The whole of one, for rank 0 or for every rank; empty elsewhere. All ranks call it.
+  // The whole state, for rank 0 or for every rank; empty elsewhere. Collective.
   std::vector<uint8_t> whole_state(const std::string& name, bool everywhere = false);
   void put_state(const std::string& name, std::span<const uint8_t> whole);
-  // This rank's part of it, which it must have, as a type; and as bytes, wherever they lie: empty where it has none.
+  // The type of this rank's part, which must exist; and its bytes, on or off the device: empty without a part.
   graph::Type part_type(const std::string& name) const;
   std::vector<uint8_t> part_of_state(const std::string& name);
   int64_t exchange_bytes() const;
-  int64_t slot_bytes() const;  // of states that lie outside of the device
+  int64_t slot_bytes() const;  // of offloaded states
 
  private:
-  // Parameters whose gradients are exchanged at once.
+  // Parameters whose gradients are exchanged together.
   struct Bucket {
     std::vector<const Cut*> cuts;
     std::shared_ptr<run::Program> encode, sum;
@@ -159,7 +159,7 @@ class RankedStep {
   void compile_apply(const Method& method, const Recipe& recipe);
   bool compile_groups(const Method& method, const Recipe& recipe, const std::vector<Parameter>& parts);
   run::DeviceTensorRef bound_part(const Cut& cut);
-  TensorPager* outside(const std::string& name) const;       // where the state lies; null: on the device
+  TensorPager* outside(const std::string& name) const;       // pager of the state; null: on the device
   run::DeviceTensorRef state_part(const std::string& name);  // null where this rank has none
   void compile_changes();
   std::shared_ptr<run::Program> compile(const graph::Graph& g) const;
@@ -182,29 +182,29 @@ class RankedStep {
   std::shared_ptr<std::byte> scratch_;
   int64_t scratch_bytes_ = 0;
   std::shared_ptr<run::Program> squares_, apply_, clear_, change_, follow_;
-  // Where states lie outside of the device: apply_ gives what gradients are multiplied by, and these follow.
+  // For offloaded states: apply_ computes the gradients' factor, then these update.
   std::unique_ptr<GroupedUpdates> updates_;
   std::map<std::string, run::DeviceTensorRef> masters_, lost_;
   std::map<std::string, std::vector<run::DeviceTensorRef>> changes_;  // by parameter, of each rank
   std::map<std::string, graph::Type> state_types_, parameter_types_;
-  std::shared_ptr<RankedParameters> store_;       // null: steps go as a whole
-  std::shared_ptr<OffloadedParameters> outside_;  // null: parameters and gradients stay
+  std::shared_ptr<RankedParameters> store_;       // null: steps run as a whole
+  std::shared_ptr<OffloadedParameters> outside_;  // null: parameters and gradients stay on the device
   std::vector<int> layers_;                       // in the order of updates
-  size_t next_layer_ = 0;                         // of these
+  size_t next_layer_ = 0;                         // index in layers_
   bool overlaps_ = false;
   std::map<std::string, const Cut*> state_cuts_;
-  // Exchanges beside launches.
+  // Exchanges overlapped with launches.
   run::Device::Stream* stream_ = nullptr;
   run::Program* gradients_ = nullptr;
-  std::shared_ptr<const run::LaunchHooks> reading_, reducing_;  // of batches before the last, and of that
-  std::vector<std::vector<const Cut*>> gathered_;               // parameters that are gathered at once
-  std::vector<bool> is_held_;                                   // launches, for them
-  std::vector<int64_t> missing_;                                // gradients of each bucket
+  std::shared_ptr<const run::LaunchHooks> reading_, reducing_;  // hooks of batches before the last, and of the last
+  std::vector<std::vector<const Cut*>> gathered_;               // parameters that are gathered together
+  std::vector<bool> is_held_;                                   // by bucket: launches wait for it already
+  std::vector<int64_t> missing_;                                // by bucket: gradients not yet produced
   size_t sent_ = 0;                                             // buckets
   bool is_launched_ = false;
 };
 
-// Those that are exchanged at once, in this order.
+// Groups of cuts that are exchanged together, in this order.
 std::vector<std::vector<const Cut*>> buckets_of(const std::vector<const Cut*>& cuts);
 
 }  // namespace lumen::model

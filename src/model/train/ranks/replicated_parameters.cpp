@@ -11,7 +11,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kLine = 64;  // of memory, where each rank's rows begin
+constexpr int64_t kLine = 64;  // a cache line, the alignment of each rank's rows
 
 graph::Type gradient_type(const Cut& cut) {
   return {cut.whole.shape, {Scalar::f32, nullptr}};
@@ -21,7 +21,7 @@ int64_t row_bytes(const Cut& cut) {
   return cut.columns * int64_t{sizeof(float)};
 }
 
-// Bytes of one rank's rows, as another has sent them.
+// Bytes of one rank's rows in a receive buffer.
 int64_t sent_room(const Cut& cut, int rank) {
   return round_up(cut.rows_of(rank) * row_bytes(cut), kLine);
 }
@@ -30,7 +30,7 @@ std::string place_name(size_t member) {
   return fmt::format("p{}", member);
 }
 
-// Each in the last part that adds to its gradient.
+// Lists each member only in the last part that adds to its gradient.
 ExchangedParameters ending(ExchangedParameters exchanged) {
   for (size_t part = exchanged.parts.size(); part-- > 0;)
     std::erase_if(exchanged.parts[part],
@@ -70,7 +70,7 @@ std::shared_ptr<run::Program> ReplicatedParameters::compile(const graph::Graph& 
   return program;
 }
 
-// Under names of their places, so that parts alike have graphs of one text.
+// Members are named by position, so that equal parts have graphs of the same text.
 void ReplicatedParameters::compile_part(size_t part) {
   std::vector<Cut> named;
   for (const Member& m : exchanged_.parts[part]) {
@@ -108,7 +108,7 @@ void ReplicatedParameters::close_gradients(size_t part) {
   inner_->close_gradients(part);
 }
 
-// Each rank's rows go to that rank, and their sums to all.
+// Sends each rank's rows to that rank, and their sums to all.
 void ReplicatedParameters::sum(size_t part) {
   const int own = ranks_.rank(), size = ranks_.size();
   const std::vector<Member>& members = exchanged_.parts[part];

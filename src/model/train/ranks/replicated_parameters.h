@@ -13,12 +13,12 @@
 
 namespace lumen::model {
 
-// Bytes of what others send of a part's gradients at once.
+// Bytes of the receive buffer for a part's gradients.
 int64_t summed_scratch(const ExchangedParameters& exchanged, int rank, int ranks);
 
 class ReplicatedParameters : public RankedParameters {
  public:
-  using Tensors = ShardedParameters::Tensors;  // a gradient, in whichever store it is
+  using Tensors = ShardedParameters::Tensors;  // a gradient, in any store
   // `shares`: sums are sent to all ranks.
   ReplicatedParameters(run::Engine& engine, run::Communicator& ranks, ExchangedParameters exchanged, Tensors tensors,
                        std::shared_ptr<ParameterStore> inner, bool shares);
@@ -48,7 +48,7 @@ class ReplicatedParameters : public RankedParameters {
 
   run::Engine& engine_;
   run::Communicator& ranks_;
-  ExchangedParameters exchanged_;  // each member in the part that ends its gradient
+  ExchangedParameters exchanged_;  // each member in the part that completes its gradient
   Tensors tensors_;
   std::shared_ptr<ParameterStore> inner_;
   bool shares_;

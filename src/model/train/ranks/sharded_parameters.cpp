@@ -18,7 +18,7 @@ graph::Type f32_of(const ExchangedParameters::Member& m) {
   return {m.cut->whole.shape, {Scalar::f32, nullptr}};
 }
 
-// A row in a format, or as it is held.
+// Bytes of a row, in a format or in the parameter's type.
 int64_t row_bytes(const ExchangedParameters::Member& m, const graph::Type& whole, const FormatRef& coded) {
   return coded ? m.cut->columns / coded->block * coded->block_bytes : graph::byte_size(whole) / m.cut->rows;
 }
@@ -26,12 +26,12 @@ int64_t row_bytes(const ExchangedParameters::Member& m, const graph::Type& whole
 graph::Type piece_type(const ExchangedParameters::Member& m, const FormatRef& coded, int rank) {
   return m.cut->part_of({m.cut->whole.shape, {Scalar::f32, coded}}, rank);
 }
-// The room of a rank's rows as numbers, or in a format.
+// Aligned bytes of a rank's rows, as numbers or in a format.
 int64_t piece_room(const ExchangedParameters::Member& m, const FormatRef& coded, int rank) {
   return m.cut->rows_of(rank) == 0 ? 0 : run::aligned(graph::byte_size(piece_type(m, coded, rank)));
 }
 
-// What one part of a step takes.
+// Memory of one part of a step.
 struct PartBytes {
   int64_t parameters = 0, gradients = 0, codes = 0, arrived = 0;
 };
@@ -51,7 +51,7 @@ size_t slots_of(const ExchangedParameters& exchanged) {
   return exchanged.overlaps ? std::min(kSlots, exchanged.parts.size()) : 1;
 }
 
-// The most of any part that uses the slot.
+// The maximum over all parts that use the slot.
 PartBytes slot_bytes(const ExchangedParameters& exchanged, size_t slot, int rank, int ranks) {
   PartBytes most;
   for (size_t k = slot; k < exchanged.parts.size(); k += slots_of(exchanged)) {
@@ -64,7 +64,7 @@ PartBytes slot_bytes(const ExchangedParameters& exchanged, size_t slot, int rank
   return most;
 }
 
-// Under names of their places, so that parts alike have graphs of one text.
+// Members are named by position, so that equal parts have graphs of the same text.
 std::vector<Cut> by_place(const std::vector<ExchangedParameters::Member>& members) {
   std::vector<Cut> out;
   for (const ExchangedParameters::Member& m : members) {
@@ -142,7 +142,7 @@ ShardedParameters::ShardedParameters(run::Engine& engine, run::Communicator& ran
   arrived_ = memory(arrived);
   programs_.resize(exchanged_.parts.size());
   for (size_t k = 0; k < programs_.size(); ++k) compile_part(k);
-  engine_.device().synchronize();  // what makes memory zero is not in the order of what comes
+  engine_.device().synchronize();  // clearing memory is not ordered with later work
   if (!exchanged_.overlaps) return;
   stream_ = ranks_.stream();
   if (!stream_) exchange_thread_ = std::make_unique<run::SerialThread>();
@@ -203,7 +203,7 @@ run::DeviceTensorRef ShardedParameters::tensor(size_t part, const std::string& n
   return nullptr;
 }
 
-// An exchange, done at once or beside what comes next; in the order in which they are begun.
+// Begins an exchange, run at once or concurrently with later work; exchanges run in the order in which they are begun.
 std::optional<ShardedParameters::Ticket> ShardedParameters::begin(run::SentPieces to, run::TakenPieces from,
                                                                   size_t point) {
   if (stream_) {
@@ -219,7 +219,7 @@ std::optional<ShardedParameters::Ticket> ShardedParameters::begin(run::SentPiece
   return exchange_thread_->submit([this, to = std::move(to), from = std::move(from)] { ranks_.exchange(to, from); });
 }
 
-// What is launched waits for a stream; nobody does on the host.
+// Launches wait on the stream; without a stream, the host waits.
 void ShardedParameters::wait(std::optional<Ticket>& ticket) {
   if (!ticket) return;
   const Ticket arrived = *std::exchange(ticket, std::nullopt);
@@ -229,7 +229,7 @@ void ShardedParameters::wait(std::optional<Ticket>& ticket) {
     exchange_thread_->wait(arrived);
 }
 
-// What fails here is told at the end of a pass: until then others take what this rank sends, whatever it is.
+// An error here is reported at the end of a pass: until then other ranks still receive this rank's data, valid or not.
 void ShardedParameters::attempt(const std::function<void()>& work) {
   if (failure_) return;
   try {
@@ -241,7 +241,7 @@ void ShardedParameters::attempt(const std::function<void()>& work) {
   }
 }
 
-// What was sent is no more needed where it lies.
+// Waits for the slot's exchange; the sent memory may then be reused.
 void ShardedParameters::land(Slot& s) {
   wait(s.ticket);
   if (std::exchange(s.sends, false) && outside_) outside_->release(s.part);
@@ -269,10 +269,10 @@ void ShardedParameters::release(size_t part) {
   s.is_used = false;
 }
 
-// Each rank's rows go to all others.
+// Sends each rank's rows to all others.
 void ShardedParameters::gather(size_t part) {
   const int own_rank = ranks_.rank(), size = ranks_.size();
-  for (Slot& other : slots_) land(other);  // whose codes the same program may hold
+  for (Slot& other : slots_) land(other);  // the same program may hold its codes
   Slot& s = slot(part);
   if (outside_) outside_->acquire(part);
   s.part = part;
@@ -308,12 +308,12 @@ void ShardedParameters::gather(size_t part) {
     whole_at += run::aligned(graph::byte_size(m.type));
   }
   s.ticket = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + part % slots_.size());
-  const size_t next = part > gathered_ ? part + 1 : part - 1;  // as the pass goes
+  const size_t next = part > gathered_ ? part + 1 : part - 1;  // in the direction of the pass
   if (outside_ && next < exchanged_.parts.size()) outside_->prefetch(next);
   gathered_ = part;
 }
 
-// What was sent is whole parameters.
+// The sent rows are now whole parameters.
 void ShardedParameters::arrive(size_t part) {
   Slot& s = slot(part);
   land(s);
@@ -343,7 +343,7 @@ void ShardedParameters::open_gradients(size_t part, bool) {
   if (summing_ && &slot(*summing_) == &slot(part)) finish_sums();
 }
 
-// Each rank's rows of all gradients go to that rank.
+// Sends each rank's rows of all gradients to that rank.
 void ShardedParameters::close_gradients(size_t part) {
   finish_sums();
   const int own_rank = ranks_.rank(), size = ranks_.size();
@@ -416,7 +416,7 @@ void ShardedParameters::finish_sums() {
   if (sums_outside()) outside_->close_gradients(part);
 }
 
-// Sums are here one layer's at a time, so that squares are taken of each.
+// Sums exist for one layer at a time, so squares are taken per layer.
 void ShardedParameters::take_squares(size_t part) {
   if (!programs_[part].squares) return;
   run::Program& squares = *programs_[part].squares;

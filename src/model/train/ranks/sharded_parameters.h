@@ -27,7 +27,7 @@ namespace lumen::model {
 struct ExchangedParameters {
   struct Member {
     const Cut* cut;
-    graph::Type type;  // of the whole, as it is held
+    graph::Type type;  // of the whole, as held
   };
   std::vector<std::vector<Member>> parts;
   FormatRef reduced_in, gathered_in;  // null: f32, and as parameters are held
@@ -35,17 +35,17 @@ struct ExchangedParameters {
   bool gathers = true;  // parameters; otherwise another store keeps them whole
 };
 
-// Those of a plan; all but the parts as in `how`.
+// The parts of a plan; everything else as in `how`.
 ExchangedParameters exchanged_parameters(const LayerPlan& plan, const std::vector<Cut>& cuts, const Holding& held,
                                          ExchangedParameters how);
 
-// Whether the member's gradient is whole when the part has run backward: no earlier part adds to it.
+// Whether the member's gradient is complete after this part's backward pass: no earlier part adds to it.
 bool ends_with(const ExchangedParameters& exchanged, size_t part, const ExchangedParameters::Member& member);
 
 // Bytes of one rank's memory, without its shards.
 struct ParameterMemory {
   int64_t parameters = 0, gradients = 0;  // whole ones
-  int64_t exchanges = 0;                  // what others have sent, and what formats have lost
+  int64_t exchanges = 0;                  // receive buffers, and rounding errors of formats
 };
 ParameterMemory parameter_memory(const ExchangedParameters& exchanged, int rank, int ranks);
 
@@ -54,11 +54,11 @@ class RankedParameters : public ParameterStore {
  public:
   // `is_last`: of the batches of a step.
   void begin_batch(bool is_last) { is_last_ = is_last; }
-  // Squares of gradients' sums behind the last batch, of what this rank has of them; null: whoever has the sums knows.
+  // After the last batch: squares of gradient sums, for this rank's sums; null: other code computes them.
   virtual const std::map<std::string, float>* squares() const { return nullptr; }
   virtual int64_t exchange_bytes() const = 0;
-  virtual void forget_parameters() {}  // they have changed
-  virtual void forget_lost() {}        // what formats have lost
+  virtual void forget_parameters() {}  // parameters have changed
+  virtual void forget_lost() {}        // clears rounding errors of exchange formats
 
  protected:
   bool is_last_ = true;
@@ -66,7 +66,7 @@ class RankedParameters : public ParameterStore {
 
 class ShardedParameters : public RankedParameters {
  public:
-  // This rank's part of a parameter by its name, and of a sum of gradients, "gradient." before it.
+  // This rank's part of a parameter by name, or of a gradient sum with the prefix "gradient.".
   using Tensors = std::function<run::DeviceTensorRef(const std::string&, const graph::Type&)>;
   // `whole`: the store of parameters that are not gathered. `outside`: offloaded shards, which `tensors` finds while
   // their layer is resident, and offloaded whole parameters; null: none.
@@ -94,9 +94,9 @@ class ShardedParameters : public RankedParameters {
   using Ticket = run::SerialThread::Ticket;  // or a point of the stream
   struct Slot {
     std::shared_ptr<std::byte> parameters, codes, gradients;
-    int64_t part = -1;  // whose parameters it holds, or will
+    int64_t part = -1;  // whose parameters it holds, or will hold
     bool is_whole = false, is_used = false, sends = false;
-    std::optional<Ticket> ticket;  // of what is on its way
+    std::optional<Ticket> ticket;  // of a pending exchange
   };
   struct Programs {
     std::shared_ptr<run::Program> code, decode, encode, sum, squares;
@@ -127,13 +127,13 @@ class ShardedParameters : public RankedParameters {
   std::shared_ptr<OffloadedParameters> outside_;
   ParameterMemory needs_;
   std::map<std::string, float> squares_;
-  size_t gathered_ = 0;  // the last part that was
+  size_t gathered_ = 0;  // the last gathered part
   std::vector<Slot> slots_;
-  std::shared_ptr<std::byte> arrived_;  // gradients that others have sent
+  std::shared_ptr<std::byte> arrived_;  // receive buffer of gradients
   std::vector<Programs> programs_;
   std::map<std::string, std::shared_ptr<run::Program>> by_text_;
   std::map<std::string, run::DeviceTensorRef> lost_;
-  std::optional<size_t> summing_;  // the part whose gradients are on their way
+  std::optional<size_t> summing_;  // the part whose gradients are in transit
   std::optional<Ticket> sum_ticket_;
   std::optional<Error> failure_;
   run::Device::Stream* stream_ = nullptr;  // of exchanges between GPUs

@@ -9,7 +9,7 @@
 namespace lumen::model {
 namespace {
 
-// A tensor's bytes as [outer, units of the split axis, bytes of a unit]; formats with fields of rows are two of them.
+// A tensor's bytes as [outer, units of the split axis, bytes of a unit]; formats with row fields are two such pieces.
 struct Piece {
   int64_t whole_at = 0, part_at = 0, outer = 1, bytes = 1;
   int64_t numbers = 1;  // of the axis, in one unit
@@ -34,7 +34,7 @@ std::vector<Piece> pieces_of(const graph::Type& type, const graph::Split& split,
   return out;
 }
 
-// Calls with where bytes are in the whole and in the part, and how many.
+// Calls `visit` with the offsets in the whole and in the part, and the number of bytes.
 template <class Visit>
 void for_each_chunk(const graph::Type& type, const graph::Split& split, int ranks, int rank, const Visit& visit) {
   for (const Piece& p : pieces_of(type, split, ranks)) {

@@ -1,6 +1,6 @@
-// Ranks as a grid: neighbouring ranks hold one model together, each a part of its matrices (tensor parallel), and as
-// many such groups as there are share each batch (data parallel). What of a tensor is one rank's, and the whole of it
-// again. Proved by tests/model/train/ranks/tensor_parts_test.cpp.
+// A grid of ranks: neighbouring ranks hold one model together, each a part of its matrices (tensor parallel), and the
+// groups share each batch (data parallel). Cuts a rank's part out of a tensor, and joins the parts again. Proved by
+// tests/model/train/ranks/tensor_parts_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace lumen::model {
 
-// How many groups share a batch. Error (usage) when ranks of a group do not divide them, or the recipe asks for what
-// parts of matrices do not serve.
+// The number of groups that share a batch. Error (usage) when the group size does not divide the ranks, or the recipe
+// uses a feature that parts of matrices do not support.
 int data_ranks(const Recipe& recipe, int ranks);
 
-// A tensor's split, if it can be cut so where it lies: what stands in its way otherwise.
+// Why a tensor cannot be split in its layout; empty: it can.
 std::string refusal_to_cut(const graph::Type& whole, const graph::Split& split, int ranks);
 graph::Type part_type(const graph::Type& whole, const graph::Split& split, int ranks);
-// Bytes of a tensor as its element has them.
+// Copies of a part's bytes, in the layout of the element type.
 std::vector<uint8_t> part_bytes(const graph::Type& whole, const graph::Split& split, int ranks, int rank,
                                 std::span<const uint8_t> bytes);
 void place_part(const graph::Type& whole, const graph::Split& split, int ranks, int rank, std::span<const uint8_t> part,
@@ -37,16 +37,17 @@ class TensorParts {
       : group_(std::move(group)), partition_(partition) {}
 
   run::Communicator& group() { return *group_; }
-  // How a tensor is split, by its name; null: every rank has all of it.
+  // A tensor's split by name; null: every rank has the whole.
   const graph::Split* split_of(const std::string& name) const;
-  // Types of one that is held in parts, or not.
+  // Types of a tensor that may be held in parts.
   graph::Type whole_type(const std::string& name, const graph::Type& own) const;
   graph::Type own_type(const std::string& name, const graph::Type& whole) const;
   std::vector<uint8_t> own_part(const std::string& name, const graph::Type& whole,
                                 std::span<const uint8_t> bytes) const;
-  // All ranks of the group call it, and all get it.
+  // Collective in the group; all ranks get the result.
   std::vector<uint8_t> gathered(const std::string& name, const graph::Type& whole, std::span<const uint8_t> own);
-  // What programs exchange values through; `overlaps`: beside launches that do not wait for them, where GPUs can.
+  // The exchange of a program's values; `overlaps`: concurrent with launches that do not depend on them, where GPUs
+  // can.
   run::Exchange exchange(bool overlaps);
 
  private:
@@ -54,7 +55,7 @@ class TensorParts {
   graph::TensorSplit partition_;
 };
 
-// Both directions of the grid; null: there is one rank along it.
+// Both directions of the grid; null: one rank along it.
 struct RankGrid {
   std::shared_ptr<run::Communicator> data, tensor;
 };

@@ -62,7 +62,7 @@ const graph::LowRank* change_of(const Method& method, const std::string& paramet
   return nullptr;
 }
 
-// The model with the types of its base to come; what is written anew has no bytes.
+// The model with the types of the new base; rewritten weights have no bytes.
 Model with_formats(const Model& model, const Method& method, const std::map<std::string, FormatRef>& formats,
                    const Recipe& recipe) {
   Model base = model;
@@ -81,8 +81,8 @@ Model with_formats(const Model& model, const Method& method, const std::map<std:
   return base;
 }
 
-// What one weight takes while it is written anew, beside the file's bytes: `change` is null where it only gets another
-// format. The steps are those of Rewriting and rewrite_base.
+// Memory for rewriting one weight, in addition to the file's bytes; null `change`: only its format changes. The steps
+// are those of Rewriting and rewrite_base.
 int64_t rewriting_bytes(const Weight& base, const graph::LowRank* change, const AdapterInit& init) {
   using run::saturating_product, run::saturating_sum;
   const int64_t packed = byte_size(base.type);
@@ -99,21 +99,21 @@ int64_t rewriting_bytes(const Weight& base, const graph::LowRank* change, const 
   const int64_t one = stacked ? saturating_product(rows, saturating_product(columns, sizeof(float))) : 0;
   const int64_t decomposition =
       saturating_sum(one, decomposition_bytes(rows, columns, decomposition_options(*change, init)));
-  // LoftQ has the base and what it has lost by now.
+  // By then LoftQ also holds the base and its rounding error.
   const int64_t found = init.kind == AdapterInit::Kind::pissa ? sum(1, 0, decomposition) : sum(2, 1, decomposition);
-  // The sum of base and adapter is computed, then fetched; the base without an adapter is there beside the other.
+  // The sum of base and adapter is computed, then fetched; the base without an adapter is held at the same time.
   const int64_t compared = std::max(sum(3, 1), sum(2, 2));
   return std::max({taken, found, compared});
 }
 
-// One parameter's change, as it is found.
+// Computes the rewrite of one parameter.
 class Rewriting {
  public:
   Rewriting(run::Engine& engine, const Parameter& p, const graph::LowRank& change, const AdapterInit& init,
             uint32_t seed)
       : engine_(engine), p_(p), change_(change), init_(init), seed_(seed) {}
 
-  // The base's values and the part, of a weight in f32. `rounded`: what values are in the base's format.
+  // The new base's values and the adapter, for an f32 weight. `encode`: encodes values in the base's format.
   Weight run(const Weight& w, const std::function<Weight(std::span<const float>)>& encode, AdapterPart* part) {
     if (init_.kind == AdapterInit::Kind::pissa) {
       *part = low_rank(w);
@@ -152,7 +152,7 @@ class Rewriting {
     DecompositionOptions options = decomposition_options(change_, init_);
     options.seed = seed_ + number;
     LowRankPair pair = decompose(engine_, w, change_.scale, options);
-    // The A of an embedding has its rows.
+    // For an embedding, A and B swap roles.
     if (change_.rows) return {std::move(pair.left), transposed(pair.right), change_.scale};
     return {std::move(pair.right), std::move(pair.left), change_.scale};
   }
@@ -185,7 +185,7 @@ void write_beginning(const fs::path& path, const std::map<std::string, AdapterPa
   writer.commit();
 }
 
-// Side by side, along the axis of the rank.
+// Concatenates along the rank's axis.
 Weight joined(const Weight& x, const Weight& y, bool negative, size_t axis) {
   graph::Shape shape = x.type.shape;
   size_t outer = 1, inner = 1;

@@ -25,7 +25,7 @@ int64_t element_bytes(const graph::Shape& shape, Scalar type) {
   return run::saturating_product(graph::elements(shape).number(), bytes);
 }
 
-// Without values, which need a plan.
+// Everything except values, which need a plan.
 TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method, const Model* teacher,
                                const OffloadForecast& offload, const std::optional<RankForecast>& rank) {
   TrainingForecast out;
@@ -60,7 +60,8 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
     out.offloaded = run::saturating_sum(offload.outside, offload.layers.outside);
     out.in_file = offload.in_file;
   }
-  // A step of one batch has its gradients among its values, unless updates come after it; no fewer bytes for that.
+  // With one batch per step the gradients are among the step's values, unless updates run after it; then values are no
+  // smaller.
   const bool apart = recipe.accumulate > 1 || offload.any();
   out.gradients = apart ? trained : 0;
   if (const OffloadForecast::Layers& layers = offload.layers; layers.any()) {
@@ -89,7 +90,7 @@ std::optional<RankForecast> of_rank(const run::Device& device, const Model& mode
 
 run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
   run::MemoryNeeds needs = f.needs();
-  // On other devices than the processor they are needed twice until they have been copied, in different memories.
+  // On devices other than the processor weights are needed twice until they are copied, in different memories.
   needs[0].is_there = weights_are_there && engine.device().reads_host_memory();
   return needs;
 }
@@ -104,7 +105,7 @@ bool fits(run::Engine& engine, const TrainingForecast& f, bool weights_are_there
   return true;
 }
 
-// The least of 1 .. `most` for which `holds`, which then holds for all larger ones; 0: not even for `most`.
+// The least of 1 .. `most` for which `holds`, which must be monotone; 0: not even for `most`.
 int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
   if (most < 1 || !holds(most)) return 0;
   int64_t fails = 0, good = most;
@@ -115,10 +116,10 @@ int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
   return good;
 }
 
-// The change of a recipe that costs least and would fit: the same batch in more parts, which costs nothing but the time
-// of smaller products; then computing values again; then shorter windows. Tries plan whole steps, so that few are made:
-// halves take less and less. What is too much before a step is planned is not planned. `whole`: what the recipe itself
-// needs, as far as its step.
+// The cheapest change of the recipe that would fit: first the same batch in more parts, which costs only the time of
+// smaller products; then recomputation; then shorter windows. A try plans whole steps, so a bisection keeps tries few.
+// Settings whose lower bound already exceeds the memory are not planned. `whole`: the needs of the unchanged recipe, as
+// far as its step.
 std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe,
                             const TrainingForecast& whole, BatchForm form, bool weights_are_there, const Model* teacher,
                             int ranks) {
@@ -204,7 +205,7 @@ run::MemoryNeeds TrainingForecast::needs() const {
 
 namespace {
 
-// Where what a step by layers moves lies, or states of the optimizer.
+// Where data that steps by layers move, or optimizer states, are stored.
 TrainingForecast::Visiting visiting(const OffloadForecast& offload, const std::optional<RankForecast>& rank) {
   if (rank) {
     const RankForecast::Outside& o = rank->outside;
@@ -279,7 +280,7 @@ TrainingForecast TrainingOutline::forecast(bool weights_are_there,
   const int64_t values = by_layers              ? largest(rank->step, part_options(method))
                          : offload.layers.any() ? largest(offload.layers.step, part_options(method))
                                                 : arena(recomputing(step()));
-  // What finds room where a step's values are takes none of its own.
+  // A program that fits in the arena of a step's values takes no memory of its own.
   const auto beside = [&](const Method::Work& work) {
     const int64_t bytes = arena(work);
     return bytes <= values ? 0 : bytes;
@@ -287,7 +288,7 @@ TrainingForecast TrainingOutline::forecast(bool weights_are_there,
   out.values = run::saturating_sum(values, by_layers ? rank->between : offload.layers.between);
   out.values = run::saturating_sum(out.values, by_layers ? rank->kept_slots : offload.layers.kept_slots);
   if (has_apply) {
-    // It does not share the step's memory.
+    // The update does not share the step's memory.
     if (!rank->updates.empty())
       for (const graph::Graph& g : rank->updates) out.values = run::saturating_sum(out.values, arena({g, {}}));
     else if (!rank->updated.empty())

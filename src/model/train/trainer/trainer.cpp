@@ -24,11 +24,11 @@ namespace {
 constexpr const char* kTokens = "tokens";
 constexpr const char* kTargets = "targets";
 constexpr const char* kDamagedHint = "the model is damaged; train from another file of it";
-constexpr uint32_t kAdapterSalt = 0x10a0000;  // apart from those of fresh weights
-constexpr uint32_t kDropoutRun = 0xd20b0075;  // apart from the seeds of rounding
+constexpr uint32_t kAdapterSalt = 0x10a0000;  // differs from the salt of fresh weights
+constexpr uint32_t kDropoutRun = 0xd20b0075;  // differs from the seeds of rounding
 constexpr uint32_t kProductRun = 0x0b9e4a2d;  // likewise, for operands of products
-constexpr uint32_t kLayerRun = 0x85ebca6b;    // .. in other layers
-constexpr uint32_t kRankRun = 0x9e3779b1;     // apart from those of other ranks
+constexpr uint32_t kLayerRun = 0x85ebca6b;    // likewise, for other layers
+constexpr uint32_t kRankRun = 0x9e3779b1;     // differs from the seeds of other ranks
 
 graph::Type f32_scalar() {
   return {{}, {Scalar::f32, nullptr}};
@@ -57,7 +57,8 @@ Recipe with_length(Recipe recipe, const Model& model) {
   return recipe;
 }
 
-// The weight, an input called as the result is, and the sums of its squares along what low_rank_rows leaves out.
+// A graph of the weight, an input named as the result, and the sums of its squares along the axis that low_rank_rows
+// drops.
 graph::Graph row_squares(const graph::Shape& shape, bool rows) {
   graph::Graph g;
   graph::Builder build(g);
@@ -103,11 +104,11 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
 void Trainer::compile_steps() {
   const Sharding sharding = grid_.data ? sharding_of(recipe_) : Sharding::none;
-  if (ranked_ && sharding != Sharding::none) return;  // begun already
-  // Else ranks do it for their parts.
+  if (ranked_ && sharding != Sharding::none) return;  // initialized already
+  // Sharded ranks begin updates for their parts themselves.
   if ((!grid_.data || ranked_) && offload_settings(recipe_.offload).any()) begin_updates();
   if (updates_) {
-    // Compiled there; nothing is begun where nothing is gained.
+    // begin_updates compiled them; it makes no updates where paging saves nothing.
   } else if (recipe_.accumulate == 1) {
     step_ = compile(recomputing(method_.step()));
   } else if (sharding == Sharding::gradients) {
@@ -132,7 +133,7 @@ void Trainer::begin_teacher() {
   }
 }
 
-// The mean of the weights begins as what they are.
+// The mean of the weights is initialized with the weights.
 void Trainer::begin_average() {
   if (ranked_) ranked_->begin(true);
   if (ranked_ && ranked_->holds_parts()) return;
@@ -146,7 +147,7 @@ void Trainer::begin_average() {
   }
 }
 
-// Bounds of weights begin as what is largest of them (graph::kLargestState).
+// Bounds of weights are initialized with their largest magnitude (graph::kLargestState).
 void Trainer::begin_bounds() {
   const std::string prefix = graph::kLargestState;
   for (auto at = tensors_.lower_bound(prefix); at != tensors_.end() && at->first.starts_with(prefix); ++at) {
@@ -170,7 +171,7 @@ double Trainer::evaluate_average(int64_t rows, const std::atomic<bool>* stop) {
   return evaluate(rows, stop);
 }
 
-// All weights as the recipe holds them; they are the tensors from here on.
+// Creates tensors of all weights in the recipe's types; from here on these are the weights.
 void Trainer::begin_weights() {
   const Holding& held = method_.held();
   std::map<std::string, int> decoded;
@@ -198,7 +199,7 @@ void Trainer::begin_weights() {
   clear_activation_scales();
 }
 
-// Learned fields of a weight, as its format fits them to what is held of it; `held` empty: to what is there.
+// Learned fields of a weight, fitted by its format to `held`; empty `held`: to the current tensor.
 void Trainer::put_fields(const std::string& weight, const Weight& held) {
   for (const LearnedField& f : method_.learned()) {
     if (f.weight != weight) continue;
@@ -212,7 +213,7 @@ void Trainer::put_fields(const std::string& weight, const Weight& held) {
     put_scales(weight, held.f32());
 }
 
-// Weights as their file holds them, where they lie if the device can read them there; adapters beside them.
+// Weights as stored in their file, in place if the device can read them there, and the adapters.
 void Trainer::begin_adapter() {
   base_ = weights_hash(model_);
   if (shipping()) round_unchanged(engine_, model_, *shipping());
@@ -231,7 +232,7 @@ void Trainer::begin_adapter() {
   begin_fields();
 }
 
-// Learned fields of an adapter's rounding, as the formats fit them to the weights without it.
+// Learned fields of an adapter's rounding, fitted by the formats to the weights without it.
 void Trainer::begin_fields() {
   if (!shipping()) return;
   for (const LearnedField& f : shipping()->learned()) {
@@ -244,7 +245,7 @@ void Trainer::begin_fields() {
   }
 }
 
-// The sum of squares of each row of weights that have magnitudes, which begin as its root.
+// Magnitudes begin as the square root of each weight row's sum of squares.
 void Trainer::put_squares() {
   std::map<std::string, std::shared_ptr<run::Program>> programs;  // by type and kind
   for (const graph::LowRank& c : method_.changes()) {
@@ -322,8 +323,8 @@ void Trainer::put_batch(const Batch& batch) {
   if (batches_->has_starts()) put(graph::kStarts, Scalar::i32, batch.starts);
 }
 
-// The seed of roundings in the next updates. Parts of one parameter in several ranks are numbered alike: each draws
-// other numbers.
+// The seed of stochastic rounding in the next updates. Ranks number the elements of their parts alike, so each rank
+// needs another seed.
 uint32_t Trainer::update_seed() const {
   const uint32_t rank = ranked_ && ranked_->holds_parts() ? grid_.data->rank() * kRankRun : 0;
   return rounding_seed(recipe_.seed ^ rank, done_);
@@ -338,14 +339,14 @@ void Trainer::begin_step(Step& result) {
     for (const std::string& name : objective->metrics()) result.metrics.emplace_back(name, 0);
 }
 
-// The data of one of the batches that this process adds to the step's gradients.
+// Uploads one of the batches whose gradients this process adds to the step.
 void Trainer::read_part(int64_t part) {
-  // Every batch leaves out other numbers.
+  // Every batch has its own dropout mask.
   const int64_t ranks = data_ranks(), rank = data_rank();
   if (recipe_.adapter.dropout > 0)
     set_seed(graph::kDropoutSeed,
              rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part * ranks + rank));
-  // One for each layer, and one for what is in none.
+  // One seed for each layer, and one for products outside of layers.
   for (const std::string& name : states_of(graph::kProductSeed)) {
     const size_t end = std::string_view(graph::kProductSeed).size();
     const uint32_t layer = name.size() == end ? 0 : std::stoul(name.substr(end + 1)) + 1;
@@ -399,7 +400,7 @@ void Trainer::throw_not_finite(const Step& step, const std::string& broken) {
               kDivergedHint);
 }
 
-// Which gradients of the last step are not finite: where few are, the first of them is where it began.
+// The gradients of the last step that are not finite; when they are few, the first is where the fault began.
 std::string Trainer::broken_gradients() {
   std::vector<std::string> broken;
   if (ranked_ && (ranked_->holds_parts() || layers_)) {

@@ -1,6 +1,6 @@
-// Training on a device: parameters, moments and compiled steps live here. One step() is one optimizer step over
-// `accumulate` batches. Everything random is a function of (seed, step), so restore() followed by step() gives the very
-// bits that an uninterrupted run gives. Proved by tests/model/train/train_test.cpp.
+// Training on a device: owns parameters, moments and compiled steps. One step() is one optimizer step over `accumulate`
+// batches. Everything random is a function of (seed, step), so restore() followed by step() gives exactly the bits of
+// an uninterrupted run. Proved by tests/model/train/train_test.cpp.
 //
 // May include: base, base/structured, base/threads, graph/grad, graph/transform, model/arch, model/arch/adapter,
 // model/data/examples, model/file, model/recipe, model/recipe/objective, model/recipe/record, model/train/method,
@@ -35,24 +35,24 @@
 
 namespace lumen::model {
 
-// Error (exit 1) when there is too little training or validation data, it is not what the objective is of, or it has
-// ids the model has no rows for: what can be said before a trainer is made.
+// Error (exit 1) when there is too little training or validation data, the data is not of the objective's kind, or it
+// has token ids outside the model's vocabulary: the checks that need no trainer.
 void require_tokens(const Batches& batches, const Model& model);
 
 class Trainer {
  public:
-  // Weights in any format are decoded to the recipe's param_type, unless an adapter is trained beside them: then they
-  // stay packed, where they lie if the device can read them there. [[quantize]] rules become fake quantization of
-  // training and evaluation. Error (exit 4) when a weight is not finite.
+  // Weights in any format are decoded to the recipe's param_type, unless an adapter is trained: then the weights stay
+  // packed, in place if the device can read them there. [[quantize]] rules become fake quantization in training and
+  // evaluation. Error (exit 4) when a weight is not finite.
   // `teacher`: the model that the recipe's objective learns from, where it names one; its weights stay packed.
-  // `ranks`: who trains the same model together with this process. All have the same recipe, model and data, and call
-  // the same functions in the same order: step(), evaluations, save() and so on are done together.
+  // `ranks`: the processes that train the same model together, this one included. All have the same recipe, model and
+  // data, and call the same functions in the same order: step(), evaluations, save() and so on are collective.
   Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
           std::shared_ptr<const Model> teacher = nullptr, std::shared_ptr<run::Communicator> ranks = nullptr);
   // Random windows of a text.
   Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data);
 
-  // What was decoded from what, for people; empty when nothing was.
+  // Printable list of decoded weights and their formats; empty when none was decoded.
   const std::string& decoded() const { return decoded_; }
 
   struct Step {
@@ -68,28 +68,28 @@ class Trainer {
   // With `ema_decay`: the same of the mean of the weights over the steps.
   bool has_average() const { return recipe_.optimizer.ema_decay > 0; }
   double evaluate_average(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
-  // The mean and the weights take each other's places, until it is called again: for model(), adapter() and rounded().
+  // Swaps the averaged and the current weights until called again: for model(), adapter() and rounded().
   void exchange_average();
-  // Before the first step: what the model makes of all rows, where the objective compares with it later and no adapter
-  // can be left away for that. Returns early when `stop` became true.
+  // Before the first step: stores the model's outputs for all rows, where the objective compares with them later and
+  // the reference cannot be had by leaving the adapter out. Returns early when `stop` became true.
   void remember_reference(const std::atomic<bool>* stop = nullptr);
-  // The loss of the weights as they are on the batch that comes next. Error (exit 4) when it is not finite.
+  // The loss of the current weights on the next batch. Error (exit 4) when it is not finite.
   double prove();
-  // Error when there is too little training or validation data, it is not what the objective is of, or it has ids the
-  // model has no rows for.
+  // Error when there is too little training or validation data, the data is not of the objective's kind, or it has
+  // token ids outside the model's vocabulary.
   void require_data() const;
   int64_t done() const { return done_; }  // steps
   const Recipe& recipe() const { return given_; }
   const Batches& batches() const { return *batches_; }
   run::Engine& engine() const { return engine_; }
   RunState& state() { return state_; }  // saved and restored with everything else
-  // Whether this process writes files; of several ranks the first does.
+  // Whether this process writes files; of several ranks only the first does.
   bool writes() const { return !communicator_ || communicator_->rank() == 0; }
-  void meet() const;  // all ranks come here before any goes on
-  // What all ranks have been asked to do, once one has been: known after each step. Alone: what it is given.
+  void meet() const;  // barrier of all ranks
+  // The stop request of any rank, agreed on after each step. Without ranks: `own`.
   const std::atomic<bool>* asked_to_stop(const std::atomic<bool>* own);
 
-  // For people: what lies on the device, the operations of a step (graph::training_work), numbers that are trained.
+  // For display: memory on the device, operations of a step (graph::training_work), count of trained numbers.
   struct Held {
     std::string kind;
     int64_t bytes = 0;
@@ -99,8 +99,8 @@ class Trainer {
     std::string format;
     int64_t tensors = 0, numbers = 0, bytes = 0;
   };
-  std::vector<HeldIn> formats() const;  // that weights are held in
-  // What is trained, parameters of all layers as one: "layers.*.wq".
+  std::vector<HeldIn> formats() const;  // formats of the weights in memory
+  // Trained parameters, those of all layers as one entry: "layers.*.wq".
   struct Trained {
     std::string what, format;
     int64_t tensors = 0, numbers = 0;
@@ -108,64 +108,63 @@ class Trainer {
   std::vector<Trained> trained() const;
   double work() const { return work_; }
   int64_t trained_count() const;
-  const Model& outline() const { return model_; }  // without bytes of weights
+  const Model& outline() const { return model_; }  // without weight bytes
 
-  // Frees what only further steps need (programs, moments); afterwards only what gives models, adapters and logits
-  // may be called.
+  // Frees what only further steps need (programs, moments). Afterwards only the functions that return models, adapters
+  // and logits may be called.
   void finish();
-  Model model() const;  // with the weights as they are now, f32; beside an adapter as they were
-  // The same with weights as products read them, where scales of weights are learned: what a file says of the model.
+  Model model() const;  // with the current weights, f32; in adapter runs the unchanged base weights
+  // The same with weights as products read them, where weight scales are learned: the form that files record.
   Model read_model() const;
-  // The adapter as it is now, in runs that train one.
+  // The current adapter, in runs that train one.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
   const std::vector<graph::LowRank>& changes() const { return method_.changes(); }
-  const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
-  // The model it began with: its place, and the hash of its weights (lora_base.h). Recorded in checkpoints and outputs;
-  // empty where weights were fresh.
+  const Hash& base() const { return base_; }  // hash of the base weights of an adapter
+  // The model that training began with: its place, and the hash of its weights (lora_base.h). Recorded in checkpoints
+  // and outputs; empty for fresh weights.
   struct Origin {
     std::string place, hash;
   };
   Origin origin() const { return has_adapter() ? Origin{recipe_.base, base_.hex()} : origin_; }
-  // The same of its teacher; empty where it has none.
+  // The same for the teacher; empty without one.
   Origin taught_by() const { return {teacher_ ? recipe_.objective.teacher : "", teacher_hash_}; }
   void set_origin(Origin origin) { origin_ = std::move(origin); }
-  // For an adapter inside a rounding (ship.h): the formats it is trained for, and merged weights in the very bytes.
+  // For an adapter inside a rounding (ship.h): its target formats, and the exact bytes of merged weights.
   const Shipping* shipping() const { return method_.shipping(); }
   Weight shipped(const Parameter& p) const;
-  // The logits of one window of tokens, [tokens, vocabulary]: what the losses of evaluate() follow from.
+  // The logits of one window of tokens, [tokens, vocabulary], from which the losses of evaluate() follow.
   void logits(std::span<const TokenId> window, std::span<float> out);
-  Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
-  // What is asked and written with: the weights in the formats in which they will be written, the adapter beside them
-  // unless it is inside of their rounding. Where the processor reads what the run holds, nothing is copied: it is of
-  // use until the next step.
+  Model rounded() const;  // with the recipe's formats, as evaluate() reads it; model() without [[quantize]]
+  // The model for generating text and writing files: weights in the formats they will be written in, the adapter
+  // separate unless it is inside their rounding. Not copied where the processor can read the run's own memory; valid
+  // until the next step.
   struct Snapshot {
     Model model;
     std::vector<ScaledAdapter> adapters;
   };
   Snapshot snapshot() const;
-  // Whether that takes another copy of the weights.
+  // Whether snapshot() copies the weights.
   static bool snapshot_copies(run::Engine& engine, const Recipe& recipe);
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
-  // finite; nothing is left behind then.
+  // finite; then no files remain.
   std::filesystem::path save(const std::filesystem::path& out) const;
-  // What may be another than the checkpoint's run had. Another teacher is told with a warning.
+  // Settings that may differ from the checkpoint's run. Another teacher is logged as a warning.
   struct Changes {
     bool seed = false, teacher = false;
   };
-  // Error when it belongs to another model, or something has changed that may not; exit 4 when it holds a number that
-  // is not finite.
+  // Error when the checkpoint is of another model, or a setting differs that must not; exit 4 when it holds a number
+  // that is not finite.
   void restore(const Checkpoint& checkpoint, Changes allowed = {false, false});
   void restore(const std::filesystem::path& checkpoint);
-  // Begins with what another run trained, weights or an adapter, and nothing else of it. Error when it is of another
-  // shape.
+  // Starts from another run's trained weights or adapter, without its other state. Error when shapes differ.
   void begin_with(const Checkpoint& checkpoint);
-  // Begins with these A and B, without which the model is not what was given (rewrite/rewrite.h).
+  // Starts from these A and B, which a rewritten base needs to equal the given model (rewrite/rewrite.h).
   void begin_with(const Adapter& beginning);
-  int64_t checkpoint_bytes() const;  // about
+  int64_t checkpoint_bytes() const;  // approximate
 
-  std::string explain() const;  // kernels of a step with their last times
+  std::string explain() const;  // kernels of a step with their latest times
 
  private:
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
@@ -266,10 +265,10 @@ class Trainer {
                   const graph::Element& as = {});
 
   run::Engine& engine_;
-  Model model_;                                      // without bytes of weights that are trained: those are tensors
-  std::shared_ptr<run::Communicator> communicator_;  // null: alone
+  Model model_;                                      // without bytes of trained weights: those are tensors
+  std::shared_ptr<run::Communicator> communicator_;  // null: a single process
   RankGrid grid_;
-  Recipe given_, recipe_;  // of all ranks together, and this one's
+  Recipe given_, recipe_;  // of all ranks together, and of this rank
   std::shared_ptr<const Batches> all_batches_, batches_;
   std::shared_ptr<const Model> teacher_;
   Method method_;
@@ -278,24 +277,24 @@ class Trainer {
   std::string teacher_hash_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
-  std::unique_ptr<LayerStep> layers_;  // in the place of step_ and accumulate_, where parameters lie elsewhere
-  std::shared_ptr<OffloadedParameters> outside_;  // where that is outside of the device
-  std::unique_ptr<GroupedUpdates> updates_;       // in the place of apply_, where states of the optimizer lie elsewhere
+  std::unique_ptr<LayerStep> layers_;  // replaces step_ and accumulate_ where parameters are offloaded or sharded
+  std::shared_ptr<OffloadedParameters> outside_;  // for offloaded parameters
+  std::unique_ptr<GroupedUpdates> updates_;       // replaces apply_ where optimizer states are offloaded
   std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;
   int64_t logits_length_ = 0;
   RowLog reference_log_;
-  bool goes_on_ = false;  // the adapter is another run's: without it the model is not what this run began with
+  bool goes_on_ = false;  // the adapter comes from another run: without it the model is not this run's start
   std::string decoded_;
-  std::map<std::string, std::vector<uint8_t>> rests_;  // until their states are there
+  std::map<std::string, std::vector<uint8_t>> rests_;  // optimizer states by name, until their tensors exist
   RunState state_;
   int64_t done_ = 0;
   double work_ = 0;
   bool diverged_ = false;
-  bool scales_are_known_ = false;                         // those of activations, which begin with the first batch
-  std::unique_ptr<TensorParts> tensor_parts_;             // null: this process holds all of its model
-  std::unique_ptr<RankedStep> ranked_;                    // null: no others share the batch
-  Tensors averages_;                                      // weights, while whole means are in their place
-  std::map<std::string, std::vector<uint8_t>> gathered_;  // by finish(), what ranks had parts of
+  bool scales_are_known_ = false;                         // scales of activations are initialized by the first batch
+  std::unique_ptr<TensorParts> tensor_parts_;             // null: this process holds whole tensors
+  std::unique_ptr<RankedStep> ranked_;                    // null: no data-parallel ranks
+  Tensors averages_;                                      // weights, while gathered averages replace them
+  std::map<std::string, std::vector<uint8_t>> gathered_;  // by finish(): tensors that ranks held in parts
   const std::atomic<bool>* asked_ = nullptr;
   std::atomic<bool> all_asked_ = false;
 };

@@ -1,4 +1,4 @@
-// The trainer's part that writes and reads checkpoints.
+// Writing and reading of checkpoints.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -24,7 +24,7 @@ constexpr const char* kOrigin = "origin";
 constexpr const char* kNotSavedHint =
     "training has diverged and this state is not saved; go on from the last checkpoint with a lower rate";
 
-// Checkpoints of the time when AdamW was the only optimizer call its moments adam.m.* and adam.v.*.
+// Older checkpoints, written when AdamW was the only optimizer, name its moments adam.m.* and adam.v.*.
 std::string name_in(const TensorFile& file, const std::string& name) {
   if (file.find(name)) return name;
   for (const char* moment : {"m", "v"}) {
@@ -48,7 +48,7 @@ graph::Type saved_type(const TensorSpec& spec) {
   return {{spec.shape.begin(), spec.shape.end()}, spec.element};
 }
 
-// `bytes` of a tensor hold finite numbers only, and weights none that cannot be squared.
+// Error unless `bytes` of a tensor are finite numbers and, for weights, small enough to be squared.
 void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const std::string& where,
                    const std::string& hint) {
   std::vector<float> numbers(spec.rows() * spec.columns());
@@ -81,12 +81,12 @@ void scale_numbers(std::span<uint8_t> bytes, float divisor, float factor) {
   }
 }
 
-// The bytes of a tensor of a checkpoint that is to become one of a run.
+// A checkpoint tensor's bytes, checked and converted to the run's type.
 std::vector<uint8_t> taken(const TensorFile& file, const std::string& name, const std::string& folder,
                            const graph::Type& type) {
   const StoredTensor& stored = file.get(name_in(file, name));
   const TensorSpec expected = spec_of(name, type);
-  // Files know 16-bit floats as types of numbers, a run may hold them as a format.
+  // Files store 16-bit floats as scalar types; a run may hold them as a format.
   const FormatRef& format = expected.element.format;
   const bool same_element = stored.element == expected.element ||
                             (format && !stored.element.format && is_plain(*format, stored.element.scalar));
@@ -111,7 +111,7 @@ bool Trainer::is_saved(const std::string& name) const {
   return is_trained(name) || (!has_adapter() && model_.weights.contains(name));
 }
 
-// As a process alone has them.
+// The types of states in a single process.
 std::map<std::string, graph::Type> Trainer::saved_states() const {
   std::map<std::string, graph::Type> out;
   if (ranked_)
@@ -122,7 +122,7 @@ std::map<std::string, graph::Type> Trainer::saved_states() const {
   return out;
 }
 
-// The whole of a weight or a state, for whoever writes it.
+// A whole weight or state, for writing.
 std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const {
   if (ranked_ && (ranked_->states().contains(spec.name) || lies_in_parts(spec.name))) {
     buffer = ranked_->whole_state(spec.name, is_in_parts(spec.name));
@@ -139,8 +139,8 @@ std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vecto
   return {buffer.data(), static_cast<size_t>(spec.blob_bytes())};
 }
 
-// What will be saved is looked at by whoever has it, and by the one that writes: a number that is none is known to all
-// ranks, before any writes.
+// Each rank checks the parts it holds, and the writer checks the rest; all ranks learn of a number that is not finite
+// before any rank writes.
 void Trainer::check_parts() const {
   if (ranked_) ranked_->settle();
   settle_histories();
@@ -184,7 +184,7 @@ int64_t Trainer::checkpoint_bytes() const {
   return bytes;
 }
 
-// What a checkpoint holds, wherever it lies.
+// Types of all checkpoint tensors, on or off the device.
 std::map<std::string, graph::Type> Trainer::stored() const {
   std::map<std::string, graph::Type> out;
   for (auto& [name, type] : all_types())
@@ -213,7 +213,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
     if (!is_optimizer_state(name)) content.weights.push_back(spec_of(name, type));
   for (const auto& [name, type] : saved_states()) content.optimizer.push_back(spec_of(name, type));
   std::vector<uint8_t> buffer;
-  if (!writes()) {  // and yet others want its parts
+  if (!writes()) {  // the writing ranks need its parts
     for (const auto* specs : {&content.weights, &content.optimizer})
       for (const TensorSpec& spec : *specs) (void)state_bytes(spec, buffer);
     meet();
@@ -234,7 +234,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
 }
 
 void Trainer::begin_with(const Checkpoint& checkpoint) {
-  // Scales of operands that the other run did not learn are fitted to what it trained.
+  // Operand scales that the other run did not learn are fitted to its weights.
   const auto& scales = method_.scales();
   const auto is_new = [&](const std::string& name) {
     return !checkpoint.weights->find(name) &&

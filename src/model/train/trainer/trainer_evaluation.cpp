@@ -1,4 +1,4 @@
-// The trainer's part that computes losses without training: of the next batch, and of validation data.
+// Losses without training: of the next batch, and of validation data.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kBrokenHint =
     "the model that training begins with is broken, or --precision names a type that does not hold its values";
 
-// Mean of losses by the weights of their positions.
+// Mean of losses, weighted by position.
 struct LossSum {
   double total = 0, weight = 0;
   void add(const std::vector<float>& losses, const Batch& batch) {
@@ -25,7 +25,7 @@ struct LossSum {
   }
 };
 
-// Rows that count nothing, so that there are as many as a program was compiled for.
+// Adds rows of weight 0 up to the row count that the program was compiled for.
 void fill_up(Batch& batch, int64_t rows) {
   const size_t size = rows * batch.length;
   batch.rows = rows;
@@ -37,7 +37,7 @@ void fill_up(Batch& batch, int64_t rows) {
 
 }  // namespace
 
-// Rows x length losses of what put_batch put there. Null: they come from a step by layers.
+// Rows x length losses of the batch given to put_batch. Null: a step by layers computes them.
 run::Program* Trainer::evaluation() {
   know_activation_scales();
   if (!evaluate_ && !layers_) evaluate_ = compile(method_.evaluation());
@@ -94,7 +94,7 @@ double Trainer::mean_of_validation(run::Program* program, int64_t rows, const st
   const int64_t all = batches_->validation_rows();
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
-  // Ranks take turns. Where they hold parts of parameters none is without rows, as the others wait for what it has.
+  // Ranks take batches in turn. With sharded parameters every rank runs, even without rows: others wait for its parts.
   const int64_t ranks = data_ranks(), rank = data_rank();
   const bool together = has_parts_of_parameters() || tensor_parts_;
   bool stopped = false;

@@ -1,4 +1,4 @@
-// The trainer's part that serves objectives: what a reference makes of rows, and the loss of validation data.
+// Objectives: the reference's outputs for rows, and the loss on validation data.
 #include <algorithm>
 #include <numeric>
 
@@ -48,7 +48,7 @@ void Trainer::put_training_batch(const Batch& batch) {
   put_batch(batch);
 }
 
-// The model without its adapter, or what was computed before the first step.
+// From the model without its adapter, or from the log computed before the first step.
 std::vector<float> Trainer::reference_of(const Batch& batch) {
   if (!has_adapter() || goes_on_ || !reference_log_.empty()) return reference_log_.of(batch);
   if (!reference_) reference_ = compile(method_.reference());
@@ -69,13 +69,13 @@ void Trainer::remember_reference(const std::atomic<bool>* stop) {
     add_rows(batch);
     if (objective->reads(kDivergence)) add_rows(mismatched(batch));
   };
-  // A run that goes back leaves batches out and reads as many behind its last one: more than it has steps are none.
+  // A run that rolls back skips batches and reads as many after its last one: at most as many as it has steps.
   const int64_t steps = recipe_.schedule.steps;
   const int64_t more = recipe_.on_nan == "rollback" ? std::min(RunState::most_skipped(recipe_.rollbacks), steps) : 0;
   for (int64_t step = 0; step < steps + more; ++step) {
     if (asked_now(stop)) return;
     for (int64_t part = 0; part < given_.accumulate; ++part) {
-      // The shares of every rank: what is remembered is saved, and read by as many ranks as there are then.
+      // Rows of every rank: the log is saved, and a resumed run may have another number of ranks.
       const Batch batch = all_batches_->training(step, part);
       const int64_t ranks = batch.rows / recipe_.batch;
       for (int64_t r = 0; r < ranks; ++r) add(share_of(batch, r, ranks));
@@ -94,7 +94,7 @@ void Trainer::require_validation() const {
               "give more data, a larger --validation, or a smaller --batch");
 }
 
-// Whole batches alone: what an objective makes of rows depends on how many there are.
+// Whole batches only: an objective's value depends on the number of rows.
 double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) {
   const int64_t all = batches_->validation_rows() / recipe_.batch * recipe_.batch;
   rows = rows == 0 ? all : std::min((rows + recipe_.batch - 1) / recipe_.batch * recipe_.batch, all);

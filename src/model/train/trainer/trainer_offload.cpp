@@ -1,4 +1,4 @@
-// The trainer's part that knows where tensors lie: on the device, or outside of its memory.
+// Tensor storage: on the device, or offloaded.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -49,8 +49,7 @@ run::DeviceTensorRef Trainer::tensor_or_visitor(const std::string& name, const g
   return outside_ && outside_->has(name) ? outside_->tensor(name) : tensor(name, type);
 }
 
-// Optimizer states are paged to the device while updates are computed. Where nothing is gained by that, nothing is
-// begun.
+// Optimizer states are paged to the device while updates are computed. Does nothing where that would save no memory.
 void Trainer::begin_updates() {
   const std::vector<Parameter>& trained = method_.trained();
   std::unique_ptr<TensorPager> states;
@@ -68,7 +67,7 @@ void Trainer::begin_updates() {
       [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); });
 }
 
-// All updates, group by group; the gradients are there.
+// All updates, group by group; the gradients must be complete.
 void Trainer::update() {
   const float norm = ranked_ ? ranked_->norm() : layers_ ? layers_->norm() : 0;
   set_scalar(kClip, layers_ ? clip_of(norm, recipe_.optimizer.max_norm) : scalar(*accumulate_, kClip));
@@ -137,7 +136,7 @@ void Trainer::put_values(const std::string& name, const graph::Shape& shape, std
   store(name, encoded(numbers, whole));
 }
 
-// Numbers as a tensor of the type has them, and back.
+// Converts numbers to the bytes of a tensor type, and back.
 std::vector<uint8_t> Trainer::encoded(std::span<const float> numbers, const graph::Type& type) const {
   const graph::Element& as = type.element;
   if (as == graph::Element{}) {
@@ -188,8 +187,8 @@ std::vector<float> Trainer::values(const std::string& name) const {
   return decoded(bytes, type);
 }
 
-// A parameter as the recipe holds it; gives what that holds, where it is not f32. What rounding loses of it waits for
-// its state (begin_rests).
+// Stores a parameter in the recipe's type; returns the stored values where that is not f32. The rounding error is kept
+// until its state exists (begin_rests).
 std::vector<float> Trainer::put_held(const std::string& name, const graph::Shape& shape,
                                      std::span<const float> numbers) {
   const auto& trained = method_.trained();
@@ -213,7 +212,7 @@ std::vector<float> Trainer::put_held(const std::string& name, const graph::Shape
   return kept;
 }
 
-// What rounding has lost of the weights the run begins with.
+// Initializes the compensation states with the rounding errors of the initial weights.
 void Trainer::begin_rests() {
   for (const auto& [name, bytes] : rests_) {
     if (!ranked_ || !ranked_->states().contains(name)) {
@@ -227,7 +226,7 @@ void Trainer::begin_rests() {
   rests_.clear();
 }
 
-// Nothing of them.
+// Sets compensation states to zero.
 void Trainer::clear_rests() {
   for (const Parameter& p : method_.trained()) {
     if (!method_.optimizer().compensates(p)) continue;
@@ -237,7 +236,7 @@ void Trainer::clear_rests() {
   begin_rests();
 }
 
-// The program whose results tell of all gradients.
+// The program whose results include all gradients.
 run::Program& Trainer::last_of_step() const {
   return step_ ? *step_ : apply_ ? *apply_ : *accumulate_;
 }

@@ -1,4 +1,4 @@
-// The trainer's part that works together with other ranks.
+// Training with several ranks.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,8 +19,8 @@ const std::atomic<bool>* Trainer::asked_to_stop(const std::atomic<bool>* own) {
   return &all_asked_;
 }
 
-// Ranks go through the layers together: gradients are summed as a layer has run backward, and where each rank holds a
-// part of all parameters those of a layer are gathered before it runs.
+// Ranks run layer by layer in step: gradients are reduced once a layer's backward pass is done, and sharded parameters
+// of a layer are gathered before it runs.
 void Trainer::begin_layers_among_ranks() {
   const run::Device& device = engine_.device();
   if (!ranks_go_by_layers(device, recipe_)) return;
@@ -45,7 +45,7 @@ bool Trainer::lies_in_parts(const std::string& name) const {
   return (ranked_ && ranked_->parameters().contains(name)) || gathered_.contains(name);
 }
 
-// As a process alone has it.
+// The type of the whole tensor.
 graph::Type Trainer::type_in_parts(const std::string& name) const {
   const std::vector<Parameter>& all = method_.trained();
   const auto p = std::find_if(all.begin(), all.end(),
@@ -54,13 +54,13 @@ graph::Type Trainer::type_in_parts(const std::string& name) const {
   return method_.held().type_of(*p);
 }
 
-// All ranks go on to exchange what a pass by layers needs, or none.
+// Either all ranks exchange the data of a pass by layers, or none do.
 void Trainer::agree_before_exchanges(const std::optional<Error>& failure) {
   if (has_parts_of_parameters()) ranked_->agree(failure);
   if (tensor_parts_) agree_among_all(failure);
 }
 
-// What is written at the end is written by one rank, without the others.
+// At the end one rank writes without the others, so it needs whole tensors.
 void Trainer::gather_all() {
   for (const Parameter& p : method_.trained()) {
     gathered_[p.name] = ranked_->whole_state(p.name);
@@ -70,7 +70,7 @@ void Trainer::gather_all() {
   }
 }
 
-// The mean by all ranks' totals; an error in one of them is all ranks'.
+// The mean over all ranks' totals; an error in one rank is thrown in all.
 double Trainer::mean_over_ranks(double total, double weight, const std::optional<Error>& failure) {
   if (!ranked_) {
     if (failure) throw Error(*failure);
@@ -97,19 +97,18 @@ Trainer::Step Trainer::step_among_ranks() {
       const bool reduces = ranked_->reduces_each_batch() || part + 1 == given_.accumulate;
       const bool overlaps = ranked_->overlaps_gradients();
       if (overlaps) {
-        ranked_->agree(failure);  // all exchange what the batch makes, or none
+        ranked_->agree(failure);  // all ranks exchange the batch's results, or none
         ranked_->before_batch(*accumulate_, reduces);
       }
       if (layers_) {
         if (!has_parts_of_parameters()) ranked_->agree(failure);
         ranked_->store()->begin_batch(part + 1 == given_.accumulate);
-        run_part(result, part, &failure);  // what is thrown ends all
+        run_part(result, part, &failure);  // an exception ends all
       } else if (tensor_parts_)
         run_part(result, part);  // where it fails, others wait in an exchange
       else if (!failure)
         failure = RankedStep::attempt([&] { run_part(result, part); });
-      if (failure && overlaps && !ranked_->is_launched())
-        throw Error(*failure);  // others wait for what it has not sent
+      if (failure && overlaps && !ranked_->is_launched()) throw Error(*failure);  // others wait for its data
       if (!reduces && states_of(graph::kHistoryState).empty()) continue;
       ranked_->agree(failure);
       share_histories();
@@ -120,7 +119,7 @@ Trainer::Step Trainer::step_among_ranks() {
   } catch (const run::RankLost&) {
     throw;
   } catch (const Error&) {
-    ranked_->clear();  // a run that goes back begins with no sums
+    ranked_->clear();  // after a rollback sums start from zero
     throw;
   }
   ++done_;
@@ -128,20 +127,20 @@ Trainer::Step Trainer::step_among_ranks() {
   return result;
 }
 
-// What a step says is of all ranks; and whether one of them has been asked to stop.
+// Reduces a step's numbers over all ranks, and whether any rank was asked to stop.
 void Trainer::sum_over_ranks(Step& step) {
   std::vector<double> numbers = {step.loss, asked_ && asked_->load() ? 1.0 : 0.0};
   for (const auto& [name, value] : step.metrics) numbers.push_back(value);
   numbers = ranked_->sum(std::move(numbers));
   step.loss = numbers[0];
-  // Others than those that share the batch may have been asked, and all say so to all.
+  // Ranks of other data-parallel groups may have been asked: that is shared among all ranks.
   const bool elsewhere = tensor_parts_ && asked_now(asked_);
   if (numbers[1] > 0 || elsewhere) all_asked_ = true;
   for (size_t i = 0; i < step.metrics.size(); ++i) step.metrics[i].second = numbers[2 + i];
 }
 
 void Trainer::update_among_ranks(Step& step) {
-  if (updates_) {  // everybody has the sums of all
+  if (updates_) {  // every rank has the whole sums
     step.norm = ranked_->norm();
     if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
     return ranked_->agree(RankedStep::attempt([&] { update(); }));
@@ -151,7 +150,7 @@ void Trainer::update_among_ranks(Step& step) {
     if (tensor_parts_)
       apply_->run();
     else
-      ranked_->agree(RankedStep::attempt([&] { apply_->run(); }));  // bounds of weights are all ranks' then
+      ranked_->agree(RankedStep::attempt([&] { apply_->run(); }));  // then bounds of weights are those of all ranks
     step.norm = scalar(*apply_, "norm");
     if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
     return;
@@ -181,7 +180,7 @@ run::DeviceTensorRef last_of(run::Engine& engine, const run::DeviceTensorRef& st
 
 }  // namespace
 
-// What was largest in a batch is so in all of it, not in this rank's share.
+// The maximum over a batch is the maximum over all ranks' shares.
 void Trainer::share_histories() {
   const std::vector<std::string> names = states_of(graph::kHistoryState);
   if (names.empty()) return;
@@ -192,7 +191,7 @@ void Trainer::share_histories() {
   for (size_t i = 0; i < names.size(); ++i) last_of(engine_, tensors_.at(names[i]))->upload(&largest[i], sizeof(float));
 }
 
-// Bounds that ranks keep of their parts of weights are those of the weights.
+// Bounds are reduced over ranks: each rank knows only those of its parts of the weights.
 void Trainer::share_bounds() {
   const std::vector<std::string> names = states_of(graph::kLargestState);
   if (names.empty()) return;
@@ -204,14 +203,14 @@ void Trainer::share_bounds() {
   for (size_t i = 0; i < names.size(); ++i) tensors_.at(names[i])->upload(&bounds[i], sizeof(float));
 }
 
-// The loss of a share is a mean over fewer positions than that of the batch: by what gradients are larger. A checkpoint
-// holds histories of gradients as a process alone has them.
+// The loss of a rank's share is a mean over fewer positions than the batch has, so its gradients are larger by this
+// factor. A checkpoint holds gradient histories as a single process has them.
 float Trainer::gradient_scale(const std::string& state) const {
   const bool is_of_gradients = state.starts_with(graph::kHistoryState) && state.ends_with(".gradient");
   return is_of_gradients && method_.parts() > 1 ? data_ranks() : 1;
 }
 
-// What a checkpoint holds of histories is what this run goes on with, as one does that begins with the checkpoint.
+// Rounds histories to the values that a checkpoint stores, so that this run goes on exactly as a resumed one.
 void Trainer::settle_histories() const {
   for (const std::string& name : states_of(graph::kHistoryState)) {
     const float scale = gradient_scale(name);
@@ -222,7 +221,7 @@ void Trainer::settle_histories() const {
   }
 }
 
-// Means that ranks hold in parts: whole ones take the weights' places, and go again.
+// Averages that ranks hold in parts: gathered averages replace the weights, and are dropped again.
 void Trainer::exchange_parts_of_average() {
   if (has_parts_of_parameters() || !gathered_.empty()) {
     for (const Parameter& p : method_.trained()) {

@@ -1,11 +1,11 @@
-// The trainer's part that begins scales of operands that are learned (graph/pass/learned_scales.h): those of weights as
-// their formats fit them to the weights, those of activations as they fit what the first batch makes of them.
+// Initialization of learned operand scales (graph/pass/learned_scales.h): scales of weights as formats fit them to the
+// weights, scales of activations as formats fit them to the first batch.
 #include "base/check.h"
 #include "model/train/trainer/trainer.h"
 
 namespace lumen::model {
 
-// `numbers` empty: the weight as it is held.
+// `numbers` empty: the current values of the weight.
 void Trainer::put_scales(const std::string& weight, std::span<const float> numbers) {
   for (const graph::LearnedScale& s : method_.scales()) {
     if (s.weight != weight) continue;
@@ -26,7 +26,7 @@ void Trainer::clear_activation_scales() {
   for (const std::string& name : activation_scales()) put_values(name, {}, std::vector<float>(1, 0.0F));
 }
 
-// With the first batch on the device, unless a checkpoint has brought them. All ranks begin with the largest.
+// Uses the first batch on the device, unless a checkpoint has scales. All ranks begin with the largest.
 void Trainer::begin_activation_scales() {
   if (scales_are_known_) return;
   scales_are_known_ = true;
@@ -52,7 +52,7 @@ void Trainer::begin_activation_scales() {
   }
 }
 
-// For what is computed before the first step.
+// For computations before the first step.
 void Trainer::know_activation_scales() {
   if (scales_are_known_ || activation_scales().empty()) return;
   const std::optional<Error> failure = RankedStep::attempt([&] { read_part(0); });

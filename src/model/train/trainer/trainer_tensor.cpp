@@ -1,4 +1,4 @@
-// The trainer's part of ranks that hold one model together: each has parts of matrices, of their gradients and states.
+// Tensor parallelism: each rank has parts of matrices, of their gradients and states.
 #include <algorithm>
 #include <tuple>
 
@@ -11,7 +11,8 @@
 namespace lumen::model {
 namespace {
 
-// Parts are cut once more among groups, by rows, and hold states in the formats that wholes have.
+// Parts are cut again among data-parallel groups, by rows; formats of states must fit the parts as they fit whole
+// tensors.
 void require_parts_of_parts(const Method& method, const Recipe& recipe, const TensorParts& parts, int groups) {
   const std::vector<Parameter> here = method.trained_here();
   for (size_t i = 0; i < here.size(); ++i) {
@@ -73,7 +74,7 @@ run::DeviceTensorRef Trainer::weight_tensor(const std::string& name, const Weigh
   return out;
 }
 
-// Whether any rank is asked to stop, where all go on together or none.
+// Whether any rank is asked to stop, where all ranks must go on together.
 bool Trainer::asked_now(const std::atomic<bool>* stop) const {
   double asked = stop && stop->load() ? 1 : 0;
   if (tensor_parts_) communicator_->all_reduce(std::span(&asked, 1));
@@ -84,7 +85,7 @@ void Trainer::agree_among_all(const std::optional<Error>& failure) const {
   agree(*communicator_, failure);
 }
 
-// What is written at the end is written by one rank, without the others.
+// At the end one rank writes without the others, so it needs whole tensors.
 void Trainer::gather_tensor_parts() {
   std::vector<std::string> names;
   for (const Parameter& p : method_.trained()) {
@@ -100,7 +101,7 @@ void Trainer::gather_tensor_parts() {
   }
 }
 
-// Parameters that are broken in any part.
+// Parameters that are not finite in any rank's part.
 std::vector<std::string> Trainer::of_all_parts(const std::vector<std::string>& broken) const {
   std::string mine;
   for (const Parameter& p : method_.trained())
@@ -113,7 +114,7 @@ std::vector<std::string> Trainer::of_all_parts(const std::vector<std::string>& b
   return out;
 }
 
-// For a program of one process, that computes with all of the model.
+// For a program of a single process that needs the whole model.
 run::DeviceTensorRef Trainer::whole_tensor(const std::string& name, const graph::Type& type) {
   if (!is_in_parts(name)) return tensor(name, type);
   auto out = std::make_shared<run::DeviceTensor>(engine_.device(), type);
