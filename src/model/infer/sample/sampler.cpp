@@ -297,11 +297,11 @@ TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   return draw(ranking, o.temperature, &probability);
 }
 
-std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
+std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& strings) {
   std::vector<TokenId> out;
   for (TokenId id = 0; id < tokenizer.size(); ++id) {
     const std::string bytes = tokenizer.bytes(id);
-    if (std::any_of(texts.begin(), texts.end(),
+    if (std::any_of(strings.begin(), strings.end(),
                     [&](const std::string& t) { return bytes.find(t) != std::string::npos; }))
       out.push_back(id);
   }
