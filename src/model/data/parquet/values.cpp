@@ -153,7 +153,7 @@ class DeltaIntegerReader final : public ValueReader {
   bool narrow_;
 };
 
-// Lengths, and the bytes of all texts behind them.
+// Lengths, and the bytes of all strings behind them.
 class DeltaLengthReader final : public ValueReader {
  public:
   DeltaLengthReader(const Leaf& leaf, std::string_view page) : lengths_(page), length_(leaf.length) {

@@ -16,8 +16,8 @@
 
 namespace lumen::model {
 
-// Error when its name does not say what it holds, or the file cannot be read. Fields of .csv and .tsv files are texts;
-// .csv fields may be quoted, .tsv fields are taken as they stand.
+// Error when its name does not say what it holds, or the file cannot be read. Fields of .csv and .tsv files are
+// strings; .csv fields may be quoted, .tsv fields are taken as they stand.
 std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file);
 bool is_row_file(const std::filesystem::path& file);  // by its name
 

@@ -1,4 +1,4 @@
-// Rows as examples: conversations, texts, and answers to compare, whatever the columns are called. Proved by
+// Rows as examples: conversations, documents, and answers to compare, whatever the columns are called. Proved by
 // tests/model/data/data_rows_test.cpp.
 #pragma once
 

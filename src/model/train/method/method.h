@@ -26,7 +26,7 @@ namespace lumen::model {
 
 inline constexpr const char* kWeights = "weights";  // what the loss of each position counts
 
-// What batches say of positions: what the loss of each counts, and where texts that share a row begin.
+// What batches say of positions: what the loss of each counts, and where sequences that share a row begin.
 struct BatchForm {
   bool weights = false, starts = false;
 };
@@ -93,7 +93,7 @@ class Method {
   void partition_tensors();
   Work in_parts(Work work) const;
   graph::Graph function(const char* name) const;    // of the model's family, as its author wrote it
-  graph::Graph apart(graph::Graph function) const;  // where texts share rows
+  graph::Graph apart(graph::Graph function) const;  // where sequences share rows
   graph::Graph author() const;                      // what the loss is made of
   // `scales`: takes what is learned of operands; null: they are as they are.
   graph::Graph loss_of(const graph::Graph& author, std::vector<graph::LearnedScale>* scales) const;
