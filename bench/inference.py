@@ -5,8 +5,8 @@ is below its target is marked.
 Usage: bench/inference.py [--device cuda|hip|cpu] [--build build] [--llama FOLDER] [--parts PART,..] [--threads 2,16] [--runs 2] [--no-mmap]
   --llama    folder with llama-bench and llama-batched-bench, built from llama.cpp's sources (those in llama-cpp-python's source
              package on PyPI: cmake -DGGML_CUDA=ON .. && ninja llama-bench llama-batched-bench); without it lines have no ratio
-  --parts    types (1.1 billion weights in each type), depth (8 billion behind long texts), sampling (`lumen run` beside `lumen
-             bench`), many (texts at once), starts (first token of a cold and of a warm start), products (bench/products.py);
+  --parts    types (1.1 billion weights in each type), depth (8 billion behind long contexts), sampling (`lumen run` beside `lumen
+             bench`), many (sequences at once), starts (first token of a cold and of a warm start), products (bench/products.py);
              on a processor types, starts
   --no-mmap  on a processor: both programs hold the weights in memory of their own, not in the mapped file
 Both programs read the same file of random weights (`lumen bench --write`), with caches of f16, and take turns; medians. Nothing
@@ -50,12 +50,12 @@ class Bench:
             self.say(self.lumen, "bench", "--shape", shape, "--type", type, "--write", path)
         return path
 
-    # Tokens a second by (prompt, generate, depth, texts).
+    # Tokens a second by (prompt, generate, depth, sequences).
     def ours(self, file, *flags):
         out = {}
         for line in self.say(self.lumen, "bench", "-m", file, *CACHE, *self.on, "-o", "jsonl", *flags).stdout.splitlines():
             j = json.loads(line)
-            out[j["n_prompt"], j["n_gen"], j["n_depth"], j["n_texts"]] = statistics.median(j["samples_ts"])
+            out[j["n_prompt"], j["n_gen"], j["n_depth"], j["n_sequences"]] = statistics.median(j["samples_ts"])
         return out
 
     def theirs(self, file, *flags):
@@ -109,7 +109,7 @@ class Bench:
     def many(self):
         for shape, counts, targets in (("llama-1b", [16, 64, 256], {64: 12000, 256: 25000}), ("llama-8b", [64], {64: 4000})):
             file = self.file(shape, "q4_k")
-            mine = self.ours(file, "-p", "128", "-n", "128", "--texts", ",".join(map(str, counts)), "-r", "5")
+            mine = self.ours(file, "-p", "128", "-n", "128", "--sequences", ",".join(map(str, counts)), "-r", "5")
             other = {}
             if self.arguments.llama:
                 run = self.say(self.arguments.llama / "llama-batched-bench", "-m", file, "-c", str(max(counts) * 256), "-b", "2048", "-ub", "512", "-npp", "128", "-ntg", "128",
@@ -118,9 +118,9 @@ class Bench:
             name = {"llama-1b": "1.1B", "llama-8b": "8B"}[shape]
             for n in counts:
                 for what, key, speed in (("reading 128 each", (128, 0, 0, n), "speed_pp"), ("writing, tokens drawn", (0, 128, 0, n), "speed_tg")):
-                    self.table.add(f"{name} q4_k, {n} texts: {what}", mine.get(key), "tokens/s", other.get(n, {}).get(speed), "llama.cpp (none drawn)", 2 if "writing" in what else 1)
+                    self.table.add(f"{name} q4_k, {n} sequences: {what}", mine.get(key), "tokens/s", other.get(n, {}).get(speed), "llama.cpp (none drawn)", 2 if "writing" in what else 1)
                 if n in targets:
-                    self.table.add(f"{name} q4_k, {n} texts: writing", mine.get((0, 128, 0, n)), "tokens/s", targets[n], "wanted on an H200", 1)
+                    self.table.add(f"{name} q4_k, {n} sequences: writing", mine.get((0, 128, 0, n)), "tokens/s", targets[n], "wanted on an H200", 1)
 
     # Seconds until a first token, beside those that reading the file takes.
     def starts(self):

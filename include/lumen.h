@@ -85,7 +85,7 @@ LUMEN_API void lumen_model_close(lumen_model* model);
 /* A JSON object: name, family, parameters, vocabulary, context, bytes, has_tokenizer, chat_template, .. */
 LUMEN_API int lumen_model_info(lumen_model* model, char** json);
 
-/* `options`: "special" (false): put what begins and ends texts around; "control" (false): names of control tokens in
+/* `options`: "special" (false): add the tokens that begin and end a text; "control" (false): names of control tokens in
  * the text are those tokens. */
 LUMEN_API int lumen_tokenize(lumen_model* model, const char* text, size_t size, const char* options, int32_t** tokens,
                              size_t* count);
@@ -114,14 +114,14 @@ LUMEN_API int lumen_logits(lumen_model* model, const int32_t* tokens, size_t cou
 LUMEN_API int lumen_logits_array(lumen_model* model, const int32_t* tokens, size_t count, int last, const char* options,
                                  lumen_array** logits);
 
-/* Texts as vectors, [count, width]. Options: "pooling" ("mean", "cls", "last"; the model's own), "normalize" (2, as
- * `lumen embed`), "exact". */
-LUMEN_API int lumen_embed(lumen_model* model, const char* const* texts, const size_t* sizes, size_t count,
+/* Embedding vectors of `count` inputs, [count, width]. Options: "pooling" ("mean", "cls", "last"; the model's own),
+ * "normalize" (2, as `lumen embed`), "exact". */
+LUMEN_API int lumen_embed(lumen_model* model, const char* const* inputs, const size_t* sizes, size_t count,
                           const char* options, float** vectors, size_t* width);
 
 /* How well the model predicts a text, as `lumen perplexity` measures. Options: "length" 512, "batch", "windows" (0:
- * all), "full", "bos" ("front", "windows", "none"), "exact". `json`: perplexity, error, nats, tokens, windows. `on_text`
- * may be null. */
+ * all), "full", "bos" ("front", "windows", "none"), "exact". `json`: perplexity, error, nats, tokens, windows.
+ * `on_text` may be null. */
 LUMEN_API int lumen_perplexity(lumen_model* model, const char* text, size_t size, const char* options,
                                lumen_on_text on_text, void* context, char** json);
 

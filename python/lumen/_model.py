@@ -1,4 +1,4 @@
-"""A model that is open: its texts, its vectors and its logits."""
+"""A model that is open: what it generates, its vectors and its logits."""
 from __future__ import annotations
 
 import json
@@ -102,7 +102,7 @@ class Model:
         return int(self._info["context"])
 
     def tokenize(self, text: str, *, special: bool = False, control: bool = False) -> list[int]:
-        """The text as tokens. ``special``: with what the model puts around texts; ``control``: names of control tokens in
+        """The text as tokens. ``special``: with the tokens that begin and end a text; ``control``: names of control tokens in
         the text become those tokens."""
         return self._native.tokenize(text, as_json({"special": special, "control": control}))
 
@@ -119,7 +119,7 @@ class Model:
             temperature, top_k, top_p, min_p, typical_p, repeat_penalty, presence_penalty, frequency_penalty,
                 repeat_last: as ``lumen run`` has them.
             seed: one seed, one text; without it another each time.
-            stop: texts at which it ends.
+            stop: strings at which it ends.
             grammar, json_schema: a GBNF grammar, or a schema (a dict) that it must follow.
             logit_bias: {token: what is added to its logit}; None forbids a token.
             ignore_end, context, exact: as ``lumen run`` has them.
@@ -170,7 +170,7 @@ class Model:
 
     def embed(self, texts: str | Sequence[str], *, pooling: str | None = None, normalize: int = 2,
               exact: bool = False) -> np.ndarray:
-        """Texts as vectors, float32 [texts, width], or [width] of a single text. ``pooling``: "mean", "cls" or "last";
+        """Embedding vectors of ``texts``, float32 [count, width], or [width] of a single string. ``pooling``: "mean", "cls" or "last";
         without it as the model says, else the mean. ``normalize``: 2: length 1; -1: as they are."""
         options = as_json({"pooling": pooling, "normalize": normalize, "exact": exact})
         if isinstance(texts, str):

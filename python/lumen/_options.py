@@ -14,7 +14,7 @@ def as_json(options: Mapping[str, Any]) -> str:
     try:
         return json.dumps({k: v for k, v in options.items() if v is not None}, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise Error(f"an option cannot be told: {error}", "options are numbers, texts, lists and dicts", 2) from None
+        raise Error(f"an option cannot be told: {error}", "options are numbers, strings, lists and dicts", 2) from None
 
 
 def as_words(options: Mapping[str, Any]) -> list[str]:
@@ -41,4 +41,4 @@ def _word(value: Any) -> str:
         return str(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    raise Error(f"a flag cannot be {type(value).__name__}", "flags are texts, numbers, paths, True, or lists of them", 2)
+    raise Error(f"a flag cannot be {type(value).__name__}", "flags are strings, numbers, paths, True, or lists of them", 2)

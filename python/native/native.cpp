@@ -208,13 +208,13 @@ class Model {
     return nb::make_tuple(device.kind, device.id);
   }
 
-  FloatArray embed(const std::vector<std::string>& texts, const std::string& options) const {
+  FloatArray embed(const std::vector<std::string>& inputs, const std::string& options) const {
     const auto m = model_.get("model");
     std::vector<const char*> data;
     std::vector<size_t> sizes;
-    for (const std::string& text : texts) {
-      data.push_back(text.data());
-      sizes.push_back(text.size());
+    for (const std::string& input : inputs) {
+      data.push_back(input.data());
+      sizes.push_back(input.size());
     }
     // Not null, even of none.
     data.push_back(nullptr);
@@ -222,9 +222,9 @@ class Model {
     float* vectors = nullptr;
     size_t width = 0;
     check(locked([&] {
-      return lumen_embed(m.get(), data.data(), sizes.data(), texts.size(), options.c_str(), &vectors, &width);
+      return lumen_embed(m.get(), data.data(), sizes.data(), inputs.size(), options.c_str(), &vectors, &width);
     }));
-    return array_of(Owned<float>(vectors), {texts.size(), width});
+    return array_of(Owned<float>(vectors), {inputs.size(), width});
   }
 
   nb::str perplexity(const std::string& text, const std::string& options) const {

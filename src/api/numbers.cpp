@@ -1,4 +1,4 @@
-// What a model says about texts in numbers: logits, and vectors.
+// Numbers that a model computes: logits, and embedding vectors.
 #include <algorithm>
 #include <cmath>
 
@@ -105,10 +105,10 @@ int lumen_logits_array(lumen_model* model, const int32_t* tokens, size_t count, 
   });
 }
 
-int lumen_embed(lumen_model* model, const char* const* texts, const size_t* sizes, size_t count, const char* options,
+int lumen_embed(lumen_model* model, const char* const* inputs, const size_t* sizes, size_t count, const char* options,
                 float** vectors, size_t* width) {
   return api::with_model(model, [&](lumen_model& m) {
-    api::require(texts, "texts");
+    api::require(inputs, "inputs");
     api::require(sizes, "sizes");
     api::require(vectors, "vectors");
     api::require(width, "width");
@@ -122,12 +122,12 @@ int lumen_embed(lumen_model* model, const char* const* texts, const size_t* size
     given.finish();
     std::vector<std::vector<model::TokenId>> ids;
     for (size_t i = 0; i < count; ++i) {
-      api::require(texts[i], "a text");
-      const std::string_view text(texts[i], sizes[i]);
-      if (model::utf8_valid_run(text, 0) != text.size()) throw user_error("text {} is no valid UTF-8", i);
+      api::require(inputs[i], "an input");
+      const std::string_view input(inputs[i], sizes[i]);
+      if (model::utf8_valid_run(input, 0) != input.size()) throw user_error("input {} is no valid UTF-8", i);
       model::EncodeOptions encode;
       encode.add_special = true;
-      ids.push_back(m.tokenizer().encode(text, encode));
+      ids.push_back(m.tokenizer().encode(input, encode));
     }
     model::Embedder& embedder = m.embedder(how);
     auto all = embedder.embed_all(ids, pooling_named(name, m));
@@ -135,7 +135,7 @@ int lumen_embed(lumen_model* model, const char* const* texts, const size_t* size
     for (size_t i = 0; i < all.size(); ++i) {
       std::vector<float>& vector = all[i].at(0);
       if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); }))
-        throw Error(Exit::numeric, fmt::format("the vector of text {} holds values that are not finite", i),
+        throw Error(Exit::numeric, fmt::format("the vector of input {} holds values that are not finite", i),
                     "the model's weights may be damaged; see `lumen inspect`");
       model::normalise(vector, int(norm));
       out.insert(out.end(), vector.begin(), vector.end());

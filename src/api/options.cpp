@@ -58,17 +58,17 @@ void Options::take(const char* key, double& value) {
 void Options::take(const char* key, std::string& value) {
   const auto given = take(key);
   if (!given) return;
-  if (!given->is_string()) throw wrong_kind(key, "a text");
+  if (!given->is_string()) throw wrong_kind(key, "a string");
   value = given->get<std::string>();
 }
 
 void Options::take(const char* key, std::vector<std::string>& values) {
   const auto given = take(key);
   if (!given) return;
-  if (!given->is_array()) throw wrong_kind(key, "a list of texts");
+  if (!given->is_array()) throw wrong_kind(key, "a list of strings");
   values.clear();
   for (const auto& entry : *given) {
-    if (!entry.is_string()) throw wrong_kind(key, "a list of texts");
+    if (!entry.is_string()) throw wrong_kind(key, "a list of strings");
     values.push_back(entry.get<std::string>());
   }
 }
@@ -94,10 +94,10 @@ run::Engine::Options engine_options(Options& options) {
 
 model::LibraryRef library_with_formats(Options& options) {
   const auto library = model::Library::builtin();
-  std::vector<std::string> texts;
-  options.take("formats", texts);
-  for (size_t i = 0; i < texts.size(); ++i)
-    library->add_model_text(std::make_shared<Source>(Source{fmt::format("formats[{}]", i), texts[i]}));
+  std::vector<std::string> formats;
+  options.take("formats", formats);
+  for (size_t i = 0; i < formats.size(); ++i)
+    library->add_model_text(std::make_shared<Source>(Source{fmt::format("formats[{}]", i), formats[i]}));
   return library;
 }
 

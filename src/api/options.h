@@ -33,7 +33,7 @@ class Options {
 
 // "device", "threads", "cache", "tune".
 run::Engine::Options engine_options(Options& options);
-// The library, with the texts of "formats".
+// The library, with the number formats that the option "formats" defines.
 model::LibraryRef library_with_formats(Options& options);
 
 }  // namespace lumen::api

@@ -21,7 +21,7 @@ namespace {
 using nlohmann::ordered_json;
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
-// How a text is to be written.
+// How an output is generated.
 struct Wanted {
   model::SessionOptions session;
   model::SamplerOptions sampling;

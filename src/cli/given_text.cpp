@@ -45,8 +45,8 @@ std::string learned_text(const std::string& file, const std::string& doing) {
   return std::string(model::embedded_text().substr(0, cut()));
 }
 
-void mention_files(const std::vector<std::string>& texts) {
-  for (const std::string& text : texts) {
+void mention_files(const std::vector<std::string>& inputs) {
+  for (const std::string& text : inputs) {
     std::error_code failure;
     if (text.size() < 4096 && std::filesystem::is_regular_file(text, failure))
       note(fmt::format("'{}' is taken as a text, not as the file of this name (see --file)", text));

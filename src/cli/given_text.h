@@ -1,4 +1,4 @@
-// Texts as commands are given them: files, words of the command line, standard input, or what the program brings.
+// Text as commands are given it: files, words of the command line, standard input, or what the program brings.
 #pragma once
 
 #include <string>
@@ -16,6 +16,6 @@ std::string held_out_text(const std::string& file, const std::string& doing = {}
 std::string learned_text(const std::string& file, const std::string& doing);
 
 // A word that is also the name of a file stands for itself: says so, since the file may be what was meant.
-void mention_files(const std::vector<std::string>& texts);
+void mention_files(const std::vector<std::string>& inputs);
 
 }  // namespace lumen::cli

@@ -247,25 +247,26 @@ TEST_F(Cli, BenchReadsAndWritesTextsTogether) {
   const std::string out = path("tiny"), file = out + "/model.gguf";
   ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "1", "-o", out, "-q"}).code, 0);
   const Outcome lines =
-      lumen({"bench", "-m", file, "-p", "8", "-n", "4", "--texts", "1,3", "-r", "2", "-o", "jsonl", "-q"});
+      lumen({"bench", "-m", file, "-p", "8", "-n", "4", "--sequences", "1,3", "-r", "2", "-o", "jsonl", "-q"});
   ASSERT_EQ(lines.code, 0) << lines.error;
   std::stringstream text(lines.out);
-  std::set<std::pair<int, int>> seen;  // texts, tokens written
+  std::set<std::pair<int, int>> seen;  // sequences, tokens generated
   for (std::string line; std::getline(text, line);) {
     const nlohmann::json j = nlohmann::json::parse(line);
-    seen.emplace(j["n_texts"], j["n_gen"]);
+    seen.emplace(j["n_sequences"], j["n_gen"]);
     EXPECT_EQ(j["samples_ts"].size(), 2U);
-    // Tokens of all texts over the time of all.
+    // Tokens of all sequences over the time of all.
     EXPECT_NEAR(j["samples_ts"][0].get<double>() * j["samples_ns"][0].get<double>() / 1e9,
-                j["n_texts"].get<double>() * (j["n_prompt"].get<double>() + j["n_gen"].get<double>()), 2.5);
+                j["n_sequences"].get<double>() * (j["n_prompt"].get<double>() + j["n_gen"].get<double>()), 2.5);
   }
   EXPECT_EQ(seen, (std::set<std::pair<int, int>>{{1, 0}, {1, 4}, {3, 0}, {3, 4}}));
   EXPECT_TRUE(
-      contains(lumen({"bench", "-m", file, "-p", "0", "-n", "4", "-d", "5", "--texts", "2", "-r", "1", "-q"}).out,
+      contains(lumen({"bench", "-m", file, "-p", "0", "-n", "4", "-d", "5", "--sequences", "2", "-r", "1", "-q"}).out,
                "tg4 @ d5 x 2"));
-  for (const char* number : {"0", "257", "-1"}) EXPECT_EQ(lumen({"bench", "-m", file, "--texts", number}).code, 2);
-  EXPECT_EQ(lumen({"bench", "-m", file, "-p", "8", "-d", "4", "--texts", "2"}).code, 2);
-  EXPECT_EQ(lumen({"bench", "--shape", "tiny", "--texts", "2"}).code, 2) << "no vocabulary is learnt for so few tokens";
+  for (const char* number : {"0", "257", "-1"}) EXPECT_EQ(lumen({"bench", "-m", file, "--sequences", number}).code, 2);
+  EXPECT_EQ(lumen({"bench", "-m", file, "-p", "8", "-d", "4", "--sequences", "2"}).code, 2);
+  EXPECT_EQ(lumen({"bench", "--shape", "tiny", "--sequences", "2"}).code, 2)
+      << "no vocabulary is learnt for so few tokens";
 }
 
 TEST_F(Cli, BenchWritesAModelThatRuns) {

@@ -87,7 +87,7 @@ TEST_F(Embed, LongTextsAreCutOnlyWhenAsked) {
   EXPECT_TRUE(contains(refused.error, "--truncate")) << refused.error;
   const Outcome cut = lumen({"embed", kPlain, "-p", text, "--truncate"});
   EXPECT_EQ(cut.code, 0) << cut.error;
-  EXPECT_TRUE(contains(cut.error, "1 of 1 texts were cut after 112 tokens")) << cut.error;
+  EXPECT_TRUE(contains(cut.error, "1 of 1 inputs were cut after 112 tokens")) << cut.error;
 }
 
 TEST_F(Embed, EncodersDoNotWrite) {

@@ -43,12 +43,12 @@ TEST_F(Infer, ManyPromptsAreAnsweredInTheirOrder) {
   const Outcome all =
       lumen({"run", model(), "--prompts", path("prompts.txt"), "-n", "8", "--temp", "0", "--exact", "-np", "2"});
   ASSERT_EQ(all.code, 0) << all.error;
-  const auto texts = lines(all.out);
-  ASSERT_EQ(texts.size(), 3U) << all.out;
+  const auto outputs = lines(all.out);
+  ASSERT_EQ(outputs.size(), 3U) << all.out;
   const std::vector<std::string> prompts = {"ROMEO:", "ROMEO: I", "What"};
   for (size_t i = 0; i < 3; ++i) {
     const Outcome one = lumen({"run", model(), "-p", prompts[i], "-n", "8", "--temp", "0", "--exact"});
-    EXPECT_EQ(one.out, texts[i] + "\n");
+    EXPECT_EQ(one.out, outputs[i] + "\n");
   }
   const Outcome json =
       lumen({"run", model(), "--prompts", path("prompts.txt"), "-n", "4", "--json", "-ns", "2", "-s", "1"});
@@ -87,20 +87,20 @@ TEST_F(Infer, DraftsWriteTheSame) {
     if (flags[0] != "--lookup") {
       EXPECT_TRUE(contains(got.error, "tokens accepted")) << got.error;
     }
-    // Several texts with chance, too.
+    // Several sequences with chance, too.
     std::vector<std::string> together = {
         "run", model(),  "-p",     "to be or not to be", "-n", "12", "-np", "2", "-ns", "3", "--temp", "0.7", "--seed",
         "4",   "--json", "--exact"};
-    const auto texts = [&] {
+    const auto outputs = [&] {
       std::vector<std::string> out;
       const Outcome o = lumen(together);
       EXPECT_EQ(o.code, 0) << o.error;
       for (const std::string& line : lines(o.out)) out.push_back(nlohmann::json::parse(line)["text"]);
       return out;
     };
-    const std::vector<std::string> alone = texts();
+    const std::vector<std::string> alone = outputs();
     together.insert(together.end(), flags.begin(), flags.end());
-    EXPECT_EQ(texts(), alone);
+    EXPECT_EQ(outputs(), alone);
     const Outcome counted = lumen(together);
     EXPECT_TRUE(nlohmann::json::parse(lines(counted.out)[0]).contains("draft")) << counted.out;
     EXPECT_EQ(alone.size(), 3U);
@@ -166,7 +166,7 @@ TEST_F(Infer, EmbedSpeaksPlainAndJson) {
   EXPECT_EQ(lumen({"embed", "-m", model(), std::string(99, 'a')}).code, 1);  // longer than the context
 }
 
-// A model whose texts begin with a token of their own can begin with nothing else.
+// A model whose sequences begin with a token of their own can begin with nothing else.
 TEST_F(Infer, AnEmptyTextIsOneWhereTheModelHasABeginning) {
   const std::string spm = std::string(LUMEN_SOURCE_DIR) + "/tests/model/fixtures/tokenizers/llama-spm.gguf";
   ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "1", "--eval-every", "0", "--tokenizer", spm, "-o",
@@ -191,7 +191,7 @@ TEST_F(Infer, AnEmptyTextIsOneWhereTheModelHasABeginning) {
 TEST_F(Infer, ExplainTellsOfManyTextsToo) {
   const Outcome o = lumen({"run", model(), "--prompts", path("prompts.txt"), "-n", "3", "--explain"});
   ASSERT_EQ(o.code, 0) << o.error;
-  EXPECT_TRUE(contains(o.error, "step of 3 texts, 1 token each")) << o.error;
+  EXPECT_TRUE(contains(o.error, "step of 3 sequences, 1 token each")) << o.error;
 }
 
 TEST_F(Infer, PromptsAreShownAsTheModelReadsThem) {

@@ -50,7 +50,7 @@ struct ChatFlags {
   bool prompt_given = false;  // be it empty
 };
 
-// The template, parsed, and the texts that end answers.
+// The template, parsed, and the strings that end answers.
 struct Chosen {
   model::ChatTemplate chat;
   std::vector<std::string> stops;

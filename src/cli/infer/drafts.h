@@ -29,9 +29,9 @@ class DraftChoice {
   // What the draft will take, and what the model takes to read up to `most` of its tokens at once.
   model::MemoryForecast forecast(const model::LoadedModel& model, const model::SessionOptions& session,
                                  int64_t most) const;
-  // For one text; null when no flag asks for one.
+  // For one sequence; null when no flag asks for one.
   std::unique_ptr<model::Draft> make(const model::Model& model, const model::SessionOptions& session) const;
-  // For many texts, as long as this lives.
+  // For many sequences, as long as this lives.
   model::DraftOptions many(int64_t most) const;
   model::MemoryForecast forecast_many(const model::LoadedModel& model, const model::SessionOptions& session,
                                       const model::ManyLimits& limits) const;

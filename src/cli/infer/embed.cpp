@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// A text of its own on each line, empty lines aside.
+// An input on each line, empty lines aside.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
@@ -29,19 +29,19 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-std::vector<std::string> texts_of(const EmbedFlags& flags) {
-  std::vector<std::string> texts = flags.texts;
-  mention_files(texts);
+std::vector<std::string> inputs_of(const EmbedFlags& flags) {
+  std::vector<std::string> inputs = flags.inputs;
+  mention_files(inputs);
   if (!flags.file.empty()) {
     const auto more = lines_of(read_file(flags.file, uint64_t{1} << 30));
-    texts.insert(texts.end(), more.begin(), more.end());
-  } else if (texts.empty()) {
-    texts = lines_of(standard_input());
+    inputs.insert(inputs.end(), more.begin(), more.end());
+  } else if (inputs.empty()) {
+    inputs = lines_of(standard_input());
   }
-  if (texts.empty()) throw usage_error("no text: give some, or --file, or standard input");
-  for (const std::string& text : texts)
-    if (model::utf8_valid_run(text, 0) != text.size()) throw user_error("a text is no valid UTF-8");
-  return texts;
+  if (inputs.empty()) throw usage_error("no input: give some, or --file, or standard input");
+  for (const std::string& input : inputs)
+    if (model::utf8_valid_run(input, 0) != input.size()) throw user_error("an input is no valid UTF-8");
+  return inputs;
 }
 
 std::string numbers(const std::vector<float>& vector, const char* between) {
@@ -50,7 +50,7 @@ std::string numbers(const std::vector<float>& vector, const char* between) {
   return out;
 }
 
-std::vector<std::vector<double>> cosines(const EmbeddedTexts& all) {
+std::vector<std::vector<double>> cosines(const EmbeddedInputs& all) {
   std::vector<std::vector<double>> out;
   for (const auto& a : all.vectors) {
     out.emplace_back();
@@ -60,7 +60,7 @@ std::vector<std::vector<double>> cosines(const EmbeddedTexts& all) {
 }
 
 // In the form in which servers answer, with the cosines of all pairs where they are asked for.
-std::string json_of(const EmbedFlags& flags, const EmbeddedTexts& all, bool with_cosines) {
+std::string json_of(const EmbedFlags& flags, const EmbeddedInputs& all, bool with_cosines) {
   ordered_json data = ordered_json::array();
   for (size_t i = 0; i < all.vectors.size(); ++i)
     for (const auto& vector : all.vectors[i]) {
@@ -79,7 +79,7 @@ std::string json_of(const EmbedFlags& flags, const EmbeddedTexts& all, bool with
   return root.dump() + "\n";
 }
 
-std::string cosine_table(const EmbeddedTexts& all) {
+std::string cosine_table(const EmbeddedInputs& all) {
   std::string out;
   for (const auto& line : cosines(all)) {
     std::string text;
@@ -89,7 +89,7 @@ std::string cosine_table(const EmbeddedTexts& all) {
   return out;
 }
 
-std::string text_of(const EmbedFlags& flags, const EmbeddedTexts& all, bool one_each) {
+std::string text_of(const EmbedFlags& flags, const EmbeddedInputs& all, bool one_each) {
   if (flags.form == "json" || flags.form == "json+")
     return json_of(flags, all, one_each && (flags.cosine || flags.form == "json+"));
   if (flags.cosine) return cosine_table(all);
@@ -109,15 +109,15 @@ void check_flags(const EmbedFlags& flags) {
   const bool measures = !flags.pairs.empty() || !flags.against.empty();
   if (measures && (flags.cosine || flags.form == "array" || flags.form == "json+"))
     throw usage_error("--pairs and --against print a table, or with --format json an object");
-  if (measures && flags.pooling == "none") throw usage_error("--pairs and --against compare texts, not tokens");
-  if (!flags.pairs.empty() && (!flags.file.empty() || !flags.texts.empty()))
-    throw usage_error("--pairs brings its own texts");
+  if (measures && flags.pooling == "none") throw usage_error("--pairs and --against compare inputs, not tokens");
+  if (!flags.pairs.empty() && (!flags.file.empty() || !flags.inputs.empty()))
+    throw usage_error("--pairs brings its own inputs");
 }
 
 int embed(const Shared& shared, EmbedFlags& flags) {
-  if (flags.model.empty() && !flags.texts.empty()) {
-    flags.model = flags.texts.front();
-    flags.texts.erase(flags.texts.begin());
+  if (flags.model.empty() && !flags.inputs.empty()) {
+    flags.model = flags.inputs.front();
+    flags.inputs.erase(flags.inputs.begin());
   }
   if (flags.model.empty()) throw usage_error("no model: name it first, or with -m");
   check_flags(flags);
@@ -129,20 +129,20 @@ int embed(const Shared& shared, EmbedFlags& flags) {
     else
       put_text(text);
   };
-  const std::vector<std::string> texts = flags.pairs.empty() ? texts_of(flags) : std::vector<std::string>();
+  const std::vector<std::string> inputs = flags.pairs.empty() ? inputs_of(flags) : std::vector<std::string>();
   catch_interrupts();
   if (!flags.pairs.empty() || !flags.against.empty()) {
-    give(measure_embeddings(shared, flags, texts), flags.form == "plain");
+    give(measure_embeddings(shared, flags, inputs), flags.form == "plain");
     return 0;
   }
   const model::Model model = model::read_model(shared.library(), flags.model);
   const bool one_each = embed_pooling(flags, model, flags.model) != model::Pooling::none;
   if (!one_each && flags.cosine)
-    throw usage_error("--cosine compares texts; --pooling none gives a vector for each token");
-  const EmbeddedTexts all = embed_texts(shared, flags, model, flags.model, texts);
+    throw usage_error("--cosine compares inputs; --pooling none gives a vector for each token");
+  const EmbeddedInputs all = embed_inputs(shared, flags, model, flags.model, inputs);
   give(text_of(flags, all, one_each), flags.form == "plain" || flags.form == "array");
-  note(fmt::format("{} texts, {} tokens, vectors of {} numbers, {:.1f} texts/s", texts.size(), all.tokens, all.size,
-                   texts.size() / all.seconds));
+  note(fmt::format("{} inputs, {} tokens, vectors of {} numbers, {:.1f} inputs/s", inputs.size(), all.tokens, all.size,
+                   inputs.size() / all.seconds));
   return 0;
 }
 
@@ -150,14 +150,14 @@ int embed(const Shared& shared, EmbedFlags& flags) {
 
 void add_embed(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EmbedFlags>();
-  CLI::App* sub = app.add_subcommand("embed", "Turn texts into vectors")->alias("embedding");
+  CLI::App* sub = app.add_subcommand("embed", "Compute embedding vectors of texts")->alias("embedding");
   sub->add_option("-m,--model,--model_name_or_path", flags->model,
                   "GGUF file or Hugging Face folder; without -m the first word behind the command")
       ->check(reads(Reads::model))
       ->type_name("FILE");
-  sub->add_option("text,-p,--prompt", flags->texts, "The texts; without them and --file, lines of standard input")
+  sub->add_option("text,-p,--prompt", flags->inputs, "The inputs; without them and --file, lines of standard input")
       ->check(reads(Reads::model));
-  sub->add_option("-f,--file", flags->file, "File with a text on each line")
+  sub->add_option("-f,--file", flags->file, "File with an input on each line")
       ->check(reads(Reads::file))
       ->type_name("FILE");
   sub->add_option("--pooling", flags->pooling,
@@ -174,13 +174,13 @@ void add_embed(CLI::App& app, Command& command) {
       ->capture_default_str()
       ->check(CLI::IsMember({"plain", "array", "json", "json+"}));
   sub->add_flag("--cosine", flags->cosine,
-                "Print the cosines of all pairs of texts instead (json: beside the vectors)");
-  sub->add_option("-c,--ctx-size", flags->options.context, "Tokens of a text at most; 0: the model's context")
+                "Print the cosines of all pairs of inputs instead (json: beside the vectors)");
+  sub->add_option("-c,--ctx-size", flags->options.context, "Tokens of an input at most; 0: the model's context")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  sub->add_flag("--truncate", flags->truncate, "Leave out the end of texts that are longer, with a warning");
+  sub->add_flag("--truncate", flags->truncate, "Leave out the end of inputs that are longer, with a warning");
   sub->add_option("-b,--batch-size", flags->options.batch,
-                  "Tokens computed at once, of as many texts as that is; 1: each text alone")
+                  "Tokens computed at once, of as many inputs as fit; 1: each input alone")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   sub->add_option("-o,--output", flags->out, "File to write instead of standard output")

@@ -21,9 +21,9 @@ const std::vector<std::pair<std::string, model::Pooling>> kPoolings = {{"mean", 
                                                                        {"last", model::Pooling::last},
                                                                        {"none", model::Pooling::none}};
 
-// Pairs of texts, one behind the other, and what people said of how alike they are.
+// Pairs of texts, one behind the other, and the similarity scores that people gave them.
 struct Pairs {
-  std::vector<std::string> texts;
+  std::vector<std::string> inputs;
   std::vector<double> scores;
 };
 
@@ -79,8 +79,8 @@ Pairs read_pairs(const EmbedFlags& flags) {
         out.scores.push_back(number_of(*value, where));
         continue;
       }
-      if (!value->is_string()) throw user_error("{} is no text", where);
-      out.texts.push_back(value->get<std::string>());
+      if (!value->is_string()) throw user_error("{} is no string", where);
+      out.inputs.push_back(value->get<std::string>());
     }
   }
   if (out.scores.size() < 2) throw user_error("{}: {} pairs are too few to compare", flags.pairs, out.scores.size());
@@ -91,7 +91,7 @@ struct Measured {
   std::string name;
   double bits = 0, mib = 0, seconds = 0;
   double cosine_mean = 1, cosine_least = 1;  // to the vectors of the first model
-  size_t least_text = 0;
+  size_t least_input = 0;
   double linear = 0, rank = 0;  // of the pairs' scores
 };
 
@@ -104,7 +104,7 @@ void compare_vectors(const std::vector<model::Embedder::Vectors>& base,
     sum += c;
     if (c >= m->cosine_least) continue;
     m->cosine_least = c;
-    m->least_text = i;
+    m->least_input = i;
   }
   m->cosine_mean = sum / base.size();
 }
@@ -117,7 +117,7 @@ void compare_scores(const std::vector<model::Embedder::Vectors>& vectors, const 
   m->rank = model::rank_correlation(cosines, pairs.scores);
 }
 
-std::string as_json(const std::vector<Measured>& all, size_t texts, int64_t tokens, bool has_pairs) {
+std::string as_json(const std::vector<Measured>& all, size_t inputs, int64_t tokens, bool has_pairs) {
   ordered_json models = ordered_json::array();
   for (size_t i = 0; i < all.size(); ++i) {
     const Measured& m = all[i];
@@ -125,7 +125,7 @@ std::string as_json(const std::vector<Measured>& all, size_t texts, int64_t toke
     if (i > 0) {
       one["cosine_mean"] = m.cosine_mean;
       one["cosine_min"] = m.cosine_least;
-      one["cosine_min_text"] = m.least_text;
+      one["cosine_min_text"] = m.least_input;
     }
     if (has_pairs) {
       one["pearson"] = m.linear;
@@ -133,20 +133,20 @@ std::string as_json(const std::vector<Measured>& all, size_t texts, int64_t toke
     }
     models.push_back(std::move(one));
   }
-  ordered_json root = {{"texts", texts}, {"tokens", tokens}};
+  ordered_json root = {{"texts", inputs}, {"tokens", tokens}};
   root["models"] = std::move(models);
   return root.dump() + "\n";
 }
 
-std::string as_table(const std::vector<Measured>& all, size_t texts, int64_t tokens, bool has_pairs) {
+std::string as_table(const std::vector<Measured>& all, size_t inputs, int64_t tokens, bool has_pairs) {
   const bool has_others = all.size() > 1;
   size_t width = 5;
   for (const Measured& m : all) width = std::max(width, m.name.size());
   std::string out =
-      fmt::format("{} texts, {} tokens\n\n{:<{}}  {:>6}  {:>8}", texts, tokens, "model", width, "bpw", "MiB");
+      fmt::format("{} inputs, {} tokens\n\n{:<{}}  {:>6}  {:>8}", inputs, tokens, "model", width, "bpw", "MiB");
   if (has_others) out += fmt::format("  {:>11}  {:>11}", "mean cosine", "min cosine");
   if (has_pairs) out += fmt::format("  {:>8}  {:>8}", "Pearson", "Spearman");
-  out += fmt::format("  {:>8}\n", "texts/s");
+  out += fmt::format("  {:>8}\n", "inputs/s");
   for (size_t i = 0; i < all.size(); ++i) {
     const Measured& m = all[i];
     out += fmt::format("{:<{}}  {:>6.2f}  {:>8.2f}", m.name, width, m.bits, m.mib);
@@ -155,7 +155,7 @@ std::string as_table(const std::vector<Measured>& all, size_t texts, int64_t tok
     else if (has_others)
       out += fmt::format("  {:>11}  {:>11}", "", "");
     if (has_pairs) out += fmt::format("  {:>8.4f}  {:>8.4f}", m.linear, m.rank);
-    out += fmt::format("  {:>8.1f}\n", texts / m.seconds);
+    out += fmt::format("  {:>8.1f}\n", inputs / m.seconds);
   }
   return out;
 }
@@ -170,23 +170,23 @@ model::Pooling embed_pooling(const EmbedFlags& flags, const model::Model& model,
   return model::Pooling::mean;
 }
 
-EmbeddedTexts embed_texts(const Shared& shared, const EmbedFlags& flags, const model::Model& model,
-                          const std::string& path, const std::vector<std::string>& texts) {
+EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const model::Model& model,
+                            const std::string& path, const std::vector<std::string>& inputs) {
   if (!model.tokenizer) throw user_error("{} has no tokenizer", path);
   const model::Pooling pooling = embed_pooling(flags, model, path);
   const auto adapters = path == flags.model ? flags.adapters.read(model) : std::vector<model::ScaledAdapter>();
   run::Engine engine = shared.engine();
   const model::LoadedModel loaded(engine, model, adapters);
   model::Embedder embedder(loaded, flags.options);
-  EmbeddedTexts out;
+  EmbeddedInputs out;
   out.size = embedder.size();
   std::vector<std::vector<model::TokenId>> ids;
-  for (const std::string& text : texts) {
+  for (const std::string& input : inputs) {
     model::EncodeOptions encode;
     encode.add_special = true;
-    ids.push_back(model.tokenizer->encode(text, encode));
+    ids.push_back(model.tokenizer->encode(input, encode));
     if (flags.truncate && std::ssize(ids.back()) > embedder.context()) {
-      // What ends a text stays at its end.
+      // The end token of an input stays at its end.
       const model::TokenId last = ids.back().back();
       ids.back().resize(embedder.context());
       if (model.tokenizer->adds_eos()) ids.back().back() = last;
@@ -195,34 +195,34 @@ EmbeddedTexts embed_texts(const Shared& shared, const EmbedFlags& flags, const m
     out.tokens += std::ssize(ids.back());
   }
   if (out.cut > 0)
-    warn(fmt::format("{} of {} texts were cut after {} tokens", out.cut, texts.size(), embedder.context()));
+    warn(fmt::format("{} of {} inputs were cut after {} tokens", out.cut, inputs.size(), embedder.context()));
   out.vectors = embedder.embed_all(ids, pooling, [](size_t) { return !interrupted().load(); });
-  if (out.vectors.size() != texts.size()) throw Error(Exit::interrupted, "stopped");
+  if (out.vectors.size() != inputs.size()) throw Error(Exit::interrupted, "stopped");
   out.seconds = embedder.seconds();
-  for (size_t i = 0; i < texts.size(); ++i)
+  for (size_t i = 0; i < inputs.size(); ++i)
     for (auto& vector : out.vectors[i]) {
       if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); }))
-        throw Error(Exit::numeric, fmt::format("the vector of text {} holds values that are not finite", i + 1),
+        throw Error(Exit::numeric, fmt::format("the vector of input {} holds values that are not finite", i + 1),
                     "the model's weights may be damaged; see `lumen inspect`");
       model::normalise(vector, flags.norm);
     }
   return out;
 }
 
-std::string measure_embeddings(const Shared& shared, const EmbedFlags& flags, std::vector<std::string> texts) {
+std::string measure_embeddings(const Shared& shared, const EmbedFlags& flags, std::vector<std::string> inputs) {
   const bool has_pairs = !flags.pairs.empty();
   Pairs pairs;
   if (has_pairs) {
     pairs = read_pairs(flags);
-    texts = pairs.texts;
+    inputs = pairs.inputs;
   }
   std::vector<std::string> files = {flags.model};
   files.insert(files.end(), flags.against.begin(), flags.against.end());
   std::vector<Measured> all;
-  EmbeddedTexts base;
+  EmbeddedInputs base;
   for (size_t i = 0; i < files.size(); ++i) {
     const model::Model model = model::read_model(shared.library(), files[i]);
-    EmbeddedTexts own = embed_texts(shared, flags, model, files[i], texts);
+    EmbeddedInputs own = embed_inputs(shared, flags, model, files[i], inputs);
     Measured m;
     m.name = files[i];
     m.bits = 8.0 * model.weight_bytes() / model.weight_count();
@@ -238,8 +238,8 @@ std::string measure_embeddings(const Shared& shared, const EmbedFlags& flags, st
     }
     all.push_back(std::move(m));
   }
-  return flags.form == "plain" ? as_table(all, texts.size(), base.tokens, has_pairs)
-                               : as_json(all, texts.size(), base.tokens, has_pairs);
+  return flags.form == "plain" ? as_table(all, inputs.size(), base.tokens, has_pairs)
+                               : as_json(all, inputs.size(), base.tokens, has_pairs);
 }
 
 }  // namespace lumen::cli

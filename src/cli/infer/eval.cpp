@@ -145,7 +145,7 @@ void add_eval(CLI::App& app, Command& command) {
   sub->add_option("-c,--ctx-size", flags->options.session.context, "Context length; 0: the model's")
       ->capture_default_str()
       ->check(whole(0, 1 << 24));
-  sub->add_option("--parallel", flags->options.parallel, "Texts written at once")
+  sub->add_option("--parallel", flags->options.parallel, "Sequences generated at once")
       ->capture_default_str()
       ->check(whole(1, 256));
   sub->add_option("-o,--output", flags->output, "Write the figures to this file, as JSON")

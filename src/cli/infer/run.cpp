@@ -74,7 +74,7 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
   std::vector<std::string> prompts;
   if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
   if (flags.text_given) prompts.push_back(flags.prompt);
-  // One prompt and several texts at once: so many continuations of it.
+  // One prompt and several sequences at once: so many continuations of it.
   if (flags.sequences == 0) flags.sequences = prompts.size() == 1 && flags.parallel > 0 ? flags.parallel : 1;
   if (prompts.empty()) throw usage_error("--parallel and --sequences need --prompts, -p or -f");
   model::ManyOptions options;
@@ -123,7 +123,7 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
         ++ended;
         ready[index] = answer;
         for (; printed < ready.size() && ready[printed]; ++printed) print(*ready[printed]);
-        progress.update(fmt::format("{} of {} texts", ended, requests.size()));
+        progress.update(fmt::format("{} of {} sequences", ended, requests.size()));
       },
       [] { return !interrupted().load(); }, flags.explain ? &explained : nullptr);
   const double seconds = watch.seconds();
@@ -137,11 +137,11 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
     full += a.reason == model::EndReason::context;
   }
   progress.finish(fmt::format(
-      "{} texts, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s{}", ended,
-      options.parallel, read + shared, shared, made, (read + made) / std::max(seconds, 1e-9),
+      "{} sequences, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s{}",
+      ended, options.parallel, read + shared, shared, made, (read + made) / std::max(seconds, 1e-9),
       draft_text(drafted, accepted)));
   if (flags.explain) std::cerr << explained;
-  if (full > 0) note(fmt::format("{} texts ended because the context was full: raise --ctx-size", full));
+  if (full > 0) note(fmt::format("{} sequences ended because the context was full: raise --ctx-size", full));
   return exit_code(interrupted().load() ? Exit::interrupted : Exit::ok);
 }
 
@@ -197,8 +197,8 @@ void add_run(CLI::App& app, Command& command) {
       ->required()
       ->type_name("FILE");
   auto* prompt = sub->add_option("-p,--prompt", flags->prompt,
-                                 "The text to continue, which may be empty where the model has a token that begins "
-                                 "texts; without it, lines are read from the terminal");
+                                 "The text to continue, which may be empty where the model has a token that begins a "
+                                 "text; without it, lines are read from the terminal");
   auto* prompt_file = sub->add_option("-f,--file", flags->prompt_file, "File with the prompt, behind that of -p")
                           ->check(reads(Reads::file))
                           ->type_name("FILE");
@@ -206,13 +206,13 @@ void add_run(CLI::App& app, Command& command) {
                   "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}), all continued, several at once")
       ->check(reads(Reads::file))
       ->type_name("FILE");
-  sub->add_option("--parallel,--np", flags->parallel, "Texts written at once, up to 256 (also -np); without it 8")
-      ->check(CLI::Range(int64_t{1}, int64_t{model::ManySession::kMostTexts}));
+  sub->add_option("--parallel,--np", flags->parallel, "Sequences generated at once, up to 256 (also -np); without it 8")
+      ->check(CLI::Range(int64_t{1}, int64_t{model::ManySession::kMostSequences}));
   sub->add_option("--sequences,--ns", flags->sequences,
                   "Continuations of each prompt, with seeds counted from --seed (also -ns); with one prompt as many as "
                   "--parallel")
       ->check(CLI::Range(1, 100000));
-  auto* json = sub->add_flag("--json", flags->json, "Print a JSON object for each of many texts");
+  auto* json = sub->add_flag("--json", flags->json, "Print a JSON object for each of many sequences");
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);

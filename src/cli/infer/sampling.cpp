@@ -41,7 +41,7 @@ std::pair<model::TokenId, double> read_bias(const std::string& text, int64_t voc
 
 void SamplingFlags::add_flags(CLI::App& app) {
   app.add_option("-n,--predict,--n-predict", generate.predict,
-                 "Tokens to write; -1: no limit, -2: until the context is full")
+                 "Tokens to generate; -1: no limit, -2: until the context is full")
       ->capture_default_str()
       ->check(whole(-2, INT32_MAX));
   app.add_option("-c,--ctx-size", session.context, "Context length; 0: the model's")
@@ -59,7 +59,7 @@ void SamplingFlags::add_flags(CLI::App& app) {
   app.add_option("-s,--seed", seed, "Seed of sampling; -1: another each time")
       ->capture_default_str()
       ->check(whole(-1, int64_t{0xffffffff}));
-  app.add_flag("--ignore-eos", generate.ignore_end, "Never draw a token at which texts end");
+  app.add_flag("--ignore-eos", generate.ignore_end, "Never draw an end token");
   app.add_option("--stop,-r,--reverse-prompt", generate.stops, "Text that ends the answer; repeatable")
       ->type_name("TEXT");
   app.add_flag("--exact", session.exact, "f32 activations throughout");
@@ -85,7 +85,7 @@ void SamplingFlags::add_flags(CLI::App& app) {
   option("--dry-base", sampling.dry_base, real(1, 1000), "How that grows with the length of the passage");
   option("--dry-allowed-length", sampling.dry_allowed_length, whole(0, INT32_MAX), "Passages so short may repeat");
   option("--dry-penalty-last-n", sampling.dry_last, whole(-1, INT32_MAX), "How far back passages count; -1: all");
-  app.add_option("--dry-sequence-breaker", dry_breakers, "Texts that passages do not reach across; repeatable")
+  app.add_option("--dry-sequence-breaker", dry_breakers, "Strings that passages do not reach across; repeatable")
       ->type_name("TEXT")
       ->group("Sampling");
   auto* mirostat = option("--mirostat", sampling.mirostat, whole(0, 2),
@@ -136,7 +136,7 @@ void note_length(const model::LoadedModel& loaded, const model::SessionOptions& 
   note(fmt::format(
       "this model scales positions by the length of the text; they are scaled for {} tokens (--ctx-size) from the "
       "first "
-      "token on, so another --ctx-size gives other texts, and a program that goes by the length so far does",
+      "token on, so another --ctx-size gives other outputs, and a program that goes by the length so far does",
       context));
 }
 

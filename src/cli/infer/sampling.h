@@ -1,4 +1,4 @@
-// Flags of commands that write text with a model: what is drawn, and where it ends.
+// Flags of commands that generate text with a model: what is drawn, and where it ends.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -26,7 +26,7 @@ namespace {
 struct BenchFlags {
   std::vector<std::string> models, types;
   std::string shape, write, form = "md";
-  std::vector<int64_t> prompts = {512}, generates = {128}, depths = {0}, texts;
+  std::vector<int64_t> prompts = {512}, generates = {128}, depths = {0}, sequences;
   std::vector<std::string> pairs;
   CacheTypes cache;
   AdapterFlags adapters;
@@ -35,14 +35,15 @@ struct BenchFlags {
   bool no_warm_up = false, explain = false;
 };
 
-// Each test with each number of texts.
-std::vector<model::SpeedTest> together(const std::vector<model::SpeedTest>& tests, const std::vector<int64_t>& texts) {
+// Each test with each number of sequences.
+std::vector<model::SpeedTest> together(const std::vector<model::SpeedTest>& tests,
+                                       const std::vector<int64_t>& sequences) {
   std::vector<model::SpeedTest> out;
-  for (const int64_t n : texts) {
+  for (const int64_t n : sequences) {
     for (model::SpeedTest t : tests) {
       if (t.prompt > 0 && t.depth > 0)
-        throw usage_error("{}: prompts of several texts are read from their beginning; give -p 0, or no -d", t.name());
-      t.texts = n;
+        throw usage_error("{}: several sequences read their prompts from the beginning; give -p 0, or no -d", t.name());
+      t.sequences = n;
       out.push_back(t);
     }
   }
@@ -63,11 +64,11 @@ std::vector<model::SpeedTest> tests_of(const BenchFlags& flags) {
     }
   }
   if (tests.empty()) throw usage_error("nothing to measure: all of -p and -n are 0");
-  if (!flags.texts.empty()) tests = together(tests, flags.texts);
+  if (!flags.sequences.empty()) tests = together(tests, flags.sequences);
   constexpr int64_t kMost = model::SessionOptions::kMostPositions;
   for (const model::SpeedTest& t : tests)
     if (t.depth > kMost || t.prompt > kMost || t.generate > kMost || t.depth + t.prompt + t.generate > kMost)
-      throw usage_error("{} would need more than the {} places a context can have", t.name(), kMost);
+      throw usage_error("{} would need more than the {} positions a context can have", t.name(), kMost);
   return tests;
 }
 
@@ -86,8 +87,8 @@ class Bench {
       : flags_(flags), form_(bench_form(flags.form)), tests_(tests_of(flags)), engine_(shared.engine(flags.explain)) {}
 
   void measure(const model::Model& model, const std::string& file) {
-    if (!flags_.texts.empty() && !model.tokenizer)
-      throw user_error("{} has no tokenizer, so that no texts can be written", file);
+    if (!flags_.sequences.empty() && !model.tokenizer)
+      throw user_error("{} has no tokenizer, so that no tokens can be drawn", file);
     const auto adapters = flags_.adapters.read(model);
     const model::LoadedModel loaded(engine_, model, adapters);
     if (flags_.explain && !ceilings_) {
@@ -151,7 +152,7 @@ int bench(const Shared& shared, BenchFlags& flags) {
   flags.cache.choose(*library, &flags.speed.session);
   for (const std::string& type : flags.types)
     if (!library->recipe(type)) (void)named_format(library->formats(), type);
-  if (!flags.texts.empty()) flags.speed.session.narrow = model::Narrow::apart;
+  if (!flags.sequences.empty()) flags.speed.session.narrow = model::Narrow::apart;
   if (!flags.write.empty()) {
     model::Model model = model::synthetic_model(library, flags.shape, flags.types.front());
     model::add_synthetic_tokenizer(model);
@@ -165,7 +166,7 @@ int bench(const Shared& shared, BenchFlags& flags) {
   if (!flags.shape.empty())
     for (const std::string& type : flags.types) {
       model::Model model = model::synthetic_model(library, flags.shape, type);
-      if (!flags.texts.empty()) model::add_synthetic_tokenizer(model);
+      if (!flags.sequences.empty()) model::add_synthetic_tokenizer(model);
       bench.measure(model, "");
     }
   bench.finish();
@@ -176,7 +177,7 @@ int bench(const Shared& shared, BenchFlags& flags) {
 
 void add_bench(CLI::App& app, Command& command) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and write tokens here");
+  CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and generate tokens here");
   auto* file = sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")
                    ->check(reads(Reads::model))
                    ->type_name("FILE");
@@ -194,7 +195,7 @@ void add_bench(CLI::App& app, Command& command) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  sub->add_option("-n,--n-gen", flags->generates, "Numbers of tokens written one by one; 0: none")
+  sub->add_option("-n,--n-gen", flags->generates, "Numbers of tokens generated one by one; 0: none")
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -203,9 +204,8 @@ void add_bench(CLI::App& app, Command& command) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  sub->add_option(
-         "--texts,--parallel,--npl", flags->texts,
-         "Numbers of texts read and written together, tokens drawn as by `lumen run`; without it one, no draws")
+  sub->add_option("--sequences,--parallel,--npl,--texts", flags->sequences,
+                  "Numbers of sequences computed together, tokens drawn as by `lumen run`; without it one, no draws")
       ->delimiter(',')
       ->check(CLI::Range(1, model::kMostMeasured));
   sub->add_option("-r,--repetitions", flags->speed.repetitions, "Timed runs of each test")
@@ -228,17 +228,19 @@ void add_bench(CLI::App& app, Command& command) {
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);
     return fmt::format(
-        "The table and its field names are those GGUF users know: ppN reads a prompt of N tokens, tgN writes N tokens "
+        "The table and its field names are those GGUF users know: ppN reads a prompt of N tokens, tgN generates N "
+        "tokens "
         "one by "
         "one,\n"
-        "@ dN does so behind N others, x N for N texts together; t/s is the mean of -r runs and their standard "
+        "@ dN does so behind N others, x N for N sequences together; t/s is the mean of -r runs and their standard "
         "deviation, after one that does "
         "not count.\n"
         "A run lasts from token numbers to logits. Progress goes to stderr, the table to stdout.\n\n{}\n{}\n\n"
         "Examples:\n"
         "  lumen bench -m model.gguf                                    pp512 and tg128 of a file\n"
         "  lumen bench --shape {} --type {} -r 3                no file: random weights\n"
-        "  lumen bench -m model.gguf -p 0 -n 64 -d 0,4096 -o json       how writing slows down behind a long text\n"
+        "  lumen bench -m model.gguf -p 0 -n 64 -d 0,4096 -o json       how generation slows down behind a long "
+        "context\n"
         "  lumen bench --shape {} --type {} -p 0 --explain      where the time of a token goes\n"
         "  lumen bench kernels --format {} -M 1                        one kernel beside the machine's ceilings",
         size_names(), format_names(), size, four, size, four, four);

@@ -45,7 +45,7 @@ Json fields(const BenchLine& line) {
   out["n_prompt"] = s.test.prompt;
   out["n_gen"] = s.test.generate;
   out["n_depth"] = s.test.depth;
-  out["n_texts"] = s.test.texts;
+  out["n_sequences"] = s.test.sequences;
   out["test_time"] = line.time;
   out["avg_ns"] = nanoseconds(s.mean_seconds());
   out["stddev_ns"] = nanoseconds(s.deviation_seconds());

@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 
 struct TokenizeFlags {
   std::string tokenizer, file, output;
-  std::vector<std::string> texts, training, specials;
+  std::vector<std::string> words, training, specials;
   std::vector<model::TokenId> decode;
   bool ids = false, stats = false, json = false, json_lines = false, special = false, plain = false;
   int64_t vocabulary = 0;
@@ -107,10 +107,10 @@ int tokenize(const TokenizeFlags& flags) {
     return 0;
   }
   std::string text;
-  for (const std::string& part : flags.texts) text += (text.empty() ? "" : " ") + part;
+  for (const std::string& part : flags.words) text += (text.empty() ? "" : " ") + part;
   if (!flags.file.empty()) text += read_file(flags.file, uint64_t{4} << 30);
-  if (flags.texts.empty() && flags.file.empty()) text = standard_input();
-  mention_files(flags.texts);
+  if (flags.words.empty() && flags.file.empty()) text = standard_input();
+  mention_files(flags.words);
   if (flags.stats) {
     const model::TextStats stats = model::text_stats(t, text);
     put(flags.json ? stats.json() : stats.table());
@@ -142,7 +142,7 @@ void add_tokenize(CLI::App& app, Command& command) {
                                 "GGUF file, tokenizer.json, SentencePiece .model, or a folder with one")
                     ->check(reads(Reads::model))
                     ->type_name("FILE");
-  auto* text = sub->add_option("text", flags->texts, "The text; without it and --file, standard input");
+  auto* text = sub->add_option("text", flags->words, "The text; without it and --file, standard input");
   auto* file =
       sub->add_option("-f,--file", flags->file, "File with the text")->check(reads(Reads::file))->type_name("FILE");
   auto* ids = sub->add_flag("--ids", flags->ids, "Print ids only, on one line");
@@ -169,7 +169,7 @@ void add_tokenize(CLI::App& app, Command& command) {
       ->default_val(32000)
       ->needs(train);
   sub->add_option("--special-token", flags->specials,
-                  "Control token of the trained tokenizer; the first one ends texts")
+                  "Control token of the trained tokenizer; the first one ends a text")
       ->needs(train);
   sub->add_option("--split", flags->split, "How the trained tokenizer cuts words: a name of models/pretokenizers.toml")
       ->needs(train);

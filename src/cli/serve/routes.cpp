@@ -75,7 +75,7 @@ std::array<unsigned char, 32> digest_of(const std::string& text) {
 
 }  // namespace
 
-// A request for texts under way.
+// A running GenerationRequest.
 struct Routes::Running {
   std::unique_ptr<model::Reply> reply;
   std::shared_ptr<model::Answering> answering;
@@ -186,7 +186,7 @@ HttpReply Routes::route(const HttpAsk& ask, Line* line, bool* is_logged) {
   return ask.path == kEmbeddings ? embed(ask, line) : other_post(ask, line);
 }
 
-// Reads a request of one of the APIs and has its texts begun.
+// Reads a request of one of the APIs and submits it.
 std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, bool* is_stream) {
   const Stopwatch watch;
   const ordered_json body = model::request_object(ask.body);

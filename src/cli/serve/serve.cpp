@@ -33,7 +33,7 @@
 namespace lumen::cli {
 namespace {
 
-constexpr int64_t kUsualText = 4096, kUsualShare = 1024;  // tokens of the cache: of one text, and for each at once
+constexpr int64_t kUsualText = 4096, kUsualShare = 1024;  // tokens of the cache: of one sequence, and for each at once
 constexpr double kFarewellSeconds = 5;                    // in which the last answers may go out
 
 struct ServeFlags {
@@ -47,7 +47,7 @@ struct ServeFlags {
   AdapterFlags adapters;
   Mapping mapping;
   DraftFlags draft;
-  int64_t most_tokens = 0, most_texts = 64;
+  int64_t most_tokens = 0, most_outputs = 64;
   double drain = 30, client_rate = 0;
   bool log_json = false;
 };
@@ -103,7 +103,7 @@ class Host {
         return;
       }
       if (!flags.named_adapters.empty())
-        note(fmt::format("{} has whole weights of an adapter: its texts share no step with others", served));
+        note(fmt::format("{} has whole weights of an adapter: its sequences share no step with others", served));
       units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::ScaledAdapter>(set), options));
       serve_as(flags, served, *units_.back());
     };
@@ -144,7 +144,7 @@ class Host {
   }
 
  private:
-  // Chooses the template of what is served as `name`. All texts end with the tokens with which its answers end.
+  // Chooses the template of what is served as `name`. All outputs end with the tokens that end its answers.
   void take_chat(const ServeFlags& flags, const std::string& name, const AdapterFlags& adapters) {
     const bool carries_none = model_.tokenizer->chat_template().empty();
     const model::ChosenTemplate& chosen =
@@ -164,7 +164,7 @@ class Host {
     served.longest_read = unit.scheduler.longest_read();
     served.most_tokens = flags.most_tokens;
     served.has_draft = draft_->many(1).is_on();
-    served.most_texts = std::min(flags.most_texts, flags.scheduler.queue + flags.scheduler.parallel);
+    served.most_outputs = std::min(flags.most_outputs, flags.scheduler.queue + flags.scheduler.parallel);
     if (served.longest == 0) return;
     served.chat.emplace(served.tokenizer, chosen.parse());
     served.chat_stops = chosen.stops;
@@ -346,17 +346,18 @@ void add_http_flags(CLI::App& sub, ServeFlags& flags) {
 
 void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   model::SchedulerOptions& s = flags.scheduler;
-  sub.add_option("--parallel,--np", s.parallel, "Texts written at once (also -np)")
+  sub.add_option("--parallel,--np", s.parallel, "Sequences generated at once (also -np)")
       ->capture_default_str()
-      ->check(whole(1, model::kMostTextsAtOnce));
-  sub.add_option("--queue", s.queue, "Texts that may wait; more requests are told 429")
+      ->check(whole(1, model::kMostSequencesAtOnce));
+  sub.add_option("--queue", s.queue, "Sequences that may wait; further requests get status 429")
       ->capture_default_str()
       ->check(whole(1, 100'000));
-  sub.add_option("--keep-texts", s.kept, "Ended texts whose beginnings are kept for others, while there is room")
+  sub.add_option("--keep-sequences,--keep-texts", s.kept,
+                 "Ended sequences whose pages are kept for prompts with the same prefix, while there is room")
       ->capture_default_str()
       ->check(whole(0, 256));
   sub.add_option("--prefix-cache", flags.prefix_folder,
-                 "Folder where beginnings of texts are kept beyond this process, for prompts that begin alike")
+                 "Folder where prompt prefixes are kept beyond this process, for prompts that begin alike")
       ->check(writes(Writes::folder_of_cache))
       ->type_name("DIR");
   sub.add_option("--prefix-cache-size", flags.prefix_size,
@@ -365,8 +366,8 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
       ->type_name("SIZE");
   sub.add_option(
          "-c,--ctx-size", s.session.context,
-         "Tokens of the cache, of all texts together; 0: 1024 for each text at once, and the model's context up "
-         "to 4096")
+         "Tokens of the cache, of all sequences together; 0: 1024 for each sequence at once, and the model's context "
+         "up to 4096")
       ->capture_default_str()
       ->check(whole(0, INT32_MAX));
   sub.add_option("-b,--batch-size", s.session.chunk, "Prompt tokens computed between two tokens of the others")
@@ -375,13 +376,14 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   flags.cache.add_flags(sub);
   sub.add_flag("--exact", s.session.exact, "f32 activations throughout");
   add_narrow_flag(sub, &s.session.narrow);
-  sub.add_option("--max-tokens", flags.most_tokens, "Tokens a text may ask for; 0: as many as fit")
+  sub.add_option("--max-tokens", flags.most_tokens, "Tokens that an output may have; 0: as many as fit")
       ->capture_default_str()
       ->check(whole(0, INT32_MAX));
-  sub.add_option("--max-texts", flags.most_texts, "Texts a request may ask for")
+  sub.add_option("--max-n,--max-texts", flags.most_outputs,
+                 "Outputs that a request may ask for, 'n' for each of its prompts")
       ->capture_default_str()
       ->check(whole(1, 4096));
-  sub.add_option("--seconds", s.seconds, "A request may take; then its texts end as they are")
+  sub.add_option("--seconds", s.seconds, "Seconds that a request may take; then its outputs end as they are")
       ->capture_default_str()
       ->check(real(0.1, 1e6));
   sub.add_option("--chat-template", flags.chat_template, "Name or file of a template, in place of the model's own")

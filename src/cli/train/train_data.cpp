@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using model::Example;
 
-// Files that are read as one text, or as texts in lines of JSON.
+// Files that are read as one document, or as documents in lines of JSON.
 bool is_text_file(const fs::path& path) {
   const std::string ending = path.extension().string();
   return ending == ".txt" || ending == ".md" || ending == ".jsonl" || !model::is_row_file(path);
@@ -29,12 +29,12 @@ bool is_document_file(const fs::path& path) {
   return ending == ".md" || ending == ".markdown" || ending == ".dlm";
 }
 
-std::vector<double> shares(const std::vector<std::string>& texts) {
+std::vector<double> shares(const std::vector<std::string>& mix) {
   std::vector<double> out;
-  for (const std::string& text : texts) {
+  for (const std::string& share : mix) {
     char* end = nullptr;
-    out.push_back(std::strtod(text.c_str(), &end));
-    if (end == text.c_str() || *end != 0) throw usage_error("data.mix: '{}' is no number", text);
+    out.push_back(std::strtod(share.c_str(), &end));
+    if (end == share.c_str() || *end != 0) throw usage_error("data.mix: '{}' is no number", share);
   }
   return out;
 }
@@ -54,7 +54,7 @@ void report(const model::RowReport& rows, bool strict) {
 std::string TrainingData::all_text(const std::string& chat_template, model::RowReport* report) const {
   std::string out;
   if (documents) {
-    for (const std::string& text : documents->texts) out += text;
+    for (const std::string& text : documents->contents) out += text;
     return out;
   }
   // The model that is to come has no template of its own.
@@ -62,7 +62,7 @@ std::string TrainingData::all_text(const std::string& chat_template, model::RowR
   as.chat = model::choose_template(chat_template, model::Tokenizer::characters(" "));
   for (const auto* side : {&sets, &validation})
     for (const auto& files : *side)
-      for (const std::string& text : model::texts_of_rows(files, as, report)) out += text;
+      for (const std::string& text : model::documents_of_rows(files, as, report)) out += text;
   return out;
 }
 
@@ -124,18 +124,18 @@ TrainingData find_training_data(const model::Recipe& recipe) {
     data.documents = model::embedded_documents();
     return data;
   }
-  bool texts = plain;
+  bool is_text = plain;
   for (const std::string& path : split_paths(recipe.data)) {
     data.sets.push_back(model::data_files(path));
-    texts = texts && std::all_of(data.sets.back().begin(), data.sets.back().end(), is_text_file);
+    is_text = is_text && std::all_of(data.sets.back().begin(), data.sets.back().end(), is_text_file);
   }
   for (const auto& files : data.sets) {
     // A file that is nothing but one text needs no look.
-    const bool known = texts && files.size() == 1 && !model::is_row_file(files.front());
+    const bool known = is_text && files.size() == 1 && !model::is_row_file(files.front());
     const auto kind = known ? std::optional(Example::Kind::text) : model::kind_of_rows(files, data.options.columns);
     if (!data.kind || data.kind == Example::Kind::text) data.kind = kind;
   }
-  if (texts && data.sets.size() == 1 && (!data.kind || data.kind == Example::Kind::text)) {
+  if (is_text && data.sets.size() == 1 && (!data.kind || data.kind == Example::Kind::text)) {
     data.documents = model::load_documents(recipe.data);
     return data;
   }
@@ -164,9 +164,9 @@ std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, con
   if (!data.has_rows()) {
     model::DatasetOptions options;
     options.validation = recipe.validation;
-    auto texts = std::make_shared<model::Dataset>(model::Dataset::from(*data.documents, tokenizer, options));
-    note(fmt::format("{} training and {} validation tokens", texts->train().size(), texts->validation().size()));
-    return model::window_batches(std::move(texts), recipe.seed, recipe.batch, length, recipe.accumulate);
+    auto dataset = std::make_shared<model::Dataset>(model::Dataset::from(*data.documents, tokenizer, options));
+    note(fmt::format("{} training and {} validation tokens", dataset->train().size(), dataset->validation().size()));
+    return model::window_batches(std::move(dataset), recipe.seed, recipe.batch, length, recipe.accumulate);
   }
   model::ReadOptions options = data.options;
   options.cache = cache;

@@ -19,7 +19,7 @@
 namespace lumen::cli {
 
 struct TrainingData {
-  // Texts of which windows are taken at random; nothing where rows are trained on.
+  // Documents of which windows are taken at random; nothing where rows are trained on.
   std::optional<model::Documents> documents;
   std::vector<std::vector<std::filesystem::path>> sets, validation;
   std::optional<model::Example::Kind> kind;  // of the rows that come first

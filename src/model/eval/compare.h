@@ -1,5 +1,5 @@
-// Texts a model wrote, compared with those that are right: an answer is taken out by a regular expression, and what
-// does not count is left out of both. The rules are those of lm-evaluation-harness. Proved by
+// Outputs that a model generated, compared with the right answers: an answer is taken out by a regular expression, and
+// what does not count is left out of both. The rules are those of lm-evaluation-harness. Proved by
 // tests/model/eval/eval_task_test.cpp.
 #pragma once
 

@@ -202,7 +202,7 @@ class Evaluation {
       requests.push_back({std::move(ids), 0});
     }
     int64_t done = 0;
-    many.session.context = 0;  // as many places as all texts may need
+    many.session.context = 0;  // as many positions as all sequences may need
     const auto answers = answer_all(
         loaded_, many, requests,
         [&](size_t, const ManyAnswer&) {

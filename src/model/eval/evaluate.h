@@ -19,7 +19,7 @@ struct EvalOptions {
   int64_t limit = 0;               // rows at most; 0: all
   uint32_t seed = 1234;            // of the examples that are drawn
   SessionOptions session;
-  int64_t parallel = 8;  // texts written at once
+  int64_t parallel = 8;  // sequences generated at once
 };
 
 struct Figure {

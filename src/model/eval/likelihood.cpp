@@ -37,7 +37,7 @@ TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string
   pair.before = encode(prompt);
   if (pair.before.empty()) {  // something has to stand before the first token
     const auto first = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
-    if (!first) throw user_error("an empty prompt needs a tokenizer with a token for the beginning or end of texts");
+    if (!first) throw user_error("an empty prompt needs a tokenizer with a token for the beginning or end of a text");
     pair.before = {*first};
     pair.behind = whole;
   } else {
@@ -60,13 +60,13 @@ double Likelihood::of(const TokenPair& pair) {
     before.erase(before.begin(), before.begin() + std::min(all - room, before.size() - 1));
     ++cut_;
   }
-  if (before != row_text_) {
+  if (before != row_tokens_) {
     const auto [mine, theirs] =
-        std::mismatch(session_.text().begin(), session_.text().end(), before.begin(), before.end());
-    computed_ += std::ssize(before) - std::min<int64_t>(mine - session_.text().begin(), before.size() - 1);
+        std::mismatch(session_.tokens().begin(), session_.tokens().end(), before.begin(), before.end());
+    computed_ += std::ssize(before) - std::min<int64_t>(mine - session_.tokens().begin(), before.size() - 1);
     const auto row = session_.become(before);
     row_.assign(row.begin(), row.end());
-    row_text_ = before;
+    row_tokens_ = before;
   }
   double sum = log_probability(row_, pair.behind.front(), "behind a prompt");
   if (pair.behind.size() == 1) return sum;

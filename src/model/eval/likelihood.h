@@ -1,4 +1,4 @@
-// How likely a model finds a text behind another one. What texts begin with alike is computed once. Proved by
+// How likely a model finds a continuation behind a prompt. Prefixes that sequences share are computed once. Proved by
 // tests/model/eval/eval_test.cpp.
 #pragma once
 
@@ -20,17 +20,17 @@ TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string
 
 class Likelihood {
  public:
-  // Tokens a text may have at most are those of the session's context; longer ones lose their beginning.
+  // A sequence has at most as many tokens as the session's context; longer ones lose their beginning.
   Likelihood(const LoadedModel& loaded, const SessionOptions& options);
   // The logarithm of the probability of `behind` after `before`, in nats.
   double of(const TokenPair& pair);
-  int64_t cut() const { return cut_; }            // texts that lost their beginning
+  int64_t cut() const { return cut_; }            // sequences that lost their beginning
   int64_t computed() const { return computed_; }  // tokens that went through the model
 
  private:
   Session session_;
-  // Behind which text the row stands that was asked for last.
-  std::vector<TokenId> row_text_;
+  // The tokens behind which the row stands that was asked for last.
+  std::vector<TokenId> row_tokens_;
   std::vector<float> row_;
   int64_t cut_ = 0, computed_ = 0;
 };

@@ -47,18 +47,18 @@ size_t right_choice(const std::string& answer, const std::vector<Question::Choic
                    choices.size());
 }
 
-std::vector<std::string> choice_texts(const Task& task, const ordered_json& row, const ordered_json& context,
-                                      const std::string& where) {
-  std::vector<std::string> texts;
-  for (const ChatTemplate& one : task.choices) texts.push_back(rendered(task, "choices", one, context));
-  if (task.choice_list.empty()) return texts;
+std::vector<std::string> choices_of(const Task& task, const ordered_json& row, const ordered_json& context,
+                                    const std::string& where) {
+  std::vector<std::string> choices;
+  for (const ChatTemplate& one : task.choices) choices.push_back(rendered(task, "choices", one, context));
+  if (task.choice_list.empty()) return choices;
   const auto list = row.find(task.choice_list);
   if (list == row.end() || !list->is_array()) throw user_error("{}: no list '{}'", where, task.choice_list);
   for (const ordered_json& one : *list) {
-    if (!one.is_string()) throw user_error("{}: '{}' holds something that is no text", where, task.choice_list);
-    texts.push_back(one.get<std::string>());
+    if (!one.is_string()) throw user_error("{}: '{}' holds something that is no string", where, task.choice_list);
+    choices.push_back(one.get<std::string>());
   }
-  return texts;
+  return choices;
 }
 
 void read_choices(const Toml& toml, Task& task) {
@@ -68,7 +68,7 @@ void read_choices(const Toml& toml, Task& task) {
     for (const std::string& text : toml.texts("choices")) task.choices.push_back(template_at(toml, "choices", text));
     if (task.choices.size() < 2)
       throw error_at(toml.place("choices"), "a question needs at least two choices",
-                     "a list of texts, or the name of a field that holds one");
+                     "a list of strings, or the name of a field that holds one");
   }
   task.continuation = template_at(toml, "continuation", toml.text("continuation", "{{choice}}"));
   for (const std::string& metric : task.metrics) {
@@ -90,7 +90,7 @@ void read_generation(const Toml& toml, Task& task) {
   task.ignore_case = toml.boolean("ignore_case", false);
   task.ignore_punctuation = toml.boolean("ignore_punctuation", false);
   if (!task.metrics.empty() && task.metrics != std::vector<std::string>{"exact_match"})
-    throw error_at(toml.place("metrics"), "texts that are written are compared: the figure is exact_match");
+    throw error_at(toml.place("metrics"), "generated answers are compared by exact_match alone");
   task.metrics = {"exact_match"};
 }
 
@@ -163,9 +163,9 @@ Question question_of(const Task& task, const ordered_json& row, const std::strin
       question.answer = rendered(task, "answer", task.answer, context);
       return question;
     }
-    const std::vector<std::string> texts = choice_texts(task, row, context, where);
-    if (texts.size() < 2) throw user_error("{}: {} choices", where, texts.size());
-    for (const std::string& text : texts) {
+    const std::vector<std::string> choices = choices_of(task, row, context, where);
+    if (choices.size() < 2) throw user_error("{}: {} choices", where, choices.size());
+    for (const std::string& text : choices) {
       context["choice"] = text;
       question.choices.push_back({rendered(task, "prompt", task.prompt, context),
                                   rendered(task, "continuation", task.continuation, context), text});

@@ -1,4 +1,4 @@
-// Tasks that measure a model: questions with choices, or texts to be written and compared. A task is a text
+// Tasks that measure a model: questions with choices, or answers to be generated and compared. A task is a text
 // (tasks/*.toml): where its rows lie, what a prompt is made of, what is right, what is counted. Prompts are Jinja
 // templates over the fields of a row; {{row["a name"]}} reaches fields that are no names. Proved by
 // tests/model/eval/eval_task_test.cpp.
@@ -35,11 +35,11 @@ struct Task {
   bool first_examples = false;  // the first rows are the examples, instead of drawn ones
   ChatTemplate prompt;          // may use {{choice}}
   ChatTemplate continuation;    // of a choice
-  ChatTemplate answer;          // the right choice's number from 0, or the text to be written
+  ChatTemplate answer;          // the right choice's number from 0, or the answer to be generated
   std::string choice_list;      // a field with a list of choices, or
   std::vector<ChatTemplate> choices;
   std::vector<std::string> metrics;
-  // What ends texts that are to be written.
+  // Strings that end a generated answer.
   std::vector<std::string> until;
   int64_t most = 256;  // tokens
   std::vector<Extraction> extractions;

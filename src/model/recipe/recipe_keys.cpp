@@ -102,7 +102,7 @@ const NamedChoice kShard = {[](const Recipe& r) { return r.shard; },
 // A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
-using Texts = std::vector<std::string>;
+using Strings = std::vector<std::string>;
 using Optional = std::optional<double>;
 
 const RecipeKey kKeys[] = {
@@ -116,8 +116,8 @@ const RecipeKey kKeys[] = {
     {"data", "form", kDataForm},
     {"data", "train_on", kTrainOn},
     {"data", "chat_template", LUMEN_MEMBER(Text, chat_template), 0, 0, Effect::none},
-    {"data", "columns", LUMEN_MEMBER(Texts, columns)},
-    {"data", "mix", LUMEN_MEMBER(Texts, mix)},
+    {"data", "columns", LUMEN_MEMBER(Strings, columns)},
+    {"data", "mix", LUMEN_MEMBER(Strings, mix)},
     {"data", "packing", LUMEN_MEMBER(bool, packing)},
     {"data", "overflow", kOverflow},
     {"data", "epochs", LUMEN_MEMBER(double, epochs), 0, 1e6},
@@ -139,7 +139,7 @@ const RecipeKey kKeys[] = {
     {"adapter", "rank", LUMEN_MEMBER(int64_t, adapter.rank), 1, kMostExtent, Effect::model},
     {"adapter", "alpha", LUMEN_MEMBER(double, adapter.alpha), 0, 1e6, Effect::model},
     {"adapter", "rs_lora", LUMEN_MEMBER(bool, adapter.rs_lora), 0, 0, Effect::model},
-    {"adapter", "targets", LUMEN_MEMBER(Texts, adapter.targets), 0, 0, Effect::model},
+    {"adapter", "targets", LUMEN_MEMBER(Strings, adapter.targets), 0, 0, Effect::model},
     {"adapter", "init", LUMEN_MEMBER(Text, adapter.init), 0, 0, Effect::model},
     {"adapter", "base_type", LUMEN_MEMBER(Text, adapter.base_type), 0, 0, Effect::model},
     {"adapter", "dropout", LUMEN_MEMBER(double, adapter.dropout), 0, 0.99},
@@ -147,7 +147,7 @@ const RecipeKey kKeys[] = {
     {"ship", "type", LUMEN_MEMBER(Text, ship.type), 0, 0, Effect::model},
     {"ship", "fields", LUMEN_MEMBER(Text, ship.fields), 0, 0, Effect::model},
     {"ship", "magnitudes", LUMEN_MEMBER(bool, ship.magnitudes), 0, 0, Effect::model},
-    {"ship", "trains", LUMEN_MEMBER(Texts, ship.trains)},
+    {"ship", "trains", LUMEN_MEMBER(Strings, ship.trains)},
     {"ship", "max_kl", LUMEN_MEMBER(double, ship.max_kl), 0, 1e9, Effect::none},
     {"schedule", "shape", NamedChoice{get_shape, set_shape}},
     {"schedule", "learning_rate", LUMEN_MEMBER(double, schedule.peak), 0, kMostRate},
@@ -207,7 +207,7 @@ const RecipeKey kKeys[] = {
     {"memory", "kept", LUMEN_MEMBER(Text, kept)},
     {"memory", "limit", kMemoryLimit, 0, 0, Effect::none},
     {"memory", "offload", kOffload, 0, 0, Effect::none},
-    {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
+    {"evaluation", "tasks", LUMEN_MEMBER(Strings, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},
     {"evaluation", "limit", LUMEN_MEMBER(int64_t, eval_limit), 0, 1e9, Effect::none},
@@ -390,9 +390,9 @@ std::string quoted(const std::string& text) {
   return q + "\"";
 }
 
-std::string quoted_list(const std::vector<std::string>& texts) {
+std::string quoted_list(const std::vector<std::string>& strings) {
   std::string all = "[";
-  for (size_t i = 0; i < texts.size(); ++i) all += (i ? ", " : "") + quoted(texts[i]);
+  for (size_t i = 0; i < strings.size(); ++i) all += (i ? ", " : "") + quoted(strings[i]);
   return all + "]";
 }
 

@@ -63,8 +63,8 @@ std::string place_text(const Place& place);
 std::string place_of(const Recipe& recipe, const std::string& key);
 std::string place_of_section(const Recipe& recipe, const std::string& section, const std::string& message);
 
-// Text as a TOML string, and texts as an array of them.
+// A string, and several as an array, as TOML writes them.
 std::string quoted(const std::string& text);
-std::string quoted_list(const std::vector<std::string>& texts);
+std::string quoted_list(const std::vector<std::string>& strings);
 
 }  // namespace lumen::model

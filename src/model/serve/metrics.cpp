@@ -79,23 +79,24 @@ std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, co
     return n.pages > 0 ? double(n.pages - n.free_pages) / double(n.pages) : 0.0;
   };
   const Row rows[] = {
-      {"lumen_requests_running", "gauge", "Texts being written.", [](const auto& n) { return n.running; }},
-      {"lumen_requests_waiting", "gauge", "Texts waiting for their turn.", [](const auto& n) { return n.waiting; }},
-      {"lumen_cache_usage_ratio", "gauge", "Share of the cache's pages that texts hold, ended ones included.", used},
+      {"lumen_requests_running", "gauge", "Sequences being generated.", [](const auto& n) { return n.running; }},
+      {"lumen_requests_waiting", "gauge", "Sequences waiting for their turn.", [](const auto& n) { return n.waiting; }},
+      {"lumen_cache_usage_ratio", "gauge", "Share of the cache's pages that sequences hold, ended ones included.",
+       used},
       {"lumen_prompt_tokens_total", "counter", "Tokens of prompts.", [](const auto& n) { return n.prompt_tokens; }},
-      {"lumen_prompt_tokens_cached_total", "counter", "Those that other texts had read, or files held.",
+      {"lumen_prompt_tokens_cached_total", "counter", "Those of them that other sequences had computed, or files held.",
        [](const auto& n) { return n.cached_tokens; }},
       {"lumen_prompt_tokens_from_disk_total", "counter", "Those of them that files of prefixes held.",
        [](const auto& n) { return n.disk_tokens; }},
-      {"lumen_generation_tokens_total", "counter", "Tokens written.",
+      {"lumen_generation_tokens_total", "counter", "Tokens generated.",
        [](const auto& n) { return n.generation_tokens; }},
       {"lumen_drafted_tokens_total", "counter", "Tokens that drafts proposed.",
        [](const auto& n) { return n.drafted_tokens; }},
-      {"lumen_accepted_tokens_total", "counter", "Those of them that were written.",
+      {"lumen_accepted_tokens_total", "counter", "Those of them that were accepted.",
        [](const auto& n) { return n.accepted_tokens; }},
-      {"lumen_embedded_tokens_total", "counter", "Tokens of texts made vectors.",
+      {"lumen_embedded_tokens_total", "counter", "Tokens of embedded inputs.",
        [](const auto& n) { return n.embedded_tokens; }},
-      {"lumen_preemptions_total", "counter", "Texts that gave up their pages to others.",
+      {"lumen_preemptions_total", "counter", "Sequences that gave up their pages to others.",
        [](const auto& n) { return n.put_back; }},
       {"lumen_requests_cancelled_total", "counter", "Requests whose client left.",
        [](const auto& n) { return n.cancelled; }},
@@ -116,7 +117,8 @@ std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, co
       out += (numbers.*which).text(name, fmt::format("model=\"{}\"", label(model)));
   };
   times("lumen_time_to_first_token_seconds", "From a request to its first token.", &ServeNumbers::first_token);
-  times("lumen_time_per_output_token_seconds", "Between the tokens of a text, on average.", &ServeNumbers::each_token);
+  times("lumen_time_per_output_token_seconds", "Between the tokens of a sequence, on average.",
+        &ServeNumbers::each_token);
   times("lumen_request_seconds", "From a request to its end.", &ServeNumbers::whole);
   return out + requests.text();
 }

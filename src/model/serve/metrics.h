@@ -27,10 +27,10 @@ class TimeHistogram {
 
 // What one model does.
 struct ServeNumbers {
-  int64_t running = 0, waiting = 0;  // texts
+  int64_t running = 0, waiting = 0;  // sequences
   int64_t pages = 0, free_pages = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0, disk_tokens = 0, generation_tokens = 0, embedded_tokens = 0;
-  int64_t drafted_tokens = 0, accepted_tokens = 0;  // proposed by drafts, and those of them that were written
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // proposed by drafts, and those of them that were accepted
   int64_t put_back = 0, cancelled = 0, out_of_time = 0, failed = 0;
   TimeHistogram first_token, each_token, whole;  // seconds to the first token, for each later one, of a request
 };

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Those of a text whose first byte is among them.
+// Counts the characters whose first byte is among `bytes`.
 int64_t characters_begun(std::string_view bytes) {
   int64_t count = 0;
   for (const char c : bytes) count += (uint8_t(c) & 0xc0) != 0x80 ? 1 : 0;
@@ -37,28 +37,29 @@ Reply::Reply(const GenerationRequest& request, const ServedModel& model, int64_t
       n_(request.n),
       created_(created),
       id_(reply_id(request.is_chat ? "chatcmpl-" : "cmpl-")),
-      texts_(request.prompts.size() * request.n),
+      outputs_(request.prompts.size() * request.n),
       tells_drafts_(model.has_draft || request.expected) {
   for (const auto& prompt : request.prompts) prompt_tokens_ += std::ssize(prompt);
-  for (Written& text : texts_) {
-    text.logprobs = no_logprobs();
-    if (request.calls) text.reader.emplace(request.calls);
+  for (Output& output : outputs_) {
+    output.logprobs = no_logprobs();
+    if (request.calls) output.reader.emplace(request.calls);
   }
 }
 
-const char* Reply::finish_reason(const Written& text) const {
-  const EndReason reason = text.reason;
-  const bool stopped = reason == EndReason::end_token || reason == EndReason::stop_text || reason == EndReason::grammar;
-  return !stopped ? "length" : text.calls.empty() ? "stop" : "tool_calls";
+const char* Reply::finish_reason(const Output& output) const {
+  const EndReason reason = output.reason;
+  const bool stopped =
+      reason == EndReason::end_token || reason == EndReason::stop_string || reason == EndReason::grammar;
+  return !stopped ? "length" : output.calls.empty() ? "stop" : "tool_calls";
 }
 
 std::vector<CallPiece> Reply::take(const Delta& delta) {
-  Written& text = texts_.at(delta.index);
+  Output& output = outputs_.at(delta.index);
   if (delta.ended) {
-    text.is_over = true;
-    text.reason = delta.answer.reason;
-    text.stop = delta.answer.stop;
-    text.out_of_time = delta.out_of_time;
+    output.is_over = true;
+    output.reason = delta.answer.reason;
+    output.stop = delta.answer.stop;
+    output.out_of_time = delta.out_of_time;
     ++ended_;
     made_tokens_ += delta.answer.made;
     drafted_tokens_ += delta.answer.drafted;
@@ -67,20 +68,20 @@ std::vector<CallPiece> Reply::take(const Delta& delta) {
     if (delta.index % n_ == 0) disk_tokens_ += delta.answer.from_disk;
   }
   std::vector<CallPiece> out;
-  if (text.reader) {
-    out = text.reader->push(delta.text);
+  if (output.reader) {
+    out = output.reader->push(delta.text);
     if (delta.ended)
-      for (CallPiece& piece : text.reader->finish()) out.push_back(std::move(piece));
+      for (CallPiece& piece : output.reader->finish()) out.push_back(std::move(piece));
   } else if (!delta.text.empty()) {
     out.push_back({CallPiece::Kind::text, delta.text});
   }
   for (const CallPiece& piece : out) {
     if (piece.kind == CallPiece::Kind::text)
-      text.text += piece.text;
+      output.text += piece.text;
     else if (piece.kind == CallPiece::Kind::begin)
-      text.calls.push_back({reply_id("call_"), piece.text, {}});
+      output.calls.push_back({reply_id("call_"), piece.text, {}});
     else
-      text.calls.back().arguments += piece.text;
+      output.calls.back().arguments += piece.text;
   }
   return out;
 }
@@ -154,17 +155,17 @@ void Reply::put_logprobs(const Delta& delta, int64_t* offset, ordered_json* out)
 }
 
 void Reply::add(Delta delta) {
-  Written& text = texts_.at(delta.index);
+  Output& output = outputs_.at(delta.index);
   take(delta);
-  put_logprobs(delta, &text.offset, &text.logprobs);
+  put_logprobs(delta, &output.offset, &output.logprobs);
 }
 
-ordered_json Reply::message_of(const Written& text) const {
+ordered_json Reply::message_of(const Output& output) const {
   ordered_json out;
   out["role"] = "assistant";
-  out["content"] = text.text.empty() && !text.calls.empty() ? ordered_json() : ordered_json(text.text);
+  out["content"] = output.text.empty() && !output.calls.empty() ? ordered_json() : ordered_json(output.text);
   out["refusal"] = nullptr;
-  for (const Call& call : text.calls) {
+  for (const Call& call : output.calls) {
     ordered_json one;
     one["id"] = call.id;
     one["type"] = "function";
@@ -177,16 +178,16 @@ ordered_json Reply::message_of(const Written& text) const {
 ordered_json Reply::whole() const {
   ordered_json out = head(is_chat_ ? "chat.completion" : "text_completion");
   out["choices"] = ordered_json::array();
-  for (size_t i = 0; i < texts_.size(); ++i) {
-    const Written& text = texts_[i];
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Output& output = outputs_[i];
     ordered_json choice;
     choice["index"] = i;
     if (is_chat_)
-      choice["message"] = message_of(text);
+      choice["message"] = message_of(output);
     else
-      choice["text"] = text.text;
-    choice["logprobs"] = text.logprobs;
-    choice["finish_reason"] = finish_reason(text);
+      choice["text"] = output.text;
+    choice["logprobs"] = output.logprobs;
+    choice["finish_reason"] = finish_reason(output);
     out["choices"].push_back(std::move(choice));
   }
   out["usage"] = usage();
@@ -194,12 +195,12 @@ ordered_json Reply::whole() const {
 }
 
 // `call`: the number of the call that the piece is of.
-ordered_json Reply::delta_of(const CallPiece& piece, int64_t call, const Written& text) const {
+ordered_json Reply::delta_of(const CallPiece& piece, int64_t call, const Output& output) const {
   if (piece.kind == CallPiece::Kind::text) return {{"content", piece.text}};
   ordered_json one;
   one["index"] = call;
   if (piece.kind == CallPiece::Kind::begin) {
-    one["id"] = text.calls.at(call).id;
+    one["id"] = output.calls.at(call).id;
     one["type"] = "function";
     one["function"] = {{"name", piece.text}, {"arguments", ""}};
   } else {
@@ -215,7 +216,7 @@ std::string Reply::event(const ordered_json& value) const {
 }
 
 std::string Reply::events(Delta delta) {
-  Written& text = texts_.at(delta.index);
+  Output& output = outputs_.at(delta.index);
   const char* kind = is_chat_ ? "chat.completion.chunk" : "text_completion";
   const auto chunk = [&](ordered_json choice, const ordered_json& logprobs, const char* reason) {
     choice["logprobs"] = logprobs;
@@ -232,21 +233,21 @@ std::string Reply::events(Delta delta) {
     return one;
   };
   std::string out;
-  if (is_chat_ && !text.is_begun)
+  if (is_chat_ && !output.is_begun)
     out += chunk(choice("delta", {{"role", "assistant"}, {"content", ""}}), nullptr, nullptr);
-  text.is_begun = true;
-  const auto calls_before = std::ssize(text.calls);
+  output.is_begun = true;
+  const auto calls_before = std::ssize(output.calls);
   const std::vector<CallPiece> pieces = take(delta);
-  const char* reason = delta.ended ? finish_reason(text) : nullptr;
+  const char* reason = delta.ended ? finish_reason(output) : nullptr;
   const bool says = !delta.text.empty() || !delta.tokens.empty();
   ordered_json logprobs = says ? no_logprobs() : ordered_json();
-  if (says) put_logprobs(delta, &text.offset, &logprobs);
+  if (says) put_logprobs(delta, &output.offset, &logprobs);
   if (is_chat_) {
     int64_t call = calls_before - 1;
     if (pieces.empty() && !delta.tokens.empty()) out += chunk(choice("delta", {{"content", ""}}), logprobs, nullptr);
     for (const CallPiece& piece : pieces) {
       call += piece.kind == CallPiece::Kind::begin ? 1 : 0;
-      out += chunk(choice("delta", delta_of(piece, call, text)), logprobs, nullptr);
+      out += chunk(choice("delta", delta_of(piece, call, output)), logprobs, nullptr);
       logprobs = nullptr;
     }
     if (reason) out += chunk(choice("delta", ordered_json::object()), nullptr, reason);
@@ -273,9 +274,9 @@ std::string Reply::failed_events(const Refusal& refusal) const {
 
 std::string Reply::endings() const {
   std::string out;
-  for (const Written& text : texts_) {
+  for (const Output& output : outputs_) {
     if (!out.empty()) out += ",";
-    out += !text.is_over ? "cut" : text.out_of_time ? "time" : reason_name(text.reason);
+    out += !output.is_over ? "cut" : output.out_of_time ? "time" : reason_name(output.reason);
   }
   return out;
 }

@@ -19,7 +19,7 @@ std::string reply_id(const std::string& prefix);
 // One line of JSON. Bytes that are no UTF-8 become U+FFFD.
 std::string json_line(const nlohmann::ordered_json& value);
 
-// The answer to a request for texts, as it grows. Other APIs say the same in other forms.
+// The answer to a GenerationRequest, as it grows. Other APIs say the same in other forms.
 class Reply {
  public:
   // `created`: seconds since 1970.
@@ -27,7 +27,7 @@ class Reply {
   virtual ~Reply() = default;
 
   void add(Delta delta);
-  bool has_ended() const { return ended_ == std::ssize(texts_); }
+  bool has_ended() const { return ended_ == std::ssize(outputs_); }
   virtual nlohmann::ordered_json whole() const;
   // The events that tell a piece ("data: {..}\n\n"), which is added as well; those in front of all, those at the end,
   // and those of a request that failed.
@@ -41,13 +41,13 @@ class Reply {
   int64_t cached_tokens() const { return cached_tokens_; }
   int64_t disk_tokens() const { return disk_tokens_; }  // of them those that files held
   int64_t made_tokens() const { return made_tokens_; }
-  std::string endings() const;  // how its texts ended, for logs: "end", "limit", "time", ..
+  std::string endings() const;  // how its outputs ended, for logs: "end", "limit", "time", ..
 
  protected:
   struct Call {
     std::string id, name, arguments;
   };
-  struct Written {
+  struct Output {
     std::string text;
     std::vector<Call> calls;
     std::optional<CallReader> reader;  // of what may hold calls
@@ -55,20 +55,20 @@ class Reply {
     int64_t offset = 0;  // characters told in logprobs
     bool is_begun = false, is_over = false, out_of_time = false;
     EndReason reason = EndReason::interrupted;
-    std::string stop;  // the text that ended it
+    std::string stop;  // the string that ended it
   };
-  // Adds a piece; the texts and calls in it.
+  // Adds a piece; returns the text and calls in it.
   std::vector<CallPiece> take(const Delta& delta);
   void rename(std::string id) { id_ = std::move(id); }
-  const char* finish_reason(const Written& text) const;  // as chats have it
-  const Written& written(int64_t index) const { return texts_.at(index); }
+  const char* finish_reason(const Output& output) const;  // as chats have it
+  const Output& output_at(int64_t index) const { return outputs_.at(index); }
   const ServedModel& model() const { return model_; }
   int64_t created() const { return created_; }
 
  private:
   nlohmann::ordered_json head(const char* kind) const;
-  nlohmann::ordered_json message_of(const Written& text) const;
-  nlohmann::ordered_json delta_of(const CallPiece& piece, int64_t call, const Written& text) const;
+  nlohmann::ordered_json message_of(const Output& output) const;
+  nlohmann::ordered_json delta_of(const CallPiece& piece, int64_t call, const Output& output) const;
   nlohmann::ordered_json usage() const;
   nlohmann::ordered_json no_logprobs() const;
   void put_logprobs(const Delta& delta, int64_t* offset, nlohmann::ordered_json* out) const;
@@ -80,7 +80,7 @@ class Reply {
   bool is_chat_, include_usage_;
   int64_t top_, n_, created_;
   std::string id_;
-  std::vector<Written> texts_;
+  std::vector<Output> outputs_;
   int64_t ended_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0, disk_tokens_ = 0, made_tokens_ = 0;
   bool tells_drafts_;
   int64_t drafted_tokens_ = 0, accepted_tokens_ = 0;
@@ -89,8 +89,8 @@ class Reply {
 nlohmann::ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel& model,
                                        const std::vector<std::vector<float>>& vectors);
 nlohmann::ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
-// What programs that cut texts into tokens with /tokenize ask beside it, as vLLM says it: names of special tokens, null
-// where there are none, and the chat template.
+// What programs that use /tokenize ask beside it, as vLLM answers it: names of special tokens, null where there are
+// none, and the chat template.
 nlohmann::ordered_json tokenizer_reply(const ServedModel& model);
 nlohmann::ordered_json detokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
 // {"object": "list", "data": [..]}

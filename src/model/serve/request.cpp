@@ -51,28 +51,28 @@ std::string text_of(const std::vector<TokenId>& ids, const ServedModel& model) {
 }
 
 void check_length(const std::vector<TokenId>& tokens, int64_t most, const std::string& name) {
-  if (tokens.empty()) throw wrong_value(name, key_in_quotes(name) + " has an empty text, which has no tokens");
+  if (tokens.empty()) throw wrong_value(name, key_in_quotes(name) + " has an empty input, which has no tokens");
   if (std::ssize(tokens) > most)
     throw Refusal(400,
                   fmt::format("{} has {} tokens, but the context holds {}", key_in_quotes(name), tokens.size(), most),
                   name, "context_length_exceeded");
 }
 
-// A text, a list of texts, the tokens of a text, or a list of those.
+// Reads a string, a list of strings, a list of token ids, or a list of such lists. `strings` may be null.
 void read_inputs(const ordered_json* value, const std::string& name, const ServedModel& model, int64_t longest,
-                 int64_t most, std::vector<std::vector<TokenId>>* tokens, std::vector<std::string>* texts) {
+                 int64_t most, std::vector<std::vector<TokenId>>* tokens, std::vector<std::string>* strings) {
   if (!value) throw wrong_value(name, key_in_quotes(name) + " is missing");
   const auto add_text = [&](const std::string& text) {
     tokens->push_back(ids_of(text, name, model, true));
-    if (texts) texts->push_back(text);
+    if (strings) strings->push_back(text);
   };
   const auto add_ids = [&](const ordered_json& list) {
     tokens->push_back(ids_of(list, name, model));
-    if (texts) texts->push_back(text_of(tokens->back(), model));
+    if (strings) strings->push_back(text_of(tokens->back(), model));
   };
   const auto too_many = [&](size_t count) {
     if (count > size_t(most))
-      throw wrong_value(name, fmt::format("{} has more than {} texts", key_in_quotes(name), most));
+      throw wrong_value(name, fmt::format("{} has more than {} inputs", key_in_quotes(name), most));
   };
   if (value->is_string()) {
     add_text(value->get_ref<const std::string&>());
@@ -86,11 +86,11 @@ void read_inputs(const ordered_json* value, const std::string& name, const Serve
       } else if (one.is_array()) {
         add_ids(one);
       } else {
-        throw wrong_value(name, key_in_quotes(name) + " must be a text, a list of texts, or lists of token ids");
+        throw wrong_value(name, key_in_quotes(name) + " must be a string, a list of strings, or lists of token ids");
       }
     }
   } else {
-    throw wrong_value(name, key_in_quotes(name) + " must be a text, a list of texts, or lists of token ids");
+    throw wrong_value(name, key_in_quotes(name) + " must be a string, a list of strings, or lists of token ids");
   }
   for (const auto& one : *tokens) check_length(one, longest, name);
 }
@@ -134,12 +134,12 @@ std::vector<std::string> read_stops(Fields& fields) {
   if (!stop) return {};
   const ordered_json list = stop->is_string() ? ordered_json::array({*stop}) : *stop;
   if (!list.is_array() || std::ssize(list) > kMostStops)
-    throw wrong_value("stop", fmt::format("'stop' must be a text or a list of up to {} texts", kMostStops));
+    throw wrong_value("stop", fmt::format("'stop' must be a string or a list of up to {} strings", kMostStops));
   std::vector<std::string> out;
   for (const auto& one : list) {
     if (!one.is_string() || one.get_ref<const std::string&>().size() > kLongestStop)
-      throw wrong_value("stop", fmt::format("each text of 'stop' has at most {} bytes", kLongestStop));
-    if (one.get_ref<const std::string&>().empty()) throw wrong_value("stop", "an empty text in 'stop' ends nothing");
+      throw wrong_value("stop", fmt::format("each string of 'stop' has at most {} bytes", kLongestStop));
+    if (one.get_ref<const std::string&>().empty()) throw wrong_value("stop", "an empty string in 'stop' ends nothing");
     out.push_back(one);
   }
   return out;
@@ -170,7 +170,7 @@ void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* o
   const ordered_json *format = fields.find("response_format"), *grammar = fields.find("grammar");
   if (format && grammar) throw wrong_value("grammar", "one of 'response_format' and 'grammar'");
   const char* name = format ? "response_format" : "grammar";
-  if (grammar && !grammar->is_string()) throw wrong_value("grammar", "'grammar' must be a text");
+  if (grammar && !grammar->is_string()) throw wrong_value("grammar", "'grammar' must be a string");
   if (grammar && out->calls) throw wrong_value("grammar", "'grammar' and 'tools' exclude each other");
   try {
     const ordered_json schema = format ? schema_of_format(*format) : ordered_json();
@@ -187,8 +187,9 @@ void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* o
     if (out->generate.grammar.empty()) return;
     const bool controls = out->calls && !out->calls->form.controls.empty();
     out->constraint =
-        std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_texts(controls));
-    GrammarMatcher(out->constraint->grammar);  // one with too many ways to begin fails here, and not among other texts
+        std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_strings(controls));
+    // A grammar with too many ways to begin fails here, and not among other requests.
+    GrammarMatcher(out->constraint->grammar);
   } catch (const Error& error) {
     throw wrong_value(name, error.what());
   }
@@ -207,14 +208,14 @@ void read_length(Fields& fields, const ServedModel& model, std::initializer_list
   }
 }
 
-// What both kinds of texts have.
+// Reads what chats and completions have in common.
 void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* out) {
-  if (model.longest == 0) throw Refusal(400, "this model writes no texts", "model", "unsupported_model");
+  if (model.longest == 0) throw Refusal(400, "this model generates no text", "model", "unsupported_model");
   read_sampling(fields, model, &out->sampling);
   out->generate.stops = read_stops(fields);
   out->generate.ignore_end = fields.boolean("ignore_eos", false);
   read_grammar(fields, model, out);
-  out->n = fields.whole("n", 1, 1, model.most_texts);
+  out->n = fields.whole("n", 1, 1, model.most_outputs);
   out->stream = fields.boolean("stream", false);
   if (const ordered_json* options = fields.find("stream_options")) {
     if (!options->is_object()) throw wrong_value("stream_options", "'stream_options' must be an object");
@@ -258,7 +259,7 @@ OfferedTool offered_tool(const ordered_json& tool) {
     throw wrong_value("tools",
                       fmt::format("the name of a function has up to {} letters, digits, _, - and .", kLongestName));
   if (!function.value("description", ordered_json("")).is_string() && !function["description"].is_null())
-    throw wrong_value("tools", "the 'description' of a function must be a text");
+    throw wrong_value("tools", "the 'description' of a function must be a string");
   OfferedTool out{name, {{"type", "object"}, {"properties", ordered_json::object()}}};
   if (function.contains("parameters") && !function["parameters"].is_null()) out.parameters = function["parameters"];
   if (!out.parameters.is_object() || out.parameters.value("type", ordered_json("object")) != "object")
@@ -363,11 +364,11 @@ std::string Refusal::body() const {
   return ordered_json{{"error", error}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::shared_ptr<const TokenTexts> ServedModel::token_texts(bool controls) const {
+std::shared_ptr<const TokenStrings> ServedModel::token_strings(bool controls) const {
   const std::lock_guard lock(mutex_);
-  auto& texts = token_texts_[controls ? 1 : 0];
-  if (!texts) texts = std::make_shared<const TokenTexts>(tokenizer, controls);
-  return texts;
+  auto& strings = token_strings_[controls ? 1 : 0];
+  if (!strings) strings = std::make_shared<const TokenStrings>(tokenizer, controls);
+  return strings;
 }
 
 ordered_json request_object(std::string_view body) {
@@ -383,7 +384,7 @@ ordered_json request_object(std::string_view body) {
 std::string request_model(const ordered_json& body) {
   const auto model = body.find("model");
   if (model == body.end() || model->is_null()) return {};
-  if (!model->is_string()) throw wrong_value("model", "'model' must be a text");
+  if (!model->is_string()) throw wrong_value("model", "'model' must be a string");
   return *model;
 }
 
@@ -433,10 +434,10 @@ GenerationRequest read_completion(const ordered_json& body, const ServedModel& m
   out.top = fields.whole("logprobs", -1, 0, kMostTop);
   fields.only("suffix", {""});
   fields.only("best_of", {1, out.n});
-  read_inputs(fields.find("prompt"), "prompt", model, model.longest, model.most_texts, &out.prompts, &out.echoed);
+  read_inputs(fields.find("prompt"), "prompt", model, model.longest, model.most_outputs, &out.prompts, &out.echoed);
   fields.refuse_others();
-  if (std::ssize(out.prompts) * out.n > model.most_texts)
-    throw wrong_value("n", fmt::format("a request may ask for {} texts at most", model.most_texts));
+  if (std::ssize(out.prompts) * out.n > model.most_outputs)
+    throw wrong_value("n", fmt::format("a request may ask for {} outputs at most", model.most_outputs));
   if (!out.echo)
     for (std::string& text : out.echoed) text.clear();
   return out;
@@ -462,7 +463,7 @@ std::vector<TokenId> read_tokenize(const ordered_json& body, const ServedModel& 
   Fields fields(body);
   const ordered_json *prompt = fields.find("prompt"), *content = fields.find("content");
   const ordered_json* text = prompt ? prompt : content;
-  if (!text || (prompt && content) || !text->is_string()) throw wrong_value("prompt", "'prompt' must be a text");
+  if (!text || (prompt && content) || !text->is_string()) throw wrong_value("prompt", "'prompt' must be a string");
   const bool special = fields.boolean("add_special", true);
   const bool add = fields.boolean("add_special_tokens", special);
   fields.ignore({"model"});

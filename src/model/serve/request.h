@@ -38,39 +38,40 @@ struct ServedModel {
   int64_t set = 0;   // of the sets of adapters of the model that is run
   Tokenizer tokenizer;
   int64_t vocabulary;                   // ids are below it
-  int64_t longest = 0;                  // tokens a text may have; 0: it writes none
-  int64_t longest_read = 0;             // tokens of a text that becomes a vector; 0: none does
+  int64_t longest = 0;                  // tokens of a sequence at most; 0: it generates none
+  int64_t longest_read = 0;             // tokens of an input at most that becomes a vector; 0: none does
   std::optional<ChatRenderer> chat;     // none: no chats
   std::vector<std::string> chat_stops;  // at which answers end
   std::optional<CallForm> calls;        // how it calls functions; none: it does not
-  int64_t most_tokens = 0;              // a text may ask for; 0: as many as fit
-  int64_t most_texts = 64;              // of one request
-  bool has_draft = false;               // that proposes tokens for its texts
+  int64_t most_tokens = 0;              // that an output may have; 0: as many as fit
+  int64_t most_outputs = 64;            // of one request, for all its prompts together
+  bool has_draft = false;               // that proposes tokens for its sequences
 
-  // What grammars need of the vocabulary (with the names of control tokens), made when first asked for.
-  std::shared_ptr<const TokenTexts> token_texts(bool controls) const;
+  // The strings of the vocabulary's tokens, as grammars need them (with `controls` the names of control tokens, too);
+  // made when first asked for.
+  std::shared_ptr<const TokenStrings> token_strings(bool controls) const;
 
  private:
   mutable std::mutex mutex_;
-  mutable std::array<std::shared_ptr<const TokenTexts>, 2> token_texts_;
+  mutable std::array<std::shared_ptr<const TokenStrings>, 2> token_strings_;
 };
 
-// Texts to be written.
+// A request for chat answers or completions.
 struct GenerationRequest {
   bool is_chat = false, stream = false, include_usage = false, echo = false;
   int64_t top = -1;  // likeliest tokens told beside each one; 0: its own logarithm alone; -1: nothing of it
-  int64_t n = 1;     // texts for each prompt, with seeds that follow each other
+  int64_t n = 1;     // outputs for each prompt, with seeds that follow each other
   int64_t set = 0;   // of the model's sets of adapters
   std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::string> echoed;  // what is said again before each text
+  std::vector<std::string> echoed;  // prompts as text, repeated in front of each output
   SamplerOptions sampling;
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;
   std::shared_ptr<const CallPlan> calls;                 // functions that it may call
-  std::shared_ptr<const std::vector<TokenId>> expected;  // what its texts may be, as far as the client knows
+  std::shared_ptr<const std::vector<TokenId>> expected;  // what the client expects the output to be
 };
 
-// Texts to be made vectors.
+// A request for embedding vectors.
 struct EmbeddingRequest {
   std::vector<std::vector<TokenId>> inputs;
   int64_t set = 0;  // of the model's sets of adapters

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kIdle = 0.05;         // seconds between looks at what else there is
 constexpr double kIdleInTurn = 0.002;  // likewise, where several take turns
-constexpr int64_t kVectorsAtOnce = 8;  // texts made vectors between two steps of those that are written
+constexpr int64_t kVectorsAtOnce = 8;  // inputs that are embedded between two steps of the sequences
 
 double since(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -103,7 +103,7 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
   const Family& family = *loaded.model().family;
   if (family.has_function("step_many")) {
     ManyLimits limits;
-    limits.texts = options_.parallel;
+    limits.sequences = options_.parallel;
     limits.kept = options_.kept;
     limits = with_drafts(options_.draft, limits);
     batch_.emplace(loaded, options_.session, limits, options_.parallel);
@@ -114,7 +114,7 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
   }
   if (family.has_function("hidden")) embedder_.emplace(loaded, EmbedOptions{.exact = options_.session.exact});
   if (!batch_ && !embedder_)
-    throw user_error("the family '{}' neither writes several texts at once nor says what hidden states are",
+    throw user_error("the family '{}' can neither generate several sequences at once nor compute hidden states",
                      family.name());
 }
 
@@ -127,9 +127,9 @@ std::shared_ptr<Answering> Scheduler::submit(GenerationRequest request) {
   open->fresh.resize(open->count());
   const std::lock_guard lock(mutex_);
   require_service();
-  if (texts_ + open->count() > options_.parallel + options_.queue)
-    throw Refusal(429, "too many texts are waiting; ask again later");
-  texts_ += open->count();
+  if (outputs_ + open->count() > options_.parallel + options_.queue)
+    throw Refusal(429, "too many requests are waiting; try again later");
+  outputs_ += open->count();
   new_.push_back(open);
   asked_.notify_all();
   return open->answering;
@@ -144,7 +144,7 @@ std::shared_ptr<Embedding> Scheduler::submit(EmbeddingRequest request) {
   require_service();
   // A request alone may have more inputs than the queue.
   if (waiting_embeddings_ > 0 && waiting_embeddings_ + std::ssize(embedding->inputs_) > options_.queue)
-    throw Refusal(429, "too many texts are waiting; ask again later");
+    throw Refusal(429, "too many requests are waiting; try again later");
   waiting_embeddings_ += std::ssize(embedding->inputs_);
   new_embeddings_.push_back(embedding);
   asked_.notify_all();
@@ -184,17 +184,18 @@ bool Scheduler::take_new(double wait) {
   return true;
 }
 
-// The next text, where there is room for one more: of the request with the fewest at work, the oldest of those.
-void Scheduler::begin_texts() {
+// Begins the next output, where there is room for one more: of the request with the fewest running, the oldest of
+// those.
+void Scheduler::begin_outputs() {
   if (!batch_ || batch_->waiting() > 0 || batch_->running() >= options_.parallel) return;
   std::shared_ptr<Open> least;
   for (const auto& open : open_)
     if (!open->is_over && open->next < open->count() && (!least || open->running.size() < least->running.size()))
       least = open;
-  if (least) begin_text(least);
+  if (least) begin_output(least);
 }
 
-void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
+void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
   const int64_t index = open->next++;
   const GenerationRequest& request = open->request;
   const size_t prompt = index / request.n;
@@ -202,7 +203,7 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
   fresh.index = index;
   const int64_t top = request.top;
   if (request.echo) fresh.text = request.echoed[prompt];
-  TextOrder order;
+  SequenceOrder order;
   order.prompt = request.prompts[prompt];
   order.set = request.set;
   order.sampling = request.sampling;
@@ -230,7 +231,7 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
     std::erase_if(open->running, [&](const auto& r) { return r.first == index; });
     ++open->ended;
     const std::lock_guard lock(mutex_);
-    --texts_;
+    --outputs_;
   };
   order.done = [this, open, &fresh, leave](const ManyAnswer& answer) {
     leave();
@@ -273,7 +274,7 @@ void Scheduler::end_some(const std::function<bool(const Open&)>& which, bool out
     }
     open->is_over = true;
     const std::lock_guard lock(mutex_);
-    texts_ -= left;
+    outputs_ -= left;
   }
 }
 
@@ -375,7 +376,7 @@ void Scheduler::look_at_files() {
   }
 }
 
-// A few of the inputs of the first request in line, so that texts go on in between.
+// Embeds a few inputs of the first request in line, so that the sequences go on in between.
 void Scheduler::embed() {
   if (embeddings_.empty()) return;
   Embedding& first = *embeddings_.front();
@@ -414,13 +415,13 @@ void Scheduler::embed() {
 void Scheduler::count() {
   const std::lock_guard lock(mutex_);
   if (!batch_) return;
-  std::vector<int64_t> texts(numbers_.size());  // asked for, and not ended
+  std::vector<int64_t> outputs(numbers_.size());  // asked for, and not ended
   for (const auto* list : {&open_, &new_})
-    for (const auto& open : *list) texts[open->set()] += open->count() - open->ended;
+    for (const auto& open : *list) outputs[open->set()] += open->count() - open->ended;
   for (size_t set = 0; set < numbers_.size(); ++set) {
     ServeNumbers& numbers = numbers_[set];
     numbers.running = batch_->running_with(int64_t(set));
-    numbers.waiting = texts[set] - numbers.running;
+    numbers.waiting = outputs[set] - numbers.running;
     numbers.free_pages = batch_->session().free_pages();
     numbers.put_back = batch_->put_back_count(int64_t(set));
   }
@@ -429,7 +430,7 @@ void Scheduler::count() {
 bool Scheduler::round(double wait) {
   if (!take_new(wait)) return false;
   look_at_clients();
-  begin_texts();
+  begin_outputs();
   step();
   embed();
   if (!open_.empty() || !embeddings_.empty()) look_at_files();

@@ -1,7 +1,7 @@
-// Who is written when. Requests queue up, bounded, and join the texts that are being written as others leave; of
-// several requests the one with the fewest texts at work has its next one begun, the oldest first. A request ends when
-// its texts do, when its client has left or reads too slowly, and when its time is over. One thread runs the model
-// (run()), any thread may ask. What a text becomes depends on its request alone. Proved by
+// Decides which request runs when. Requests wait in a bounded queue, and their sequences join the running batch as
+// others leave; of several requests the one with the fewest running sequences begins its next one, the oldest first. A
+// request ends when its outputs do, when its client has left or reads too slowly, and when its time is over. One thread
+// runs the model (run()), any thread may submit. An output depends on its request alone. Proved by
 // tests/model/serve/scheduler_test.cpp.
 #pragma once
 
@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "model/infer/generate/text_batch.h"
+#include "model/infer/generate/sequence_batch.h"
 #include "model/infer/measure/embed.h"
 #include "model/serve/metrics.h"
 #include "model/serve/request.h"
@@ -71,7 +71,7 @@ class Answering {
   std::atomic<CancelReason> cancelled_{CancelReason::none};
 };
 
-// Texts being made vectors.
+// A running request for embedding vectors.
 class Embedding {
  public:
   // The vectors, in the order of the inputs; nothing within `seconds`. Refusal when it failed.
@@ -93,16 +93,15 @@ class Embedding {
 };
 
 struct SchedulerOptions {
-  SessionOptions session;               // context: tokens of all texts together
-  int64_t parallel = 8;                 // texts written at once
-  int64_t kept = 8;                     // ended texts whose beginnings are kept for others
-  int64_t queue = 256;                  // texts that may wait; more are refused
+  SessionOptions session;               // context: tokens of all sequences together
+  int64_t parallel = 8;                 // sequences generated at once
+  int64_t kept = 8;                     // ended sequences whose pages are kept for prompts with the same prefix
+  int64_t queue = 256;                  // sequences that may wait; more are refused
   double seconds = 600;                 // a request may take, waiting included
   size_t most_bytes = size_t{1} << 20;  // of a request that its client has not taken
   Pooling pooling = Pooling::mean;      // of vectors
   DraftOptions draft;                   // its model outlives this
-  std::shared_ptr<PrefixFiles> prefixes =
-      nullptr;  // where beginnings of texts are kept beyond this process; null: nowhere
+  std::shared_ptr<PrefixFiles> prefixes = nullptr;  // where prompt prefixes outlive this process; null: nowhere
   // Asked behind every step, before anything of it is handed over: an Error where what the model is read from is no
   // longer what it was. Then all requests end, and new ones are refused (503). May be empty.
   std::function<void()> require_whole = {};
@@ -113,7 +112,7 @@ class Scheduler {
   // The model outlives this. Requests that name different sets of its adapters share queue, cache and steps.
   Scheduler(const LoadedModel& loaded, SchedulerOptions options);
 
-  int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens of a text; 0: it writes none
+  int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens of a sequence; 0: it generates none
   int64_t longest_read() const { return embedder_ ? embedder_->context() : 0; }
 
   // Refusal when the queue is full (429) or no more are taken (503).
@@ -132,10 +131,10 @@ class Scheduler {
     std::shared_ptr<Answering> answering;
     GenerationRequest request;
     Clock::time_point begin, first;
-    int64_t next = 0, ended = 0, made = 0;  // texts begun, ended, and tokens
+    int64_t next = 0, ended = 0, made = 0;  // outputs begun, ended, and tokens
     bool has_begun = false, is_over = false;
-    std::vector<std::pair<int64_t, uint64_t>> running;  // texts by index, and their numbers in the batch
-    std::vector<Delta> fresh;                           // by text
+    std::vector<std::pair<int64_t, uint64_t>> running;  // outputs by index, and their numbers in the batch
+    std::vector<Delta> fresh;                           // by output
     int64_t set() const { return request.set; }
     int64_t count() const { return std::ssize(request.prompts) * request.n; }
   };
@@ -144,8 +143,8 @@ class Scheduler {
   bool round(double wait);
   void end();
   bool take_new(double wait);
-  void begin_texts();
-  void begin_text(const std::shared_ptr<Open>& open);
+  void begin_outputs();
+  void begin_output(const std::shared_ptr<Open>& open);
   void end_some(const std::function<bool(const Open&)>& which, bool out_of_time);
   void hand_over();
   void look_at_clients();
@@ -158,7 +157,7 @@ class Scheduler {
   void count();
 
   SchedulerOptions options_;
-  std::optional<TextBatch> batch_;
+  std::optional<SequenceBatch> batch_;
   std::optional<Embedder> embedder_;
   std::list<std::shared_ptr<Open>> open_;             // of the model's thread
   std::list<std::shared_ptr<Embedding>> embeddings_;  // likewise, the first is at work
@@ -167,7 +166,7 @@ class Scheduler {
   std::condition_variable asked_;
   std::list<std::shared_ptr<Open>> new_;
   std::list<std::shared_ptr<Embedding>> new_embeddings_;
-  int64_t texts_ = 0;               // asked for, and not ended
+  int64_t outputs_ = 0;             // asked for, and not ended
   int64_t waiting_embeddings_ = 0;  // inputs not yet computed
   bool is_draining_ = false;
   std::string broken_;                 // why the model cannot be used any more

@@ -179,7 +179,7 @@ std::set<std::string> names_in(const ChatRenderer& renderer) {
 }
 
 // Tags that stand around something (<think> .. </think>) are text that a model writes; only what has no other half, or
-// is the beginning and end of texts, is a control token.
+// is the beginning and end of a text, is a control token.
 std::vector<std::string> without_pairs(const std::set<std::string>& names, const std::string& text) {
   std::vector<std::string> out;
   for (const std::string& name : names) {
@@ -204,7 +204,7 @@ ChatVocabulary chat_vocabulary(const ChosenTemplate& chosen) {
     if (std::find(all.begin(), all.end(), kOwnEnd) == all.end()) all.push_back(kOwnEnd);
     return all;
   };
-  // What the template writes for the end of texts, it writes for the end of answers, or something of its own.
+  // What the template writes for the end of a text, it writes for the end of answers, or something of its own.
   const std::vector<std::string> all = with_own_end();
   const ChatRenderer renderer(character_tokenizer(" ", all, kOwnEnd), chat);
   std::string end;

@@ -1,4 +1,4 @@
-// What a template does with answers, learned from the template itself: it is given messages whose texts are known, and
+// What a template does with answers, learned from the template itself: it is given messages whose text is known, and
 // what stands around them is the form. So no template is known by name. Proved by
 // tests/model/template/answer_form_test.cpp.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace lumen::model {
 
-// The first style in which the template prints a call whole: plain objects and texts where it takes them.
+// The first style in which the template prints a call whole: plain objects and strings where it takes them.
 CallStyle learn_call_style(const ChatRenderer& renderer);
 
 AnswerForm learn_answer_form(const ChatRenderer& renderer);
@@ -28,7 +28,7 @@ std::optional<LastControl> last_control(const ChatRenderer& renderer, const Chat
 // The control tokens of a vocabulary that is made for a chat template.
 struct ChatVocabulary {
   std::vector<std::string> controls;  // names, each a token of its own; `end` among them
-  std::string end;                    // ends texts and answers; empty: there are no chats
+  std::string end;                    // ends documents and answers; empty: there are no chats
 };
 
 // The names that the template writes around messages (<|user|>, [INST], </s>, ..), and the token with which it ends

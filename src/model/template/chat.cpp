@@ -74,11 +74,11 @@ void each_text(ordered_json& value, const Change& change) {
 }
 
 template <typename See>
-void see_texts(const ordered_json& value, const See& see) {
+void see_strings(const ordered_json& value, const See& see) {
   if (value.is_string()) {
     see(value.get_ref<const std::string&>());
   } else if (value.is_structured()) {
-    for (const auto& item : value) see_texts(item, see);
+    for (const auto& item : value) see_strings(item, see);
   }
 }
 
@@ -90,8 +90,8 @@ std::vector<std::string> free_marks(const ordered_json& messages, const ordered_
     utf8_append(mark, c);
     bool used = false;
     const auto see = [&](const std::string& text) { used |= text.find(mark) != std::string::npos; };
-    see_texts(messages, see);
-    see_texts(more, see);
+    see_strings(messages, see);
+    see_strings(more, see);
     if (!used) out.push_back(std::move(mark));
   }
   if (out.size() < count) throw user_error("a message uses every character that is none");

@@ -16,7 +16,7 @@ namespace lumen::model {
 // A template for models that carry none (models/chat_templates.toml).
 struct NamedTemplate {
   std::string name, text;
-  std::vector<std::string> stops;  // texts that end an answer
+  std::vector<std::string> stops;  // strings that end an answer
 };
 const std::vector<NamedTemplate>& named_templates();
 
@@ -65,7 +65,7 @@ struct AnswerForm {
 // The token ids of a text, and where in the text each of them ends.
 struct PlacedTokens {
   std::vector<TokenId> ids;
-  std::vector<size_t> ends;  // empty where the tokenizer changes texts, so that places cannot be told
+  std::vector<size_t> ends;  // empty where the tokenizer changes text, so that places cannot be told
 };
 
 // How a template wants messages that call tools, where it does not take every form.
@@ -79,7 +79,7 @@ class ChatRenderer {
   // `now`: what templates are told when they ask for the time; null: the machine's clock.
   ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now = nullptr);
 
-  // Error when it is no list of messages ([{"role", "content"}, ...]). Of `more`, tools and documents are texts of
+  // Error when it is no list of messages ([{"role", "content"}, ...]). Of `more`, tools and documents are strings of
   // users, too.
   MarkedChat mark(const nlohmann::ordered_json& messages,
                   const nlohmann::ordered_json& more = nlohmann::ordered_json::object()) const;
@@ -90,14 +90,14 @@ class ChatRenderer {
     size_t count = SIZE_MAX;            // of the messages, from the first one
     bool open_answer = false;           // with the beginning of an answer behind them
     bool mark_answers = false;          // where the template has blocks for what the model says: where they lie
-    std::optional<size_t> marked = {};  // or: where the texts of this message lie
+    std::optional<size_t> marked = {};  // or: where the strings of this message lie
   };
   ChatText render(const MarkedChat& chat, const Options& options) const;
 
   // The tokens of a text from `begin` to `end`, without BOS and EOS put around it.
   std::vector<TokenId> tokens(const ChatText& text, size_t begin, size_t end) const;
   PlacedTokens placed_tokens(const ChatText& text) const;
-  // The tokens of all messages, with the beginning of an answer behind them; what begins texts is in front where it
+  // The tokens of all messages, with the beginning of an answer behind them; what begins a text is in front where it
   // belongs there.
   std::vector<TokenId> prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more) const;
 
@@ -120,8 +120,8 @@ class ChatRenderer {
   AnswerForm form_;
 };
 
-// The tokenizer of a model that answers by this template: it carries the template, and texts end where answers do. Used
-// alike where chats are trained, served and exported.
+// The tokenizer of a model that answers by this template: it carries the template, and generation ends where answers
+// do. Used alike where chats are trained, served and exported.
 Tokenizer with_chat(const Tokenizer& tokenizer, const ChosenTemplate& chosen);
 
 // Tokens of the messages, with the beginning of an answer behind them.

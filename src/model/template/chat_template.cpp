@@ -14,7 +14,7 @@ namespace lumen::model {
 using Expression = TemplateExpression;
 using Node = TemplateNode;
 
-// Everything a template may make together: bytes of texts, elements of lists. Steps and time: TemplateMeter.
+// Everything a template may make together: bytes of strings, elements of lists. Steps and time: TemplateMeter.
 constexpr uint64_t kMostWork = 64 << 20;
 constexpr uint64_t kNodeSteps = 8, kTurnSteps = 64;  // of a statement or expression, and of one turn of a loop
 constexpr size_t kLongestText = 16 << 20;

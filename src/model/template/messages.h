@@ -16,7 +16,7 @@ struct MessageFault {
 enum class OtherKeys { kept, refused };
 
 // The messages with
-//   "content"       as one text: parts of texts are joined; "" where there is none beside calls or thoughts,
+//   "content"       as one string: parts of text are joined; "" where there is none beside calls or thoughts,
 //   "tool_calls"    as {"id", "type": "function", "function": {"name", "arguments"}}, arguments as an object, be they
 //                   given as one or as the text of one; calls without "function" around them, and the older
 //                   "function_call", become such calls; an empty list goes,

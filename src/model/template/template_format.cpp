@@ -1,4 +1,4 @@
-// Texts made from formats, as Python makes them.
+// Strings made from formats, as Python makes them.
 #include <fmt/format.h>
 
 #include <algorithm>

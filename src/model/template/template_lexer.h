@@ -1,4 +1,4 @@
-// The words of a template: texts, tags, and what stands in tags; white space around tags goes where it shall.
+// The words of a template: text, tags, and what stands in tags; white space around tags goes where it shall.
 #pragma once
 
 #include <string>

@@ -259,27 +259,27 @@ std::optional<Value> list_method(const Value& object, const std::string& name) {
   return std::nullopt;
 }
 
-ValueList texts(const std::vector<std::string>& parts) {
+ValueList value_list(const std::vector<std::string>& parts) {
   ValueList out;
   for (const std::string& p : parts) out.emplace_back(p);
   return out;
 }
 
-// Methods of texts: from the text and the arguments to a value.
+// Methods of strings: from the string and the arguments to a value.
 using TextMethod = Value (*)(TemplateRun&, const std::string&, TemplateCall&);
 
 Value text_split(TemplateRun& r, const std::string& t, TemplateCall& c) {
   const Value by = c.get(0, "sep");
   const int64_t most = c.has(1, "maxsplit") ? need_integer(c.get(1, "maxsplit"), "split") : -1;
-  if (!c.has(0, "sep") || by.is_none()) return r.made(texts(split_spaces(t, most, false)));
-  return r.made(texts(split_by(t, need_text(by, "split"), most, false)));
+  if (!c.has(0, "sep") || by.is_none()) return r.made(value_list(split_spaces(t, most, false)));
+  return r.made(value_list(split_by(t, need_text(by, "split"), most, false)));
 }
 
 Value text_rsplit(TemplateRun& r, const std::string& t, TemplateCall& c) {
   const Value by = c.get(0, "sep");
   const int64_t most = c.has(1, "maxsplit") ? need_integer(c.get(1, "maxsplit"), "rsplit") : -1;
-  if (!c.has(0, "sep") || by.is_none()) return r.made(texts(split_spaces(t, most, true)));
-  return r.made(texts(split_by(t, need_text(by, "rsplit"), most, true)));
+  if (!c.has(0, "sep") || by.is_none()) return r.made(value_list(split_spaces(t, most, true)));
+  return r.made(value_list(split_by(t, need_text(by, "rsplit"), most, true)));
 }
 
 Value text_splitlines(TemplateRun& r, const std::string& t, TemplateCall& c) {
@@ -291,7 +291,7 @@ Value text_splitlines(TemplateRun& r, const std::string& t, TemplateCall& c) {
     out.push_back(t.substr(at, (keep ? next : end) - at));
     at = next;
   }
-  return r.made(texts(out));
+  return r.made(value_list(out));
 }
 
 Value text_join(TemplateRun& r, const std::string& t, TemplateCall& c) {

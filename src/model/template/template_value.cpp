@@ -143,7 +143,7 @@ void write_json(const Value& v, const JsonStyle& style, int depth, std::string& 
     std::vector<std::pair<std::string, const Value*>> entries;
     for (const auto& [key, value] : v.table().items) {
       if (!key.is_text() && !key.is_number() && !key.is_none())
-        throw TemplateFault{fmt::format("keys must be texts or numbers, not {}", key.type_name())};
+        throw TemplateFault{fmt::format("keys must be strings or numbers, not {}", key.type_name())};
       std::string name;
       if (key.is_text()) {
         name = key.text();

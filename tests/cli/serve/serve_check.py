@@ -131,7 +131,7 @@ def answers(s, lumen, work):
     assert told["text_offset"] == sorted(told["text_offset"]) and told["text_offset"][0] == 0
     assert abs(scored["choices"][1]["logprobs"]["token_logprobs"][2] - told["token_logprobs"][2]) < 1e-3
 
-    # Chats: whole and in events, several texts, a schema.
+    # Chats: whole and in events, several outputs, a schema.
     chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 6, "seed": 3, "n": 2, "logprobs": True, "top_logprobs": 2}
     whole = s.json("/v1/chat/completions", chat)
     assert [c["index"] for c in whole["choices"]] == [0, 1] and whole["choices"][0]["message"]["role"] == "assistant"
@@ -147,7 +147,7 @@ def answers(s, lumen, work):
     if formed["choices"][0]["finish_reason"] == "stop":  # a random model may write blanks for long
         assert isinstance(json.loads(formed["choices"][0]["message"]["content"])["a"], bool)
 
-    # Stops, and what other texts have read.
+    # Stops, and what other requests have computed.
     text = given["choices"][0]["text"]
     stopped = s.json("/v1/completions", {"prompt": "Once upon", **flags, "stop": [text[5:9]]})["choices"][0]
     assert stopped["finish_reason"] == "stop" and stopped["text"] == text[:text.index(text[5:9])]
@@ -307,7 +307,7 @@ def signals(s):
 
 
 def make_model(lumen, work):
-    """A random model with a vocabulary and room for long texts: served.gguf."""
+    """A random model with a vocabulary and room for long sequences: served.gguf."""
     family = (Path(__file__).resolve().parents[3] / "models" / "llama.lum").read_text()
     (work / "sizes").mkdir()
     (work / "sizes" / "llama.lum").write_text(re.sub(r"^  size tiny .*$", SIZE, family, flags=re.M))
@@ -440,7 +440,7 @@ def check(lumen, work):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-keyout", "key.pem", "-out", "cert.pem"], cwd=work, check=True, capture_output=True, timeout=LONGEST)
     s = Served(lumen, work, "-m", "one=served.gguf", "-m", "two=served.gguf", "--api-key", "sesame", "--tls-cert", "cert.pem", "--tls-key", "key.pem",
-               "--parallel", "1", "--queue", "1", "--max-texts", "1", "--drain", "0", tls=True)
+               "--parallel", "1", "--queue", "1", "--max-n", "1", "--drain", "0", tls=True)
     try:
         assert s.ask("/health")[0] == 200
         for key in (None, "sesam", "sesamee", "Sesame"):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`lumen serve` for as long as one likes: connections that stay open, many texts written at once, clients that leave in the midst of an answer
+"""`lumen serve` for as long as one likes: connections that stay open, many sequences generated at once, clients that leave in the midst of an answer
 or read slowly. Every answer is whole and right, and memory does not grow once everything has been seen.
 
-Usage: tests/cli/serve/soak.py LUMEN [--minutes 60] [--connections 1000] [--texts 200]
+Usage: tests/cli/serve/soak.py LUMEN [--minutes 60] [--connections 1000] [--sequences 200]
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import serve_check
 from hostile_check import memory
 
 MOST_GROWTH = 32 << 20  # bytes between the middle of the first half and that of the second
-SHARED = "All that these texts begin with alike, so that pages are shared and given back. "
+SHARED = "All that these prompts begin with alike, so that pages are shared and given back. "
 
 
 class Soak:
@@ -106,26 +106,26 @@ def main():
     parser.add_argument("lumen", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--connections", type=int, default=1000)
-    parser.add_argument("--texts", type=int, default=200)
+    parser.add_argument("--sequences", "--texts", type=int, default=200)
     arguments = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    room = hard - arguments.texts - 200  # files of a process: the server has one for each connection, and so have the clients
+    room = hard - arguments.sequences - 200  # files of a process: the server has one for each connection, and so have the clients
     if hard != resource.RLIM_INFINITY and arguments.connections > room:
         print(f"serve: this system allows {hard} files, so {room} connections and not {arguments.connections}")
         arguments.connections = room
-    needed = arguments.connections + arguments.texts + 200
+    needed = arguments.connections + arguments.sequences + 200
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(min(needed, hard), resource.getrlimit(resource.RLIMIT_NOFILE)[0]), hard))
     lumen = str(arguments.lumen.resolve())
     with tempfile.TemporaryDirectory(prefix="lumen-soak-") as folder:
         work = Path(folder)
         serve_check.make_model(lumen, work)
-        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--connections", arguments.connections + arguments.texts + 50, "--parallel", arguments.texts,
-                               "--queue", arguments.texts, "--ctx-size", 256 * arguments.texts)
+        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--connections", arguments.connections + arguments.sequences + 50, "--parallel", arguments.sequences,
+                               "--queue", arguments.sequences, "--ctx-size", 256 * arguments.sequences)
         try:
             soak = Soak(s, arguments)
             begin, seen = time.time(), []
             threads = [threading.Thread(target=soak.hold, args=(arguments.connections,))]
-            threads += [threading.Thread(target=soak.write, args=(i,)) for i in range(arguments.texts)]
+            threads += [threading.Thread(target=soak.write, args=(i,)) for i in range(arguments.sequences)]
             for t in threads:
                 t.start()
             while not soak.is_over():
@@ -142,7 +142,7 @@ def main():
             assert grown < MOST_GROWTH, f"memory grew by {grown / 2**20:.1f} MiB: {[m >> 20 for m in late]}"
             s.wait_for("lumen_requests_running", 0)
             seconds = time.time() - begin
-            print(f"serve: {seconds:.0f} s with {arguments.connections} connections open and {arguments.texts} clients: {soak.counts}, "
+            print(f"serve: {seconds:.0f} s with {arguments.connections} connections open and {arguments.sequences} clients: {soak.counts}, "
                   f"{soak.counts['tokens'] / seconds:.0f} tokens/s, memory {late[-1] >> 20} MiB, {grown / 2**20:+.1f} MiB between halves")
             assert s.end() == 143, s.log.read_text()[-2000:]
         finally:

@@ -19,7 +19,7 @@ lumen::model::ServedModel& served_letters() {
   static ServedModel model("letters", Tokenizer::characters("abcdefghij {}[]\":,0123456789"), 29);
   if (!model.chat) {
     model.longest = model.longest_read = 64;
-    model.most_texts = 4;
+    model.most_outputs = 4;
     model.chat.emplace(model.tokenizer, ChatTemplate::parse("{% for m in messages %}{{ m['content'] }}{% endfor %}"));
   }
   return model;
@@ -27,7 +27,7 @@ lumen::model::ServedModel& served_letters() {
 
 void check_bounds(const lumen::model::GenerationRequest& r) {
   const lumen::model::ServedModel& model = served_letters();
-  LUMEN_CHECK(r.n >= 1 && r.n * std::ssize(r.prompts) <= model.most_texts && r.top <= 20);
+  LUMEN_CHECK(r.n >= 1 && r.n * std::ssize(r.prompts) <= model.most_outputs && r.top <= 20);
   for (const auto& prompt : r.prompts) {
     LUMEN_CHECK(!prompt.empty() && std::ssize(prompt) <= model.longest);
     for (const auto id : prompt) LUMEN_CHECK(id >= 0 && id < model.vocabulary);

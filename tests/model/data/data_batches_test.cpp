@@ -253,7 +253,7 @@ TEST(DataBatches, TextsOfOneRowStayTogether) {
   o.length = 2;
   o.validation = 0.2;
   std::vector<LoadedExamples> sets;
-  sets.push_back({{{"made.jsonl", 10, {1, 2}}}, writer.finish(RowForm::texts, rows), false});
+  sets.push_back({{{"made.jsonl", 10, {1, 2}}}, writer.finish(RowForm::sequences, rows), false});
   const ExampleBatches batches(std::move(sets), {}, o);
   EXPECT_TRUE(batches.has_chats());
   EXPECT_EQ(batches.validation_rows(), 18);

@@ -18,7 +18,7 @@ struct MadeExample {
   uint32_t flags = 0;
 };
 
-inline LoadedExamples made_examples(const std::vector<MadeExample>& list, RowForm form = RowForm::texts,
+inline LoadedExamples made_examples(const std::vector<MadeExample>& list, RowForm form = RowForm::sequences,
                                     const std::string& name = "made.jsonl") {
   ExampleWriter writer(nullptr, {}, {});
   RowReport report;

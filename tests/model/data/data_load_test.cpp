@@ -63,7 +63,7 @@ TEST_F(DataLoad, ATemplateWithoutEndIsNamed) {
   const std::filesystem::path file = folder_.put("a.jsonl", text);
   const auto begin = std::chrono::steady_clock::now();
   RowReport report;
-  const std::function<void()> readings[] = {[&] { load(file, o); }, [&] { texts_of_rows({file}, o, &report); }};
+  const std::function<void()> readings[] = {[&] { load(file, o); }, [&] { documents_of_rows({file}, o, &report); }};
   for (const auto& reading : readings) {
     try {
       reading();
@@ -106,7 +106,7 @@ TEST_F(DataLoad, FoldersAndKinds) {
   EXPECT_EQ(load_examples(files, tokenizer_, options()).store->examples().size(), 4u);
   RowReport report;
   const auto texts =
-      texts_of_rows({folder_.put("some.jsonl", "{\"text\":\"x\"}\nbroken\n{\"other\":1}\n")}, options(), &report);
+      documents_of_rows({folder_.put("some.jsonl", "{\"text\":\"x\"}\nbroken\n{\"other\":1}\n")}, options(), &report);
   EXPECT_EQ(texts, std::vector<std::string>{"x"});
   EXPECT_EQ(report.dropped(), 2u);
   EXPECT_NE(report.table().find("some.jsonl:2"), std::string::npos);
@@ -118,7 +118,7 @@ TEST_F(DataLoad, FoldersAndKinds) {
       "%}";
   RowReport pairs;
   const auto pair = folder_.put("pair.jsonl", R"({"prompt":"q","chosen":"a","rejected":"b"})");
-  EXPECT_TRUE(texts_of_rows({pair}, strict, &pairs).empty());
+  EXPECT_TRUE(documents_of_rows({pair}, strict, &pairs).empty());
   EXPECT_EQ(pairs.dropped(), 1u);
   EXPECT_EQ(kind_of_rows({folder_.put("t.jsonl", "{\"text\":\"x\"}\n")}, {}), Example::Kind::text);
   EXPECT_EQ(kind_of_rows({folder_.put("p.jsonl", R"({"prompt":"q","chosen":"a","rejected":"b"})")}, {}),
@@ -240,7 +240,7 @@ TEST_F(DataLoad, RealRows) {
   ReadOptions named = options();
   named.columns = read_columns({"prompt=Q", "completion=A"});
   const LoadedExamples korean = load(folder / "korean_chatbot.csv", named);
-  EXPECT_EQ(korean.store->form(), RowForm::texts);  // its "label" is another one
+  EXPECT_EQ(korean.store->form(), RowForm::sequences);  // its "label" is another one
   ASSERT_EQ(korean.store->examples().size(), 12u);
   std::string answer;
   const StoredExample& first = korean.store->examples()[0];

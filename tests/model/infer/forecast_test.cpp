@@ -1,5 +1,5 @@
 // needs: none. What a session was said to need is what it takes: state and values by the programs themselves, and the
-// memory of the process while long prompts and many texts are computed.
+// memory of the process while long prompts and many sequences are computed.
 #include "model/infer/session/forecast.h"
 
 #include <filesystem>
@@ -99,7 +99,7 @@ TEST(Forecast, ALongPromptStaysWithin) {
   EXPECT_GT(taken, f.cache / 2);
 }
 
-TEST(Forecast, ManyTextsStayWithin) {
+TEST(Forecast, ManySequencesStayWithin) {
   const Model m = wide_model();
   const LoadedModel loaded(engine(), m);
   const SessionOptions options = small_cache();
@@ -155,7 +155,7 @@ TEST(Forecast, CountedMemoryStaysWithin) {
       },
       m);
   close(peak, f);
-  const ManyLimits limits{.longest = 300, .texts = 7};
+  const ManyLimits limits{.longest = 300, .sequences = 7};
   options.context = 2200;
   peak = counted(
       [&](const LoadedModel& loaded) {
@@ -167,7 +167,7 @@ TEST(Forecast, CountedMemoryStaysWithin) {
         for (const auto& t : tokens) parts.push_back({s.open(), t});
         (void)s.feed(parts);
         const int last = s.open();
-        EXPECT_EQ(s.share(parts[0].text, last, 285), 285);
+        EXPECT_EQ(s.share(parts[0].sequence, last, 285), 285);
         parts.push_back({last, {}});
         for (ManySession::Part& p : parts) p.tokens = std::span(tokens[0]).first(1);
         for (size_t n = parts.size(); n > 0; --n) (void)s.feed(std::span(parts).first(n));
@@ -183,7 +183,7 @@ TEST(Forecast, CountedMemoryOfWindowsStaysWithin) {
   m.config["context"] = 4096;
   m.config["window_size"] = 40;
   const SessionOptions options = {.context = 8000, .chunk = 64};
-  const ManyLimits limits{.longest = 2000, .texts = 4};
+  const ManyLimits limits{.longest = 2000, .sequences = 4};
   MemoryForecast f;
   const int64_t peak = counted(
       [&](const LoadedModel& loaded) {

@@ -1,5 +1,5 @@
-// needs: none. Many texts at once are those that would be written one by one, whatever their number, order, beginnings
-// and ends.
+// needs: none. Many sequences at once are those that would be generated one by one, whatever their number, order,
+// beginnings and ends.
 #include "model/infer/generate/generate_many.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ void expect_same(const LoadedModel& loaded, const ManyOptions& o, const std::vec
   }
 }
 
-TEST(GenerateMany, TextsAreThoseWrittenAlone) {
+TEST(GenerateMany, SequencesAreThoseGeneratedAlone) {
   const Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   const auto all = requests(m);
@@ -71,7 +71,7 @@ TEST(GenerateMany, TextsAreThoseWrittenAlone) {
   expect_same(loaded, options(0.9), all);
 }
 
-TEST(GenerateMany, StopsAndGrammarsAreEachTextsOwn) {
+TEST(GenerateMany, StopsAndGrammarsAreEachSequencesOwn) {
   const Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = options(0.8);
@@ -96,19 +96,19 @@ TEST(GenerateMany, BeginningsAreShared) {
   EXPECT_EQ(answers[0].text, answers[2].text);
 }
 
-TEST(GenerateMany, ASmallCacheMakesTextsWait) {
+TEST(GenerateMany, ASmallCacheMakesSequencesWait) {
   const Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = options();
   o.parallel = 8;
-  o.session.context = 16;  // two or three texts at a time
+  o.session.context = 16;  // two or three sequences at a time
   expect_same(loaded, o, requests(m));
   o.session.context = 9;
   EXPECT_THROW((void)answer_all(loaded, o, requests(m), {}, [] { return true; }), Error);  // a prompt of 11
 }
 
-// Texts take pages as they grow; when none is left the last one gives up its own, and is read again later.
-TEST(GenerateMany, TextsThatGiveUpTheirPagesGoOn) {
+// Sequences take pages as they grow; when none is left the last one gives up its own, and is read again later.
+TEST(GenerateMany, SequencesThatGiveUpTheirPagesGoOn) {
   const Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   std::vector<ManyRequest> all;
@@ -117,7 +117,7 @@ TEST(GenerateMany, TextsThatGiveUpTheirPagesGoOn) {
   o.generate.predict = 12;
   o.parallel = 4;
   o.session.page = 2;
-  o.session.context = 22;  // four texts of 13 begin in it, one and a half end in it
+  o.session.context = 22;  // four sequences of 13 begin in it, one and a half end in it
   expect_same(loaded, o, all);
   int64_t again = 0, made = 0;
   for (const ManyAnswer& a : answer_all(loaded, o, all, {}, [] { return true; })) {
@@ -150,8 +150,8 @@ TEST(GenerateMany, SharedBeginningsArePlannedOnce) {
   EXPECT_EQ(plan_requests(m, o, apart).session.context, 28);
 }
 
-// Without a size of the cache each text may be as long as the model's context, and no longer.
-TEST(GenerateMany, TextsEndWithTheContext) {
+// Without a size of the cache each sequence may be as long as the model's context, and no longer.
+TEST(GenerateMany, SequencesEndWithTheContext) {
   const Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = options();
@@ -181,7 +181,7 @@ TEST(GenerateMany, RefusesWhatCannotBe) {
   ManyOptions o = options();
   EXPECT_THROW((void)answer_all(loaded, o, {}, {}, [] { return true; }), Error);
   EXPECT_THROW((void)answer_all(loaded, o, {{{}, 1}}, {}, [] { return true; }), Error);
-  o.parallel = ManySession::kMostTexts + 1;
+  o.parallel = ManySession::kMostSequences + 1;
   EXPECT_THROW((void)answer_all(loaded, o, requests(m), {}, [] { return true; }), Error);
   o = options();
   o.generate.shift = true;

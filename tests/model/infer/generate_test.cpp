@@ -1,4 +1,4 @@
-// needs: none. Writing on the real engine: limits, stop texts, grammars, known beginnings, and a context that moves.
+// needs: none. Writing on the real engine: limits, stop strings, grammars, known beginnings, and a context that moves.
 #include "model/infer/generate/generate.h"
 
 #include <gtest/gtest.h>
@@ -140,8 +140,8 @@ TEST(Generate, GrammarsHold) {
   EXPECT_THROW(write(none, "abc"), Error);
 }
 
-TEST(StopTexts, HoldBackWhatMayBecomeOne) {
-  StopTexts s({"</s>", "\nUser:"});
+TEST(StopStrings, HoldBackWhatMayBecomeOne) {
+  StopStrings s({"</s>", "\nUser:"});
   EXPECT_EQ(s.push("ab\n"), "ab");
   EXPECT_EQ(s.push("Us"), "");
   EXPECT_EQ(s.push("a"), "\nUsa");
@@ -149,7 +149,7 @@ TEST(StopTexts, HoldBackWhatMayBecomeOne) {
   EXPECT_EQ(s.push("s>y"), "");
   EXPECT_TRUE(s.stopped());
   EXPECT_EQ(s.finish(), "");
-  StopTexts open({"abc"});
+  StopStrings open({"abc"});
   EXPECT_EQ(open.push("xab"), "x");
   EXPECT_EQ(open.finish(), "ab");
 }

@@ -1,4 +1,4 @@
-// needs: none. Grammars and JSON schemas: which texts they allow, and what is refused.
+// needs: none. Grammars and JSON schemas: which strings they allow, and what is refused.
 #include "model/infer/sample/grammar.h"
 
 #include <gtest/gtest.h>
@@ -76,15 +76,15 @@ TEST(Grammar, RefusesWithThePlace) {
 
 TEST(Grammar, TokensAreAllowedByTheirBytes) {
   const Tokenizer t = Tokenizer::load(fixture("gpt-2.gguf"));
-  std::vector<std::string> texts;
-  const TokenTrie trie = generation_trie(t, &texts);
+  std::vector<std::string> strings;
+  const TokenTrie trie = generation_trie(t, &strings);
   GrammarMatcher m = matcher("root ::= \" \"? [a-z]+ \".\"");
   for (const std::string step : {"", "he", "llo"}) {
     ASSERT_TRUE(m.accept(step));
     const TokenSet& allowed = m.allowed(t, trie);
     int64_t count = 0;
     for (TokenId id = 0; id < t.size(); ++id) {
-      const std::string& text = texts[static_cast<size_t>(id)];
+      const std::string& text = strings[static_cast<size_t>(id)];
       EXPECT_EQ(allowed.has(static_cast<size_t>(id)), !text.empty() && m.allows(text)) << t.token(id);
       count += allowed.has(static_cast<size_t>(id));
     }

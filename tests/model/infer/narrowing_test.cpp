@@ -1,5 +1,5 @@
 // Needs: cpu. Rows narrowed by a compiled step against the rows themselves: the largest in order, sums, values asked
-// for; samplers that see either draw the same tokens, whatever is asked of them; so do texts, alone and together.
+// for; samplers that see either draw the same tokens, whatever is asked of them; so do sequences, alone and together.
 #include "model/infer/session/narrowing.h"
 
 #include <gtest/gtest.h>
@@ -209,7 +209,7 @@ TEST(Narrowing, SamplersDrawTheSameTokens) {
   EXPECT_LT(fetched, drawn * 2 / 3);
 }
 
-// What most texts are drawn with is decided by the candidates of a large vocabulary.
+// What most sequences are drawn with is decided by the candidates of a large vocabulary.
 TEST(Narrowing, UsualOptionsFetchNoRow) {
   std::mt19937 random(3);
   NarrowingProgram program(32000, Narrowing::Rows::one);
@@ -239,7 +239,7 @@ Model narrowing_model() {
   return m;
 }
 
-TEST(Narrowing, TextsAreTheSame) {
+TEST(Narrowing, OutputsAreTheSame) {
   const Model m = narrowing_model();
   const LoadedModel loaded(engine(), m);
   const std::vector<TokenId> prompt = m.tokenizer->encode("abcab");

@@ -1,5 +1,5 @@
-// needs: none. Pages belong to as many texts as hold them, are copied before one of them writes, and windows let them
-// go.
+// needs: none. Pages belong to as many sequences as hold them, are copied before one of them writes, and windows let
+// them go.
 #include "model/infer/session/page_pool.h"
 
 #include <gtest/gtest.h>
@@ -71,39 +71,39 @@ TEST(PageTable, WindowsLetPagesGo) {
   EXPECT_EQ(pool.free(), 8);
 }
 
-// Whatever texts do, each finds in its pages what it wrote, and no page is lost.
-TEST(PageTable, RandomTextsKeepWhatTheyWrote) {
+// Whatever sequences do, each finds in its pages what it wrote, and no page is lost.
+TEST(PageTable, RandomSequencesKeepWhatTheyWrote) {
   std::mt19937 random(7);
   for (const int64_t window : {0, 6}) {
     PagePool pool(40, 4);
     std::map<int64_t, int> memory;  // by place
-    struct Text {
+    struct Sequence {
       PageTable table;
       std::vector<int> written;
     };
-    std::vector<Text> texts;
+    std::vector<Sequence> sequences;
     const auto copy = [&](int32_t from, int32_t to) {
       for (int64_t i = 0; i < 4; ++i) memory[to * 4 + i] = memory[from * 4 + i];
     };
     for (int round = 0; round < 3000; ++round) {
       const uint32_t what = random() % 8;
-      if (texts.empty() || (what == 0 && texts.size() < 6)) {
-        texts.push_back({PageTable(window), {}});
-        if (texts.size() > 1 && random() % 2) {
-          const Text& from = texts[random() % (texts.size() - 1)];
+      if (sequences.empty() || (what == 0 && sequences.size() < 6)) {
+        sequences.push_back({PageTable(window), {}});
+        if (sequences.size() > 1 && random() % 2) {
+          const Sequence& from = sequences[random() % (sequences.size() - 1)];
           const auto count = from.table.kept(pool, static_cast<int64_t>(random() % (from.written.size() + 1)));
-          texts.back().table.share(pool, from.table, count);
-          texts.back().table.forget(pool, count);
-          texts.back().written.assign(from.written.begin(), from.written.begin() + count);
+          sequences.back().table.share(pool, from.table, count);
+          sequences.back().table.forget(pool, count);
+          sequences.back().written.assign(from.written.begin(), from.written.begin() + count);
         }
         continue;
       }
-      Text& t = texts[random() % texts.size()];
+      Sequence& t = sequences[random() % sequences.size()];
       auto length = static_cast<int64_t>(t.written.size());
       if (what == 1) {
         t.table.shorten(pool, 0);
-        std::swap(t, texts.back());
-        texts.pop_back();
+        std::swap(t, sequences.back());
+        sequences.pop_back();
         continue;
       }
       if (what == 2) {
@@ -120,7 +120,7 @@ TEST(PageTable, RandomTextsKeepWhatTheyWrote) {
         memory[t.table.pages()[static_cast<size_t>(at / 4)] * 4 + at % 4] = t.written.back();
       }
       t.table.forget(pool, upto);
-      for (const Text& any : texts) {
+      for (const Sequence& any : sequences) {
         const auto end = static_cast<int64_t>(any.written.size());
         for (int64_t at = window > 0 ? std::max<int64_t>(0, end - window + 1) : 0; at < end; ++at) {
           const int32_t page = any.table.pages()[static_cast<size_t>(at / 4)];
@@ -129,7 +129,7 @@ TEST(PageTable, RandomTextsKeepWhatTheyWrote) {
         }
       }
     }
-    for (Text& t : texts) t.table.shorten(pool, 0);
+    for (Sequence& t : sequences) t.table.shorten(pool, 0);
     EXPECT_EQ(pool.free(), 40);
   }
 }

@@ -1,5 +1,5 @@
-// needs: none. Many texts in pages: each as if it were alone, whatever is shared, copied, freed and let go by windows;
-// in every format of the cache.
+// needs: none. Many sequences in pages: each as if it were alone, whatever is shared, copied, freed and let go by
+// windows; in every format of the cache.
 #include "model/infer/session/session_many.h"
 
 #include <algorithm>
@@ -36,8 +36,8 @@ std::vector<float> alone(const LoadedModel& loaded, const Tokens& tokens, Sessio
   return {logits.begin(), logits.end()};
 }
 
-std::vector<float> feed(ManySession& many, int text, const Tokens& tokens) {
-  const ManySession::Part part{text, tokens};
+std::vector<float> feed(ManySession& many, int sequence, const Tokens& tokens) {
+  const ManySession::Part part{sequence, tokens};
   return many.feed({&part, 1})[0];
 }
 
@@ -45,33 +45,33 @@ TokenId best(std::span<const float> logits) {
   return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-TEST(ManySession, EachTextAsIfItWereAlone) {
+TEST(ManySession, EachSequenceAsIfItWereAlone) {
   const Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   for (const int64_t page : {1, 4, 16}) {
-    ManySession many(loaded, pool(160, page), {.texts = 9});
-    std::vector<Tokens> texts;
+    ManySession many(loaded, pool(160, page), {.sequences = 9});
+    std::vector<Tokens> sequences;
     std::vector<int> numbers;
     for (int i = 0; i < 9; ++i) {
-      texts.emplace_back();
-      for (int k = 0; k < 1 + i % 4; ++k) texts.back().push_back((i * 5 + k * 3) % 11);
+      sequences.emplace_back();
+      for (int k = 0; k < 1 + i % 4; ++k) sequences.back().push_back((i * 5 + k * 3) % 11);
       numbers.push_back(many.open());
     }
     std::vector<std::unique_ptr<Session>> apart;
     std::vector<ManySession::Part> parts;
-    for (size_t i = 0; i < texts.size(); ++i) {
-      parts.push_back({numbers[i], texts[i]});
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      parts.push_back({numbers[i], sequences[i]});
       apart.push_back(std::make_unique<Session>(loaded, kAlone));
     }
     auto logits = many.feed(parts);
     for (int round = 0; round < 6; ++round) {
       parts.clear();
-      for (size_t i = 0; i < texts.size(); ++i) {
-        const auto want = apart[i]->feed(round == 0 ? std::span<const TokenId>(texts[i])
-                                                    : std::span<const TokenId>(&texts[i].back(), 1));
+      for (size_t i = 0; i < sequences.size(); ++i) {
+        const auto want = apart[i]->feed(round == 0 ? std::span<const TokenId>(sequences[i])
+                                                    : std::span<const TokenId>(&sequences[i].back(), 1));
         expect_near(logits[i], want, std::to_string(i) + " " + std::to_string(round));
-        texts[i].push_back(best(want));
-        parts.push_back({numbers[i], {&texts[i].back(), 1}});
+        sequences[i].push_back(best(want));
+        parts.push_back({numbers[i], {&sequences[i].back(), 1}});
       }
       if (round < 5) logits = many.feed(parts);
     }
@@ -81,7 +81,7 @@ TEST(ManySession, EachTextAsIfItWereAlone) {
 TEST(ManySession, SharedPagesAreCopiedBeforeTheyAreWritten) {
   const Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
-  ManySession many(loaded, pool(20, 4), {.texts = 3});
+  ManySession many(loaded, pool(20, 4), {.sequences = 3});
   EXPECT_EQ(many.pages(), 5);
   const int a = many.open(), b = many.open(), c = many.open();
   (void)feed(many, a, {1, 2, 3, 4, 5, 6});
@@ -110,7 +110,7 @@ TEST(ManySession, SharedPagesAreCopiedBeforeTheyAreWritten) {
 TEST(ManySession, AFullCacheRefusesAndChangesNothing) {
   const Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
-  ManySession many(loaded, pool(12, 4), {.longest = 12, .texts = 2});
+  ManySession many(loaded, pool(12, 4), {.longest = 12, .sequences = 2});
   const int a = many.open(), b = many.open();
   EXPECT_THROW((void)many.open(), Error);
   (void)feed(many, a, {1, 2, 3, 4, 5});
@@ -125,10 +125,10 @@ TEST(ManySession, AFullCacheRefusesAndChangesNothing) {
   EXPECT_THROW((void)feed(many, a, {1}), Error);
   many.close(b);
   expect_near(feed(many, a, {9}), alone(loaded, {1, 2, 3, 4, 5, 1, 1, 2, 9}), "a");
-  EXPECT_THROW((void)feed(many, a, {1, 2, 3, 4}), Error);  // longer than a text may be
+  EXPECT_THROW((void)feed(many, a, {1, 2, 3, 4}), Error);  // longer than a sequence may be
 }
 
-// Pages move as they are: a text that goes on in a copy writes what it would have written.
+// Pages move as they are: a sequence that goes on in a copy writes what it would have written.
 TEST(ManySession, CachesInFormats) {
   const FamilyRef family = test_library()->family("llama");
   const Model m = initialise(family,
@@ -147,7 +147,7 @@ TEST(ManySession, CachesInFormats) {
     SessionOptions options = pool(256, 8, 16), single = options;
     options.keys = options.values = single.keys = single.values = f;
     single.context = 128;
-    ManySession many(loaded, options, {.texts = 2});
+    ManySession many(loaded, options, {.sequences = 2});
     Tokens begin;
     for (int i = 0; i < 45; ++i) begin.push_back((i * i + 3) % 64);
     const int a = many.open(), b = many.open();
@@ -189,14 +189,14 @@ TEST_P(ManyWindows, PagesNoTokenSeesGoBack) {
   SessionOptions everything = kAlone;
   everything.context = 256;
   everything.chunk = 128;  // nothing is forgotten
-  ManySession many(loaded, pool(600, 4, 16), {.longest = 200, .texts = 3});
+  ManySession many(loaded, pool(600, 4, 16), {.longest = 200, .sequences = 3});
   ASSERT_GT(many.near_pages(), 0);
   EXPECT_LT(many.near_pages(), many.pages() / 4);
-  std::vector<Tokens> texts;
+  std::vector<Tokens> sequences;
   std::vector<ManySession::Part> parts;
   std::vector<std::unique_ptr<Session>> apart;
   for (int i = 0; i < 3; ++i) {
-    texts.push_back(long_text(150, i * 5));
+    sequences.push_back(long_text(150, i * 5));
     apart.push_back(std::make_unique<Session>(loaded, everything));
     parts.push_back({many.open(), {}});
   }
@@ -204,7 +204,7 @@ TEST_P(ManyWindows, PagesNoTokenSeesGoBack) {
   for (const size_t count : {30U, 1U, 1U, 50U, 1U, 1U, 1U, 1U, 3U}) {
     for (size_t i = 0; i < 3; ++i) {
       const size_t mine = count == 1 ? 1 : count + i;
-      parts[i].tokens = std::span(texts[i]).subspan(done[i], mine);
+      parts[i].tokens = std::span(sequences[i]).subspan(done[i], mine);
       done[i] += mine;
     }
     const auto logits = many.feed(parts);
@@ -214,12 +214,12 @@ TEST_P(ManyWindows, PagesNoTokenSeesGoBack) {
   }
   // A beginning whose window has moved on cannot be shared, and going back to it means reading again.
   const auto length = static_cast<int64_t>(done[0]);
-  many.close(parts[1].text);
+  many.close(parts[1].sequence);
   const int late = many.open();
-  EXPECT_EQ(many.share(parts[0].text, late, 20), 0);
+  EXPECT_EQ(many.share(parts[0].sequence, late, 20), 0);
   EXPECT_EQ(many.length(late), 0);
-  EXPECT_EQ(many.share(parts[0].text, late, length - 1), length - 1);
-  Tokens other(texts[0].begin(), texts[0].begin() + length - 1);
+  EXPECT_EQ(many.share(parts[0].sequence, late, length - 1), length - 1);
+  Tokens other(sequences[0].begin(), sequences[0].begin() + length - 1);
   other.push_back(3);
   other.push_back(4);
   expect_near(feed(many, late, {3, 4}), alone(loaded, other, everything), "shared");
@@ -227,7 +227,7 @@ TEST_P(ManyWindows, PagesNoTokenSeesGoBack) {
   EXPECT_EQ(many.length(late), 0);
   expect_near(feed(many, late, Tokens(other.begin(), other.begin() + 40)),
               alone(loaded, Tokens(other.begin(), other.begin() + 40), everything), "read again");
-  for (const int text : {parts[0].text, parts[2].text, late}) many.close(text);
+  for (const int sequence : {parts[0].sequence, parts[2].sequence, late}) many.close(sequence);
   EXPECT_EQ(many.free_near_pages(), many.near_pages());
   EXPECT_EQ(many.free_pages(), many.pages());
 }

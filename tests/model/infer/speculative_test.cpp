@@ -91,7 +91,7 @@ TEST(Session, ReusedPrefixesAndShiftedContexts) {
   (void)s.feed(std::vector<TokenId>{1, 2, 3, 4, 5, 6});
   near(s.become(std::vector<TokenId>{1, 2, 3, 7, 8}), fresh({1, 2, 3, 7, 8}));
   near(s.become(std::vector<TokenId>{1, 2, 3}), fresh({1, 2, 3}));
-  EXPECT_EQ(s.text(), (std::vector<TokenId>{1, 2, 3}));
+  EXPECT_EQ(s.tokens(), (std::vector<TokenId>{1, 2, 3}));
   (void)s.feed(std::vector<TokenId>{4, 5, 6, 7});
   s.shift(1, 3);  // 1 5 6 7
   EXPECT_EQ(s.position(), 4);

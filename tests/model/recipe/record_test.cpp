@@ -33,7 +33,7 @@ TEST(Record, ARunComesBackFromItsCheckpointAlone) {
   const TestFolder folder;
   std::ofstream(folder / "text.txt") << training_text();
   const Documents documents = load_documents(folder / "text.txt");
-  Model model = fresh(Tokenizer::characters(documents.texts[0]));
+  Model model = fresh(Tokenizer::characters(documents.contents[0]));
   model.name = "mine";
   model.metadata.set("general.author", std::string("somebody"));
   model.files["generation_config.json"] = "{\"temperature\": 0.5}";

@@ -1,8 +1,8 @@
-// needs: none. Texts with different adapters, or none, share steps, and each is the one that is written with its
+// needs: none. Sequences with different adapters, or none, share steps, and each is the one that is written with its
 // adapter alone.
 #include "base/error.h"
 #include "model/infer/generate/generate.h"
-#include "model/infer/generate/text_batch.h"
+#include "model/infer/generate/sequence_batch.h"
 #include "model/infer/measure/embed.h"
 #include "tests/model/tiny.h"
 
@@ -46,8 +46,8 @@ std::vector<AdapterSet> sets_of(const Model& m) {
           {adapter_of(m, {"wk", "wo", "down"}, 3, -2, 5), adapter_of(m, {"wq"}, 1, 1, 6)}};
 }
 
-TextOrder order_of(const Model& m, const std::string& prompt, int64_t set) {
-  TextOrder order;
+SequenceOrder order_of(const Model& m, const std::string& prompt, int64_t set) {
+  SequenceOrder order;
   order.prompt = m.tokenizer->encode(prompt);
   order.set = set;
   order.sampling.temperature = 0;
@@ -64,7 +64,7 @@ SessionOptions small_session() {
   return session;
 }
 
-TEST(AdaptersTogether, EachTextIsThatOfItsAdapterAlone) {
+TEST(AdaptersTogether, EachSequenceIsThatOfItsAdapterAlone) {
   const Model m = base_model();
   const std::vector<AdapterSet> sets = sets_of(m);
   const std::vector<std::string> prompts = {"abcab", "j", "feed abc"};
@@ -72,7 +72,7 @@ TEST(AdaptersTogether, EachTextIsThatOfItsAdapterAlone) {
   for (size_t s = 0; s < sets.size(); ++s) {
     const LoadedModel one(engine(), m, sets[s]);
     for (const std::string& prompt : prompts) {
-      const TextOrder order = order_of(m, prompt, 0);
+      const SequenceOrder order = order_of(m, prompt, 0);
       Generator g(one, {.context = 16, .exact = true}, order.sampling, order.generate);
       alone[s].push_back(g.answer(order.prompt, true, [](std::string_view) {}, [] { return true; }).text);
     }
@@ -80,15 +80,15 @@ TEST(AdaptersTogether, EachTextIsThatOfItsAdapterAlone) {
   }
   const LoadedModel loaded(engine(), m, sets);
   EXPECT_EQ(loaded.sets(), 4);
-  for (const bool has_draft : {false, true}) {  // rows of a text that are drafted have its adapter, too
-    ManyLimits limits{.texts = 12, .kept = 2};
+  for (const bool has_draft : {false, true}) {  // rows of a sequence that are drafted have its adapter, too
+    ManyLimits limits{.sequences = 12, .kept = 2};
     if (has_draft) limits = with_drafts({.look_up = true, .most = 3}, limits);
-    TextBatch batch(loaded, small_session(), limits, 12);
+    SequenceBatch batch(loaded, small_session(), limits, 12);
     if (has_draft) batch.draft_with(std::make_unique<ManyLookUpDraft>());
     std::map<std::pair<size_t, size_t>, ManyAnswer> answers;
     for (size_t p = 0; p < prompts.size(); ++p) {
       for (size_t s = 0; s < sets.size(); ++s) {
-        TextOrder order = order_of(m, prompts[p], int64_t(s));
+        SequenceOrder order = order_of(m, prompts[p], int64_t(s));
         order.done = [&answers, p, s](const ManyAnswer& answer) { answers[{p, s}] = answer; };
         batch.add(std::move(order));
       }
@@ -109,10 +109,10 @@ TEST(AdaptersTogether, EachTextIsThatOfItsAdapterAlone) {
 TEST(AdaptersTogether, BeginningsAreSharedWithinOneAdapterOnly) {
   const Model m = base_model();
   const LoadedModel loaded(engine(), m, sets_of(m));
-  TextBatch batch(loaded, small_session(), {.texts = 2, .kept = 4}, 2);
+  SequenceBatch batch(loaded, small_session(), {.sequences = 2, .kept = 4}, 2);
   std::vector<int64_t> shared;
   for (const int64_t set : {1, 2, 0, 1, 2}) {
-    TextOrder order = order_of(m, "abcdefgh", set);
+    SequenceOrder order = order_of(m, "abcdefgh", set);
     order.generate.predict = 1;
     order.done = [&](const ManyAnswer& answer) { shared.push_back(answer.shared); };
     batch.add(std::move(order));
@@ -127,13 +127,13 @@ TEST(AdaptersTogether, VectorsAreThoseOfTheAdapterAlone) {
   const std::vector<AdapterSet> sets = sets_of(m);
   const LoadedModel loaded(engine(), m, sets);
   Embedder together(loaded, {.exact = true});
-  const std::vector<std::vector<TokenId>> texts = {m.tokenizer->encode("abc"), m.tokenizer->encode("hid bab")};
+  const std::vector<std::vector<TokenId>> sequences = {m.tokenizer->encode("abc"), m.tokenizer->encode("hid bab")};
   for (size_t s = 0; s < sets.size(); ++s) {
     const LoadedModel one(engine(), m, sets[s]);
     Embedder alone(one, {.exact = true});
-    const auto got = together.embed_all(texts, Pooling::mean, {}, int64_t(s)),
-               wanted = alone.embed_all(texts, Pooling::mean);
-    for (size_t t = 0; t < texts.size(); ++t) EXPECT_GT(cosine(got[t].at(0), wanted[t].at(0)), 0.99999) << s;
+    const auto got = together.embed_all(sequences, Pooling::mean, {}, int64_t(s)),
+               wanted = alone.embed_all(sequences, Pooling::mean);
+    for (size_t t = 0; t < sequences.size(); ++t) EXPECT_GT(cosine(got[t].at(0), wanted[t].at(0)), 0.99999) << s;
   }
 }
 

@@ -149,9 +149,9 @@ TEST(ServeMessages, WhyAnAnswerEnds) {
   };
   EXPECT_EQ(reason(EndReason::end_token, "")["stop_reason"], "end_turn");
   EXPECT_EQ(reason(EndReason::limit, "")["stop_reason"], "max_tokens");
-  EXPECT_EQ(reason(EndReason::stop_text, "xx")["stop_reason"], "stop_sequence");
-  EXPECT_EQ(reason(EndReason::stop_text, "xx")["stop_sequence"], "xx");
-  EXPECT_EQ(reason(EndReason::stop_text, "the template's")["stop_reason"], "end_turn");
+  EXPECT_EQ(reason(EndReason::stop_string, "xx")["stop_reason"], "stop_sequence");
+  EXPECT_EQ(reason(EndReason::stop_string, "xx")["stop_sequence"], "xx");
+  EXPECT_EQ(reason(EndReason::stop_string, "the template's")["stop_reason"], "end_turn");
   MessagesReply failed(forms_request(false), forms_model(), 5);
   EXPECT_EQ(names_of(told(failed.failed_events(Refusal(500, "x")))), "error ");
 }

@@ -121,7 +121,7 @@ TEST(ServeReply, ChatLogarithmsHaveBytes) {
   request.prompts = {{1}};
   Reply reply(request, named_letters(), 5);
   reply.add(delta_of(0, "\u00e9", {TokenChance{11, -0.5, {{1, -0.1}}}}));
-  reply.add(ended(0, EndReason::stop_text, 1));
+  reply.add(ended(0, EndReason::stop_string, 1));
   const ordered_json choice = reply.whole()["choices"][0];
   EXPECT_EQ(choice["message"]["content"], "\u00e9");
   EXPECT_EQ(choice["finish_reason"], "stop");

@@ -58,18 +58,18 @@ class RunningScheduler {
   std::thread thread_;
 };
 
-std::vector<std::string> texts_of(Answering& answering, int64_t count) {
-  std::vector<std::string> texts(count);
+std::vector<std::string> outputs_of(Answering& answering, int64_t count) {
+  std::vector<std::string> outputs(count);
   for (int64_t ended = 0; ended < count;) {
     const auto delta = answering.next(20);
     if (!delta) {
       ADD_FAILURE() << "nothing comes";
       break;
     }
-    texts.at(delta->index) += delta->text;
+    outputs.at(delta->index) += delta->text;
     ended += delta->ended ? 1 : 0;
   }
-  return texts;
+  return outputs;
 }
 
 std::string alone_in_session(const LoadedModel& loaded, const GenerationRequest& request, uint32_t seed) {
@@ -79,7 +79,7 @@ std::string alone_in_session(const LoadedModel& loaded, const GenerationRequest&
   return g.answer(request.prompts[0], true, [](std::string_view) {}, [] { return true; }).text;
 }
 
-TEST(Scheduler, TheSameTextsAloneAndAmongOthers) {
+TEST(Scheduler, TheSameOutputsAloneAndAmongOthers) {
   const Model m = served_tiny();
   const LoadedModel loaded(engine(), m);
   Scheduler scheduler(loaded, small_scheduler());
@@ -91,16 +91,16 @@ TEST(Scheduler, TheSameTextsAloneAndAmongOthers) {
   for (size_t i = 0; i < prompts.size(); ++i) requests.push_back(asked(m, prompts[i], uint32_t(7 * i), i == 3 ? 3 : 1));
   for (const GenerationRequest& request : requests) all.push_back(scheduler.submit(request));
   for (size_t i = 0; i < all.size(); ++i) {
-    const std::vector<std::string> texts = texts_of(*all[i], requests[i].n);
-    for (size_t k = 0; k < texts.size(); ++k)
-      EXPECT_EQ(texts[k], alone_in_session(loaded, requests[i], uint32_t(7 * i + k))) << prompts[i];
+    const std::vector<std::string> outputs = outputs_of(*all[i], requests[i].n);
+    for (size_t k = 0; k < outputs.size(); ++k)
+      EXPECT_EQ(outputs[k], alone_in_session(loaded, requests[i], uint32_t(7 * i + k))) << prompts[i];
   }
   const ServeNumbers numbers = scheduler.numbers();
   EXPECT_GT(numbers.generation_tokens, 0);
 }
 
-// With a draft, and with what a client expects, texts are those without; both are counted.
-TEST(Scheduler, DraftsChangeNoText) {
+// With a draft, and with what a client expects, outputs are those without; both are counted.
+TEST(Scheduler, DraftsChangeNoOutput) {
   Model m = served_tiny();
   m.config["context"] = 48;
   const LoadedModel loaded(engine(), m);
@@ -113,7 +113,7 @@ TEST(Scheduler, DraftsChangeNoText) {
     options.draft = draft;
     Scheduler scheduler(loaded, options);
     const RunningScheduler running(scheduler);
-    const auto all_texts = [&](bool expects) {
+    const auto all_outputs = [&](bool expects) {
       std::vector<std::shared_ptr<Answering>> all;
       for (size_t i = 0; i < prompts.size(); ++i) {
         GenerationRequest request = asked(m, prompts[i], uint32_t(3 * i), 2);
@@ -122,19 +122,19 @@ TEST(Scheduler, DraftsChangeNoText) {
         if (expects) request.expected = std::make_shared<const std::vector<TokenId>>(m.tokenizer->encode(alone[2 * i]));
         all.push_back(scheduler.submit(std::move(request)));
       }
-      std::vector<std::string> texts;
+      std::vector<std::string> outputs;
       for (const auto& one : all)
-        for (std::string& text : texts_of(*one, 2)) texts.push_back(std::move(text));
-      return texts;
+        for (std::string& text : outputs_of(*one, 2)) outputs.push_back(std::move(text));
+      return outputs;
     };
-    const std::vector<std::string> texts = all_texts(false);
-    if (alone.empty()) alone = texts;
-    EXPECT_EQ(texts, alone);
+    const std::vector<std::string> outputs = all_outputs(false);
+    if (alone.empty()) alone = outputs;
+    EXPECT_EQ(outputs, alone);
     const ServeNumbers before = scheduler.numbers();
     EXPECT_EQ(before.drafted_tokens > 0, draft.is_on());
-    EXPECT_EQ(all_texts(true), alone);
+    EXPECT_EQ(all_outputs(true), alone);
     const ServeNumbers after = scheduler.numbers();
-    // Of each request the first text is the one that was expected; without a draft few rows are free for it.
+    // Of each request the first output is the one that was expected; without a draft few rows are free for it.
     EXPECT_GE(after.accepted_tokens - before.accepted_tokens, draft.is_on() ? 4 * 12 : 1);
     EXPECT_GE(after.drafted_tokens, after.accepted_tokens);
     EXPECT_EQ(after.generation_tokens, 2 * before.generation_tokens);
@@ -223,8 +223,8 @@ TEST(Scheduler, AFullQueueSaysSo) {
     EXPECT_EQ(refusal.status, 429);
   }
   RunningScheduler running(scheduler);
-  for (const auto& one : all) EXPECT_FALSE(texts_of(*one, 1)[0].empty());
-  (void)texts_of(*scheduler.submit(asked(m, "abc", 9)), 1);  // there is room again
+  for (const auto& one : all) EXPECT_FALSE(outputs_of(*one, 1)[0].empty());
+  (void)outputs_of(*scheduler.submit(asked(m, "abc", 9)), 1);  // there is room again
   scheduler.drain();
   running.wait();
   EXPECT_THROW((void)scheduler.submit(asked(m, "abc", 9)), Refusal);

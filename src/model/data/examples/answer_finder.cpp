@@ -237,9 +237,9 @@ std::optional<ChatText> AnswerFinder::print(const MarkedChat& chat, size_t count
   }
 }
 
-// From the first to the last character of `text`, which is printed of the first `count` messages, that comes from the
-// texts of message k.
-ChatText::Part AnswerFinder::own_texts(size_t k, const ChatText& text, size_t count) const {
+// From the first to the last character of `text`, which is printed of the first `count` messages, that comes from
+// message k.
+ChatText::Part AnswerFinder::own_part(size_t k, const ChatText& text, size_t count) const {
   try {
     const ChatText marked = renderer_.render(chat_, {.count = count, .marked = k});
     if (marked.text == text.text && !marked.begins.empty() && !marked.ends.empty())
@@ -251,8 +251,7 @@ ChatText::Part AnswerFinder::own_texts(size_t k, const ChatText& text, size_t co
   MarkedChat other = chat_;
   change_letters(other.messages[k]);
   const auto changed = print(other, count, false);
-  if (!changed || changed->text.size() != text.text.size())
-    lost("it prints other texts for other letters of an answer");
+  if (!changed || changed->text.size() != text.text.size()) lost("it prints other text for other letters of an answer");
   const auto differs = [&](size_t i) { return changed->text[i] != text.text[i]; };
   size_t begin = 0, end = text.text.size();
   while (begin < end && !differs(begin)) ++begin;
@@ -280,9 +279,9 @@ size_t AnswerFinder::begin_of(size_t k, const ChatText& text, size_t count) cons
 // Templates may open the answer that is to come in another way than those that were given: what both have in common, up
 // to the answer's own text, opens this one.
 size_t AnswerFinder::opened(size_t k, const ChatText& text, size_t count, const std::optional<ChatText>& open) const {
-  const Part own_part = own_texts(k, text, count);
-  if (count == k + 1) require_last(k, text, own_part.end);
-  const size_t own = own_part.begin;
+  const Part printed_part = own_part(k, text, count);
+  if (count == k + 1) require_last(k, text, printed_part.end);
+  const size_t own = printed_part.begin;
   const auto before = printed(k, false);
   const bool is_known = open && before && open->text.starts_with(before->text);
   const std::string opening = is_known ? open->text.substr(before->text.size()) : renderer_.form().opening;
@@ -317,7 +316,7 @@ ChatText::Part AnswerFinder::last_answer(size_t k, const ChatText& text) const {
 ChatText::Part AnswerFinder::answer_within(size_t k) const {
   const size_t count = chat_.messages.size();
   if (k + 1 == count) return last_answer(k, full_);
-  const Part own = own_texts(k, full_, count);
+  const Part own = own_part(k, full_, count);
   const size_t begin = begin_of(k, full_, count);
   for (const AddedTokens::Match& control : renderer_.controls_in(full_, {own.end, full_.text.size()}))
     if (ends_turn(control.id)) return {begin, control.end};

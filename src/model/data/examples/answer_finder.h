@@ -26,8 +26,8 @@ class AnswerFinder {
   const ChatText& whole() const { return full_; }
   // The answers (indices of messages, ascending) within the whole text. Throws ShapeFault.
   AnswerText in_whole(const std::vector<size_t>& answers) const;
-  // The same, but those that are printed differently once others follow them in texts of their own. `cut` gets what no
-  // text says.
+  // The same, but an answer that is printed differently once others follow it gets a text of its own. `cut` gets what
+  // no text says.
   std::vector<AnswerText> in_turns(const std::vector<size_t>& answers, std::string* cut) const;
 
   // Whether the part ends with a token with which answers end.
@@ -39,7 +39,7 @@ class AnswerFinder {
   std::vector<Part> from_blocks(const ChatText& text, const std::vector<size_t>& answers) const;
   std::optional<ChatText> print(const MarkedChat& chat, size_t count, bool open) const;
   std::optional<ChatText> printed(size_t count, bool open) const { return print(chat_, count, open); }
-  Part own_texts(size_t k, const ChatText& text, size_t count) const;
+  Part own_part(size_t k, const ChatText& text, size_t count) const;
   size_t begin_of(size_t k, const ChatText& text, size_t count) const;
   size_t opened(size_t k, const ChatText& text, size_t count, const std::optional<ChatText>& open) const;
   Part last_answer(size_t k, const ChatText& text) const;

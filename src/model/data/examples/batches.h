@@ -12,19 +12,19 @@ namespace lumen::model {
 
 // What the rows of a batch are to each other.
 enum class RowForm {
-  texts,   // nothing: each stands for itself, or several texts share a row
-  pairs,   // row 2i is the answer that was chosen, row 2i + 1 the one that was rejected, to the same prompt
-  labels,  // each is a prompt with an answer that was wanted or not
+  sequences,  // nothing: each is a sequence of its own (a text or a chat), or several sequences share a row
+  pairs,      // row 2i is the answer that was chosen, row 2i + 1 the one that was rejected, to the same prompt
+  labels,     // each is a prompt with an answer that was wanted or not
 };
 
 // Rows of as many positions, row-major. `weights`, `starts` and `labels` are empty where a source has none.
 struct Batch {
   int64_t rows = 0, length = 0;
   std::vector<TokenId> tokens, targets;
-  // What the loss of each position counts. Texts: in training they sum to 1 over all batches of a step; in validation
-  // they are 0 or what a position counts in the mean. Pairs and labels: 1 for the answer's tokens, 0 for all others.
+  // What the loss of each position counts. Sequences: in training they sum to 1 over all batches of a step; in
+  // validation they are 0 or what a position counts in the mean. Pairs and labels: 1 for the answer's tokens, else 0.
   std::vector<float> weights;
-  // The position at which the text that a position belongs to begins inside its row: attention never looks before it.
+  // For each position where its sequence begins inside the row: attention never looks before that.
   std::vector<int32_t> starts;
   // RowForm::labels, one a row: 1 for an answer that was wanted, 0 for another.
   std::vector<float> labels = {};
@@ -40,8 +40,8 @@ class Batches {
   // Whether batches have weights, and starts: of all or of none.
   virtual bool has_weights() const { return false; }
   virtual bool has_starts() const { return false; }
-  virtual RowForm form() const { return RowForm::texts; }
-  virtual bool has_chats() const { return false; }  // some of the texts are conversations
+  virtual RowForm form() const { return RowForm::sequences; }
+  virtual bool has_chats() const { return false; }  // some of the sequences are conversations
 
   // Batch `part` of the step that follows `step` steps.
   virtual Batch training(int64_t step, int64_t part) const = 0;

@@ -132,13 +132,13 @@ MaskedChat mask_chat(const ChatRenderer& renderer, const ordered_json& messages,
   MaskedChat out;
   if (which == TrainOn::all) {
     const ChatText& whole = masker.finder().whole();
-    out.texts.push_back(masker.tokens({whole, {{0, whole.text.size()}}, messages.size()}, true));
+    out.sequences.push_back(masker.tokens({whole, {{0, whole.text.size()}}, messages.size()}, true));
     return out;
   }
   const std::vector<size_t> answers = answers_of(messages, which, prompt);
   for (const AnswerText& text : masker.finder().in_turns(answers, &out.cut))
-    out.texts.push_back(masker.tokens(text, std::binary_search(answers.begin(), answers.end(), text.count - 1)));
-  if (out.texts.empty()) wrong("the template prints no answer");
+    out.sequences.push_back(masker.tokens(text, std::binary_search(answers.begin(), answers.end(), text.count - 1)));
+  if (out.sequences.empty()) wrong("the template prints no answer");
   return out;
 }
 

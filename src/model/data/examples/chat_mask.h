@@ -3,10 +3,10 @@
 //   - {% generation %} blocks say it, where the template has them;
 //   - else an answer is what the template prints behind what it prints of the messages before it with an answer opened;
 //   - where it opens answers to come in another way than given ones, the answer begins where both part;
-//   - which characters come from the message itself is seen by marks around its texts, and where marks change what the
-//     template does, by other letters in their place.
+//   - which characters come from the message itself is seen by marks around its strings, and where marks change what
+//     the template does, by other letters in their place.
 // Templates may print an answer differently once others follow it (without its thoughts, say). Such an answer is
-// learned in a text of its own, which ends with it. Proved by tests/model/data/data_mask_test.cpp and
+// learned in a sequence of its own, which ends with it. Proved by tests/model/data/data_mask_test.cpp and
 // tests/model/data/data_reference.py.
 #pragma once
 
@@ -29,8 +29,8 @@ struct MaskedTokens {
 };
 
 struct MaskedChat {
-  std::vector<MaskedTokens> texts;  // at least one
-  std::string cut;                  // what of the messages is in none of them; empty: nothing
+  std::vector<MaskedTokens> sequences;  // at least one
+  std::string cut;                      // what of the messages is in none of them; empty: nothing
 };
 
 // Answers behind the first `prompt` messages are learned: all, or the last one; messages whose "weight" is 0 are not.
@@ -39,7 +39,7 @@ struct MaskedChat {
 // Throws ShapeFault.
 MaskedChat mask_chat(const ChatRenderer& renderer, const nlohmann::ordered_json& messages,
                      const nlohmann::ordered_json& more, TrainOn which, size_t prompt = 0);
-// All answers behind the prompt within one text, as answers that are compared need it.
+// All answers behind the prompt within one sequence, as answers that are compared need it.
 MaskedTokens mask_answer(const ChatRenderer& renderer, const nlohmann::ordered_json& messages,
                          const nlohmann::ordered_json& more, size_t prompt);
 

@@ -34,9 +34,9 @@ void read_one(const fs::path& path, Documents& out) {
     out.files.push_back({path.string(), file.bytes().size(), hash_bytes(file.bytes().data(), file.bytes().size())});
   }
   if (path.extension() == ".jsonl")
-    read_rows(path, out.texts);
+    read_rows(path, out.contents);
   else
-    out.texts.emplace_back(FileText(path).text());
+    out.contents.emplace_back(FileText(path).text());
 }
 
 // Where a text is cut so that `share` of it stays in front: on a character boundary.
@@ -95,7 +95,7 @@ Documents embedded_documents() {
 }
 
 std::vector<std::string> read_documents(const fs::path& path) {
-  return load_documents(path).texts;
+  return load_documents(path).contents;
 }
 
 std::string_view embedded_text() {
@@ -142,8 +142,8 @@ Dataset Dataset::from_documents(const std::vector<std::string>& documents, const
 }
 
 Dataset Dataset::from(const Documents& documents, const Tokenizer& tokenizer, DatasetOptions options) {
-  Dataset out = documents.one_text ? from_text(documents.texts.at(0), tokenizer, options)
-                                   : from_documents(documents.texts, tokenizer, options);
+  Dataset out = documents.one_text ? from_text(documents.contents.at(0), tokenizer, options)
+                                   : from_documents(documents.contents, tokenizer, options);
   out.files_ = documents.files;
   return out;
 }

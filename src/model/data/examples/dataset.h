@@ -28,13 +28,13 @@ struct DataFile {
 
 // Documents of a file (text, or .jsonl with {"text": ...}) or of a folder (*.txt, *.md, *.jsonl, by name, recursively).
 struct Documents {
-  std::vector<std::string> texts;
+  std::vector<std::string> contents;
   std::vector<DataFile> files;
   bool one_text = false;  // a file that is one text
 };
 Documents load_documents(const std::filesystem::path& path);
 Documents embedded_documents();
-std::vector<std::string> read_documents(const std::filesystem::path& path);  // the texts alone
+std::vector<std::string> read_documents(const std::filesystem::path& path);  // the contents alone
 // The text that comes with the program.
 std::string_view embedded_text();
 
@@ -50,7 +50,7 @@ class Dataset {
   const std::vector<TokenId>& train() const { return train_; }
   const std::vector<TokenId>& validation() const { return validation_; }
   const std::vector<DataFile>& files() const { return files_; }
-  Hash token_hash() const;  // of both texts' ids: what a model is trained and measured on
+  Hash token_hash() const;  // of the ids of both parts: what a model is trained and measured on
 
  private:
   std::vector<TokenId> train_, validation_;

@@ -31,7 +31,7 @@ std::vector<uint64_t> pattern_counts(const std::vector<double>& mix) {
   return counts;
 }
 
-// The row that each unit comes of, counted from 0: a chat may give several texts.
+// The row that each unit comes of, counted from 0: a chat may give several sequences.
 std::vector<uint32_t> rows_of(const ExampleStore& store, uint64_t unit) {
   std::vector<uint32_t> out;
   const auto all = store.examples();
@@ -113,7 +113,8 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
 }
 
 bool ExampleBatches::has_chats() const {
-  return form_ != RowForm::texts || std::any_of(training_.parts.begin(), training_.parts.end(), [](const Part& part) {
+  return form_ != RowForm::sequences ||
+         std::any_of(training_.parts.begin(), training_.parts.end(), [](const Part& part) {
            const auto all = part.store->examples();
            return std::any_of(all.begin(), all.end(),
                               [](const StoredExample& e) { return (e.flags & StoredExample::kText) == 0; });
@@ -194,7 +195,7 @@ void ExampleBatches::put(Batch& batch, int64_t row, const Place& place, float we
     }
     if (!batch.labels.empty()) batch.labels[row] = (example.flags & StoredExample::kWanted) != 0 ? 1.0F : 0.0F;
   }
-  // What fills the row up is a text of its own.
+  // The padding of the row is a sequence of its own.
   const size_t padding = at;
   for (; !batch.starts.empty() && at < static_cast<size_t>(options_.length); ++at) batch.starts[first + at] = padding;
 }
@@ -203,7 +204,7 @@ Batch ExampleBatches::training(int64_t step, int64_t part) const {
   const auto rows = static_cast<uint64_t>(options_.rows), parts = static_cast<uint64_t>(options_.accumulate);
   const uint64_t begin = step * parts * rows;
   float weight = 1;
-  if (form_ == RowForm::texts) {
+  if (form_ == RowForm::sequences) {
     uint64_t learned = 0;
     for (uint64_t i = 0; i < parts * rows; ++i) learned += learned_of(training_place(begin + i));
     weight = 1 / static_cast<float>(learned);

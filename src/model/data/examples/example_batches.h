@@ -28,7 +28,7 @@ class ExampleBatches final : public Batches {
   ExampleBatches(std::vector<LoadedExamples> training, std::vector<LoadedExamples> validation, BatchOptions options);
 
   bool has_weights() const override { return true; }
-  bool has_starts() const override { return options_.packing && form_ == RowForm::texts; }
+  bool has_starts() const override { return options_.packing && form_ == RowForm::sequences; }
   RowForm form() const override { return form_; }
   bool has_chats() const override;
   Batch training(int64_t step, int64_t part) const override;
@@ -69,7 +69,7 @@ class ExampleBatches final : public Batches {
   uint64_t learned_of(const Place& place) const;
 
   BatchOptions options_;
-  RowForm form_ = RowForm::texts;
+  RowForm form_ = RowForm::sequences;
   Side training_, validation_;
   std::vector<uint32_t> pattern_;              // of sets, where they have shares
   std::vector<std::vector<uint64_t>> before_;  // of each set: its places in the pattern before a place

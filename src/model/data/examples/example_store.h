@@ -52,7 +52,7 @@ class ExampleStore {
   static std::shared_ptr<const ExampleStore> of(SealedContents contents, const Hash& key,
                                                 const std::vector<std::string>& files);
 
-  RowForm form_ = RowForm::texts;
+  RowForm form_ = RowForm::sequences;
   std::span<const uint32_t> tokens_;
   std::span<const StoredExample> examples_;
   TokenId largest_ = -1;

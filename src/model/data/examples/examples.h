@@ -1,5 +1,5 @@
-// What training reads: texts, chats and pairs as examples, their masks, and batches of them, each a pure function of
-// seed and step.
+// What training reads: documents, chats and pairs as examples, their masks, and batches of them, each a pure function
+// of seed and step.
 //
 // May include: base, base/file, base/sealed, base/structured, base/threads, model/data/rows, model/template,
 // model/text/tokenizer, model/text/unicode.

@@ -28,7 +28,7 @@ constexpr Example::Kind kKinds[] = {Example::Kind::text, Example::Kind::chat, Ex
 // Texts and chats may stand beside each other.
 RowForm form_of(Example::Kind kind) {
   if (kind == Example::Kind::pair) return RowForm::pairs;
-  return kind == Example::Kind::label ? RowForm::labels : RowForm::texts;
+  return kind == Example::Kind::label ? RowForm::labels : RowForm::sequences;
 }
 
 // A template that runs into its limit ends the reading, at this row.
@@ -39,14 +39,14 @@ Error placed(const TemplateOverrun& error, const fs::path& file, uint64_t line) 
 
 // A row's tokens, or why there are none.
 struct Tokenized {
-  struct Text {
+  struct Sequence {
     std::vector<uint32_t> tokens;
     uint32_t flags = 0;
   };
-  RowForm form = RowForm::texts;
-  std::vector<Text> texts;
+  RowForm form = RowForm::sequences;
+  std::vector<Sequence> sequences;
   std::string fault, detail;
-  std::string cut;  // what of a row that is kept is in none of its texts
+  std::string cut;  // what of a row that is kept is in none of its sequences
 };
 
 class RowTokenizer {
@@ -70,7 +70,7 @@ class RowTokenizer {
         case Example::Kind::chat: {
           const MaskedChat chat =
               mask_chat(renderer_, example.messages, example.more, options_.train_on, example.prompt);
-          for (const MaskedTokens& text : chat.texts) put(text, 0, out);
+          for (const MaskedTokens& sequence : chat.sequences) put(sequence, 0, out);
           out.cut = chat.cut;
           break;
         }
@@ -107,15 +107,15 @@ class RowTokenizer {
 
   static void put(const MaskedTokens& tokens, uint32_t flags, Tokenized& out) {
     if (tokens.ids.size() < 2) throw ShapeFault{"a single token", ""};
-    Tokenized::Text text{{}, flags};
-    text.tokens.reserve(tokens.ids.size());
+    Tokenized::Sequence sequence{{}, flags};
+    sequence.tokens.reserve(tokens.ids.size());
     bool learned = false;
     for (size_t i = 0; i < tokens.ids.size(); ++i) {
-      text.tokens.push_back(tokens.ids[i] | (tokens.learned[i] ? ExampleStore::kLearned : 0));
+      sequence.tokens.push_back(tokens.ids[i] | (tokens.learned[i] ? ExampleStore::kLearned : 0));
       learned |= i > 0 && tokens.learned[i];
     }
     if (!learned) throw ShapeFault{"no token to learn", ""};
-    out.texts.push_back(std::move(text));
+    out.sequences.push_back(std::move(sequence));
   }
 
   const Tokenizer& tokenizer_;
@@ -203,8 +203,8 @@ class Loader {
     if (!row.cut.empty()) report_.cut(row.cut, {files_[file].filename().string(), line, ""});
     if (!form_) form_ = row.form;
     if (row.form != *form_) return drop("of another kind than the rows before", "");
-    for (const Tokenized::Text& text : row.texts)
-      writer.add(text.tokens, {.line = line, .file = file, .flags = text.flags});
+    for (const Tokenized::Sequence& sequence : row.sequences)
+      writer.add(sequence.tokens, {.line = line, .file = file, .flags = sequence.flags});
   }
 
   const std::vector<fs::path>& files_;
@@ -278,8 +278,8 @@ LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer
   return out;
 }
 
-std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const ReadOptions& options,
-                                       RowReport* report) {
+std::vector<std::string> documents_of_rows(const std::vector<fs::path>& files, const ReadOptions& options,
+                                           RowReport* report) {
   std::vector<std::string> out;
   // There is no vocabulary yet, and no control token.
   const ChatRenderer renderer(Tokenizer::characters(" "), options.chat.parse(), template_time);
@@ -302,12 +302,12 @@ std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const
           continue;
         }
         // All of a row or nothing: a row that is counted as dropped gives no text.
-        std::vector<std::string> texts;
+        std::vector<std::string> printed;
         for (const ordered_json* messages : {&example.messages, &example.rejected}) {
           if (messages->empty()) continue;
-          texts.push_back(renderer.render(renderer.mark(*messages, example.more), {}).text);
+          printed.push_back(renderer.render(renderer.mark(*messages, example.more), {}).text);
         }
-        out.insert(out.end(), texts.begin(), texts.end());
+        out.insert(out.end(), printed.begin(), printed.end());
       } catch (const ShapeFault& fault) {
         drop(fault.reason, fault.detail);
       } catch (const TemplateOverrun& error) {

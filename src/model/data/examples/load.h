@@ -16,7 +16,7 @@
 namespace lumen::model {
 
 struct ReadOptions {
-  std::string form = "auto";  // of rows: auto, texts, chats, pairs or labels
+  std::string form = "auto";  // of rows: "auto", or the name of an Example::Kind (example_kind_name)
   std::map<std::string, std::string> columns;
   TrainOn train_on = TrainOn::assistant;
   ChosenTemplate chat;
@@ -44,8 +44,8 @@ struct LoadedExamples {
 LoadedExamples load_examples(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
                              const ReadOptions& options);
 
-// The texts of all rows, for a tokenizer that is to be made of them; rows that give none are counted.
-std::vector<std::string> texts_of_rows(const std::vector<std::filesystem::path>& files, const ReadOptions& options,
-                                       RowReport* report);
+// The documents of all rows, for a tokenizer that is to be trained on them; rows that give none are counted.
+std::vector<std::string> documents_of_rows(const std::vector<std::filesystem::path>& files, const ReadOptions& options,
+                                           RowReport* report);
 
 }  // namespace lumen::model

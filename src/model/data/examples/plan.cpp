@@ -92,7 +92,7 @@ class Planner {
 
   void put(const PlanItem& item) {
     const int64_t size = item.length - 1;
-    if (!options_.packing || store_.form() != RowForm::texts) return row({item});
+    if (!options_.packing || store_.form() != RowForm::sequences) return row({item});
     const auto best = open_.lower_bound(size);
     std::vector<PlanItem> items;
     int64_t left = options_.length;

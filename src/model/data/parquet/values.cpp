@@ -153,7 +153,7 @@ class DeltaIntegerReader final : public ValueReader {
   bool narrow_;
 };
 
-// DELTA_LENGTH_BYTE_ARRAY: lengths, then the bytes of all texts.
+// DELTA_LENGTH_BYTE_ARRAY: lengths, then the bytes of all strings.
 class DeltaLengthReader final : public ValueReader {
  public:
   DeltaLengthReader(const Leaf& leaf, std::string_view page) : lengths_(page), length_(leaf.length) {

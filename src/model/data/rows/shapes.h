@@ -1,4 +1,4 @@
-// Rows as examples: conversations, texts, and preference pairs, for any column names. Proved by
+// Rows as examples: conversations, documents, and preference pairs, for any column names. Proved by
 // tests/model/data/data_rows_test.cpp.
 #pragma once
 

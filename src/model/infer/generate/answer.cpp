@@ -17,8 +17,8 @@ class ByGrammar : public TokenFilter {
 
   bool allows(TokenId id) override {
     if (std::find(ends_.begin(), ends_.end(), id) != ends_.end()) return matcher_->may_end();
-    if (static_cast<size_t>(id) >= constraint_->tokens->texts.size()) return false;
-    const std::string& text = constraint_->tokens->texts[id];
+    if (static_cast<size_t>(id) >= constraint_->tokens->strings.size()) return false;
+    const std::string& text = constraint_->tokens->strings[id];
     return !text.empty() && matcher_->allows(text);
   }
   const TokenSet& all() override { return matcher_->allowed(tokenizer_, constraint_->tokens->trie); }
@@ -32,15 +32,15 @@ class ByGrammar : public TokenFilter {
 
 }  // namespace
 
-StopTexts::StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {
-  std::erase(texts_, std::string());
+StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
+  std::erase(strings_, std::string());
 }
 
-std::string StopTexts::push(std::string_view text) {
+std::string StopStrings::push(std::string_view text) {
   if (stopped_) return {};
   held_ += text;
   size_t first = std::string::npos;
-  for (const std::string& t : texts_) {
+  for (const std::string& t : strings_) {
     const size_t at = held_.find(t);
     if (at >= first) continue;
     first = at;
@@ -50,9 +50,9 @@ std::string StopTexts::push(std::string_view text) {
     stopped_ = true;
     return held_.substr(0, first);
   }
-  // The longest end that is the beginning of a stop text waits.
+  // The longest end that is the beginning of a stop string waits.
   size_t wait = 0;
-  for (const std::string& t : texts_) {
+  for (const std::string& t : strings_) {
     for (size_t n = std::min(t.size() - 1, held_.size()); n > wait; --n) {
       if (std::string_view(held_).ends_with(std::string_view(t).substr(0, n))) wait = n;
     }
@@ -62,7 +62,7 @@ std::string StopTexts::push(std::string_view text) {
   return out;
 }
 
-std::string StopTexts::finish() {
+std::string StopStrings::finish() {
   return stopped_ ? std::string() : std::exchange(held_, {});
 }
 
@@ -82,9 +82,9 @@ std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary,
   return out;
 }
 
-Constraint::Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenTexts> all)
+Constraint::Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenStrings> all)
     : grammar(std::make_shared<const Grammar>(Grammar::parse(text))),
-      tokens(all ? std::move(all) : std::make_shared<const TokenTexts>(tokenizer)) {}
+      tokens(all ? std::move(all) : std::make_shared<const TokenStrings>(tokenizer)) {}
 
 Answer::Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler,
                const Constraint* constraint, GrammarMatcher* matcher, Show show)
@@ -137,12 +137,12 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
     return std::nullopt;
   }
   sampler_.accept(id);
-  if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->tokens->texts[id]));
+  if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->tokens->strings[id]));
   if (matcher_ && tokenizer_.kind(id) == TokenKind::control)
-    put(stream_.finish() + constraint_->tokens->texts[id]);
+    put(stream_.finish() + constraint_->tokens->strings[id]);
   else
     put(stream_.push(id));
-  if (stops_.stopped()) end(EndReason::stop_text);
+  if (stops_.stopped()) end(EndReason::stop_string);
   if (options_.predict >= 0 && made_ == options_.predict) end(EndReason::limit);
   return id;
 }

@@ -1,6 +1,6 @@
-// One text being written, token by token: what is drawn from logits, what of it is shown, and where it ends. Knows
-// nothing of sessions: one text alone (generate.h) and many at once (generate_many.h) are written the same way. Proved
-// by tests/model/infer/generate_test.cpp.
+// One output that is being generated, token by token: what is drawn from logits, what of it is shown, and where it
+// ends. Knows nothing of sessions: one sequence alone (generate.h) and many at once (generate_many.h) are generated the
+// same way. Proved by tests/model/infer/generate_test.cpp.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,18 @@
 
 namespace lumen::model {
 
-// Texts at which an output ends, in a stream: what may become one is held back.
-class StopTexts {
+// Strings at which a streamed output ends: what may become one of them is held back.
+class StopStrings {
  public:
-  explicit StopTexts(std::vector<std::string> texts);
-  // What may be shown now. Once a stop text is complete: what stood before it, and stopped() is true.
+  explicit StopStrings(std::vector<std::string> strings);
+  // What may be shown now. Once a stop string is complete: what stood before it, and stopped() is true.
   std::string push(std::string_view text);
   std::string finish();  // what was held back
   bool stopped() const { return stopped_; }
   const std::string& found() const { return found_; }  // the one that stopped it
 
  private:
-  std::vector<std::string> texts_;
+  std::vector<std::string> strings_;
   std::string held_, found_;
   bool stopped_ = false;
 };
@@ -42,28 +42,28 @@ struct GenerateOptions {
   int64_t draft = 16;        // tokens a draft may propose at once
 };
 
-enum class EndReason { end_token, stop_text, grammar, limit, context, interrupted };
+enum class EndReason { end_token, stop_string, grammar, limit, context, interrupted };
 std::string_view reason_name(EndReason reason);  // "end", "stop", "grammar", "limit", "context", "interrupted"
 
-// Ids below `vocabulary` that no text can have: a model may have more than its tokenizer (padding, gaps). With
-// `ignore_end` the ends of texts as well.
+// Ids below `vocabulary` that no output can have: a model may have more than its tokenizer (padding, gaps). With
+// `ignore_end` the end tokens as well.
 std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end);
 
-// What grammars need of a vocabulary, made once for all of them.
-struct TokenTexts {
+// The strings of a vocabulary's tokens, as grammars need them; made once for all of them.
+struct TokenStrings {
   // With `controls` a grammar may ask for control tokens, which are then shown by their names.
-  explicit TokenTexts(const Tokenizer& tokenizer, bool controls = false)
-      : trie(generation_trie(tokenizer, &texts, controls)) {}
-  std::vector<std::string> texts;  // by id
+  explicit TokenStrings(const Tokenizer& tokenizer, bool controls = false)
+      : trie(generation_trie(tokenizer, &strings, controls)) {}
+  std::vector<std::string> strings;  // by id
   TokenTrie trie;
 };
 
-// A grammar, made once for all texts that must follow it.
+// A grammar, made once for all outputs that must follow it.
 struct Constraint {
-  // Error when the text is no grammar. Null: the tokens' texts are made here.
-  Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenTexts> all = nullptr);
+  // Error when `text` is no grammar. `all` null: the strings of the tokens are made here.
+  Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenStrings> all = nullptr);
   std::shared_ptr<const Grammar> grammar;
-  std::shared_ptr<const TokenTexts> tokens;
+  std::shared_ptr<const TokenStrings> tokens;
 };
 
 class Answer {
@@ -73,14 +73,14 @@ class Answer {
   Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler, const Constraint* constraint,
          GrammarMatcher* matcher, Show show);
 
-  // Draws the next token, and shows what may be shown. Nothing when the text ends without one more. With a token the
-  // text may have ended as well: then nobody asks what follows it.
+  // Draws the next token, and shows what may be shown. Nothing when the output ends without one more. With a token the
+  // output may have ended as well: then nobody asks what follows it.
   std::optional<TokenId> draw(const LogitRow& row);
   bool ended() const { return reason_.has_value(); }
   void end(EndReason reason);                                      // from outside
   EndReason finish();                                              // shows the rest; why it ended
   const std::string& text() const { return text_; }                // what was shown
-  int64_t made() const { return made_; }                           // tokens drawn, one that ended the text included
+  int64_t made() const { return made_; }                           // tokens drawn, one that ended the output included
   std::optional<TokenId> end_token() const { return end_token_; }  // the one that ended it, if one did
   const std::string& stop() const { return stops_.found(); }
 
@@ -95,7 +95,7 @@ class Answer {
   Show show_;
   std::vector<TokenId> ends_;
   TokenStream stream_;
-  StopTexts stops_;
+  StopStrings stops_;
   std::optional<EndReason> reason_;
   std::optional<TokenId> end_token_;
   std::string text_;

@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-// Tokens a text may have in the end, its last one, which nobody reads, aside.
+// Tokens that a sequence may have in the end, without its last one, which the model does not read.
 int64_t most_of(const ManyOptions& options, const std::vector<ManyRequest>& requests, size_t request, int64_t context) {
   const auto prompt = std::ssize(requests[request].prompt);
   if (prompt < 1) throw usage_error("a prompt is empty");
@@ -24,11 +24,11 @@ int64_t most_of(const ManyOptions& options, const std::vector<ManyRequest>& requ
 
 }  // namespace
 
-// Each text takes the pages it does not share with the one before it in line; one takes all of its own.
+// Each sequence takes the pages that it does not share with the one before it in line; one takes all of its own.
 ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests) {
   if (requests.empty()) throw usage_error("no prompts");
-  if (options.parallel < 1 || options.parallel > ManySession::kMostTexts)
-    throw usage_error("from 1 to {} texts can be written at once", ManySession::kMostTexts);
+  if (options.parallel < 1 || options.parallel > ManySession::kMostSequences)
+    throw usage_error("from 1 to {} sequences can be generated at once", ManySession::kMostSequences);
   ManyPlan plan;
   plan.session = options.session;
   std::vector<int64_t> pages, own;
@@ -45,11 +45,11 @@ ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std
     own.push_back(pages.back() - shared);
   }
   plan.limits.longest = *std::max_element(plan.most.begin(), plan.most.end());
-  plan.limits.texts = std::min<int64_t>(options.parallel, requests.size());
+  plan.limits.sequences = std::min<int64_t>(options.parallel, requests.size());
   if (options.draft.is_on()) plan.limits = with_drafts(options.draft, plan.limits);
   if (plan.session.context == 0) {
     std::sort(own.rbegin(), own.rend());
-    const size_t count = plan.limits.texts;
+    const size_t count = plan.limits.sequences;
     const int64_t all = *std::max_element(pages.begin(), pages.end()) +
                         std::accumulate(own.begin(), own.begin() + count, int64_t{0}) - own[0];
     plan.session.context = all * size;
@@ -61,16 +61,16 @@ std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions&
                                    const std::vector<ManyRequest>& requests,
                                    const std::function<void(size_t, const ManyAnswer&)>& done,
                                    const std::function<bool()>& go_on, std::string* explained) {
-  if (options.generate.shift) throw usage_error("--context-shift is for one text at a time");
+  if (options.generate.shift) throw usage_error("--context-shift works with one sequence at a time");
   ManyPlan plan = plan_requests(loaded.model(), options, requests);
-  TextBatch batch(loaded, plan.session, plan.limits, plan.limits.texts);
+  SequenceBatch batch(loaded, plan.session, plan.limits, plan.limits.sequences);
   batch.draft_with(make_draft(options.draft, plan.session, plan.limits));
   std::shared_ptr<const Constraint> constraint;
   if (!options.generate.grammar.empty())
     constraint = std::make_shared<const Constraint>(*loaded.model().tokenizer, options.generate.grammar);
   std::vector<ManyAnswer> answers(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
-    TextOrder order;
+    SequenceOrder order;
     order.prompt = requests[i].prompt;
     order.sampling = options.sampling;
     order.sampling.seed = requests[i].seed;

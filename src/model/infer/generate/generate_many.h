@@ -1,13 +1,13 @@
-// Many texts written at once: each step computes the next token of every one of them together, which costs little more
-// than the next token of one. A text that ends makes room for the next in line; beginnings that are alike are computed
-// once. Proved by tests/model/infer/generate_many_test.cpp.
+// Many sequences generated at once: each step computes the next token of every one of them together, which costs little
+// more than the next token of one. A sequence that ends makes room for the next in line; prefixes that prompts share
+// are computed once. Proved by tests/model/infer/generate_many_test.cpp.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "model/infer/generate/text_batch.h"
+#include "model/infer/generate/sequence_batch.h"
 
 namespace lumen::model {
 
@@ -17,10 +17,10 @@ struct ManyRequest {
 };
 
 struct ManyOptions {
-  SessionOptions session;  // context: tokens of all texts together; 0: as many as the texts may need
+  SessionOptions session;  // context: tokens of all sequences together; 0: as many as they may need
   SamplerOptions sampling;
   GenerateOptions generate;
-  int64_t parallel = 8;  // texts at once, at most ManySession::kMostTexts
+  int64_t parallel = 8;  // sequences at once, at most ManySession::kMostSequences
   DraftOptions draft;
 };
 
@@ -28,9 +28,9 @@ struct ManyOptions {
 struct ManyPlan {
   SessionOptions session;
   ManyLimits limits;
-  std::vector<int64_t> most;  // tokens each text may have, in the end
+  std::vector<int64_t> most;  // tokens each sequence may have, in the end
 };
-// Error when a prompt is longer than a text may be.
+// Error when a prompt is longer than a sequence may become.
 ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests);
 
 // Answers in the order of the requests. `done` hears of each as it ends. Those that `go_on` cut off are marked so.

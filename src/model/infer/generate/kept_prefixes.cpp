@@ -28,7 +28,7 @@ KeptPrefixes::KeptPrefixes(const LoadedModel& loaded, ManySession& session, std:
   if (bytes <= kLargestPage) block_ = page * std::max<int64_t>(1, std::min(kBlock / page, kMostBytes / bytes));
 }
 
-const std::string& KeptPrefixes::owner(int text) {
+const std::string& KeptPrefixes::owner(int sequence) {
   if (owners_.empty()) {
     const SessionOptions& options = session_.options();
     const machine::Machine& machine = loaded_.engine().device().machine();
@@ -38,50 +38,50 @@ const std::string& KeptPrefixes::owner(int text) {
                     options.values ? options.values->hash.hex() : "f32", options.exact, session_.page_size());
     for (int64_t set = 0; set < loaded_.sets(); ++set) owners_.push_back(same + loaded_.identity(set));
   }
-  return owners_.at(session_.set(text));
+  return owners_.at(session_.set(sequence));
 }
 
-int64_t KeptPrefixes::restore(int text, std::span<const TokenId> wanted) {
+int64_t KeptPrefixes::restore(int sequence, std::span<const TokenId> wanted) {
   if (block_ == 0) return 0;
-  const int64_t had = session_.length(text);
+  const int64_t had = session_.length(sequence);
   const int64_t begin = had / block_ * block_;
   const int64_t room = begin + session_.free_pages() * session_.page_size();
   int64_t end = begin;
   while (end + block_ < std::min<int64_t>(std::ssize(wanted), room) &&
-         files_->has(owner(text), wanted.first(end + block_)))
+         files_->has(owner(sequence), wanted.first(end + block_)))
     end += block_;
   if (end <= had) return 0;
   std::vector<std::string> blocks;
   for (int64_t at = begin; at < end; at += block_) {
     auto block =
-        files_->read(owner(text), wanted.first(at + block_), block_ / session_.page_size() * session_.page_bytes());
+        files_->read(owner(sequence), wanted.first(at + block_), block_ / session_.page_size() * session_.page_bytes());
     if (!block) break;
     blocks.push_back(std::move(*block));
   }
   end = begin + std::ssize(blocks) * block_;
   if (end <= had) return 0;
-  (void)session_.rewind(text, begin);
+  (void)session_.rewind(sequence, begin);
   for (size_t i = 0; i < blocks.size(); ++i)
-    session_.append_pages(text, wanted.subspan(begin + int64_t(i) * block_, block_), blocks[i]);
-  for (int64_t at = end; at > 0; at -= block_) files_->touch(owner(text), wanted.first(at));
+    session_.append_pages(sequence, wanted.subspan(begin + int64_t(i) * block_, block_), blocks[i]);
+  for (int64_t at = end; at > 0; at -= block_) files_->touch(owner(sequence), wanted.first(at));
   return end - had;
 }
 
-void KeptPrefixes::save(int text) {
+void KeptPrefixes::save(int sequence) {
   if (block_ == 0) return;
   try {
     if (require_whole_) require_whole_();
   } catch (const Error&) {
     return;  // who runs the model asks for itself, and tells
   }
-  const std::vector<TokenId>& tokens = session_.tokens(text);
+  const std::vector<TokenId>& tokens = session_.tokens(sequence);
   const int64_t pages = block_ / session_.page_size(), whole = std::ssize(tokens) / block_ * block_;
   for (int64_t at = 0; at < whole; at += block_) {
     const auto prefix = std::span(tokens).first(at + block_);
-    if (!files_->has(owner(text), prefix))
-      files_->write(owner(text), prefix, session_.copy_pages(text, at / session_.page_size(), pages));
+    if (!files_->has(owner(sequence), prefix))
+      files_->write(owner(sequence), prefix, session_.copy_pages(sequence, at / session_.page_size(), pages));
   }
-  for (int64_t at = whole; at > 0; at -= block_) files_->touch(owner(text), std::span(tokens).first(at));
+  for (int64_t at = whole; at > 0; at -= block_) files_->touch(owner(sequence), std::span(tokens).first(at));
 }
 
 }  // namespace lumen::model

@@ -1,5 +1,5 @@
-// Beginnings of texts that are kept on disk (model/infer/prefixes): blocks of whole pages, written when a text has
-// ended and read when one begins that has them. What is read are the bytes that were computed. Proved by
+// A KV cache of prompt prefixes on disk (model/infer/prefixes): blocks of whole pages, written when a sequence has
+// ended and read when another begins with the same tokens. What is read are the bytes that were computed. Proved by
 // tests/model/infer/prefixes/kept_prefixes_test.cpp.
 #pragma once
 
@@ -23,13 +23,13 @@ class KeptPrefixes {
   // False for sessions that let go of pages.
   static bool can_keep(const ManySession& session) { return session.keeps_pages(); }
 
-  // An open text, whose tokens `wanted` begins with, gets what is known of the rest, the last token aside. How many
-  // tokens were appended.
-  int64_t restore(int text, std::span<const TokenId> wanted);
-  void save(int text);
+  // Appends to an open sequence, whose tokens `wanted` begins with, what the files hold of the rest, the last token
+  // aside. Returns how many tokens were appended.
+  int64_t restore(int sequence, std::span<const TokenId> wanted);
+  void save(int sequence);
 
  private:
-  const std::string& owner(int text);  // waits until all weights are read
+  const std::string& owner(int sequence);  // waits until all weights are read
 
   const LoadedModel& loaded_;
   ManySession& session_;

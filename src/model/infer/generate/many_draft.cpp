@@ -10,23 +10,23 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kSoon = 8;           // tokens a draft's model reads before it proposes; more are read as a prompt is
-constexpr int64_t kLongestMatch = 16;  // of a text and what is expected
+constexpr int64_t kLongestMatch = 16;  // of a sequence and what is expected
 constexpr int64_t kShortestMatch = 2;
 constexpr int64_t kLookAround = 8192;  // tokens in front of and behind the last place that agreed
 
 }  // namespace
 
-std::vector<std::vector<TokenId>> ManyLookUpDraft::propose(std::span<const DraftWish> wishes) {
+std::vector<std::vector<TokenId>> ManyLookUpDraft::propose(std::span<const DraftRequest> requests) {
   std::vector<std::vector<TokenId>> out;
   LookUpDraft one;
-  for (const DraftWish& wish : wishes) out.push_back(one.propose(wish.tokens, wish.most));
+  for (const DraftRequest& request : requests) out.push_back(one.propose(request.tokens, request.most));
   return out;
 }
 
 ManyLimits ManyModelDraft::own_limits(const LoadedModel& small, const SessionOptions& options, ManyLimits limits) {
   limits.kept = 0;
   limits.drafted += kSoon;  // it goes back on what it has read and on what it has proposed
-  limits.rows = limits.texts;
+  limits.rows = limits.sequences;
   const int64_t own = many_limits(small.model(), session_options(small.model(), options), {}).longest;
   limits.longest = limits.longest > 0 ? std::min(limits.longest, own) : own;
   return limits;
@@ -41,50 +41,51 @@ ManyModelDraft::ManyModelDraft(const LoadedModel& small, SessionOptions options,
   std::sort(forbidden_.begin(), forbidden_.end());
 }
 
-void ManyModelDraft::forget(uint64_t text) {
-  const auto at = texts_.find(text);
-  if (at == texts_.end()) return;
+void ManyModelDraft::forget(uint64_t sequence) {
+  const auto at = sequences_.find(sequence);
+  if (at == sequences_.end()) return;
   session_.close(at->second);
-  texts_.erase(at);
+  sequences_.erase(at);
 }
 
-// The session's text, which begins as the wish does where another one does; -1 when there are too many.
-int ManyModelDraft::text_of(const DraftWish& wish) {
-  if (const auto at = texts_.find(wish.text); at != texts_.end()) return at->second;
-  if (std::ssize(texts_) >= limits_.texts) return -1;
+// The session's sequence of the request; a new one shares the longest prefix that another has. -1 when too many are
+// open.
+int ManyModelDraft::sequence_of(const DraftRequest& request) {
+  if (const auto at = sequences_.find(request.sequence); at != sequences_.end()) return at->second;
+  if (std::ssize(sequences_) >= limits_.sequences) return -1;
   std::pair<int64_t, int> best{0, -1};
-  for (const auto& [name, other] : texts_) {
+  for (const auto& [name, other] : sequences_) {
     const std::vector<TokenId>& theirs = session_.tokens(other);
-    const auto same = std::mismatch(wish.tokens.begin(), wish.tokens.end() - 1, theirs.begin(), theirs.end());
-    const int64_t count = same.first - wish.tokens.begin();
+    const auto same = std::mismatch(request.tokens.begin(), request.tokens.end() - 1, theirs.begin(), theirs.end());
+    const int64_t count = same.first - request.tokens.begin();
     if (count > best.first) best = {count, other};
   }
   const int own = session_.open();
-  texts_[wish.text] = own;
+  sequences_[request.sequence] = own;
   if (best.second >= 0) (void)session_.share(best.second, own, best.first);
   return own;
 }
 
-// What a text's turn begins with; nothing where it proposes nothing this time.
-std::optional<ManyModelDraft::At> ManyModelDraft::begin(size_t number, const DraftWish& wish, bool* may_read) {
-  const auto size = std::ssize(wish.tokens);
-  const int64_t most = std::min(wish.most, limits_.longest - size);
+// What a request begins with; nothing where nothing is proposed for it this time.
+std::optional<ManyModelDraft::At> ManyModelDraft::begin(size_t number, const DraftRequest& request, bool* may_read) {
+  const auto size = std::ssize(request.tokens);
+  const int64_t most = std::min(request.most, limits_.longest - size);
   if (most < 1) return std::nullopt;
-  const int text = text_of(wish);
-  if (text < 0) return std::nullopt;
-  const std::vector<TokenId>& had = session_.tokens(text);
-  const auto same = std::mismatch(wish.tokens.begin(), wish.tokens.end() - 1, had.begin(), had.end());
-  const int64_t kept = session_.rewind(text, same.first - wish.tokens.begin());
-  session_.settle(text, kept);
-  const std::span<const TokenId> left = wish.tokens.subspan(kept);
-  if (session_.missing_pages(text, std::ssize(left) + most) > session_.free_pages()) {
-    forget(wish.text);
+  const int sequence = sequence_of(request);
+  if (sequence < 0) return std::nullopt;
+  const std::vector<TokenId>& had = session_.tokens(sequence);
+  const auto same = std::mismatch(request.tokens.begin(), request.tokens.end() - 1, had.begin(), had.end());
+  const int64_t kept = session_.rewind(sequence, same.first - request.tokens.begin());
+  session_.settle(sequence, kept);
+  const std::span<const TokenId> left = request.tokens.subspan(kept);
+  if (session_.missing_pages(sequence, std::ssize(left) + most) > session_.free_pages()) {
+    forget(request.sequence);
     return std::nullopt;
   }
-  if (std::ssize(left) <= kSoon) return At{number, text, {left.begin(), left.end()}, most};
+  if (std::ssize(left) <= kSoon) return At{number, sequence, {left.begin(), left.end()}, most};
   if (!*may_read) return std::nullopt;
   *may_read = false;
-  const ManySession::Part some{text, left.first(std::min<int64_t>(chunk_, std::ssize(left) - 1))};
+  const ManySession::Part some{sequence, left.first(std::min<int64_t>(chunk_, std::ssize(left) - 1))};
   (void)session_.feed_rows({&some, 1}, {});
   return std::nullopt;
 }
@@ -104,7 +105,7 @@ TokenId ManyModelDraft::likeliest(const LogitRow& row) const {
   return best;
 }
 
-// One step of as many of the texts as there are rows, whose next tokens are proposed.
+// Steps that propose the next token of each sequence; each step takes as many of them as it has rows for.
 void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>& out) {
   for (size_t first = 0; first < at.size();) {
     std::vector<ManySession::Part> parts;
@@ -113,8 +114,8 @@ void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>
     for (; end < at.size(); ++end) {
       const std::vector<TokenId>& fed = at[end].fed;
       if (end > first && rows + std::ssize(fed) > session_.rows()) break;
-      const auto count = std::min<int64_t>(std::ssize(fed), session_.rows());  // a text alone may have more
-      parts.push_back({at[end].text, std::span(fed).first(count)});
+      const auto count = std::min<int64_t>(std::ssize(fed), session_.rows());  // a sequence alone may have more
+      parts.push_back({at[end].sequence, std::span(fed).first(count)});
       rows += count;
     }
     const std::vector<LogitRow> logits = session_.feed_apart(parts);
@@ -127,7 +128,7 @@ void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>
       if (!one.fed.empty()) continue;
       const TokenId id = likeliest(logits[row]);
       if (id >= 0) {
-        out[one.wish].push_back(id);
+        out[one.request].push_back(id);
         one.fed = {id};
       }
       --one.left;
@@ -137,15 +138,15 @@ void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>
   std::erase_if(at, [](const At& one) { return one.left < 1 || one.fed.empty(); });
 }
 
-std::vector<std::vector<TokenId>> ManyModelDraft::propose(std::span<const DraftWish> wishes) {
-  std::vector<std::vector<TokenId>> out(wishes.size());
+std::vector<std::vector<TokenId>> ManyModelDraft::propose(std::span<const DraftRequest> requests) {
+  std::vector<std::vector<TokenId>> out(requests.size());
   std::vector<At> at;
   int64_t pages = 0;  // that those before will take
   bool may_read = true;
-  for (size_t i = 0; i < wishes.size(); ++i) {
-    std::optional<At> one = begin(i, wishes[i], &may_read);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    std::optional<At> one = begin(i, requests[i], &may_read);
     if (!one) continue;
-    const int64_t more = session_.missing_pages(one->text, std::ssize(one->fed) + one->left);
+    const int64_t more = session_.missing_pages(one->sequence, std::ssize(one->fed) + one->left);
     if (pages + more > session_.free_pages()) continue;
     pages += more;
     at.push_back(std::move(*one));
@@ -154,14 +155,14 @@ std::vector<std::vector<TokenId>> ManyModelDraft::propose(std::span<const DraftW
   return out;
 }
 
-std::vector<TokenId> ExpectedDraft::propose(std::span<const TokenId> text, int64_t most) {
+std::vector<TokenId> ExpectedDraft::propose(std::span<const TokenId> tokens, int64_t most) {
   const std::vector<TokenId>& expected = *expected_;
-  const std::span<const TokenId> written = text.subspan(std::min<int64_t>(prompt_, std::ssize(text)));
-  const auto size = std::ssize(written);
+  const std::span<const TokenId> output = tokens.subspan(std::min<int64_t>(prompt_, std::ssize(tokens)));
+  const auto size = std::ssize(output);
   // As from the beginning, or behind the longest end that occurs there; of several, the next behind the last place.
   std::pair<int64_t, int64_t> best{0, -1};  // tokens that agree, and what is behind them
   const auto is_prefix = [&] {
-    return size <= std::ssize(expected) && std::equal(written.begin(), written.end(), expected.begin());
+    return size <= std::ssize(expected) && std::equal(output.begin(), output.end(), expected.begin());
   };
   if (size > 0 && size <= kLongestMatch && is_prefix()) {
     best = {kLongestMatch, size};
@@ -169,8 +170,7 @@ std::vector<TokenId> ExpectedDraft::propose(std::span<const TokenId> text, int64
     const int64_t last = std::min<int64_t>(std::ssize(expected), at_ + kLookAround);
     for (int64_t end = std::max<int64_t>(1, at_ - kLookAround); end <= last; ++end) {
       int64_t same = 0;
-      while (same < std::min({end, size, kLongestMatch}) && expected[end - 1 - same] == written[size - 1 - same])
-        ++same;
+      while (same < std::min({end, size, kLongestMatch}) && expected[end - 1 - same] == output[size - 1 - same]) ++same;
       if (same < kShortestMatch || same < best.first) continue;
       if (same > best.first || (best.second <= at_ && end > at_)) best = {same, end};
     }
@@ -198,12 +198,12 @@ void DraftPace::learn(int64_t drafted, int64_t accepted) {
     return;
   }
   rest_ = 0;
-  count_ = accepted == drafted ? std::min<int64_t>(std::max(count_, 2 * drafted), kMostTextsAtOnce) : accepted + 1;
+  count_ = accepted == drafted ? std::min<int64_t>(std::max(count_, 2 * drafted), kMostSequencesAtOnce) : accepted + 1;
 }
 
 ManyLimits with_drafts(const DraftOptions& options, ManyLimits limits) {
   limits.drafted = options.most;
-  if (options.is_on()) limits.rows = std::min<int64_t>(kMostTextsAtOnce, limits.texts * (1 + options.most));
+  if (options.is_on()) limits.rows = std::min<int64_t>(kMostSequencesAtOnce, limits.sequences * (1 + options.most));
   return limits;
 }
 

@@ -7,27 +7,27 @@
 
 namespace lumen::model {
 
-std::vector<TokenId> LookUpDraft::propose(std::span<const TokenId> text, int64_t most) {
-  const auto size = std::ssize(text);
+std::vector<TokenId> LookUpDraft::propose(std::span<const TokenId> tokens, int64_t most) {
+  const auto size = std::ssize(tokens);
   for (int64_t n = std::min(longest_, size - 1); n >= shortest_ && n > 0; --n) {
-    const auto tail = text.last(n);
+    const auto tail = tokens.last(n);
     for (int64_t at = size - n - 1; at >= 0; --at) {  // the latest occurrence
-      if (!std::equal(tail.begin(), tail.end(), text.begin() + at)) continue;
-      // Where the text ends before that is enough, it goes on as it would if it repeated itself.
+      if (!std::equal(tail.begin(), tail.end(), tokens.begin() + at)) continue;
+      // Where the tokens end before that is enough, they go on as if they repeated themselves.
       std::vector<TokenId> out;
       for (int64_t from = at + n; std::ssize(out) < most; ++from)
-        out.push_back(from < size ? text[from] : out[from - size]);
+        out.push_back(from < size ? tokens[from] : out[from - size]);
       return out;
     }
   }
   return {};
 }
 
-std::vector<TokenId> ModelDraft::propose(std::span<const TokenId> text, int64_t most) {
+std::vector<TokenId> ModelDraft::propose(std::span<const TokenId> tokens, int64_t most) {
   std::vector<TokenId> out;
-  most = std::min(most, session_.context() - std::ssize(text));
+  most = std::min(most, session_.context() - std::ssize(tokens));
   if (most < 1) return out;
-  std::span<const float> logits = session_.become(text);
+  std::span<const float> logits = session_.become(tokens);
   for (;;) {
     if (!forbidden_.empty()) {
       logits_.assign(logits.begin(), logits.end());
@@ -41,14 +41,14 @@ std::vector<TokenId> ModelDraft::propose(std::span<const TokenId> text, int64_t 
   }
 }
 
-std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick, std::span<const TokenId> text,
+std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick, std::span<const TokenId> tokens,
                                int64_t most) {
-  const auto read = std::ssize(text) - 1;
+  const auto read = std::ssize(tokens) - 1;
   LUMEN_CHECK(read >= 0 && session.position() == read);
-  std::vector<TokenId> fed = {text.back()};
+  std::vector<TokenId> fed = {tokens.back()};
   const int64_t room = session.context() - session.position() - 1;
   if (room > 0 && most > 0) {
-    const std::vector<TokenId> proposed = draft.propose(text, std::min(most, room));
+    const std::vector<TokenId> proposed = draft.propose(tokens, std::min(most, room));
     fed.insert(fed.end(), proposed.begin(), proposed.end());
   }
   const std::span<const float> logits = session.feed_all(fed);

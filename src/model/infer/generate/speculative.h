@@ -1,5 +1,5 @@
 // Speculative decoding: a cheap draft proposes tokens, the model reads them all at once, and those are kept that it
-// would have written itself. Every kept token was picked from the model's own logits, so the text is distributed as
+// would have drawn itself. Every kept token was picked from the model's own logits, so the output is distributed as
 // without a draft, whatever the draft proposes. Proved by tests/model/infer/speculative_test.cpp.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace lumen::model {
 class Draft {
  public:
   virtual ~Draft() = default;
-  // Up to `most` tokens that may follow `text`.
-  virtual std::vector<TokenId> propose(std::span<const TokenId> text, int64_t most) = 0;
+  // Up to `most` tokens that may follow `tokens`.
+  virtual std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) = 0;
 };
 
 // What followed the last few tokens where they occurred before: the longest run of `longest` to `shortest` tokens
@@ -21,7 +21,7 @@ class Draft {
 class LookUpDraft : public Draft {
  public:
   explicit LookUpDraft(int64_t longest = 4, int64_t shortest = 1) : longest_(longest), shortest_(shortest) {}
-  std::vector<TokenId> propose(std::span<const TokenId> text, int64_t most) override;
+  std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) override;
 
  private:
   int64_t longest_, shortest_;
@@ -30,10 +30,10 @@ class LookUpDraft : public Draft {
 // What a smaller model with the same vocabulary finds likeliest.
 class ModelDraft : public Draft {
  public:
-  // `forbidden`: ids that the model it writes for never draws.
+  // `forbidden`: ids that the model it drafts for never draws.
   ModelDraft(const LoadedModel& small, SessionOptions options, std::vector<TokenId> forbidden = {})
       : session_(small, std::move(options)), forbidden_(std::move(forbidden)) {}
-  std::vector<TokenId> propose(std::span<const TokenId> text, int64_t most) override;
+  std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) override;
 
  private:
   Session session_;
@@ -41,12 +41,12 @@ class ModelDraft : public Draft {
   std::vector<float> logits_;
 };
 
-// Picks a token from the logits behind the text so far; told about each token that is kept before it is asked again.
+// Picks a token from the logits behind the tokens so far; told about each token that is kept before it is asked again.
 using Pick = std::function<TokenId(std::span<const float> logits)>;
 
-// One round. `text` ends with a token the session has not read; everything before is in it. Returns the tokens written,
-// at least one; the last of them is not read yet. `most`: of the draft.
-std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick, std::span<const TokenId> text,
+// One round. `tokens` ends with a token the session has not read; everything before is in it. Returns the tokens
+// drawn, at least one; the last of them is not read yet. `most`: of the draft.
+std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick, std::span<const TokenId> tokens,
                                int64_t most);
 
 }  // namespace lumen::model

@@ -10,7 +10,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kNarrowest = 16, kMostTexts = 64;
+constexpr int64_t kNarrowest = 16, kMostSequences = 64;
 constexpr const char *kTokens = "tokens", *kLengths = "lengths";
 
 // A table of positions ends where the model's context does.
@@ -24,7 +24,7 @@ bool has_last_position(const Model& model) {
 Embedder::Embedder(const LoadedModel& loaded, EmbedOptions options) : loaded_(loaded), options_(options) {
   const Model& model = loaded.model();
   if (!model.family->has_function("hidden"))
-    throw user_error("the family '{}' does not say what the hidden states of a text are", model.family->name());
+    throw user_error("the family '{}' does not say what the hidden states of a sequence are", model.family->name());
   const int64_t own = model.integer("context");
   if (options_.context == 0) options_.context = own;
   if (options_.context < 1) throw usage_error("the context must hold at least one token");
@@ -49,21 +49,21 @@ int64_t Embedder::tokens_for(int64_t count) const {
   return std::min(tokens, options_.context);
 }
 
-const Embedder::Width& Embedder::width(int64_t texts, int64_t tokens) {
+const Embedder::Width& Embedder::width(int64_t sequences, int64_t tokens) {
   for (const Width& w : widths_)
-    if (w.texts == texts && w.tokens == tokens) return w;
+    if (w.sequences == sequences && w.tokens == tokens) return w;
   run::Engine& engine = loaded_.engine();
   run::CompileOptions options;
   options.assignments = stored_formats(loaded_.model(), graph_);
-  options.symbols = {{"B", texts}, {"T", tokens}};
+  options.symbols = {{"B", sequences}, {"T", tokens}};
   options.exact = options_.exact;
-  Width w{texts, tokens, engine.compile(graph_, options), nullptr, nullptr, nullptr};
+  Width w{sequences, tokens, engine.compile(graph_, options), nullptr, nullptr, nullptr};
   const auto input = [&](const graph::Shape& shape) {
     return std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{shape, {Scalar::i32, nullptr}});
   };
-  w.in = input({graph::Dim(texts), graph::Dim(tokens)});
-  w.lengths = input({graph::Dim(texts)});
-  w.sets = input({graph::Dim(texts)});
+  w.in = input({graph::Dim(sequences), graph::Dim(tokens)});
+  w.lengths = input({graph::Dim(sequences)});
+  w.sets = input({graph::Dim(sequences)});
   const std::map<std::string, run::DeviceTensorRef> handed = {
       {kTokens, w.in}, {kLengths, w.lengths}, {graph::kTextSets, w.sets}};
   for (const std::string& name : w.program->input_names()) {
@@ -74,33 +74,33 @@ const Embedder::Width& Embedder::width(int64_t texts, int64_t tokens) {
 }
 
 void Embedder::check(std::span<const TokenId> tokens) const {
-  if (tokens.empty()) throw user_error("an empty text has no embedding");
+  if (tokens.empty()) throw user_error("an empty sequence has no embedding");
   check_tokens(loaded_.model(), tokens);
   if (std::ssize(tokens) > options_.context)
     throw Error(Exit::user,
-                fmt::format("the text has {} tokens, but the context holds {}", tokens.size(), options_.context),
-                "shorten the text, cut it into several, or let --truncate leave out its end");
+                fmt::format("the sequence has {} tokens, but the context holds {}", tokens.size(), options_.context),
+                "shorten the sequence, cut it into several, or let --truncate leave out its end");
 }
 
-void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> texts, Pooling pooling,
+void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> sequences, Pooling pooling,
                    std::span<Vectors*> out, int64_t set) {
-  const Width& w = width(std::bit_ceil(texts.size()), tokens);
+  const Width& w = width(std::bit_ceil(sequences.size()), tokens);
   const Stopwatch watch;
-  // What fills up: tokens that none of a text sees, and texts of one token that nobody asks for.
-  std::vector<int32_t> ids(w.texts * tokens, 0), lengths(w.texts, 1), sets(w.texts, set);
-  for (size_t i = 0; i < texts.size(); ++i) {
-    std::copy(texts[i].begin(), texts[i].end(), ids.begin() + i * tokens);
-    lengths[i] = texts[i].size();
+  // Padding: tokens that no token of a sequence sees, and sequences of one token that nobody asks for.
+  std::vector<int32_t> ids(w.sequences * tokens, 0), lengths(w.sequences, 1), sets(w.sequences, set);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    std::copy(sequences[i].begin(), sequences[i].end(), ids.begin() + i * tokens);
+    lengths[i] = sequences[i].size();
   }
   w.in->upload(ids.data(), w.in->bytes());
   w.lengths->upload(lengths.data(), w.lengths->bytes());
   w.sets->upload(sets.data(), w.sets->bytes());
   w.program->run();
   const size_t each = size_ * tokens;
-  std::vector<float> all(each * w.texts);
+  std::vector<float> all(each * w.sequences);
   w.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const auto rows = std::span<const float>(all).subspan(i * each, texts[i].size() * size_);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const auto rows = std::span<const float>(all).subspan(i * each, sequences[i].size() * size_);
     require_finite(loaded_, rows, "hidden states");
     *out[i] = pooled(rows, size_, pooling);
   }
@@ -115,20 +115,21 @@ Embedder::Vectors Embedder::embed(std::span<const TokenId> tokens, Pooling pooli
   return out;
 }
 
-std::vector<Embedder::Vectors> Embedder::embed_all(std::span<const std::vector<TokenId>> texts, Pooling pooling,
+std::vector<Embedder::Vectors> Embedder::embed_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
                                                    const std::function<bool(size_t)>& go_on, int64_t set) {
-  for (const auto& text : texts) check(text);
-  std::vector<size_t> order(texts.size());
+  for (const auto& sequence : sequences) check(sequence);
+  std::vector<size_t> order(sequences.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return texts[a].size() > texts[b].size(); });
-  std::vector<Vectors> out(texts.size());
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sequences[a].size() > sequences[b].size(); });
+  std::vector<Vectors> out(sequences.size());
   for (size_t done = 0; done < order.size();) {
-    const int64_t tokens = tokens_for(std::ssize(texts[order[done]]));
-    const auto most = std::bit_floor<uint64_t>(std::clamp<int64_t>(options_.batch / tokens, 1, kMostTexts));
+    const int64_t tokens = tokens_for(std::ssize(sequences[order[done]]));
+    const auto most = std::bit_floor<uint64_t>(std::clamp<int64_t>(options_.batch / tokens, 1, kMostSequences));
     std::vector<std::span<const TokenId>> some;
     std::vector<Vectors*> to;
-    while (done < order.size() && some.size() < most && tokens_for(std::ssize(texts[order[done]])) == tokens) {
-      some.emplace_back(texts[order[done]]);
+    while (done < order.size() && some.size() < most && tokens_for(std::ssize(sequences[order[done]])) == tokens) {
+      some.emplace_back(sequences[order[done]]);
       to.push_back(&out[order[done]]);
       ++done;
     }

@@ -1,6 +1,6 @@
-// Texts as vectors: what a model's last layer says about each token, pooled. Nothing here knows the family: it needs a
-// function `hidden` of `tokens` [B, T], where no token sees what stands behind it, or of `tokens` and `lengths` [B],
-// how many tokens each text has, where none sees what stands behind its text. Proved by
+// Embedding vectors: what a model's last layer computes for each token of an input, pooled. Nothing here knows the
+// family: it needs a function `hidden` of `tokens` [B, T], where no token sees what stands behind it, or of `tokens`
+// and `lengths` [B], the tokens of each sequence, where no token sees what stands behind its sequence. Proved by
 // tests/model/infer/measure.
 #pragma once
 
@@ -12,8 +12,8 @@
 namespace lumen::model {
 
 struct EmbedOptions {
-  int64_t context = 0;   // tokens of a text at most; 0: the model's context
-  int64_t batch = 1024;  // tokens computed at once, of as many texts as that is; a longer text is alone
+  int64_t context = 0;   // tokens of a sequence at most; 0: the model's context
+  int64_t batch = 1024;  // tokens computed at once, of as many sequences as fit; a longer sequence is computed alone
   bool exact = false;    // f32 activations throughout
 };
 
@@ -22,27 +22,27 @@ class Embedder {
   explicit Embedder(const LoadedModel& loaded, EmbedOptions options = {});
   int64_t size() const { return size_; }  // numbers of a vector
   int64_t context() const { return options_.context; }
-  double seconds() const { return seconds_; }  // spent on texts so far, without compiling
+  double seconds() const { return seconds_; }  // spent on sequences so far, without compiling
 
   using Vectors = std::vector<std::vector<float>>;
-  // One vector, or one for each token (none). Error when the text is empty or too long.
+  // One vector, or one for each token (none). Error when the sequence is empty or too long.
   Vectors embed(std::span<const TokenId> tokens, Pooling pooling);
-  // The same of many texts, those of about one length together. `go_on` is told how many are done and says whether to
-  // go on; otherwise nothing comes back. `set`: of the model's sets of adapters.
-  std::vector<Vectors> embed_all(std::span<const std::vector<TokenId>> texts, Pooling pooling,
+  // The same for many sequences; those of similar length are computed together. `go_on` is told how many are done and
+  // says whether to go on; otherwise nothing is returned. `set`: of the model's sets of adapters.
+  std::vector<Vectors> embed_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
                                  const std::function<bool(size_t)>& go_on = {}, int64_t set = 0);
 
  private:
-  struct Width {  // the function compiled for `texts` texts of at most `tokens` tokens
-    int64_t texts, tokens;
+  struct Width {  // the function compiled for `sequences` sequences of at most `tokens` tokens
+    int64_t sequences, tokens;
     std::shared_ptr<run::Program> program;
     run::DeviceTensorRef in, lengths, sets;
   };
-  const Width& width(int64_t texts, int64_t tokens);
+  const Width& width(int64_t sequences, int64_t tokens);
   void check(std::span<const TokenId> tokens) const;
   int64_t tokens_for(int64_t count) const;
-  void run(int64_t tokens, std::span<const std::span<const TokenId>> texts, Pooling pooling, std::span<Vectors*> out,
-           int64_t set = 0);
+  void run(int64_t tokens, std::span<const std::span<const TokenId>> sequences, Pooling pooling,
+           std::span<Vectors*> out, int64_t set = 0);
 
   const LoadedModel& loaded_;
   EmbedOptions options_;

@@ -1,4 +1,4 @@
-// Models measured: perplexity, divergence between two, speed, embeddings of texts, and made-up models to measure.
+// Models measured: perplexity, divergence between two, speed, embeddings, and made-up models to measure.
 //
 // May include: base, base/file, base/threads, graph/elaborate, graph/ir, lang, model/arch, model/arch/checkpoint,
 // model/infer/generate, model/infer/session.

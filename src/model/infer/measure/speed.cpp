@@ -37,7 +37,7 @@ std::string SpeedTest::name() const {
   if (prompt > 0) text += fmt::format("pp{}", prompt);
   if (generate > 0) text += fmt::format("{}tg{}", text.empty() ? "" : "+", generate);
   if (depth > 0) text += fmt::format(" @ d{}", depth);
-  if (texts > 0) text += fmt::format(" x {}", texts);
+  if (sequences > 0) text += fmt::format(" x {}", sequences);
   return text;
 }
 
@@ -63,7 +63,7 @@ Speed measure_speed(const LoadedModel& loaded, const SpeedTest& test, const Spee
                     const std::function<void(const std::string&)>& note, const std::function<bool()>& stop,
                     const run::Ceilings* ceilings, std::string* explained) {
   LUMEN_CHECK(test.prompt + test.generate > 0 && test.depth >= 0 && options.repetitions > 0);
-  if (test.texts > 0) return measure_many(loaded, test, options, note, stop, explained);
+  if (test.sequences > 0) return measure_many(loaded, test, options, note, stop, explained);
   SessionOptions session_options = options.session;
   const int64_t length = test.depth + test.prompt + test.generate;
   session_options.context = round_up(length, kContextStep);

@@ -1,6 +1,6 @@
-// How fast a model reads and writes: prompts of some length at once, tokens one by one, each behind a text of some
-// depth. What is timed is what a user waits for, from token numbers to logits in host memory; of many texts together
-// (speed_many.h), to tokens. Proved by tests/cli.
+// How fast a model reads prompts and generates tokens, each behind a context of some depth. What is timed is what a
+// user waits for: from token ids to logits in host memory; of many sequences together (speed_many.h), to tokens. Proved
+// by tests/cli.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 namespace lumen::model {
 
 struct SpeedTest {
-  int64_t prompt = 0, generate = 0, depth = 0;  // tokens read, then written, behind `depth` others
-  int64_t texts = 0;         // so many together, tokens drawn by a sampler (speed_many.h); 0: one, without a sampler
+  int64_t prompt = 0, generate = 0, depth = 0;  // tokens read, then generated, behind `depth` others
+  int64_t sequences = 0;     // so many together, tokens drawn by a sampler (speed_many.h); 0: one, without a sampler
   std::string name() const;  // "pp512", "tg128 @ d4096", "pp512+tg128", "tg128 x 64"
 };
 
@@ -28,7 +28,7 @@ struct Speed {
   SpeedTest test;
   int64_t context = 0;
   std::vector<double> seconds;  // of every repetition
-  std::vector<int64_t> tokens;  // read and written in it
+  std::vector<int64_t> tokens;  // read and generated in it
 
   double mean_seconds() const;
   double deviation_seconds() const;   // 0 for one repetition

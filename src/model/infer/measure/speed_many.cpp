@@ -11,18 +11,18 @@
 namespace lumen::model {
 namespace {
 
-// Texts whose prompts are read one after another write the longer the earlier they came.
+// One repetition. Prompts are read one after another, so that the earlier sequences generate more tokens.
 class Round {
  public:
   Round(const SpeedTest& test, const SpeedOptions& options, int64_t longest)
       : test_(test), options_(options), longest_(longest) {}
 
-  // Reads and writes all; the seconds and tokens of what is timed.
-  std::pair<double, int64_t> run(TextBatch& batch, TokenSource& source, const std::function<bool()>& stop) {
-    const bool is_split = test_.prompt == 0;  // what comes before all write is not timed
+  // Runs all sequences; returns the seconds and tokens of what is timed.
+  std::pair<double, int64_t> run(SequenceBatch& batch, TokenSource& source, const std::function<bool()>& stop) {
+    const bool is_split = test_.prompt == 0;  // what comes before all of them generate is not timed
     const int64_t read = is_split ? std::max<int64_t>(test_.depth, 1) : test_.prompt;
-    for (int64_t i = 0; i < test_.texts; ++i) {
-      TextOrder order;
+    for (int64_t i = 0; i < test_.sequences; ++i) {
+      SequenceOrder order;
       order.prompt = source.next(read);
       order.sampling.seed = i + 1;
       order.generate.ignore_end = true;
@@ -38,15 +38,15 @@ class Round {
     bool counts = !is_split;
     int64_t before = 0;
     while (!stop() && batch.step()) {
-      if (is_split && counts && drawn_ - before >= test_.texts * test_.generate) break;
-      if (counts || writing_ < test_.texts) continue;
+      if (is_split && counts && drawn_ - before >= test_.sequences * test_.generate) break;
+      if (counts || writing_ < test_.sequences) continue;
       counts = true;
       before = drawn_;
       begin = seconds_now(options_.cpu_time);
     }
     const double took = seconds_now(options_.cpu_time) - begin;
     batch.remove_all();
-    return {took, is_split ? drawn_ - before : test_.texts * (test_.prompt + test_.generate)};
+    return {took, is_split ? drawn_ - before : test_.sequences * (test_.prompt + test_.generate)};
   }
 
  private:
@@ -60,17 +60,17 @@ class Round {
 Speed measure_many(const LoadedModel& loaded, const SpeedTest& test, const SpeedOptions& options,
                    const std::function<void(const std::string&)>& note, const std::function<bool()>& stop,
                    std::string* explained) {
-  LUMEN_CHECK(test.texts > 0 && test.prompt + test.generate > 0 && (test.prompt == 0 || test.depth == 0));
-  // While the last prompts are read the first texts write, a token for each prompt.
+  LUMEN_CHECK(test.sequences > 0 && test.prompt + test.generate > 0 && (test.prompt == 0 || test.depth == 0));
+  // While the last prompts are read the first sequences generate, a token for each prompt.
   const int64_t longest = test.prompt > 0 ? test.prompt + std::max<int64_t>(test.generate, 1)
-                                          : std::max<int64_t>(test.depth, 1) + test.generate + test.texts + 1;
+                                          : std::max<int64_t>(test.depth, 1) + test.generate + test.sequences + 1;
   SessionOptions session = options.session;
-  // A text begins where all that write have room for a page more.
-  session.context = ((longest + session.page - 1) / session.page + 1) * session.page * test.texts;
+  // A sequence is admitted where all that generate have room for one more page.
+  session.context = ((longest + session.page - 1) / session.page + 1) * session.page * test.sequences;
   ManyLimits limits;
-  limits.texts = test.texts;
+  limits.sequences = test.sequences;
   limits.longest = longest;
-  TextBatch batch(loaded, session, limits, test.texts);
+  SequenceBatch batch(loaded, session, limits, test.sequences);
   TokenSource source(loaded.model().integer("vocab"));
   Speed speed;
   speed.test = test;

@@ -1,16 +1,16 @@
-// How fast many texts are read and written together, as `lumen run --parallel` and the server do it: through a batch
-// (generate/text_batch.h), every token drawn by a sampler. Proved by tests/cli.
+// How fast many sequences are computed together, as `lumen run --parallel` and the server do it: through a batch
+// (generate/sequence_batch.h), every token drawn by a sampler. Proved by tests/cli.
 #pragma once
 
-#include "model/infer/generate/text_batch.h"
+#include "model/infer/generate/sequence_batch.h"
 #include "model/infer/measure/speed.h"
 
 namespace lumen::model {
 
-inline constexpr int kMostMeasured = ManySession::kMostTexts;
+inline constexpr int kMostMeasured = ManySession::kMostSequences;
 
-// A test of test.texts texts. Writing is timed while all of them write, prompts aside: those are test.depth tokens
-// long. The model needs a tokenizer.
+// A test of test.sequences sequences. Generation is timed while all of them generate, without their prompts, which are
+// test.depth tokens long. The model needs a tokenizer.
 Speed measure_many(const LoadedModel& loaded, const SpeedTest& test, const SpeedOptions& options,
                    const std::function<void(const std::string&)>& note, const std::function<bool()>& stop,
                    std::string* explained = nullptr);

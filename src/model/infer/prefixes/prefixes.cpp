@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kKind = "prefixes";
 constexpr int64_t kBeside = 4096;                   // bytes of a file, at most, beside what is told of it
-constexpr int64_t kMostQueued = int64_t{64} << 20;  // bytes that wait for the disk before texts do
+constexpr int64_t kMostQueued = int64_t{64} << 20;  // bytes that wait for the disk before sequences do
 
 std::string_view bytes_of(std::span<const TokenId> tokens) {
   return {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()};

@@ -1,9 +1,9 @@
-// Beginnings of prompts kept on disk: what caches hold of a block of tokens, in a file of its own whose name is a hash
+// Prompt prefixes kept on disk: what KV caches hold of a block of tokens, in a file of its own whose name is a hash
 // of whose it is and of all tokens up to its end. A file is taken when it says of itself that it belongs there, token
 // for token, and its seal is whole (base/sealed); any other is removed, and what it held is computed
 // again. The files together stay below a bound: those that were not asked for the longest go first. A thread of its own
-// brings them to the disk, flushed before they get their names, so that texts do not wait for that. One for all models
-// of a process, from any thread. Proved by tests/model/infer/prefixes/prefixes_test.cpp.
+// brings them to the disk, flushed before they get their names, so that requests do not wait for that. One for all
+// models of a process, from any thread. Proved by tests/model/infer/prefixes/prefixes_test.cpp.
 //
 // May include: base, base/file, base/sealed, base/threads, model/text/tokenizer.
 #pragma once
@@ -50,7 +50,7 @@ class PrefixFiles {
   std::optional<std::string> read(std::string_view owner, std::span<const TokenId> tokens, int64_t bytes);
   // Is there at once, and on the disk soon; waits where that is far behind. What cannot be written is one warning.
   void write(std::string_view owner, std::span<const TokenId> tokens, std::string_view content);
-  // The files of a text that begins so have been asked for, the longest one first.
+  // The files of a sequence with this prefix have been asked for, the longest one first.
   void touch(std::string_view owner, std::span<const TokenId> tokens);
 
   PrefixNumbers numbers() const;

@@ -657,8 +657,8 @@ const TokenSet& GrammarMatcher::allowed(const Tokenizer& tokenizer, const TokenT
   return masks_[now_] = std::move(mask);
 }
 
-TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* texts, bool controls) {
-  texts->clear();
+TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* strings, bool controls) {
+  strings->clear();
   std::vector<std::pair<std::string_view, TokenId>> list;
   const std::vector<TokenId> ends = tokenizer.end_of_generation();
   for (TokenId id = 0; id < tokenizer.size(); ++id) {
@@ -666,9 +666,9 @@ TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* 
     const bool text = kind == TokenKind::normal || kind == TokenKind::user_defined || kind == TokenKind::byte ||
                       (controls && kind == TokenKind::control);
     const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
-    texts->push_back(text && !end ? tokenizer.bytes(id) : std::string());
+    strings->push_back(text && !end ? tokenizer.bytes(id) : std::string());
   }
-  for (TokenId id = 0; id < tokenizer.size(); ++id) list.emplace_back((*texts)[id], id);
+  for (TokenId id = 0; id < tokenizer.size(); ++id) list.emplace_back((*strings)[id], id);
   return TokenTrie(std::move(list));
 }
 

@@ -1,4 +1,4 @@
-// Grammars that outputs must follow, in GBNF: rules of texts, classes of characters, groups, alternatives and
+// Grammars that outputs must follow, in GBNF: rules of strings, classes of characters, groups, alternatives and
 // repetitions. A grammar works on bytes (characters are compiled to their UTF-8), so tokens with parts of characters
 // are no special case. Left recursion is refused. Proved by tests/model/infer/grammar_test.cpp.
 //
@@ -91,8 +91,8 @@ class GrammarMatcher {
   int32_t now_ = kDead;
 };
 
-// The tokens of a tokenizer by the bytes they stand for; empty ones, ends of texts and (without `controls`, with which
+// The tokens of a tokenizer by the bytes they stand for; empty ones, end tokens and (without `controls`, with which
 // they stand for their names) control tokens are left out.
-TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* texts, bool controls = false);
+TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* strings, bool controls = false);
 
 }  // namespace lumen::model

@@ -294,11 +294,11 @@ void Sampler::cut(Ranking& ranking) const {
   ranking.keep(n);
 }
 
-std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
+std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& strings) {
   std::vector<TokenId> out;
   for (TokenId id = 0; id < tokenizer.size(); ++id) {
     const std::string bytes = tokenizer.bytes(id);
-    if (std::any_of(texts.begin(), texts.end(),
+    if (std::any_of(strings.begin(), strings.end(),
                     [&](const std::string& t) { return bytes.find(t) != std::string::npos; }))
       out.push_back(id);
   }

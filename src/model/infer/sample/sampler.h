@@ -1,6 +1,6 @@
 // Choosing the next token from logits. The order of filters is the one users know: constraint, biases, repeat, presence
 // and frequency penalties, DRY, top-k, typical, top-p, min-p, temperature; or Mirostat in place of the filters behind
-// the penalties. Random numbers are a function of (seed, how many were drawn), so a seed names one text. Proved by
+// the penalties. Random numbers are a function of (seed, how many were drawn), so a seed names one output. Proved by
 // tests/model/infer/sampler_test.cpp.
 #pragma once
 
@@ -29,7 +29,7 @@ struct SamplerOptions {
   double presence_penalty = 0;   // taken from the logit of each token seen
   double frequency_penalty = 0;  // the same for each time it was seen
   int64_t repeat_last = 64;      // tokens the penalties look back; -1: all
-  double dry_multiplier = 0;     // 0: no penalty for going on with what was written before
+  double dry_multiplier = 0;     // 0: no penalty for repeating what was generated before
   double dry_base = 1.75;        // grows with the length of the repetition
   int64_t dry_allowed_length = 2;
   int64_t dry_last = -1;                   // tokens it looks back; -1: all
@@ -88,7 +88,7 @@ class Sampler {
   double surprise_;  // Mirostat's bound
 };
 
-// Tokens that hold one of the texts: what ends a repetition.
-std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& texts);
+// Tokens that contain one of the strings: what ends a repetition.
+std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& strings);
 
 }  // namespace lumen::model

@@ -85,7 +85,7 @@ MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& gi
   std::vector<graph::Bindings> steps;
   for (const ManySession::Shape& shape : ManySession::shapes(options, limits, mixes_prompts(loaded, options))) {
     steps.push_back(plan.symbols);
-    steps.back()["B"] = shape.texts;
+    steps.back()["B"] = shape.sequences;
     steps.back()["T"] = shape.tokens;
     steps.back()["R"] = shape.rows();
   }

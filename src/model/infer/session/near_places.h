@@ -20,8 +20,8 @@ class NearPlaces {
   // Room for a step of `width` tokens, the first `count` of which stand at `position` and behind it and stay. Returns
   // the first place.
   int64_t put(int64_t position, int64_t count, int64_t width);
-  // The text ends before `position` from now on. False when not all is there that a token at `position` may see; then
-  // everything is forgotten.
+  // The sequence ends before `position` from now on. False when not all is there that a token at `position` may see;
+  // then everything is forgotten.
   bool rewind(int64_t position);
   std::span<const int32_t> positions() const { return positions_; }
 

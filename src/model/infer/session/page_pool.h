@@ -1,6 +1,6 @@
-// Pages of a cache that many texts share: a page belongs to as many texts as hold it, and is free again when the last
-// of them lets it go. The lowest free page is taken first, so that memory nobody used stays untouched. And which pages
-// a text holds. Proved by tests/model/infer/page_pool_test.cpp.
+// Pages of a KV cache that many sequences share: several sequences may hold a page, and it is free again when the last
+// of them lets it go. The lowest free page is taken first, so that memory nobody used stays untouched. A page table
+// lists the pages of one sequence. Proved by tests/model/infer/page_pool_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ class PagePool {
  public:
   PagePool(int64_t pages, int64_t page_size);
   int64_t pages() const { return holders_.size(); }
-  int64_t page_size() const { return page_size_; }  // places of a page
+  int64_t page_size() const { return page_size_; }  // positions of a page
   int64_t free() const { return empty_.size(); }
   bool is_shared(int32_t page) const { return holders_[page] > 1; }
 
-  int32_t take();           // a free page, for one text; there must be one
-  void hold(int32_t page);  // one more text has it
-  void drop(int32_t page);  // one text less
+  int32_t take();           // a free page, for one sequence; there must be one
+  void hold(int32_t page);  // one more sequence holds it
+  void drop(int32_t page);  // one sequence fewer holds it
 
  private:
   int64_t page_size_;
@@ -29,7 +29,7 @@ class PagePool {
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> empty_;
 };
 
-// The pages of one text, in its order. With a window, those that no later token sees are let go.
+// The pages of one sequence, in its order. With a window, those that no later token sees are let go.
 class PageTable {
  public:
   static constexpr int32_t kGone = -1;
@@ -49,7 +49,7 @@ class PageTable {
   // How much of the first `length` tokens may be gone back to: `length`, or 0 when something is gone that the next
   // token would see.
   int64_t kept(const PagePool& pool, int64_t length) const;
-  // Becomes the beginning of another table.
+  // Takes over the first pages of another table: those of `length` tokens.
   void share(PagePool& pool, const PageTable& from, int64_t length);
 
  private:

@@ -123,7 +123,7 @@ void check_tokens(const Model& model, std::span<const TokenId> tokens) {
     if (id < 0 || id >= vocabulary)
       throw Error(
           Exit::user,
-          fmt::format("'{}': the text has the token {}, but the model's vocabulary {}", model.name, id, vocabulary),
+          fmt::format("'{}': the input has the token {}, but the model's vocabulary {}", model.name, id, vocabulary),
           "the tokenizer was made for another model");
   }
 }
@@ -254,7 +254,8 @@ std::vector<double> Session::largest_kept(std::string_view ending) const {
 }
 
 void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& asked) {
-  // Short chunks are filled up; what the filling writes behind the text is overwritten before anything may look at it.
+  // Short chunks are filled up; what the padding writes behind the sequence is overwritten before anything may look at
+  // it.
   std::vector<int32_t> ids(width.tokens, 0);
   std::copy(tokens.begin(), tokens.end(), ids.begin());
   width.tokens_in->upload(ids.data(), width.tokens_in->bytes());
@@ -279,7 +280,7 @@ void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& as
   }
   width.program->run();
   position_ += tokens.size();
-  text_.insert(text_.end(), tokens.begin(), tokens.end());
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 }
 
 Session::Width& Session::width(int64_t tokens, int64_t rows) {
@@ -303,16 +304,17 @@ Session::Width& Session::width_for(int64_t left) {
 
 void Session::check_room(int64_t count) const {
   if (position() + count <= options_.context) return;
-  throw Error(Exit::user,
-              fmt::format("the text needs {} tokens, but the context holds {}", position() + count, options_.context),
-              "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
+  throw Error(
+      Exit::user,
+      fmt::format("the sequence needs {} tokens, but the context holds {}", position() + count, options_.context),
+      "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
 }
 
-// Brings the caches to the end of the text.
+// Brings the caches to the end of the sequence.
 void Session::read_again() {
   if (position_ == position()) return;
-  const std::vector<TokenId> missing(text_.begin() + position_, text_.end());
-  text_.resize(position_);
+  const std::vector<TokenId> missing(tokens_.begin() + position_, tokens_.end());
+  tokens_.resize(position_);
   (void)feed(missing);
 }
 
@@ -425,23 +427,23 @@ void Session::require_finite_on_device(Width& w) {
 
 std::span<const float> Session::become(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
-  const auto [mine, theirs] = std::mismatch(text_.begin(), text_.end(), tokens.begin(), tokens.end());
+  const auto [mine, theirs] = std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end());
   // The last token is computed in any case: its logits are asked for.
-  const auto same = std::min<int64_t>(mine - text_.begin(), tokens.size() - 1);
+  const auto same = std::min<int64_t>(mine - tokens_.begin(), tokens.size() - 1);
   rewind(same);
   return feed(tokens.subspan(same));
 }
 
 void Session::shift(int64_t keep, int64_t drop) {
   LUMEN_CHECK(keep >= 0 && drop >= 0 && keep + drop <= position());
-  const std::vector<TokenId> rest(text_.begin() + keep + drop, text_.end());
+  const std::vector<TokenId> rest(tokens_.begin() + keep + drop, tokens_.end());
   rewind(keep);
   if (!rest.empty()) (void)feed(rest);
 }
 
 void Session::rewind(int64_t position) {
   LUMEN_CHECK(position >= 0 && position <= this->position());
-  text_.resize(position);
+  tokens_.resize(position);
   if (position >= position_) return;
   position_ = !near_ || near_->rewind(position) ? position : 0;
 }

@@ -1,4 +1,4 @@
-// A running text: a model on a device with a key-value cache. Prompts go through in chunks, then token by token.
+// One running sequence: a model on a device with a KV cache. Prompts go through in chunks, then token by token.
 // Nothing here knows the family: the cache is whatever states the family's `step` has. Proved by
 // tests/model/infer/infer_test.cpp.
 //
@@ -35,7 +35,7 @@ namespace lumen::model {
 
 // Weights of a model on a device, shared by sessions and evaluations; and adapters beside them, all of which together
 // are one change of low rank for each weight, and whole weights in place of the model's. Or several sets of adapters,
-// of which each text of a batch has one (graph::kTextSets).
+// of which each sequence of a batch has one (graph::kTextSets).
 class LoadedModel {
  public:
   LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters = {});
@@ -49,7 +49,7 @@ class LoadedModel {
   // device: who compiles does so before.
   const std::map<std::string, run::DeviceTensorRef>& weights() const;
   int64_t weight_bytes() const;                        // of all those; waits for nothing
-  int64_t sets() const { return identities_.size(); }  // of adapters, of which a text may have one
+  int64_t sets() const { return identities_.size(); }  // of adapters, of which a sequence may have one
   // A hash of what a set's adapters hold, and their scales; whole weights are the model's.
   const std::string& identity(int64_t set = 0) const { return identities_.at(set); }
   // A function of the family, with the adapters.
@@ -76,11 +76,11 @@ struct SessionOptions {
   static constexpr int64_t kMostPositions = int64_t{1} << 31;  // they are numbers of 32 bits in the graphs
   int64_t context = 0;                                         // cache length; 0: the model's context
   int64_t chunk = 512;                                         // tokens of a prompt computed at once, at most
-  int64_t page = 16;                                           // places of a page, where many texts share a cache
+  int64_t page = 16;                                           // positions of a page, where sequences share a cache
   bool exact = false;                                          // f32 activations throughout
   Narrow narrow = Narrow::never;  // for who chooses tokens by rows; others have no use for it
-  // Whether several texts' prompts and next tokens share steps (ManySession::feed_mixed); not given: where the device
-  // is another than the host's, which reads all weights for each step.
+  // Whether prompts and next tokens of several sequences share steps (ManySession::feed_mixed); not given: where the
+  // device is another than the host's, which reads all weights for each step.
   std::optional<bool> mixed = {};
   // How the cache is held: states of the family's step that are called keys, and the others (values). Null: as the
   // model's file says, else f32.
@@ -114,14 +114,14 @@ class Session {
   // dense [count, vocabulary], that are done when it is called and last until it returns.
   void feed_on_device(std::span<const TokenId> tokens, bool last,
                       const std::function<void(const void* rows, int64_t count)>& see);
-  // The text becomes `tokens`: what it begins with like the present one is kept, the rest is computed. Logits as of
-  // feed.
+  // The sequence becomes `tokens`: the prefix that both share is kept, the rest is computed. Returns logits as feed
+  // does.
   std::span<const float> become(std::span<const TokenId> tokens);
   // Makes room: `drop` tokens behind the first `keep` are forgotten, and those behind them move up. They are computed
-  // anew, so that the result is that of a text which never had them.
+  // anew, so that the result is that of a sequence which never had them.
   void shift(int64_t keep, int64_t drop);
-  const std::vector<TokenId>& text() const { return text_; }
-  int64_t position() const { return text_.size(); }
+  const std::vector<TokenId>& tokens() const { return tokens_; }
+  int64_t position() const { return tokens_.size(); }
   int64_t context() const { return options_.context; }
   int64_t vocabulary() const { return loaded_.model().integer("vocab"); }
   // Forgets what came later. Where layers remember the latest only, the rest may have to be read again: that happens
@@ -166,8 +166,8 @@ class Session {
   std::deque<Width> widths_;  // made when first needed
   int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<float> logits_;
-  std::vector<TokenId> text_;
-  int64_t position_ = 0;  // tokens of the text that are in the caches: all, but after some rewinds
+  std::vector<TokenId> tokens_;
+  int64_t position_ = 0;  // tokens that are in the caches: all, but after some rewinds
 };
 
 }  // namespace lumen::model

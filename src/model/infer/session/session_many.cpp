@@ -22,33 +22,33 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
   compile.symbols["B"] = compile.symbols["T"] = compile.symbols["R"] = 1;
   cache_bytes_ = state_bytes(plan_.graph, compile);
   require_session(loaded, cache_bytes_, 0, options_);
-  texts_.resize(limits_.texts + limits_.kept);
+  sequences_.resize(limits_.sequences + limits_.kept);
 }
 
-// One token of each of some rows; chunks of one text; tokens of several.
+// Steps of one token in each of some rows; of chunks of one sequence; of tokens of several sequences.
 std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& options, const ManyLimits& limits,
                                                     bool mixed) {
   std::vector<Shape> shapes;
   // Where drafts make the number of rows another in each step, steps are closer to each other.
-  const int64_t widest = std::max(limits.rows, limits.texts), apart = widest > limits.texts ? 2 : 4;
+  const int64_t widest = std::max(limits.rows, limits.sequences), apart = widest > limits.sequences ? 2 : 4;
   for (int64_t rows = 1; rows < widest; rows *= apart) shapes.push_back({rows, 1});
   shapes.push_back({widest, 1});
   for (const int64_t tokens : session_widths(options))
     if (tokens > 1) shapes.push_back({1, tokens});
   for (const int64_t rows : {options.chunk / 4, options.chunk})
-    if (mixed && rows > 0) shapes.push_back({rows, 1, false, limits.texts});
+    if (mixed && rows > 0) shapes.push_back({rows, 1, false, limits.sequences});
   return shapes;
 }
 
-ManySession::Text& ManySession::text(int number) {
-  LUMEN_CHECK(number >= 0 && number < std::ssize(texts_) && texts_[number].is_open, "no text {}", number);
-  return texts_[number];
+ManySession::Sequence& ManySession::sequence(int number) {
+  LUMEN_CHECK(number >= 0 && number < std::ssize(sequences_) && sequences_[number].is_open, "no sequence {}", number);
+  return sequences_[number];
 }
 
 int ManySession::open(int64_t set) {
   LUMEN_CHECK(set >= 0 && set < loaded_.sets(), "no set {} of adapters", set);
-  for (size_t i = 0; i < texts_.size(); ++i) {
-    Text& t = texts_[i];
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    Sequence& t = sequences_[i];
     if (t.is_open) continue;
     t.is_open = true;
     t.set = set;
@@ -56,16 +56,16 @@ int ManySession::open(int64_t set) {
     for (const Cache& c : caches_) t.tables.emplace_back(c.window);
     return i;
   }
-  throw user_error("{} texts are open, and there cannot be more", texts_.size());
+  throw user_error("{} sequences are open, and there cannot be more", sequences_.size());
 }
 
 void ManySession::close(int number) {
   (void)rewind(number, 0);
-  text(number).is_open = false;
+  sequence(number).is_open = false;
 }
 
 int64_t ManySession::share(int from, int to, int64_t count) {
-  Text &source = text(from), &target = text(to);
+  Sequence &source = sequence(from), &target = sequence(to);
   LUMEN_CHECK(source.set == target.set && target.tokens.empty() && count >= 0 && count <= length(from));
   for (size_t c = 0; c < caches_.size(); ++c) count = source.tables[c].kept(caches_[c].pool, count);
   if (count == 0) return 0;
@@ -78,7 +78,7 @@ int64_t ManySession::share(int from, int to, int64_t count) {
 }
 
 int64_t ManySession::rewind(int number, int64_t length) {
-  Text& t = text(number);
+  Sequence& t = sequence(number);
   LUMEN_CHECK(length >= 0 && length <= std::ssize(t.tokens));
   for (size_t c = 0; c < caches_.size(); ++c) length = t.tables[c].kept(caches_[c].pool, length);
   for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].shorten(caches_[c].pool, length);
@@ -87,7 +87,7 @@ int64_t ManySession::rewind(int number, int64_t length) {
 }
 
 int64_t ManySession::missing_pages(int number, int64_t count) const {
-  const Text& t = texts_.at(number);
+  const Sequence& t = sequences_.at(number);
   const auto now = std::ssize(t.tokens);
   return t.tables.at(0).missing(caches_[0].pool, now, now + count);
 }
@@ -141,7 +141,7 @@ int64_t ManySession::page_bytes() {
 
 std::string ManySession::copy_pages(int number, int64_t first, int64_t count) {
   std::string out;
-  for (const int32_t page : texts_.at(number).tables.at(0).pages().subspan(first, count)) {
+  for (const int32_t page : sequences_.at(number).tables.at(0).pages().subspan(first, count)) {
     each_part(page, [&](const void* at, int64_t bytes) {
       out.resize(out.size() + bytes);
       loaded_.engine().device().copy_out(out.data() + out.size() - bytes, at, bytes);
@@ -153,7 +153,7 @@ std::string ManySession::copy_pages(int number, int64_t first, int64_t count) {
 void ManySession::append_pages(int number, std::span<const TokenId> tokens, std::string_view bytes) {
   const Part whole{number, tokens};
   check({&whole, 1});
-  Text& t = text(number);
+  Sequence& t = sequence(number);
   const auto now = std::ssize(t.tokens), count = std::ssize(tokens) / options_.page;
   LUMEN_CHECK(keeps_pages() && now % options_.page == 0 && std::ssize(tokens) == count * options_.page);
   LUMEN_CHECK(std::ssize(bytes) == count * page_bytes());
@@ -174,11 +174,11 @@ const StepPlan& ManySession::plan_for(Shape shape) {
   return *plain_;
 }
 
-// Whether none of the texts has adapters, though others may: the step then takes no time for them.
+// Whether none of the sequences has adapters, though others may: the step then spends no time on adapters.
 bool ManySession::is_plain(std::span<const Part> parts) const {
   if (loaded_.sets() == 1) return false;
   const std::string none = identity_of({});
-  return std::ranges::all_of(parts, [&](const Part& p) { return loaded_.identity(set(p.text)) == none; });
+  return std::ranges::all_of(parts, [&](const Part& p) { return loaded_.identity(set(p.sequence)) == none; });
 }
 
 ManySession::Program& ManySession::program(Shape shape) {
@@ -188,7 +188,7 @@ ManySession::Program& ManySession::program(Shape shape) {
   run::Engine& engine = loaded_.engine();
   run::CompileOptions options = step_options(loaded_.model(), graph, options_);
   options.symbols = plan_.symbols;
-  options.symbols["B"] = shape.texts;
+  options.symbols["B"] = shape.sequences;
   options.symbols["T"] = shape.tokens;
   options.symbols["R"] = shape.rows();
   Program p;
@@ -215,36 +215,36 @@ ManySession::Program& ManySession::program(Shape shape) {
 }
 
 // The narrowest step that holds them.
-ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens, bool mixed) const {
+ManySession::Shape ManySession::shape_for(int64_t sequences, int64_t tokens, bool mixed) const {
   std::optional<Shape> best;
   for (const Shape& s : shapes(options_, limits_, is_mixed_)) {
-    if (s.texts < texts || s.tokens < tokens || (s.out > 0) != mixed) continue;
-    if (!best || s.texts * s.tokens < best->texts * best->tokens) best = s;
+    if (s.sequences < sequences || s.tokens < tokens || (s.out > 0) != mixed) continue;
+    if (!best || s.sequences * s.tokens < best->sequences * best->tokens) best = s;
   }
-  LUMEN_CHECK(best.has_value(), "no step of {} tokens of {} texts", tokens, texts);
+  LUMEN_CHECK(best.has_value(), "no step has {} tokens of {} sequences", tokens, sequences);
   return *best;
 }
 
-// Filled up with tokens that are written nowhere and that nobody asks for. `apart`: each token is a row of its own,
-// which sees those of its text before it, since a step writes to the caches before it reads them; what a window leaves
-// behind is let go when the text is settled.
+// Padded with tokens that are written nowhere and that nobody asks for. `apart`: each token is a row of its own,
+// which sees the earlier ones of its sequence, since a step writes to the caches before it reads them; the pages that a
+// window leaves behind are freed when the sequence is settled.
 ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked,
                                        bool apart) {
   shape.plain = is_plain(parts);
   Program& p = program(shape);
   std::vector<Row> lines;
   for (const Part& part : parts) {
-    const int64_t start = length(part.text), each = apart ? 1 : std::ssize(part.tokens);
+    const int64_t start = length(part.sequence), each = apart ? 1 : std::ssize(part.tokens);
     for (int64_t t = 0; t < std::ssize(part.tokens); t += each)
-      lines.push_back({part.text, part.tokens.subspan(t, each), start + t});
+      lines.push_back({part.sequence, part.tokens.subspan(t, each), start + t});
   }
-  const size_t wide = p.shape.tokens, count = p.shape.texts * wide;
-  LUMEN_CHECK(std::ssize(lines) <= p.shape.texts);
+  const size_t wide = p.shape.tokens, count = p.shape.sequences * wide;
+  LUMEN_CHECK(std::ssize(lines) <= p.shape.sequences);
   const size_t entries = plan_.symbols.at("K");
-  std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0), sets(p.shape.texts, 0);
+  std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0), sets(p.shape.sequences, 0);
   for (size_t i = 0; i < lines.size(); ++i) {
     const int32_t start = lines[i].start;
-    sets[i] = text(lines[i].text).set;
+    sets[i] = sequence(lines[i].sequence).set;
     for (size_t t = 0; t < wide; ++t) {
       const size_t real = std::min(t, lines[i].tokens.size() - 1);
       ids[i * wide + t] = lines[i].tokens[real];
@@ -265,14 +265,14 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   const int32_t size = options_.page;
   for (size_t c = 0; c < caches_.size(); ++c) {
     for (const Part& part : parts) {
-      Text& t = text(part.text);
+      Sequence& t = sequence(part.sequence);
       const auto now = std::ssize(t.tokens), upto = now + std::ssize(part.tokens);
       t.tables[c].make_room(caches_[c].pool, now, upto, [&](int32_t from, int32_t to) { copy_page(c, from, to); });
     }
     std::fill(places.begin(), places.end(), -1);
-    std::vector<int32_t> pages(p.shape.texts * entries, 0);
+    std::vector<int32_t> pages(p.shape.sequences * entries, 0);
     for (size_t i = 0; i < lines.size(); ++i) {
-      const std::span<const int32_t> own = text(lines[i].text).tables[c].pages();
+      const std::span<const int32_t> own = sequence(lines[i].sequence).tables[c].pages();
       for (size_t k = 0; k < own.size(); ++k) pages[i * entries + k] = std::max(own[k], 0);
       for (size_t n = 0; n < lines[i].tokens.size(); ++n) {
         const int32_t position = at[i * wide + n];
@@ -298,7 +298,7 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   }
   p.program->run();
   for (const Part& part : parts) {
-    Text& t = text(part.text);
+    Sequence& t = sequence(part.sequence);
     t.tokens.insert(t.tokens.end(), part.tokens.begin(), part.tokens.end());
     for (size_t c = 0; !apart && c < caches_.size(); ++c) t.tables[c].forget(caches_[c].pool, t.tokens.size());
   }
@@ -308,8 +308,9 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
 std::string ManySession::explain() const {
   std::string text;
   for (const Program& p : programs_)
-    text += fmt::format("step of {} text{}, {} token{} each\n{}", p.shape.texts, p.shape.texts == 1 ? "" : "s",
-                        p.shape.tokens, p.shape.tokens == 1 ? "" : "s", p.program->explain(nullptr));
+    text +=
+        fmt::format("step of {} sequence{}, {} token{} each\n{}", p.shape.sequences, p.shape.sequences == 1 ? "" : "s",
+                    p.shape.tokens, p.shape.tokens == 1 ? "" : "s", p.program->explain(nullptr));
   return text;
 }
 

@@ -58,25 +58,25 @@ std::vector<LogitRow> ManySession::rows_behind(const Program& p, int64_t count, 
 void ManySession::check(std::span<const Part> parts) const {
   int64_t missing = 0, tokens = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
-    LUMEN_CHECK(texts_.at(parts[p].text).is_open, "no text {}", parts[p].text);
+    LUMEN_CHECK(sequences_.at(parts[p].sequence).is_open, "no sequence {}", parts[p].sequence);
     LUMEN_CHECK(!parts[p].tokens.empty());
     check_tokens(loaded_.model(), parts[p].tokens);
     for (size_t before = 0; before < p; ++before)
-      LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
+      LUMEN_CHECK(parts[before].sequence != parts[p].sequence, "sequence {} is given twice", parts[p].sequence);
     const auto count = std::ssize(parts[p].tokens);
-    if (length(parts[p].text) + count > limits_.longest)
+    if (length(parts[p].sequence) + count > limits_.longest)
       throw Error(Exit::user,
                   fmt::format("a sequence would have {} tokens, but the context holds {}",
-                              length(parts[p].text) + count, limits_.longest),
+                              length(parts[p].sequence) + count, limits_.longest),
                   "shorten it, or raise --ctx-size");
-    missing += missing_pages(parts[p].text, count);
+    missing += missing_pages(parts[p].sequence, count);
     tokens += count;
   }
   if (missing > free_pages()) {
     throw Error(Exit::user,
                 fmt::format("{} tokens need {} pages of {} tokens, and {} are free", tokens, missing, page_size(),
                             free_pages()),
-                "close texts, or raise --ctx-size");
+                "close sequences, or raise --ctx-size");
   }
 }
 
@@ -104,7 +104,7 @@ std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::s
     }
     for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
       const size_t count = std::min(left.size(), static_cast<size_t>(options_.chunk));
-      const Part chunk{parts[p].text, left.first(count)};
+      const Part chunk{parts[p].sequence, left.first(count)};
       left = left.subspan(count);
       const Program& step = run(shape_for(1, chunk.tokens.size()), {&chunk, 1}, own);
       if (!left.empty()) continue;
@@ -136,20 +136,20 @@ std::vector<LogitRow> ManySession::feed_apart(std::span<const Part> parts, std::
 
 std::vector<LogitRow> ManySession::feed_mixed(std::span<const Part> parts, std::span<const Asked> asked) {
   const auto count = std::ranges::count_if(parts, [](const Part& p) { return p.is_asked; });
-  LUMEN_CHECK(count == std::ssize(asked) && count <= limits_.texts);
+  LUMEN_CHECK(count == std::ssize(asked) && count <= limits_.sequences);
   check(parts);
   int64_t tokens = 0;
   for (const Part& p : parts) tokens += std::ssize(p.tokens);
   LUMEN_CHECK(tokens <= most_mixed(), "{} tokens, but a step has {}", tokens, most_mixed());
   const Program& step = run(shape_for(tokens, 1, true), parts, asked, true);
-  for (const Part& p : parts) settle(p.text, length(p.text));
+  for (const Part& p : parts) settle(p.sequence, length(p.sequence));
   return count == 0 ? std::vector<LogitRow>() : rows_behind(step, count, asked);
 }
 
 void ManySession::settle(int number, int64_t length) {
   const int64_t kept = rewind(number, length);
-  LUMEN_CHECK(kept == length, "text {} cannot go back to {} tokens", number, length);
-  for (size_t c = 0; c < caches_.size(); ++c) text(number).tables[c].forget(caches_[c].pool, length);
+  LUMEN_CHECK(kept == length, "sequence {} cannot go back to {} tokens", number, length);
+  for (size_t c = 0; c < caches_.size(); ++c) sequence(number).tables[c].forget(caches_[c].pool, length);
 }
 
 void ManySession::feed_all(int number, std::span<const TokenId> tokens,

@@ -100,7 +100,7 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
                       const ManyLimits& limits) {
   const Model& model = loaded.model();
   if (!model.family->has_function("step_many"))
-    throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
+    throw user_error("the family '{}' cannot compute several sequences at once", model.family->name());
   const auto pages_of = [&](int64_t tokens) { return (tokens + options.page - 1) / options.page; };
   StepPlan plan;
   plan.symbols = {{"C", pages_of(options.context)}, {"P", options.page}};
@@ -108,9 +108,9 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
   plan.symbols["K"] = std::bit_ceil(static_cast<uint64_t>(pages_of(limits.longest)));
   const int64_t window = window_of(model);
   if (window > 0) {
-    // What each text may still see, a page it begins, and a chunk of a prompt.
-    const int64_t pages =
-        (limits.texts + limits.kept) * (pages_of(window - 1 + limits.drafted) + 2) + pages_of(widest_step(options)) + 1;
+    // Pages of what each sequence may still see, a page that each begins, and those of a chunk of a prompt.
+    const int64_t pages = (limits.sequences + limits.kept) * (pages_of(window - 1 + limits.drafted) + 2) +
+                          pages_of(widest_step(options)) + 1;
     if (pages < plan.symbols["C"] && use_near(loaded, functions, "step_many_near", window, plan)) {
       plan.symbols["W"] = pages;
       return plan;
@@ -132,10 +132,10 @@ StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
 
 ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given) {
   if (given.longest == 0) given.longest = std::min(options.context, model.integer("context"));
-  if (given.texts == 0) given.texts = kMostTextsAtOnce;
-  if (given.texts < 1 || given.texts > kMostTextsAtOnce)
-    throw usage_error("from 1 to {} texts can be written at once", kMostTextsAtOnce);
-  given.rows = std::max(given.rows, given.texts);
+  if (given.sequences == 0) given.sequences = kMostSequencesAtOnce;
+  if (given.sequences < 1 || given.sequences > kMostSequencesAtOnce)
+    throw usage_error("from 1 to {} sequences can be generated at once", kMostSequencesAtOnce);
+  given.rows = std::max(given.rows, given.sequences);
   if (options.page < 1) throw usage_error("a page holds at least one token");
   return given;
 }

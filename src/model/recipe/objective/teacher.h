@@ -16,7 +16,7 @@ bool is_teacher_input(const std::string& name);
 // Error when its tokens are not those of `model`.
 void require_teacher(const Model& model, const Model& teacher);
 
-// Its logits, [B, T, V], weights by the names above. `starts`: texts of a row are kept apart.
+// Its logits, [B, T, V], weights by the names above. `starts`: sequences of a row are kept apart.
 graph::Graph teacher_logits(const Model& teacher, bool starts);
 // The first result of another graph, at the end of a graph; its inputs are found there by name, or added.
 graph::ValueId call_beside(graph::Builder& build, const graph::Graph& other);

@@ -20,7 +20,7 @@ namespace lumen::model {
 struct OptimizerSettings {
   std::string name = "adamw";
   std::optional<double> beta1, beta2, epsilon, weight_decay, momentum;
-  std::map<std::string, std::string> config;  // other keys of the optimizer, and their values as texts
+  std::map<std::string, std::string> config;  // other keys of the optimizer, and their values as strings
   double max_norm = 1.0;                      // of all gradients together; 0: no clipping
   // What states of a parameter's own shape are held in between steps, and those that hold squares (their roots are
   // held); "" for the latter: the same. A format whose blocks do not divide a parameter's rows leaves its states in
@@ -61,7 +61,7 @@ class Optimizer {
   Optimizer(const Library& library, OptimizerSettings settings);
 
   const OptimizerSettings& settings() const { return settings_; }
-  // All keys with their values, e.g. for a record of the run; texts are quoted.
+  // All keys with their values, e.g. for a record of the run; strings are quoted.
   std::vector<std::pair<std::string, std::string>> values() const;
 
   struct State {

@@ -23,7 +23,7 @@ inline constexpr const char* kModelFile = "model.gguf";  // in the folder of a r
 // What of a Hugging Face folder is listed by content.
 inline const std::vector<std::string> kFolderFiles = {"model.safetensors", "config.json"};
 
-// The hash that 32 lower-case digits spell. Error that names `where` for other texts.
+// The hash that 32 lower-case digits spell. Error that names `where` for other strings.
 Hash hash_of(const std::string& hex, const std::string& where);
 
 struct Provenance {

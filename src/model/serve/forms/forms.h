@@ -1,5 +1,5 @@
-// Other APIs by which the same texts are asked for: requests become chats (model/serve/request.h), and answers are said
-// in their words and events.
+// Other APIs by which the same outputs are asked for: requests become chats (model/serve/request.h), and answers are
+// said in their words and events.
 //
 // May include: base/structured, model/serve.
 #pragma once

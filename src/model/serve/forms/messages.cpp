@@ -17,7 +17,7 @@ Refusal no_block(const std::string& what) {
 
 const std::string& text_member(const ordered_json& block, const char* name) {
   const auto at = block.find(name);
-  if (at == block.end() || !at->is_string()) throw no_block(fmt::format("a block without the text '{}'", name));
+  if (at == block.end() || !at->is_string()) throw no_block(fmt::format("a block without the string '{}'", name));
   return at->get_ref<const std::string&>();
 }
 
@@ -27,10 +27,10 @@ void known_members(const ordered_json& block, std::initializer_list<const char*>
       throw no_block("a block has no " + key_in_quotes(key));
 }
 
-// A text, or blocks that are texts.
-std::string texts_of(const ordered_json& content) {
+// The text of a content: a string, or blocks of text.
+std::string joined_text(const ordered_json& content) {
   if (content.is_string()) return content;
-  if (!content.is_array()) throw no_block("'content' is a text or a list of blocks");
+  if (!content.is_array()) throw no_block("'content' is a string or a list of blocks");
   std::string out;
   for (const auto& block : content) {
     if (!block.is_object() || block.value("type", ordered_json()) != "text")
@@ -60,7 +60,7 @@ void add_message(const ordered_json& message, ordered_json* out) {
   const ordered_json& content = message["content"];
   if (role != "user" && role != "assistant") throw no_block("the 'role' of a message is 'user' or 'assistant'");
   if (!content.is_array()) {
-    out->push_back({{"role", role}, {"content", texts_of(content)}});
+    out->push_back({{"role", role}, {"content", joined_text(content)}});
     return;
   }
   ordered_json said = {{"role", role}, {"content", ""}};
@@ -71,12 +71,12 @@ void add_message(const ordered_json& message, ordered_json* out) {
       known_members(block, {"type", "tool_use_id", "content", "is_error", "cache_control"});
       out->push_back({{"role", "tool"},
                       {"tool_call_id", text_member(block, "tool_use_id")},
-                      {"content", block.contains("content") ? texts_of(block["content"]) : std::string()}});
+                      {"content", block.contains("content") ? joined_text(block["content"]) : std::string()}});
     } else if (type == "tool_use" && role == "assistant") {
       said["tool_calls"].push_back(call_of(block));
       is_said = true;
     } else {
-      said["content"] = said["content"].get<std::string>() + texts_of(ordered_json::array({block}));
+      said["content"] = said["content"].get<std::string>() + joined_text(ordered_json::array({block}));
       is_said = true;
     }
   }
@@ -132,7 +132,7 @@ ordered_json chat_of_messages(const ordered_json& body, bool is_counted) {
   Fields fields(body);
   ordered_json chat = ordered_json::object(), messages = ordered_json::array();
   if (const ordered_json* system = fields.find("system"))
-    messages.push_back({{"role", "system"}, {"content", texts_of(*system)}});
+    messages.push_back({{"role", "system"}, {"content", joined_text(*system)}});
   const ordered_json* given = fields.find("messages");
   if (!given || !given->is_array() || given->empty())
     throw wrong_value("messages", "'messages' must be a list of messages");
@@ -141,7 +141,7 @@ ordered_json chat_of_messages(const ordered_json& body, bool is_counted) {
   read_message_tools(fields, &chat);
   if (!is_counted && !fields.find("max_tokens")) throw wrong_value("max_tokens", "'max_tokens' is missing");
   if (const ordered_json* stops = fields.find("stop_sequences")) {
-    if (!stops->is_array()) throw wrong_value("stop_sequences", "'stop_sequences' must be a list of texts");
+    if (!stops->is_array()) throw wrong_value("stop_sequences", "'stop_sequences' must be a list of strings");
     chat["stop"] = *stops;
   }
   // The same words there and here, and those of our own.
@@ -176,26 +176,26 @@ ordered_json MessagesReply::head() const {
   out["role"] = "assistant";
   out["model"] = model().name;
   out["content"] = ordered_json::array();
-  const Written& text = written(0);
-  const bool named = text.is_over && text.reason == EndReason::stop_text &&
-                     std::find(stops_.begin(), stops_.end(), text.stop) != stops_.end();
-  const std::string reason = finish_reason(text);
+  const Output& output = output_at(0);
+  const bool named = output.is_over && output.reason == EndReason::stop_string &&
+                     std::find(stops_.begin(), stops_.end(), output.stop) != stops_.end();
+  const std::string reason = finish_reason(output);
   out["stop_reason"] = nullptr;
-  if (text.is_over)
+  if (output.is_over)
     out["stop_reason"] = named                    ? "stop_sequence"
                          : reason == "length"     ? "max_tokens"
                          : reason == "tool_calls" ? "tool_use"
                                                   : "end_turn";
-  out["stop_sequence"] = named ? ordered_json(text.stop) : ordered_json();
+  out["stop_sequence"] = named ? ordered_json(output.stop) : ordered_json();
   out["usage"] = {{"input_tokens", prompt_tokens()}, {"output_tokens", made_tokens()}};
   return out;
 }
 
 ordered_json MessagesReply::whole() const {
   ordered_json out = head();
-  const Written& text = written(0);
-  if (!text.text.empty() || text.calls.empty()) out["content"].push_back({{"type", "text"}, {"text", text.text}});
-  for (const Call& call : text.calls) {
+  const Output& output = output_at(0);
+  if (!output.text.empty() || output.calls.empty()) out["content"].push_back({{"type", "text"}, {"text", output.text}});
+  for (const Call& call : output.calls) {
     const ordered_json input = ordered_json::parse(call.arguments, nullptr, false);
     if (input.is_discarded()) continue;  // cut by its length, as the reason says
     out["content"].push_back({{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", input}});
@@ -217,7 +217,7 @@ std::string MessagesReply::close_block() {
 }
 
 std::string MessagesReply::events(Delta part) {
-  auto call = std::ssize(written(0).calls) - 1;
+  auto call = std::ssize(output_at(0).calls) - 1;
   const std::vector<CallPiece> pieces = take(part);
   std::string out;
   const auto begin = [&](ordered_json block) {
@@ -235,7 +235,7 @@ std::string MessagesReply::events(Delta part) {
     if (is_text && !(is_open_ && is_text_)) begin({{"type", "text"}, {"text", ""}});
     if (piece.kind == CallPiece::Kind::begin)
       begin({{"type", "tool_use"},
-             {"id", written(0).calls.at(++call).id},
+             {"id", output_at(0).calls.at(++call).id},
              {"name", piece.text},
              {"input", ordered_json::object()}});
     is_text_ = is_text;

@@ -8,7 +8,7 @@
 
 namespace lumen::model {
 
-// The request as a chat's. Refusal as there. `is_counted`: its tokens are counted and nothing is written.
+// The request as a chat's. Refusal as there. `is_counted`: its tokens are counted and nothing is generated.
 nlohmann::ordered_json chat_of_messages(const nlohmann::ordered_json& body, bool is_counted);
 // {"type": "error", "error": {"type", "message"}}
 std::string messages_error(const Refusal& refusal);

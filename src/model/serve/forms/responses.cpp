@@ -14,13 +14,13 @@ Refusal no_item(const std::string& what) {
 
 std::string content_text(const ordered_json& content) {
   if (content.is_string()) return content;
-  if (!content.is_array()) throw no_item("the content of an item is a text or a list of parts");
+  if (!content.is_array()) throw no_item("the content of an item is a string or a list of parts");
   std::string out;
   for (const auto& part : content) {
     const ordered_json type = part.is_object() ? part.value("type", ordered_json()) : ordered_json();
     const bool is_text = type == "input_text" || type == "output_text" || type == "text";
     if (!is_text || !part.contains("text") || !part["text"].is_string())
-      throw no_item("parts of an item that are no texts are not supported");
+      throw no_item("parts of an item that are no text are not supported");
     out += part["text"].get_ref<const std::string&>();
   }
   return out;
@@ -28,7 +28,7 @@ std::string content_text(const ordered_json& content) {
 
 std::string text_of_item(const ordered_json& item, const char* name) {
   const auto at = item.find(name);
-  if (at == item.end() || !at->is_string()) throw no_item(fmt::format("an item without the text '{}'", name));
+  if (at == item.end() || !at->is_string()) throw no_item(fmt::format("an item without the string '{}'", name));
   return *at;
 }
 
@@ -107,7 +107,7 @@ void read_input(Fields& fields, const ResponseStore& store, ResponsesAsk* ask) {
   ask->messages = ordered_json::array();
   ask->told["previous_response_id"] = nullptr;
   if (const ordered_json* previous = fields.find("previous_response_id")) {
-    if (!previous->is_string()) throw wrong_value("previous_response_id", "'previous_response_id' must be a text");
+    if (!previous->is_string()) throw wrong_value("previous_response_id", "'previous_response_id' must be a string");
     auto before = store.find(*previous);
     if (!before)
       throw Refusal(404, "no such response is kept (any more); send its items in 'input'", "previous_response_id",
@@ -122,13 +122,13 @@ void read_input(Fields& fields, const ResponseStore& store, ResponsesAsk* ask) {
   } else if (input->is_array()) {
     for (const auto& item : *input) add_item(item, &ask->messages);
   } else {
-    throw no_item("'input' must be a text or a list of items");
+    throw no_item("'input' must be a string or a list of items");
   }
   if (ask->messages.empty()) throw no_item("'input' is empty");
   ask->chat["messages"] = ask->messages;
   ask->told["instructions"] = nullptr;
   if (const ordered_json* instructions = fields.find("instructions")) {
-    if (!instructions->is_string()) throw wrong_value("instructions", "'instructions' must be a text");
+    if (!instructions->is_string()) throw wrong_value("instructions", "'instructions' must be a string");
     ask->told["instructions"] = *instructions;
     ordered_json& messages = ask->chat["messages"];
     messages.insert(messages.begin(), ordered_json{{"role", "system"}, {"content", *instructions}});
@@ -203,7 +203,7 @@ ResponsesReply::ResponsesReply(const GenerationRequest& request, const ServedMod
 }
 
 const char* ResponsesReply::status() const {
-  return std::string(finish_reason(written(0))) == "length" ? "incomplete" : "completed";
+  return std::string(finish_reason(output_at(0))) == "length" ? "incomplete" : "completed";
 }
 
 ordered_json ResponsesReply::text_item(const std::string& text, const char* status) const {
@@ -222,7 +222,7 @@ ordered_json ResponsesReply::text_item(const std::string& text, const char* stat
 }
 
 ordered_json ResponsesReply::call_item(size_t call, const std::string& arguments, const char* status) const {
-  const Call& one = written(0).calls.at(call);
+  const Call& one = output_at(0).calls.at(call);
   ordered_json out;
   out["id"] = "fc_" + one.id.substr(std::string("call_").size());
   out["type"] = "function_call";
@@ -234,10 +234,10 @@ ordered_json ResponsesReply::call_item(size_t call, const std::string& arguments
 }
 
 ordered_json ResponsesReply::output(const char* status) const {
-  const Written& text = written(0);
+  const Output& output = output_at(0);
   ordered_json out = ordered_json::array();
-  if (!text.text.empty() || text.calls.empty()) out.push_back(text_item(text.text, status));
-  for (size_t i = 0; i < text.calls.size(); ++i) out.push_back(call_item(i, text.calls[i].arguments, status));
+  if (!output.text.empty() || output.calls.empty()) out.push_back(text_item(output.text, status));
+  for (size_t i = 0; i < output.calls.size(); ++i) out.push_back(call_item(i, output.calls[i].arguments, status));
   return out;
 }
 
@@ -265,9 +265,9 @@ ordered_json ResponsesReply::response(const char* status, bool is_over) const {
 // An answer that was cut within a call cannot be gone on from.
 void ResponsesReply::keep() const {
   if (!ask_.is_stored) return;
-  const Written& text = written(0);
-  ordered_json said = {{"role", "assistant"}, {"content", text.text}};
-  for (const Call& call : text.calls) {
+  const Output& output = output_at(0);
+  ordered_json said = {{"role", "assistant"}, {"content", output.text}};
+  for (const Call& call : output.calls) {
     if (!ordered_json::accept(call.arguments)) return;
     ordered_json one;
     one["id"] = call.id;
@@ -319,7 +319,7 @@ std::string ResponsesReply::close_item() {
   std::string out;
   ordered_json item;
   if (is_text_) {
-    const std::string& text = written(0).text;
+    const std::string& text = output_at(0).text;
     item = text_item(text, "completed");
     const ordered_json place = {{"item_id", item_id_}, {"output_index", item_}, {"content_index", 0}};
     ordered_json done = place, part = place;
@@ -329,7 +329,7 @@ std::string ResponsesReply::close_item() {
     out += event("response.output_text.done", std::move(done));
     out += event("response.content_part.done", std::move(part));
   } else {
-    const Call& call = written(0).calls.at(call_);
+    const Call& call = output_at(0).calls.at(call_);
     item = call_item(call_, call.arguments, "completed");
     out +=
         event("response.function_call_arguments.done",
@@ -339,7 +339,7 @@ std::string ResponsesReply::close_item() {
 }
 
 std::string ResponsesReply::events(Delta part) {
-  size_t call = written(0).calls.size();
+  size_t call = output_at(0).calls.size();
   const std::vector<CallPiece> pieces = take(part);
   std::string out;
   for (const CallPiece& piece : pieces) {

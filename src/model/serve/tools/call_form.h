@@ -12,7 +12,7 @@
 namespace lumen::model {
 
 // OPEN [ID AFTER_ID] NAME MIDDLE ARGUMENTS CLOSE, between two calls NEXT in place of OPEN, and END behind the last one.
-// Arguments are an object of JSON, or pairs: BEFORE_KEY KEY AFTER_KEY VALUE AFTER_VALUE, in which texts stand as they
+// Arguments are an object of JSON, or pairs: BEFORE_KEY KEY AFTER_KEY VALUE AFTER_VALUE, in which strings stand as they
 // are.
 struct CallForm {
   std::string open, next, after_id, middle, close, end;

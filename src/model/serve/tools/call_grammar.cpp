@@ -91,7 +91,7 @@ class PlanGrammar {
     return made.value;
   }
 
-  // Members come in the schema's order, each with its own mark, and texts end where the mark behind them begins.
+  // Members come in the schema's order, each with its own mark, and strings end where the mark behind them begins.
   std::string pairs_of(const OfferedTool& tool, const std::string& name) {
     const ordered_json none = ordered_json::object();
     const ordered_json& schema = tool.parameters;

@@ -30,7 +30,7 @@ struct CallPlan {
 // bound.
 std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise = {});
 
-// Rules named PREFIX0, .. for texts in which `mark` does not stand; behind them stand `mark` and `then` (an
+// Rules named PREFIX0, .. for strings in which `mark` does not stand; behind them stand `mark` and `then` (an
 // expression), or, where `may_end`, nothing. The first rule is PREFIX0.
 std::string rules_of_text_before(const std::string& prefix, const std::string& mark, const std::string& then,
                                  bool may_end);

@@ -1,4 +1,4 @@
-// Texts of tokens back to a text: the chain of steps that tokenizer.json names. Bytes come back as bytes, also where
+// Strings of tokens back to a text: the chain of steps that tokenizer.json names. Bytes come back as bytes, also where
 // they make no valid UTF-8. Proved by tests/model/text/tokenizer_test.cpp and tokenizer_reference.py.
 #pragma once
 

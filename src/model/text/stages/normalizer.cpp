@@ -217,7 +217,7 @@ CharacterMap::CharacterMap(std::string_view blob, const std::string& where) {
     throw user_error("{}: the map of characters is broken", where);
   units_.resize(size / 4);
   std::memcpy(units_.data(), blob.data() + 4, size);
-  texts_ = blob.substr(4 + size);
+  replacements_ = blob.substr(4 + size);
 }
 
 size_t CharacterMap::find(std::string_view text, bool longest, std::string_view* out) const {
@@ -233,9 +233,9 @@ size_t CharacterMap::find(std::string_view text, bool longest, std::string_view*
     if ((unit >> 8 & 1) == 0) continue;
     if (node >= units_.size()) break;
     const size_t at = units_[node] & 0x7fffffff;
-    if (at >= texts_.size()) break;
+    if (at >= replacements_.size()) break;
     best = i + 1;
-    *out = std::string_view(texts_).substr(at, texts_.find('\0', at) - at);
+    *out = std::string_view(replacements_).substr(at, replacements_.find('\0', at) - at);
     if (!longest) break;
   }
   return best;

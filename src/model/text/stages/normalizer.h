@@ -11,7 +11,7 @@
 
 namespace lumen::model {
 
-// The compiled table of replacements of SentencePiece files: a double array over bytes and a blob of texts.
+// The compiled table of replacements of SentencePiece files: a double array over bytes and a blob of strings.
 class CharacterMap {
  public:
   // Error when the blob cannot be one.
@@ -23,7 +23,7 @@ class CharacterMap {
  private:
   size_t find(std::string_view text, bool longest, std::string_view* out) const;
   std::vector<uint32_t> units_;
-  std::string texts_;
+  std::string replacements_;
 };
 
 struct NormalStep {

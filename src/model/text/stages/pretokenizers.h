@@ -16,7 +16,7 @@ namespace lumen::model {
 struct Pretokenizer {
   std::vector<std::string> names;  // the first is written, all are read
   std::vector<SplitStep> steps;
-  bool nfc = false;            // texts are normalised (GGUF files do not say)
+  bool nfc = false;            // text is normalised (GGUF files do not say)
   bool ignore_merges = false;  // a word that is a token is taken whole
   bool add_bos = false;        // when the file does not say
   bool ours = false;           // no other program knows the names
@@ -58,7 +58,7 @@ struct PretokenizerTable {
   std::string characters;                             // row for tokenizers of single characters
   std::string plain;                                  // row for vocabularies of single bytes, which no split can change
   std::map<std::string, VocabularyRow> vocabularies;  // tokenizer.ggml.model
-  std::vector<std::string> end_of_generation;         // token texts that every program knows as ends
+  std::vector<std::string> end_of_generation;         // token strings that every program knows as ends
   std::vector<std::string> end_of_generation_here;    // and those that files must name for other programs
   std::vector<EndOfPart> ends_of_parts;
   std::vector<RanksRow> ranks;

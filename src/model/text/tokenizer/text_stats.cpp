@@ -76,7 +76,7 @@ TextStats text_stats(const Tokenizer& t, std::string_view text) {
   }
   const std::vector<TokenId> ids = t.encode(text);
   out.all.tokens = ids.size();
-  // Where tokens join to the text they tell which word they are of; a tokenizer that changes texts is measured as a
+  // Where tokens join to the text they tell which word they are of; a tokenizer that changes text is measured as a
   // whole.
   size_t at = 0;
   bool joined = true;

@@ -151,16 +151,16 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   return out;
 }
 
-std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::string_view> texts,
+std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::string_view> inputs,
                                                           EncodeOptions options, int threads) const {
-  std::vector<std::vector<TokenId>> out(texts.size());
-  const size_t count = std::min<size_t>(texts.size(), threads > 0 ? threads : usable_cores());
+  std::vector<std::vector<TokenId>> out(inputs.size());
+  const size_t count = std::min<size_t>(inputs.size(), threads > 0 ? threads : usable_cores());
   std::atomic<size_t> next = 0;
   work_together(count, [&](int) {
     try {
-      for (size_t i; (i = next++) < texts.size();) out[i] = encode(texts[i], options);
+      for (size_t i; (i = next++) < inputs.size();) out[i] = encode(inputs[i], options);
     } catch (...) {
-      next = texts.size();
+      next = inputs.size();
       throw;
     }
   });
@@ -261,10 +261,10 @@ TokenId checked_id(const TokenizerParts& parts, int64_t id, const std::string& w
 
 namespace {
 
-// Whether a table made earlier still is of these texts, where they lie now.
+// Whether a table made earlier still is of these strings, where they lie now.
 bool is_table_of(const TokenMap& ids, const std::vector<std::string>& tokens) {
-  const auto texts = std::count_if(tokens.begin(), tokens.end(), [](const std::string& t) { return !t.empty(); });
-  return static_cast<size_t>(texts) == ids.size() && std::all_of(ids.begin(), ids.end(), [&](const auto& entry) {
+  const auto count = std::count_if(tokens.begin(), tokens.end(), [](const std::string& t) { return !t.empty(); });
+  return static_cast<size_t>(count) == ids.size() && std::all_of(ids.begin(), ids.end(), [&](const auto& entry) {
            const std::string& own = tokens[static_cast<size_t>(entry.second)];
            return entry.first.data() == own.data() && entry.first.size() == own.size();
          });
@@ -297,8 +297,8 @@ void finish_tokenizer(TokenizerParts& p, const std::string& where) {
     return found->second;
   };
   std::set<TokenId> by_text;
-  for (const auto* texts : {&table.end_of_generation, &table.end_of_generation_here}) {
-    for (const std::string& text : *texts)
+  for (const auto* strings : {&table.end_of_generation, &table.end_of_generation_here}) {
+    for (const std::string& text : *strings)
       if (const auto id = control(text)) by_text.insert(*id);
   }
   // What ends only a part of a turn, where the vocabulary tells that from the end of it.

@@ -63,8 +63,8 @@ class Tokenizer {
   static Tokenizer characters(std::string_view text);
 
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
-  // Many texts, with `threads` threads (0: all there are). The same ids as one after another.
-  std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string_view> texts, EncodeOptions options = {},
+  // Encodes many inputs with `threads` threads (0: all there are). Gives the same ids as one after another.
+  std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string_view> inputs, EncodeOptions options = {},
                                                  int threads = 0) const;
   // Bytes of the tokens joined; control tokens are left out when `skip_special`. Ids outside the vocabulary: Error.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
@@ -79,7 +79,7 @@ class Tokenizer {
   std::optional<TokenId> eos() const;
   // EOS, end of turn, end of message, and those of with_ends(): where sampling stops; ascending.
   std::vector<TokenId> end_of_generation() const;
-  // Texts end with these, too: a model's config names them. They need not have tokens.
+  // Generation ends with these, too: a model's config names them. They need not have tokens.
   Tokenizer with_ends(std::span<const TokenId> more) const;
   bool adds_bos() const;
   bool adds_eos() const;

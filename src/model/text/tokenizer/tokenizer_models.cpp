@@ -30,7 +30,7 @@ TokenMap model_tokens(const TokenizerParts& p) {
   return out;
 }
 
-std::vector<std::pair<std::string_view, TokenId>> model_texts(const TokenizerParts& p) {
+std::vector<std::pair<std::string_view, TokenId>> model_strings(const TokenizerParts& p) {
   std::vector<std::pair<std::string_view, TokenId>> out;
   for (size_t i = 0; i < p.tokens.size(); ++i) {
     if (in_model(p, i)) out.emplace_back(p.tokens[i], static_cast<TokenId>(i));
@@ -48,12 +48,12 @@ std::array<TokenId, 256> byte_tokens(const TokenizerParts& p, bool wanted) {
   return out;
 }
 
-// The merges of a file as ids. Their texts are looked up many at a time.
+// The merges of a file as ids. Their strings are looked up many at a time.
 PairTable pair_table(const TokenizerParts& p, const TokenMap& tokens, const std::string& where) {
   constexpr size_t kTogether = 256;
   PairTable table(p.merges.size());
   std::array<std::string, kTogether> joined;
-  std::array<std::string_view, 3 * kTogether> texts;
+  std::array<std::string_view, 3 * kTogether> strings;
   std::array<TokenId, 3 * kTogether> ids{};
   for (size_t first = 0; first < p.merges.size(); first += kTogether) {
     const size_t count = std::min(kTogether, p.merges.size() - first);
@@ -62,11 +62,11 @@ PairTable pair_table(const TokenizerParts& p, const TokenMap& tokens, const std:
       std::string_view rest = right;
       if (rest.starts_with(p.continuing)) rest.remove_prefix(p.continuing.size());
       joined[i].assign(left).append(rest);
-      texts[3 * i] = left;
-      texts[3 * i + 1] = right;
-      texts[3 * i + 2] = joined[i];
+      strings[3 * i] = left;
+      strings[3 * i + 1] = right;
+      strings[3 * i + 2] = joined[i];
     }
-    tokens.find_all(std::span(texts).first(3 * count), std::span(ids).first(3 * count));
+    tokens.find_all(std::span(strings).first(3 * count), std::span(ids).first(3 * count));
     for (size_t i = 0; i < count; ++i) {
       const TokenId left = ids[3 * i], right = ids[3 * i + 1], both = ids[3 * i + 2];
       if (left < 0 || right < 0 || both < 0)
@@ -137,22 +137,22 @@ std::unique_ptr<const WordModel> scored_pairs(TokenizerParts& p) {
   };
   constexpr size_t kTogether = 4096;
   std::vector<Cut> cuts;
-  std::vector<std::string_view> texts;
+  std::vector<std::string_view> strings;
   std::vector<TokenId> lefts, rights;
   const TokenId count = p.tokens.size();
   const auto settle = [&] {
     lefts.resize(cuts.size());
-    symbols.find_all(texts, lefts);
-    texts.clear();
+    symbols.find_all(strings, lefts);
+    strings.clear();
     size_t kept = 0;
     for (size_t i = 0; i < cuts.size(); ++i) {
       if (lefts[i] < 0) continue;
-      texts.push_back(std::string_view(p.tokens[cuts[i].id]).substr(cuts[i].at));
+      strings.push_back(std::string_view(p.tokens[cuts[i].id]).substr(cuts[i].at));
       lefts[kept] = lefts[i];
       cuts[kept++] = cuts[i];
     }
     rights.resize(kept);
-    symbols.find_all(texts, rights);
+    symbols.find_all(strings, rights);
     for (size_t i = 0; i < kept; ++i) {
       if (rights[i] < 0) continue;
       merges.insert(lefts[i], rights[i], {cuts[i].rank, cuts[i].id});
@@ -161,7 +161,7 @@ std::unique_ptr<const WordModel> scored_pairs(TokenizerParts& p) {
       p.merges.emplace_back(text.substr(0, cuts[i].at), text.substr(cuts[i].at));
     }
     cuts.clear();
-    texts.clear();
+    strings.clear();
   };
   int32_t rank = -1;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -171,7 +171,7 @@ std::unique_ptr<const WordModel> scored_pairs(TokenizerParts& p) {
     for (size_t at = 1; at < text.size(); ++at) {
       if ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) continue;
       cuts.push_back({id, rank, at});
-      texts.push_back(text.substr(0, at));
+      strings.push_back(text.substr(0, at));
     }
     if (cuts.size() >= kTogether) settle();
   }
@@ -236,10 +236,10 @@ void build_word_model(TokenizerParts& p, const std::string& where) {
     case VocabularyKind::word_piece:
       if (!p.unknown) throw user_error("{}: the vocabulary has no token for unknown words", where);
       p.model =
-          std::make_unique<WordPieceModel>(model_texts(p), std::string(), p.continuing, *p.unknown, p.longest_word);
+          std::make_unique<WordPieceModel>(model_strings(p), std::string(), p.continuing, *p.unknown, p.longest_word);
       break;
     case VocabularyKind::whole_word:
-      p.model = std::make_unique<WholeWordModel>(model_texts(p), p.unknown);
+      p.model = std::make_unique<WholeWordModel>(model_strings(p), p.unknown);
       break;
   }
   p.cut_words = p.kind == VocabularyKind::character_pair || p.kind == VocabularyKind::scored_pairs;

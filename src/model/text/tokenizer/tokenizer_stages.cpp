@@ -256,7 +256,7 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
   if (p.prefix.size() + p.suffix.size() > 256) throw user_error("{}: too many special tokens", where);
 }
 
-// tokenizer_config.json names BOS and EOS as texts, or as objects with their text.
+// tokenizer_config.json names BOS and EOS as strings, or as objects with their text.
 std::optional<TokenId> config_token(const json& config, const char* key, const std::string& where,
                                     const TokenizerParts& p) {
   if (absent(config, key)) return std::nullopt;
@@ -349,7 +349,7 @@ void space_stages(const SpaceOptions& spaces, TokenizerParts& p, const std::stri
     decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", "\xe2\x96\x81"}}}, {"content", " "}});
   decoders.push_back({{"type", "ByteFallback"}});
   decoders.push_back({{"type", "Fuse"}});
-  // Who removes spaces at the front of texts does so at the front of decoded ones, however many there are.
+  // Who removes spaces at the front of a text does so at the front of decoded ones, however many there are.
   if (spaces.dummy_prefix || spaces.remove_extra) {
     decoders.push_back(
         {{"type", "Strip"}, {"content", " "}, {"start", spaces.remove_extra ? kManySpaces : 1}, {"stop", 0}});

@@ -1,4 +1,4 @@
-// UTF-8, normal form C and the byte-level alphabet that vocabularies are written in. Texts are hostile: every function
+// UTF-8, normal form C and the byte-level alphabet that vocabularies are written in. Input is hostile: every function
 // takes any bytes. Proved by tests/model/text/unicode_test.cpp.
 //
 // May include: base.

@@ -93,7 +93,7 @@ class CharacterPairModel : public WordModel {
     bool whole_first = false;          // a word that is a token is taken whole
     std::string continuing, word_end;  // what tokens have in front inside a word, and behind at its end
   };
-  // `tokens`: texts that words may become. `merges` may use ids behind the vocabulary for the characters of `more`.
+  // `tokens`: strings that words may become. `merges` may use ids behind the vocabulary for the characters of `more`.
   CharacterPairModel(TokenMap tokens, std::vector<std::pair<char32_t, TokenId>> more, PairTable merges,
                      Options options);
 

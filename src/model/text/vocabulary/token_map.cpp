@@ -78,26 +78,26 @@ bool TokenMap::put(std::string_view text, TokenId id, uint64_t hash) {
   return true;
 }
 
-size_t TokenMap::emplace_all(std::span<const std::string> texts) {
-  reserve(entries_.size() + texts.size());
+size_t TokenMap::emplace_all(std::span<const std::string> strings) {
+  reserve(entries_.size() + strings.size());
   std::array<uint64_t, kAhead> hashes{};
   size_t equal = 0;
-  for (size_t i = 0; i < texts.size() + kAhead; ++i) {
+  for (size_t i = 0; i < strings.size() + kAhead; ++i) {
     uint64_t& hash = hashes[i % kAhead];
-    if (i >= kAhead && !texts[i - kAhead].empty()) equal += !put(texts[i - kAhead], i - kAhead, hash);
-    if (i >= texts.size()) continue;
-    hash = hash_of(texts[i]);
+    if (i >= kAhead && !strings[i - kAhead].empty()) equal += !put(strings[i - kAhead], i - kAhead, hash);
+    if (i >= strings.size()) continue;
+    hash = hash_of(strings[i]);
     __builtin_prefetch(&slots_[hash & mask_], 1);
   }
   return equal;
 }
 
-void TokenMap::find_all(std::span<const std::string_view> texts, std::span<TokenId> ids) const {
+void TokenMap::find_all(std::span<const std::string_view> strings, std::span<TokenId> ids) const {
   std::array<uint64_t, kAhead> hashes{};
-  for (size_t first = 0; first < texts.size(); first += kAhead) {
-    const size_t count = std::min(kAhead, texts.size() - first);
+  for (size_t first = 0; first < strings.size(); first += kAhead) {
+    const size_t count = std::min(kAhead, strings.size() - first);
     for (size_t i = 0; i < count; ++i) {
-      hashes[i] = hash_of(texts[first + i]);
+      hashes[i] = hash_of(strings[first + i]);
       __builtin_prefetch(&slots_[hashes[i] & mask_]);
     }
     const auto each = [&](const auto& look) {
@@ -109,7 +109,7 @@ void TokenMap::find_all(std::span<const std::string_view> texts, std::span<Token
     each([](const Entry& e) { __builtin_prefetch(&e); });
     each([](const Entry& e) { __builtin_prefetch(e.first.data()); });
     for (size_t i = 0; i < count; ++i) {
-      const Entry* found = find(texts[first + i], hashes[i]);
+      const Entry* found = find(strings[first + i], hashes[i]);
       ids[first + i] = found == end() ? -1 : found->second;
     }
   }

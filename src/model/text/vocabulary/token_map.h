@@ -1,6 +1,6 @@
-// Texts of tokens to ids: a flat table with open addressing. The texts lie elsewhere and stay where they are. Hostile
-// vocabularies cannot make it slow: the hash has a key that differs from run to run, and nothing depends on it but
-// time. Proved by tests/model/text/tokenizer_test.cpp.
+// Strings of tokens to ids: a flat table with open addressing. The strings lie elsewhere and stay where they are.
+// Hostile vocabularies cannot make it slow: the hash has a key that differs from run to run, and nothing depends on it
+// but time. Proved by tests/model/text/tokenizer_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ class TokenMap {
   bool emplace(std::string_view text, TokenId id);
   // As in the maps of the standard library; end() when the text is not there.
   const Entry* find(std::string_view text) const { return find(text, hash_of(text)); }
-  // The ids of many texts at once, -1 where there is none: memory is asked for ahead of the questions.
-  void find_all(std::span<const std::string_view> texts, std::span<TokenId> ids) const;
-  // The same as emplace(texts[i], i) for every text that is not empty; how many of them were there already.
-  size_t emplace_all(std::span<const std::string> texts);
+  // The ids of many strings at once, -1 where there is none: memory is asked for ahead of the questions.
+  void find_all(std::span<const std::string_view> strings, std::span<TokenId> ids) const;
+  // The same as emplace(strings[i], i) for every string that is not empty; how many of them were there already.
+  size_t emplace_all(std::span<const std::string> strings);
   bool contains(std::string_view text) const { return find(text) != end(); }
   const Entry* begin() const { return entries_.data(); }  // in the order in which they came
   const Entry* end() const { return entries_.data() + entries_.size(); }

@@ -1,5 +1,5 @@
-// Texts of tokens as a tree over bytes: prefixes of a text that are tokens, and walks over all tokens that share their
-// beginnings. Proved by tests/model/infer/grammar_test.cpp.
+// Strings of tokens as a tree over bytes: prefixes of a text that are tokens, and walks over all tokens that share
+// their beginnings. Proved by tests/model/infer/grammar_test.cpp.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class TokenTrie {
   };
 
   TokenTrie() = default;
-  // The first of several tokens with one text counts; `same` chains the others. Empty texts are left out.
+  // The first of several tokens with one string counts; `same` chains the others. Empty strings are left out.
   explicit TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens);
 
   const std::vector<Node>& nodes() const { return nodes_; }  // [0] is the root

@@ -9,9 +9,9 @@ namespace lumen::model {
 
 UnigramModel::UnigramModel(std::vector<Piece> pieces, Options options)
     : pieces_(std::move(pieces)), options_(std::move(options)) {
-  std::vector<std::pair<std::string_view, TokenId>> texts;
-  for (size_t i = 0; i < pieces_.size(); ++i) texts.emplace_back(pieces_[i].text, static_cast<TokenId>(i));
-  trie_ = TokenTrie(std::move(texts));
+  std::vector<std::pair<std::string_view, TokenId>> strings;
+  for (size_t i = 0; i < pieces_.size(); ++i) strings.emplace_back(pieces_[i].text, static_cast<TokenId>(i));
+  trie_ = TokenTrie(std::move(strings));
 }
 
 void UnigramModel::unknown(std::string_view text, std::vector<TokenId>& out) const {

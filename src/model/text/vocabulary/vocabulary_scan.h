@@ -15,8 +15,8 @@ namespace lumen::model {
 
 struct ScannedVocabulary {
   std::string rest;  // the text with an empty object or list in place of each part that was read
-  std::optional<std::vector<std::pair<std::string, uint64_t>>> tokens;  // "vocab", an object: texts and ids
-  std::optional<std::vector<std::pair<std::string, double>>> pieces;    // "vocab", a list: texts and scores
+  std::optional<std::vector<std::pair<std::string, uint64_t>>> tokens;  // "vocab", an object: strings and ids
+  std::optional<std::vector<std::pair<std::string, double>>> pieces;    // "vocab", a list: strings and scores
   std::optional<std::vector<std::pair<std::string, std::string>>> merges;
 };
 

@@ -26,7 +26,7 @@ namespace lumen::model {
 
 inline constexpr const char* kWeights = "weights";  // input: weight of each position's loss
 
-// Per-position inputs of a batch: weights of the losses, and where packed texts that share a row start.
+// Per-position inputs of a batch: weights of the losses, and where packed sequences that share a row start.
 struct BatchForm {
   bool weights = false, starts = false;
 };
@@ -93,7 +93,7 @@ class Method {
   void partition_tensors();
   Work in_parts(Work work) const;
   graph::Graph function(const char* name) const;    // of the model's family, as its author wrote it
-  graph::Graph apart(graph::Graph function) const;  // separates texts that share a row
+  graph::Graph apart(graph::Graph function) const;  // separates sequences that share a row
   graph::Graph author() const;                      // the function that the loss is computed from
   // `scales` receives the learned operand scales; null: operands have no learned scales.
   graph::Graph loss_of(const graph::Graph& author, std::vector<graph::LearnedScale>* scales) const;

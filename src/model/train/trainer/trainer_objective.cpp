@@ -19,7 +19,7 @@ void Trainer::require_rows() const {
                 fmt::format("a batch of {} rows leaves pairs apart in {} ranks", given_.batch, grid_.data->size()),
                 "--batch is the batch of all ranks together: name a multiple of twice their number");
   const Objective* objective = method_.objective();
-  if (!objective && batches_->form() != RowForm::texts)
+  if (!objective && batches_->form() != RowForm::sequences)
     throw Error(Exit::user, "rows of pairs or with labels need an objective",
                 fmt::format("--objective NAME: {}", fmt::join(objective_names(), ", ")));
   if (objective) {

@@ -95,7 +95,7 @@ TEST_P(Adapters, AgreeWithTheReference) {
   EXPECT_EQ(logits_of(c.model, none, c.text(0)), logits_of(c.model, {}, c.text(0)));
 }
 
-TEST_P(Adapters, TextsTogether) {
+TEST_P(Adapters, SequencesTogether) {
   const Case c(GetParam());
   const std::vector<ScaledAdapter> adapters = {{read_adapter(c.model, c.folder)}};
   const LoadedModel loaded(engine(), c.model, adapters);
@@ -106,18 +106,18 @@ TEST_P(Adapters, TextsTogether) {
   for (int64_t r = 0; r < 2; ++r) EXPECT_LT(off(got[static_cast<size_t>(r)], c.wanted(r, c.length - 1)), kBound);
 }
 
-// Texts of the model and of its adapter in the same steps.
-TEST_P(Adapters, TextsWithAndWithoutOne) {
+// Sequences of the model and of its adapter in the same steps.
+TEST_P(Adapters, SequencesWithAndWithoutOne) {
   const Case c(GetParam());
   const std::vector<AdapterSet> sets = {{}, {{read_adapter(c.model, c.folder)}}};
   if (!can_differ(sets[1])) return;
   const LoadedModel loaded(engine(), c.model, sets);
-  ManySession many(loaded, {.context = 64, .chunk = 8, .exact = true}, {.texts = 4});
-  const std::vector<int> texts = {many.open(1), many.open(0), many.open(1)};
+  ManySession many(loaded, {.context = 64, .chunk = 8, .exact = true}, {.sequences = 4});
+  const std::vector<int> sequences = {many.open(1), many.open(0), many.open(1)};
   std::vector<std::vector<float>> got;
   for (int64_t t = 0; t < c.length; ++t) {
     std::vector<ManySession::Part> parts;
-    for (size_t i = 0; i < texts.size(); ++i) parts.push_back({texts[i], c.text(i == 2 ? 1 : 0).subspan(t, 1)});
+    for (size_t i = 0; i < sequences.size(); ++i) parts.push_back({sequences[i], c.text(i == 2 ? 1 : 0).subspan(t, 1)});
     got = many.feed(parts);
   }
   EXPECT_LT(off(got[0], c.wanted(0, c.length - 1)), kBound);

@@ -1,5 +1,5 @@
-// needs: none. Texts that are written together with drafts are those without: whatever is proposed, with samplers,
-// grammars, stops, windows, narrowed rows, adapters and pages that run out; and right drafts save steps.
+// needs: none. Sequences that are generated together with drafts are those without: whatever is proposed, with
+// samplers, grammars, stops, windows, narrowed rows, adapters and pages that run out; and right drafts save steps.
 #include "model/infer/generate/many_draft.h"
 
 #include "base/error.h"
@@ -58,7 +58,7 @@ std::pair<int64_t, int64_t> counts(const std::vector<ManyAnswer>& answers) {
   return out;
 }
 
-TEST(ManyDraft, TextsAreThoseWithoutDrafts) {
+TEST(ManyDraft, SequencesAreThoseWithoutDrafts) {
   const Model m = spoken(), other = spoken(2);
   const LoadedModel loaded(engine(), m), small(engine(), other);
   for (const double temperature : {0.0, 0.9}) {
@@ -108,7 +108,7 @@ TEST(ManyDraft, DraftsTakeNobodysPages) {
   EXPECT_GT(again, 0);
 }
 
-// Pages of layers with a window go back only when it is certain what the text is.
+// Pages of layers with a window go back only when it is certain what the sequence is.
 TEST(ManyDraft, WindowsAreThereForWhatWasWrong) {
   for (const char* name : {"mistral", "gemma3"}) {
     Model m = read_hf(test_library(),
@@ -129,21 +129,21 @@ TEST(ManyDraft, WindowsAreThereForWhatWasWrong) {
   }
 }
 
-// Proposes the same for every text, right or not, and more than it was asked for never.
+// Proposes the same for every sequence, right or not, and more than it was asked for never.
 class Stubborn : public ManyDraft {
  public:
-  std::vector<std::vector<TokenId>> propose(std::span<const DraftWish> wishes) override {
+  std::vector<std::vector<TokenId>> propose(std::span<const DraftRequest> requests) override {
     std::vector<std::vector<TokenId>> out;
-    for (const DraftWish& w : wishes) out.emplace_back(w.most, TokenId(w.tokens.back()));
+    for (const DraftRequest& w : requests) out.emplace_back(w.most, TokenId(w.tokens.back()));
     return out;
   }
-  void forget(uint64_t text) override { forgotten.push_back(text); }
+  void forget(uint64_t sequence) override { forgotten.push_back(sequence); }
   std::vector<uint64_t> forgotten;
 };
 
-std::string written(TextBatch& batch, const Model& m, const std::string& prompt, ManyAnswer* answer,
+std::string written(SequenceBatch& batch, const Model& m, const std::string& prompt, ManyAnswer* answer,
                     const std::string& expected = "") {
-  TextOrder order;
+  SequenceOrder order;
   order.prompt = m.tokenizer->encode(prompt);
   order.sampling.temperature = 0.7;
   order.sampling.seed = 5;
@@ -160,12 +160,13 @@ SessionOptions in_batch() {
   return {.context = 128, .chunk = 8, .page = 4, .exact = true};
 }
 
-// What ended texts leave for others is what they read, without what was proposed.
-TEST(ManyDraft, BeginningsThatAreKeptAreThoseOfTexts) {
+// What ended sequences leave for others is what they read, without what was proposed.
+TEST(ManyDraft, PrefixesThatAreKeptAreThoseOfSequences) {
   const Model m = spoken();
   const LoadedModel loaded(engine(), m);
-  TextBatch alone(loaded, in_batch(), {.texts = 2}, 2);
-  TextBatch batch(loaded, in_batch(), with_drafts({.look_up = true, .most = kDraft}, {.texts = 2, .kept = 2}), 2);
+  SequenceBatch alone(loaded, in_batch(), {.sequences = 2}, 2);
+  SequenceBatch batch(loaded, in_batch(), with_drafts({.look_up = true, .most = kDraft}, {.sequences = 2, .kept = 2}),
+                      2);
   auto owned = std::make_unique<Stubborn>();
   const Stubborn& stubborn = *owned;
   batch.draft_with(std::move(owned));
@@ -178,11 +179,11 @@ TEST(ManyDraft, BeginningsThatAreKeptAreThoseOfTexts) {
   EXPECT_EQ(answer.shared, 26);  // all but the last, which nobody read
 }
 
-// A text that its client knew takes a quarter of the steps, without any other draft and rows of its own.
+// A sequence that its client knew takes a quarter of the steps, without any other draft and rows of its own.
 TEST(ManyDraft, WhatIsExpectedIsReadAtOnce) {
   const Model m = spoken();
   const LoadedModel loaded(engine(), m);
-  TextBatch batch(loaded, in_batch(), with_drafts({.most = kDraft}, {.texts = 5}), 5);
+  SequenceBatch batch(loaded, in_batch(), with_drafts({.most = kDraft}, {.sequences = 5}), 5);
   ManyAnswer plain_answer, answer;
   const std::string text = written(batch, m, "feed", &plain_answer);
   EXPECT_EQ(plain_answer.drafted, 0);
@@ -195,7 +196,7 @@ TEST(ManyDraft, WhatIsExpectedIsReadAtOnce) {
   EXPECT_EQ(written(batch, m, "feed", &answer, "j"), text);
 }
 
-TEST(ExpectedDraft, FollowsTheTextWhereItAgrees) {
+TEST(ExpectedDraft, FollowsTheOutputWhereItAgrees) {
   const auto expected = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{1, 2, 3, 4, 5, 1, 2, 6, 7});
   const auto asked = [](ExpectedDraft& d, std::vector<TokenId> text, int64_t most) { return d.propose(text, most); };
   ExpectedDraft d(expected, 2);

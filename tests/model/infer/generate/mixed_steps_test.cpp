@@ -1,5 +1,5 @@
-// needs: none. Prompts and next tokens that share steps: every text is the one that is written with a step for each
-// prompt, with windows, narrowed rows, drafts, and pages that run out; steps are fewer; logits are those of a text
+// needs: none. Prompts and next tokens that share steps: every sequence is the one that is written with a step for each
+// prompt, with windows, narrowed rows, drafts, and pages that run out; steps are fewer; logits are those of a sequence
 // alone.
 #include <algorithm>
 
@@ -44,7 +44,7 @@ std::vector<ManyAnswer> expect_same(const LoadedModel& loaded, ManyOptions o) {
   return got;
 }
 
-TEST(MixedSteps, TextsAreThoseOfAStepForEachPrompt) {
+TEST(MixedSteps, SequencesAreThoseOfAStepForEachPrompt) {
   const Model m = spoken();
   const LoadedModel loaded(engine(), m);
   int64_t shared = 0;
@@ -88,10 +88,10 @@ TEST(MixedSteps, WindowsLetGo) {
 }
 
 int64_t steps_of(const LoadedModel& loaded, bool mixed) {
-  TextBatch batch(loaded, with(mixed).session, {.texts = 4}, 4);
+  SequenceBatch batch(loaded, with(mixed).session, {.sequences = 4}, 4);
   int64_t ended = 0, steps = 0;
   for (size_t i = 0; i < 4; ++i) {
-    TextOrder order;
+    SequenceOrder order;
     order.prompt = loaded.model().tokenizer->encode(kPrompts[i]);
     order.generate.predict = 12;
     order.generate.ignore_end = true;
@@ -103,7 +103,7 @@ int64_t steps_of(const LoadedModel& loaded, bool mixed) {
   return steps;
 }
 
-// 5, 1, 13 and 6 tokens: three steps of 16, where four texts begin one after another without.
+// 5, 1, 13 and 6 tokens: three steps of 16, where four sequences begin one after another without.
 TEST(MixedSteps, StepsAreFewer) {
   const Model m = spoken();
   const LoadedModel loaded(engine(), m);
@@ -112,12 +112,12 @@ TEST(MixedSteps, StepsAreFewer) {
   EXPECT_LE(mixed, 12 + 2);
 }
 
-TEST(MixedSteps, LogitsAreThoseOfATextAlone) {
+TEST(MixedSteps, LogitsAreThoseOfASequenceAlone) {
   const Model m = spoken();
   const LoadedModel loaded(engine(), m);
   SessionOptions options = with(true).session;
   options.context = 128;
-  ManySession many(loaded, options, {.texts = 3});
+  ManySession many(loaded, options, {.sequences = 3});
   const std::vector<std::vector<TokenId>> begin = {{1, 2, 3, 4, 5}, {7}, {3, 1, 4, 1, 5, 9}}, rest = {{6}, {2, 2}, {8}};
   std::vector<int> numbers;
   for (size_t i = 0; i < begin.size(); ++i) numbers.push_back(many.open());

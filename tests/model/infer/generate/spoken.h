@@ -1,4 +1,4 @@
-// A tiny model with a tokenizer of eleven characters, for texts that are written together.
+// A tiny model with a tokenizer of eleven characters, for sequences that are generated together.
 #pragma once
 
 #include "tests/model/tiny.h"

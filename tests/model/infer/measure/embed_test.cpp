@@ -66,7 +66,7 @@ TEST_P(Embed, AgreesWithTheReference) {
   EXPECT_LT(off(embedder.embed(c.tokens, Pooling::first).at(0), c.row(0)), 1e-4);
   EXPECT_LT(off(embedder.embed(c.tokens, Pooling::last).at(0), c.row(all.size() - 1)), 1e-4);
   EXPECT_LT(off(embedder.embed(c.tokens, Pooling::mean).at(0), mean), 1e-4);
-  // A shorter text is what its beginning was: nothing looks ahead.
+  // A shorter sequence is what its beginning was: nothing looks ahead.
   EXPECT_LT(off(embedder.embed(std::span(c.tokens).first(3), Pooling::last).at(0), c.row(2)), 1e-4);
 }
 
@@ -86,25 +86,25 @@ TEST(Embeddings, NormsAndCosines) {
   EXPECT_EQ(cosine(a, zero), 0);
 }
 
-TEST(Embeddings, ManyTextsAreThoseOfEach) {
+TEST(Embeddings, ManySequencesAreThoseOfEach) {
   const Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   Embedder together(loaded, {.batch = 64, .exact = true}), alone(loaded, {.exact = true});
-  std::vector<std::vector<TokenId>> texts;
+  std::vector<std::vector<TokenId>> sequences;
   for (size_t n = 1; n <= 16; ++n) {
-    texts.emplace_back();
-    for (size_t i = 0; i < 1 + n * 5 % 16; ++i) texts.back().push_back(static_cast<TokenId>((i * n + 3) % 11));
+    sequences.emplace_back();
+    for (size_t i = 0; i < 1 + n * 5 % 16; ++i) sequences.back().push_back(static_cast<TokenId>((i * n + 3) % 11));
   }
   std::vector<size_t> told;
-  const auto all = together.embed_all(texts, Pooling::mean, [&](size_t done) {
+  const auto all = together.embed_all(sequences, Pooling::mean, [&](size_t done) {
     told.push_back(done);
     return true;
   });
-  ASSERT_EQ(all.size(), texts.size());
+  ASSERT_EQ(all.size(), sequences.size());
   EXPECT_EQ(told, (std::vector<size_t>{4, 8, 12, 16}));
-  for (size_t i = 0; i < texts.size(); ++i)
-    EXPECT_LT(off(all[i].at(0), alone.embed(texts[i], Pooling::mean).at(0)), 1e-5) << i;
-  EXPECT_TRUE(together.embed_all(texts, Pooling::mean, [](size_t) { return false; }).empty());
+  for (size_t i = 0; i < sequences.size(); ++i)
+    EXPECT_LT(off(all[i].at(0), alone.embed(sequences[i], Pooling::mean).at(0)), 1e-5) << i;
+  EXPECT_TRUE(together.embed_all(sequences, Pooling::mean, [](size_t) { return false; }).empty());
 }
 
 TEST(Embeddings, CorrelationsOfNumbersAndRanks) {
@@ -116,7 +116,7 @@ TEST(Embeddings, CorrelationsOfNumbersAndRanks) {
   EXPECT_TRUE(std::isnan(linear_correlation(a, std::vector<double>(4, 2))));
 }
 
-TEST(Embeddings, TextsMustFit) {
+TEST(Embeddings, SequencesMustFit) {
   const Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   Embedder embedder(loaded, {.context = 7});

@@ -79,7 +79,7 @@ TEST_P(Encoders, VectorsAreTheReferenceVectors) {
   const std::vector<float> all = vectors_of(e.model, e.folder, e.ids);
   EXPECT_LT(most_apart(all, e.pooled), 3e-6);
   EXPECT_EQ(vectors_of(e.model, e.folder, e.ids), all);
-  // What stands beside a text, and how far texts are filled up, is no part of them.
+  // What stands beside a text, and how far inputs are padded, is no part of them.
   EXPECT_LT(most_apart(vectors_of(e.model, e.folder, e.ids, {.batch = 1, .exact = true}), all), 3e-6);
   const LoadedModel loaded(engine(), e.model);
   Embedder embedder(loaded, {.exact = true});
@@ -164,7 +164,7 @@ TEST(Encoder, RefusesWhatItIsNot) {
   const LoadedModel loaded(engine(), e.model);
   try {
     (void)plan_step(loaded, session_options(e.model, {}));
-    ADD_FAILURE() << "an encoder writes no texts";
+    ADD_FAILURE() << "an encoder generates nothing";
   } catch (const Error& error) {
     EXPECT_NE(error.hint().find("lumen embed"), std::string::npos) << error.what();
   }

@@ -1,10 +1,10 @@
-// needs: none. A text whose beginning comes from a file is the one that is written without it, also after a restart.
+// needs: none. A sequence whose prefix comes from a file is the one that is generated without it, also after a restart.
 #include "model/infer/generate/kept_prefixes.h"
 
 #include <fstream>
 
 #include "base/error.h"
-#include "model/infer/generate/text_batch.h"
+#include "model/infer/generate/sequence_batch.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {
@@ -39,12 +39,12 @@ std::string prompt(size_t length) {
   return text;
 }
 
-// One text of a batch that was begun anew.
+// One sequence of a batch that was begun anew.
 ManyAnswer written(const LoadedModel& loaded, const std::shared_ptr<PrefixFiles>& files, const std::string& text,
                    int64_t set = 0, const std::string& format = "") {
-  TextBatch batch(loaded, long_session(format), {.texts = 2, .kept = 2}, 2);
+  SequenceBatch batch(loaded, long_session(format), {.sequences = 2, .kept = 2}, 2);
   EXPECT_TRUE(!files || batch.keep_in(files));
-  TextOrder order;
+  SequenceOrder order;
   order.prompt = loaded.model().tokenizer->encode(text);
   order.set = set;
   order.sampling.temperature = 0.8;
@@ -140,7 +140,7 @@ TEST(KeptPrefixes, LayersThatForgetKeepNothing) {
   const Model m = long_model("mistral", 16);
   const LoadedModel loaded(engine(), m);
   const TestFolder folder;
-  TextBatch batch(loaded, long_session(), {.texts = 2, .kept = 2}, 2);
+  SequenceBatch batch(loaded, long_session(), {.sequences = 2, .kept = 2}, 2);
   EXPECT_FALSE(batch.keep_in(files_in(folder)));
 }
 

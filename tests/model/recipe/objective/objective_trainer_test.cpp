@@ -44,7 +44,8 @@ class Answers final : public Batches {
         b.tokens.push_back(text[static_cast<size_t>(t)]);
         b.targets.push_back(text[static_cast<size_t>(t) + 1]);
         const bool answer = t >= 1 && t < length_ - r % 3;
-        b.weights.push_back(answer ? form_ == RowForm::texts ? 1.0F / static_cast<float>(rows * length_) : 1.0F : 0.0F);
+        b.weights.push_back(answer ? form_ == RowForm::sequences ? 1.0F / static_cast<float>(rows * length_) : 1.0F
+                                   : 0.0F);
         if (packed_) b.starts.push_back(t < 3 ? 0 : 3);
       }
       if (form_ == RowForm::labels) b.labels.push_back(wanted ? 1 : 0);
@@ -163,10 +164,10 @@ TEST(ObjectiveTrainer, AnAdapterThatGoesOnIsItsOwnReference) {
 TEST(ObjectiveTrainer, DistillationBeginsAtNothing) {
   run::Engine engine = make_engine(2);
   Trainer t(engine, model_with_tokenizer(), recipe_of("distillation", true),
-            std::make_shared<Answers>(RowForm::texts, 4, 8));
+            std::make_shared<Answers>(RowForm::sequences, 4, 8));
   EXPECT_NEAR(t.step().loss, 0, 1e-5);
   EXPECT_THROW(Trainer(engine, model_with_tokenizer(), recipe_of("distillation", false),
-                       std::make_shared<Answers>(RowForm::texts, 4, 8)),
+                       std::make_shared<Answers>(RowForm::sequences, 4, 8)),
                Error);
 }
 
@@ -189,7 +190,7 @@ TEST(ObjectiveTrainer, TeachersFromAnotherModel) {
     return std::make_shared<const Model>(std::move(packed));
   };
   const auto teacher = taught_by(7, 11);
-  const auto data = std::make_shared<Answers>(RowForm::texts, 4, 8);
+  const auto data = std::make_shared<Answers>(RowForm::sequences, 4, 8);
   Recipe recipe = recipe_of("distillation", false);
   recipe.schedule.peak = 1e-2;
   const TestFolder folder;
@@ -233,7 +234,7 @@ TEST(ObjectiveTrainer, DivergenceFromTheReference) {
   run::Engine engine = make_engine(2);
   Recipe r = recipe_of("distillation", true);
   r.eval_kl = true;
-  const auto data = std::make_shared<Answers>(RowForm::texts, 4, 8);
+  const auto data = std::make_shared<Answers>(RowForm::sequences, 4, 8);
   Trainer still(engine, model_with_tokenizer(), r, data);
   EXPECT_NEAR(still.divergence(), 0, 1e-6);
   r.objective = {};
@@ -315,7 +316,7 @@ TEST(ObjectiveTrainer, PackedRowsTrain) {
   run::Engine engine = make_engine(2);
   for (const char* objective : {"", "next_token"}) {
     Trainer t(engine, model_with_tokenizer(), recipe_of(objective, true),
-              std::make_shared<Answers>(RowForm::texts, 4, 8, true));
+              std::make_shared<Answers>(RowForm::sequences, 4, 8, true));
     const double before = t.evaluate();
     for (int i = 0; i < 6; ++i) (void)t.step();
     EXPECT_LT(t.evaluate(), before) << objective;

@@ -1,6 +1,6 @@
 // Vocabularies as files of ranks: on each line a token's bytes in base64 and its rank, which is its id. Merging always
 // takes the pair that makes the token of the lowest rank, and words that are tokens are taken whole. Such a file does
-// not say how texts are cut, nor which control tokens there are: a table does (models/pretokenizers.toml), and
+// not say how text is cut, nor which control tokens there are: a table does (models/pretokenizers.toml), and
 // tokenizer_config.json. Hostile files: lengths, ranks and tokens are checked before anything is built. Proved by
 // tests/model/text/ranks_test.cpp and tests/model/text/tokenizer_reference.py.
 #pragma once

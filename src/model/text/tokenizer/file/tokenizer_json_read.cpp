@@ -176,7 +176,7 @@ std::vector<AddedToken> read_added_list(const json& list, const std::string& pla
   return out;
 }
 
-// The texts of the vocabulary and of the added tokens as one table of ids. `unique`: no text of the vocabulary may
+// The strings of the vocabulary and of the added tokens as one table of ids. `unique`: no text of the vocabulary may
 // occur twice.
 void join_added(const std::vector<AddedToken>& list, bool unique, const std::string& where, TokenizerParts& p) {
   const std::string place = where + ": added_tokens";
@@ -187,7 +187,7 @@ void join_added(const std::vector<AddedToken>& list, bool unique, const std::str
     if (id >= size + (1 << 18)) throw user_error("{}: id {} is out of range", place, token.id);
     size = std::max(size, id + 1);
   }
-  p.tokens.reserve(size);  // texts stay where they are
+  p.tokens.reserve(size);  // strings stay where they are
   if (p.ids.emplace_all(p.tokens) > 0 && unique) throw user_error("{}: a JSON object has the same key twice", where);
   p.tokens.resize(size);
   for (const AddedToken& token : list) {

@@ -56,7 +56,7 @@ std::string join_pair(const std::filesystem::path& folder) {
 }
 
 // vocab.txt, the older file of vocabularies that are looked up in pieces: a token on each line, whose number is the id.
-// How texts are prepared and which tokens have a meaning stand in tokenizer_config.json, or are as usual.
+// How text is prepared and which tokens have a meaning stand in tokenizer_config.json, or are as usual.
 std::string join_words(const std::filesystem::path& folder, const std::string& config_text) {
   using nlohmann::ordered_json;
   const std::string where = (folder / "tokenizer_config.json").string(), text = read_file(folder / "vocab.txt", kLimit);

@@ -1,4 +1,4 @@
-#include "model/infer/generate/text_batch.h"
+#include "model/infer/generate/sequence_batch.h"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ int64_t same_beginning(std::span<const TokenId> a, std::span<const TokenId> b) {
 
 }  // namespace
 
-TextBatch::TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel)
+SequenceBatch::SequenceBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel)
     : loaded_(loaded),
       tokenizer_(*loaded.model().tokenizer),
       chunk_(session.chunk),
@@ -31,13 +31,13 @@ TextBatch::TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimi
   longest_ = std::min(longest_, session_.pages() * session_.page_size());
 }
 
-bool TextBatch::keep_in(std::shared_ptr<PrefixFiles> files, std::function<void()> require_whole) {
+bool SequenceBatch::keep_in(std::shared_ptr<PrefixFiles> files, std::function<void()> require_whole) {
   if (!KeptPrefixes::can_keep(session_)) return false;
   prefixes_ = std::make_unique<KeptPrefixes>(loaded_, session_, std::move(files), std::move(require_whole));
   return true;
 }
 
-uint64_t TextBatch::add(TextOrder order) {
+uint64_t SequenceBatch::add(SequenceOrder order) {
   LUMEN_CHECK(order.set >= 0 && order.set < std::ssize(put_back_), "no set {} of adapters", order.set);
   if (order.prompt.empty()) throw usage_error("a prompt is empty");
   if (std::ssize(order.prompt) > longest_)
@@ -46,7 +46,7 @@ uint64_t TextBatch::add(TextOrder order) {
                 "shorten the prompt, or raise --ctx-size");
   if (order.most == 0) order.most = longest_;
   const auto size = std::ssize(order.prompt);
-  auto t = std::make_unique<Text>();
+  auto t = std::make_unique<Sequence>();
   t->number = next_number_++;
   t->order = std::move(order);
   t->pending = t->order.prompt;
@@ -55,12 +55,12 @@ uint64_t TextBatch::add(TextOrder order) {
   return waiting_.back()->number;
 }
 
-int64_t TextBatch::running_with(int64_t set) const {
+int64_t SequenceBatch::running_with(int64_t set) const {
   return std::count_if(active_.begin(), active_.end(), [&](const auto& t) { return t->order.set == set; });
 }
 
-bool TextBatch::remove(uint64_t number) {
-  for (Texts* list : {&active_, &waiting_}) {
+bool SequenceBatch::remove(uint64_t number) {
+  for (Sequences* list : {&active_, &waiting_}) {
     for (auto t = list->begin(); t != list->end(); ++t) {
       if ((*t)->number != number) continue;
       if (!(*t)->answer) begin(**t);
@@ -76,42 +76,43 @@ bool TextBatch::remove(uint64_t number) {
   return false;
 }
 
-void TextBatch::remove_all() {
+void SequenceBatch::remove_all() {
   while (!active_.empty()) remove(active_.front()->number);
   while (!waiting_.empty()) remove(waiting_.front()->number);
 }
 
-// How much of what `t` is to read some text with its adapters has already. The last token is computed in any case: what
-// follows it is asked for.
-std::pair<int64_t, int> TextBatch::known(const Text& t) const {
+// The longest prefix of what `t` is to read that a sequence with the same adapters has computed, and that sequence (-1:
+// none). The last token is computed in any case: what follows it is asked for.
+std::pair<int64_t, int> SequenceBatch::known(const Sequence& t) const {
   const std::vector<TokenId>& tokens = t.pending;
   std::pair<int64_t, int> best{0, -1};
-  const auto look = [&](int text) {
-    if (session_.set(text) != t.order.set) return;
-    const int64_t count = std::min<int64_t>(same_beginning(tokens, session_.tokens(text)), tokens.size() - 1);
-    if (count > best.first) best = {count, text};
+  const auto look = [&](int sequence) {
+    if (session_.set(sequence) != t.order.set) return;
+    const int64_t count = std::min<int64_t>(same_beginning(tokens, session_.tokens(sequence)), tokens.size() - 1);
+    if (count > best.first) best = {count, sequence};
   };
-  for (const auto& other : active_) look(other->text);
-  for (const int text : kept_) look(text);
+  for (const auto& other : active_) look(other->sequence);
+  for (const int sequence : kept_) look(sequence);
   return best;
 }
 
-// Whether a text is about to have more of that than all have so far: waiting for it saves reading it twice.
-bool TextBatch::is_being_read(const Text& t) const {
+// Whether a sequence is about to compute more of that prefix than any has so far: waiting for it saves computing it
+// twice.
+bool SequenceBatch::is_being_read(const Sequence& t) const {
   const std::vector<TokenId>& tokens = t.pending;
   return std::any_of(active_.begin(), active_.end(), [&](const auto& other) {
     if (other->pending.size() < 2 || other->order.set != t.order.set) return false;
-    const std::vector<TokenId>& read = session_.tokens(other->text);
+    const std::vector<TokenId>& read = session_.tokens(other->sequence);
     const int64_t first = same_beginning(tokens, read);
     if (first < std::ssize(read) || first >= std::ssize(tokens)) return false;
     return same_beginning(std::span(tokens).subspan(first), other->pending) >= session_.page_size();
   });
 }
 
-// The next in line, where there is room for what it begins with, and for a page more of each text.
-bool TextBatch::admit() {
+// Admits the next in line if there is room for its prompt, and for one more page of each sequence.
+bool SequenceBatch::admit() {
   if (waiting_.empty() || std::ssize(active_) >= limit_) return false;
-  Text& t = *waiting_.front();
+  Sequence& t = *waiting_.front();
   const bool shares = !is_scored(t);
   if (shares && is_being_read(t)) return false;
   std::pair<int64_t, int> from{0, -1};
@@ -124,9 +125,9 @@ bool TextBatch::admit() {
   }
   const bool again = t.answer != nullptr;
   if (!again) begin(t);
-  t.text = session_.open(t.order.set);
-  int64_t shared = from.second >= 0 ? session_.share(from.second, t.text, from.first) : 0;
-  const int64_t from_disk = shares && prefixes_ ? prefixes_->restore(t.text, t.pending) : 0;
+  t.sequence = session_.open(t.order.set);
+  int64_t shared = from.second >= 0 ? session_.share(from.second, t.sequence, from.first) : 0;
+  const int64_t from_disk = shares && prefixes_ ? prefixes_->restore(t.sequence, t.pending) : 0;
   shared += from_disk;
   const int64_t left = std::ssize(t.pending) - shared;
   if (again) {
@@ -141,16 +142,16 @@ bool TextBatch::admit() {
   return true;
 }
 
-// What prompts that came in together with others will still take.
-int64_t TextBatch::unread_pages() const {
+// Pages that prompts which were admitted together will still take.
+int64_t SequenceBatch::unread_pages() const {
   int64_t pages = 0;
   if (session_.most_mixed() > 0)
     for (const auto& t : active_)
-      if (t->pending.size() > 1) pages += session_.missing_pages(t->text, t->pending.size());
+      if (t->pending.size() > 1) pages += session_.missing_pages(t->sequence, t->pending.size());
   return pages;
 }
 
-void TextBatch::begin(Text& t) {
+void SequenceBatch::begin(Sequence& t) {
   SamplerOptions sampling = t.order.sampling;
   const auto& never = t.order.generate.ignore_end ? forbidden_with_ends_ : forbidden_;
   sampling.forbidden.insert(sampling.forbidden.end(), never.begin(), never.end());
@@ -162,67 +163,67 @@ void TextBatch::begin(Text& t) {
                                       t.matcher.get(), show);
 }
 
-// Who waited longest of the texts that are not through with their prompts.
-TextBatch::Text* TextBatch::next_to_read() {
-  Text* best = nullptr;
+// The sequence that has waited longest of those whose prompts are not computed yet.
+SequenceBatch::Sequence* SequenceBatch::next_to_read() {
+  Sequence* best = nullptr;
   for (const auto& t : active_)
     if ((t->pending.size() > 1 || is_scored(*t)) && (!best || t->served < best->served)) best = t.get();
   return best;
 }
 
 // Pages that the step will take.
-int64_t TextBatch::missing(const Text* reading) const {
+int64_t SequenceBatch::missing(const Sequence* reading) const {
   int64_t pages = 0;
   for (const auto& t : active_) {
     const bool reads = t->pending.size() > 1 || is_scored(*t);
     if (reads && t.get() != reading) continue;
-    pages += session_.missing_pages(t->text, std::min<int64_t>(t->pending.size(), chunk_));
+    pages += session_.missing_pages(t->sequence, std::min<int64_t>(t->pending.size(), chunk_));
   }
   return pages;
 }
 
-bool TextBatch::drop_kept() {
+bool SequenceBatch::drop_kept() {
   if (kept_.empty()) return false;
   session_.close(kept_.back());
   kept_.pop_back();
   return true;
 }
 
-// The text that came last gives its pages to the others, and will be read again when there is room.
-void TextBatch::put_back() {
-  LUMEN_CHECK(active_.size() > 1, "a text alone has no room");
-  Text& t = *active_.back();
-  std::vector<TokenId> whole = session_.tokens(t.text);
+// Preempts the sequence that came last: the others get its pages, and it is computed again when there is room.
+void SequenceBatch::put_back() {
+  LUMEN_CHECK(active_.size() > 1, "the only sequence has no room");
+  Sequence& t = *active_.back();
+  std::vector<TokenId> whole = session_.tokens(t.sequence);
   whole.insert(whole.end(), t.pending.begin(), t.pending.end());
   t.pending = std::move(whole);
-  session_.close(t.text);
-  t.text = -1;
+  session_.close(t.sequence);
+  t.sequence = -1;
   if (draft_) draft_->forget(t.number);
   waiting_.splice(waiting_.begin(), active_, std::prev(active_.end()));
   limit_ = std::ssize(active_);  // until one of them ends
   ++put_back_[t.order.set];
 }
 
-// What a text has read stays for those that begin like it; what is the beginning of another goes.
-void TextBatch::keep(int text) {
-  const std::vector<TokenId>& tokens = session_.tokens(text);
-  if (prefixes_) prefixes_->save(text);
-  if (most_kept_ == 0 || std::ssize(tokens) < session_.page_size()) return session_.close(text);
+// Keeps the pages of an ended sequence for prompts with the same prefix; kept ones that are a prefix of it are closed.
+void SequenceBatch::keep(int sequence) {
+  const std::vector<TokenId>& tokens = session_.tokens(sequence);
+  if (prefixes_) prefixes_->save(sequence);
+  if (most_kept_ == 0 || std::ssize(tokens) < session_.page_size()) return session_.close(sequence);
   std::erase_if(kept_, [&](int old) {
     const std::vector<TokenId>& theirs = session_.tokens(old);
-    if (session_.set(old) != session_.set(text)) return false;
+    if (session_.set(old) != session_.set(sequence)) return false;
     if (same_beginning(theirs, tokens) < std::ssize(theirs)) return false;
     session_.close(old);
     return true;
   });
-  kept_.push_front(text);
+  kept_.push_front(sequence);
   if (std::ssize(kept_) > most_kept_) drop_kept();
 }
 
-TextBatch::Texts::iterator TextBatch::finish(Texts::iterator at, const Error* error) {
-  const std::unique_ptr<Text> t = std::move(*at);
+SequenceBatch::Sequences::iterator SequenceBatch::finish(Sequences::iterator at, const Error* error) {
+  const std::unique_ptr<Sequence> t = std::move(*at);
   const auto next = active_.erase(at);
-  if (t->text >= 0) keep(t->text);
+  if (t->sequence >= 0) keep(t->sequence);
   if (draft_) draft_->forget(t->number);
   limit_ = parallel_;
   if (error) {
@@ -237,13 +238,13 @@ TextBatch::Texts::iterator TextBatch::finish(Texts::iterator at, const Error* er
   return next;
 }
 
-bool TextBatch::step() {
+bool SequenceBatch::step() {
   if (active_.empty() && waiting_.empty()) return false;
   ++step_;
-  if (!admit()) LUMEN_CHECK(!active_.empty(), "no text fits");
+  if (!admit()) LUMEN_CHECK(!active_.empty(), "no sequence fits");
   while (session_.most_mixed() > 0 && admit()) {
   }
-  Text* reading = next_to_read();
+  Sequence* reading = next_to_read();
   while (missing(reading) > session_.free_pages()) {
     if (drop_kept()) continue;
     put_back();

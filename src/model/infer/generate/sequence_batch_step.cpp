@@ -3,69 +3,71 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/infer/generate/text_batch.h"
+#include "model/infer/generate/sequence_batch.h"
 
 namespace lumen::model {
 namespace {
 
-// How long texts may get in steps that prompts share with others: each token reads all that its text has. At most a
-// fifth of a step of 512 tokens by eight billion weights, as reckoned for an H100; a step of its own costs texts more.
+// How long a prompt may be that shares a step with other sequences: each of its tokens reads all of its KV cache. That
+// takes at most a fifth of a step of 512 tokens by eight billion weights, as computed for an H100; a step of its own
+// would cost the other sequences more.
 constexpr int64_t kNear = 1024;
 
 }  // namespace
 
-// What each of some texts brings: its next token, and what a draft proposes behind it, as far as the step has rows, the
-// cache has pages that nobody needs for more, and the text may still become.
-std::vector<std::vector<TokenId>> TextBatch::next_tokens(const std::vector<Text*>& texts, const Text* reading) {
+// The tokens that each sequence brings into a step: its next one, and what a draft proposes behind it, as far as the
+// step has rows, the cache has pages that nobody else needs, and the sequence may still grow.
+std::vector<std::vector<TokenId>> SequenceBatch::next_tokens(const std::vector<Sequence*>& sequences,
+                                                             const Sequence* reading) {
   std::vector<std::vector<TokenId>> out;
-  for (const Text* t : texts) out.push_back(t->pending);
-  int64_t rows = session_.rows() - std::ssize(texts), pages = session_.free_pages() - missing(reading);
+  for (const Sequence* t : sequences) out.push_back(t->pending);
+  int64_t rows = session_.rows() - std::ssize(sequences), pages = session_.free_pages() - missing(reading);
   std::vector<std::vector<TokenId>> whole;
-  std::vector<DraftWish> wishes;  // of the draft that all share
+  std::vector<DraftRequest> requests;  // of the draft that all share
   std::vector<size_t> owners;
   const auto take = [&](size_t i, const std::vector<TokenId>& proposed) {
     out[i].insert(out[i].end(), proposed.begin(), proposed.end());
   };
-  for (size_t i = 0; i < texts.size(); ++i) {
-    Text& t = *texts[i];
-    const int64_t length = session_.length(t.text);
-    int64_t most = std::min({t.order.generate.draft, rows / (std::ssize(texts) - int64_t(i)),
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    Sequence& t = *sequences[i];
+    const int64_t length = session_.length(t.sequence);
+    int64_t most = std::min({t.order.generate.draft, rows / (std::ssize(sequences) - int64_t(i)),
                              std::min(t.order.most, longest_) - length - 1});
     if (t.order.generate.predict >= 0) most = std::min(most, t.order.generate.predict - t.answer->made() - 1);
     if (most < 1 || (!draft_ && !t.expected)) continue;
     most = t.pace.next(most);
-    const int64_t alone = session_.missing_pages(t.text, 1);
-    while (most > 0 && session_.missing_pages(t.text, 1 + most) - alone > pages) --most;
+    const int64_t alone = session_.missing_pages(t.sequence, 1);
+    while (most > 0 && session_.missing_pages(t.sequence, 1 + most) - alone > pages) --most;
     if (most < 1) continue;
-    std::vector<TokenId> tokens = session_.tokens(t.text);
+    std::vector<TokenId> tokens = session_.tokens(t.sequence);
     tokens.push_back(t.pending.back());
     std::vector<TokenId> proposed;
     if (t.expected) proposed = t.expected->propose(tokens, most);
     if (proposed.empty() && !draft_) continue;
     if (!proposed.empty()) most = std::ssize(proposed);
     rows -= most;
-    pages -= session_.missing_pages(t.text, 1 + most) - alone;
+    pages -= session_.missing_pages(t.sequence, 1 + most) - alone;
     if (!proposed.empty()) {
       take(i, proposed);
       continue;
     }
     whole.push_back(std::move(tokens));
-    wishes.push_back({t.number, {}, most});
+    requests.push_back({t.number, {}, most});
     owners.push_back(i);
   }
-  if (wishes.empty()) return out;
-  for (size_t w = 0; w < wishes.size(); ++w) wishes[w].tokens = whole[w];
-  const std::vector<std::vector<TokenId>> proposed = draft_->propose(wishes);
-  for (size_t w = 0; w < wishes.size(); ++w) take(owners[w], proposed[w]);
+  if (requests.empty()) return out;
+  for (size_t w = 0; w < requests.size(); ++w) requests[w].tokens = whole[w];
+  const std::vector<std::vector<TokenId>> proposed = draft_->propose(requests);
+  for (size_t w = 0; w < requests.size(); ++w) take(owners[w], proposed[w]);
   return out;
 }
 
-// A chunk of a prompt. The row behind its last token, when that is asked for.
-std::optional<LogitRow> TextBatch::read_some(Text& t) {
+// Computes a chunk of a prompt. Returns the row behind its last token when the prompt ends with it.
+std::optional<LogitRow> SequenceBatch::read_some(Sequence& t) {
   const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
   const bool is_last = count == std::ssize(t.pending);
   const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
-  const ManySession::Part part{t.text, some};
+  const ManySession::Part part{t.sequence, some};
   const Asked asked = is_last ? t.sampler->asked(vocabulary_) : Asked{};
   const std::vector<LogitRow> rows = session_.feed_rows({&part, 1}, {&asked, 1});
   t.pending.erase(t.pending.begin(), t.pending.begin() + count);
@@ -73,8 +75,8 @@ std::optional<LogitRow> TextBatch::read_some(Text& t) {
   return rows.at(0);
 }
 
-void TextBatch::feed(Text* reading) {
-  std::vector<Text*> ready;  // what follows their last token is asked for
+void SequenceBatch::feed(Sequence* reading) {
+  std::vector<Sequence*> ready;  // what follows their last token is asked for
   for (const auto& t : active_)
     if (t.get() != reading && t->pending.size() == 1 && !is_scored(*t)) ready.push_back(t.get());
   const std::vector<std::vector<TokenId>> fed = next_tokens(ready, reading);
@@ -92,7 +94,7 @@ void TextBatch::feed(Text* reading) {
   std::vector<ManySession::Part> parts;
   std::vector<Asked> asked;
   for (size_t i = 0; i < ready.size(); ++i) {
-    parts.push_back({ready[i]->text, fed[i]});
+    parts.push_back({ready[i]->sequence, fed[i]});
     asked.push_back(ready[i]->sampler->asked(vocabulary_));
   }
   std::vector<LogitRow> rows;
@@ -105,21 +107,21 @@ void TextBatch::feed(Text* reading) {
   if (behind) draw(*reading, {}, {&*behind, 1});
 }
 
-// What of several prompts joins a step of `ready` texts, those first who waited longest; none where a prompt alone is
-// read, or one that is too long for that.
-std::vector<TextBatch::Reading> TextBatch::mixed(const Text* reading, int64_t ready) const {
+// The chunks of several prompts that join a step of `ready` sequences; those that waited longest come first. None where
+// there is one prompt and nothing else, or where the prompt that is next is too long for that.
+std::vector<SequenceBatch::Reading> SequenceBatch::mixed(const Sequence* reading, int64_t ready) const {
   if (!reading || session_.most_mixed() == 0 || is_scored(*reading)) return {};
-  std::vector<Text*> prompts;
+  std::vector<Sequence*> prompts;
   for (const auto& t : active_)
     if (t->pending.size() > 1 && !is_scored(*t)) prompts.push_back(t.get());
-  std::ranges::stable_sort(prompts, {}, [](const Text* t) { return t->served; });
+  std::ranges::stable_sort(prompts, {}, [](const Sequence* t) { return t->served; });
   int64_t room = session_.most_mixed() - ready, pages = session_.free_pages() - missing(reading);
   std::vector<Reading> out;
-  for (Text* t : prompts) {
+  for (Sequence* t : prompts) {
     const auto count = std::min(room, std::ssize(t->pending));
     if (count < 1) break;
-    const bool is_near = session_.length(t->text) + count <= kNear;
-    const int64_t more = t == reading ? 0 : session_.missing_pages(t->text, count);
+    const bool is_near = session_.length(t->sequence) + count <= kNear;
+    const int64_t more = t == reading ? 0 : session_.missing_pages(t->sequence, count);
     if (t == reading && !is_near) return {};
     if (!is_near || more > pages) continue;
     out.push_back({t, count});
@@ -129,41 +131,42 @@ std::vector<TextBatch::Reading> TextBatch::mixed(const Text* reading, int64_t re
   return ready == 0 && out.size() < 2 ? std::vector<Reading>() : out;
 }
 
-void TextBatch::feed_mixed(const std::vector<Reading>& read, const std::vector<Text*>& ready) {
+void SequenceBatch::feed_mixed(const std::vector<Reading>& read, const std::vector<Sequence*>& ready) {
   std::vector<std::vector<TokenId>> tokens;
-  std::vector<Text*> asking;
+  std::vector<Sequence*> asking;
   std::vector<Asked> asked;
-  const auto ask = [&](Text* t) {
+  const auto ask = [&](Sequence* t) {
     asking.push_back(t);
     asked.push_back(t->sampler->asked(vocabulary_));
   };
-  for (Text* t : ready) tokens.push_back(t->pending);
-  for (const Reading& r : read) tokens.emplace_back(r.text->pending.begin(), r.text->pending.begin() + r.count);
+  for (Sequence* t : ready) tokens.push_back(t->pending);
+  for (const Reading& r : read) tokens.emplace_back(r.sequence->pending.begin(), r.sequence->pending.begin() + r.count);
   std::vector<ManySession::Part> parts;
   for (size_t i = 0; i < ready.size(); ++i) {
-    parts.push_back({ready[i]->text, tokens[i]});
+    parts.push_back({ready[i]->sequence, tokens[i]});
     ask(ready[i]);
   }
   for (size_t i = 0; i < read.size(); ++i) {
-    Text* const t = read[i].text;
+    Sequence* const t = read[i].sequence;
     const bool is_last = read[i].count == std::ssize(t->pending);
-    parts.push_back({t->text, tokens[ready.size() + i], is_last});
+    parts.push_back({t->sequence, tokens[ready.size() + i], is_last});
     if (is_last) ask(t);
     t->served = step_;
   }
   const std::vector<LogitRow> rows = session_.feed_mixed(parts, asked);
-  for (const Reading& r : read) r.text->pending.erase(r.text->pending.begin(), r.text->pending.begin() + r.count);
+  for (const Reading& r : read)
+    r.sequence->pending.erase(r.sequence->pending.begin(), r.sequence->pending.begin() + r.count);
   for (size_t i = 0; i < asking.size(); ++i) draw(*asking[i], {}, {&rows[i], 1});
 }
 
-// Reads a chunk of a prompt and shows the logits behind all its tokens; with the last one the text begins.
-void TextBatch::score(Text& t) {
+// Computes a chunk of a prompt and passes on the logits behind all its tokens; behind the last one a token is drawn.
+void SequenceBatch::score(Sequence& t) {
   const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
   const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
   t.pending.erase(t.pending.begin(), t.pending.begin() + count);
   std::vector<float> last;
-  int64_t behind = session_.length(t.text);
-  session_.feed_all(t.text, some, [&](std::span<const float> logits) {
+  int64_t behind = session_.length(t.sequence);
+  session_.feed_all(t.sequence, some, [&](std::span<const float> logits) {
     ++behind;
     if (behind > t.scored) {  // not once more, where pages had to be given up
       t.order.read(logits);
@@ -176,12 +179,12 @@ void TextBatch::score(Text& t) {
   draw(t, {}, {&row, 1});
 }
 
-// Draws a token from each row as long as the next one is what the text has read already. `fed`: what the step read, a
-// row each; empty behind a prompt.
-void TextBatch::draw(Text& t, std::span<const TokenId> fed, std::span<const LogitRow> rows) {
+// Draws a token from each row as long as it is the draft token that the step has read next. `fed`: the tokens that the
+// step read, a row each; empty behind a prompt.
+void SequenceBatch::draw(Sequence& t, std::span<const TokenId> fed, std::span<const LogitRow> rows) {
   const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &t; });
   const auto drafted = std::ssize(rows) - 1;
-  int64_t length = session_.length(t.text) - drafted;  // of what is certain
+  int64_t length = session_.length(t.sequence) - drafted;  // of what is certain
   std::optional<Error> failure;
   for (size_t i = 0; i < rows.size(); ++i, ++length) {
     try {
@@ -203,7 +206,7 @@ void TextBatch::draw(Text& t, std::span<const TokenId> fed, std::span<const Logi
       break;
     }
   }
-  if (!fed.empty()) session_.settle(t.text, length);
+  if (!fed.empty()) session_.settle(t.sequence, length);
   if (failure) {
     if (!t.order.failed) throw Error(*failure);
     finish(at, &*failure);

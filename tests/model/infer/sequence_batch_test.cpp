@@ -1,5 +1,5 @@
-// needs: none. Texts that are written together come and go: each is the one that would be written alone.
-#include "model/infer/generate/text_batch.h"
+// needs: none. Sequences that are generated together come and go: each is the one that would be generated alone.
+#include "model/infer/generate/sequence_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -25,8 +25,8 @@ SessionOptions batch_session(int64_t context = 64) {
   return session;
 }
 
-TextOrder order_of(const Model& m, const std::string& prompt, uint32_t seed, int64_t predict = 5) {
-  TextOrder order;
+SequenceOrder order_of(const Model& m, const std::string& prompt, uint32_t seed, int64_t predict = 5) {
+  SequenceOrder order;
   order.prompt = m.tokenizer->encode(prompt);
   order.sampling.temperature = 0.9;
   order.sampling.seed = seed;
@@ -34,21 +34,21 @@ TextOrder order_of(const Model& m, const std::string& prompt, uint32_t seed, int
   return order;
 }
 
-std::string written_alone(const LoadedModel& loaded, const TextOrder& order) {
+std::string written_alone(const LoadedModel& loaded, const SequenceOrder& order) {
   Generator g(loaded, {.context = 16, .exact = true}, order.sampling, order.generate);
   return g.answer(order.prompt, true, [](std::string_view) {}, [] { return true; }).text;
 }
 
-TEST(TextBatch, TextsThatComeAndGoAreThoseWrittenAlone) {
+TEST(SequenceBatch, SequencesThatComeAndGoAreThoseGeneratedAlone) {
   const Model m = batch_model();
   const LoadedModel loaded(engine(), m);
-  TextBatch batch(loaded, batch_session(), {.texts = 3, .kept = 2}, 3);
+  SequenceBatch batch(loaded, batch_session(), {.sequences = 3, .kept = 2}, 3);
   const std::vector<std::string> prompts = {"abc", "abcabcabc", "j", "abcab h", "feed", "abcabcabd", "hiddef babe"};
   std::vector<std::string> shown(prompts.size());
   std::vector<ManyAnswer> answers(prompts.size());
   int64_t ended = 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    TextOrder order = order_of(m, prompts[i], uint32_t(i));
+    SequenceOrder order = order_of(m, prompts[i], uint32_t(i));
     order.show = [&, i](std::string_view text) { shown[i] += text; };
     order.done = [&, i](const ManyAnswer& answer) {
       answers[i] = answer;
@@ -71,12 +71,12 @@ TEST(TextBatch, TextsThatComeAndGoAreThoseWrittenAlone) {
   EXPECT_GT(shared, 0);
 }
 
-TEST(TextBatch, AnEndedTextIsABeginningOfOthers) {
+TEST(SequenceBatch, AnEndedSequenceIsAPrefixOfOthers) {
   const Model m = batch_model();
   const LoadedModel loaded(engine(), m);
-  TextBatch batch(loaded, batch_session(), {.texts = 2, .kept = 2}, 2);
+  SequenceBatch batch(loaded, batch_session(), {.sequences = 2, .kept = 2}, 2);
   ManyAnswer first, second;
-  TextOrder order = order_of(m, "abcdefgh", 1, 2);
+  SequenceOrder order = order_of(m, "abcdefgh", 1, 2);
   order.done = [&](const ManyAnswer& answer) { first = answer; };
   batch.add(std::move(order));
   while (batch.step()) {
@@ -91,15 +91,15 @@ TEST(TextBatch, AnEndedTextIsABeginningOfOthers) {
   EXPECT_EQ(second.text, written_alone(loaded, order_of(m, "abcdefghij", 1, 2)));
 }
 
-TEST(TextBatch, ATextIsTakenOut) {
+TEST(SequenceBatch, ASequenceIsTakenOut) {
   const Model m = batch_model();
   const LoadedModel loaded(engine(), m);
-  TextBatch batch(loaded, batch_session(), {.texts = 2}, 2);
+  SequenceBatch batch(loaded, batch_session(), {.sequences = 2}, 2);
   const int64_t free = batch.session().free_pages();
   std::vector<EndReason> reasons;
   std::vector<uint64_t> numbers;
   for (uint32_t i = 0; i < 4; ++i) {
-    TextOrder order = order_of(m, "abc", i, 8);
+    SequenceOrder order = order_of(m, "abc", i, 8);
     order.done = [&](const ManyAnswer& answer) { reasons.push_back(answer.reason); };
     numbers.push_back(batch.add(std::move(order)));
   }
@@ -117,15 +117,15 @@ TEST(TextBatch, ATextIsTakenOut) {
 }
 
 // The logits behind the tokens of a prompt are those of a session that reads it.
-TEST(TextBatch, PromptsAreScored) {
+TEST(SequenceBatch, PromptsAreScored) {
   const Model m = batch_model();
   const LoadedModel loaded(engine(), m);
-  TextBatch batch(loaded, batch_session(), {.texts = 2, .kept = 2}, 2);
+  SequenceBatch batch(loaded, batch_session(), {.sequences = 2, .kept = 2}, 2);
   const std::vector<TokenId> prompt = m.tokenizer->encode("abcabcabcab");
   std::vector<std::vector<float>> rows;
   for (int turn = 0; turn < 2; ++turn) {  // the second time its beginning is known, and is read all the same
     rows.clear();
-    TextOrder order = order_of(m, "abcabcabcab", 1, 0);
+    SequenceOrder order = order_of(m, "abcabcabcab", 1, 0);
     order.read = [&](std::span<const float> logits) { rows.emplace_back(logits.begin(), logits.end()); };
     batch.add(std::move(order));
     while (batch.step()) {
@@ -138,16 +138,16 @@ TEST(TextBatch, PromptsAreScored) {
     for (size_t k = 0; k < rows[i].size(); ++k) EXPECT_NEAR(rows[i][k], all[i * rows[i].size() + k], 1e-4);
 }
 
-TEST(TextBatch, WhatCannotGoOnFailsAlone) {
+TEST(SequenceBatch, WhatCannotGoOnFailsAlone) {
   const Model m = batch_model();
   const LoadedModel loaded(engine(), m);
-  TextBatch batch(loaded, batch_session(), {.texts = 2}, 2);
+  SequenceBatch batch(loaded, batch_session(), {.sequences = 2}, 2);
   std::string failed, text;
-  TextOrder bad = order_of(m, "abc", 1);
+  SequenceOrder bad = order_of(m, "abc", 1);
   bad.generate.grammar = "root ::= \"zz\"";  // letters that the vocabulary has not
   bad.constraint = std::make_shared<const Constraint>(*m.tokenizer, bad.generate.grammar);
   bad.failed = [&](const Error& error) { failed = error.what(); };
-  TextOrder good = order_of(m, "feed", 2);
+  SequenceOrder good = order_of(m, "feed", 2);
   good.done = [&](const ManyAnswer& answer) { text = answer.text; };
   batch.add(std::move(bad));
   batch.add(std::move(good));
@@ -155,8 +155,8 @@ TEST(TextBatch, WhatCannotGoOnFailsAlone) {
   }
   EXPECT_NE(failed.find("grammar"), std::string::npos);
   EXPECT_EQ(text, written_alone(loaded, order_of(m, "feed", 2)));
-  EXPECT_THROW(batch.add(order_of(m, std::string(17, 'a'), 1)), Error);  // more than a text may have
-  EXPECT_THROW(batch.add(TextOrder{}), Error);
+  EXPECT_THROW(batch.add(order_of(m, std::string(17, 'a'), 1)), Error);  // more than a sequence may have
+  EXPECT_THROW(batch.add(SequenceOrder{}), Error);
 }
 
 }  // namespace
