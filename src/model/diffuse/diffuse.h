@@ -5,7 +5,7 @@
 // guided(x, t, label, guidance)            the velocity at x, noise - image, at time t (1: noise, 0: an image)
 // config keys size, channels, classes      the images' form
 // config key noise_steps                   optional, > 0: the number of discrete noise steps (DDPM, Ho and others
-//                                          2020); guided() then returns the noise itself
+// 2020); guided() then returns the noise itself
 // signal(t)                                then: the share of an image's variance that is left at time t
 //
 // Proved by tests/model/diffuse/diffuse_test.cpp.

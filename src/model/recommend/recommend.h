@@ -6,7 +6,7 @@
 // scores(items [, classes])      of every item as the next one
 // profile(recent), plan(profile) a user's profile, and the classes of channels; a family with these is planned
 // role "planned"                 matrices [C, K] or [L, C, K]; with plans, each has NAME_bank [4, C, K] or
-//                                [L, 4, C, K]: its values in the bits of each class
+// [L, 4, C, K]: its values in the bits of each class
 //
 // Proved by tests/model/recommend/recommend_test.cpp.
 //

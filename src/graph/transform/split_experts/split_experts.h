@@ -3,7 +3,7 @@
 // whose integers are shifted so that those of other parts select no matrix. Proved by
 // tests/graph/transform/split_experts/split_experts_test.cpp.
 //
-// May include: base, graph/ir, graph/match, graph/pass.
+// May include: base, graph/ir, graph/match, graph/pass, graph/transform.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Adapter initializations that change the base model, as an explicit rewrite: a new base is written, the adapter is
 // trained on that, and the given file or folder stays unchanged.
-//  pissa   A and B begin as the largest singular values and vectors of each weight, and the base keeps the rest:
-//  base' + scale B A = W, except for the rounding of base' to its format
-//  loftq   alternates: the base is the rounding of W - scale B A, and B A the best low-rank fit of the rounding error
+// pissa   A and B begin as the largest singular values and vectors of each weight, and the base keeps the rest:
+// base' + scale B A = W, except for the rounding of base' to its format
+// loftq   alternates: the base is the rounding of W - scale B A, and B A the best low-rank fit of the rounding error
 // Proved by tests/model/train/adapter/rewrite_test.cpp, and against peft by
 // tests/model/arch/adapter/adapter_reference.py.
 //
