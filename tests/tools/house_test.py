@@ -19,7 +19,7 @@ SOUND = {
     "tests/base/error_test.cpp": "// Nothing.\n",
     "README.md": "[words](src/base/error.h)\n",
     "formats/q1_x.lum": "format q1_x : block 32 {\n",
-    "docs/glossary.md": "## Retired words\n\n| retired | instead | where |\n|---|---|---|\n| `gizmo`, `old thing` | device | `src/base` |\n",
+    "docs/reference/glossary.md": "## Retired words\n\n| retired | instead | where |\n|---|---|---|\n| `gizmo`, `old thing` | device | `src/base` |\n",
 }
 
 
@@ -170,6 +170,28 @@ class House(unittest.TestCase):
 
     def test_link_missing(self):
         self.assert_breach({"docs/tour.md": "[a](../src/base/a.h)\n"}, "docs/tour.md: links to ../src/base/a.h")
+        self.assert_breach({"docs/guide/a.md": "[`b`](b.md)\n", "docs/b.md": ""}, "docs/guide/a.md: links to b.md, which does not exist")
+        self.assert_breach({"tests/base/notes.md": "![a picture](a.png)\n"}, "tests/base/notes.md: links to a.png")
+
+    def test_heading_missing(self):
+        page = "# A page\n\n```sh\n# no heading\n```\n\n## Two: `words`, twice\n\n## Two words twice\n\n<a id=\"old\"></a>\n"
+        for anchor in ("a-page", "two-words-twice", "two-words-twice-1", "old"):
+            code, out = self.said({"docs/b.md": page, "docs/a.md": f"[b](b.md#{anchor})\n"})
+            self.assertEqual(code, 0, out)
+        for anchor in ("no-heading", "two", "two-words-twice-2"):
+            self.assert_breach({"docs/b.md": page, "docs/a.md": f"[b](b.md#{anchor})\n"}, f"docs/a.md: links to b.md#{anchor}; b.md has no")
+        self.assert_breach({"docs/a.md": "# A\n\n[here](#b)\n"}, "docs/a.md: links to #b; a.md has no such heading")
+
+    def test_links_that_are_none(self):
+        for text in ("```sh\na[1](no.md)\n```\n", "`a[1](no.md)`\n", "[far](https://example.org/no.md#x)\n"):
+            code, out = self.said({"docs/a.md": text})
+            self.assertEqual(code, 0, out)
+
+    def test_page_that_the_index_leaves_out(self):
+        index = {"docs/README.md": "[words](reference/glossary.md), [why](decisions)\n", "docs/decisions/0001.md": ""}
+        code, out = self.said(index)
+        self.assertEqual(code, 0, out)
+        self.assert_breach({**index, "docs/guide/a.md": ""}, "docs/guide/a.md: docs/README.md does not link to this page")
 
     def test_columns(self):
         self.assert_breach({"src/base/a.h": "// " + "x" * 120 + "\n"}, "src/base/a.h:1: 123 columns")

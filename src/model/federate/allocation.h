@@ -1,6 +1,6 @@
 // Who trains how: the choice of a strategy for each client from measured speeds and from what its data look like. A
 // coarse choice is made before the first round, and adjusted by what is seen while rounds go on (FedHQ; what its
-// abstract leaves open is ours, docs/federate.md). Proved by tests/model/federate/allocation_test.cpp.
+// abstract leaves open is ours, docs/guide/federate.md). Proved by tests/model/federate/allocation_test.cpp.
 #pragma once
 
 #include <array>

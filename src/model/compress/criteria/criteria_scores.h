@@ -6,8 +6,8 @@
 // look at, E_w the weight's own error, E_tail that of its largest numbers, and maxima are over the weight's candidates.
 // Scores are c times one number for each weight, by which their geometric mean is that of the predicted losses
 // (weight_scores.h): they are nats. Criteria are compared as ratios because they have no unit in common; scaled by the
-// predicted loss of a weight's smallest format alone they were measured to choose worse (docs/compression.md). Proved
-// by tests/model/compress/criteria/criteria_scores_test.cpp.
+// predicted loss of a weight's smallest format alone they were measured to choose worse (docs/guide/compression.md).
+// Proved by tests/model/compress/criteria/criteria_scores_test.cpp.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // What compressing a model did, or how several models compare: one JSON document, and of it one HTML page without
-// scripts that needs nothing beside itself. The document's form: docs/compression.md.
+// scripts that needs nothing beside itself. The document's form: docs/guide/compression.md.
 //
 // May include: base, base/structured, model/report.
 #pragma once

@@ -10,7 +10,7 @@ namespace lumen::synth {
 namespace {
 
 // Tiles of m that follow each other, so that what they share stays in a cache; where several caches share the tiles, a
-// square of what is under way beside one of them (docs/amd.md).
+// square of what is under way beside one of them (docs/guide/amd.md).
 constexpr int64_t kNeighbours = 16, kNeighboursOnChiplet = 8;
 
 }  // namespace
