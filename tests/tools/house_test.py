@@ -111,6 +111,16 @@ class House(unittest.TestCase):
         _, out = self.said({"tests/base/more_test.cpp": "", "src/base/in/in.h": DOOR.format("nothing")}, "--tests")
         self.assertIn("src/base:\n  tests/base/error_test.cpp\n  tests/base/more_test.cpp\nsrc/base/in: none of its own\n", out)
 
+    def test_floors_of_documents(self):
+        floors = ["base", "lang", "number", "graph", "kernel", "emit", "run", "model", "cli", "api"]
+        table = "".join(f"{number:2}  {name}  words\n" for number, name in enumerate(floors, 1))
+        tour = "".join(f"## {number}. {name}: words\n\n" for number, name in enumerate(floors, 1))
+        code, out = self.said({"README.md": f"A stack of ten floors.\n\n```\n{table}```\n", "docs/tour.md": tour})
+        self.assertEqual(code, 0, out)
+        self.assert_breach({"README.md": "A stack of nine floors.\n"}, "README.md: says nine floors; there are ten")
+        self.assert_breach({"README.md": f"```\n{table[:table.index('10')]}```\n"}, "README.md: floors that are not those of the source: ['10 api']")
+        self.assert_breach({"docs/tour.md": tour.replace("9. cli", "9. app")}, "docs/tour.md: floors that are not those of the source")
+
     def test_prose_of_documents(self):
         self.assert_breach({"docs/a.md": "# A\n\n" + "word " * 19 + "wordy\n" + "x " * 81 + "\n"}, "docs/a.md:4: 162 columns")
         self.assert_breach({"docs/a.md": "# A\n\nA short one.\n\n" + "word word word\n" * 27}, "docs/a.md:5: a paragraph of 81 words")
