@@ -1,6 +1,6 @@
 // What a test has shown of a target, as a property of the test in gtest's own results, and a line of a file of this
 // process in the folder LUMEN_TEST_RESULTS: programs and shards that run at the same time do not overwrite each other.
-// tools/targets.py makes the table of docs/targets.md of them. A test that fails has shown nothing.
+// tools/targets.py makes the table of docs/reference/targets.md of them. A test that fails has shown nothing.
 #pragma once
 
 #include <gtest/gtest.h>

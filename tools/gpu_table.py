@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What kernels need on every GPU target: a table made by `lumen compile --check`, kept in docs/gpu-targets.txt.
+"""What kernels need on every GPU target: a table made by `lumen compile --check`, kept in docs/reference/gpu-targets.txt.
 
 Usage: tools/gpu_table.py BUILD [--check] [--targets A,B]
   BUILD      folder with the lumen binary
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "docs" / "gpu-targets.txt"
+TABLE = ROOT / "docs" / "reference" / "gpu-targets.txt"
 # A whole pass over several positions, one position with held weights of each kind, a training step.
 SIZE = ["--config", "hidden=256", "--config", "ffn=512"]  # so that inner loops stay loops
 CASES = [

@@ -35,6 +35,10 @@ MAY_INCLUDE = {
 FLOORS_OF_MODEL = [["file"], ["text"], ["template"], ["data"], ["arch"], ["recipe", "linear", "infer", "images"], ["calibrate"],
                    ["compress"], ["eval", "report"], ["train"], ["serve", "network"],
                    ["classify", "diffuse", "recommend", "federate"]]
+# The floors, from below: README.md and docs/tour.md say how many there are, and list them.
+FLOORS = list(dict.fromkeys(row.split("/")[0] for row in MAY_INCLUDE))
+NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+LISTS_OF_FLOORS = {"README.md": re.compile(r"^ ?(\d+)  (\w+) ", re.M), "docs/tour.md": re.compile(r"^## (\d+)\. (\w+)", re.M)}
 LONGEST_FILE = 700
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 WORDS_LEFT_FOR_LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK|not implemented|unimplemented)\b")
@@ -72,6 +76,19 @@ def climbs_in_model(path: str, header: str) -> str | None:
         if folder not in level:
             return f"model/{folder} is on no floor of FLOORS_OF_MODEL"
     return None if level[two[1]] < level[one[1]] else f"model/{one[1]} must not include {header}: model/{two[1]} is no lower floor"
+
+
+def floor_breaches(root: Path) -> list[str]:
+    """Where a document counts or lists other floors than there are."""
+    out = []
+    floors = {(str(number), name) for number, name in enumerate(FLOORS, 1)}
+    for page, row in LISTS_OF_FLOORS.items():
+        text = (root / page).read_text() if (root / page).exists() else ""
+        if (listed := set(row.findall(text))) and listed != floors:
+            out.append(f"{page}: floors that are not those of the source: {sorted(' '.join(f) for f in listed ^ floors)}")
+        out += [f"{page}: says {said} floors; there are {NUMBERS[len(FLOORS)]}"
+                for said in re.findall(r"\b(" + "|".join(NUMBERS) + r") floors\b", text) if said != NUMBERS[len(FLOORS)]]
+    return out
 
 
 def include_cycles(graph: dict[str, list[str]]) -> list[str]:
@@ -152,6 +169,7 @@ def main() -> int:
         if BANNED_FILES.search(path):
             breaches.append(f"src/{path}: a dumping-ground name; name the file after the thing it holds")
     breaches += [f"include cycle: {cycle}" for cycle in include_cycles(graph)]
+    breaches += floor_breaches(root)
     breaches += rooms.breaches(root)
     breaches += words.breaches(root)
     breaches += functions.breaches(root)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What multiplies in a training step, by recipe and machine: the table of docs/quantized-training.md, made from what `lumen compile
+"""What multiplies in a training step, by recipe and machine: the table of docs/guide/quantized-training.md, made from what `lumen compile
 --emit bids` says of every product of a layer.
 
 Usage: tools/recipe_table.py BUILD [--check] [--recipes A,B] [--machines A,B]
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "quantized-training.md"
+PAGE = ROOT / "docs" / "guide" / "quantized-training.md"
 BEGIN, END = "<!-- recipes by machine: made by tools/recipe_table.py -->", "<!-- end -->"
 RECIPES = ["bf16", "fp8-tensors", "fp8-rows", "fp8-blocks", "infir2", "moss", "mxfp8", "int8-rows", "int8-learned", "mxfp4-training",
            "nvfp4-training"]

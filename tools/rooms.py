@@ -8,7 +8,8 @@
   "Offers:" which of its headers others may include besides the door and what the door includes of the room itself.
   Nothing else is included under src/ (tests may look inside);
 - what is included exists;
-- files named by "Proved by ..." exist, and so do files that documents link to;
+- files named by "Proved by ..." exist, and so do the files and headings that documents link to;
+- docs/README.md links to every page of docs/, or to its folder;
 - no line of C++ is longer than COLUMNS, and clang-format would change nothing;
 - outside of tables and code no line of a document is longer than PROSE_COLUMNS, and no paragraph has more than PROSE_WORDS.
 """
@@ -30,7 +31,11 @@ DATA = ("fixtures", "corpus", "__pycache__")  # folders of files that are no sou
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 FILE_NAME = re.compile(r"[\w./*-]*\w\.(?:cpp|py|h|txt)\b")
 PROOF = re.compile(r"[Pp]rove[dn] by (.*?)(?:\.(?:\s|$)|$)")
-LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
+FENCED = re.compile(r"^[ \t]*```.*?^[ \t]*```|<!--.*?-->", re.S | re.M)
+HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.M)
+PLACE = re.compile(r"<a id=\"([^\"]+)\"></a>")
+INDEX = "docs/README.md"
 
 
 def sources(root: Path) -> list[Path]:
@@ -243,12 +248,53 @@ def test_map(root: Path) -> str:
     return "\n".join(out)
 
 
+def pages(root: Path) -> list[Path]:
+    """Every Markdown file but what was built and the inputs of tests."""
+    out = []
+    for folder, inside, files in os.walk(root):
+        at_root = Path(folder) == root
+        inside[:] = [d for d in inside if d not in (".git", "corpus", "__pycache__") and
+                     not (at_root and d.startswith(("build", "out", "demo-out")))]
+        out += [Path(folder, f) for f in files if f.endswith(".md")]
+    return sorted(out)
+
+
+def anchors(text: str) -> set[str]:
+    """What a link may name behind '#': headings as GitHub spells them, and places that are named."""
+    out = set(PLACE.findall(text))
+    for title in HEADING.findall(FENCED.sub("", text)):
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        count = 0
+        while name + (f"-{count}" if count else "") in out:
+            count += 1
+        out.add(name + (f"-{count}" if count else ""))
+    return out
+
+
+def links(page: Path) -> list[tuple[str, str]]:
+    """The relative links of a page: the path, which is empty within the page, and what stands behind '#'."""
+    text = re.sub(r"`[^`\n]*`", "", FENCED.sub("", page.read_text()))
+    return [(path, anchor) for path, anchor in LINK.findall(text) if ":" not in path and (path or anchor)]
+
+
 def link_breaches(root: Path) -> list[str]:
     out = []
-    for page in sorted(root.glob("*.md")) + sorted((root / "docs").rglob("*.md")):
-        for target in LINK.findall(page.read_text()):
-            if ":" not in target and not (page.parent / target).exists():
-                out.append(f"{page.relative_to(root)}: links to {target}, which does not exist")
+    linked = set()
+    for page in pages(root):
+        where = page.relative_to(root)
+        for path, anchor in links(page):
+            target = page.parent / path if path else page
+            if where.as_posix() == INDEX:
+                linked.add(target.resolve())
+            if not target.exists():
+                out.append(f"{where}: links to {path}, which does not exist")
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
+                out.append(f"{where}: links to {path}#{anchor}; {target.name} has no such heading")
+    if (root / INDEX).exists():
+        out += [f"{page.relative_to(root)}: {INDEX} does not link to this page or its folder"
+                for page in sorted((root / "docs").rglob("*.md"))
+                if page != root / INDEX and not {page.resolve(), page.parent.resolve()} & linked]
     return out
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How far each target is verified, kernel by kernel: the table of docs/targets.md, made of what tests have shown.
+"""How far each target is verified, kernel by kernel: the table of docs/reference/targets.md, made of what tests have shown.
 
 Usage: tools/targets.py BUILD [--results FOLDER [--device NAME]] [--check]
   BUILD      folder with the lumen binary, which knows the targets
   --results  what tests wrote:  mkdir FOLDER; LUMEN_TEST_RESULTS=FOLDER ctest --test-dir build -j 8  (or one test program alone, or
-             gtest's own GTEST_OUTPUT=json:FOLDER/ of one). What they have shown is added to docs/target-results.jsonl, one fact a line,
+             gtest's own GTEST_OUTPUT=json:FOLDER/ of one). What they have shown is added to docs/reference/target-results.jsonl, one fact a line,
              which is committed. FOLDER is an absolute path
   --device   what "hardware" was in these results; this processor where it is not given
   --check    write nothing; exit 1 where the page is not what the facts say, or a target or a kind is missing or unknown
@@ -18,9 +18,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "targets.md"
-FACTS = ROOT / "docs" / "target-results.jsonl"
-MODELS = ROOT / "docs" / "gpu-targets.txt"  # models that compile, by tools/gpu_table.py
+PAGE = ROOT / "docs" / "reference" / "targets.md"
+FACTS = ROOT / "docs" / "reference" / "target-results.jsonl"
+MODELS = ROOT / "docs" / "reference" / "gpu-targets.txt"  # models that compile, by tools/gpu_table.py
 BEGIN, END = "<!-- made by tools/targets.py -->", "<!-- end -->"
 # Best first, with their letters.
 HOW = {"hardware": "H", "interpreted": "I", "evaluated": "E", "compiled": "C"}

@@ -1,4 +1,4 @@
-"""Retired words: docs/glossary.md lists words that the code no longer uses, what is said instead, and where. tools/house.py
+"""Retired words: docs/reference/glossary.md lists words that the code no longer uses, what is said instead, and where. tools/house.py
 calls this. Identifiers and comments are looked at, texts in quotes are not (plans keep their words). A word of an
 identifier is what stands between underscores. No comment begins with 'Of': it has a noun."""
 import re
@@ -11,7 +11,7 @@ HEADING = "## Retired words"
 
 def retired(root: Path) -> list[tuple[re.Pattern[str], str, list[str]]]:
     """Patterns, what is said instead, and the folders they are refused in."""
-    text = (root / "docs" / "glossary.md").read_text()
+    text = (root / "docs" / "reference" / "glossary.md").read_text()
     if HEADING not in text:
         return []
     out = []
@@ -51,5 +51,5 @@ def breaches(root: Path) -> list[str]:
                 out.append(f"{path}:{number}: a comment begins with 'Of'; give it its noun")
             for pattern, instead in here:
                 if found := pattern.search(line):
-                    out.append(f"{path}:{number}: '{found[0]}' is a retired word; say {instead} (docs/glossary.md)")
+                    out.append(f"{path}:{number}: '{found[0]}' is a retired word; say {instead} (docs/reference/glossary.md)")
     return out

@@ -11,7 +11,7 @@ from ._options import as_json
 
 
 class Format:
-    """A number format: ``Format("format mine : block 32 { .. }")`` from a text of the language (docs/language.md), or
+    """A number format: ``Format("format mine : block 32 { .. }")`` from a text of the language (docs/reference/language.md), or
     ``Format(name="q4_0")`` one that Lumen has.
 
     Attributes:

@@ -1,4 +1,5 @@
-// Tokens and expressions of the parser; see parse.h. Precedences are in Power; docs/language.md has the table.
+// Tokens and expressions of the parser; see parse.h. Precedences are in Power; docs/reference/language.md has the
+// table.
 #include <algorithm>
 #include <array>
 

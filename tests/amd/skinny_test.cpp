@@ -1,6 +1,6 @@
 // Needs: a chip that LUMEN_STAND_IN_AMD names. A few rows beside streaming weights by matrix instructions, whose
-// barrier behind the loop has no wait of its own (docs/amd.md): no access to LDS is under way at a barrier that orders
-// it. What they compute is the ladder's matter; here they run on any numbers.
+// barrier behind the loop has no wait of its own (docs/guide/amd.md): no access to LDS is under way at a barrier that
+// orders it. What they compute is the ladder's matter; here they run on any numbers.
 #include <gtest/gtest.h>
 
 #include "tests/amd/gpu_code.h"

@@ -3,7 +3,7 @@
 
 usage: cuda_check.py [MODEL]      MODEL: trained here where none is given (tiny); exit code 77: no PyTorch, or no GPU for it
 
-PYTHONPATH holds the package with its library (docs/python.md says how that is made).
+PYTHONPATH holds the package with its library (docs/guide/python.md says how that is made).
 """
 import gc
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Python package: built by pip around the library of this build, then tried, and the blocks of docs/python.md run.
+"""The Python package: built by pip around the library of this build, then tried, and the blocks of docs/guide/python.md run.
 
 usage: package_check.py LIBLUMEN LUMEN      exit code 77: what building needs is missing, nothing was checked
 """
@@ -33,7 +33,7 @@ def run(*words, cwd, env):
 
 def document_script():
     """The document's Python, block behind block."""
-    text = (ROOT / "docs/python.md").read_text()
+    text = (ROOT / "docs/guide/python.md").read_text()
     return "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S))
 
 

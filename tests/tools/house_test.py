@@ -19,7 +19,7 @@ SOUND = {
     "tests/base/error_test.cpp": "// Nothing.\n",
     "README.md": "[words](src/base/error.h)\n",
     "formats/q1_x.lum": "format q1_x : block 32 {\n",
-    "docs/glossary.md": "## Retired words\n\n| retired | instead | where |\n|---|---|---|\n| `gizmo`, `old thing` | device | `src/base` |\n",
+    "docs/reference/glossary.md": "## Retired words\n\n| retired | instead | where |\n|---|---|---|\n| `gizmo`, `old thing` | device | `src/base` |\n",
 }
 
 
@@ -111,6 +111,16 @@ class House(unittest.TestCase):
         _, out = self.said({"tests/base/more_test.cpp": "", "src/base/in/in.h": DOOR.format("nothing")}, "--tests")
         self.assertIn("src/base:\n  tests/base/error_test.cpp\n  tests/base/more_test.cpp\nsrc/base/in: none of its own\n", out)
 
+    def test_floors_of_documents(self):
+        floors = ["base", "lang", "number", "graph", "kernel", "emit", "run", "model", "cli", "api"]
+        table = "".join(f"{number:2}  {name}  words\n" for number, name in enumerate(floors, 1))
+        tour = "".join(f"## {number}. {name}: words\n\n" for number, name in enumerate(floors, 1))
+        code, out = self.said({"README.md": f"A stack of ten floors.\n\n```\n{table}```\n", "docs/tour.md": tour})
+        self.assertEqual(code, 0, out)
+        self.assert_breach({"README.md": "A stack of nine floors.\n"}, "README.md: says nine floors; there are ten")
+        self.assert_breach({"README.md": f"```\n{table[:table.index('10')]}```\n"}, "README.md: floors that are not those of the source: ['10 api']")
+        self.assert_breach({"docs/tour.md": tour.replace("9. cli", "9. app")}, "docs/tour.md: floors that are not those of the source")
+
     def test_prose_of_documents(self):
         self.assert_breach({"docs/a.md": "# A\n\n" + "word " * 19 + "wordy\n" + "x " * 81 + "\n"}, "docs/a.md:4: 162 columns")
         self.assert_breach({"docs/a.md": "# A\n\nA short one.\n\n" + "word word word\n" * 27}, "docs/a.md:5: a paragraph of 81 words")
@@ -170,6 +180,28 @@ class House(unittest.TestCase):
 
     def test_link_missing(self):
         self.assert_breach({"docs/tour.md": "[a](../src/base/a.h)\n"}, "docs/tour.md: links to ../src/base/a.h")
+        self.assert_breach({"docs/guide/a.md": "[`b`](b.md)\n", "docs/b.md": ""}, "docs/guide/a.md: links to b.md, which does not exist")
+        self.assert_breach({"tests/base/notes.md": "![a picture](a.png)\n"}, "tests/base/notes.md: links to a.png")
+
+    def test_heading_missing(self):
+        page = "# A page\n\n```sh\n# no heading\n```\n\n## Two: `words`, twice\n\n## Two words twice\n\n<a id=\"old\"></a>\n"
+        for anchor in ("a-page", "two-words-twice", "two-words-twice-1", "old"):
+            code, out = self.said({"docs/b.md": page, "docs/a.md": f"[b](b.md#{anchor})\n"})
+            self.assertEqual(code, 0, out)
+        for anchor in ("no-heading", "two", "two-words-twice-2"):
+            self.assert_breach({"docs/b.md": page, "docs/a.md": f"[b](b.md#{anchor})\n"}, f"docs/a.md: links to b.md#{anchor}; b.md has no")
+        self.assert_breach({"docs/a.md": "# A\n\n[here](#b)\n"}, "docs/a.md: links to #b; a.md has no such heading")
+
+    def test_links_that_are_none(self):
+        for text in ("```sh\na[1](no.md)\n```\n", "`a[1](no.md)`\n", "[far](https://example.org/no.md#x)\n"):
+            code, out = self.said({"docs/a.md": text})
+            self.assertEqual(code, 0, out)
+
+    def test_page_that_the_index_leaves_out(self):
+        index = {"docs/README.md": "[words](reference/glossary.md), [why](decisions)\n", "docs/decisions/0001.md": ""}
+        code, out = self.said(index)
+        self.assertEqual(code, 0, out)
+        self.assert_breach({**index, "docs/guide/a.md": ""}, "docs/guide/a.md: docs/README.md does not link to this page")
 
     def test_columns(self):
         self.assert_breach({"src/base/a.h": "// " + "x" * 120 + "\n"}, "src/base/a.h:1: 123 columns")

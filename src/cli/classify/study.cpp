@@ -224,7 +224,7 @@ model::Table table_of_kinds(const ClassifyStudy& study) {
   return out;
 }
 
-// Whether the bars of docs/classify.md are reached, by the means over the seeds.
+// Whether the bars of docs/guide/classify.md are reached, by the means over the seeds.
 model::Table table_of_bars(const std::vector<RangeArm>& arms) {
   std::map<std::string, const RangeArm*> by_name;
   for (const RangeArm& a : arms) by_name[a.name] = &a;

@@ -39,7 +39,7 @@ int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
                                        {{"channels", double(images.channels)},
                                         {"classes", double(images.classes())},
                                         {"size", double(std::max(images.height, images.width))}},
-                                       "docs/classify.md");
+                                       "docs/guide/classify.md");
   model::require_images_fit(images, *network);
   note(fmt::format("{} images; {}: {} numbers are trained", images.count, network->settings().family,
                    network->trained_numbers()));

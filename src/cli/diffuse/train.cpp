@@ -19,7 +19,7 @@ int diffuse_train(const Shared& shared, const ImageTrainingFlags& flags) {
   run::Engine engine = shared.engine();
   const auto network = begun_on_images(engine, *library, flags,
                                        {{"channels", double(images.channels)}, {"classes", double(images.classes())}},
-                                       "docs/diffuse.md");
+                                       "docs/guide/diffuse.md");
   note(fmt::format("{} images; {}: {} numbers are trained", images.count, network->settings().family,
                    network->trained_numbers()));
   catch_interrupts();

@@ -37,7 +37,7 @@ std::unique_ptr<model::FederateServer> begun(const Shared& shared, run::Engine& 
     throw Error(Exit::usage, fmt::format("{} holds a run", flags.out),
                 "--resume goes on with it; or name another folder");
   if (flags.run.settings.network.family.empty())
-    throw Error(Exit::usage, "no --family", "one with logits and a loss, see docs/federate.md");
+    throw Error(Exit::usage, "no --family", "one with logits and a loss, see docs/guide/federate.md");
   model::FederateSettings settings = flags.run.of(library);
   settings.sampled = std::min(settings.sampled, settings.clients);
   if (settings.is_secure && settings.sampled < int64_t(model::kLeastGroup))

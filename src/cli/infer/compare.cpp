@@ -39,7 +39,7 @@ class Compare {
       tasks_.get(name);
       if (flags.data.empty() && tasks_.folder_of(name).empty())
         throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
-                    "--data DIR says where they lie; docs/evaluating.md names the files");
+                    "--data DIR says where they lie; docs/guide/evaluating.md names the files");
     }
     for (const std::string& name : flags.tasks)
       for (const std::filesystem::path& file : model::data_files_of(tasks_, name, task_options())) rows_.add(file);
@@ -286,7 +286,7 @@ void add_compare(CLI::App& app, Command& command) {
   sub->add_option("--tasks", flags->tasks, "Tasks of `lumen eval`, separated by commas")
       ->delimiter(',')
       ->type_name("NAME,..");
-  sub->add_option("--task-file", flags->task_files, "A task of your own (docs/evaluating.md); repeatable")
+  sub->add_option("--task-file", flags->task_files, "A task of your own (docs/guide/evaluating.md); repeatable")
       ->check(reads(Reads::file))
       ->type_name("FILE");
   sub->add_option("--data", flags->data, "Folder with the tasks' data")->check(reads(Reads::tasks))->type_name("DIR");

@@ -65,7 +65,7 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
     tasks.get(name);
     if (flags.data.empty() && tasks.folder_of(name).empty())
       throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
-                  "--data DIR says where they lie; docs/evaluating.md names the files");
+                  "--data DIR says where they lie; docs/guide/evaluating.md names the files");
   }
   flags.options.data = flags.data;
   ProtectedFiles rows;
@@ -128,7 +128,7 @@ void add_eval(CLI::App& app, Command& command) {
   sub->add_option("--tasks", flags->tasks, "What to ask: names, separated by commas; see --list")
       ->delimiter(',')
       ->type_name("NAME,..");
-  sub->add_option("--task-file", flags->files, "A task of your own (docs/evaluating.md); repeatable")
+  sub->add_option("--task-file", flags->files, "A task of your own (docs/guide/evaluating.md); repeatable")
       ->check(reads(Reads::file))
       ->type_name("FILE");
   sub->add_option("--data", flags->data, "Folder with the tasks' data")->check(reads(Reads::tasks))->type_name("DIR");

@@ -22,7 +22,7 @@ std::unique_ptr<model::Recommender> load_planned(run::Engine& engine, const mode
   auto model = model::Recommender::load(engine, library, best_of(run));
   if (!model->has_plans())
     throw Error(Exit::user, fmt::format("{} was trained without plans", run),
-                "train a family that is planned, see docs/recommend.md");
+                "train a family that is planned, see docs/guide/recommend.md");
   return model;
 }
 

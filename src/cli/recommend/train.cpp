@@ -105,7 +105,7 @@ int recommend_train(const Shared& shared, RecommendTrainFlags flags) {
     if (model::latest_checkpoint(out))
       throw Error(Exit::usage, fmt::format("{} holds a run", flags.out),
                   "--resume goes on with it; or name another folder");
-    if (flags.family.empty()) throw Error(Exit::usage, "no --family", "a recommender's, see docs/recommend.md");
+    if (flags.family.empty()) throw Error(Exit::usage, "no --family", "a recommender's, see docs/guide/recommend.md");
     for (const auto& [key, value] : named_numbers(flags.config)) flags.settings.config[key] = value;
     flags.settings.config["items"] = split.all.items();
     flags.settings.family = flags.family;

@@ -1,5 +1,5 @@
 // The sizes of the parts that a weight is split into along one axis (split_columns.h, split_experts). Proved by
-// tests/graph/transform/split_columns_test.cpp and split_experts/split_experts_test.cpp.
+// tests/graph/transform/split_columns_test.cpp and tests/graph/transform/split_experts/split_experts_test.cpp.
 #pragma once
 
 #include <cstdint>

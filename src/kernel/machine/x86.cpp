@@ -98,7 +98,7 @@ Machine avx512_bf16() {
   Machine m = avx512_vbmi();
   m.name = "avx512-bf16";
   m.features += ",+avx512bf16";
-  m.ahead_bytes = 6144;  // measured on Zen 4 (docs/performance.md)
+  m.ahead_bytes = 6144;  // measured on Zen 4 (docs/reference/performance.md)
   m.ahead_into = loop::Cache::second;
   const DotRow d{"dot2.bf16bf16.f32x16", Scalar::bf16, Scalar::bf16, Scalar::f32, 2, 16, true, "", false, 0};
   m.rows.push_back({d.row, float_dot_meaning(d.row, d.lanes), "llvm.x86.avx512bf16.dpbf16ps.512", "avx512bf16", 1});

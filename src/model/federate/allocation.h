@@ -1,6 +1,6 @@
 // Assigns a training strategy to each client from measured speeds and label distributions. A coarse assignment is made
 // before the first round, and adjusted from observations during the rounds (FedHQ; details that its abstract leaves
-// open are ours, docs/federate.md). Proved by tests/model/federate/allocation_test.cpp.
+// open are ours, docs/guide/federate.md). Proved by tests/model/federate/allocation_test.cpp.
 #pragma once
 
 #include <array>

@@ -106,7 +106,7 @@ Recommender::Recommender(run::Engine& engine, const Library& library, Recommende
   for (const char* name : {loss_name, "scores"})
     if (!family_->has_function(name))
       throw Error(Exit::usage, fmt::format("family '{}' has no function '{}'", settings_.family, name),
-                  "recommenders are described in docs/recommend.md");
+                  "recommenders are described in docs/guide/recommend.md");
   settings_.config = family_->config("", settings_.config);
   measured_ = settings_.config;
   if (measured_.contains("dropout")) measured_["dropout"] = 0;

@@ -6,7 +6,7 @@ usage: emulator_reference.py BUILD [--chip NAME] [--format FILE] [--only WORDS] 
        LUMEN_TINYGRAD names a checkout of tinygrad; exit code 77: there is none, or no clang, and nothing was checked
 
 Sums of matrix instructions are rounded elsewhere there and need to be near; everything else is compared bit for bit. What that
-emulator does not know, or does otherwise than AMD's documents say, is in docs/amd.md: formats here keep away from it.
+emulator does not know, or does otherwise than AMD's documents say, is in docs/guide/amd.md: formats here keep away from it.
 """
 import argparse
 import ctypes

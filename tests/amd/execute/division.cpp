@@ -1,5 +1,5 @@
 // The steps of a division, and the classes of floats. Where the documents' text and a right quotient differ, the
-// quotient decides (docs/amd.md).
+// quotient decides (docs/guide/amd.md).
 #include "tests/amd/execute/table.h"
 
 namespace lumen::amd {

@@ -34,7 +34,7 @@ NEAR = re.compile(r"v_(s_)?(rcp|rsq|sqrt|exp|log|sin|cos)_(iflag_)?f(16|32|64)$"
 # Not executed here, each with its reason.
 OPEN = {
     r"v_(s|)(mfma|wmma|smfmac|swmmac)": "matrix instructions: the text is a picture; checked against sums in double precision",
-    r"v_div_(scale|fmas|fixup)_f": "the text's scaling gives no right quotients (docs/amd.md); the ladder checks whole divisions",
+    r"v_div_(scale|fmas|fixup)_f": "the text's scaling gives no right quotients (docs/guide/amd.md); the ladder checks whole divisions",
     r"v_mov(rel|_fed)|s_mov(rel|_fed)": "registers by M0",
     r"s_(get|set)reg|s_setpc|s_getpc|s_swappc|s_rfe|s_call|s_cbranch|s_branch|s_set_gpr|s_nop|s_wait|s_sleep|s_setprio|s_clause|s_delay|s_code_end"
     r"|s_barrier|s_endpgm|s_sendmsg|s_icache|s_dcache|s_prefetch|s_set_inst|s_inst_pre|s_trap|s_wakeup|s_ttrace": "control flow and hints",

@@ -1,4 +1,4 @@
-// needs: none. Every ```lumen block of docs/language.md parses, comes back from the printer, and checks.
+// needs: none. Every ```lumen block of docs/reference/language.md parses, comes back from the printer, and checks.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ lang::File parse(const std::string& name, const std::string& text) {
 }
 
 TEST(LanguageDoc, EveryBlockCompiles) {
-  const std::string doc = read_file(kRoot / "docs" / "language.md");
+  const std::string doc = read_file(kRoot / "docs" / "reference" / "language.md");
   const lang::File library = parse("functions.lum", read_file(kRoot / "models" / "functions.lum"));
   const std::string open = "```lumen\n";
   int blocks = 0;

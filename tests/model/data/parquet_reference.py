@@ -30,7 +30,7 @@ WORDS = ["", "a", "안녕하세요", "The river rises in the mountains.", "The r
 
 
 def as_row(value, type_, top=False):
-    """What docs/finetune-data.md says a value is in a row."""
+    """What docs/guide/finetune-data.md says a value is in a row."""
     if value is None:
         return None
     if pa.types.is_struct(type_):

@@ -462,7 +462,7 @@ graph::Graph Family::function(const std::string& function, const graph::Config& 
     throw Error(Exit::user, fmt::format("the family '{}' has no function '{}'", decl_.name, function),
                 has_function("hidden") && !has_function("step")
                     ? "it makes vectors of texts (`lumen embed`), and predicts no tokens"
-                    : "a family's functions stand in its text (docs/language.md)");
+                    : "a family's functions stand in its text (docs/reference/language.md)");
   }
   graph::Graph g = graph::elaborate_model(library_->scope(), decl_, function, config);
   if (g.results.size() == 1) g.result_names = {kResult};

@@ -159,7 +159,7 @@ class Loader {
     if (report_.kept() == 0) {
       report_.name_files(names_);
       throw Error(Exit::user, fmt::format("{}: no row can be used\n{}", files_.front().string(), report_.table()),
-                  "what rows may look like is in docs/finetune-data.md; columns with other names: --columns");
+                  "what rows may look like is in docs/guide/finetune-data.md; columns with other names: --columns");
     }
     if (read_ >= 1000) progress_.finish(fmt::format("{} rows read", read_));
     return writer.finish(*form_, report_);

@@ -1,7 +1,7 @@
-// Documents to train on (docs/finetune-data.md): Markdown with front matter between lines of ---, headings "Q" and "A"
-// for questions and answers, and all other content as text. Lines such as "::instruction::" and "::preference::"
-// separate the sections of a .dlm file; headings "Prompt", "Chosen" and "Rejected" of the latter form pairs. Proved by
-// tests/model/data/data_rows_test.cpp and data_form_test.cpp.
+// Documents to train on (docs/guide/finetune-data.md): Markdown with front matter between lines of ---, headings "Q"
+// and "A" for questions and answers, and all other content as text. Lines such as "::instruction::" and
+// "::preference::" separate the sections of a .dlm file; headings "Prompt", "Chosen" and "Rejected" of the latter form
+// pairs. Proved by tests/model/data/data_rows_test.cpp and data_form_test.cpp.
 #pragma once
 
 #include <string>

@@ -105,7 +105,7 @@ class Members {
   std::string place(const char* key) const { return where_ + "." + key; }
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(Exit::user, fmt::format("{} {}", where_, what),
-                "docs/compression.md shows the form of these documents");
+                "docs/guide/compression.md shows the form of these documents");
   }
   [[noreturn]] void fail_at(const char* key, const std::string& what) const { Members(place(key)).fail(what); }
 

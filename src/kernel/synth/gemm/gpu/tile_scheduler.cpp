@@ -10,7 +10,7 @@ namespace lumen::synth {
 namespace {
 
 // Consecutive tiles of m, so that shared operands stay in a cache; if several caches share the tiles, a square of the
-// tiles in flight at one of them (docs/amd.md).
+// tiles in flight at one of them (docs/guide/amd.md).
 constexpr int64_t kNeighbours = 16, kNeighboursOnChiplet = 8;
 
 }  // namespace
