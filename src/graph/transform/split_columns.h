@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/ir/graph.h"
@@ -19,6 +20,10 @@ struct ColumnSplit {
   // weight's own order, or the producer of x uses theirs.
   std::string order;
 };
+
+// Sizes of the parts of a weight along one axis: error unless there are at least two parts, each with 1 to `all` of the
+// axis, that have `all` together. `unit` names what the axis counts, as in "columns".
+void check_part_sizes(std::string_view weight, const std::vector<int64_t>& sizes, int64_t all, std::string_view unit);
 
 // The parameter of part i.
 std::string column_part(const std::string& weight, size_t i);

@@ -2,7 +2,7 @@
 // sequences, formats of activations.
 //
 // May include: base, graph/grad, graph/ir, graph/match, graph/pass, number/facts.
-// Offers: encode_inputs.h, layers.h, low_rank_inputs.h, observe.h, part_sizes.h, slopes.h, split_columns.h, taps.h.
+// Offers: encode_inputs.h, layers.h, low_rank_inputs.h, observe.h, slopes.h, split_columns.h, taps.h.
 #pragma once
 
 #include "graph/transform/low_rank.h"

@@ -13,7 +13,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
-#include "graph/transform/part_sizes.h"
+#include "graph/transform/split_columns.h"
 
 namespace lumen::graph {
 namespace {

@@ -16,8 +16,8 @@
 
 namespace lumen::model {
 
-// Error when the file's name gives no known form, or the file cannot be read. Fields of .csv and .tsv files are strings;
-// .csv fields may be quoted, .tsv fields are literal.
+// Error when the file's name gives no known form, or the file cannot be read. Fields of .csv and .tsv files are
+// strings; .csv fields may be quoted, .tsv fields are literal.
 std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file);
 bool is_row_file(const std::filesystem::path& file);  // by its name
 

@@ -21,8 +21,8 @@ class Ranking {
   // exist, nor do those whose logit is -infinity. `first` is how many are looked for at first.
   Ranking(std::span<const float> logits, const TokenSet& barred, const std::unordered_map<TokenId, double>& changed,
           size_t first);
-  // Of a narrowed row, which has no infinite logits. The same ranks; but a rank or a sum beyond what is known throws
-  // Undecided. `barred_count`: how many tokens of the vocabulary are barred.
+  // The tokens of a narrowed row, which has no infinite logits. The same ranks; but a rank or a sum beyond what is
+  // known throws Undecided. `barred_count`: how many tokens of the vocabulary are barred.
   Ranking(const Narrowed& narrowed, const TokenSet& barred, size_t barred_count,
           const std::unordered_map<TokenId, double>& changed);
 
@@ -90,7 +90,7 @@ class Ranking {
   float least_;                    // logits below it are not kept
   size_t first_;
 
-  // Of the logits that are left, at a temperature; 0: not known.
+  // Weights of the logits that are left, at a temperature; 0: not computed.
   double weighed_at_ = 0, weighed_ = 0;
   std::vector<float> weights_;
 

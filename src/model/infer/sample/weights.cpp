@@ -24,7 +24,7 @@ constexpr float kLog2High = 0.693145752F, kLog2Low = 1.42860677e-6F;  // their s
 
 // The number, or 0. By bits: a choice between numbers may become a branch, of which no vectors are made.
 inline float if_true(bool condition, float number) {
-  return std::bit_cast<float>(std::bit_cast<int32_t>(number) & -static_cast<int32_t>(condition));
+  return std::bit_cast<float>(std::bit_cast<int32_t>(number) & -int32_t{condition});
 }
 
 // exp(x) for kLowest <= x <= 0: 2^n times a polynomial of what is left of x, which lies within half of log 2.

@@ -1,5 +1,5 @@
 // Weights of tokens, exp((logit - best) / temperature), of a whole vocabulary at once: in f32, with vector
-// instructions, and with the same bits on every machine. Proved by tests/model/infer/weights_test.cpp.
+// instructions, and with the same bits on every machine. Proved by tests/model/infer/ranking_test.cpp.
 #pragma once
 
 #include <span>

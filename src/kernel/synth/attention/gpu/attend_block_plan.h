@@ -58,8 +58,8 @@ struct AttendPlan {
   std::string text() const;                     // "mma.16x8x16.bf16bf16.f32 64x64 by 4x1 waves"
 };
 
-// A pipelined plan; nullopt if the machine lacks the instructions, registers or memory. Its operands' lines must be
-// padded to multiples of pipelined_unit().
+// A pipelined plan; nullopt if the machine does not have the instructions, registers or memory. Its operands' lines
+// must be padded to multiples of pipelined_unit().
 std::optional<AttendPlan> plan_attend_pipelined(const machine::Machine& m, Scalar products,
                                                 const AttendProblem& problem);
 // 0: the machine has no pipelined plans.
