@@ -1,5 +1,4 @@
-// Words that every floor speaks: errors, checks of our own mistakes, places in texts, hashes, messages to people,
-// numbers of enumerators.
+// Basics for every folder: errors, assertions, source locations, hashes, user messages, numbers of enumerators.
 //
 // May include: base/messages.
 // Offers: draws.h, round_up.h, stopwatch.h.

@@ -1,4 +1,4 @@
-// Assertions for our own mistakes. They stay on in release builds: a wrong value is worse than a stop.
+// Assertions for internal bugs. They stay enabled in release builds: a wrong value is worse than an abort.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 namespace lumen {
 
-// Prints the failed condition with its place and aborts.
+// Prints the failed condition with its file and line, and aborts.
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
 
 }  // namespace lumen

@@ -5,7 +5,7 @@
 
 namespace lumen {
 
-// Numbers that depend on nothing but what they are asked for: the same seed and place, the same numbers (splitmix64).
+// Pseudorandom numbers that depend only on the seed and the stream number (`first`, `second`): splitmix64.
 class Draws {
  public:
   explicit Draws(uint64_t seed, uint64_t first = 0, uint64_t second = 0);

@@ -1,6 +1,6 @@
-// The one error type for what users cause: bad files, bad flags, missing hardware. Our own mistakes are LUMEN_CHECKs
-// (check.h). An Error carries what was wrong, where, and what to do; the command line prints it and exits with its
-// code.
+// The one error type for problems that a user can cause: bad files, bad flags, missing hardware. Internal bugs are
+// LUMEN_CHECKs (check.h). An Error carries the problem, its location and a hint; the command line prints it and exits
+// with its code.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,12 +22,12 @@ enum class Exit : int {
   interrupted = 130,
 };
 
-// What the process ends with.
+// The exit status of the process.
 constexpr int exit_code(Exit e) {
   return static_cast<int>(e);
 }
 
-// Thrown for anything a user can cause and repair.
+// Thrown for any problem that a user can cause and fix.
 class Error : public std::runtime_error {
  public:
   Error(Exit code, std::string message, std::string hint = {})

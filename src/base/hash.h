@@ -1,5 +1,5 @@
-// Content hashes: names for texts and checks of files. XXH3, 128 bits: fast, and no defence against who wants two texts
-// to have one hash (base/sealed/seal.h is).
+// Content hashes for names and integrity checks. XXH3, 128 bits: fast, but not collision-resistant against an attacker
+// (base/sealed/seal.h is).
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace {
 
 Verbosity level = Verbosity::normal;
 
-// What is quoted may come out of files.
+// Quoted text may come from files, so it is escaped.
 void print_line(std::string_view before, std::string_view quoted) {
   const std::string text = std::string(before) + printable(quoted, Lines::kept);
   std::fwrite(text.data(), 1, text.size(), stderr);

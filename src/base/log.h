@@ -1,5 +1,5 @@
-// What the user sees while work goes on: notes and warnings on stderr, and one live progress line on a terminal (plain
-// lines otherwise). NO_COLOR is honoured.
+// User messages during work: notes and warnings on stderr, and one live progress line on a terminal (plain lines
+// otherwise). NO_COLOR is honoured.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ void warn(std::string_view text);     // always shown
 void verbose(std::string_view text);  // shown with -v
 
 // A live line: update() redraws it on a terminal at most ten times a second, and prints a plain line every
-// `plain_seconds` elsewhere. finish() leaves the last text standing.
+// `plain_seconds` elsewhere. finish() leaves the last text on the screen.
 class Progress {
  public:
   explicit Progress(double plain_seconds = 5.0);

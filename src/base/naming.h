@@ -1,5 +1,5 @@
-// Errors name the file they are about. Deep below, where a family's text or a grammar is read, nobody knows which of
-// the user's files the numbers came from; whoever opened it says so here. Proved by tests/base/naming_test.cpp.
+// Adds the file name to errors. Low-level code, such as the parser of a family's text or a grammar, does not have the
+// path of the user's file; the code that opened the file adds it here. Proved by tests/base/naming_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace lumen {
 
-// What `deed` returns. An Error it throws that does not name `file` yet gets its name in front; code and hint stay.
+// Returns the result of `deed`. An Error from it without `file` in the message gets it as a prefix; code and hint stay.
 template <typename Deed>
 auto naming(const std::filesystem::path& file, Deed&& deed) {
   try {

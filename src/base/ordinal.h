@@ -1,4 +1,4 @@
-// The number of an enumerator: tables are indexed by it, files and keys hold it.
+// The number of an enumerator, for table indices, files and keys.
 #pragma once
 
 #include <type_traits>

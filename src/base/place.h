@@ -1,4 +1,4 @@
-// Where in a text something stands, so that messages can show file:line:column, the line and a caret.
+// A position in a text, so that messages can show file:line:column, the line and a caret.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Source {
 };
 using SourceRef = std::shared_ptr<const Source>;
 
-// Half-open byte range in a source. A null source means "no place known".
+// Half-open byte range in a source. A null source means "position unknown".
 struct Place {
   SourceRef source;
   uint32_t begin = 0;

@@ -32,7 +32,7 @@ bool is_control(char32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0);
 }
 
-// Ends of lines and paragraphs, and what turns the direction of the text behind it.
+// Line and paragraph separators, and characters that change the direction of the following text.
 bool misleads(char32_t c) {
   return c == 0x2028 || c == 0x2029 || (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
@@ -109,7 +109,7 @@ std::string harmless(std::string_view text) {
 std::string size_text(double bytes) {
   constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
-  // What would be rounded to 1024 of a unit is one of the next.
+  // A value that would round to 1024 of a unit is printed as one of the next.
   while (unit + 1 < std::size(kUnits) && std::abs(bytes) >= (unit == 0 ? 1023.5 : 1023.95)) {
     bytes /= 1024;
     ++unit;

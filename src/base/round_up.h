@@ -1,4 +1,4 @@
-// Division that rounds up, of numbers that are not negative.
+// Division of non-negative numbers that rounds up.
 #pragma once
 
 #include <concepts>
@@ -7,7 +7,7 @@
 
 namespace lumen {
 
-// 64 bits, with a sign unless one of the two numbers has none in C++'s own arithmetic.
+// 64 bits; signed unless C++'s common type of the two is unsigned.
 template <std::integral A, std::integral B>
 using Wide = std::conditional_t<std::is_signed_v<std::common_type_t<A, B>>, int64_t, uint64_t>;
 
@@ -16,7 +16,7 @@ constexpr Wide<A, B> ceil_div(A x, B y) {
   const auto wide = static_cast<Wide<A, B>>(x), divisor = static_cast<Wide<A, B>>(y);
   return (wide + divisor - 1) / divisor;
 }
-// The first multiple of `unit` that is not below x.
+// The smallest multiple of `unit` that is at least x.
 template <std::integral A, std::integral B>
 constexpr Wide<A, B> round_up(A x, B unit) {
   return ceil_div(x, unit) * static_cast<Wide<A, B>>(unit);

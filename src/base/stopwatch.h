@@ -1,4 +1,4 @@
-// Seconds that something takes, by a clock that never goes back.
+// Elapsed seconds of a monotonic clock.
 #pragma once
 
 #include <chrono>

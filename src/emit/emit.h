@@ -1,5 +1,5 @@
-// The code generator's door and the only floor that sees LLVM: loop kernels in; LLVM text, assembly or objects out, for
-// any target on any machine. It never sees tensors or a format's name.
+// The code generator and the only user of LLVM: loop kernels in; LLVM text, assembly or objects out, for any target on
+// any host. It never sees tensors or a format's name.
 //
 // May include: base, base/file, emit/lower, kernel/loop, kernel/machine.
 // Offers: report.h.
@@ -19,16 +19,15 @@ namespace lumen::emit {
 enum class Output : uint8_t { llvm, assembly, object, commented_assembly };
 
 // Calling convention on CPUs: void kernel(void* const* buffers, int64_t begin, int64_t end, int64_t* status)
-//   runs iterations [begin, end) of the top parallel loop, those of a second instance behind those of the first, with
-//   its buffers behind the first one's; status points to {code, detail} and is written on the first
-//   guard failure.
+//   runs iterations [begin, end) of the top parallel loop. A second instance's iterations follow the first's, and its
+// buffers follow the first's buffers. status points to {code, detail} and is written on the first guard failure.
 using CpuKernel = void (*)(void* const* buffers, int64_t begin, int64_t end, int64_t* status);
 
-// One module with all kernels; symbols are symbol_name(kernel). An object is what the target's loader takes: a
+// One module with all kernels; symbols are symbol_name(kernel). An object is the input of the target's loader: a
 // relocatable file of its format for CPUs, PTX text for NVIDIA, a linked code object for AMD.
 std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output);
 
-// Versions that decide about cache validity: LLVM and this floor.
+// Versions that determine cache validity: LLVM and this code generator.
 std::string version();
 
 // This processor, as LLVM describes it.
@@ -37,7 +36,7 @@ struct Host {
 };
 Host host();
 
-// Loads object bytes into this process; functions live as long as the module.
+// Loads object bytes into this process; functions are valid while the module exists.
 class LoadedModule {
  public:
   explicit LoadedModule(std::span<const uint8_t> object);

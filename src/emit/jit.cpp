@@ -1,6 +1,6 @@
-// Object bytes into this process, without a compiler: sections go into one mapping (so that relative distances are
-// small), relocations are resolved against it and the C library, then code becomes executable and read-only.
-// Proved by tests/emit/emit_test.cpp.
+// Loads object bytes into this process, without a compiler: sections go into one mapping (so that relative distances
+// are small), relocations are resolved against it and the C library, then code becomes executable and read-only. Proved
+// by tests/emit/emit_test.cpp.
 #include <llvm/ExecutionEngine/RTDyldMemoryManager.h>
 #include <llvm/ExecutionEngine/RuntimeDyld.h>
 #include <llvm/Object/ObjectFile.h>
@@ -15,7 +15,7 @@
 namespace lumen::emit {
 namespace {
 
-// One mapping: code, then read-only data, then data, each on pages of its own.
+// One mapping: code, then read-only data, then data, each on its own pages.
 class Sections : public llvm::RTDyldMemoryManager {
  public:
   ~Sections() override {

@@ -1,5 +1,5 @@
-// The linker runs in this process and speaks in files, so both sides lie in a folder of their own for the moment. It
-// has state of its own, so one link runs at a time. Proved by tests/emit/gpu_test.cpp.
+// The linker runs in this process and reads and writes files, so input and output go through a temporary folder. It has
+// global state, so one link runs at a time. Proved by tests/emit/gpu_test.cpp.
 #include "emit/link.h"
 
 #include <lld/Common/Driver.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 30;  // of a linked object
 
-// A new folder, gone with the object.
+// A temporary folder, removed by the destructor.
 class Folder {
  public:
   Folder() {

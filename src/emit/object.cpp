@@ -1,5 +1,5 @@
-// The door of the floor: kernels in, text or object bytes out. One LLVM context per call, so calls may run in parallel.
-// Proved by tests/emit/emit_test.cpp.
+// The entry point of code generation: kernels in, text or object bytes out. One LLVM context per call, so calls may run
+// in parallel. Proved by tests/emit/emit_test.cpp.
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -18,11 +18,11 @@
 namespace lumen::emit {
 namespace {
 
-// Raised with every change of this floor that changes code; tests/emit/emit_test.cpp watches it.
+// Incremented with every change in this folder that changes code; tests/emit/emit_test.cpp checks it.
 constexpr int kRevision = 11;
 
-// Code objects of AMD, in hundreds: the one that loaders of ROCm 6 and 7 know alike, and the first one that a
-// generation's generic code may be in.
+// AMD code object versions, in hundreds: the one supported by the loaders of both ROCm 6 and 7, and the first one that
+// supports a generation's generic code.
 constexpr uint32_t kCodeObjectVersion = 500, kGenericCodeObjectVersion = 600;
 
 std::string machine_text(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {

@@ -1,5 +1,5 @@
-// See optimize.h. Vectorizing, unrolling and blocking are decided by the synthesizer; what is left for LLVM is to turn
-// private allocs into registers, to share and lift what is computed twice, and to drop what is dead.
+// See optimize.h. The synthesizer decides vectorizing, unrolling and tiling; LLVM only promotes private allocs to
+// registers, eliminates common subexpressions, hoists loop invariants, and removes dead code.
 #include "emit/optimize.h"
 
 #include <llvm/Passes/PassBuilder.h>

@@ -1,4 +1,4 @@
-// The middle of LLVM: few passes, because every kernel is compiled while somebody waits.
+// LLVM's middle end: few passes, because every kernel is compiled while the user waits.
 #pragma once
 
 #include <llvm/IR/Module.h>

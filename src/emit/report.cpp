@@ -1,5 +1,5 @@
-// See report.h. Reads assembly as text: labels, branches, and what the assembler is told about each kernel.
-// Proved by tests/emit/gpu_test.cpp, and on kernels of every machine by tests/golden/code_test.cpp.
+// See report.h. Parses assembly text: labels, branches, and the assembler directives of each kernel. Proved by
+// tests/emit/gpu_test.cpp, and on kernels of every machine by tests/golden/code_test.cpp.
 #include "emit/report.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::string_view trimmed(std::string_view line) {
   return line.substr(first, line.find_last_not_of(" \t\r") + 1 - first);
 }
 
-// The number behind a word, e.g. ".vgpr_count:     24".
+// The number after a word, e.g. ".vgpr_count:     24".
 std::optional<int64_t> number_after(std::string_view line, std::string_view word) {
   const size_t at = line.find(word);
   if (at == std::string_view::npos) return std::nullopt;
@@ -67,7 +67,7 @@ bool is_branch(std::string_view line) {
          line.starts_with("cb") || line.starts_with("tb");
 }
 
-// The body of a kernel: loops are what lies between a label and a branch back to it, without the loops in it.
+// Finds the loops in a kernel's body: the code between a label and a branch back to it, without inner loops.
 void count_loops(const std::vector<std::string_view>& body, KernelReport* out) {
   std::map<std::string_view, size_t> labels;
   std::vector<std::pair<size_t, size_t>> loops;
@@ -112,7 +112,7 @@ void count_loops(const std::vector<std::string_view>& body, KernelReport* out) {
 }
 
 void read_amd(const std::vector<std::string_view>& lines, std::map<std::string, KernelReport*>& by_name) {
-  // Comments behind a kernel's code say its occupancy; the metadata at the end say the rest, the name in their midst.
+  // Comments after a kernel's code give its occupancy; the metadata at the end give the rest, with the name in between.
   KernelReport* last = nullptr;
   std::map<std::string, int64_t> entry;
   const auto close = [&](const std::string& name) {

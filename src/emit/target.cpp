@@ -19,7 +19,7 @@
 namespace lumen::emit {
 namespace {
 
-// An option of LLVM that it only offers on command lines.
+// Sets an LLVM option that is only available on the command line.
 void set_option(const char* name, bool value) {
   auto& options = llvm::cl::getRegisteredOptions();
   const auto found = options.find(name);
@@ -27,9 +27,9 @@ void set_option(const char* name, bool value) {
   static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(value);
 }
 
-// Sums of matrix instructions that a loop carries stay one value: broken into numbers they would be copied between
-// register files in every round. Private memory stays what the kernel says: as vectors with computed lanes it becomes
-// chains of selects, and shared memory is the synthesizer's to give.
+// Loop-carried accumulators of matrix instructions stay one value: split into scalars they would be copied between
+// register files in every iteration. Private memory stays memory: promoted to vectors with dynamic lanes it becomes
+// chains of selects. Shared memory is allocated by the synthesizer only.
 void initialize_targets() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -69,7 +69,7 @@ std::unique_ptr<llvm::TargetMachine> make_target(const machine::Machine& m, bool
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, wrong);
   if (!target) throw Error(Exit::hardware, fmt::format("no code generator for {}: {}", m.triple, wrong));
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // fma only where we wrote fma
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // fma only where the IR has fma
   options.MCOptions.AsmVerbose = comments;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, m.cpu, m.features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));

@@ -19,7 +19,7 @@ using llvm::Value;
 
 namespace {
 
-constexpr int kRows = 16, kRowBytes = 64;  // of a whole tile, which is all that kernels have
+constexpr int kRows = 16, kRowBytes = 64;  // of a full tile, the only size kernels use
 
 bool is_cast(const Value* v, llvm::Intrinsic::ID id) {
   const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(v);
@@ -40,7 +40,7 @@ bool is_zero(const Value* v) {
   return constant && (constant->isNullValue() || llvm::isa<llvm::UndefValue>(constant));
 }
 
-// Vector phis by the tile phi that stands for each.
+// Maps each vector phi to the tile phi that replaces it.
 using Phis = llvm::MapVector<PHINode*, PHINode*>;
 
 Phis find_phis(llvm::Function& f) {
@@ -62,13 +62,13 @@ Phis find_phis(llvm::Function& f) {
     found.remove_if([&](const auto& entry) { return is_other(entry.first); });
     changes = found.size() != before;
   }
-  // Those of no tile at all, zeros that meet, are numbers.
+  // Phis that only merge zeros and reach no tile are numbers.
   const auto reaches = [&](PHINode* phi) { return llvm::any_of(phi->users(), [](Value* v) { return is_to_tile(v); }); };
   if (llvm::none_of(found, [&](const auto& entry) { return reaches(entry.first); })) found.clear();
   return found;
 }
 
-// What a product adds to, where a phi takes its result; else what the phi takes, or nothing that is a phi.
+// The accumulator of a product if the phi takes its result, otherwise the phi's operand; null if it is not a phi.
 PHINode* phi_below(Value* v) {
   if (is_from_tile(v)) {
     constexpr unsigned kSums = 3;  // an operand of products: rows, bytes of a row, k, sums, factors
@@ -79,8 +79,8 @@ PHINode* phi_below(Value* v) {
   return llvm::dyn_cast<PHINode>(v);
 }
 
-// The zeros that sums begin at. Registers of tiles are copied through memory, so phis of the same sums share one, and
-// others have theirs.
+// The initial zeros of accumulators. Tile registers are copied through memory, so phis of the same accumulator share
+// one zero, and different accumulators have different ones.
 class Zeros {
  public:
   explicit Zeros(const Phis& phis) {

@@ -1,14 +1,14 @@
-// Tiles of a matrix unit that go round loops: kernels say them as vectors, and code generation makes registers of what
-// never is anything but a tile. Proved by tests/emit/tile_test.cpp.
+// Loop-carried tiles of a matrix unit: kernels represent them as vectors, and code generation keeps values that are
+// always tiles in tile registers. Proved by tests/emit/tile_test.cpp.
 #pragma once
 
 #include <llvm/IR/Function.h>
 
 namespace lumen::emit {
 
-// Phis of vectors that only tiles come to, and that are only read as tiles, become phis of tiles; so do casts there and
-// back. LLVM has a pass for the same (X86LowerAMXType), which frees what it still reads where several phis begin with
-// one tile, as sums at zero do.
+// Vector phis with only tiles as operands and uses become tile phis; the casts between them disappear. LLVM has a pass
+// for this (X86LowerAMXType), which uses a value after freeing it when several phis start with one tile, as zeroed
+// accumulators do.
 void make_tile_phis(llvm::Function& f);
 
 }  // namespace lumen::emit

@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned kWord = 4;
 
-// How far into a word a pointer lies.
+// The offset of a pointer within its word, if known.
 std::optional<unsigned> inside_word(Value* pointer, const llvm::DataLayout& layout) {
   const llvm::KnownBits known = llvm::computeKnownBits(pointer, layout);
   const uint64_t low = kWord - 1;

@@ -1,6 +1,6 @@
 // The syntax tree of Lumen's language: formats, functions, tables and models share one expression and one statement
-// type. The tree is plain data; meaning is given by number/format_reader (formats) and graph/elaborate (functions,
-// models). Must not know: tensors, kernels, files. Proved by tests/lang.
+// type. The tree is plain data; number/format_reader (formats) and graph/elaborate (functions, models) define its
+// semantics. Must not depend on: tensors, kernels, files. Proved by tests/lang.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ struct Expr {
   std::vector<std::string> names;                   // call keywords
   std::vector<std::string> vars;                    // reduce variables
   std::vector<std::pair<ExprPtr, ExprPtr>> ranges;  // reduce ranges, same length as vars
-  ExprPtr outside;  // index: x[i + 1; 0], what stands outside of x; null: nothing may be read there
-  int height = 1;   // longest path to a leaf; the parser bounds it, so walkers may recurse
+  ExprPtr outside;  // index: x[i + 1; 0], the value outside of x; null: reads out of range are not allowed
+  int height = 1;   // longest path to a leaf; bounded by the parser, so tree visitors may recurse
 };
 
 enum class StmtKind {
@@ -71,15 +71,15 @@ struct Stmt {
   std::vector<Stmt> otherwise;     // branch
 };
 
-// f32[..., D], u4[32], state f32[S, 8], i32[]; in formats also float<4, 3, 7, fn>.
+// Types: f32[..., D], u4[32], state f32[S, 8], i32[]; in formats also float<4, 3, 7, fn>.
 struct TypeExpr {
   Place place;
   std::string name;             // scalar type or format
   std::vector<ExprPtr> params;  // <...>
-  std::vector<ExprPtr> dims;    // [...]; an `index` less dim list
-  bool has_dims = false;        // `f32` against `f32[]`
+  std::vector<ExprPtr> dims;    // [...]; an `index` without a dim list
+  bool has_dims = false;        // distinguishes `f32` from `f32[]`
   bool leading_any = false;     // starts with ...
-  std::string leading_name;     // ...Name gives it a name, "" for a bare ...
+  std::string leading_name;     // the name in `...Name`; "" for a bare ...
   bool is_state = false;        // `state f32[S]`: a value kept between runs
 };
 
@@ -96,7 +96,7 @@ struct Function {
   std::string name;
   std::vector<Param> params;
   std::vector<TypeExpr> results;
-  std::vector<Stmt> body;  // `= e` is one result statement
+  std::vector<Stmt> body;  // `= e` becomes one result statement
 };
 
 // table steps : f32 = [ ... ]      named constant data, usable in formats and functions
@@ -107,14 +107,14 @@ struct Table {
   std::vector<ExprPtr> values;
 };
 
-// One piece of a field's layout: which elements, which bits of the value, where they lie.
+// One piece of a field's layout: its elements, its bits of the value, and their position.
 //   [0..3] bits 4..5 byte 12 bit 6 (2:4, 4:8)
 struct LayoutPiece {
   Place place;
   std::string shorthand;                           // "halves", or "" for an explicit piece
   ExprPtr index_from, index_to;                    // [a..b], inclusive; null = all elements
   ExprPtr bits_from, bits_to;                      // inclusive; null = all bits of the value
-  ExprPtr byte, bit;                               // base place in the block; null = where the field would come anyway
+  ExprPtr byte, bit;                               // base position in the block; null = the field's default position
   std::vector<std::pair<ExprPtr, ExprPtr>> modes;  // (extent : stride in bits), slowest first; empty = dense
 };
 
@@ -141,7 +141,7 @@ struct FormatDecl {
   std::vector<Function> routines;  // decode(i) = ..., fit(x) { }, code(v) = ..., fit row(x) is named "fit row"
 };
 
-// A format made from another: format NAME : doc "..." = OTHER(4, 32)
+// A format defined from another: format NAME : doc "..." = OTHER(4, 32)
 struct FormatAlias {
   Place place;
   std::string name;

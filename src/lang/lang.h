@@ -1,4 +1,4 @@
-// The text people write, as a tree: lexer, Pratt parser, printer. Formats, functions, tables, models and optimizers are
+// The syntax of Lumen's language: lexer, Pratt parser, printer. Formats, functions, tables, models and optimizers are
 // written in it.
 //
 // May include: base, base/messages.

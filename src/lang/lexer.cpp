@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 14> kReserved = {"fn",   "let", "var", "for", "in",     "if",     "then",
                                                         "else", "and", "or",  "not", "return", "format", "model"};
 
-// Longest first.
+// Longest match first.
 constexpr std::array<std::string_view, 32> kSymbols = {"...", "**", "==", "!=", "<=", ">=", "<<", ">>", "..", "->", "+",
                                                        "-",   "*",  "/",  "%",  "<",  ">",  "=",  "|",  "^",  "&",  "~",
                                                        "(",   ")",  "[",  "]",  "{",  "}",  ",",  ":",  ";",  "."};
@@ -139,7 +139,7 @@ class Lexer {
     if (!real && std::from_chars(first, last, t.integer).ec != std::errc())
       fail(begin, at_, "this integer does not fit into 64 bits", "write it as a real number, e.g. 1e20");
     const auto result = std::from_chars(first, last, t.number);
-    // Too small a number is zero; too large a one has no meaning.
+    // A number that underflows is zero; one that overflows is an error.
     if (result.ec == std::errc::result_out_of_range) {
       const size_t exponent = digits.find('e');
       if (exponent == std::string::npos || digits[exponent + 1] != '-')

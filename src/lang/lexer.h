@@ -1,6 +1,6 @@
-// Text to tokens. Newlines are tokens except inside ( ) and [ ]; brackets are matched here, so that the parser never
-// meets an unbalanced one and a missing bracket is reported where it was opened. Must not know: grammar beyond
-// brackets. Proved by tests/lang/lexer_test.cpp.
+// Text to tokens. Newlines are tokens except inside ( ) and [ ]. Brackets are matched here, so the parser never sees an
+// unbalanced one, and a missing bracket is reported at its opening. Must not depend on: grammar beyond brackets. Proved
+// by tests/lang/lexer_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ struct Token {
   uint32_t partner = 0;  // brackets: index of the other one
 };
 
-// Texts longer than this, or with more tokens, are refused.
+// Limits: longer texts, or texts with more tokens, are refused.
 constexpr size_t kMaxSourceBytes = size_t{4} << 20;
 constexpr size_t kMaxTokens = size_t{1} << 18;
 
-// Ends with one `end` token. Error on characters that belong to no token, open strings, and unbalanced brackets.
+// Ends with one `end` token. Error for invalid characters, unterminated strings and unbalanced brackets.
 std::vector<Token> tokenize(const SourceRef& source);
 
-// Words that cannot be names of values.
+// Reserved words cannot be names of values.
 bool is_reserved(std::string_view word);
 
 }  // namespace lumen::lang

@@ -1,6 +1,6 @@
 // The recursive-descent and Pratt parser, shared by parse_expression.cpp, parse_statement.cpp, parse_declaration.cpp
-// and parse_model.cpp. Private to the floor: others use parser.h. Invariants: every loop consumes a token; every
-// recursion passes a Nesting guard; trees higher than kMaxHeight are refused, so that walkers and destructors may
+// and parse_model.cpp. Private to this folder: others use parser.h. Invariants: every loop consumes a token; every
+// recursion passes a Nesting guard; trees higher than kMaxHeight are refused, so that tree visitors and destructors may
 // recurse.
 #pragma once
 
@@ -42,7 +42,7 @@ class Parser {
   explicit Parser(SourceRef source) : source_(std::move(source)), tokens_(tokenize(source_)) {}
 
   File file();
-  ExprPtr whole_expression();  // one expression and nothing behind it
+  ExprPtr whole_expression();  // one expression up to the end of the text
 
  private:
   class Nesting {
@@ -67,7 +67,7 @@ class Parser {
   void expect(std::string_view symbol, std::string_view where, std::string_view hint = {});
   std::string expect_name(std::string_view what);
   void skip_newlines();
-  void end_of_member(std::string_view what);  // a newline or ';' or the closing '}' ahead
+  void end_of_member(std::string_view what);  // expects a newline, ';' or the closing '}'
   Place place_from(uint32_t begin) const;     // from a byte to the end of the last token read
   Place place_of(const Token& t) const { return {source_, t.begin, t.end}; }
   std::string describe(const Token& t) const;
@@ -79,7 +79,7 @@ class Parser {
   ExprPtr prefix();
   ExprPtr postfix();
   ExprPtr primary();
-  ExprPtr choose(uint32_t begin);                          // behind 'if'
+  ExprPtr choose(uint32_t begin);                          // after 'if'
   ExprPtr choose_tail(uint32_t begin, ExprPtr condition);  // at 'then'
   ExprPtr reduction();
   bool reduction_ahead() const;
@@ -106,7 +106,7 @@ class Parser {
   std::vector<Param> params();
   Attribute attribute();
   std::vector<Attribute> attributes();           // separated by commas
-  std::vector<Attribute> trailing_attributes();  // each behind a comma
+  std::vector<Attribute> trailing_attributes();  // each after a comma
   Function function();
   Function routine();
   void body(Function& f);
@@ -116,7 +116,7 @@ class Parser {
   LayoutPiece piece();
   ModelDecl model();
   ModelDecl optimizer();
-  // What both are: a word, a name, one parameter, attributes and members, of the kinds that are listed.
+  // Common to models and optimizers: keyword, name, one parameter, attributes, and members of the listed kinds.
   ModelDecl declared(const std::string& kind, const std::vector<std::string>& members);
   void member_of(ModelDecl& m, const std::string& one, const std::vector<std::string>& members);
   void config(ModelDecl& m);
@@ -129,7 +129,7 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int nesting_ = 0;
-  bool in_layout_ = false;    // there, words like 'byte' end an expression and calls need '(' right behind the name
+  bool in_layout_ = false;    // there, words like 'byte' end an expression, and in a call '(' directly follows the name
   bool in_function_ = false;  // there, `y[i] = ...` over an unbound y defines y by index notation
   std::set<std::string> bound_;
 };

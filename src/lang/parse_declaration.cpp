@@ -203,7 +203,7 @@ void Parser::format(File& file) {
          "attributes stand behind ':' and are separated by ','");
   while (at_kind(TokenKind::newline) || at_symbol(";")) next();
   while (!at_symbol("}")) {
-    // A routine's name is followed by its parameters, perhaps with a level between.
+    // A routine's name is followed by its parameters, with an optional level between.
     const bool is_routine = at_symbol("(", 1) || (at_kind(TokenKind::name, 1) && at_symbol("(", 2));
     if (is_routine) {
       f.routines.push_back(routine());

@@ -102,7 +102,7 @@ std::string Parser::describe(const Token& t) const {
 void Parser::fail(const Token& t, const std::string& message, const std::string& hint) const {
   Place place = place_of(t);
   if (t.kind == TokenKind::newline || t.kind == TokenKind::end) {
-    // Right behind the last word before the end of the line.
+    // Directly after the last word before the end of the line.
     auto i = static_cast<size_t>(&t - tokens_.data());
     while (i > 0 && (tokens_[i].kind == TokenKind::newline || tokens_[i].kind == TokenKind::end)) --i;
     place.begin = tokens_[i].end;
@@ -246,7 +246,7 @@ ExprPtr Parser::choose_tail(uint32_t begin, ExprPtr condition) {
   return make(std::move(e), begin);
 }
 
-// name '(' items ')' start-of-expression, where the items are names or `name in a..b`.
+// Lookahead for name '(' items ')' start-of-expression, where the items are names or `name in a..b`.
 bool Parser::reduction_ahead() const {
   if (!at_kind(TokenKind::name) || !is_reduction(peek().text) || !at_symbol("(", 1)) return false;
   const size_t close = peek(1).partner;
@@ -425,13 +425,13 @@ TypeExpr Parser::type() {
   if (accept("<")) {
     do {
       skip_newlines();
-      if (at_word("fn")) {  // a kind of small float, though a reserved word elsewhere
+      if (at_word("fn")) {  // a kind of small float, although 'fn' is a reserved word elsewhere
         const uint32_t word = peek().begin;
         Expr e = start(ExprKind::name);
         e.text = next().text;
         t.params.push_back(make(std::move(e), word));
       } else {
-        t.params.push_back(binary(kAdd));  // looser operators would swallow the '>'
+        t.params.push_back(binary(kAdd));  // looser operators would consume the '>'
       }
       skip_newlines();
     } while (accept(","));
@@ -441,7 +441,7 @@ TypeExpr Parser::type() {
     t.has_dims = true;
     if (accept("...")) {
       t.leading_any = true;
-      // `...B, T` names the leading extents B; `..., D` leaves them without a name.
+      // `...B, T` names the leading extents B; `..., D` leaves them unnamed.
       if (at_kind(TokenKind::name) && (at_symbol(",", 1) || at_symbol("]", 1))) t.leading_name = expect_name("a name");
       accept(",");
     }

@@ -10,7 +10,7 @@ ModelDecl Parser::model() {
   return declared("model", {"config", "size", "param", "layers", "fn"});
 }
 
-// A model of numbers and functions alone, marked by the attribute that is its word.
+// A model of numbers and functions only, marked by the attribute with the keyword's name.
 ModelDecl Parser::optimizer() {
   return declared("optimizer", {"config", "fn"});
 }
@@ -96,7 +96,7 @@ ConfigKey Parser::config_key() {
   return k;
 }
 
-// The name may hold '-', '.' and digits: adjacent tokens are read as one word. It may also be a string.
+// The name may contain '-', '.' and digits: adjacent tokens are joined to one word. It may also be a string.
 SizeDecl Parser::size() {
   const uint32_t begin = next().begin;
   SizeDecl s;
@@ -121,7 +121,7 @@ SizeDecl Parser::size() {
     expect("=", fmt::format("behind the config key '{}'", key));
     skip_newlines();
     s.values.emplace_back(std::move(key), expression());
-    // Short sizes stand on one line, separated by commas.
+    // Short sizes fit on one line, separated by commas.
     if (accept(",")) {
       skip_newlines();
     } else {

@@ -9,7 +9,7 @@ Stmt Parser::start(StmtKind kind) {
   return s;
 }
 
-// '{' statements '}'. What a block binds is forgotten behind it.
+// '{' statements '}'. Names bound in a block go out of scope at its end.
 std::vector<Stmt> Parser::block(std::string_view of) {
   const Nesting guard(*this);
   const Token& open = peek();
@@ -51,7 +51,7 @@ Stmt Parser::statement() {
   return value_statement(std::move(first), begin);
 }
 
-// Behind the first expression of an assignment or a bare result.
+// Called after the first expression of an assignment or a bare result.
 Stmt Parser::value_statement(ExprPtr first, uint32_t begin) {
   std::vector<ExprPtr> parts = {std::move(first)};
   while (accept(",")) {
@@ -153,7 +153,7 @@ Stmt Parser::branch_tail(uint32_t begin, ExprPtr condition) {
   Stmt s = start(StmtKind::branch);
   s.value = std::move(condition);
   s.body = block("the branch");
-  // 'else' may stand on the line behind the '}'.
+  // 'else' may be on the line after the '}'.
   size_t ahead = 0;
   while (at_kind(TokenKind::newline, ahead)) ++ahead;
   if (at_word("else", ahead)) {

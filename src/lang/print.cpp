@@ -1,5 +1,5 @@
-// Trees back to text. Brackets are written where the tree needs them and nowhere else, so that parsing the text gives
-// an equal tree. Proved by tests/lang/print_test.cpp (random trees and every embedded file).
+// Trees back to text. Brackets are written only where needed, so that parsing the text gives an equal tree. Proved by
+// tests/lang/print_test.cpp (random trees and every embedded file).
 #include <algorithm>
 
 #include "lang/parse.h"
@@ -36,7 +36,7 @@ class Printer {
  public:
   std::string out;
 
-  // Prints with brackets where `e` binds looser than `least`.
+  // Prints `e`, in brackets if it binds looser than `least`.
   void expr(const Expr& e, int least = kChoose) {
     const bool brackets = power(e) < least;
     if (brackets) out += '(';
@@ -69,7 +69,7 @@ class Printer {
       case ExprKind::range:
         return kChoose;
       case ExprKind::reduce:
-        return kMultiply - 1;  // its body swallows what follows at the level of products
+        return kMultiply - 1;  // its body extends over following operators of product level
       case ExprKind::unary:
         return kUnary;
       case ExprKind::binary:
@@ -103,7 +103,7 @@ class Printer {
         break;
       case ExprKind::binary: {
         const int p = binary_power(e.text);
-        // Powers group to the right, comparisons not at all, the rest to the left.
+        // Powers associate to the right, comparisons not at all, the others to the left.
         expr(*e.args[0], p == kPower || p == kCompare ? p + 1 : p);
         out += ' ' + e.text + ' ';
         expr(*e.args[1], p == kPower ? p : p + 1);
@@ -168,7 +168,7 @@ class Printer {
     }
   }
 
-  // Behind 'sum(k)' only some tokens start an expression: a minus or a list would be read otherwise.
+  // After 'sum(k)' only some tokens start an expression: a minus or a list would be parsed differently.
   void reduce_body(const Expr& body) {
     const Expr* first = &body;
     while (first->kind == ExprKind::binary || first->kind == ExprKind::index || first->kind == ExprKind::member)

@@ -1,5 +1,6 @@
-// Files and folders that appear whole (file.h). Whoever writes holds a lock on what is unfinished, which goes with the
-// process; so what a killed one left can be told from what is being written. Proved by tests/base/file_test.cpp.
+// Files and folders that appear complete or not at all (file.h). The writer holds a lock on the unfinished file. The
+// kernel releases it when the process ends, so the leftovers of a killed process differ from a file being written.
+// Proved by tests/base/file_test.cpp.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kUnfinished = ".part";
-constexpr size_t kTried = 4096;  // bytes that are written to see whether there is room for any
+constexpr size_t kTried = 4096;  // bytes written to test for free space
 
 fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -35,7 +36,7 @@ fs::path unfinished_name(const fs::path& path) {
   return out;
 }
 
-// "model.gguf" of "model-00002-of-00005.gguf": the files of one model are cleaned up after together.
+// "model.gguf" of "model-00002-of-00005.gguf": leftovers of all files of one model are removed together.
 std::string without_number(std::string name) {
   const size_t of = name.rfind("-of-");
   if (of == std::string::npos || of < 6 || of + 9 > name.size()) return name;
@@ -45,7 +46,7 @@ std::string without_number(std::string name) {
   return name.erase(of - 6, 15);
 }
 
-// Error when there is no folder that `path` could lie in. `named`: what the user called it.
+// Error when the parent folder of `path` does not exist. `named`: the path as the user gave it.
 void require_parent(const fs::path& path, const fs::path& named) {
   const fs::path folder = folder_of(path);
   std::error_code failure;
@@ -59,7 +60,7 @@ void require_parent(const fs::path& path, const fs::path& named) {
               fs::exists(there) ? "name another place" : "make the folder first, or name another place");
 }
 
-// Error when not even a few bytes find room in a folder. Where a file without a name cannot be made, nobody knows.
+// Error when not even a few bytes fit in a folder. Without O_TMPFILE support this is not checked.
 void require_room(const fs::path& folder, const fs::path& named) {
   const int fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (fd < 0) return;
@@ -70,7 +71,7 @@ void require_room(const fs::path& folder, const fs::path& named) {
   if (is_full) throw error;
 }
 
-// What was left unfinished of `path` by processes that are gone.
+// Removes unfinished files for `path` left by processes that have ended.
 void remove_leavings_of(const fs::path& path) {
   const std::string mine = without_number(path.filename().string());
   remove_leavings(folder_of(path), [&](const std::string& meant) { return without_number(meant) == mine; });
@@ -83,8 +84,8 @@ void sync_folder(const fs::path& folder) {
   ::close(fd);
 }
 
-// In a folder that other programs share links may lead into (a cache of models), neither what a link leads to nor the
-// link itself is replaced.
+// In a folder shared with other programs, links may point into it (a model cache). Neither a link nor its target is
+// replaced.
 void refuse_link(const fs::path& target) {
   std::error_code failure;
   if (!fs::is_symlink(fs::symlink_status(target, failure))) return;
@@ -92,7 +93,7 @@ void refuse_link(const fs::path& target) {
               "remove it, or name another folder");
 }
 
-// Whole files, in the order in which they were written: what was written last is found last.
+// Moves complete files in the order in which they were written, so the file written last also appears last.
 void move_files(const fs::path& from, const fs::path& to) {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   for (const fs::path& path : list_folder(from)) files.emplace_back(fs::last_write_time(path), path);
@@ -109,7 +110,7 @@ void move_files(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 fs::path written_path(const fs::path& path) {
-  constexpr int kMostLinks = 40;  // as the system follows
+  constexpr int kMostLinks = 40;  // the kernel's limit
   fs::path at = path;
   std::error_code failure;
   for (int i = 0; i < kMostLinks; ++i) {
@@ -185,12 +186,12 @@ void AtomicFile::write_out(const char* data, size_t size) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       const Error error = system_error("write", path_);
-      require_whole_files(Look::size);  // what was to be written may be pages of a file that are gone
+      require_whole_files(Look::size);  // the data may be pages of a truncated file
       throw error;
     }
     done += n;
-    // The disk begins while more is computed, so that commit() finds little left to wait for. Where that cannot be
-    // asked for, it has all to do at the end.
+    // Starts writeback while more is computed, so that commit() waits less. On file systems without this call, all
+    // writeback happens in commit().
     (void)::sync_file_range(fd_, static_cast<off_t>(written_), n, SYNC_FILE_RANGE_WRITE);
     written_ += n;
   }
@@ -203,10 +204,10 @@ void AtomicFile::pad_to(uint64_t alignment) {
 
 void AtomicFile::commit() {
   flush();
-  require_whole_files(Look::size);  // nothing comes of zeros where a model's pages were
+  require_whole_files(Look::size);  // no file is made from zeros of a truncated model
   if (::fsync(fd_) != 0) throw system_error("flush", path_);
-  // Renamed before the lock goes with the descriptor: nobody takes it for a leaving. A failure is cleaned up after by
-  // the destructor.
+  // Renamed before the descriptor's lock is released, so that no other process removes it as a leftover. After a
+  // failure the destructor cleans up.
   move_file(temporary_, path_);
   ::close(fd_);
   fd_ = -1;
@@ -230,7 +231,7 @@ AtomicFolder::AtomicFolder(std::filesystem::path path) {
     throw Error(Exit::user, fmt::format("cannot write to '{}': it is not a folder", path_.string()), "name another");
   std::vector<fs::path> missing;
   for (fs::path up = folder_of(path_); !fs::exists(up, failure); up = folder_of(up)) missing.push_back(up);
-  const fs::path meant = is_there ? path_ / path_.filename() : path_;  // beside it, or within
+  const fs::path meant = is_there ? path_ / path_.filename() : path_;  // a sibling, or inside
   try {
     for (auto up = missing.rbegin(); up != missing.rend(); ++up) {
       if (::mkdir(up->c_str(), 0777) == 0) {
@@ -261,7 +262,7 @@ void AtomicFolder::undo() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
   forget_temporary(temporary_);
-  for (const fs::path& up : above_) ::rmdir(up.c_str());  // fails where something else has come in
+  for (const fs::path& up : above_) ::rmdir(up.c_str());  // fails if not empty
 }
 
 AtomicFolder::~AtomicFolder() {

@@ -17,11 +17,11 @@ namespace lumen {
 
 std::atomic<bool> some_file_was_cut{false};
 
-// Never freed, as the handler may read it at any time; used again for other maps.
+// Never freed, because the signal handler may read it at any time. Entries are reused for other maps.
 struct KnownMap {
-  std::atomic<uintptr_t> begin{0}, end{0};  // end 0: of no map
-  std::atomic<bool> is_cut{false};          // zeros were read
-  KnownMap* next = nullptr;                 // in the list of all; set before it is in there
+  std::atomic<uintptr_t> begin{0}, end{0};  // end 0: unused
+  std::atomic<bool> is_cut{false};          // zeros were read from it
+  KnownMap* next = nullptr;                 // next in the list of all maps; set before insertion
 
   // Guarded by the lock.
   std::filesystem::path path;
@@ -39,7 +39,7 @@ std::mutex& lock_of_maps() {
   static auto& lock = *new std::mutex;  // maps of static models may outlive other statics
   return lock;
 }
-// Files that were cut and are no longer mapped, of which nobody was told.
+// Truncated files that are no longer mapped and have not been reported yet.
 std::vector<std::filesystem::path>& untold() {
   static auto& list = *new std::vector<std::filesystem::path>;
   return list;
@@ -53,13 +53,13 @@ KnownMap* map_at(uintptr_t address) {
   return nullptr;
 }
 
-// May use what a handler may: atomics and system calls.
+// Async-signal-safe: only atomics and system calls.
 void on_bus_error(int number, siginfo_t* info, void* context) {
   const int saved = errno;
   static const uintptr_t page = ::sysconf(_SC_PAGESIZE);
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (KnownMap* const map = map_at(address); map && info->si_code > 0) {
-    // What is behind a page that is gone is gone, too.
+    // All pages after a missing page are missing, too.
     const uintptr_t from = address / page * page, to = round_up(map->end.load(), page);
     map->is_cut = true;
     some_file_was_cut = true;
@@ -69,11 +69,11 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
       return;
     }
   }
-  // Not ours: as if this were not here.
+  // Not one of our maps: forward to the previous handler.
   if ((action_before.sa_flags & SA_SIGINFO) != 0) return action_before.sa_sigaction(number, info, context);
   if (action_before.sa_handler != SIG_DFL && action_before.sa_handler != SIG_IGN)
     return action_before.sa_handler(number);
-  ::signal(SIGBUS, SIG_DFL);                // and the access is tried again
+  ::signal(SIGBUS, SIG_DFL);                // the faulting access is then repeated
   if (info->si_code <= 0) ::raise(number);  // sent by a process
 }
 
@@ -84,7 +84,7 @@ void catch_bus_errors() {
   ::sigaction(SIGBUS, &action, &action_before);
 }
 
-// Whether the file that was mapped has fewer bytes now. Another file of that name is none of ours.
+// Whether the mapped file has fewer bytes now. Another file of the same name does not count.
 bool is_shorter(const KnownMap& map) {
   struct stat now{};
   return ::stat(map.path.c_str(), &now) == 0 && now.st_dev == map.device && now.st_ino == map.inode &&

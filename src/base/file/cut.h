@@ -1,8 +1,7 @@
-// Mapped files that another process cuts. A page behind the new end cannot be read: the system sends SIGBUS, which
-// would end the program without a word. Such pages become zeros instead, and that is remembered, so that whoever goes
-// on with what was read asks here first, and no answer and no file comes of zeros. A file that is written over in
-// place, with as many bytes or more, is not noticed. Proved by tests/base/cut_test.cpp and
-// tests/cli/system/cut_check.py.
+// Mapped files that another process truncates. A page after the new end cannot be read: the kernel sends SIGBUS, which
+// would kill the program without a message. The handler replaces such pages by zeros and records it. Code that uses the
+// data calls this file's checks first, so no answer or file is made of zeros. A file overwritten in place with at least
+// as many bytes is not noticed. Proved by tests/base/cut_test.cpp and tests/cli/system/cut_check.py.
 #pragma once
 
 #include <atomic>
@@ -14,28 +13,29 @@
 
 namespace lumen {
 
-// A map that SIGBUS knows; MappedFile alone makes them.
+// A map registered with the SIGBUS handler; only MappedFile creates them.
 struct KnownMap;
 void know_map(std::span<const std::byte> map, const std::filesystem::path& path);
-void forget_map(const std::byte* begin);  // before it goes; that it was cut is still told
+void forget_map(const std::byte* begin);  // before munmap; a truncation is still reported afterwards
 
 enum class Look : unsigned char {
   touched,  // whether zeros were read
-  size,     // or might have been: a file that ends inside a page ends in zeros, too. Asks the system about each map.
+  size,     // or could have been: a file that ends inside a page is followed by zeros. One stat() for each map.
 };
 
-// Error naming the file, where one that is mapped, or was since the last Error, was cut. Files of a FileWatch are left
-// to it. Called before anything is printed or renamed into place.
+// Error naming the file if a file that is mapped, or was mapped since the last Error, was truncated. Files of a
+// FileWatch are excluded. Called before output is printed or renamed into place.
 void require_whole_files(Look look);
 
-// The same for the steps of long work, where nothing is wrong at the price of one load.
+// The same check for the steps of long work; it costs one load when no file was truncated.
 extern std::atomic<bool> some_file_was_cut;
 inline void require_untouched_pages() {
   if (some_file_was_cut.load(std::memory_order_relaxed)) [[unlikely]]
     require_whole_files(Look::touched);
 }
 
-// The files of one of several works, as the models of a server: where one is cut, the others go on.
+// The files of one of several independent jobs, such as the models of a server: a truncated file fails only its own
+// job.
 class FileWatch {
  public:
   FileWatch() = default;
@@ -43,8 +43,8 @@ class FileWatch {
   FileWatch& operator=(const FileWatch&) = delete;
   ~FileWatch();
 
-  void take_all();                      // that are mapped now and that no other watch has; they outlive this
-  void require_whole(Look look) const;  // Error, each time
+  void take_all();                      // all files mapped now without another watch; they must outlive this
+  void require_whole(Look look) const;  // throws at every call
 
  private:
   std::vector<KnownMap*> maps_;

@@ -23,7 +23,7 @@ namespace lumen {
 
 namespace {
 
-// What to do about a file that must not grow any more.
+// The hint for a file that reached its size limit.
 std::string file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
@@ -32,7 +32,7 @@ std::string file_limit() {
                      size_text(limit.rlim_cur));
 }
 
-// A path as the user wants it: temporary files and folders by the names that they get in the end.
+// A path as shown to the user: temporary files and folders have their final names.
 std::filesystem::path as_wanted(const std::filesystem::path& path) {
   std::filesystem::path out;
   for (const std::filesystem::path& part : path) {
@@ -57,7 +57,7 @@ Error system_error(std::string_view deed, const std::filesystem::path& path) {
 
 namespace {
 
-// What is mapped: where, and how many bytes. Never destroyed, as maps of static models may outlive other statics.
+// All maps: address and size in bytes. Never destroyed, because maps of static models may outlive other statics.
 std::map<const std::byte*, size_t>& maps() {
   static auto& all = *new std::map<const std::byte*, size_t>;
   return all;
@@ -67,7 +67,7 @@ std::mutex& maps_lock() {
   return lock;
 }
 
-// The map that holds all of `range`, or the end; maps_lock() is held.
+// The map that contains all of `range`, or end(); the caller holds maps_lock().
 std::map<const std::byte*, size_t>::iterator map_of(std::span<const uint8_t> range) {
   const auto* const begin = reinterpret_cast<const std::byte*>(range.data());
   auto map = maps().upper_bound(begin);
@@ -110,7 +110,7 @@ std::string read_file(const std::filesystem::path& path, uint64_t limit) {
     if (n == 0) break;
     done += n;
   }
-  // Files of the kernel (/sys) have fewer bytes than they say; of others somebody took the rest away meanwhile.
+  // Files in /sys have fewer bytes than their size; other files were truncated during the read.
   struct stat now{};
   const bool was_cut = done < size && ::fstat(fd, &now) == 0 && uint64_t(now.st_size) < size;
   ::close(fd);
@@ -167,7 +167,7 @@ void bring_from_file(std::span<const uint8_t> range) {
   if (!is_in_file(range)) return;
   static const size_t page = ::sysconf(_SC_PAGESIZE);
   const size_t before = reinterpret_cast<uintptr_t>(range.data()) % page;
-  // Nobody is kept from other maps meanwhile. A system that does not know the request brings pages as they are touched.
+  // Other maps are not locked meanwhile. A kernel without this request loads pages on access.
   ::madvise(const_cast<uint8_t*>(range.data()) - before, before + range.size(), MADV_POPULATE_READ);
 }
 
@@ -176,7 +176,7 @@ void leave_to_file(std::span<const uint8_t> range) {
   const std::lock_guard guard(maps_lock());
   const auto map = map_of(range);
   if (map == maps().end()) return;
-  // Who touches a page may get its neighbours with it: they go, too.
+  // A page fault may map neighbouring pages, too (fault-around): drop them as well.
   constexpr size_t kTogether = 2 << 20;
   const size_t at = begin - map->first, first = at / kTogether * kTogether;
   const size_t last = std::min(map->second, round_up(at + range.size(), kTogether));

@@ -1,4 +1,5 @@
-// Files: reading whole, mapping, and writing so that a crash never leaves half a file (write beside, fsync, rename).
+// Files: reading complete files, mapping, and writes that a crash never leaves half done (temporary file, fsync,
+// rename).
 //
 // May include: base.
 // Offers: cut.h, folder.h, leave.h, lock.h, protected.h, temporary.h, transfer.h.
@@ -16,10 +17,10 @@
 
 namespace lumen {
 
-// "cannot DEED 'PATH': REASON" for the number in errno, with what to do.
+// "cannot DEED 'PATH': REASON" for the number in errno, with a hint.
 Error system_error(std::string_view deed, const std::filesystem::path& path);
 
-// Whole file as bytes; Error when missing, unreadable or larger than `limit`.
+// The complete file as bytes; Error when it is missing, unreadable or larger than `limit`.
 std::string read_file(const std::filesystem::path& path, uint64_t limit = uint64_t{1} << 32);
 
 // A read-only memory map. Empty files are legal and have an empty span.
@@ -40,17 +41,16 @@ class MappedFile {
   std::filesystem::path path_;
 };
 
-// What a command will write at its end is tried at its start: Error when `path` cannot be made or replaced by a file.
+// Checks a command's output path at its start: Error when no file can be created or replaced at `path`.
 void require_writable(const std::filesystem::path& path);
 
-// A folder that is there, or a new one with those above it; Error when it cannot be had, or nothing can be written to
-// it.
+// Opens or creates a folder and its parents; Error when that fails or the folder is not writable.
 void require_writable_folder(const std::filesystem::path& path);
 
-// Writes `path` atomically: bytes go to a hidden file beside it; commit() flushes, fsyncs, renames over `path` and
-// fsyncs the folder. Without commit() (an exception, a full disk, a kill) the old file stays whole and the temporary is
-// removed: what a kill leaves, by the next one that writes the same file. Refused, not replaced, are devices, pipes,
-// folders and files that are read (protected.h). A symbolic link stays: what it leads to is written.
+// Writes `path` atomically: bytes go to a hidden file in the same folder; commit() flushes, fsyncs, renames over `path`
+// and fsyncs the folder. Without commit() (an exception, a full disk) the old file stays complete and the temporary is
+// removed; after a kill the next writer of the same file removes it. Devices, pipes, folders and input files
+// (protected.h) are refused, not replaced. A symbolic link stays: its target is written.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -71,12 +71,13 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int fd_ = -1;
-  uint64_t position_ = 0, written_ = 0;  // bytes given, and given to the system
+  uint64_t position_ = 0, written_ = 0;  // bytes accepted, and bytes passed to the kernel
   std::string buffer_;
 };
 
-// A new folder appears at `path` whole, by a rename in commit(), or not at all; folders above it that had to be made go
-// with it. Into a folder that is there already commit() moves the files, as they were written, but over no links.
+// A new folder appears at `path` complete, by a rename in commit(), or not at all; parent folders created for it are
+// removed with it. If the folder already exists, commit() moves the files into it in the order of writing, but replaces
+// no links.
 class AtomicFolder {
  public:
   explicit AtomicFolder(std::filesystem::path path);
@@ -91,8 +92,8 @@ class AtomicFolder {
   void undo();
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;           // beside it, or within
-  std::vector<std::filesystem::path> above_;  // made for it, the innermost first
+  std::filesystem::path temporary_;           // a sibling of path_, or inside it
+  std::vector<std::filesystem::path> above_;  // created for it, the innermost first
   int fd_ = -1;
 };
 

@@ -25,7 +25,7 @@ std::error_code reason() {
   return {errno, std::generic_category()};
 }
 
-bool is_folder(const fs::path& path) {  // and no link to one
+bool is_folder(const fs::path& path) {  // and not a link to one
   struct stat info{};
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
@@ -57,7 +57,7 @@ std::vector<fs::path> entries_of(const fs::path& folder, int flags, std::error_c
   return out;
 }
 
-// Without `failure` a folder that cannot be read is an Error.
+// Without `failure` an unreadable folder is an Error.
 void list_into(const fs::path& folder, int deepest, std::error_code* failure, std::vector<fs::path>* out) {
   std::error_code here;
   const std::vector<fs::path> entries = list_folder(folder, here);

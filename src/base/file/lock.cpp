@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kName = ".lumen.lock";
 
-// The number its holder wrote into it; nothing while the holder has not yet done so.
+// The process number that the holder wrote into the file; empty until the holder has written it.
 std::string holder_of(int fd) {
   char text[32] = {};
   const ssize_t n = ::pread(fd, text, sizeof text - 1, 0);
@@ -25,7 +25,7 @@ std::string holder_of(int fd) {
   return pid;
 }
 
-// Whether the name still leads to the open file: a holder takes the name away when it ends.
+// Whether the name still refers to the open file: a holder unlinks the name when it ends.
 bool is_current(int fd, const std::filesystem::path& file) {
   struct stat held{}, named{};
   return ::fstat(fd, &held) == 0 && ::lstat(file.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
@@ -77,10 +77,10 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / kNa
 
 FolderLock::~FolderLock() {
   if (fd_ < 0) return;
-  ::unlink(file_.c_str());  // while it is held: who opened it before finds that the name leads elsewhere
+  ::unlink(file_.c_str());  // while locked: a process that opened it earlier finds that the name refers to another file
   ::close(fd_);
   for (const std::filesystem::path& folder : made_)
-    if (::rmdir(folder.c_str()) != 0) return;  // something has come into it
+    if (::rmdir(folder.c_str()) != 0) return;  // not empty any more
 }
 
 }  // namespace lumen

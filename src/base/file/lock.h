@@ -1,4 +1,4 @@
-// One writer for each folder: a lock that the kernel gives back when its holder ends, however it ends. Proved by
+// One writer for each folder: a lock that the kernel releases when its holder ends, for any reason. Proved by
 // tests/base/lock_test.cpp.
 #pragma once
 
@@ -9,8 +9,9 @@ namespace lumen {
 
 class FolderLock {
  public:
-  // Creates the folder; one that was created here and stayed empty goes with the lock. Error when another process (or
-  // another lock of this one) holds it, with the holder's number; Error when the folder cannot be written.
+  // Creates the folder; a folder that was created here and stayed empty is removed with the lock. Error with the
+  // holder's process number when another process (or another lock of this one) holds it; Error when the folder is not
+  // writable.
   explicit FolderLock(const std::filesystem::path& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

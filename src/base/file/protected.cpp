@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Protected {
-  int times = 0;  // how many objects protect it
+  int times = 0;  // number of objects that protect it
   std::string name;
 };
 
@@ -35,14 +35,14 @@ std::optional<FileIdentity> identity_of(const fs::path& path) {
   return FileIdentity(info.st_dev, info.st_ino);
 }
 
-// Without links in its folder; a link itself keeps its name.
+// Resolves links in the parent folder; a link itself keeps its name.
 std::string place_of(const fs::path& path) {
   std::error_code failure;
   const fs::path folder = fs::weakly_canonical(path.has_parent_path() ? path.parent_path() : fs::path("."), failure);
   return failure ? path.string() : (folder / path.filename()).string();
 }
 
-// One object less protects what `key` names.
+// Decrements the count of objects that protect `key`.
 template <class Map, class Times>
 void release(Map& map, const typename Map::key_type& key, const Times& times) {
   const auto at = map.find(key);
@@ -91,7 +91,7 @@ void refuse_protected(const fs::path& path, const std::string& hint) {
   const auto identity = identity_of(path);
   if (!identity) return;
   std::string name;
-  // A file that was removed meanwhile may have left its number to another one.
+  // If a file was removed meanwhile, its inode number may now belong to another file.
   if (const auto file = all.files.find(*identity);
       file != all.files.end() && identity_of(file->second.name) == identity)
     name = file->second.name;

@@ -23,15 +23,15 @@ namespace {
 
 constexpr int kSlots = 64;
 std::atomic<char*> slots[kSlots];
-std::mutex names_mutex;  // of those who add and take away; handlers only exchange
+std::mutex names_mutex;  // for threads that add or remove names; signal handlers only exchange
 static_assert(std::atomic<char*>::is_always_lock_free, "signal handlers read the table");
 
 std::atomic<int> moving{0};
-constexpr int kDeepest = 4;  // folders within a folder that is written
+constexpr int kDeepest = 4;  // nesting of folders inside a folder being written
 
-// With what a signal handler may use: the library's own functions for this allocate memory.
+// Async-signal-safe: the library's functions for this allocate memory.
 void remove_folder(int above, const char* name, int depth) noexcept {
-  struct Entry {  // as the system call writes it
+  struct Entry {  // the kernel's layout (getdents64)
     uint64_t inode;
     int64_t next;
     unsigned short bytes;
@@ -95,7 +95,7 @@ void forget_temporary(const std::filesystem::path& path) {
 }
 
 void remove_temporaries() noexcept {
-  // What is taken here is never freed: its owner may be in the middle of anything.
+  // A name taken here is never freed: its owner may be interrupted at any point.
   for (std::atomic<char*>& slot : slots) {
     const char* const name = slot.exchange(nullptr);
     if (!name || ::unlink(name) == 0 || errno != EISDIR) continue;

@@ -1,5 +1,5 @@
-// Temporary files that a signal must not leave behind. Whoever makes one names it here until it is renamed or removed.
-// Proved by tests/base/temporary_test.cpp.
+// Temporary files that must be removed when a signal ends the process. A writer registers the name here until the file
+// is renamed or removed. Proved by tests/base/temporary_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -9,23 +9,23 @@
 
 namespace lumen {
 
-// A name beyond the table's room is not remembered: such a file is removed by the next run in its folder.
+// When the table is full, the name is not registered: the next run in that folder removes the file.
 void remember_temporary(const std::filesystem::path& path);
 void forget_temporary(const std::filesystem::path& path);
 
-// The name of what ".NAME.PID.NUMBER.part" shall become; empty for other names.
+// The final name NAME of ".NAME.PID.NUMBER.part"; empty for other names.
 std::string temporary_becomes(std::string_view name);
 
-// Whether a part of a file's name is made of digits, of one at least.
+// Whether a part of a file name consists of digits, at least one.
 bool is_number(std::string_view text);
 
-// Removes every file and folder named at this moment. May be called by signal handlers.
+// Removes every file and folder registered now. Async-signal-safe.
 void remove_temporaries() noexcept;
 
-// Takes the lock of a file or folder that was just made, which says that somebody writes it; false when somebody who
-// cleans up was faster. Where there are no locks, nobody cleans up.
+// Locks a file or folder that was just created, to mark it as being written; false when another process's cleanup was
+// faster. On file systems without locks there is no cleanup.
 bool lock_new(int fd);
-// While one of these lives, files that belong together are renamed one by one: who ends the process waits for the end.
+// Held while files that belong together are renamed one by one: the code that ends the process waits for it.
 class FilesMoving {
  public:
   FilesMoving() noexcept;
@@ -35,8 +35,8 @@ class FilesMoving {
 };
 bool are_files_moving() noexcept;
 
-// Removes hidden files and folders ".NAME.PID.N.part" of a folder that no process holds a lock on: whoever writes one
-// does, and the lock goes with the process. `wanted`: only those whose NAME it says yes to.
+// Removes hidden files and folders ".NAME.PID.N.part" of a folder that no process holds a lock on: each writer holds
+// one, and the kernel releases it with the process. `wanted`: only those whose NAME it accepts.
 void remove_leavings(const std::filesystem::path& folder,
                      const std::function<bool(const std::string&)>& wanted = nullptr);
 

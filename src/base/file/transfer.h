@@ -1,5 +1,5 @@
-// Reads and writes of whole ranges: one call of the system may move fewer bytes than asked for, or be interrupted.
-// Proved by tests/base/file_test.cpp and tests/base/sealed/sealed_test.cpp.
+// Complete reads and writes of ranges: one system call may move fewer bytes than requested, or be interrupted. Proved
+// by tests/base/file_test.cpp and tests/base/sealed/sealed_test.cpp.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace lumen {
 
-// Calls move(done, left), which returns how many bytes it moved, as pread does, until `size` are. False where a call
+// Calls move(done, left), which returns a byte count as pread does, until `size` bytes are moved. False when a call
 // fails or the file ends.
 template <typename Move>
 bool move_all(size_t size, const Move& move) {

@@ -7,7 +7,7 @@ namespace lumen {
 namespace {
 
 constexpr size_t kMostHeaders = 100, kLongestPath = 1024;
-constexpr size_t kMostDigits = 8, kLongestExtension = 256;  // of a line in front of a chunk
+constexpr size_t kMostDigits = 8, kLongestExtension = 256;  // of the line before a chunk
 
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
@@ -29,7 +29,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// A header's line; what this server does not do with answers (parts of them, packing) is not passed on.
+// Reads one header line; response options that this server does not support (ranges, compression) are not passed on.
 void read_header(std::string_view line, size_t most_body, HttpHead* head, bool* has_length) {
   const auto refuse = [&](int status, const char* message) {
     head->status = status;

@@ -1,4 +1,4 @@
-// Messages to people: which rank of a run writes them, and which word was probably meant.
+// User messages: which rank of a run writes them, and suggestions for misspelled words.
 //
 // May include: nothing.
 #pragma once

@@ -7,7 +7,7 @@
 namespace lumen {
 namespace {
 
-constexpr size_t kLongest = 64;  // longer words are not slips of the keyboard
+constexpr size_t kLongest = 64;  // longer words are not typing errors
 
 }  // namespace
 
@@ -34,7 +34,7 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   for (const std::string& c : candidates) {
     if (c.empty() || c.size() > kLongest || c == word) continue;
     const size_t d = edit_distance(word, c);
-    // A one-letter word is near to every other one: no guess.
+    // A one-letter word is one edit away from every other one: no suggestion.
     if (d < limit && d < std::max(word.size(), c.size())) {
       limit = d;
       best = c;

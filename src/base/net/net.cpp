@@ -25,8 +25,8 @@
 namespace lumen {
 namespace {
 
-constexpr int kTick = 100;      // milliseconds between looks at `stop`
-constexpr int kBacklog = 1024;  // who waits to be let in
+constexpr int kTick = 100;      // milliseconds between checks of `stop`
+constexpr int kBacklog = 1024;  // connections waiting for accept()
 constexpr size_t kReadAtOnce = 1 << 16;
 
 class Socket {
@@ -70,7 +70,7 @@ Addresses look_up(const Address& address, bool listens) {
   return {found, ::freeaddrinfo};
 }
 
-// Bytes on their way out: what is sent is not moved.
+// Outgoing bytes: sent bytes stay in place until the buffer is cleared.
 class Outgoing {
  public:
   bool empty() const { return at_ == bytes_.size(); }
@@ -81,7 +81,7 @@ class Outgoing {
     }
     bytes_ += more;
   }
-  // How many the socket took; -1 when the other side has gone.
+  // The number of bytes sent; -1 when the peer has closed.
   ssize_t send(const Socket& s) {
     const ssize_t n = ::send(s.fd(), bytes_.data() + at_, bytes_.size() - at_, MSG_NOSIGNAL);
     if (n < 0) return would_block() ? 0 : -1;
@@ -94,14 +94,14 @@ class Outgoing {
   size_t at_ = 0;
 };
 
-// Somebody who is talking.
+// One client connection.
 class Visitor {
  public:
   explicit Visitor(Socket s) : socket_(std::move(s)) {}
 
   const Socket& socket() const { return socket_; }
   short waits_for() const { return out_.empty() ? POLLIN : POLLOUT; }
-  // What it says is not read before it has taken what it was told: so nothing piles up.
+  // A request is read only after the previous reply was sent (waits_for), so buffers do not grow.
   bool is_over(const ServeLimits& limits) const {
     return (is_ending_ && out_.empty()) || is_gone_ || heard_.seconds() > limits.seconds;
   }
@@ -299,7 +299,7 @@ Answered ask_frame(const Address& address, const Protocol& protocol, const Frame
       out.bytes_out += n;
       continue;
     }
-    // Who says no may do so before it has heard all.
+    // The server may refuse before it has received the whole request.
     char some[kReadAtOnce];
     const ssize_t n = ::recv(s.fd(), some, sizeof some, 0);
     if (n < 0 && would_block()) continue;

@@ -14,7 +14,7 @@ namespace lumen {
 namespace {
 
 constexpr size_t kTag = 16;                 // bytes
-constexpr size_t kPiece = size_t{1} << 24;  // of contents, in one call
+constexpr size_t kPiece = size_t{1} << 24;  // of contents, per call
 
 std::string_view bytes_of(const auto& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
@@ -84,7 +84,7 @@ struct ContentSeal::State {
 ContentSeal::ContentSeal(const SealKey& key, std::string_view what)
     : key_(key), what_(what), state_(std::make_unique<State>()) {
   const Seal own = seal(key_, {"contents", what_});
-  // The key is for these contents alone, and the tag is never shown: no nonce is needed.
+  // The key is used for these contents only, and the tag is never shown: a constant nonce is safe.
   unsigned char nonce[12] = {};
   char cipher[] = "AES-256-GCM";
   const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_CIPHER, cipher, 0),

@@ -1,9 +1,10 @@
-// Files kept between starts: compiled kernels, plans, tokenized data, prefixes of prompts, parts of a quantization.
-// Each belongs to one user: it lies in a folder of that user's own (0700, DIR/user-UID of the folder DIR), in a file of
-// mode 0600 in a folder for its kind, and carries a seal made with a secret that lies beside (0600). What others wrote,
-// could have written or damaged is never taken, so DIR may be shared. Proved by tests/base/sealed/sealed_test.cpp.
+// Files kept between runs: compiled kernels, plans, tokenized data, prompt prefixes, partial quantization results. Each
+// belongs to one user: it is a file of mode 0600 in a folder for its kind, inside a folder of that user's own (0700,
+// DIR/user-UID of the folder DIR), with a seal made with a secret stored in the same folder (0600). Files that others
+// wrote, could have written or damaged are never used, so DIR may be shared. Proved by
+// tests/base/sealed/sealed_test.cpp.
 //
-// A file is its contents with a trailer of 64 bytes: the container's version, how long the contents are, a salt, and
+// A file is its contents with a trailer of 64 bytes: the container's version, the length of the contents, a salt, and
 // the seal of kind, name, length and contents.
 //
 // May include: base, base/file.
@@ -24,11 +25,11 @@
 
 namespace lumen {
 
-// What is found under a name.
+// The result of a lookup by name.
 struct SealedContents {
   enum class State : uint8_t { absent, refused, whole } state = State::absent;
-  std::string why;                 // refused: what is wrong with "'FILE' .."
-  std::span<const uint8_t> bytes;  // whole: mapped, as long as the keeper lives
+  std::string why;                 // refused: the problem with "'FILE' .."
+  std::span<const uint8_t> bytes;  // whole: mapped while the keeper exists
   std::shared_ptr<const void> keeper;
 
   bool is_whole() const { return state == State::whole; }
@@ -36,51 +37,51 @@ struct SealedContents {
 };
 
 struct SealedFolderOptions {
-  bool quiet = false;        // what stands in the way is no warning
-  int64_t most_bytes = 0;    // of all kinds together: what was not used for the longest is removed; 0: no limit
-  std::string nowhere = {};  // why no folder is named; empty: nothing shall be kept, which is no trouble
-  std::string lost = "compiled kernels and tokenized data are made again at every start";  // where nothing can be kept
+  bool quiet = false;        // suppresses the warning when nothing can be kept
+  int64_t most_bytes = 0;    // for all kinds together: least recently used files are removed; 0: no limit
+  std::string nowhere = {};  // the reason why no folder is set; empty: keeping nothing is intended
+  std::string lost = "compiled kernels and tokenized data are made again at every start";  // if nothing can be kept
 };
 
 class SealedWriter;
 
 class SealedFolder {
  public:
-  // Opens DIR/user-UID, and makes it where it is missing. An empty path: nothing is kept. What stands in the way is one
-  // warning for each DIR in the life of the process, and from then on nothing is kept. What can be read and not
-  // written is read.
+  // Opens DIR/user-UID, and creates it if it is missing. An empty path: nothing is kept. A problem is one warning for
+  // each DIR and process, and from then on nothing is kept. A folder that is readable but not writable is used for
+  // reading.
   explicit SealedFolder(const std::filesystem::path& folder, SealedFolderOptions options = {});
   SealedFolder(const SealedFolder&) = delete;
   SealedFolder& operator=(const SealedFolder&) = delete;
   ~SealedFolder();
 
-  // The contents of a file of a kind ("kernels"), a folder of its own. Empty where there is none that can be trusted:
-  // the first one that is refused is a warning, the others are told with -v.
+  // The contents of a file of a kind ("kernels"); each kind has its own folder. Empty if no trusted file exists: the
+  // first refused file is a warning, later ones are reported with -v.
   std::string read(const std::string& kind, const std::string& name);
-  // The same mapped, of any size, and with the reason. No warning.
+  // The same, mapped, of any size, and with the reason of a refusal. No warning.
   SealedContents map(const std::string& kind, const std::string& name);
-  // Appears whole, in place of an earlier one. Empty contents cannot be kept. `is_flushed`: waits for the disk, for
-  // what took longer to compute than that, so that a crash of the system leaves it whole. What else a crash tears, its
-  // seal shows, and it is made again in moments.
+  // The file appears complete and replaces an earlier one. Empty contents cannot be kept. `is_flushed`: waits for the
+  // disk, so the file survives a system crash; for results that take longer to compute than to flush. Other files torn
+  // by a crash fail the seal check and are made again quickly.
   void write(const std::string& kind, const std::string& name, std::string_view contents, bool is_flushed = false);
-  // The same piece by piece; null where nothing can be kept.
+  // The same in chunks; null if nothing can be kept.
   std::unique_ptr<SealedWriter> create(const std::string& kind, const std::string& name);
   void remove(const std::string& kind, const std::string& name);
-  // What cannot be written is told once, and nothing is written any more.
+  // Reports once that writing fails, and writes nothing from then on.
   void give_up_writing(const std::string& why);
 
-  bool usable() const;                 // something can be kept
-  const std::string& trouble() const;  // why not; empty when it can, or when nothing was asked for
+  bool usable() const;                 // files can be kept
+  const std::string& trouble() const;  // why not; empty if usable, or if keeping was not requested
   const std::filesystem::path& path() const { return path_; }  // DIR/user-UID
   const SealKey& key() const { return key_; }
-  // Whether the secret was made by this object: nothing was here, or nothing that could be trusted.
+  // Whether this object created the secret: none existed, or none that could be trusted.
   bool is_new() const { return is_new_; }
 
  private:
   friend class SealedWriter;
   class Descriptor;
   struct Found;
-  int folder_of(const std::string& kind, bool make);  // -1: cannot be had
+  int folder_of(const std::string& kind, bool make);  // -1: not available
   bool open_own(const std::filesystem::path& folder);
   bool open_key(bool fresh);
   bool make_key();
@@ -94,18 +95,18 @@ class SealedFolder {
 
   std::filesystem::path path_;
   const SealedFolderOptions options_;
-  int own_ = -1;  // that folder
+  int own_ = -1;  // the descriptor of path_
   SealKey key_{};
   bool is_new_ = false;
-  mutable std::mutex mutex_;          // guards what follows
+  mutable std::mutex mutex_;          // guards the following members
   std::map<std::string, int> kinds_;  // open folders
   std::string trouble_;
   bool usable_ = false, writable_ = true, has_refused_ = false;
-  int64_t bytes_ = -1;  // of all files, about; -1: not counted yet
+  int64_t bytes_ = -1;  // of all files, approximate; -1: not counted yet
 };
 
-// A file that is written and not there yet. Without finish() it is removed; what a killed process leaves is removed by
-// the next one that opens the folder.
+// A file being written, invisible until finish(). Without finish() it is removed; the leftovers of a killed process are
+// removed by the next one that opens the folder.
 class SealedWriter {
  public:
   SealedWriter(SealedFolder& folder, int in, std::string kind, std::string name);
@@ -116,11 +117,11 @@ class SealedWriter {
   // Error when the disk is full.
   void write(const void* data, size_t size);
   uint64_t position() const { return position_; }
-  // What was written so far, into `to` at the position; false where it cannot be read.
+  // Copies bytes written so far, from position `at`, into `to`; false if they cannot be read.
   bool read_back(uint64_t at, std::span<uint8_t> to);
-  // The file appears under its name. Error when it cannot.
+  // The file appears under its name. Error when that fails.
   void finish(bool is_flushed = false);
-  // The contents of a finished file, mapped; Error when they cannot be.
+  // The contents of a finished file, mapped; Error when mapping fails.
   SealedContents map() const;
 
  private:
@@ -130,21 +131,22 @@ class SealedWriter {
   const int in_;  // the kind's folder
   const std::string kind_, name_;
   std::string part_;
-  std::filesystem::path path_;  // of the part
+  std::filesystem::path path_;  // of the unfinished file
   int fd_ = -1;
   std::string salt_, buffer_;
   uint64_t position_ = 0, written_ = 0;
   std::unique_ptr<ContentSeal> seal_;
 };
 
-// What a folder DIR keeps for this user, by kind.
+// The files kept in a folder DIR for this user, by kind.
 struct SealedKind {
   std::string name;
   int64_t files = 0, bytes = 0;
-  std::chrono::system_clock::time_point oldest;  // when the one that was not used for the longest was used
+  std::chrono::system_clock::time_point oldest;  // last use of the least recently used file
 };
 std::vector<SealedKind> list_sealed(const std::filesystem::path& folder);
-// Removes the files of a kind, or of all; the secret stays. How many bytes went. Error when one cannot be removed.
+// Removes the files of one kind, or of all; the secret stays. Returns the bytes freed. Error when one cannot be
+// removed.
 int64_t clear_sealed(const std::filesystem::path& folder, const std::string& kind = {});
 
 }  // namespace lumen

@@ -1,5 +1,5 @@
-// See sealed.h. Everything is reached from the descriptor of the user's folder, never by a path again, so nobody can
-// put another folder in its place between a check and a use; no symbolic link below it is followed.
+// See sealed.h. Every access starts at the descriptor of the user's folder, never at a path, so no one can replace the
+// folder between a check and a use; no symbolic link below it is followed.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -29,12 +29,12 @@ namespace lumen {
 namespace {
 
 constexpr const char* kKeyName = "key";
-constexpr off_t kLargestRead = off_t{64} << 20;  // of what is read into memory
+constexpr off_t kLargestRead = off_t{64} << 20;  // limit of a read into memory
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO, kOthersWrite = S_IWGRP | S_IWOTH;
-constexpr time_t kFresh = 600;  // seconds in which a use is not noted again
+constexpr time_t kFresh = 600;  // seconds in which another use does not update the time
 
-// A lock on a folder by its descriptor, held until the end of the scope. Without locks on this file system there is
-// nothing to wait for: two first starts at once may then make two secrets, and one of them compiles again.
+// A lock on a folder by its descriptor, held until the end of the scope. On file systems without locks nothing is
+// locked: two first starts at once may then create two secrets, and one of them compiles again.
 class FolderTurn {
  public:
   explicit FolderTurn(int folder) : folder_(folder) {
@@ -58,7 +58,7 @@ class FolderTurn {
   bool came_ = true;
 };
 
-// Folders that a warning was about: one is enough for a process, however many objects want to use it.
+// Folders that a warning was printed for: one for each process, however many objects use the folder.
 bool is_first_warning(const std::filesystem::path& folder) {
   static std::mutex mutex;
   static auto& told = *new std::set<std::filesystem::path>;
@@ -112,7 +112,7 @@ const std::string& SealedFolder::trouble() const {
   return trouble_;
 }
 
-// mutex_ is held, or nobody else knows this object yet.
+// The caller holds mutex_, or is the constructor.
 void SealedFolder::give_up(const std::string& why) {
   if (!trouble_.empty()) return;
   usable_ = false;
@@ -133,7 +133,7 @@ void SealedFolder::give_up_errno(const std::string& deed) {
 bool SealedFolder::open_own(const std::filesystem::path& folder) {
   std::error_code wrong;
   if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), wrong);
-  // What cannot be made here is found out by what follows, with a better reason.
+  // Failures here are detected by the following calls, with a better reason.
   (void)::mkdir(folder.c_str(), S_IRWXU);
   (void)::mkdir(path_.c_str(), S_IRWXU);
   Descriptor own(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -141,8 +141,8 @@ bool SealedFolder::open_own(const std::filesystem::path& folder) {
     give_up_errno("open");
     return false;
   }
-  // One at a time: who comes second finds the folder closed and the secret there. Until it is closed, somebody else
-  // could hold the lock for ever.
+  // One process at a time: the second finds the folder closed to others and the secret in it. Until the folder is
+  // closed, another user could hold the lock for ever.
   const FolderTurn turn(own.get());
   if (!turn.came()) {
     give_up(fmt::format("another process keeps '{}' locked", path_.string()));
@@ -158,7 +158,7 @@ bool SealedFolder::open_own(const std::filesystem::path& folder) {
                         path_.string(), info.st_uid));
     return false;
   }
-  // Others could have exchanged the secret, too: a new one takes the trust from all that lies here.
+  // Other users could have replaced the secret, too: a new one invalidates all existing files.
   const bool open_to_others = (info.st_mode & kOthersWrite) != 0;
   if ((info.st_mode & kOthers) != 0 && ::fchmod(own.get(), S_IRWXU) != 0 && open_to_others) {
     give_up_errno("close to others");
@@ -166,7 +166,7 @@ bool SealedFolder::open_own(const std::filesystem::path& folder) {
   }
   own_ = own.take();
   if (open_to_others) {
-    has_refused_ = true;  // one warning for all
+    has_refused_ = true;  // replaces the warning for each file
     const std::string told = fmt::format(
         "others could write to '{}': it is closed to them, and nothing that lies there "
         "is taken",
@@ -190,7 +190,7 @@ bool SealedFolder::open_key(bool fresh) {
         return false;
       }
     }
-    // There is none, or none that could be trusted. Nobody else makes one meanwhile: it is this process's turn.
+    // There is no secret, or no trusted one. This process holds the lock, so no other one creates a secret now.
     fresh = false;
     if (::unlinkat(own_, kKeyName, 0) != 0 && errno != ENOENT) {
       give_up_errno("replace the secret of");
@@ -202,7 +202,7 @@ bool SealedFolder::open_key(bool fresh) {
   return false;
 }
 
-// Appears whole, even after a crash: none, or all of it.
+// Appears complete or not at all, even after a crash.
 bool SealedFolder::make_key() {
   SealKey key{};
   if (!move_all(key.size(), [&](size_t done, size_t left) { return ::getrandom(key.data() + done, left, 0); })) {
@@ -240,12 +240,12 @@ int SealedFolder::folder_of(const std::string& kind, bool make) {
     give_up(fmt::format("'{}' belongs to another user", (path_ / kind).string()));
     return -1;
   }
-  // Unfinished files of processes that are gone, by the descriptor: nobody can have the path lead elsewhere.
+  // Removes unfinished files of ended processes through the descriptor, so no other user can redirect the path.
   remove_leavings(fmt::format("/proc/self/fd/{}", folder.get()));
   return kinds_[kind] = folder.take();
 }
 
-// An open file that may be ours, with its trailer; what speaks against it is in `why`.
+// An open candidate file with its trailer; `why`: the reason of a refusal.
 struct SealedFolder::Found {
   SealedContents::State state = SealedContents::State::absent;
   std::string why;
@@ -285,7 +285,7 @@ SealedFolder::Found SealedFolder::find(const std::string& kind, const std::strin
   }
   if (!out.why.empty()) return out;
   out.state = SealedContents::State::whole;
-  // The order of use is known to ten minutes; files that cannot be touched keep theirs.
+  // Use times have a resolution of ten minutes; files whose time cannot be set keep the old one.
   if (options_.most_bytes > 0 && info.st_mtime + kFresh < std::time(nullptr)) (void)::futimens(fd, nullptr);
   return out;
 }

@@ -1,4 +1,4 @@
-// See sealed.h: a sealed file as it is written, and what a folder holds of them.
+// See sealed.h: writing a sealed file, and listing the files of a folder.
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ void write_whole(int fd, const void* data, size_t size, const fs::path& path) {
   if (!write_all(fd, data, size)) throw system_error("write", path);
 }
 
-// The files of a kind, with what is needed to choose among them.
+// The files of a kind, with the data for choosing which to remove.
 struct Entry {
   std::string kind, name;
   int64_t bytes = 0;
@@ -62,7 +62,7 @@ bool is_older(const timespec& a, const timespec& b) {
   return a.tv_sec < b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec < b.tv_nsec);
 }
 
-// Nothing where it is a link, or somebody else's: what lies there is not this user's to list or to remove.
+// Empty if it is a link or belongs to another user: its contents are not this user's to list or remove.
 fs::path own_folder(const fs::path& folder) {
   const fs::path own = folder / fmt::format("user-{}", ::geteuid());
   struct stat info{};
@@ -146,7 +146,7 @@ void SealedWriter::finish(bool is_flushed) {
   if (::renameat(in_, part_.c_str(), in_, name_.c_str()) != 0) throw system_error("write to", folder_.path());
   forget_temporary(path_);
   path_.clear();
-  if (is_flushed) (void)::fsync(in_);  // some file systems cannot; the file is there all the same
+  if (is_flushed) (void)::fsync(in_);  // some file systems cannot; the file exists in any case
   folder_.keep_within_limit(int64_t(position_ + sizeof trailer), kind_, name_);
 }
 
@@ -159,7 +159,7 @@ SealedContents SealedWriter::map() const {
   return {SealedContents::State::whole, {}, {reinterpret_cast<const uint8_t*>(all.data()), position_}, file};
 }
 
-// `more` bytes have come, under this name, which stays however large it is.
+// `more` bytes were added under this name; this file stays, whatever its size.
 void SealedFolder::keep_within_limit(int64_t more, const std::string& kind, const std::string& name) {
   if (options_.most_bytes <= 0) return;
   const std::scoped_lock lock(mutex_);

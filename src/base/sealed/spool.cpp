@@ -22,7 +22,7 @@ constexpr size_t kPiece = size_t{1} << 20;
 int open_private(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (fd >= 0) return fd;
-  std::string name = (folder / "lumen-XXXXXX").string();  // file systems without files that have no name
+  std::string name = (folder / "lumen-XXXXXX").string();  // for file systems without O_TMPFILE
   const int named = ::mkostemp(name.data(), O_CLOEXEC);
   if (named >= 0) ::unlink(name.c_str());
   return named;
@@ -45,7 +45,7 @@ class Spool::PrivateFile {
   bool is_open() const { return fd_ >= 0; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  // False when the disk is full: `size` bytes are not there then, but all before them.
+  // False when the disk is full: then these `size` bytes are missing, but all earlier bytes are there.
   bool write(const uint8_t* data, size_t size) {
     if (!write_all_at(fd_, data, size, size_)) return false;
     size_ += size;
@@ -82,7 +82,7 @@ bool Spool::move_to(PrivateFile& to) {
   return true;
 }
 
-// What was written so far goes on elsewhere.
+// Moves the bytes written so far to a private file or to memory.
 void Spool::leave_folder(const std::string& why) {
   folder_->give_up_writing(why);
   file_ = std::make_unique<PrivateFile>();

@@ -1,5 +1,5 @@
-// Bytes that are written one after the other and then read as one: into a sealed file of a folder, or, where that
-// cannot be had or the disk gets full, into a private temporary file, or else into memory. Proved by
+// Bytes that are written sequentially and then read as one range: into a sealed file of a folder, or, if that is not
+// possible or the disk gets full, into a private temporary file, or else into memory. Proved by
 // tests/base/sealed/spool_test.cpp.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace lumen {
 
 class Spool {
  public:
-  // Without a folder, in memory. The folder must live as long.
+  // A null folder: in memory. The folder must outlive this object.
   Spool(SealedFolder* folder, const std::string& kind, const std::string& name);
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
@@ -22,11 +22,11 @@ class Spool {
 
   void write(const void* data, size_t size);
   void pad_to(uint64_t alignment);  // writes zero bytes until the position is a multiple
-  // All that was written; a sealed file has its name then.
+  // All bytes written; from here on a sealed file has its name.
   SealedContents finish();
 
  private:
-  // A file without a name, of this process alone: the system takes it back when the process ends.
+  // An unnamed file of this process only: the kernel frees it when the process ends.
   class PrivateFile;
   bool move_to(PrivateFile& to);
   void leave_folder(const std::string& why);

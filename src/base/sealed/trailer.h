@@ -1,4 +1,4 @@
-// What stands behind the contents of a sealed file. Proved by tests/base/sealed/sealed_test.cpp.
+// The trailer after the contents of a sealed file. Proved by tests/base/sealed/sealed_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ struct Trailer {
 };
 static_assert(sizeof(Trailer) == 64);
 
-// What a seal is about: a file of another kind or name has another one.
+// The identity that a seal covers: a file of another kind or name has another one.
 inline std::string sealed_name(const std::string& kind, const std::string& name, std::string_view salt) {
   return kind + "/" + name + "/" + std::string(salt);
 }
 
-// A map of an open file, wherever its name leads by now.
+// Maps an open file, whatever its name refers to by now.
 std::shared_ptr<const MappedFile> map_open(int fd);
 
-// ".NAME.PID.N.part", a name that nobody of this process has used.
+// ".NAME.PID.N.part", a name that this process has not used before.
 std::string unfinished_name(const std::string& name);
 
 }  // namespace lumen

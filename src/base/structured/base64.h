@@ -1,4 +1,4 @@
-// Bytes as letters, digits, + and / (RFC 4648, section 4). Proved by tests/base/structured/base64_test.cpp.
+// Base64 (RFC 4648, section 4). Proved by tests/base/structured/base64_test.cpp.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace lumen {
 
 std::string encode_base64(std::string_view bytes);
-// What stands before the first '='. Error when a character is none of base64; `where` is what it says.
+// Decodes the text before the first '='. Error for a character outside base64; `where` is the subject of its message.
 std::string decode_base64(std::string_view text, const std::string& where);
 
 }  // namespace lumen

@@ -15,17 +15,17 @@ using nlohmann::json;
 
 namespace {
 
-// An object that keeps the order of its members finds one by looking at all of them.
+// An object that keeps the order of its members looks a member up by linear search.
 constexpr size_t kMostOrderedMembers = 1024;
 
-constexpr size_t kLongestToken = 24;  // bytes of it that a message shows
+constexpr size_t kLongestToken = 24;  // bytes of it shown in a message
 
 struct Mistake {
   size_t at = 0;  // byte of the text
   std::string what, hint;
 };
 
-// What stands where the parser stopped, in words of our own. `read`: bytes it had read; `token`: the last one.
+// Describes the text where the parser stopped. `read`: bytes the parser had read; `token`: the last one.
 Mistake mistake_at(std::string_view text, size_t read, const std::string& token, bool is_number_too_large) {
   if (is_number_too_large)
     return {read - std::min(read, token.size()), "a number that is too large for any kind of number", ""};
@@ -35,8 +35,8 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
   }
   const size_t last = read == 0 ? 0 : read - 1;
   const uint8_t c = text[last];
-  // A string is shown where it is the text itself: the token has escapes for control characters, and it goes on with
-  // the marks and words that follow a string or number.
+  // A string is shown only if it occurs in the text unchanged: the token has escapes for control characters, and it
+  // continues with the marks and words that follow a string or number.
   const bool is_whole =
       !token.empty() && token.size() <= read && text.substr(read - token.size(), token.size()) == token;
   size_t quote = token.find('"', 1);
@@ -50,7 +50,7 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
   if (is_whole && token[0] == '"' && quote == token.size() - 1) {
     at = read - token.size();
   } else {
-    // A word or number is shown whole; one that the byte behind it has broken off is shown with that byte.
+    // A word or number is shown whole; one that ends at an invalid byte is shown with that byte.
     const auto is_word = [](char b) { return std::isalnum(uint8_t(b)) || b == '-' || b == '+' || b == '.'; };
     size_t start = last;
     while (start > 0 && is_word(text[start - 1])) --start;
@@ -77,7 +77,7 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
   return {at, fmt::format("'{}' is not expected here", printable(shown)), hint};
 }
 
-// "NAME:LINE:COLUMN: not valid JSON: ...", or "line L, column C: ..." of a text without a name.
+// "NAME:LINE:COLUMN: not valid JSON: ...", or "line L, column C: ..." for a text without a name.
 [[noreturn]] void refuse(std::string_view text, const std::string& name, const Mistake& mistake) {
   const std::string_view before = text.substr(0, mistake.at);
   const size_t line = 1 + std::count(before.begin(), before.end(), '\n'), start = before.rfind('\n') + 1;
@@ -89,8 +89,8 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
   throw Error(Exit::user, fmt::format("{}: {}", place, mistake.what), mistake.hint);
 }
 
-// Builds the value as it is read, in time linear in the text: the library's own parser with a callback looks through
-// all members of an object or list again whenever one of them ends.
+// Builds the value while parsing, in time linear in the text: the library's own parser with a callback visits all
+// members of an object or list again at the end of each of them.
 template <class Json>
 class Reader : public nlohmann::json_sax<Json> {
  public:
@@ -121,7 +121,7 @@ class Reader : public nlohmann::json_sax<Json> {
     const size_t before = members.size();
     typename Json::object_t::iterator member;
     if constexpr (std::is_same_v<Json, json>) {
-      // Files are written in their own order, which mostly is the order of keys: then the place is known.
+      // Most files are sorted by key, so the insertion position is known.
       member = members.emplace_hint(members.end(), std::move(value), nullptr);
     } else {
       if (before == kMostOrderedMembers)
@@ -164,11 +164,11 @@ class Reader : public nlohmann::json_sax<Json> {
 
   std::string_view text_;
   const std::string& name_;
-  std::string before_;  // of messages: the name
+  std::string before_;  // prefix of messages: the name
   int max_depth_;
   Json root_;
-  std::vector<Json*> stack_;  // open objects and lists; a list grows only while it is the last
-  Json* member_ = nullptr;    // of the last object, for the value behind its key
+  std::vector<Json*> stack_;  // open objects and lists; only the last one grows
+  Json* member_ = nullptr;    // of the last object, for the value after its key
 };
 
 template <class Json>

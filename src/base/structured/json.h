@@ -1,6 +1,5 @@
-// JSON from files and the network: parsed with bounded depth, duplicate keys refused, mistakes reported as Errors with
-// the name of the text, line and column ("column 7: ..." where the name is empty). Proved by
-// tests/base/structured/json_test.cpp.
+// JSON from files and the network: parsed with bounded depth, duplicate keys refused, errors with the name of the text,
+// line and column ("column 7: ..." for an empty name). Proved by tests/base/structured/json_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -21,7 +20,7 @@ int64_t json_integer(const nlohmann::json& object, const char* key,
 bool json_boolean(const nlohmann::json& object, const char* key, bool fallback,
                   const std::string& where);  // null = fallback
 
-// Text of a value; invalid UTF-8 in it is an Error, not a surprise. indent < 0: one line.
+// Prints a value; invalid UTF-8 in it is an Error. indent < 0: one line.
 std::string json_print(const nlohmann::json& value, const std::string& where, int indent = -1);
 
 }  // namespace lumen

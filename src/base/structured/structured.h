@@ -1,4 +1,4 @@
-// JSON and TOML from files and people: bounded depth, typed getters, every mistake with its place.
+// JSON and TOML from files and users: bounded depth, typed getters, every error with its position.
 //
 // May include: base, base/messages.
 // Offers: base64.h, json_numbers.h.

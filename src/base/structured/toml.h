@@ -1,6 +1,5 @@
-// TOML documents with good manners: typed getters, every mistake reported with file:line:column and a hint, and unknown
-// keys refused. A thin wall around toml++, which nobody else sees. Proved by tests/base/structured/toml_test.cpp and
-// tests/fuzz/toml_fuzz.cpp.
+// TOML documents with typed getters; every error has file:line:column and a hint, and unknown keys are refused. A thin
+// wrapper that hides toml++. Proved by tests/base/structured/toml_test.cpp and tests/fuzz/toml_fuzz.cpp.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +21,9 @@ class Toml {
   static Toml parse(std::string text, std::string name, size_t limit = size_t{1} << 24);
 
   bool has(std::string_view key) const;
-  std::vector<std::string> keys() const;  // in order of the text where known, else of names
+  std::vector<std::string> keys() const;  // in text order if known, otherwise by name
 
-  // Without a fallback a missing key is an Error. A number with a fraction is no integer; an integer is a number.
+  // Without a fallback a missing key is an Error. A number with a fraction is not an integer; an integer is a number.
   std::string text(std::string_view key) const;
   std::string text(std::string_view key, std::string_view fallback) const;
   int64_t integer(std::string_view key) const;
@@ -36,19 +35,19 @@ class Toml {
   std::vector<std::string> texts(std::string_view key) const;  // an array of strings; empty when missing
   std::vector<double> numbers(std::string_view key) const;     // an array of numbers; empty when missing
   std::vector<int64_t> integers(std::string_view key) const;   // an array of integers; empty when missing
-  std::optional<Toml> table(std::string_view key) const;       // [key]; nothing when missing
+  std::optional<Toml> table(std::string_view key) const;       // [key]; nullopt when missing
   std::vector<Toml> tables(std::string_view key) const;        // [[key]]; empty when missing
 
-  // What kind of value a key has, for callers that accept several.
+  // The type of a key's value, for callers that accept several.
   enum class Kind { missing, text, integer, number, boolean, table, array, other };
   Kind kind(std::string_view key) const;
 
-  // Place of a key's value (of the table itself for ""), for the caller's own complaints: throw error_at(t.place("lr"),
+  // Position of a key's value (of the table itself for ""), for the caller's own errors: throw error_at(t.place("lr"),
   // ...).
   Place place(std::string_view key = {}) const;
 
-  // Error at the first key of this table, or of any table below it, that nobody asked for; the hint names the nearest
-  // known.
+  // Error at the first key of this table, or of any table below it, that was never read; the hint names the nearest
+  // known key.
   void refuse_unknown() const;
 
  private:

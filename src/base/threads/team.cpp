@@ -1,6 +1,6 @@
-// See team.h. Joining and closing a job is a handshake: a member first counts itself active, then looks whether the job
-// is open; the caller first closes it, then waits for the active ones. In one total order (seq_cst) either the member
-// sees the closed door or the caller sees the member.
+// See team.h. Joining and closing a job is a handshake: a member first counts itself active, then checks whether the
+// job is open; the caller first closes it, then waits for the active members. In one total order (seq_cst) either the
+// member sees that the job is closed or the caller sees the member.
 #include "base/threads/team.h"
 
 #include <chrono>
@@ -22,7 +22,7 @@ void pause() {
 #endif
 }
 
-// Until `x` differs from `old`: a short spin, then sleep.
+// Waits until `x` differs from `old`: a short spin, then sleep.
 void await_change(std::atomic<int>& x, int old) {
   const auto until = std::chrono::steady_clock::now() + kSpin;
   do {
@@ -49,7 +49,7 @@ Team::~Team() {
   stop_ = true;
   call_.fetch_add(1);
   call_.notify_all();
-  members_.clear();  // waits for them
+  members_.clear();  // joins them
 }
 
 void Team::live() {

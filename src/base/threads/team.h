@@ -1,6 +1,6 @@
-// Threads that share the pieces of many short jobs, and loops over numbers that they share. Whoever is awake takes the
-// next piece; a job never waits for a thread that has not taken one, so a busy machine costs little, and a thread that
-// the system did not give is only missed. Idle threads spin for some microseconds, then sleep. Proved by
+// A thread pool that shares the tasks of many short jobs, and parallel loops on top of it. Any awake thread takes the
+// next task; a job never waits for a thread that has not taken one, so a busy machine costs little, and a thread that
+// the system could not start only reduces speed. Idle threads spin for some microseconds, then sleep. Proved by
 // tests/base/threads/threads_test.cpp.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace lumen {
 
 class Team {
  public:
-  // What is left of a job. Each piece is taken once.
+  // The remaining tasks of a job. Each is taken once.
   class Pieces {
    public:
     int64_t take() {  // -1: none is left
@@ -33,52 +33,52 @@ class Team {
     alignas(64) std::atomic<int64_t> next_ = 0;
     int64_t count_ = 0;
   };
-  // Takes pieces until none is left. Throws nothing.
+  // Takes tasks until none is left. Must not throw.
   using Work = void (*)(void* context, Pieces& pieces);
 
-  explicit Team(int count);  // the caller of run() is one of them; fewer where the system gives fewer
+  explicit Team(int count);  // includes the caller of run(); fewer if the system starts fewer
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
   int count() const { return members_.size() + 1; }
-  // Lets all who are free work on `pieces` pieces, and returns when all are done. One job at a time: a second caller,
-  // or a piece of a job that comes back here, works alone.
+  // Distributes `pieces` tasks over all idle members, and returns when all are done. One job at a time: a second
+  // caller, or a task that calls run() again, works alone.
   void run(int64_t pieces, Work work, void* context);
 
  private:
-  void live();  // of a member
+  void live();  // main loop of a member
 
   std::vector<Thread> members_;
   std::atomic_flag busy_;
 
-  // The open job. Written only while nobody is active.
+  // The open job. Written only while no member is active.
   Work work_ = nullptr;
   void* context_ = nullptr;
   Pieces pieces_;
 
-  alignas(64) std::atomic<int> call_ = 0;    // rises with every job; members sleep on it
+  alignas(64) std::atomic<int> call_ = 0;    // incremented for every job; members sleep on it
   alignas(64) std::atomic<int> active_ = 0;  // members inside the job
   std::atomic<bool> open_ = false, stop_ = false;
 };
 
-// The team of all loops, with a thread for every core.
+// The team for all loops, with a thread for each core.
 Team& loop_team();
 
-// From now on loops of this process have at most so many threads; 0: no limit. For --threads, and for tests that bits
-// do not depend on it.
+// Limits the threads of all later loops of this process; 0: no limit. For --threads, and for tests that results do not
+// depend on the thread count.
 void limit_loop_threads(int most);
 int most_loop_threads();  // INT_MAX without a limit
 
-// How a loop is shared. Bits must not depend on it: each number's work writes what is its own.
+// Scheduling of a loop. Results must not depend on it: each iteration writes only its own data.
 struct Sharing {
-  int64_t grain = 0;     // numbers in a piece; 0: even shares, for work that takes equally long everywhere
-  bool is_worth = true;  // false: the caller does all
+  int64_t grain = 0;     // iterations per task; 0: equal shares, for iterations of equal cost
+  bool is_worth = true;  // false: the caller runs all iterations
   int most = INT_MAX;    // threads
 };
 
-// body(i) for begin <= i < end, or body(i, thread) with numbers of threads from 0 on, below Sharing::most. A failure is
-// thrown on: that of the lowest number; pieces behind it are done all the same.
+// body(i) for begin <= i < end, or body(i, thread) with thread numbers from 0 on, below Sharing::most. An exception is
+// rethrown, that of the lowest task; later tasks still run.
 template <typename Body>
 void parallel_for(int64_t begin, int64_t end, Sharing sharing, const Body& body) {
   const auto call = [&body](int64_t i, [[maybe_unused]] int thread) {
@@ -95,12 +95,12 @@ void parallel_for(int64_t begin, int64_t end, Sharing sharing, const Body& body)
     for (int64_t i = begin; i < end; ++i) call(i, 0);
     return;
   }
-  constexpr int64_t kPiecesEach = 4;  // enough to even out threads of unequal speed
+  constexpr int64_t kPiecesEach = 4;  // enough to balance threads of unequal speed
   struct Loop {
     const decltype(call)& body;
     int64_t begin, count, pieces;
     int most;
-    std::atomic<int> threads = 0;  // that have come
+    std::atomic<int> threads = 0;  // that have joined
     std::mutex mutex = {};
     std::exception_ptr failure = nullptr;
     int64_t failed = 0;  // piece

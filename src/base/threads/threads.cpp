@@ -21,17 +21,17 @@ constexpr int kMostCores = 4096;
 int cores_of_process() {
   cpu_set_t some;
   if (::sched_getaffinity(0, sizeof some, &some) == 0) return std::max(1, CPU_COUNT(&some));
-  return std::max(1U, std::thread::hardware_concurrency());  // more processors than the set has room
+  return std::max(1U, std::thread::hardware_concurrency());  // more processors than cpu_set_t can hold
 }
 
-// Also said by std::bad_alloc, where there is no memory for what a thread needs.
+// Also used for std::bad_alloc, when there is no memory for a thread's resources.
 void tell_of_fewer(const char* reason) {
   static std::atomic<bool> told{false};
   if (!told.exchange(true))
     warn(fmt::format("the system gives no more threads ({}); the work goes on with fewer", reason));
 }
 
-// False where the system gives no thread.
+// False when the system cannot start a thread.
 bool start(std::thread* thread, std::function<void()> work, std::string* reason) {
   try {
     *thread = std::thread(std::move(work));
@@ -49,7 +49,7 @@ bool start(std::thread* thread, std::function<void()> work, std::string* reason)
 int usable_cores() {
   static const int cores = [] {
     const char* const asked = std::getenv("OMP_NUM_THREADS");
-    const int number = asked ? std::atoi(asked) : 0;  // "4,2": of the outer loops
+    const int number = asked ? std::atoi(asked) : 0;  // "4,2": the first is for outer loops
     return number > 0 ? std::min(number, kMostCores) : cores_of_process();
   }();
   return cores;

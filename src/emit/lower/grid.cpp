@@ -31,10 +31,10 @@ llvm::Function* Grid::declare(llvm::Module& module, const std::string& symbol, s
   if (nvidia_) {
     f->addFnAttr("nvvm.maxntid", count);
   } else {
-    f->setVisibility(llvm::GlobalValue::ProtectedVisibility);  // kernels of one object never replace each other
+    f->setVisibility(llvm::GlobalValue::ProtectedVisibility);  // kernels of one object are never interposed
     f->addFnAttr("amdgpu-flat-work-group-size", count + "," + count);
     f->addFnAttr("uniform-work-group-size", "true");
-    // Nothing of what a launch may pass beside the arguments is asked for.
+    // Declares that no implicit launch argument is used.
     for (const char* unused :
          {"completion-action", "default-queue", "dispatch-id", "dispatch-ptr", "heap-ptr", "hostcall-ptr",
           "implicitarg-ptr", "lds-kernel-id", "multigrid-sync-arg", "queue-ptr", "workgroup-id-y", "workgroup-id-z",
@@ -49,7 +49,7 @@ Value* Grid::call(Intrinsic::ID id, llvm::ArrayRef<Value*> operands) {
   return b_.CreateCall(Intrinsic::getOrInsertDeclaration(module, id), operands);
 }
 
-// The lanes of AMD's waves go step by step: only the order of what they do to memory is to be kept.
+// AMD's lanes execute in lockstep: only the order of their memory accesses must be preserved.
 void Grid::wave_barrier() {
   if (nvidia_) {
     call(Intrinsic::nvvm_bar_warp_sync, {b_.getInt32(~0U)});
@@ -61,7 +61,7 @@ void Grid::wave_barrier() {
   b_.CreateFence(llvm::AtomicOrdering::Acquire, scope);
 }
 
-// As assembly, for LLVM thinks of its own spelling as of something that has nothing to do with memory.
+// As inline assembly, because LLVM's own intrinsic is modelled as not touching memory.
 void Grid::follow(const char* text) {
   if (!m_.follows) return;
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), false);
@@ -95,7 +95,7 @@ void Grid::barrier() {
                   {b_.getInt32(0)});
     return;
   }
-  // What was written before is visible behind it, to the lanes of the block.
+  // Makes earlier writes visible to the lanes of the block after the barrier.
   const llvm::SyncScope::ID scope = b_.getContext().getOrInsertSyncScopeID("workgroup");
   b_.CreateFence(llvm::AtomicOrdering::Release, scope);
   call(Intrinsic::amdgcn_s_barrier);
@@ -153,7 +153,8 @@ void Grid::begin_copies_together() {
   wave_number_ = b_.CreateIntrinsic(b_.getInt32Ty(), Intrinsic::amdgcn_readfirstlane, {number});
 }
 
-// An instruction of a wave: its lanes' bytes lie beside each other, and it alone says where. Null: it is none here.
+// One instruction per wave (LDS direct load): its lanes' bytes are contiguous, from an address uniform in the wave.
+// Returns null when the ordinary copy is used.
 llvm::CallInst* Grid::copy_together(Value* to, Value* from, int bytes) {
   if (bytes != m_.together_bytes) {
     copy(b_.CreatePtrAdd(to, b_.CreateMul(thread(), b_.getInt64(bytes))), from, bytes, nullptr);
@@ -170,13 +171,13 @@ void Grid::commit_copies() {
 
 void Grid::wait_copies(int groups) {
   if (m_.async_copies) call(Intrinsic::nvvm_cp_async_wait_group, {b_.getInt32(groups)});
-  // S_WAITCNT of generation 9: vmcnt(0) lgkmcnt(0), for LLVM finds no reader of what was copied that it would wait for.
-  // A barrier follows, for which what lanes did to shared memory is waited for, too; and loads of scalars that are
-  // still under way in a loop would make each wait within it one for everything.
+  // S_WAITCNT of generation 9: vmcnt(0) lgkmcnt(0), because LLVM finds no reader of the copied data to wait for. A
+  // barrier follows, which waits for the lanes' shared memory accesses, too; and scalar loads still in flight in a loop
+  // would turn each wait within it into a full one.
   constexpr unsigned kAllLoads = 0x0070;
   if (wave_number_ && groups == 0) call(Intrinsic::amdgcn_s_waitcnt, {b_.getInt32(kAllLoads)});
-  // Copies are loads and stores there, or a group that the next wait for all waits for: what stands behind the wait is
-  // not to be moved before it.
+  // On AMD, copies are loads and stores, or a group completed by the next full wait: keep the scheduler from moving
+  // later code before the wait.
   if (!nvidia_ && groups > 0) call(Intrinsic::amdgcn_sched_barrier, {b_.getInt32(0)});
 }
 

@@ -1,5 +1,5 @@
-// A GPU kernel's frame: its signature and attributes, the numbers of block and thread, what lanes and blocks say to
-// each other. The only place that tells the two families of GPUs apart, beside target.cpp.
+// The frame of a GPU kernel: signature and attributes, block and thread numbers, communication between lanes and
+// blocks. Besides target.cpp, the only code that distinguishes the two GPU families.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -16,33 +16,33 @@ class Grid {
  public:
   Grid(Ir& builder, const llvm::Triple& triple, const machine::Machine& m);
 
-  // void symbol(ptr buffers..., ptr status), all in global memory; `threads` of a block.
+  // void symbol(ptr buffers..., ptr status), all in global memory; `threads` per block.
   llvm::Function* declare(llvm::Module& module, const std::string& symbol, size_t buffers, int threads);
   llvm::Value* block();   // i64
   llvm::Value* thread();  // i64, of the block
   void barrier();
   void wave_barrier();  // the lanes of a wave
-  // The next kernel's blocks may begin, when all of this one's have come here.
+  // Programmatic dependent launch: the next kernel's blocks may start when all blocks of this one have arrived here.
   void let_follow();
-  // Registers for a block of the next kernel beside each, where shared memory has the room.
+  // Limits registers so that a block of the next kernel fits next to each one, if shared memory allows it.
   void leave_room(llvm::Function* f, int64_t shared_bytes) const;
-  // Until the kernel before has ended, and with it all before that.
+  // Waits until the previous kernel, and with it all earlier ones, have ended.
   void wait_kernels();
-  llvm::Value* lane();  // i64, of the wave
+  llvm::Value* lane();  // i64, within the wave
   // The value of another lane of the wave, whatever its type.
   llvm::Value* wave_shuffle(llvm::Value* x, llvm::Value* lane);
-  // 4, 8 or 16 bytes from global memory to shared; where the machine can, without waiting.
-  // `count` (null: all of them), where it is 0: zeros, and nothing is read.
+  // Copies 4, 8 or 16 bytes from global to shared memory, asynchronously if the machine can. A `count` of 0 (null:
+  // never) writes zeros and reads nothing.
   void copy(llvm::Value* to, llvm::Value* from, int bytes, llvm::Value* count);
-  // The same, thread by thread side by side from `to` on, which all of the block have alike. begin_copies_together():
-  // once, where all later code of the kernel is behind it.
+  // The same for all threads of a block, each at its thread's offset from the uniform `to`. begin_copies_together():
+  // once, at a point that dominates all such copies.
   void begin_copies_together();
   llvm::CallInst* copy_together(llvm::Value* to, llvm::Value* from, int bytes);
   void commit_copies();
   void wait_copies(int groups);
-  // The shared memory of a kernel, `bytes` in all; `dynamic`: its size is the launch's.
+  // The shared memory of a kernel, `bytes` in all; `dynamic`: its size is given at launch.
   llvm::Value* shared(llvm::Module& module, const std::string& symbol, int64_t bytes, int align, bool dynamic);
-  // Records a failure in status = {code, detail} unless one stands there.
+  // Records a failure in status = {code, detail} unless there is one already.
   void fail(llvm::Value* status, llvm::Value* code, llvm::Value* detail);
 
  private:
@@ -54,7 +54,7 @@ class Grid {
   bool nvidia_;
   const machine::Machine& m_;
   int threads_ = 1;
-  llvm::Value* wave_number_ = nullptr;  // where threads copy together: of the block, the same for a wave
+  llvm::Value* wave_number_ = nullptr;  // for cooperative copies: number of the wave in the block, uniform
 };
 
 }  // namespace lumen::emit

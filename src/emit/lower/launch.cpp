@@ -11,11 +11,11 @@
 namespace lumen::emit {
 namespace {
 
-constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a launch, along x
-constexpr int kThreads = 128;                            // of a block of tasks
-constexpr int64_t kFewBlocks = 1024;  // fewer blocks than these are made smaller, so that all of the machine has some
+constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // per launch, along x
+constexpr int kThreads = 128;                            // per block of tasks
+constexpr int64_t kFewBlocks = 1024;  // with fewer blocks than this, blocks get smaller, so that more units are used
 
-// More than a launch has where they are.
+// Avoids overflow: the result exceeds kMostBlocks if `tasks` does.
 int64_t saturating_blocks(int64_t tasks, int instances) {
   return tasks > kMostBlocks ? tasks : tasks * instances;
 }

@@ -1,6 +1,6 @@
-// See lower.h. Values of loop IR are visited in order and mapped to LLVM values; regions become blocks.
-// Contract with the engine: params of a kernel that is not `aliased` never overlap unless they are the same read-only
-// memory; bases are aligned as the params say. Proved by tests/emit/lower_test.cpp.
+// See lower.h. Values of loop IR are visited in order and mapped to LLVM values; regions become basic blocks. Contract
+// with the engine: params of a kernel that is not `aliased` never overlap unless they are the same read-only memory;
+// bases have the alignment of the params. Proved by tests/emit/lower_test.cpp.
 #include "emit/lower/lower.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -84,7 +84,7 @@ class KernelLowering {
     function_ = grid_ ? grid_->declare(module_, symbol, buffers(), shape_.threads) : declare(symbol);
     early_ = loop::begins_early(k_);
     if (grid_ && early_) grid_->leave_room(function_, loop::shared_bytes(k_));
-    // Where matrix sums may lie in any register, they do not move between files in every round of a loop.
+    // With accumulators allowed in any register, loops do not move them between register files in every iteration.
     if (module_.getTargetTriple().isAMDGCN() && features_.checkFeatures("+gfx90a-insts"))
       function_->addFnAttr("amdgpu-agpr-alloc", "0");
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
@@ -112,7 +112,7 @@ class KernelLowering {
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, b_.getInt64Ty(), b_.getInt64Ty(), pointer}, false);
     auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
     f->setDoesNotThrow();
-    if (target_.scalable) {  // the length is known: vectors of fixed lanes may use the whole register
+    if (target_.scalable) {  // the length is known: fixed-width vectors may use the whole register
       const unsigned granules = target_.vector_bits / kScalableGranule;
       f->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(context_, granules, granules));
     }
@@ -127,7 +127,7 @@ class KernelLowering {
     if (top) lower_top(*top);
   }
 
-  // A processor's thread: of one instance after the other what it has of their iterations.
+  // A CPU thread: runs its share of the iterations of each instance in turn.
   void lower_instances() {
     BasicBlock *before = b_.GetInsertBlock(), *instance = block("instance"), *work = block("work"),
                *next = block("next"), *after = block("done");
@@ -156,7 +156,7 @@ class KernelLowering {
 
   size_t buffers() const { return k_.params.size() * size_t(k_.instances); }
 
-  // Which instance this block is of, and its number among the blocks of that.
+  // Computes the block's instance, and its number among the blocks of that instance.
   void find_instance() {
     block_ = grid_->block();
     const int64_t each = shape_.blocks / k_.instances;
@@ -191,12 +191,13 @@ class KernelLowering {
     for (size_t i = 0; i < k_.params.size(); ++i) {
       buffers_[i].base = address_of(i);
       buffers_[i].align = k_.params[i].align;
-      if (grid_) {  // alignments of what is read are found from it
+      if (grid_) {  // LLVM derives load alignments from it
         const llvm::Align align(static_cast<uint64_t>(k_.params[i].align));
         for (size_t at = i; at < buffers(); at += k_.params.size())
           function_->addParamAttr(unsigned(at), llvm::Attribute::getWithAlignment(context_, align));
       }
-      // Where kernels begin early that memory alone is constant which none of the program writes (loop/verify.h).
+      // With programmatic dependent launch, only memory that the whole program never writes is constant
+      // (loop/verify.h).
       const bool is_settled = all_settled || k_.params[i].constant;
       buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && is_settled;
       if (k_.aliased) continue;
@@ -206,8 +207,8 @@ class KernelLowering {
       buffers_[i].others = llvm::MDNode::get(context_, others);
     }
     if (!copies_together_) return;
-    // What lanes copy together and what they do themselves with shared memory is ordered by waits and barriers that the
-    // kernel has. LLVM would else wait for all copies before each load.
+    // Waits and barriers in the kernel order cooperative copies and the lanes' own shared memory accesses. Without
+    // these scopes LLVM would wait for all copies before each load.
     copied_ = llvm::MDNode::get(context_, {metadata.createAnonymousAliasScope(domain, "copied together")});
     touched_ = llvm::MDNode::get(context_, {metadata.createAnonymousAliasScope(domain, "touched by lanes")});
   }
@@ -235,7 +236,7 @@ class KernelLowering {
   void lower_block(const Instr& instr) {
     for (const loop::SharedPlace& p : loop::shared_places(k_)) shared_at_[p.buffer] = p.offset;
     if (!shared_at_.empty()) {
-      constexpr int kAlign = 1024;  // what swizzled products need
+      constexpr int kAlign = 1024;  // required by swizzled operands of products
       shared_ =
           grid_->shared(module_, function_->getName().str(), loop::shared_bytes(k_), kAlign, shape_.shared_bytes > 0);
     }
@@ -246,7 +247,7 @@ class KernelLowering {
     region(instr.regions[0]);
   }
 
-  // On a GPU every thread takes one iteration, or where a launch has too few threads, every so manieth.
+  // On a GPU each thread runs one iteration, or, if a launch has too few threads, a strided loop over them.
   void lower_tasks(const Instr& instr) {
     Value* first = b_.CreateNSWAdd(b_.CreateNSWMul(block_, b_.getInt64(shape_.threads)), grid_->thread());
     const auto in_steps = [&](Value* tasks) {
@@ -264,7 +265,7 @@ class KernelLowering {
     b_.SetInsertPoint(after);
   }
 
-  // Tested at the bottom, so that what does not change can be lifted in front of it.
+  // The exit test is at the bottom, so that loop-invariant code can be hoisted in front of the loop.
   void rolled(const Instr& instr, Value* from, Value* to, int64_t stride = 1) {
     BasicBlock* before = b_.GetInsertBlock();
     BasicBlock* body = block("loop");
@@ -282,7 +283,7 @@ class KernelLowering {
   }
 
   void lower_loop(const Instr& instr) {
-    if (thread_ && instr.kind == loop::LoopKind::lane) {  // the block has just as many threads
+    if (thread_ && instr.kind == loop::LoopKind::lane) {  // the block has exactly as many threads
       values_[instr.regions[0].counter] = thread_;
       return region(instr.regions[0]);
     }
@@ -317,7 +318,7 @@ class KernelLowering {
     b_.SetInsertPoint(join);
   }
 
-  // The code of a guard, with the instance that it failed in.
+  // The code of a guard, offset by the instance that it failed in.
   Value* code_of(const Instr& instr) {
     Value* code = b_.getInt64(instr.code);
     constexpr int64_t kEach = loop::kInstanceCodes;
@@ -327,7 +328,7 @@ class KernelLowering {
     return code;
   }
 
-  // The first failure of this call is kept in status = {code, detail}.
+  // Keeps the first failure of this call in status = {code, detail}.
   void lower_guard(const Instr& instr) {
     BasicBlock* failed = block("failed");
     BasicBlock* first = grid_ ? nullptr : block("first");
@@ -404,7 +405,7 @@ class KernelLowering {
                          place(instr.from, operand(instr, 2)), follows_product_);
   }
 
-  // Tiles of outer products are the matrix unit's; nothing else of the kernel is.
+  // Tiles of outer products are lowered for the matrix unit; other code of the kernel is not.
   bool lower_streaming(const Instr& instr) {
     if (!streaming_) return false;
     if (!streaming_->handles(instr)) {
@@ -434,7 +435,7 @@ class KernelLowering {
                              optional_operand(instr, 2));
       case Op::scatter_:
         return memory_.scatter(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1));
-      case Op::prefetch_:  // lanes of a GPU hide each other's waiting
+      case Op::prefetch_:  // lanes of a GPU hide each other's latency
         if (target_.kind == machine::Kind::cpu) memory_.prefetch(buffer(instr), operand(instr, 0), instr.cache);
         return;
       case Op::barrier_:
@@ -460,7 +461,7 @@ class KernelLowering {
     }
   }
 
-  // Tiles in private buffers of just their size stay in registers: the optimizer must see plain loads and stores.
+  // Tiles in private buffers of exactly their size stay in registers: the optimizer must see plain loads and stores.
   bool is_tile_in_memory(const Instr& instr, VType t) {
     if (!is_tile(target_, t) || optional_operand(instr, instr.op == Op::store_ ? 2 : 1)) return false;
     const auto* slot = llvm::dyn_cast<llvm::AllocaInst>(buffer(instr).base);
@@ -519,7 +520,7 @@ class KernelLowering {
     }
   }
 
-  // A few lanes repeated over and over, as one wider number in all lanes: machines broadcast those from memory.
+  // A few lanes repeated over and over become a broadcast of one wider number, which machines load from memory.
   Value* repeated(const Instr& instr) {
     const VType from = type(instr.operands[0]);
     const int bits = from.lanes * scalar_bits(from.scalar), copies = instr.type.lanes / from.lanes;
@@ -546,7 +547,7 @@ class KernelLowering {
     std::vector<int> mask = instr.mask;
     for (int& lane : mask)
       if (lane < 0)
-        lane = two ? -1 : lanes;  // lane `lanes` is the first of `none`; for two vectors zeros are put in below
+        lane = two ? -1 : lanes;  // lane `lanes` is the first of `none`; for two vectors zeros are inserted below
     Value* out = b_.CreateShuffleVector(a, c, mask);
     if (two && zeros) {
       const int n = mask.size();
@@ -556,7 +557,7 @@ class KernelLowering {
     return instr.type.lanes == 1 ? b_.CreateExtractElement(out, uint64_t{0}) : out;
   }
 
-  // (x0 op x[n/2]), ... until one lane is left.
+  // Tree reduction: (x0 op x[n/2]), ... until one lane is left.
   Value* fold(const Instr& instr) {
     Value* x = operand(instr, 0);
     const Scalar s = instr.type.scalar;
@@ -574,7 +575,7 @@ class KernelLowering {
     return x;
   }
 
-  // A machine instruction by its LLVM intrinsic. Vectors of equal size but other lanes are regrouped.
+  // A machine instruction by its LLVM intrinsic. Vectors of equal size but a different lane count are bitcast.
   Value* call_row(const Instr& instr) {
     const machine::Row* row = target_.find_row(instr.row);
     if (!row) throw Error(Exit::hardware, fmt::format("machine {} has no instruction '{}'", target_.name, instr.row));
@@ -610,7 +611,7 @@ class KernelLowering {
     return b_.CreateBitCast(out, result);
   }
 
-  // The scalable type that holds a vector of fixed lanes at this machine's length.
+  // The scalable type that contains a fixed-width vector at this machine's length.
   llvm::Type* scalable_type(llvm::Type* fixed) const {
     auto* vector = llvm::cast<llvm::FixedVectorType>(fixed);
     const unsigned granules = target_.vector_bits / kScalableGranule;
@@ -629,21 +630,21 @@ class KernelLowering {
   Ir b_;
   MemoryLowering memory_;
   Transcendentals transcendentals_;
-  std::optional<Grid> grid_;  // of a GPU
+  std::optional<Grid> grid_;  // GPUs only
   std::unique_ptr<StreamingLowering> streaming_;
   LaunchShape shape_;
-  Value* thread_ = nullptr;                  // of a block, in grid kernels
-  Value* block_ = nullptr;                   // of a GPU's kernel, among those of its instance
-  Value *begin_ = nullptr, *end_ = nullptr;  // of a processor's kernel: the iterations that are asked for
-  Value* instance_ = nullptr;                // .. and their instance, where there are several
-  std::vector<Value*> instances_;  // whether a block is of the second instance or a later one, of the third, ..
+  Value* thread_ = nullptr;                  // within the block, in grid kernels
+  Value* block_ = nullptr;                   // of a GPU kernel, among the blocks of its instance
+  Value *begin_ = nullptr, *end_ = nullptr;  // of a CPU kernel: the requested iterations
+  Value* instance_ = nullptr;                // .. and their instance, if there are several
+  std::vector<Value*> instances_;            // whether the block's instance is at least the second, the third, ..
   Value* shared_ = nullptr;
   std::map<loop::BufferId, int64_t> shared_at_;
   bool has_products_ = false;
-  bool copies_together_ = false;                         // by an instruction
-  llvm::MDNode *copied_ = nullptr, *touched_ = nullptr;  // alias scopes of shared memory, where they do
-  bool follows_product_ = false;                         // the instruction at hand
-  bool early_ = false;                                   // the kernel says itself where it waits for those before
+  bool copies_together_ = false;                         // cooperative copies, by an instruction
+  llvm::MDNode *copied_ = nullptr, *touched_ = nullptr;  // alias scopes of shared memory for cooperative copies
+  bool follows_product_ = false;                         // the current instruction
+  bool early_ = false;                                   // the kernel has its own wait for the previous kernels
   llvm::Function* function_ = nullptr;
   std::vector<Value*> values_;
   std::vector<Memory> buffers_;

@@ -1,5 +1,5 @@
-// See memory.h. Lanes at or behind `count` are neither read nor written: pages behind a buffer may not exist.
-// Proved by tests/emit/lower_test.cpp.
+// See memory.h. Lanes from `count` on are neither read nor written: pages after a buffer may be unmapped. Proved by
+// tests/emit/lower_test.cpp.
 #include "emit/lower/memory.h"
 
 #include <llvm/IR/Constants.h>
@@ -59,13 +59,13 @@ bool MemoryLowering::has_masks(VType t) const {
   return t.lanes > 1 && masks_ != 0 && masks_ != kLanesApart && 8 * scalar_bytes(t.scalar) >= masks_;
 }
 
-// Lane i is on when i < count.
+// Lane i is active when i < count.
 Value* MemoryLowering::mask(int lanes, Value* count) {
   std::vector<int64_t> numbers(lanes);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
   Value* bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, count, b_.getInt64(0));
   bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bounded, b_.getInt64(lanes));
-  // Compared in 16 bits, so that the mask needs one compare and not eight.
+  // Compared in 16 bits, so that the mask needs one compare instead of eight.
   llvm::Type* narrow = b_.getInt16Ty();
   std::vector<llvm::Constant*> lane_numbers;
   for (const int64_t n : numbers) lane_numbers.push_back(llvm::ConstantInt::get(narrow, n));
@@ -118,7 +118,7 @@ void MemoryLowering::each_lane(Value* count, int lanes, const Body& body) {
   b_.SetInsertPoint(done);
 }
 
-// Lane by lane without memory of its own, which on a GPU would be far away.
+// Loads lane by lane without a stack slot, which on a GPU would be in slow local memory.
 Value* MemoryLowering::load_apart(const Memory& m, VType t, Value* offset, int align, Value* count) {
   llvm::Type* element = memory_type(b_.getContext(), t.scalar);
   const int bytes = scalar_bytes(t.scalar);
@@ -173,7 +173,7 @@ Value* MemoryLowering::load(const Memory& m, VType t, Value* offset, int align, 
   llvm::Constant* zero = llvm::Constant::getNullValue(vector);
   if (has_masks(t))
     return to_register(tag(b_.CreateMaskedLoad(vector, place(m, offset), aligned, mask(t.lanes, count), zero), m), t);
-  // One lane at a time through the stack where the machine has no masked move.
+  // One lane at a time through the stack when the machine has no masked move.
   llvm::Type* element = memory_type(b_.getContext(), t.scalar);
   const uint64_t bytes = scalar_bytes(t.scalar);
   Value* temporary = slot(vector);
@@ -206,8 +206,8 @@ void MemoryLowering::store(const Memory& m, VType t, Value* value, Value* offset
   if (has_masks(t)) {
     const auto masked = [&] { tag(b_.CreateMaskedStore(x, place(m, offset), aligned, mask(t.lanes, count)), m); };
     if (scalar_bytes(t.scalar) >= 4) return masked();
-    // LLVM makes one lane of a narrowed value a store of the wide number, which ends behind it: one lane is stored as
-    // such.
+    // LLVM turns a one-lane store of a narrowed value into a store of the wide number, which writes past its end: a
+    // single lane gets its own scalar store.
     const auto one = [&] {
       tag(b_.CreateAlignedStore(b_.CreateExtractElement(x, uint64_t{0}), place(m, offset), llvm::Align(1)), m);
     };

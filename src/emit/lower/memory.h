@@ -1,23 +1,23 @@
-// Loads and stores of vectors at byte offsets, whole, counted, gathered and scattered.
+// Loads and stores of vectors at byte offsets: whole, partial (counted), gathered and scattered.
 #pragma once
 
 #include "emit/lower/types.h"
 
 namespace lumen::emit {
 
-// Where a buffer is and what may be assumed of it.
+// A buffer's base address, and the assumptions about it.
 struct Memory {
   llvm::Value* base = nullptr;
   int align = 1;                   // of base
-  llvm::MDNode* scope = nullptr;   // alias scope of this buffer, null when nothing is known
+  llvm::MDNode* scope = nullptr;   // alias scope of this buffer, null when unknown
   llvm::MDNode* others = nullptr;  // scopes of buffers this one never overlaps
-  bool constant = false;           // nobody writes it while the kernel runs
+  bool constant = false;           // not written while the kernel runs
 };
 
 class MemoryLowering {
  public:
   // `masks`: element sizes in bits for which the target has masked moves (0: none, 32: 32 and 64 bits, 8: all).
-  // kLanesApart: lanes of a counted access are tested one by one, as threads of a GPU do it.
+  // kLanesApart: lanes of a counted access are tested one by one, as GPU threads do.
   static constexpr int kLanesApart = 1 << 20;
   MemoryLowering(Ir& builder, int masks) : b_(builder), masks_(masks) {}
 

@@ -21,10 +21,10 @@ unsigned bits_of(llvm::Type* t) {
 // One word of Row::arguments.
 struct Argument {
   int operand = -1;  // or a constant
-  int part = -1;     // of the operand; all: -1
+  int part = -1;     // of the operand; -1: all
   int64_t constant = 0;
-  bool half = false;  // the constant: which half of its word a part of a call is
-  std::string type;   // "": what the intrinsic takes; "word": the 32 bits that the call's part of the operand is in
+  bool half = false;  // the constant: which half of its word the call's part uses
+  std::string type;   // "": the intrinsic's type; "word": the 32 bits that contain the call's part of the operand
 };
 
 std::vector<Argument> arguments_of(const machine::Row& row) {
@@ -87,7 +87,7 @@ llvm::Function* declaration(Ir& b, const machine::Row& row, llvm::Intrinsic::ID 
   return f;
 }
 
-// What a call yields, whole or in parts.
+// The result of a call as one value, also if it is returned in parts.
 Value* as_one(Ir& b, Value* out, llvm::Type* result) {
   if (!out->getType()->isStructTy()) return b.CreateBitCast(out, result);
   std::vector<Value*> parts;
@@ -95,8 +95,8 @@ Value* as_one(Ir& b, Value* out, llvm::Type* result) {
   return join_bits(b, parts, result);
 }
 
-// One call; operands hold just what it takes.
-// `words`: the operands of all calls, of which this is number `part`.
+// One call; operands have exactly the sizes it takes. `words`: the operands of all calls, of which this is number
+// `part`.
 Value* call_once(Ir& b, llvm::Function* callee, const std::vector<Argument>& arguments,
                  const std::vector<Value*>& operands, llvm::Type* result, const std::vector<Value*>& words,
                  unsigned part) {

@@ -42,7 +42,7 @@ class ScalarLowering {
   // f32 to f16 or bf16, nearest even, NaN kept quiet.
   Value* narrow(Value* x, Scalar s) {
     if (s == Scalar::f16) return b_.CreateFPTrunc(x, type(Scalar::f16));
-    if (b_.GetInsertBlock()->getModule()->getTargetTriple().isNVPTX()) {  // an instruction of all generations here
+    if (b_.GetInsertBlock()->getModule()->getTargetTriple().isNVPTX()) {  // an instruction of all supported generations
       llvm::Type* half = llvm::Type::getBFloatTy(b_.getContext());
       return b_.CreateBitCast(b_.CreateFPTrunc(x, with_lanes(half, lanes_)), type(Scalar::u16));
     }
@@ -54,7 +54,8 @@ class ScalarLowering {
     return b_.CreateTrunc(b_.CreateLShr(chosen, integer(Scalar::u32, 16)), type(Scalar::u16));
   }
 
-  // f64 to f16 or bf16 with one rounding: through f32 rounded to odd, which keeps what the second rounding must know.
+  // f64 to f16 or bf16 with one rounding: through f32 rounded to odd, which preserves the sticky bit for the second
+  // one.
   Value* narrow_wide(Value* x, Scalar s) {
     Value* near = b_.CreateFPTrunc(x, type(Scalar::f32));
     Value* back = b_.CreateFPExt(near, type(Scalar::f64));
@@ -69,8 +70,8 @@ class ScalarLowering {
   Value* magnitude(Value* x) { return unary(llvm::Intrinsic::fabs, x); }
   Value* unary(ID id, Value* x) { return b_.CreateUnaryIntrinsic(id, x); }
 
-  // AMD multiplies and adds halves as f32 where they lie, but not two lanes at once, for which halves are widened
-  // first.
+  // AMD multiplies and adds halves with f32 accumulation directly (mixed precision), but not in packed pairs, for which
+  // halves must be widened first.
   bool takes_halves(const std::vector<Value*>& x) {
     if (lanes_ == 1 || !b_.GetInsertBlock()->getModule()->getTargetTriple().isAMDGCN()) return false;
     return std::any_of(x.begin(), x.end(), [](Value* v) {
@@ -89,17 +90,17 @@ class ScalarLowering {
     return all;
   }
 
-  static constexpr float kUnits = 1 << 23;  // an f32 from here on counts ones: its low byte is a number's
+  static constexpr float kUnits = 1 << 23;  // from this value on an f32 has steps of 1: its low byte is the integer's
 
-  // NVIDIA converts bytes at half its pace and apart first. A permutation puts a byte below the exponent of kUnits,
-  // which is then subtracted: exact. Null for others.
+  // NVIDIA converts bytes at half rate, after unpacking them. Instead a byte permutation puts a byte below the exponent
+  // of kUnits, which is then subtracted: exact. Null on other targets.
   Value* floats_of_bytes(Scalar from, Value* x) {
     if (scalar_bits(from) != 8 || !b_.GetInsertBlock()->getModule()->getTargetTriple().isNVPTX()) return nullptr;
     llvm::Type* words = words_of(from);
     if (words == nullptr) return nullptr;
     x = b_.CreateBitCast(x, words);
     if (is_signed(from)) x = b_.CreateXor(x, in_words(words, 0x80, from));
-    constexpr int kBytes = kWord / 8, kPlace = 0x7440;  // bytes 4 to 7 are those of kUnits
+    constexpr int kBytes = kWord / 8, kPlace = 0x7440;  // byte selectors 4 to 7 select from kUnits
     const auto bits = llvm::APFloat(kUnits).bitcastToAPInt();
     Value* all = llvm::PoisonValue::get(with_lanes(b_.getInt32Ty(), lanes_));
     for (int lane = 0; lane < lanes_; ++lane) {
@@ -112,7 +113,7 @@ class ScalarLowering {
     return b_.CreateFSub(b_.CreateBitCast(all, type(Scalar::f32)), real(Scalar::f32, zero));
   }
 
-  // Such numbers and a small whole one: one subtraction does both. Null for others.
+  // Folds adding a small integer into that subtraction. Null for other values.
   Value* move_bytes(Value* x, Value* by, double sign) {
     using namespace llvm::PatternMatch;
     Value* bits = nullptr;
@@ -222,7 +223,7 @@ class ScalarLowering {
       Value* r = quotient ? b_.CreateUDiv(a, divisor) : b_.CreateURem(a, divisor);
       return safe ? r : b_.CreateSelect(none, zero, r);
     }
-    // The smallest integer divided by -1 would trap: -1 is answered by negation, 0 by 0.
+    // The smallest integer divided by -1 would trap: a divisor of -1 gives the negation, 0 gives 0.
     Value* negative = safe ? nullptr : b_.CreateICmpEQ(c, integer(s, -1));
     Value* divisor = safe ? c : b_.CreateSelect(b_.CreateOr(none, negative), integer(s, 1), c);
     Value* rest = b_.CreateSRem(a, divisor);
@@ -236,7 +237,7 @@ class ScalarLowering {
 
   static constexpr int kWord = 32;
 
-  // Words that short lanes fill on GPUs, which have no registers of short lanes; null for others.
+  // 32-bit words that hold packed narrow lanes on GPUs, which have no narrow registers; null on other targets.
   llvm::Type* words_of(Scalar s) {
     const int bits = scalar_bits(s);
     const llvm::Triple& triple = b_.GetInsertBlock()->getModule()->getTargetTriple();
@@ -249,8 +250,8 @@ class ScalarLowering {
     return llvm::ConstantInt::get(words, mask);
   }
 
-  // Bytes without a carry between them: the highest bit of each is kept out of the word's sum or difference and joined
-  // behind it. Null for others.
+  // Packed byte addition without carries between bytes: the top bit of each is left out of the word's sum or difference
+  // and combined afterwards. Null for others.
   Value* add_words(ScalarOp op, Scalar s, Value* a, Value* c) {
     llvm::Type* words = scalar_bits(s) == 8 ? words_of(s) : nullptr;
     if (words == nullptr) return nullptr;
@@ -264,7 +265,7 @@ class ScalarLowering {
     return b_.CreateBitCast(b_.CreateXor(sum, b_.CreateAnd(differ, high)), type(s));
   }
 
-  // The same bits of every lane in words, where that is what registers are.
+  // Bitwise operations on packed words, on targets with 32-bit registers.
   Value* bitwise(ScalarOp op, Scalar s, Value* a, Value* c) {
     llvm::Type* words = words_of(s);
     if (words != nullptr) a = b_.CreateBitCast(a, words), c = b_.CreateBitCast(c, words);
@@ -272,8 +273,8 @@ class ScalarLowering {
     return words != nullptr ? b_.CreateBitCast(x, type(s)) : x;
   }
 
-  // Short unsigned lanes by one known amount: words are shifted, and what came from the lane beside is cleared. Null
-  // for others.
+  // Shifts packed narrow unsigned lanes by a common constant: words are shifted, and bits from the neighbouring lane
+  // are masked. Null for others.
   Value* shift_words(ScalarOp op, Scalar s, Value* a, Value* amount) {
     const int bits = scalar_bits(s);
     llvm::Type* words = words_of(s);
@@ -293,8 +294,8 @@ class ScalarLowering {
     if (Value* x = shift_words(op, s, a, amount)) return x;
     const int bits = scalar_bits(s);
     Value* outside = b_.CreateICmpUGE(amount, integer(s, bits));
-    // Where an instruction takes 32 bits of the amount, LLVM 22 lets it answer for the select above, whatever lies
-    // beyond these bits.
+    // If an instruction uses only 32 bits of the amount, LLVM 22 folds the select above into it, ignoring the higher
+    // bits: mask the amount.
     if (bits == 64) amount = b_.CreateAnd(amount, integer(s, bits - 1));
     if (op == ScalarOp::shl_) return b_.CreateSelect(outside, integer(s, 0), b_.CreateShl(a, amount));
     if (!is_signed(s)) return b_.CreateSelect(outside, integer(s, 0), b_.CreateLShr(a, amount));
@@ -419,7 +420,7 @@ class ScalarLowering {
     return b_.CreateIntrinsic(id, {type(to), x->getType()}, {x});
   }
 
-  // The number in all lanes of a constant.
+  // The value of a constant splat.
   static std::optional<double> everywhere(Value* x) {
     const auto* c = llvm::dyn_cast<llvm::Constant>(x);
     if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
@@ -429,8 +430,8 @@ class ScalarLowering {
                                           : number->getValueAPF().convertToDouble();
   }
 
-  // Whether x is min(max(.., least), most), or the other way round, as floats() writes it, of numbers that the type
-  // holds: nothing to saturate, and no NaN is left.
+  // Whether x is min(max(.., least), most), or in the other order, as floats() writes it, with bounds in the range of
+  // the type: no saturation is needed, and NaN is excluded.
   static bool is_clamped(Scalar to, Value* x) {
     const double most = std::ldexp(1.0, scalar_bits(to) - 1);
     bool from_above = false, from_below = false;
@@ -449,8 +450,8 @@ class ScalarLowering {
     return true;
   }
 
-  // LLVM lowers the saturating intrinsics lane by lane on x86. Here lanes that do not fit are zeroed before the plain
-  // conversion, which is then defined, and get their bound behind it.
+  // LLVM lowers the saturating intrinsics lane by lane on x86. Here out-of-range lanes are zeroed before the plain
+  // conversion, which makes it defined, and replaced by their bound afterwards.
   Value* saturate_lanes(Scalar from, Scalar to, Value* x) {
     const int bits = scalar_bits(to);
     const bool with_sign = is_signed(to);

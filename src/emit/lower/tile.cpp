@@ -1,5 +1,4 @@
-// See tile.h. Proved by tests/emit/tile_test.cpp (instructions) and tests/ladder (bits, where the processor has the
-// unit).
+// See tile.h. Proved by tests/emit/tile_test.cpp (instructions) and tests/ladder (bits, on processors with the unit).
 #include "emit/lower/tile.h"
 
 #include <llvm/IR/IntrinsicsX86.h>

@@ -1,6 +1,6 @@
-// Values of the x86 matrix unit. In loop IR a tile is a vector of 1024 bytes, rows of 64 one after another; LLVM wants
-// its own type for it and its own loads and stores, and then allocates the tile registers and writes the configuration
-// itself. Only values that instructions of the unit take or give are tiles.
+// Values of the x86 matrix unit (AMX). In loop IR a tile is a vector of 1024 bytes, rows of 64 consecutively; LLVM
+// needs its own type, loads and stores for it, and then allocates the tile registers and writes the configuration. Only
+// operands and results of the unit's instructions are tiles.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// See transcendental.h. Both ways compute the same bits; proved by tests/emit/scalar_test.cpp.
+// See transcendental.h. Inlined code and calls compute the same bits; proved by tests/emit/scalar_test.cpp.
 #include "emit/lower/transcendental.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 using llvm::Value;
 using loop::VType;
 
-constexpr int64_t kInPlace = 8;  // sites of one operation that are written out; a call costs some spilled registers
+constexpr int64_t kInPlace = 8;  // most sites of one operation that are inlined; a call spills some registers
 
 Value* write_out(Ir& b, const Formula& f, int lanes, const std::vector<Value*>& x) {
   std::vector<Value*> values;

@@ -1,5 +1,5 @@
-// exp, log, sin, cos, tanh and pow from their formulas (kernel/loop/expand.h): in place where a kernel has few of them,
-// as functions of the module where it has many, so that unrolled epilogues stay small.
+// exp, log, sin, cos, tanh and pow from their formulas (kernel/loop/expand.h): inlined if a kernel has few of them, as
+// functions of the module if it has many, so that unrolled epilogues stay small.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -12,7 +12,7 @@ namespace lumen::emit {
 
 class Transcendentals {
  public:
-  // `k` is scanned for how often each operation would be written out; without `calls` all are.
+  // Counts the sites of each operation in `k`; without `calls` all are inlined.
   Transcendentals(const loop::Kernel& k, llvm::Module& module, bool calls);
   llvm::Value* lower(Ir& b, ScalarOp op, loop::VType type, const std::vector<llvm::Value*>& x);
 

@@ -1,5 +1,5 @@
-// How registers of loop IR look in LLVM. Only emit sees this.
-// bf16 lives in registers as its 16 bits: no machine must have it, and no library call may appear for it.
+// LLVM types of loop IR registers. Private to emit.
+// bf16 is represented by its 16 bits: targets need no bf16 support, and no library call may be generated for it.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -12,7 +12,7 @@ using Ir = llvm::IRBuilder<>;
 
 llvm::Type* scalar_type(llvm::LLVMContext& context, Scalar s);  // boolean: i1, bf16: i16
 llvm::Type* memory_type(llvm::LLVMContext& context, Scalar s);  // boolean: i8
-llvm::Type* with_lanes(llvm::Type* scalar, int lanes);          // a plain scalar for one lane
+llvm::Type* with_lanes(llvm::Type* scalar, int lanes);          // the scalar type itself for one lane
 llvm::Type* register_type(llvm::LLVMContext& context, loop::VType t);
 
 // The same number in all lanes of t's register type.

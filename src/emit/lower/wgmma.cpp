@@ -1,5 +1,5 @@
 // See wgmma.h. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate" and "Matrix descriptor format":
-// address, and bytes from one group of eight rows to the next, in units of 16; the swizzle of 128 bytes. Proved by
+// address, and stride from one group of eight rows to the next, in units of 16 bytes; the 128-byte swizzle. Proved by
 // tests/emit/gpu_test.cpp.
 #include "emit/lower/wgmma.h"
 
@@ -17,9 +17,10 @@ namespace {
 
 constexpr uint64_t kRowBytes = 128, kGroupBytes = 8 * kRowBytes, kSwizzled128 = uint64_t{1} << 62;
 
-// Stride: from one group of eight rows of 128 bytes to the next. Leading: where rows lie beside each other, from one
-// run of them to the next; else not used.
-// Places that differ by a constant share what is not constant: shared memory ends before the field of the address does.
+// Stride: from one group of eight 128-byte rows to the next. Leading: for transposed operands, from one column block of
+// rows to the next; otherwise unused.
+// Addresses that differ by a constant share the variable part: shared memory is smaller than the range of the address
+// field.
 Value* descriptor(Ir& b, Value* address, bool transposed) {
   uint64_t further = 0;
   if (auto* place = llvm::dyn_cast<llvm::GetElementPtrInst>(address);
@@ -40,7 +41,7 @@ Value* descriptor(Ir& b, Value* address, bool transposed) {
   return further == 0 ? whole : b.CreateAdd(whole, b.getInt64(further));
 }
 
-// Inline assembly that yields the elements of a vector.
+// Inline assembly that returns the elements of a vector.
 Value* call_for_vector(Ir& b, llvm::FixedVectorType* vector, const std::vector<Value*>& operands,
                        const std::vector<llvm::Type*>& types, const std::string& text, const std::string& constraints) {
   llvm::Type* results = llvm::StructType::get(
@@ -90,11 +91,11 @@ Value* begin_product(Ir& b, const machine::Row& row, const machine::MatrixRow& m
   const std::string right = add(descriptor(b, c, matrix.b_transposed), "l");
   const bool fresh = llvm::isa<llvm::ConstantAggregateZero>(acc);
   const std::string adds = add(b.getInt32(fresh ? 0 : 1), "r");
-  // Neither factor negated; of 16 bits: K-major or transposed.
+  // Neither factor negated; for 16 bits: K-major or transposed.
   std::string tail = matrix.acc == Scalar::i32 ? "" : ", 1, 1";
   if (matrix.a.bits() == 16 && !matrix.a_in_registers) tail += fmt::format(", {:d}", matrix.a_transposed);
   if (matrix.a.bits() == 16) tail += fmt::format(", {:d}", matrix.b_transposed);
-  // The fence stands where nothing can come between it and the product.
+  // The fence is in the same assembly text, so that nothing can be scheduled between it and the product.
   const std::string text =
       fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {}{} {{{}}}, {}, {}, p{}; }}", adds,
                   follows ? "" : "wgmma.fence.sync.aligned; ", row.llvm, registers, left, right, tail);

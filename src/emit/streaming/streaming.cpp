@@ -1,7 +1,6 @@
-// See streaming.h. ZA and streaming mode are on while a run executes and off behind it (AAPCS64: a function with a
-// private ZA and a streaming body). Whoever called with a ZA of his own has left word in TPIDR2_EL0, and his is saved
-// first, by the routine below, which the procedure call standard describes (__arm_tpidr2_save): the loader of this
-// process knows no library that has it.
+// See streaming.h. ZA and streaming mode are on only while a run executes (AAPCS64: a function with a private ZA and a
+// streaming body). A caller with its own ZA has set TPIDR2_EL0, and its ZA is saved first, by the routine below, which
+// the procedure call standard specifies (__arm_tpidr2_save): no library loaded in this process provides it.
 #include "emit/streaming/streaming.h"
 
 #include <llvm/IR/IntrinsicsAArch64.h>
@@ -22,7 +21,7 @@ namespace {
 
 constexpr unsigned kGranule = 128;  // bits of a scalable vector at scale 1
 
-// The block that TPIDR2_EL0 points to: an address, and how many rows of ZA go there. Only x14 to x17 may change.
+// TPIDR2_EL0 points to a block: an address, and the number of ZA rows to save there. Only x14 to x17 may change.
 constexpr const char* kSave = R"(
   .text
   .p2align 2
@@ -117,7 +116,7 @@ Value* StreamingLowering::all_of(llvm::Type* vector) {
   return llvm::ConstantVector::getSplat(llvm::cast<llvm::VectorType>(vector)->getElementCount(), b_.getTrue());
 }
 
-// Rows of a tile lie one behind the other in memory.
+// Rows of a tile are consecutive in memory.
 void StreamingLowering::each_row(Intrinsic::ID id, int tile, Value* pointer) {
   llvm::BasicBlock* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(b_.getContext(), "row", before->getParent());
@@ -142,7 +141,7 @@ void StreamingLowering::put(int tile, const Sum& sum) {
     LUMEN_CHECK(sum.tile == tile, "tile {} where tile {} is meant", sum.tile, tile);
     return;
   }
-  constexpr uint32_t kParts = 0x11;  // of tile 0, among tiles of 64 bits
+  constexpr uint32_t kParts = 0x11;  // of tile 0, as tiles of 64 bits
   ++written_[tile];
   if (sum.in == Sum::In::zero) return call(Intrinsic::aarch64_sme_zero, {}, {b_.getInt32(kParts << uint32_t(tile))});
   each_row(Intrinsic::aarch64_sme_ld1w_horiz, tile, sum.pointer);
@@ -173,7 +172,7 @@ void StreamingLowering::store(const Instr& instr, Value* address) {
 void StreamingLowering::extract() {
   for (const Run& run : runs_) {
     llvm::Function* kernel = run.first->getParent();
-    std::vector<llvm::BasicBlock*> blocks;  // in the order in which they were made
+    std::vector<llvm::BasicBlock*> blocks;  // in order of creation
     for (auto at = run.first->getIterator(); &*at != run.after; ++at) blocks.push_back(&*at);
     llvm::CodeExtractorAnalysisCache known(*kernel);
     llvm::CodeExtractor extractor(blocks);
@@ -185,8 +184,8 @@ void StreamingLowering::extract() {
     f->addFnAttr(llvm::Attribute::NoInline);
     f->addFnAttr("aarch64_pstate_sm_body");
     f->addFnAttr("aarch64_new_za");
-    // LLVM 22 calls the routine that saves a caller's ZA where it takes the function for one without calls, whose link
-    // register needs no place; a frame has one.
+    // LLVM 22 calls the routine that saves a caller's ZA, yet treats the function as a leaf, which does not save the
+    // link register; a frame saves it.
     f->addFnAttr("frame-pointer", "all");
     const unsigned scale = unsigned(machine_.tiles.front().rows) * 32 / kGranule;
     f->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(b_.getContext(), scale, scale));

@@ -42,7 +42,7 @@ bool TilePlaces::is_product(const Instr& instr) const {
   return row_of(machine_, instr) != nullptr;
 }
 
-// Private memory of just a tile's size that a product's sum comes out of, or goes to.
+// Private memory of exactly a tile's size that holds a product's sum before or after it.
 void TilePlaces::find_buffers(const loop::Kernel& k) {
   std::set<loop::BufferId> fit;
   const machine::TileRow& row = machine_.tiles.front();
@@ -106,7 +106,7 @@ int TilePlaces::tile_of_product(const Instr& instr) const {
   return tiles_.at(place_of(instr));
 }
 
-// Places that each instruction touches, with the regions within it. Constants are no code.
+// Counts the accesses to each place per instruction, including its regions. Constants generate no code.
 TilePlaces::Touched TilePlaces::count(const Region& r) {
   Touched sum;
   std::vector<Touched> own(r.code.size());
@@ -122,7 +122,7 @@ TilePlaces::Touched TilePlaces::count(const Region& r) {
   return sum;
 }
 
-// Whether one of the instruction's regions has all that touches the place.
+// Whether one of the instruction's regions contains all accesses to the place.
 bool TilePlaces::is_within(const Instr& instr, Place place) const {
   return std::ranges::any_of(instr.regions, [&](const Region& inner) {
     int times = 0;
@@ -132,8 +132,8 @@ bool TilePlaces::is_within(const Instr& instr, Place place) const {
   });
 }
 
-// A place lives in the innermost region that has all that touches it, from the first to the last of these instructions.
-// Those that overlap are one run; what is within it has other tiles.
+// The live range of a place is in the innermost region that contains all its accesses, from the first to the last of
+// these instructions. Overlapping ranges form one run; places inside a run use other tiles.
 void TilePlaces::number(const Region& r, int used, bool inside) {
   const std::vector<Touched>& own = touched_.at(&r);
   struct Life {
@@ -148,7 +148,7 @@ void TilePlaces::number(const Region& r, int used, bool inside) {
       Life& life = mine.try_emplace(place, Life{{i, i}, {place}}).first->second;
       life.run.last = i;
     }
-  std::erase_if(mine, [&](const auto& entry) {  // of which this region has but a part
+  std::erase_if(mine, [&](const auto& entry) {  // places with accesses outside of this region
     int times = 0;
     for (const Touched& t : own)
       if (const auto found = t.find(entry.first); found != t.end()) times += found->second;

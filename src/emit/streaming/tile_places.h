@@ -1,5 +1,5 @@
-// Which values and private buffers of a kernel are tiles of a unit of outer products, which tile each one is, and which
-// runs of instructions need the unit.
+// Tile allocation for a unit of outer products: which values and private buffers of a kernel are tiles, their tile
+// numbers, and the runs of instructions that need the unit.
 #pragma once
 
 #include <map>
@@ -23,17 +23,17 @@ class TilePlaces {
   std::optional<int> tile_of_buffer(loop::BufferId b) const;
   int tile_of_product(const loop::Instr& instr) const;
 
-  // Instructions first .. last of a region that execute together; of runs within runs the outermost.
+  // Instructions first .. last of a region that execute together; only the outermost of nested runs.
   struct Run {
     size_t first = 0, last = 0;
   };
   const std::vector<Run>& runs(const loop::Region& r) const;
 
  private:
-  // Numbers that are one tile: those of a buffer, or of a product beside any. Named by the buffer, or behind all
-  // buffers by the product's result.
+  // Values that share one tile: those of a buffer, or of a product without a buffer. Numbered by the buffer, or after
+  // all buffers by the product's result.
   using Place = int;
-  using Touched = std::map<Place, int>;  // how often
+  using Touched = std::map<Place, int>;  // access counts
 
   template <typename Body>
   void each(const loop::Region& r, const Body& body) const;
@@ -47,7 +47,7 @@ class TilePlaces {
   const machine::Machine& machine_;
   const loop::Kernel& kernel_;
   int products_ = 0;
-  std::map<loop::ValueId, const loop::Instr*> from_;   // where values come from, products and loads alone
+  std::map<loop::ValueId, const loop::Instr*> from_;   // defining instruction of values, products and loads only
   std::map<loop::ValueId, loop::BufferId> stored_in_;  // of results of products
   std::set<loop::BufferId> buffers_;
   std::map<loop::ValueId, std::set<Place>> values_;

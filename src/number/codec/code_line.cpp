@@ -16,7 +16,7 @@ bool reads_arrays(const RoutineExpr& e) {
   return e.kind == Kind::element || std::any_of(e.args.begin(), e.args.end(), reads_arrays);
 }
 
-// An expression of `code` as one of `decode`, whose only variable is i; v has no counterpart there.
+// Translates an expression of `code` to `decode`, whose only variable is i; v has no counterpart there.
 RoutineExpr as_of_decode(RoutineExpr e) {
   if (e.kind == Kind::variable) e.slot = e.slot == 1 ? 0 : -1;
   for (RoutineExpr& a : e.args) a = as_of_decode(std::move(a));
@@ -27,7 +27,7 @@ bool is_zero(const RoutineExpr& e) {
   return e.kind == Kind::constant && (is_float(e.type) ? e.real == 0 : e.integer == 0);
 }
 
-// Takes arrays out of selections that are made where the scale is 0.
+// Removes arrays from selections, in the branch taken when the scale is 0.
 void drop_arrays(RoutineExpr& e, const RoutineExpr& scale) {
   for (RoutineExpr& a : e.args) drop_arrays(a, scale);
   if (e.kind != Kind::op || e.op != ScalarOp::select_ || !reads_arrays(e.args[1])) return;

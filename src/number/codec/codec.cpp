@@ -1,5 +1,5 @@
-// Encoding and decoding of tensors: walks the levels (tensor, tiles, rows, blocks) and runs a format's routines on each
-// record. Must not know any format. Proved by tests/number/codec_test.cpp and golden_test.cpp.
+// Encoding and decoding of tensors: iterates over the levels (tensor, tiles, rows, blocks) and runs a format's routines
+// on each record. Must not depend on any particular format. Proved by tests/number/codec_test.cpp and golden_test.cpp.
 #include "number/codec/codec.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using interpret::Cell;
 using interpret::Engine;
 using interpret::Program;
 
-// Splits rows among threads; each row's result depends on the row alone, so the split does not show.
+// Splits rows among threads; each row's result depends only on that row, so the split does not change results.
 void over_rows(int64_t rows, int64_t work_per_row, const std::function<void(int64_t, int64_t)>& run) {
   constexpr int64_t kWorthwhile = 1 << 16;
   const int64_t parts =
@@ -144,7 +144,7 @@ class Encoder {
     }
   }
 
-  // Every field must get its value from somewhere.
+  // Every field needs a source of its value.
   void check_sources() const {
     if (!format_.encodes()) {
       throw Error(Exit::user, fmt::format("format {} can only be decoded", format_.name),
@@ -201,7 +201,7 @@ class Encoder {
     program->run(cells, sources, extent, supplied_);
   }
 
-  // A fit begins with zeros in its arrays, but for those that the row's fit left to it.
+  // A fit starts with zeroed arrays, except those kept from the row's fit.
   void clear_arrays(Level level, const Program& program, Cell* cells) const {
     const bool weighs = weighted(level);
     const Routine& routine = *(weighs ? format_.weighted_fit : format_.fit)[ordinal(level)];
@@ -291,7 +291,7 @@ class Encoder {
       keep_locals(cells);
       const int32_t first = engine_->plan.field[format_.code_field];
       const float* const sources[2] = {x, nullptr};
-      // Codes are gathered apart: code may read fields, and the code field itself is no input of it.
+      // Codes are collected in separate cells: code may read fields, and the code field is not one of its inputs.
       codes_run(cells, x, sources, first);
     }
     engine_->records[0].pack(cells, record_at(Level::block, record));

@@ -1,4 +1,4 @@
-// The exact codec: interprets a format's routines. Slow, and the definition of right for every kernel.
+// The exact codec: interprets a format's routines. Slow, and the reference for every kernel.
 //
 // May include: base, base/threads, number/facts, number/format, number/interpret.
 // Offers: code_line.h, pattern.h.
@@ -12,17 +12,17 @@
 
 namespace lumen {
 
-// Values of one field handed in by a strategy instead of being fitted (source = supplied or learned).
+// Values of one field supplied by a strategy instead of fitted (source = supplied or learned).
 struct SuppliedField {
   int field = 0;
   std::vector<double> values;  // per record of the level, count per record, row-major
 };
 
-// x is R x C, row-major. Result has blob_layout(f, rows, columns).total bytes, padding zero. NaN and Inf in x: where
-// the format cannot hold them the Error names the position (never a silent wrong value).
+// x is R x C, row-major. The result has blob_layout(f, rows, columns).total bytes, with zero padding. NaN or Inf in x
+// that the format cannot represent is an Error naming the position (never a silent wrong value).
 std::vector<uint8_t> encode(const Format& f, std::span<const float> x, int64_t rows, int64_t columns,
                             std::span<const SuppliedField> supplied = {});
-// The same with the importance of values for formats that have fit(x, w): `importance` has one non-negative number per
+// The same, weighted by importance, for formats that have fit(x, w): `importance` has one non-negative number per
 // column, or one per element. Levels without a weighted fit use their plain one.
 std::vector<uint8_t> encode_weighted(const Format& f, std::span<const float> x, int64_t rows, int64_t columns,
                                      std::span<const float> importance, std::span<const SuppliedField> supplied = {});

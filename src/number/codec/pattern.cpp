@@ -10,14 +10,14 @@ namespace {
 
 constexpr int64_t kRows = 8;
 
-// `want` records of `stride` bytes, the first `have` of them given, over and over again.
+// Fills `want` records of `stride` bytes by repeating the first `have`.
 void repeat(uint8_t* to, const uint8_t* from, int64_t have, int64_t want, int64_t stride) {
   for (int64_t r = 0; r < want; ++r) std::memcpy(to + r * stride, from + r % have * stride, stride);
 }
 
 }  // namespace
 
-// Sums of four uniform numbers: normal enough, and the same everywhere.
+// Sums of four uniform numbers: close enough to normal, and identical on every machine.
 std::vector<float> pattern_values(int64_t count, uint64_t seed, float deviation) {
   constexpr float kDeviationOfSum = 1.1547F;
   std::vector<float> values(count);

@@ -27,7 +27,7 @@ bool reads_number(const RoutineExpr& e) {
   return e.kind == Kind::variable || std::ranges::any_of(e.args, reads_number);
 }
 
-// Whether it has one value for each record.
+// Whether it has one value per record.
 bool is_part(const Format& f, const RoutineExpr& e) {
   std::set<Level> levels;
   levels_of(f, e, levels);

@@ -1,6 +1,6 @@
-// Symbolic analysis of decode: it is rewritten as scale * value + offset, where scale and offset change slowly (they
-// depend on i through i / group only) and value is made of the element's own code. Must not know any format. Proved by
-// tests/number/facts/facts_test.cpp: the pieces put together decode random bits as decode does.
+// Symbolic analysis of decode: it is rewritten as scale * value + offset, where scale and offset are slow (they depend
+// on i only through i / group) and value depends on the element's own code. Must not depend on any particular format.
+// Proved by tests/number/facts/facts_test.cpp: the recombined parts decode random bits as decode does.
 #include "number/facts/facts.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ class Analysis {
  public:
   explicit Analysis(const Format& f) : format_(f) {}
 
-  // Over how many consecutive elements e stays the same: 1 when it may change with each, 0 when it never changes in a
-  // row. Periods are joined by gcd, whose neutral element is 0.
+  // The number of consecutive elements over which e is constant: 1 when it may change with each, 0 when it never
+  // changes within a row. Periods are combined by gcd, whose neutral element is 0.
   int64_t period(const RoutineExpr& e) const {
     switch (e.kind) {
       case Kind::constant:
@@ -93,7 +93,7 @@ class Analysis {
   }
 
  private:
-  // The c of i / c, and of i / a / b with c = a b, and of i >> k; 0 for anything else.
+  // Returns c for i / c, for i / a / b with c = a b, and for i >> k; 0 for anything else.
   static int64_t step_of_quotient(const RoutineExpr& e) {
     if (e.kind == Kind::variable) return 1;
     const bool whole_division = e.kind == Kind::op && e.op == ScalarOp::div_ && !is_float(e.type);
@@ -175,7 +175,7 @@ class Analysis {
     return result;
   }
 
-  // An integer expression: slow terms become the offset, slow factors the scale; constants stay with the code.
+  // An integer expression: slow terms go to the offset, slow factors to the scale; constants stay in the code part.
   std::optional<Linear> whole(const RoutineExpr& n) const {
     const bool pair = n.kind == Kind::op && n.args.size() == 2;
     if (pair && (n.op == ScalarOp::add_ || n.op == ScalarOp::sub_)) {
@@ -211,7 +211,7 @@ class Analysis {
   const Format& format_;
 };
 
-// The integer below an exact conversion to f32, or nothing.
+// The integer operand of an exact conversion to f32, or nullopt.
 std::optional<RoutineExpr> integer_of(const RoutineExpr& part) {
   if (part.kind != Kind::op) return std::nullopt;
   if (part.op == ScalarOp::cast_ && !is_float(part.args[0].type) && part.args[0].type != Scalar::boolean)
@@ -259,7 +259,7 @@ bool reads_variable(const RoutineExpr& e) {
   return std::any_of(e.args.begin(), e.args.end(), reads_variable);
 }
 
-// Whether i is used only as the index of the field itself, so that all elements decode alike.
+// Whether i is used only to index the field itself, so that all elements decode alike.
 bool uniform(const RoutineExpr& e) {
   if (e.kind == Kind::variable) return false;
   if (e.kind == Kind::field) return e.args[0].kind == Kind::variable || !reads_variable(e.args[0]);

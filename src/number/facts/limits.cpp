@@ -7,11 +7,11 @@
 namespace lumen {
 namespace {
 
-constexpr double kOfFunction = 24;                 // exp and its kin are polynomials
-constexpr double kOfField = 4;                     // bits taken out of words
+constexpr double kOfFunction = 24;                 // cost of exp etc. (polynomials)
+constexpr double kOfField = 4;                     // cost of extracting bits from words
 constexpr int64_t kMostUnrolled = 1024;            // elements
 constexpr double kMostUnrolledOperations = 49152;  // of a block
-constexpr double kLanes = 8;                       // that share an operation of straight code, and no other
+constexpr double kLanes = 8;                       // share an operation of straight-line code, but no other
 
 double operations_in(const RoutineExpr& e) {
   double sum = 0;

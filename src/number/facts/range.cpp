@@ -1,5 +1,5 @@
-// Intervals through the scalar algebra, and a fixpoint over variables: loops are run over at most a few times, then
-// widened to the type's whole range. Sound, not sharp. Proved by tests/number/facts/range_test.cpp.
+// Interval analysis of the scalar algebra, and a fixpoint over variables: loops are iterated a few times at most, then
+// widened to the type's whole range. Sound, not tight. Proved by tests/number/facts/range_test.cpp.
 #include "number/facts/range.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ double smear(double bound) {  // all bits below the highest bit of a bound
   return std::exp2(std::floor(std::log2(bound)) + 1) - 1;
 }
 
-// A result outside the type wraps: then nothing is known. Bounds that a double does not hold exactly may be outside.
+// A result outside the type wraps, so its range is unknown. Bounds not exact in a double count as outside.
 Range within(Scalar type, Range r) {
   constexpr double kExact = 0x1p53;
   if (is_float(type)) return r;
@@ -35,7 +35,7 @@ Range within(Scalar type, Range r) {
   return r.low >= all.low && r.high <= all.high ? r : all;
 }
 
-// The upper bound of a type of 64 bits, less one bit for each place, where a double rounds it up.
+// The upper bound after a right shift; one less for a 64-bit bound that the double has rounded up.
 double shifted_down(double high, double places) {
   const bool rounded = high == 0x1p63 || high == 0x1p64;
   return rounded && places > 0 ? high / std::exp2(places) - 1 : std::floor(high / std::exp2(places));
@@ -260,7 +260,7 @@ void RangeAnalysis::analyse(const Routine& routine, const std::map<int, Range>& 
     statements(routine.body);
     ++round;
   } while (changed_);
-  // What was never set holds zero.
+  // Variables that were never set are zero.
   for (Range& r : variables) {
     if (r.empty()) r = {0, 0};
   }

@@ -1,5 +1,5 @@
-// Interval analysis of routines: what values an expression can take, over all bit patterns of the fields. It proves
-// indices to stay inside and gives the exact range of integer codes. Must not know names or files.
+// Interval analysis of routines: the values an expression can take, over all bit patterns of the fields. It proves that
+// indices are in range and gives the exact range of integer codes. Must not depend on names or files.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace lumen::read {
 
-// Closed interval; whole for integers, and for floats without NaN (a NaN converted to an integer is 0, which is added
+// Closed interval; integral for integers, and excluding NaN for floats (a NaN converts to the integer 0, which is added
 // then).
 struct Range {
   double low = 0, high = -1;  // low > high: no value yet
@@ -18,9 +18,9 @@ struct Range {
 };
 Range join(const Range& a, const Range& b);
 
-// Stands for `extent`, which is not known when a format is read. Only `0..len(x)` makes a range that ends at kExtent -
-// 1, and only copying keeps it, so an index with that range (or the constant 0) is inside; mixing it with other bounds
-// gives kNotInside.
+// Represents `extent`, which is unknown when a format is read. Only `0..len(x)` gives a range that ends at kExtent - 1,
+// and only copying preserves it, so an index with that range (or the constant 0) is in range; combining it with other
+// bounds gives kNotInside.
 constexpr double kExtent = 0x1p50;
 constexpr double kNotInside = 0x1p52;
 
@@ -29,11 +29,11 @@ class RangeAnalysis {
   RangeAnalysis(const std::vector<Field>& fields, const std::vector<FormatTable>& tables)
       : fields_(fields), tables_(tables) {}
 
-  // Ranges of all variables of a routine, given those of parameters and other variables set from outside, by slot.
+  // Ranges of all variables of a routine, given those of parameters and other externally set variables, by slot.
   void analyse(const Routine& routine, const std::map<int, Range>& given);
   Range of(const RoutineExpr& e) const;
 
-  std::vector<Range> variables;  // by slot, arrays: of any entry
+  std::vector<Range> variables;  // by slot; arrays: union over all entries
 
  private:
   void statements(const std::vector<RoutineStmt>& body);

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = RoutineExpr::Kind;
 
-// Runs a fit's statements on nodes of a formula instead of numbers.
+// Executes a fit's statements symbolically, on nodes of a formula.
 class FitReader {
  public:
   FitReader(const Format& f, Level level, const Routine& fit) : format_(f), level_(level), fit_(fit) {}
@@ -66,7 +66,7 @@ class FitReader {
     return f.level == level_ && f.count == 1 && f.type.is_float && values_.type(set_.at(field)) == Scalar::f32;
   }
 
-  // Both ways are computed, and one is chosen; fields are set outside.
+  // Both branches are computed, and selected per variable; fields must be set outside of branches.
   bool branch(const RoutineStmt& s, State& state) {
     const int condition = node(values_, s.value, state);
     State first = state, second = state;
@@ -83,7 +83,7 @@ class FitReader {
     return true;
   }
 
-  // for j in 0..len(x): acc = max(acc, abs(..x[j]..)), from the least there is.
+  // for j in 0..len(x): acc = max(acc, abs(..x[j]..)), with acc starting at the identity.
   bool loop(const RoutineStmt& s, State& state) {
     const bool is_whole = s.from.kind == Kind::constant && s.from.integer == 0 && s.step == 1 &&
                           s.to.kind == Kind::extent && s.body.size() == 1 && s.body[0].kind == RoutineStmt::Kind::set;

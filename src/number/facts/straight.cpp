@@ -50,7 +50,7 @@ class Substitution {
     if (!run(s.body, first) || !run(s.otherwise, second)) return false;
     for (auto& [slot, value] : first) {
       const auto other = second.find(slot);
-      // Set on one side only: no later use may depend on it, or it was set before on both.
+      // Set in one branch only: later code cannot depend on it. (A value set before is in both states.)
       if (other == second.end()) continue;
       if (read::same_expression(value, other->second)) {
         state[slot] = value;
@@ -172,7 +172,7 @@ ScalarValue evaluate_expression(const Format& f, const RoutineExpr& e, const std
 
 std::string print_expression(const RoutineExpr& e, const Format& f, const Routine& r) {
   auto inner = [&](size_t k) { return print_expression(e.args[k], f, r); };
-  // Operands of operators in brackets, unless they are simple.
+  // Puts operands of operators in brackets, unless they are simple.
   auto operand = [&](size_t k) {
     const RoutineExpr& a = e.args[k];
     const RoutineExpr& shown = a.kind == Kind::op && a.op == ScalarOp::cast_ ? a.args[0] : a;

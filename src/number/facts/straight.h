@@ -1,5 +1,5 @@
-// Routines without loops as one expression: locals substituted, branches turned into selections. Facts, gradients and
-// kernels that work lane by lane start from it.
+// Converts routines without loops to one expression: locals substituted, branches turned into selections. Input of
+// facts, gradients and per-lane kernels.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,11 @@ namespace lumen {
 // nullopt when it has loops or arrays, reads kept locals that are not `given` (by slot), or grows too large.
 std::optional<RoutineExpr> straight_line(const Routine& r, const std::map<int, RoutineExpr>& given = {});
 
-// Values of an expression: `variables` by slot; fields are asked from `field(slot, index)`. Tables come from the
-// format.
+// Evaluates an expression: `variables` by slot; fields come from `field(slot, index)`, tables from the format.
 ScalarValue evaluate_expression(const Format& f, const RoutineExpr& e, const std::vector<ScalarValue>& variables,
                                 const std::function<double(int, int64_t)>& field);
 
-// As in the language: d * S[i / 32]. Variables are named after `r`.
+// In the language's syntax: d * S[i / 32]. Variables have their names in `r`.
 std::string print_expression(const RoutineExpr& e, const Format& f, const Routine& r);
 
 }  // namespace lumen

@@ -22,7 +22,7 @@ constexpr std::array<ScalarIds, 13> kIds = {{{Scalar::f32, 0, "F32"},
                                              {Scalar::u64, -1, "U64"},
                                              {Scalar::boolean, -1, "BOOL"}}};
 
-// Other dtypes of safetensors files, whose elements no format holds as those files do.
+// Other safetensors dtypes whose storage no format matches.
 constexpr std::array<std::string_view, 4> kOtherDtypes = {"F4", "F6_E2M3", "F6_E3M2", "C64"};
 
 }  // namespace
@@ -34,7 +34,7 @@ std::span<const ScalarIds> scalar_ids() {
 std::optional<std::string> claimed_scalar(const Format& f) {
   for (const ScalarIds& row : kIds) {
     if (plain_scalar(f) == row.scalar)
-      continue;  // it is that float; whole numbers are read as scalars, never as formats
+      continue;  // the format is that float; integers are read as scalars, never as formats
     if (f.gguf_type && *f.gguf_type == row.gguf)
       return fmt::format("format '{}' claims gguf {}, which is plain {} in every file", f.name, row.gguf,
                          scalar_name(row.scalar));

@@ -1,5 +1,5 @@
-// What files call the plain scalars: ids that every reader knows and no format can have for something else. Must not
-// know files; who reads and writes them asks here. Proved by tests/number/facts/type_ids_test.cpp.
+// Type ids of the plain scalars in files: every reader uses them, so no format may claim one. Must not depend on file
+// code; readers and writers use this table. Proved by tests/number/facts/type_ids_test.cpp.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ struct ScalarIds {
 };
 std::span<const ScalarIds> scalar_ids();
 
-// Why files cannot call a format as its attributes say, because the name means something else to every reader; nothing
-// when they can.
+// The reason why a format's attributes claim an id or name that means something else to every reader; nullopt if they
+// are valid.
 std::optional<std::string> claimed_scalar(const Format& f);
 
 }  // namespace lumen

@@ -1,4 +1,4 @@
-// Promotions, conversions and constant folding of routine expressions. Must not know statements, names or fields.
+// Promotions, conversions and constant folding of routine expressions. Must not depend on statements, names or fields.
 // Proved by tests/number/reader_test.cpp.
 #include "number/facts/typing.h"
 
@@ -39,7 +39,7 @@ RoutineExpr fold_or_keep(RoutineExpr e) {
   return constant_of(e.type, eval_scalar_op(ScalarNode{e.op, e.type}, operand, values[0], values[1], values[2]));
 }
 
-// Whole by construction, so that conversion to an integer needs no rounding.
+// Always an integral value, so conversion to an integer needs no rounding.
 bool is_provably_whole(const RoutineExpr& e) {
   if (!is_float(e.type)) return true;
   if (is_constant(e)) return e.real == std::nearbyint(e.real);
@@ -101,7 +101,7 @@ void unify_integers(RoutineExpr& a, RoutineExpr& b, bool bitwise, const Place& p
                  "take out the bits you need first, e.g. (x >> 4) & 15, or write int(x)");
 }
 
-// Unsigned words whose upper bit is surely clear become i32, so that ordinary arithmetic may follow.
+// Unsigned words whose top bit is provably clear become i32, so that ordinary arithmetic may follow.
 RoutineExpr narrow(RoutineExpr e) {
   if (e.kind != RoutineExpr::Kind::op || e.type == Scalar::i32 || !is_whole(e.type) || e.args.size() != 2) return e;
   const RoutineExpr& right = e.args[1];

@@ -1,8 +1,7 @@
-// Stored bits and the numbers they mean: integers of any width and small floats of every published family.
-// One rule serves all floats: a magnitude code c (exponent and mantissa together) is a number whose neighbours are c -
-// 1 and c + 1, so rounding is done on the grid of the value's own exponent and carries walk into the exponent by
-// themselves. Proved by tests/number/format/field_type_test.cpp (every code of every type; nearest even against brute
-// force).
+// Stored bits and the numbers they represent: integers of any width and small floats of every published family. One
+// rule covers all floats: a magnitude code c (exponent and mantissa together) is a number whose neighbours are c - 1
+// and c + 1, so rounding uses the grid of the value's own exponent, and carries propagate into the exponent. Proved by
+// tests/number/format/field_type_test.cpp (every code of every type; nearest even against brute force).
 #include <cmath>
 #include <limits>
 

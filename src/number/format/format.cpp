@@ -1,5 +1,5 @@
-// Sizes that follow from a format: where the sections of a blob lie, and bits per weight.
-// Must not know any format's name. Proved by tests/number/codec_test.cpp.
+// Sizes derived from a format: offsets of the sections of a blob, and bits per weight. Must not depend on any format's
+// name. Proved by tests/number/codec_test.cpp.
 #include "number/format/format.h"
 
 #include <algorithm>

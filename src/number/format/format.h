@@ -1,5 +1,5 @@
-// A number format as a plain value: fields with layouts at levels, and three routines. Everything else in Lumen about a
-// format is derived from this. No code anywhere may branch on `name`.
+// A number format as a plain value: fields with layouts at levels, and three routines. Everything else about a format
+// is derived from this. No code may branch on `name`.
 //
 // A tensor in format F, of shape [..., R, C] (C contiguous, a multiple of block), is stored as ONE blob:
 // data      R' rows x (C / block) records of block_bytes          (R' = product of all dims but the last)
@@ -33,10 +33,10 @@ enum class Level : uint8_t {
 };  // element-level fields are block fields with one value per element
 constexpr int kLevels = 4;
 
-// Where a field's value comes from; chosen by the user of a format, not by the format.
+// The source of a field's value; chosen by the user of a format, not by the format.
 enum class FieldSource : uint8_t { fitted, learned, supplied, delayed, predicted };
 
-// How stored bits become a number. Integers: two's complement or plain of `bits`. Floats: any small float.
+// Interpretation of stored bits as a number. Integers: two's complement or unsigned of `bits`. Floats: any small float.
 struct FieldType {
   bool is_float = false;
   bool is_signed = false;  // integers
@@ -76,9 +76,9 @@ struct FormatTable {
 };
 
 // When the weighted fit of the block assigns the code field itself, `code` is not run; a plain fit never does both.
-// A local of the block's fit that `code` reads: it is kept for every block. When the fit is skipped because its fields
-// were supplied, the local takes the stored value of `field` (the field it was plainly assigned to: `d = s`); -1: it
-// has none, so the fit cannot be skipped.
+// KeptLocal: a local of the block's fit that `code` reads; it is kept for every block. When the fit is skipped because
+// its fields were supplied, the local takes the stored value of `field` (the field it was directly assigned to: `d =
+// s`); -1: no such field, so the fit cannot be skipped.
 struct KeptLocal {
   int fit_variable = 0;   // in fit[block].variables
   int code_variable = 0;  // in code.variables; same type and extent
@@ -102,7 +102,7 @@ struct Format {
   std::array<std::optional<Routine>, kLevels>
       fit;  // by level; run outermost level first; x[j] is relative to the level's extent
   std::vector<KeptLocal> kept;
-  // fit(x, w) with the importance w[j] >= 0 of each value (RoutineExpr::source with slot 1), beside the plain fit(x).
+  // fit(x, w) with the importance w[j] >= 0 of each value (RoutineExpr::source with slot 1), in addition to fit(x).
   std::array<std::optional<Routine>, kLevels> weighted_fit;
   std::vector<KeptLocal> weighted_kept;  // of weighted_fit[block] for code
   std::vector<KeptLocal>

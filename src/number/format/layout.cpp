@@ -1,5 +1,5 @@
-// Reading and writing bits where a layout says. Must not know what the bits mean.
-// Proved by tests/number/format/layout_test.cpp.
+// Reads and writes bits at the positions of a layout. Must not depend on their meaning. Proved by
+// tests/number/format/layout_test.cpp.
 #include "number/format/layout.h"
 
 #include <algorithm>

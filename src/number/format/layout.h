@@ -1,9 +1,8 @@
-// Where a field's bits lie: the one layout algebra of the project (fields today; tiles and matrix fragments later).
-// A layout is a list of pieces. A piece says: bits [value_bit, value_bit + bits) of element i, for i in
-// [first, first + count), lie at bit  base + sum_k digit_k(i - first) * stride_k  of the block, little-endian, where
-// the digits are the mixed-radix digits of (i - first) over the modes, slowest mode first. Invariant (verify): pieces
-// of one field cover every bit of every element exactly once and stay inside the block. Proved by
-// tests/number/format/layout_test.cpp.
+// Bit positions of a field: the one layout algebra of the project (fields today; tiles and matrix fragments later). A
+// layout is a list of pieces. A piece places bits [value_bit, value_bit + bits) of element i, for i in [first, first +
+// count), at bit  base + sum_k digit_k(i - first) * stride_k  of the block, little-endian, where the digits are the
+// mixed-radix digits of (i - first) over the modes, slowest mode first. Invariant (verify): pieces of one field cover
+// every bit of every element exactly once and stay inside the block. Proved by tests/number/format/layout_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ struct LayoutPiece {
   int value_bit = 0, bits = 0;      // bits of the value
   int64_t base = 0;                 // bit in the block (or in the level's record)
   std::vector<LayoutMode> modes;    // product of extents == count
-  int64_t bit_of(int64_t i) const;  // place of the piece's lowest bit for element i
+  int64_t bit_of(int64_t i) const;  // position of the piece's lowest bit for element i
   friend bool operator==(const LayoutPiece&, const LayoutPiece&) = default;
 };
 
@@ -38,7 +37,7 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// Throws LUMEN_CHECK failures for our mistakes; user mistakes are found by the format reader, which calls `covers`.
+// Internal errors fail a LUMEN_CHECK; user errors are found by the format reader, which calls `covers`.
 bool covers(const Layout& layout, int64_t count, int bits);
 
 }  // namespace lumen

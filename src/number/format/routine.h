@@ -21,11 +21,11 @@ struct RoutineExpr {
     constant,  // `real` / `integer`
     variable,  // scalar variable `slot`
     element,   // local array `slot`, args[0] is the index
-    source,    // x[args[0]]: the values being encoded (f32), or importance when slot == 1
+    source,    // x[args[0]]: the values to encode (f32), or importance when slot == 1
     field,     // field `slot`, args[0] is the index inside its level's record (constant 0 for single fields)
     table,     // constant table `slot` of the format, args[0] is the index
-    extent,  // i32: how many values are being encoded, len(x); a constant at block level, so seen in row, tile, tensor
-             // only
+    extent,    // i32: number of values to encode, len(x); a constant at block level, so it occurs only in row, tile,
+               // tensor
   } kind = Kind::constant;
   Scalar type = Scalar::i32;
   ScalarOp op = ScalarOp::add_;
@@ -39,8 +39,8 @@ struct RoutineStmt {
   enum class Kind {
     set,          // variable slot = value
     set_element,  // array slot[index] = value
-    set_field,  // field slot[index] = value, converted to the field's type (floats round to nearest even, integers wrap
-                // is an error in the codec: values are clamped)
+    set_field,  // field slot[index] = value, converted to the field's type (floats round to nearest even; integers are
+                // clamped in the codec, where wrapping would be an error)
     loop,       // for slot in from..to step `step` (slot is an i32 variable)
     branch,     // if value { body } else { otherwise }
   } kind = Kind::set;

@@ -1,5 +1,5 @@
-// The table of scalar operations and the builder of formulas: value numbering and constant folding.
-// Must not know tensors, loops or formats. Proved by tests/number/formula/formula_test.cpp.
+// The table of scalar operations and the builder of formulas: value numbering and constant folding. Must not depend on
+// tensors, loops or formats. Proved by tests/number/formula/formula_test.cpp.
 #include "number/formula/formula.h"
 
 #include <array>

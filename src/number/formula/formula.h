@@ -21,7 +21,7 @@ enum class ScalarOp : uint8_t {
 #define X(name, arity, domain, result, commutative, text) name##_,
 #include "number/formula/formula.def"
 #undef X
-  input,     // `index` = which input
+  input,     // `index` = input number
   constant,  // `real` for floats, `integer` for the rest
 };
 
@@ -59,20 +59,20 @@ struct Formula {
   friend bool operator==(const Formula&, const Formula&) = default;
 };
 
-// A number at run time: floats live in `real` (f32 results are rounded to f32 after every op, f16 and bf16 likewise),
-// integers and truth values in `integer`, wrapped to their width.
+// A number at run time: floats are in `real` (f32 results are rounded to f32 after every op, f16 and bf16 likewise),
+// integers and booleans in `integer`, wrapped to their width.
 struct ScalarValue {
   double real = 0;
   int64_t integer = 0;
 };
 
-// A value as it is held in a register of the type: floats rounded to nearest even (directly, not through another type),
+// A value as stored in a register of the type: floats rounded to nearest even (directly, not through another type),
 // integers wrapped to their width, two's complement.
 double round_to_scalar(Scalar type, double value);
 int64_t wrap_to_scalar(Scalar type, int64_t value);
 
-// The definition of meaning. For select, `operand_type` is the type of the choices, otherwise that of the first
-// operand. Integers divided by zero are 0, and so is what remains. Inf and NaN have the exponent 128 (f64: 1024). With
+// The reference semantics. For select, `operand_type` is the type of the choices, otherwise that of the first operand.
+// Integer division by zero gives 0, and so does the remainder. Inf and NaN have the exponent 128 (f64: 1024). With
 // `wide` set, f32 arithmetic is done in double and not rounded (for gradient tests).
 ScalarValue eval_scalar_op(const ScalarNode& node, Scalar operand_type, ScalarValue a, ScalarValue b, ScalarValue c,
                            bool wide = false);
@@ -81,11 +81,11 @@ void eval_formula(const Formula& f, std::span<const ScalarValue> inputs, std::sp
 
 // Text: (%0: f32, %1: f32) { %2 = mul f32 %0, %1; %3 = const f32 1.5; ... } -> %3        exact inverse of each other
 std::string print_formula(const Formula& f);
-// Parses from text at `position`, which is moved behind it.
+// Parses from text at `position`, which is advanced past the formula.
 Formula parse_formula(SourceRef source, size_t* position);
 void verify_formula(const Formula& f);  // LUMEN_CHECKs
 std::optional<std::string> scalar_op_mistake(const ScalarNode& node,
-                                             const Formula& f);  // what formula.def forbids, in words
+                                             const Formula& f);  // the violated rule of formula.def; nullopt: valid
 Formula simplify_formula(const Formula& f);                      // exact rewrites only, dead code dropped
 
 // Substitutes `inner`'s output `k` for input `slot` of `outer`; inputs of the result: outer's without slot, then

@@ -1,5 +1,5 @@
-// What every scalar operation means. Plain and exact; the graph and loop evaluators and constant folding end here.
-// Must not know tensors, loops or formats. Proved by tests/number/formula/formula_test.cpp.
+// The reference semantics of every scalar operation. Simple and exact; used by the graph and loop evaluators and by
+// constant folding. Must not depend on tensors, loops or formats. Proved by tests/number/formula/formula_test.cpp.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -188,7 +188,7 @@ int64_t eval_integer(ScalarOp op, Scalar type, int64_t a, int64_t b) {
       return x * y;
     case ScalarOp::div_:
     case ScalarOp::rem_:
-      if (b == 0) return 0;  // as machines do it, which must not trap
+      if (b == 0) return 0;  // as in generated code, which must not trap
       if (!is_signed(type)) return op == ScalarOp::div_ ? x / y : x % y;
       return op == ScalarOp::div_ ? floor_divide(a, b) : floor_remainder(a, b);
     case ScalarOp::neg_:
@@ -241,7 +241,7 @@ int64_t wrap_to_scalar(Scalar type, int64_t value) {
 
 ScalarValue eval_scalar_op(const ScalarNode& node, Scalar operand_type, ScalarValue a, ScalarValue b, ScalarValue c,
                            bool wide) {
-  if (operand_type == Scalar::i64) {  // places in memory, which most of a kernel computes: nothing to round or wrap
+  if (operand_type == Scalar::i64) {  // addresses, most of a kernel's arithmetic: no rounding or wrapping
     const auto x = static_cast<uint64_t>(a.integer), y = static_cast<uint64_t>(b.integer);
     if (node.op == ScalarOp::add_) return {0, static_cast<int64_t>(x + y)};
     if (node.op == ScalarOp::mul_) return {0, static_cast<int64_t>(x * y)};

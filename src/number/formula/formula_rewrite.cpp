@@ -1,5 +1,5 @@
-// Exact rewrites of formulas (every bit of every result stays, NaN payloads apart) and composition.
-// Must not know tensors, loops or formats. Proved by tests/number/formula/formula_test.cpp on random formulas.
+// Exact rewrites of formulas (every bit of every result is preserved, except NaN payloads) and composition. Must not
+// depend on tensors, loops or formats. Proved by tests/number/formula/formula_test.cpp on random formulas.
 #include <cmath>
 #include <optional>
 
@@ -9,7 +9,7 @@
 namespace lumen {
 namespace {
 
-// Copies nodes of one formula into another through the builders, which share and fold.
+// Copies nodes of one formula into another through the builders, which number values and fold constants.
 int rebuild(Formula& to, const ScalarNode& node, const std::vector<int>& moved) {
   int args[3] = {-1, -1, -1};
   for (int k = 0; k < 3; ++k) {
@@ -57,7 +57,7 @@ bool is_integral(const Formula& f, int node) {
   }
 }
 
-// Whether `to` holds every number of `from`, so that the way there and back changes none.
+// Whether `to` represents every number of `from`, so that a round trip changes none.
 bool holds_all(Scalar to, Scalar from) {
   if (from == Scalar::boolean || to == Scalar::boolean) return false;
   const int wide = scalar_bits(to), narrow = scalar_bits(from);
@@ -152,7 +152,7 @@ int simpler_unary(Formula& f, const ScalarNode& node) {
       if (inner.op != ScalarOp::cast_ || f.type(inner.args[0]) != node.type) return -1;
       return holds_all(inner.type, node.type) ? inner.args[0] : -1;
     case ScalarOp::bitcast_:
-      // A round trip through bits stays: it is how a formula says that a value has no derivative (gradient.h).
+      // A round trip through bits stays: it marks a value as having no derivative (gradient.h).
       if (inner.op == ScalarOp::bitcast_ && f.type(inner.args[0]) != node.type) {
         return f.convert(ScalarOp::bitcast_, node.type, inner.args[0]);
       }
@@ -181,7 +181,7 @@ int simpler(Formula& f, int number) {
   return result < 0 ? number : result;
 }
 
-// The formula again, with only what its outputs need, in order.
+// Dead code elimination: keeps only the nodes that the outputs need, in order.
 Formula drop_dead(const Formula& f) {
   std::vector<bool> live(f.nodes.size(), false);
   for (int output : f.outputs) live[output] = true;

@@ -1,7 +1,7 @@
 // Formulas as one line of text and back:  (%0: f32, %1: f32) { %2 = mul f32 %0, %1; %3 = const f32 1.5 } -> %2
-// %n is node n; an input without a node is written `_`; several outputs stand in parentheses: -> (%2, %3).
-// Invariant: parse(print(f)) == f. The text is hostile: every mistake is an Error with its place.
-// Proved by tests/number/formula/formula_test.cpp.
+// %n is node n; an input without a node is written `_`; several outputs are in parentheses: -> (%2, %3). Invariant:
+// parse(print(f)) == f. The text may be hostile: every mistake is an Error with its place. Proved by
+// tests/number/formula/formula_test.cpp.
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -20,7 +20,7 @@ std::string print_constant(const ScalarNode& node) {
     if (node.type == Scalar::u64) return fmt::format("{}", node.integer);
     return fmt::format("{}", node.integer);
   }
-  return fmt::format("{}", node.real);  // shortest text that reads back exactly
+  return fmt::format("{}", node.real);  // shortest text that parses to the same value
 }
 
 class FormulaParser {

@@ -1,5 +1,5 @@
-// Names, sizes and IEEE conversions of the scalar types. Must not know formats or formulas.
-// Proved by tests/number/formula/scalar_test.cpp (every half, every tie).
+// Names, sizes and IEEE conversions of the scalar types. Must not depend on formats or formulas. Proved by
+// tests/number/formula/scalar_test.cpp (every half, every tie).
 #include "number/formula/scalar.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Scalar element types every machine understands, shared by formulas, graphs and loops. Formats are built from them.
+// Scalar element types that every target supports, shared by formulas, graphs and loops. Formats are built from them.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// y = decode(code(x)) of one element as a scalar formula: the stored code is replaced by what `code` would store,
-// rounding to the field's type is written out in scalar operations, small tables become selections. Must not know
-// graphs. Proved by tests/number/gradient_test.cpp: equal to decode(encode(x)) bit for bit, derivative against LSQ.
+// y = decode(code(x)) of one element as a scalar formula: the stored code is replaced by the result of `code`, rounding
+// to the field's type becomes scalar operations, small tables become selections. Must not depend on graphs. Proved by
+// tests/number/gradient_test.cpp: equal to decode(encode(x)) bit for bit, derivative against LSQ.
 #include <algorithm>
 #include <cmath>
 
@@ -35,7 +35,7 @@ RoutineExpr whole(int64_t value) {
   return e;
 }
 
-// An expression of `code` (variable 0 is v, 1 is i) as one over x and i (variable 0).
+// Converts an expression of `code` (variable 0 is v, 1 is i) to one over x and i (variable 0).
 RoutineExpr in_terms_of_x(const RoutineExpr& e) {
   if (e.kind == Kind::variable) {
     if (e.slot == 0) return value_x();
@@ -91,7 +91,7 @@ RoutineExpr stored(const Format& f, RoutineExpr code) {
   return code;
 }
 
-// The decode expression with the code field's entry i replaced; nothing when other entries of it are read.
+// Replaces entry i of the code field in the decode expression; false when other entries of it are read.
 bool replace_code(const Format& f, RoutineExpr& e, const RoutineExpr& code) {
   if (e.kind == Kind::field && e.slot == f.code_field) {
     const bool own = e.args[0].kind == Kind::variable || (f.block == 1 && read::is_constant(e.args[0]));
@@ -102,7 +102,7 @@ bool replace_code(const Format& f, RoutineExpr& e, const RoutineExpr& code) {
   return std::all_of(e.args.begin(), e.args.end(), [&](RoutineExpr& a) { return replace_code(f, a, code); });
 }
 
-// Builds the formula; inputs are found on the way: x, then fields, then i.
+// Builds the formula and collects its inputs: x, then fields, then i.
 class Lowering {
  public:
   explicit Lowering(const Format& f) : format_(f) {}
@@ -126,7 +126,7 @@ class Lowering {
   void collect(const RoutineExpr& e) {
     if (e.kind == Kind::field) {
       if (slot_of(e) < 0) result_.fields.push_back({e.slot, e.args[0]});
-      return;  // its index is computed by whoever reads the field
+      return;  // its index is computed by the code that reads the field
     }
     if (e.kind == Kind::variable) result_.uses_index = true;
     for (const RoutineExpr& a : e.args) collect(a);
@@ -169,7 +169,7 @@ class Lowering {
     return f.op(e.op, args[0], args[1], args[2]);
   }
 
-  // Entry of a table by halving.
+  // Table entry by binary selection.
   int entry(const FormatTable& t, int index, size_t first, size_t last) {
     Formula& f = result_.formula;
     if (last - first == 1) {
@@ -188,9 +188,9 @@ class Lowering {
   bool failed_ = false;
 };
 
-// A look-up is flat, so it gets the slope of what it approximates: value + (u - u') where u = (x - offset) / scale,
-// held between the smallest and the largest value, and u' is u without a derivative (through its bits). The sum is
-// exactly `value`.
+// A look-up has zero derivative, so it gets the slope of the function it approximates: value + (u - u') where u = (x -
+// offset) / scale, clamped to the smallest and largest value, and u' is u without a derivative (through its bits). The
+// sum is exactly `value`.
 std::optional<RoutineExpr> with_slope(const Format& f, const RoutineExpr& code) {
   const FormatFacts facts = facts_of(f);
   if (!facts.scaled) return std::nullopt;

@@ -1,6 +1,5 @@
-// Symbolic derivatives of formulas, forward from one input: one rule per operation.
-// Must not know tensors or training. Proved by tests/number/formula/formula_test.cpp (finite differences in double
-// precision).
+// Symbolic derivatives of formulas in forward mode from one input: one rule per operation. Must not depend on tensors
+// or training. Proved by tests/number/formula/formula_test.cpp (finite differences in double precision).
 #include <optional>
 
 #include "base/check.h"
@@ -10,7 +9,7 @@
 namespace lumen {
 namespace {
 
-// The differential of each node; -1 is zero.
+// The differential of each node; -1 means zero.
 class Differential {
  public:
   Differential(const Formula& f, int slot, bool straight_through)
@@ -105,12 +104,12 @@ class Differential {
       case ScalarOp::cast_:
         return da < 0 ? -1 : result_.convert(ScalarOp::cast_, node.type, da);
       default:
-        return -1;  // exponent, bitcast and comparisons are flat almost everywhere
+        return -1;  // exponent, bitcast and comparisons have derivative zero almost everywhere
     }
   }
 
-  // The differential of the operand that was chosen. Straight-through, a value that just reaches its bound still
-  // passes: rounding puts many codes exactly on the bound, and these were not clipped.
+  // The differential of the selected operand. In straight-through mode, a value equal to its bound still passes the
+  // gradient: rounding puts many codes exactly on the bound, and these were not clipped.
   int bound(ScalarOp which, int a, int b, int da, int db) {
     if (da < 0 && db < 0) return -1;
     const int like = da < 0 ? db : da;
@@ -134,7 +133,7 @@ class Differential {
     return d;
   }
 
-  // Straight-through only: a rounded integer carries the float differential of the value it was rounded from.
+  // Straight-through mode only: a rounded integer carries the float differential of the value before rounding.
   int through_cast(Scalar to, int da) {
     if (da < 0) return -1;
     const Scalar type = is_float(to) ? to : result_.type(da);

@@ -1,5 +1,5 @@
-// Straight-through gradients of whole tensors, element by element: the oracle of what training kernels do.
-// Proved by tests/number/gradient_test.cpp.
+// Straight-through gradients of whole tensors, element by element: the reference for training kernels. Proved by
+// tests/number/gradient_test.cpp.
 #include "number/gradient/gradient.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace lumen {
 namespace {
 
-// Finds the records an element belongs to.
+// Finds the records of an element.
 class Reader {
  public:
   Reader(const Format& f, std::span<const uint8_t> blob, int64_t rows, int64_t columns)
@@ -53,13 +53,13 @@ class Reader {
   BlobLayout layout_;
 };
 
-// The values an element can take before scaling, at both ends: the last and half a step beyond it.
+// The range of an element before scaling: the extreme values and half a step beyond.
 struct Ends {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
 };
 
-// Whether an expression reads no field but the element's own code.
+// Whether an expression reads no field except the element's own code.
 bool is_of_code(const Format& f, const RoutineExpr& e) {
   const bool other =
       e.kind == RoutineExpr::Kind::field && (e.slot != f.code_field || e.args[0].kind != RoutineExpr::Kind::variable);
@@ -101,10 +101,10 @@ std::vector<float> straight_through_mask(const Format& f, std::span<const float>
   LUMEN_CHECK(std::ssize(x) == rows * columns, "{} values", x.size());
   const FormatFacts facts = facts_of(f);
   std::vector<float> mask(x.size(), 1.0F);
-  if (!facts.scaled) return mask;  // no common scale, so nothing is clipped as a whole
+  if (!facts.scaled) return mask;  // no common scale, so there is no clipping range
   const Ends ends = ends_of(f, facts);
   const ScaledForm& s = *facts.scaled;
-  // A scale that was rounded when it was stored must not cut off the values it was made from.
+  // Rounding of the stored scale must not clip the values it was fitted to.
   constexpr double kRounding = 1e-3;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) {

@@ -6,7 +6,8 @@
 namespace lumen {
 namespace {
 
-// How near to a code counts as on it, in steps: more than a division and a multiplication lose, less than matters.
+// A value this close to a code, in steps, counts as on it: larger than the error of a division and a multiplication,
+// and negligible otherwise.
 constexpr double kOnACode = 0x1p-16;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Building and sharing of engines. Proved by tests/number/codec_test.cpp.
+// Construction and caching of engines. Proved by tests/number/codec_test.cpp.
 #include "number/interpret/engine.h"
 
 #include <map>
@@ -63,7 +63,7 @@ std::shared_ptr<const Engine> engine_of(const Format& f) {
   static std::mutex mutex;
   static std::map<std::pair<uint64_t, uint64_t>, std::shared_ptr<const Engine>> engines;
   if (f.hash == Hash{})
-    return std::make_shared<const Engine>(std::make_shared<Format>(f));  // made by hand: no identity
+    return std::make_shared<const Engine>(std::make_shared<Format>(f));  // constructed in code: no hash to share it by
   const auto key = std::make_pair(f.hash.low, f.hash.high);
   const std::lock_guard lock(mutex);
   const auto found = engines.find(key);

@@ -1,5 +1,5 @@
-// A format made ready to run: its routines as programs over one array of cells, and its records. Built once per format
-// and shared (engine_of); immutable, so threads may use it at the same time with cells of their own.
+// A format compiled for the interpreter: its routines as programs over one array of cells, and its records. Built once
+// per format and shared (engine_of); immutable, so threads may use it concurrently with cells of their own.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace lumen::interpret {
 struct Engine {
   explicit Engine(FormatRef f);
 
-  FormatRef format;  // owns what the programs refer to
+  FormatRef format;  // owns the data that the programs reference
   CellPlan plan;
   std::vector<Records> records;  // by level
   std::unique_ptr<Program> decode, code;

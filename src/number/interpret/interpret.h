@@ -1,4 +1,4 @@
-// Routines of formats executed exactly, one number at a time: the definition that kernels are compared with.
+// Exact execution of format routines, one number at a time: the reference for kernels.
 //
 // May include: base, number/format.
 #pragma once

@@ -161,7 +161,7 @@ int64_t nearest_whole(const FieldType& type, int64_t value) {
     return std::clamp(value, -high - 1, high);
   }
   const int64_t high = (uint64_t{1} << type.bits) - 1;
-  // Registers of more than 32 bits are u64: what looks negative is large.
+  // Registers of more than 32 bits are u64: a negative value is a large one.
   if (type.bits > 32) return static_cast<uint64_t>(value) > static_cast<uint64_t>(high) ? high : value;
   return std::clamp<int64_t>(value, 0, high);
 }
@@ -191,7 +191,7 @@ class Compiler {
     statements(routine_.body);
     depth_ = 0;
     if (routine_.has_result) program_.result_ = value(routine_.result);
-    // run() forms references to cells from jump targets as well, without using them.
+    // run() also forms references to cells from jump targets, without using them.
     if (const int32_t last = here() + 1; last > plan_.size) plan_.size = last;
   }
 
@@ -220,7 +220,7 @@ class Compiler {
     return found->second;
   }
 
-  // The cell in which the value will stand; `wanted` >= 0 asks for a certain one where something is computed.
+  // Returns the cell of the value; `wanted` >= 0 requests a certain cell for a computed value.
   int32_t value(const RoutineExpr& e, int32_t wanted = -1) {
     switch (e.kind) {
       case RoutineExpr::Kind::constant:
@@ -260,7 +260,7 @@ class Compiler {
     }
     Program::Other other{ScalarNode{e.op, e.type}, operand, {}};
     for (size_t k = 0; k < e.args.size(); ++k) other.types[k] = e.args[k].type;
-    // The operands of a general operation stand behind each other.
+    // The operands of a general operation are in consecutive cells.
     const int32_t block = reserve(3);
     for (size_t k = 0; k < e.args.size(); ++k) emit(Code::move, block + k, args[k]);
     emit(Code::other, to, program_.others_.size(), block);
@@ -278,7 +278,7 @@ class Compiler {
     return to;
   }
 
-  // Temporaries are a stack: one is free again when the operation that used it was emitted.
+  // Temporaries are a stack: one is freed when the operation that used it has been emitted.
   int32_t target(int32_t wanted) {
     if (wanted >= 0) return wanted;
     if (depth_ == std::ssize(temporaries_)) temporaries_.push_back(reserve(1));
@@ -365,7 +365,7 @@ void Program::prepare(Cell* cells) const {
   for (const auto& [at, cell] : constants_) cells[at] = cell;
 }
 
-// What a field keeps of a number, as the routine reads it again.
+// Stores a number as its field does: rounded, as the routine reads it back.
 static void store_field(const FieldType& type, Cell& entry, const Cell& value) {
   if (type.is_float) {
     entry.real = static_cast<float>(field_decode(type, field_encode(type, value.real)));
@@ -385,7 +385,7 @@ void Program::evaluate(const Other& o, const Cell* args, Cell& to) {
   }
 }
 
-// Instructions that write one number, as a table: a line each.
+// Instructions that write one number, one line each.
 #define LUMEN_REAL(code, value) \
   case Code::code:              \
     to.real = value;            \

@@ -1,6 +1,6 @@
-// A routine as register code: what the codec runs. Everything a routine touches lies in one array of cells, so an
-// operand is an offset; f32 and i32 have their own instructions, other types go through eval_scalar_op. Must not know
-// blobs or levels. Proved by tests/number/codec_test.cpp and tests/number/reader_test.cpp.
+// A routine as register code for the codec. All operands of a routine are in one array of cells, so an operand is an
+// offset; f32 and i32 have their own instructions, other types use eval_scalar_op. Must not depend on blobs or levels.
+// Proved by tests/number/codec_test.cpp and tests/number/reader_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lumen::interpret {
 
-// A number in a register; the type is known by the instruction. f32 as float, everything else as int64.
+// A number in a register; the instruction determines the type. f32 as float, everything else as int64.
 union Cell {
   int64_t whole;
   float real;
@@ -71,7 +71,7 @@ enum class Code : uint8_t {
   other,
 };
 
-// A whole number as a field of the type holds it: the nearest it has.
+// An integer clamped to the range of a field's type.
 int64_t nearest_whole(const FieldType& type, int64_t value);
 
 struct Instruction {
@@ -80,7 +80,7 @@ struct Instruction {
   int32_t a = 0, b = 0, c = 0;
 };
 
-// Where things lie in the cells of a format: fields of all levels, then tables, then each program's own cells.
+// Cell assignment of a format: fields of all levels, then tables, then each program's own cells.
 struct CellPlan {
   explicit CellPlan(const Format& f);
   std::vector<int32_t> field, table;  // first cell of each
@@ -91,7 +91,7 @@ class Program {
  public:
   Program(const Format& f, const Routine& routine, CellPlan& plan);
 
-  // Constants, zeroed locals; once per set of cells.
+  // Sets constants and zeroes locals; once per set of cells.
   void prepare(Cell* cells) const;
   // Runs. `sources`: x and w. Fields with a true entry in `supplied` are not overwritten.
   void run(Cell* cells, const float* const sources[2], int64_t extent, const std::vector<bool>& supplied) const;

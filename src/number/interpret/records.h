@@ -13,7 +13,7 @@ class Records {
   Records(const Format& f, Level level, const CellPlan& plan);
 
   void unpack(const uint8_t* record, Cell* cells) const;
-  void pack(const Cell* cells, uint8_t* record) const;  // the record was zero
+  void pack(const Cell* cells, uint8_t* record) const;  // the record must be zeroed
 
  private:
   struct Piece {  // bits [bit, bit + count) of the record are bits from value_bit of entry

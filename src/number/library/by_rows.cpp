@@ -1,4 +1,4 @@
-// Done on the text that defines a format, so that what comes out is read and proved like any other.
+// The definition's text is rewritten, so the result is read and checked like any other.
 #include "number/library/by_rows.h"
 
 #include <algorithm>

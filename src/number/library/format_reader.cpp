@@ -1,5 +1,5 @@
-// The door of format reading: one declaration, or an alias of a parametrised one, becomes a Format.
-// Proved by tests/number/reader_test.cpp.
+// The entry point of format reading: one declaration, or an alias of a parametrised one, becomes a Format. Proved by
+// tests/number/reader_test.cpp.
 #include "base/messages/spelling.h"
 #include "number/library/library.h"
 #include "number/read/declaration.h"

@@ -1,5 +1,5 @@
-// The formats a program knows. Embedded and user formats are read by the same code; the only difference is the name in
-// diagnostics. Proved by tests/number/library_test.cpp.
+// The formats available to a program. Embedded and user formats are read by the same code; the only difference is the
+// name in diagnostics. Proved by tests/number/library_test.cpp.
 #include "number/library/library.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 
-// A format whose parameters all need values is a pattern, not a format.
+// A format with parameters that have no defaults is a template, not a format.
 bool is_pattern(const lang::FormatDecl& d) {
   return std::any_of(d.params.begin(), d.params.end(), [](const lang::Param& p) { return !p.default_value; });
 }
@@ -70,7 +70,7 @@ void FormatLibrary::add_all(std::vector<lang::File> added, bool embedded) {
   std::vector<const lang::File*> scope;
   for (const lang::File& file : files) scope.push_back(&file);
 
-  FormatLibrary all;  // what this one becomes, if nothing is wrong
+  FormatLibrary all;  // replaces this library if there is no error
   all.formats_ = formats_;
   all.origins_ = origins_;
   auto take = [&](FormatRef format, const Place& place) {

@@ -1,4 +1,4 @@
-// The formats a program knows: those embedded from formats/*.lum and those a user adds with --formats DIR.
+// The formats available to a program: those embedded from formats/*.lum and those a user adds with --formats DIR.
 //
 // May include: base, base/file, base/messages, lang, number/facts, number/format, number/read.
 // Offers: by_rows.h.
@@ -24,10 +24,11 @@ class FormatLibrary {
   FormatRef get(std::string_view name) const;            // Error with the nearest names as hint
   FormatRef by_gguf_type(int type) const;                // null when unknown
   std::vector<FormatRef> all() const;                    // in order of names
-  // Where a format is defined: "dir/a.lum:3"; empty when it is unknown.
+  // The location of a format's definition: "dir/a.lum:3"; empty for an unknown format.
   std::string place_of(std::string_view name) const;
   bool is_embedded(std::string_view name) const;
-  // Why a format, of this library or from elsewhere, cannot have the ids in files that it claims: another one has them.
+  // The reason why a format, of this library or from elsewhere, cannot use the file ids that it claims: another has
+  // them.
   std::optional<std::string> taken_id(const Format& f) const;
 
  private:
@@ -42,7 +43,7 @@ class FormatLibrary {
   std::vector<lang::File> files_;                       // shared fit functions and tables
 };
 
-// Meaning of one declaration: checks fields, layouts, routines; messages carry places and hints.
+// Semantic analysis of one declaration: checks fields, layouts, routines; messages have places and hints.
 FormatRef read_format(const lang::FormatDecl& decl, const std::vector<const lang::File*>& scope);
 
 FormatRef read_format_alias(const lang::FormatAlias& alias, const std::vector<const lang::File*>& scope);

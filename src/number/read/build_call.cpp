@@ -19,7 +19,7 @@ const std::vector<std::string> kBuiltins = {
     "log",  "sin",       "cos", "tanh",  "pow",     "exponent", "ldexp",    "recip", "select", "int",  "float",
     "bits", "from_bits", "f16", "bf16",  "nearest", "sign",     "popcount", "len",   "fma"};
 
-// The number of set bits by adding neighbours, then pairs, ...
+// Population count by adding neighbouring bits, then pairs, ...
 RoutineExpr popcount(RoutineExpr n, const Place& place) {
   auto constant = [](int64_t value) { return integer_constant(value); };
   RoutineExpr v = make_cast(ScalarOp::bitcast_, Scalar::u32, convert_to(to_run_time(std::move(n)), Scalar::i32, place));
@@ -161,7 +161,7 @@ RoutineExpr RoutineBuilder::extreme(const lang::Expr& e) {
   return value;
 }
 
-// select(c, a, b), where a constant decides while the routine is built.
+// select(c, a, b); a constant condition is resolved while the routine is built.
 RoutineExpr RoutineBuilder::choice(const lang::Expr& e) {
   RoutineExpr condition = to_boolean(expression(*e.args[0]), e.args[0]->place);
   RoutineExpr a = expression(*e.args[1]), b = expression(*e.args[2]);
@@ -172,7 +172,7 @@ RoutineExpr RoutineBuilder::choice(const lang::Expr& e) {
   return make_op(ScalarOp::select_, {std::move(condition), std::move(a), std::move(b)});
 }
 
-// 1 / value, and 0 where there is none.
+// 1 / value, or 0 for zero.
 RoutineExpr RoutineBuilder::inverse_of(const RoutineExpr& value) {
   RoutineExpr inverse = make_op(ScalarOp::div_, {float_constant(1), value});
   return make_op(ScalarOp::select_,
@@ -187,8 +187,8 @@ RoutineExpr RoutineBuilder::sign_of(const RoutineExpr& value, const Place& place
   return make_op(ScalarOp::select_, {make_op(ScalarOp::lt_, {value, of(0)}), of(-1), std::move(positive)});
 }
 
-// nearest(table, x): how many midpoints between neighbours (in order of value) lie at or below x; ties go up.
-// Straight-line: short tables by counting, long ones by halving.
+// nearest(table, x): how many midpoints between neighbours (in order of value) are at or below x; ties go up.
+// Straight-line code: short tables by counting, long ones by binary search.
 RoutineExpr RoutineBuilder::nearest(const lang::Expr& e) {
   const Array array = array_of(*e.args[0]);
   if (array.kind != Array::Kind::table) throw error_at(e.args[0]->place, "'nearest' searches a table");
@@ -197,7 +197,7 @@ RoutineExpr RoutineBuilder::nearest(const lang::Expr& e) {
   std::vector<size_t> order(table.values.size());
   for (size_t k = 0; k < order.size(); ++k) order[k] = k;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return table.values[a] < table.values[b]; });
-  // The first of equal entries counts.
+  // The first of equal entries is kept.
   order.erase(
       std::unique(order.begin(), order.end(), [&](size_t a, size_t b) { return table.values[a] == table.values[b]; }),
       order.end());
@@ -229,7 +229,7 @@ RoutineExpr RoutineBuilder::nearest(const lang::Expr& e) {
       RoutineExpr more = make_op(ScalarOp::select_, {std::move(above), i32(static_cast<int64_t>(step)), i32(0)});
       at = in_variable("place", make_op(ScalarOp::add_, {at, std::move(more)}));
     }
-    // Infinity passes the padding as well.
+    // Infinity also compares above the padding.
     at = binary("+", make_op(ScalarOp::min_, {at, i32(std::ssize(order) - 1)}), integer_constant(0), e.place);
   }
   bool in_order = order.size() == table.values.size();
@@ -281,7 +281,7 @@ void RoutineBuilder::bind_parameters(const lang::Function& f, const lang::Expr& 
                          "write int(x)");
         }
       }
-      // A variable of the caller may change while the function runs, so the value is kept.
+      // A variable of the caller may change while the function runs, so the value is copied.
       if (is_constant(value)) {
         b.value = std::move(value);
       } else {

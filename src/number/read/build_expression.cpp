@@ -207,7 +207,7 @@ RoutineExpr RoutineBuilder::length_of(const Array& a) const {
   return RoutineExpr{RoutineExpr::Kind::extent, Scalar::i32};
 }
 
-// The index as i32, noted for the proof that it stays inside.
+// The index as i32, recorded for the bounds proof.
 RoutineExpr RoutineBuilder::index_into(const Array& a, RoutineExpr index, const Place& place) {
   if (!is_whole(index.type)) {
     throw error_at(place, "an index must be a whole number", "write int(x)");

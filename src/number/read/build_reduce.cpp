@@ -1,5 +1,5 @@
-// Reductions: sum(j) e and its kin become loops; short ones inside decode and code are unrolled, so that these stay
-// straight lines. Proved by tests/number/reader_test.cpp.
+// Reductions: sum(j) e and similar ones become loops; short ones inside decode and code are unrolled, so that these
+// stay straight-line code. Proved by tests/number/reader_test.cpp.
 #include <limits>
 
 #include "base/check.h"
@@ -36,7 +36,7 @@ RoutineBuilder::Bounds RoutineBuilder::bounds(const lang::ExprPtr& from, const l
   return b;
 }
 
-// All arrays subscripted by exactly this variable.
+// All arrays indexed by exactly this variable.
 void RoutineBuilder::arrays_indexed_by(const lang::Expr& e, const std::string& variable_name,
                                        std::vector<Array>& found) {
   if (e.kind == lang::ExprKind::index && e.args.size() == 2 && e.args[1] && e.args[1]->kind == lang::ExprKind::name &&
@@ -94,7 +94,7 @@ RoutineExpr RoutineBuilder::joined(const lang::Expr& e, RoutineExpr so_far, Rout
   return make_op(op, {std::move(so_far), std::move(value)});
 }
 
-// sum(j in 0..4) e as e(0) + e(1) + ...; nothing when it is long or needs statements of its own.
+// sum(j in 0..4) e as e(0) + e(1) + ...; nullopt when it is long or needs its own statements.
 std::optional<RoutineExpr> RoutineBuilder::unrolled(const lang::Expr& e) {
   if (role_ == Role::fit || e.vars.size() != 1 || e.text == "argmax" || e.text == "argmin") return std::nullopt;
   const Bounds b = bounds_of(e, 0);
@@ -129,7 +129,7 @@ RoutineExpr RoutineBuilder::reduce(const lang::Expr& e) {
   const bool finds_place = e.text == "argmax" || e.text == "argmin";
   if (finds_place && e.vars.size() != 1) throw error_at(e.place, fmt::format("{} runs over one variable", e.text));
 
-  // The innermost body first: it tells the type of the accumulator.
+  // The innermost body first: its type is the accumulator's.
   std::vector<Bounds> limits;
   std::vector<int> slots;
   const double before = multiplier_;

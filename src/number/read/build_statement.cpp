@@ -51,7 +51,7 @@ bool RoutineBuilder::statements(const std::vector<lang::Stmt>& list, size_t firs
   return false;
 }
 
-// `count` values of an expression: of a call that gives several, or of one expression.
+// `count` values: of one call that returns several, or of one expression.
 std::vector<RoutineExpr> RoutineBuilder::values_of(const lang::Expr& e, size_t count, const Place& place) {
   std::vector<RoutineExpr> values;
   if (count > 1) {
@@ -73,7 +73,7 @@ void RoutineBuilder::let(const lang::Stmt& s) {
   std::vector<RoutineExpr> values = values_of(*s.value, s.names.size(), s.place);
   for (size_t k = 0; k < values.size(); ++k) {
     Binding b;
-    // Constants stay constants; anything else is computed here and once.
+    // Constants stay constants; other values are computed once, here.
     if (is_constant(values[k])) {
       b.value = std::move(values[k]);
     } else {
@@ -268,7 +268,7 @@ bool RoutineBuilder::branch(const lang::Stmt& s, const std::vector<lang::Stmt>& 
 void RoutineBuilder::result(const lang::Stmt& s) {
   std::vector<RoutineExpr> values;
   if (s.values.size() == 1 && s.values[0]->kind == lang::ExprKind::call) {
-    values = call(*s.values[0]);  // may give several
+    values = call(*s.values[0]);  // may return several
   } else {
     for (const lang::ExprPtr& v : s.values) values.push_back(expression(*v));
   }

@@ -66,7 +66,7 @@ void check_attributes(const Format& f, const lang::FormatDecl& declaration) {
   }
 }
 
-// Values of the parameters: from the alias's call, else the defaults.
+// Parameter values: from the alias's call, otherwise the defaults.
 void read_parameters(FormatContext& context, const Instance& instance) {
   const lang::FormatDecl& d = instance.declaration;
   const lang::Expr* call = instance.alias ? instance.alias->value.get() : nullptr;
@@ -107,7 +107,7 @@ const lang::Function* routine_named(const lang::FormatDecl& d, std::string_view 
   return found;
 }
 
-// The field a local is plainly assigned to, as in `d = s`; -1 without one.
+// The field that a local is directly assigned to, as in `d = s`; -1 if there is none.
 int field_assigned_from(const std::vector<RoutineStmt>& body, int variable) {
   for (const RoutineStmt& s : body) {
     const bool plain = s.kind == RoutineStmt::Kind::set_field && s.value.kind == RoutineExpr::Kind::variable &&
@@ -191,7 +191,7 @@ void read_routines(FormatContext& context, const lang::FormatDecl& d) {
 
   std::map<std::string, int> block_locals, weighted_locals;
   const lang::Function* weighted_source = nullptr;
-  std::map<std::string, int> row_locals;  // of the weighted fit of rows, for that of blocks
+  std::map<std::string, int> row_locals;  // locals of the weighted row fit, read by the block fit
   for (size_t level = kLevels; level-- > 0;) {
     for (size_t parameters : {size_t{1}, size_t{2}}) {
       const lang::Function* fit = routine_named(d, kFitNames[level], parameters);

@@ -6,7 +6,7 @@
 
 namespace lumen::read {
 
-// How a declaration is instantiated: values of its parameters, and the alias that names the result, if any.
+// Instantiation of a declaration: values of its parameters, and the alias that names the result, if any.
 struct Instance {
   const lang::FormatDecl& declaration;
   const lang::FormatAlias* alias = nullptr;
@@ -14,7 +14,7 @@ struct Instance {
 
 Format read_instance(Names& names, const Instance& instance);
 
-// Fields of all levels with their layouts; record sizes; the code field. Needs format.block and the tile size.
+// Reads fields of all levels with layouts, record sizes, the code field. Needs format.block and the tile size.
 void read_fields(FormatContext& context, const lang::FormatDecl& declaration);
 FieldType read_field_type(FormatContext& context, const lang::TypeExpr& type);
 

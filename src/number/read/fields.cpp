@@ -1,5 +1,5 @@
-// Fields of a format: their types, and where their bits lie. Checks that records stay small, that every bit of every
-// entry has exactly one place, and that no place is used twice. Proved by tests/number/reader_test.cpp.
+// Fields of a format: their types and bit positions. Checks that records stay small, that every bit of every entry has
+// exactly one position, and that no position is used twice. Proved by tests/number/reader_test.cpp.
 #include <algorithm>
 #include <charconv>
 
@@ -94,7 +94,7 @@ Level level_of(std::string_view text) {
   return Level::block;
 }
 
-// One piece of `at`; `running` is where the field would come anyway, in bits.
+// One piece of `at`; `running` is the field's default position, in bits.
 LayoutPiece read_piece(FormatContext& context, const lang::LayoutPiece& p, const Field& field, int64_t running) {
   LayoutPiece piece;
   const int width = field.type.bits;

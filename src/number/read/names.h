@@ -1,5 +1,5 @@
-// The declarations a format may refer to: functions, tables and other formats of the files in scope.
-// Remembers what was used, so that a format's text can be made self-contained.
+// The declarations a format may refer to: functions, tables and other formats of the files in scope. Records which were
+// used, so that a format's text can be made self-contained.
 #pragma once
 
 #include <set>

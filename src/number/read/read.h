@@ -1,4 +1,4 @@
-// Formats from their texts: declarations, fields and routines are read, typed and checked, and small functions become
+// Formats from their texts: declarations, fields and routines are parsed, typed and checked, and small functions become
 // tables.
 //
 // May include: base, base/messages, lang, number/facts, number/format.

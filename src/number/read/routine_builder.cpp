@@ -1,4 +1,4 @@
-// The frame of a routine under construction: variables, scopes, limits, and the proof that indices stay inside.
+// Common state of a routine under construction: variables, scopes, limits, and the proof that indices are in range.
 // Proved by tests/number/reader_test.cpp.
 #include "number/read/routine_builder.h"
 

@@ -1,6 +1,6 @@
-// Builds one Routine from syntax: names resolved, types given, functions inlined, reductions made into loops.
-// Bounded work: inlining depth, size of the routine and its number of steps are limited, so a hostile text ends in an
-// Error. Split over build_*.cpp by what is built. Proved by tests/number/reader_test.cpp.
+// Builds one Routine from syntax: resolves names, infers types, inlines functions, turns reductions into loops.
+// Inlining depth, size of the routine and its number of steps are limited, so a hostile text ends in an Error. The code
+// is in build_*.cpp by construct. Proved by tests/number/reader_test.cpp.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace lumen::read {
 
-// What every routine of a format shares while it is read.
+// Shared by all routines of a format while it is read.
 struct FormatContext {
   Names& names;
   Format& format;                                              // fields known; tables are added when first used
@@ -32,11 +32,11 @@ class RoutineBuilder {
   enum class Role { decode, code, fit };
   RoutineBuilder(FormatContext& context, Role role, Level level);
 
-  // For code: the block's fit whose locals it may read; filled with those it does.
+  // For code: the block's fit, whose locals it may read; `kept` receives those it reads.
   void may_keep(const Routine* fit, const std::map<std::string, int>* fit_locals, std::vector<KeptLocal>* kept);
 
   Routine build(const lang::Function& f);
-  // After build: scalar and array locals of the routine by name, and the fields plainly assigned from each.
+  // After build: scalar and array locals of the routine by name, and the fields directly assigned from each.
   const std::map<std::string, int>& locals() const { return locals_; }
   RoutineExpr constant(const lang::Expr& e);
 
@@ -98,7 +98,7 @@ class RoutineBuilder {
   void arrays_indexed_by(const lang::Expr& e, const std::string& variable, std::vector<Array>& found);
 
   // build_statement.cpp
-  // Statements from `first` on; true when they gave results (into results_).
+  // Statements from `first` on; true when they return results (in results_).
   bool statements(const std::vector<lang::Stmt>& list, size_t first);
   void let(const lang::Stmt& s);
   void var(const lang::Stmt& s);
@@ -142,11 +142,11 @@ class RoutineBuilder {
   const std::map<std::string, int>* kept_locals_ = nullptr;
   std::vector<KeptLocal>* kept_ = nullptr;
   std::vector<RoutineExpr> results_;
-  std::vector<int> result_variables_;  // when results come from several places
+  std::vector<int> result_variables_;  // when results come from several statements
   bool results_in_variables_ = false;
   int64_t nodes_ = 0;
-  double steps_ = 0;       // of one run, static
-  double multiplier_ = 1;  // trips of the loops around
+  double steps_ = 0;       // of one run, static estimate
+  double multiplier_ = 1;  // trips of the enclosing loops
   int extent_loops_ = 0;
   int depth_ = 0;  // of expressions
 };

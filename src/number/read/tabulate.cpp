@@ -65,8 +65,7 @@ class Tabulation {
     return !r.empty() && r.high - r.low < kMostEntries;
   }
 
-  // Whether all that e depends on is one whole number of few values: an entry of a field, or what is made of a wider
-  // one.
+  // Whether e depends only on one integer with few values: an entry of a field, or an expression of a wider one.
   bool reads_one(const RoutineExpr& e, const RoutineExpr** entry) const {
     if (*entry && same_expression(**entry, e)) return true;
     if (e.kind == Kind::variable) return false;
@@ -86,7 +85,7 @@ class Tabulation {
     });
   }
 
-  // e where the entry has this value: a constant.
+  // e with the entry replaced by this value: a constant.
   RoutineExpr at(const RoutineExpr& e, const RoutineExpr& entry, int64_t value) const {
     if (same_expression(e, entry)) {
       RoutineExpr number{Kind::constant, e.type};
@@ -140,7 +139,7 @@ class Tabulation {
 }  // namespace
 
 void tabulate(Format& f) {
-  constexpr double kGrowth = 2;  // what is shared by name is computed at each use, once substituted
+  constexpr double kGrowth = 2;  // bound on recomputation of shared values after substitution
   const auto straight = straight_line(f.decode);
   if (!straight || !has_function(*straight)) return;
   const size_t tables = f.tables.size();

@@ -1,13 +1,13 @@
-// Functions of a few bits become tables while a format is read. Proved by tests/number/codec_test.cpp.
+// Replaces functions of a few bits by tables while a format is read. Proved by tests/number/codec_test.cpp.
 #pragma once
 
 #include "number/format/format.h"
 
 namespace lumen::read {
 
-// Where decode computes exp and its kin from one whole number of few values alone, an entry of a field or what is made
-// of it, it looks the result up instead, in a table of what the definition of the operations says: every machine then
-// gives the same bits, and none computes them again for each element.
+// When decode computes exp or similar functions of one integer with few values (an entry of a field or an expression of
+// it), replaces them by a table computed with the reference operations: all machines then give the same bits, and no
+// element recomputes the function.
 void tabulate(Format& f);
 
 }  // namespace lumen::read

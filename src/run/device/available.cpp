@@ -18,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
-constexpr int kDeepest = 64;  // control groups inside each other
+constexpr int kDeepest = 64;  // nested control groups
 
-// The number behind `name`, "MemAvailable:" for instance, in bytes.
+// The number after `name`, for instance "MemAvailable:", in bytes.
 int64_t system_memory(const fs::path& root, std::string_view name) {
   std::ifstream file(root / "proc/meminfo");
   for (std::string word; file >> word;) {
@@ -30,7 +30,7 @@ int64_t system_memory(const fs::path& root, std::string_view name) {
   return kUnknown;
 }
 
-// The one number in a file; "max", and what is so large that it means the same, are kUnknown.
+// The single number in a file; "max", and equivalent huge values, give kUnknown.
 int64_t read_number(const fs::path& path) {
   std::ifstream file(path);
   int64_t number = 0;
@@ -45,12 +45,12 @@ int64_t statistic(const fs::path& file, std::string_view wanted) {
   return 0;
 }
 
-// One version of control groups: where they are mounted, and what their files are called.
+// One version of control groups: its mount point and the names of its files.
 struct Groups {
   const char* mount;
   const char* limits[2];
   const char* used;
-  const char *cached, *shared;  // pages of files, and those of them that are no files on a disk
+  const char *cached, *shared;  // page cache, and the part of it that is not backed by a disk
 };
 constexpr Groups kSecond{"sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", "file", "shmem"};
 constexpr Groups kFirst{
@@ -63,8 +63,8 @@ void lower(HostRoom& room, int64_t total, int64_t available, const std::string& 
   room.limit = limit;
 }
 
-// A group's limit holds for those inside it, so all of them up to the outermost count. Pages of files that a group has
-// cached can be dropped and are not missing.
+// A group's limit applies to all groups inside it, so all of them up to the outermost count. A group's page cache can
+// be dropped, so it counts as available.
 void within_groups(const fs::path& root, const Groups& groups, fs::path group, HostRoom& room) {
   const fs::path mount = root / groups.mount;
   for (int depth = 0; depth < kDeepest; ++depth) {
@@ -94,7 +94,7 @@ void within_control_groups(const fs::path& root, HostRoom& room) {
     if (b == std::string::npos || line.size() < b + 2 || line[b + 1] != '/') continue;
     const std::string controllers = "," + line.substr(a + 1, b - a - 1) + ",";
     const std::string path = line.substr(b + 2);
-    if (path.find("..") != std::string::npos) continue;  // outside of what is mounted here
+    if (path.find("..") != std::string::npos) continue;  // outside of this mount
     if (controllers == ",,") second = path;
     if (controllers.find(",memory,") != std::string::npos) first = path;
   }

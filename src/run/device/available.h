@@ -1,5 +1,5 @@
-// What the machine's memory, the control groups around this process and its own limits leave to it. Must not know:
-// devices. Proved by tests/run/device/available_test.cpp.
+// The memory available to this process, limited by the machine, control groups and the process's own limits. Must not
+// depend on: devices. Proved by tests/run/device/available_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 namespace lumen::run {
 
 struct HostRoom {
-  int64_t total = 0;      // bytes of the machine, or what limits allow where that is less
-  int64_t available = 0;  // bytes that may still be taken
-  std::string limit;      // what makes `available` as small as it is, for messages; empty: the machine itself
+  int64_t total = 0;      // bytes of the machine, or a lower limit
+  int64_t available = 0;  // bytes that can still be allocated
+  std::string limit;      // the limit that determines `available`, for messages; empty: the machine itself
 };
 
-// `root` is where the system's own files lie: another folder in tests, whose process has no limits then. The
-// environment variable LUMEN_MEMORY ("8G", "512M", "1000000") says that this process shall take no more than so much.
+// `root`: the root of the system's files; tests use another folder, and then process limits are not applied. The
+// environment variable LUMEN_MEMORY ("8G", "512M", "1000000") limits this process's memory.
 HostRoom host_room(const std::filesystem::path& root = "/");
 
-// "8G" in bytes; usage Error when it is no amount. `what` names it in the message.
+// "8G" in bytes; usage Error for an invalid amount. `what` names it in the message.
 int64_t parse_amount(const std::string& text, const std::string& what);
 
-// Bytes of this process that are no pages of files.
+// Bytes of this process, excluding file-backed pages.
 int64_t own_memory();
 
 }  // namespace lumen::run

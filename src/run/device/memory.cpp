@@ -1,4 +1,4 @@
-// See memory.h. Blocks come from the system directly: its pages are zero until touched, and a released block is gone at
+// See memory.h. Blocks come directly from the kernel: pages are zero until touched, and a released block is returned at
 // once. Proved by tests/run/device/device_test.cpp.
 #include "run/device/memory.h"
 
@@ -31,7 +31,7 @@ void* HostMemory::allocate(int64_t bytes, Pages pages) {
   LUMEN_CHECK(bytes >= 0, "{} bytes", bytes);
   const int64_t size = std::max<int64_t>(bytes, 64);
   if (size > kAlwaysFits) {
-    // Pages that nobody has touched yet are still counted as available, though they are promised.
+    // Untouched pages still count as available, although they are already allocated.
     const int64_t promised = std::max<int64_t>(0, held() - own_memory());
     const int64_t available = std::max<int64_t>(0, available_memory() - promised);
     if (size > available)
@@ -44,7 +44,7 @@ void* HostMemory::allocate(int64_t bytes, Pages pages) {
   if (memory == MAP_FAILED)
     throw Error(Exit::hardware, fmt::format("the system refuses {} of memory", size_text(size)),
                 "choose a smaller batch, context or format, or a machine with more memory");
-  // Both cases are explicit: a system may be set to give huge pages to whoever does not refuse them.
+  // Both cases are explicit: the system's default may be huge pages for all memory.
   if (size >= kHugePage) ::madvise(memory, size, pages == Pages::huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   const std::scoped_lock lock(mutex_);
   blocks_[memory] = size;

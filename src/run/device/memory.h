@@ -1,4 +1,4 @@
-// Host memory for devices: zeroed, aligned, refused before the system would have to kill somebody.
+// Host memory for devices: zeroed, aligned, refused before the kernel's out-of-memory killer would act.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace lumen::run {
 
-// Below so many bytes nobody asks whether there is room: the check would cost more than it saves.
+// Allocations below this size are not checked for room: the check would cost more than it saves.
 constexpr int64_t kAlwaysFits = int64_t{16} << 20;
 
-// Bytes this process may still take (available.h).
+// Bytes that this process can still allocate (available.h).
 int64_t available_memory();
-// Bytes of the whole machine, or of what limits allow where that is less.
+// Bytes of the whole machine, or a lower limit.
 int64_t total_memory();
 
 class HostMemory {

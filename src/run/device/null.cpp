@@ -1,4 +1,4 @@
-// A device that accepts everything and computes nothing: measures what the host costs, and shows what a device must do.
+// A device that accepts everything and computes nothing: measures host overhead, and is a minimal example of a device.
 #include <cstring>
 
 #include "run/device/device.h"

@@ -1,4 +1,4 @@
-// A product of two matrices done by a library of the device's vendor.
+// A product of two matrices by the vendor's library.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace lumen::run {
 class Product {
  public:
   virtual ~Product() = default;
-  // Device addresses: left, right, the scales and what is added if any, result. Asynchronous, in the order of launches.
+  // Device addresses: left, right, the scales and the addend if any, result. Asynchronous, in the order of launches.
   virtual void multiply(std::span<void* const> buffers) = 0;
 };
 

@@ -1,5 +1,5 @@
-// The question whether there is memory for something, asked before any of it is taken: what it needs is written down as
-// a table, and what does not fit is refused with it (exit 3). Proved by tests/run/device/available_test.cpp.
+// Checks that memory suffices before any of it is allocated: the needs are listed in a table, and needs that do not fit
+// are refused with it (exit 3). Proved by tests/run/device/available_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace lumen::run {
 
 struct MemoryNeed {
   std::string what;   // "weights", "values of a step"
-  int64_t bytes = 0;  // saturates
-  // Taken already, or pages of files, which the system drops when others need room: such bytes must fit into the
-  // machine, not into what is available now.
+  int64_t bytes = 0;  // saturating
+  // Already allocated, or file-backed pages, which the kernel drops under memory pressure: such bytes must fit into the
+  // machine, not into the available memory.
   bool is_there = false;
 };
 using MemoryNeeds = std::vector<MemoryNeed>;
 
-// `who` begins the message: "training of 'x'". `hint` says what would need less; empty: a general one. `promised`:
-// bytes that were given away and not touched yet.
+// `who` starts the message: "training of 'x'". `hint` suggests how to need less; empty: a general one. `promised`:
+// bytes that were allocated and not touched yet.
 void require_host_memory(const std::string& who, const MemoryNeeds& needs, const std::string& hint = {},
                          int64_t promised = 0);
-// The same on a device: a processor's is the machine's memory.
+// The same for a device; a CPU's memory is the machine's.
 void require_memory(const Device& device, const std::string& who, const MemoryNeeds& needs,
                     const std::string& hint = {});
 
-// Sums and products of amounts that a file or a flag made: the largest number where they are larger.
+// Sums and products of sizes from files or flags; saturate at the largest number.
 int64_t saturating_sum(int64_t a, int64_t b);
 int64_t saturating_product(int64_t a, int64_t b);
 

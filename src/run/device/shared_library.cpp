@@ -16,7 +16,7 @@ SharedLibrary open_shared_library(const char* variable, const std::vector<const 
   std::string wrong;
   for (const std::string& name : names) {
     if (void* handle = ::dlopen(name.c_str(), binding | RTLD_LOCAL)) return {handle, name};
-    // The first message is about the usual name.
+    // Report the first error, which is about the usual name.
     if (const char* said = ::dlerror(); said && wrong.empty()) wrong = said;
   }
   throw Error(Exit::hardware, fmt::format("no {}: {}", what, wrong), advice);

@@ -8,15 +8,15 @@ namespace lumen::run {
 
 struct SharedLibrary {
   void* handle = nullptr;
-  std::string file;  // as it was asked for
+  std::string file;  // the name passed to the loader
 };
 
-// The first of the files that the loader finds, or the one that the environment's `variable` names. Error (exit 3) with
+// The first of the files that the loader finds, or the one in the environment's `variable`. Error (exit 3) with
 // `advice`: "no WHAT: ..", about the usual name. `binding`: RTLD_NOW or RTLD_LAZY.
 SharedLibrary open_shared_library(const char* variable, const std::vector<const char*>& files, int binding,
                                   const std::string& what, const char* advice);
 
-// Where what stands at this address was loaded from; empty: nowhere.
+// The file that the object at this address was loaded from; empty if unknown.
 std::string file_of(void* address);
 
 }  // namespace lumen::run

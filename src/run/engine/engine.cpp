@@ -1,5 +1,5 @@
-// The engine's own things: its device, its cache, and conversion of host memory into and out of formats. Compiling is
-// compile.cpp, running execute.cpp.
+// The engine's device, cache, and conversion of host memory into and out of formats. Compiling is in compile.cpp,
+// execution in execute.cpp.
 #include "run/engine/engine.h"
 
 #include <cmath>
@@ -25,14 +25,14 @@ namespace lumen::run {
 
 namespace {
 
-// The next table for this processor, from the most able down; null: there is none.
+// The next less capable table for this processor; null: there is none.
 machine::MachineRef less_able(const machine::Machine& than) {
   machine::MachineRef best;
   for (const machine::MachineRef& m : machine::all_machines()) {
     if (m->name == than.name) return best;
     if (machine::runs_here(*m)) best = m;
   }
-  // A machine that the table does not list: behind one with a matrix unit comes the processor without it.
+  // For a machine not in the table that has a matrix unit, the next is the processor without it.
   return than.kind == machine::Kind::cpu && !than.tiles.empty() ? best : nullptr;
 }
 
@@ -43,14 +43,14 @@ struct Engine::State {
   Options options;
   DeviceChoice choice;
   std::filesystem::path folder;
-  std::shared_ptr<SealedFolder> kept;  // in it
+  std::shared_ptr<SealedFolder> kept;  // the folder's contents
   std::vector<RefusedRow> refused;
-  std::shared_ptr<TrialResults> trials;  // null: kernels are trusted as they are
-  std::optional<CompileContext> host;    // the processor, where a device's kernels were wrong
+  std::shared_ptr<TrialResults> trials;  // null: kernels are used untested
+  std::optional<CompileContext> host;    // the CPU, if the device's kernels are wrong
   CompileReport totals;
   bool timed = false;
 
-  // The device with a table; null: its own.
+  // Opens the device with a machine table; null: its own.
   CompileContext opened(machine::MachineRef machine) const {
     CompileContext out;
     out.device = open_device(choice, std::move(machine), options.threads, load_here);
@@ -60,7 +60,7 @@ struct Engine::State {
   }
   void open(machine::MachineRef machine) { context = opened(std::move(machine)); }
 
-  // Goes on without what is wrong: instructions, an abler table than another that is right, or the device.
+  // Excludes incorrect parts: instructions, then the most capable table in favour of a correct one, then the device.
   void require_sound() {
     const auto again = [&](machine::MachineRef m) { return opened(std::move(m)); };
     DeviceResult outcome = known_or_tried(context, again);
@@ -92,12 +92,12 @@ struct Engine::State {
     open(std::make_shared<const machine::Machine>(std::move(machine)));
   }
 
-  // From here on kernels are tried before they are trusted, where they shall be.
+  // From here on kernels are tried before use, if the policy requires it.
   void try_launches() {
     if (tries_launches(*context.device)) context.judge = trials = std::make_shared<TrialResults>(context);
   }
 
-  // What trials the kernels had that `made` makes for a program, or for what is said of them.
+  // Counts the trials during `made`, and reports them for `what`.
   template <typename Make>
   auto with_trials(const std::string& what, Make made) const {
     const LaunchTrialCounts before = trials ? trials->counts() : LaunchTrialCounts{};
@@ -148,7 +148,7 @@ struct Engine::State {
     return made;
   }
 
-  // Runs a conversion. `on_device`: what is read, if it is there already.
+  // Runs a conversion. `on_device`: the source, if it is already on the device.
   void convert(const LoneSteps& work, const void* from, int64_t from_bytes, void* to, int64_t to_bytes,
                std::span<const float> beside = {}, void* on_device = nullptr) {
     const std::unique_ptr<LoadedSteps> ready = load(work);

@@ -40,7 +40,7 @@ std::vector<float> heavy_values(uint32_t seed, int64_t count) {
   return x;
 }
 
-// Rows and columns that show a format's own levels: several blocks, several tiles.
+// Shapes that cover a format's levels: several blocks, several tiles.
 int64_t columns_for(const Format& f) {
   return std::max<int64_t>(f.block, f.tile_columns) * ((256 + f.block - 1) / f.block > 1 ? 2 : 1);
 }
@@ -65,7 +65,7 @@ Tensor tensor_of(Type type, const std::vector<float>& x) {
   return t;
 }
 
-// y = x w^T over a weight held in the format.
+// y = x w^T with a weight stored in the format.
 Graph forward_graph(const FormatRef& f, int64_t rows, int64_t n, int64_t k) {
   Graph g;
   Builder b(g);
@@ -76,7 +76,7 @@ Graph forward_graph(const FormatRef& f, int64_t rows, int64_t n, int64_t k) {
   return g;
 }
 
-// dX = dY w straight from the held weight.
+// dX = dY w directly from the stored weight.
 Graph backward_graph(const FormatRef& f, int64_t rows, int64_t n, int64_t k) {
   Graph g;
   Builder b(g);
@@ -101,8 +101,8 @@ Graph fake_graph(const FormatRef& f, int64_t n, int64_t k) {
   return g;
 }
 
-// Runs a graph on the engine, activations in f32, and by the evaluator; both see the same inputs. The result must
-// differ by at most `tolerance` of its largest element.
+// Runs a graph on the engine, activations in f32, and by the evaluator, with the same inputs. The results may differ by
+// at most `tolerance` of the largest element.
 CheckLine compare_with_oracle(Engine& engine, const std::string& what, const Graph& g,
                               const std::map<std::string, Tensor>& inputs, size_t result_index, double tolerance) {
   CheckLine line;
@@ -164,7 +164,7 @@ std::vector<CheckLine> check_codec(const Format& f) {
   add("codec: rounding is near", error < 0.9, fmt::format("relative error {:.4f} on Gaussian data", error));
   const std::vector<float> again = decode(f, encode(f, y, rows, columns), rows, columns);
   const double drift = relative_error(y, again);
-  // Formats with a fitted scale may settle on another scale at the second pass, but must not run away.
+  // Formats with a fitted scale may find another scale in the second pass, but must not diverge.
   add("codec: encoding again stays", drift <= std::max(1e-6, error), fmt::format("relative change {:.2e}", drift));
   const std::vector<float> zeros(rows * columns, 0.0F);
   const std::vector<float> zeros_back = decode(f, encode(f, zeros, rows, columns), rows, columns);

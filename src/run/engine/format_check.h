@@ -1,5 +1,5 @@
-// A format on autotuner: its codec's properties, its kernels against the codec on every machine that runs here, and its
-// error on typical data. What `lumen format check` and `lumen doctor` run. Proved by tests/cli.
+// Checks of a format: its codec's properties, its kernels against the codec on every machine that runs here, and its
+// error on typical data. Used by `lumen format check` and `lumen doctor`. Proved by tests/cli.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ struct FormatError {
 };
 FormatError format_error(const Format& f);
 
-// Properties that follow from the definition alone: decode(encode(x)) is near x, encoding what was decoded changes
+// Properties that follow from the definition alone: decode(encode(x)) is close to x, encoding decoded values changes
 // nothing, zeros stay zeros, sizes add up.
 std::vector<CheckLine> check_codec(const Format& f);
 
-// Compiled kernels against codec and graph oracle: encode, decode, y = x w^T, dX = dY w, the gradient of w through the
-// rounding. `engine` decides the machine.
+// Compiled kernels against codec and graph evaluator: encode, decode, y = x w^T, dX = dY w, the gradient of w through
+// the rounding. The machine is that of `engine`.
 std::vector<CheckLine> check_kernels(Engine& engine, const FormatRef& f);
 
 }  // namespace lumen::run

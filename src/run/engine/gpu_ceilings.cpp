@@ -18,12 +18,12 @@ using synth::BlockProduct;
 using synth::BlockTile;
 using Side = BlockProduct::Side;
 
-constexpr int64_t kBlocks = 4096;  // more than any GPU runs at once
+constexpr int64_t kBlocks = 4096;  // more than any GPU runs concurrently
 constexpr int64_t kLanes = 256;
-constexpr int kChains = 12;  // of f32, in a lane: independent sums
+constexpr int kChains = 12;  // independent f32 sums per lane
 constexpr int64_t kSteps = 512;
 constexpr int kMostColumnsTwice = 128;
-constexpr double kProducts = 8e12;  // multiplications by one kind of instruction: some hundredths of a second
+constexpr double kProducts = 8e12;  // multiplications per kind of instruction: some hundredths of a second
 
 loop::Kernel f32_kernel(double* work) {
   Builder b("ceiling_f32");
@@ -50,14 +50,14 @@ loop::Kernel f32_kernel(double* work) {
   return b.finish();
 }
 
-// Tiles such as kernels use, over one stage of K that stays where it is.
+// A tile as kernels use it, with one stage of K that stays in place.
 BlockTile tile_of(const machine::Machine& m, const MatrixRow& r) {
   BlockTile tile{&r, r.a.scalar, r.collective->lanes, r.in_shared ? 2 : 4, r.in_shared ? 1 : 2, 1, 1, 1};
   if (!r.in_shared) {
     tile.tiles_m = std::max(1, 64 / r.m);
     tile.tiles_n = std::max(1, 32 / r.n);
   }
-  // Instructions that read shared memory are waited for at the end of a stage: a long one.
+  // Instructions that read shared memory are waited for at the end of a stage: use a long one.
   const int64_t step = BlockProduct::step_k(m, tile), bytes = r.in_shared ? 512 : 128;
   tile.stage_k = std::max<int64_t>(step, bytes / scalar_bytes(r.a.scalar) / step * step);
   return tile;
@@ -85,7 +85,8 @@ loop::Kernel product_kernel(const machine::Machine& m, const BlockTile& tile, co
       fill(bs, left, right);
     });
     b.barrier();
-    // Bytes of even number have no top bit (random_inputs.h), which compilers do not know: they would unroll for long.
+    // Even-numbered bytes have a zero top bit (random_inputs.h). Compilers cannot assume it, so they do not unroll the
+    // loop.
     const Expr top = b.load(in, {Scalar::u8, 1}, b.i64(0), 1) >> 7;
     const Expr end = rounds + cast(top, Scalar::i64);
     b.loop(LoopKind::serial, b.i64(0), end, 1, [&](Expr) {
@@ -104,7 +105,7 @@ loop::Kernel product_kernel(const machine::Machine& m, const BlockTile& tile, co
   return b.finish();
 }
 
-// "mma.16x8x16.bf16bf16.f32": what stands behind the sizes.
+// "mma.16x8x16.bf16bf16.f32": the part after the sizes.
 std::string what_is_multiplied(const std::string& row) {
   const size_t sizes = row.find('.');
   return row.substr(row.find('.', sizes + 1) + 1);
@@ -120,7 +121,7 @@ std::vector<CeilingKernel> gpu_ceiling_kernels(const machine::Machine& m) {
   std::map<std::string, const MatrixRow*> largest;
   for (const MatrixRow& r : m.matrices) {
     if (r.scale_group > 0 || r.a_in_registers || r.a_transposed || r.b_transposed) continue;
-    // Sums that are taken out have a second set of registers.
+    // Sums that are moved out need a second set of registers.
     if (r.short_sums && r.n > kMostColumnsTwice) continue;
     const MatrixRow*& kept = largest[what_is_multiplied(r.row)];
     const auto size = [](const MatrixRow& x) { return int64_t{x.m} * x.n * x.k; };

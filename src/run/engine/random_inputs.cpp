@@ -19,7 +19,7 @@ using graph::ValueId;
 constexpr size_t kRandom = 1 << 20;  // numbers; larger tensors repeat them
 constexpr float kSmall = 1e-3F;
 
-// How many rows the table has that each input picks from; the fewest, where there are several.
+// For each index input, the number of rows of its table; the smallest, if there are several.
 std::map<std::string, int64_t> picked_rows(const Graph& inlined, const graph::Bindings& symbols) {
   std::map<std::string, int64_t> out;
   const auto pick = [&](ValueId indices, const Type& table) {
@@ -51,7 +51,7 @@ void put(Scalar type, float x, uint8_t* out) {
   for (int i = 0; i < scalar_bytes(type); ++i) out[i] = bits >> (8 * i);
 }
 
-// Repeats `some` up to so many numbers.
+// Repeats `some` up to `count` numbers.
 template <typename T>
 std::vector<T> repeated(const std::vector<T>& some, size_t count) {
   std::vector<T> out(count);
@@ -66,7 +66,7 @@ void bind_random_inputs(Engine& engine, const Graph& g, const graph::Bindings& s
   Graph inlined = g;
   graph::inline_calls(inlined);
   const std::map<std::string, int64_t> rows = picked_rows(inlined, symbols);
-  int64_t all_bytes = 0, widest = 0;  // what has a format is random f32 first
+  int64_t all_bytes = 0, widest = 0;  // tensors in a format start as random f32
   for (const std::string& name : program.input_names()) {
     const Type type = program.input_type(name);
     all_bytes = saturating_sum(all_bytes, graph::byte_size(type));
@@ -87,7 +87,7 @@ void bind_random_inputs(Engine& engine, const Graph& g, const graph::Bindings& s
     const bool matrix = type.shape.size() > 1;
     const auto tensor = std::make_shared<DeviceTensor>(engine.device(), type);
     program.bind(name, tensor);
-    if (role == Role::state || count == 0) continue;  // memory is zero
+    if (role == Role::state || count == 0) continue;  // memory is zeroed
     const Scalar s = type.element.scalar;
     const auto picks = rows.find(name);
     if (!type.element.format && !is_float(s) && picks == rows.end()) continue;
@@ -113,8 +113,7 @@ void bind_random_inputs(Engine& engine, const Graph& g, const graph::Bindings& s
     else
       for (size_t i = 0; i < some.size(); ++i) put(s, some[i], &bytes[i * scalar_bytes(s)]);
     const auto piece = std::ssize(bytes);
-    for (int64_t at = 0; at < tensor->bytes();
-         at += piece)  // they repeat, and may be more than the host has memory for
+    for (int64_t at = 0; at < tensor->bytes(); at += piece)  // the data repeat: a tensor may be larger than host memory
       engine.device().copy_in(static_cast<uint8_t*>(tensor->data()) + at, bytes.data(),
                               std::min(piece, tensor->bytes() - at));
   }

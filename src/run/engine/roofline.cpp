@@ -29,13 +29,13 @@ using loop::VType;
 
 constexpr int kChains = 12;     // independent sums: more than latency times throughput, fewer than registers
 constexpr int kTileChains = 6;  // two of eight tile registers hold the operands
-constexpr int64_t kStreamBytes = int64_t{256} << 20;  // read for the bandwidth: no cache holds it
+constexpr int64_t kStreamBytes = int64_t{256} << 20;  // read to measure bandwidth: larger than any cache
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 constexpr int64_t kOutBytes = 8192;                            // written by a task, at least
 constexpr int64_t kCopiesBytes = int64_t{192} << 20;           // all copies of a product's weights
 constexpr double kTimeOfCeiling = 0.15, kTimeOfProduct = 0.3;  // seconds, at least
 
-// Every task adds up a chunk of memory.
+// Every task sums a chunk of memory.
 loop::Kernel stream_kernel(int lanes) {
   Builder b("ceiling_read");
   const VType vector{Scalar::f32, lanes};
@@ -64,13 +64,13 @@ loop::Kernel stream_kernel(int lanes) {
   return b.finish();
 }
 
-// Independent sums that go through steps of one instruction.
+// Independent accumulation chains of one instruction.
 struct Chains {
   std::string name;
   VType sum, a, b;
   int count = kChains;
-  // Where an instruction does not take the sum, the operands differ from sum to sum and step to step: nothing is
-  // invariant, and nothing is computed once for all.
+  // For instructions without an accumulator, operands differ between sums and steps: nothing is loop-invariant or
+  // common.
   bool reread = false;
   std::function<Expr(Builder&, Expr sum, Expr a, Expr b)> step;
 };
@@ -86,7 +86,7 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
   const BufferId out = b.param("out", tasks * of_task, true);
   b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
     const int align = std::min<int64_t>(64, bytes(c.sum));
-    // Each sum begins at a place of its own: equal sums would be computed once.
+    // Each sum starts with its own data: equal sums would be merged.
     const auto place = [&](int i) { return task * of_task + i * bytes(c.sum); };
     std::vector<BufferId> sums;
     for (int i = 0; i < c.count; ++i) {
@@ -114,7 +114,7 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
   return b.finish();
 }
 
-// Seconds of the fastest of several launches: the ceiling is what the machine can do undisturbed.
+// Seconds of the fastest of several launches: a ceiling is the undisturbed rate.
 double fastest(const CompileContext& context, const loop::Kernel& kernel) {
   CompileReport report;
   const loop::Kernel* one[] = {&kernel};
@@ -196,7 +196,8 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
   for (const machine::TileRow& t : m.tiles) {
     const VType sum{t.acc, t.rows * t.columns}, a{t.a, t.rows * t.k}, x{t.b, t.columns * t.k};
     const auto step = [&](Builder& b, Expr acc, Expr u, Expr v) { return b.inst(t.row, sum, {acc, u, v}); };
-    const int chains = t.k * scalar_bytes(t.a) == 4 ? m.tile_registers : kTileChains;  // of outer products, all
+    const int chains = t.k * scalar_bytes(t.a) == 4 ? m.tile_registers : kTileChains;  // outer products use all
+                                                                                       // registers
     add(t.row, kind_of(t.a), {"ceiling_" + t.row, sum, a, x, chains, false, step},
         static_cast<double>(t.rows) * t.columns * t.k);
   }
@@ -222,7 +223,7 @@ Ceilings measure_ceilings(const CompileContext& context) {
       c.read_bytes = rate;
     } else {
       c.f32_flops = rate;
-      // The cost model's cycles are a processor's.
+      // The cost model's cycles are a CPU's.
       if (machine.kind == machine::Kind::cpu) c.cycles = rate * machine.fma_cycles / (2 * machine.f32_lanes());
     }
   }
@@ -293,7 +294,7 @@ ProductTime time_product(Engine& engine, const FormatRef& format, const ProductS
     program->run();
     times.push_back(lap.seconds());
   }
-  times.erase(times.begin());  // the first touches memory
+  times.erase(times.begin());  // the first touches the memory
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
 
   ProductTime out;

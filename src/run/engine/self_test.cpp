@@ -37,7 +37,7 @@ std::vector<SelfTest::Product> products_of(const machine::Machine& m) {
   std::vector<SelfTest::Product> all;
   const auto name = [](Scalar s) { return std::string(scalar_name(s)); };
   for (const machine::MatrixRow& r : m.matrices) {
-    // Scales stand beside codes: they are other products.
+    // Products with scales are listed separately.
     const char* by = r.scale_group > 0 ? "matrix instructions with scales" : "matrix instructions";
     add_product(&all, machine::factor_name(r.a), machine::factor_name(r.b), name(r.acc), by, r.row);
   }
@@ -47,8 +47,8 @@ std::vector<SelfTest::Product> products_of(const machine::Machine& m) {
   return all;
 }
 
-// Kinds of numbers that no instruction multiplies; kernels turn them into f32, small floats into 16 bits where products
-// are rounded to those and the machine multiplies them.
+// Number types without product instructions; kernels convert them to f32, or small floats to 16 bits if products are
+// rounded to those and the machine has instructions for them.
 std::vector<SelfTest::Emulated> emulated_by(const std::vector<SelfTest::Product>& products) {
   const auto has = [&](const auto& kind) {
     return std::any_of(products.begin(), products.end(),
@@ -77,7 +77,7 @@ void describe_machine(const Device& device, SelfTest* e) {
   e->memory = device.memory();
 }
 
-// One failing kernel is why a device is not usable; what was refused and done without is none.
+// One failing kernel makes a device unusable; refused instructions that are avoided do not count.
 void judge(const std::string& wrong, SelfTest* e) {
   const auto failed = std::find_if(e->trials.begin(), e->trials.end(), [](const auto& t) { return !t.line.ok; });
   e->usable = wrong.empty() && failed == e->trials.end();
@@ -98,7 +98,7 @@ SelfTest self_test(Engine::Options options, const SelfTestOptions& what) {
   e.device = options.device;
   if (options.machine) e.machine = options.machine->name;
   try {
-    options.tries = false;  // this is the trial
+    options.tries = false;  // self_test itself runs the trials
     Engine engine(options);
     describe_machine(engine.device(), &e);
     std::string wrong;
@@ -128,8 +128,8 @@ std::vector<SelfTest> self_test_cpu(const Engine::Options& options, const SelfTe
     candidates.push_back(options.machine);
   } else {
     for (const machine::MachineRef& m : machine::all_machines())
-      if (machine::runs_here(*m)) candidates.insert(candidates.begin(), m);  // listed from the least able
-    const machine::MachineRef native = machine::native_machine();            // which may be none of the list
+      if (machine::runs_here(*m)) candidates.insert(candidates.begin(), m);  // listed from the least capable
+    const machine::MachineRef native = machine::native_machine();            // may be missing in the list
     if (candidates.empty() || candidates[0] != native) candidates.insert(candidates.begin(), native);
   }
   std::vector<SelfTest> out;

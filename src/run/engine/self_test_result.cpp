@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kSound = "sound", kWrong = "wrong: ", kWithout = "without: ";
 constexpr size_t kLongestWhy = 2048, kMostRefused = 1000;
 constexpr const char* kKind = "verdicts";
-constexpr int kTrialsVersion = 2;  // other trials, other results
+constexpr int kTrialsVersion = 2;  // changes with the trials
 
 std::string name_of(const CompileContext& context) {
   return context.cache->key_of(fmt::format("self-test {}", kTrialsVersion));
@@ -23,7 +23,7 @@ std::string line_of(std::string text) {
   return text.substr(0, kLongestWhy);
 }
 
-// A line for each refused row, its name and why with a space between; or one line for all.
+// One line for each refused row: its name, a space and the reason; or one line for the whole device.
 std::optional<DeviceResult> read_result(const std::string& text) {
   DeviceResult out;
   if (text == kSound) return out;
@@ -40,7 +40,7 @@ std::optional<DeviceResult> read_result(const std::string& text) {
     out.refused.push_back({line.substr(kWithout.size(), space - kWithout.size()), line.substr(space + 1)});
     at = end + 1;
   }
-  return out.refused.empty() ? std::nullopt : std::optional(out);  // not tried yet
+  return out.refused.empty() ? std::nullopt : std::optional(out);  // empty: not tried yet
 }
 
 }  // namespace

@@ -61,10 +61,10 @@ struct Written {
   std::vector<loop::Kernel> kernels;
   std::vector<std::string> plans;
   std::string loops;                 // as text
-  std::vector<OfferedPlans> offers;  // of products
+  std::vector<OfferedPlans> offers;  // for products
 };
 
-// Every distinct kernel of a plan, those of a step included.
+// Every distinct kernel of a plan, including scan steps.
 void write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, const synth::Options& options,
                    std::set<std::string>* seen, Written* to) {
   Written& out = *to;
@@ -80,7 +80,7 @@ void write_kernels(const graph::Pipeline& pipeline, const machine::Machine& targ
       std::string text = loop::print(step.kernel);
       if (!seen->insert(text).second) continue;
       out.loops += fmt::format("# {}\n{}\n", step.plan, text);
-      // Equal plans with other constants must not share a symbol.
+      // Equal plans with different constants must not share a symbol.
       step.kernel.name += fmt::format("_{}", out.kernels.size());
       out.kernels.push_back(std::move(step.kernel));
       out.plans.push_back(step.plan);

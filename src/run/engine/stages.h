@@ -1,5 +1,5 @@
-// Every stage a graph passes on its way to code, as text, for any machine on any machine; and which machines there are.
-// What `lumen compile` and `lumen doctor` show. Proved by tests/cli.
+// Compilation stages of a graph as text, for any machine on any host; and the list of machines. Used by `lumen compile`
+// and `lumen doctor`. Proved by tests/cli.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ enum class Stage : uint8_t {
   llvm,   // LLVM IR
   assembly,
   object,  // bytes of a relocatable file
-  bids,    // what families of kernels offered for each product, with predicted costs
+  bids,    // bids of kernel families for each product, with predicted costs
 };
 Stage stage_from_name(const std::string& name);  // graph, loops, llvm, asm, obj, bids; Error (exit 2) otherwise
 
-// `machine` as users type it. Error names what a target lacks.
+// `machine` in the user's spelling. Error names missing features of a target.
 std::string stage_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine, Stage stage);
 
-// What each distinct kernel needs of a GPU (emit/report.h), as a table. Error (exit 2) for a CPU.
+// GPU resources of each distinct kernel (emit/report.h), as a table. Error (exit 2) for a CPU.
 std::string check_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine);
 
 struct MachineLine {
@@ -34,8 +34,8 @@ std::vector<MachineLine> machine_lines();
 std::string native_machine_name();
 std::string compiler_version();  // LLVM's and the code generator's
 
-// A machine whose code `device` (as people type it) executes; Error (exit 3) otherwise. Of GPUs the driver has the last
-// word.
+// A machine whose code `device` (in the user's spelling) executes; Error (exit 3) otherwise. For GPUs the driver
+// decides.
 machine::MachineRef machine_to_run(const std::string& name, const std::string& device = "cpu");
 
 }  // namespace lumen::run

@@ -19,7 +19,7 @@ int64_t bytes_in(std::span<const float> numbers) {
   return std::ssize(numbers) * int64_t{sizeof(float)};
 }
 
-// By all ranks, what a group's members send or take.
+// Maps a group's pieces to the ranks of the whole communicator.
 template <class Pieces>
 Pieces among_all(const Pieces& of_members, const std::vector<int>& members, int size) {
   Pieces out(size);
@@ -29,7 +29,7 @@ Pieces among_all(const Pieces& of_members, const std::vector<int>& members, int 
 
 }  // namespace
 
-// A group's part of what carries bytes between all.
+// A group's transport on top of the whole communicator's.
 class GroupTransport : public Transport {
  public:
   GroupTransport(std::shared_ptr<Communicator> all, std::vector<int> members)
@@ -101,7 +101,7 @@ std::vector<std::string> Communicator::gather(const std::string& mine, int root)
   return gather_texts(mine, root);
 }
 
-// For all ranks where `root` is none. First how long texts are, then the texts.
+// Gathers to all ranks if `root` is not a rank. First the lengths of the texts, then the texts.
 std::vector<std::string> Communicator::gather_texts(const std::string& mine, int root) {
   std::vector<std::string> all(size());
   all[rank()] = mine;
@@ -212,7 +212,7 @@ void Communicator::await(size_t ticket) {
   stream()->hold_launches(ticket);
 }
 
-// A GPU's memory without the vendor's library: out, across, and in again.
+// Device memory without the vendor's library: copied to the host, exchanged, and copied back.
 void Communicator::exchange_through_host(const SentPieces& to, const TakenPieces& from) {
   std::vector<std::vector<std::byte>> out(size()), in(size());
   SentPieces sent(size());

@@ -25,17 +25,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr char kMagic[8] = {'L', 'U', 'M', 'E', 'N', 'r', 'k', '1'};
-constexpr double kGreetingSeconds = 10;  // for a stranger to say who it is
-constexpr size_t kMostCallers = 512;     // strangers at once
+constexpr double kGreetingSeconds = 10;  // for an unauthenticated peer to complete the handshake
+constexpr size_t kMostCallers = 512;     // unauthenticated peers at once
 
-// What one end says first. Both ends are of one kind of processor, as their kernels' numbers must be.
+// The first message of each end, as a raw struct: both have the same kind of processor, as kernels require anyway.
 struct Greeting {
   char magic[8];
   int32_t rank, size;
   uint8_t nonce[16];
 };
 struct Listener {
-  char address[64];  // of this rank's host, as rank 0 sees it
+  char address[64];  // of this rank's host, as seen by rank 0
   int32_t port;
 };
 
@@ -92,7 +92,7 @@ void set_up(const Socket& s) {
   ::fcntl(s.fd(), F_SETFD, FD_CLOEXEC);
   const int yes = 1, idle = 5, between = 2, probes = 3, unacknowledged = 15'000;
   ::setsockopt(s.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  // A host that has vanished is known after about ten seconds.
+  // A host that has vanished is detected after about ten seconds.
   ::setsockopt(s.fd(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
   ::setsockopt(s.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
   ::setsockopt(s.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
@@ -108,8 +108,8 @@ SealKey key_of(const std::string& token) {
   return seal({}, {"lumen ranks", token});
 }
 
-// Both ends say who they are, then seal what both have said. It goes as far as what has come allows and never waits, so
-// that many may be under way at once: of strangers who say nothing none holds up another.
+// Both ends send a greeting, then a seal of both greetings. Each step uses the bytes received so far and never blocks,
+// so that many handshakes can run concurrently: a silent peer delays no other.
 class Handshake {
  public:
   enum class State : uint8_t { talks, known, over };
@@ -125,7 +125,7 @@ class Handshake {
 
   pollfd waits() const { return {socket_.fd(), short(sent_ < out_.size() ? POLLIN | POLLOUT : POLLIN), 0}; }
   const Deadline& deadline() const { return deadline_; }
-  int other() const { return other_.rank; }  // once it is known
+  int other() const { return other_.rank; }  // valid after authentication
   Socket&& socket() { return std::move(socket_); }
 
   State move() {
@@ -219,7 +219,7 @@ Socket listen_at(int port, bool must, int* chosen) {
   return s;
 }
 
-// Connected, or nothing when nobody listens there yet.
+// A connected socket, or nullopt if there is no listener yet.
 std::optional<Socket> call(const std::string& host, int port, const Deadline& deadline) {
   addrinfo wanted{}, *found = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
@@ -261,8 +261,8 @@ std::string address_of(const Socket& s) {
   return text;
 }
 
-// Lets in whoever waits at the door. Where there are too many, or the system has no room for more, those go who have
-// said nothing for the longest: a rank calls again.
+// Accepts pending connections. If there are too many, or the system has no room for more, the oldest unfinished ones
+// are closed: a rank retries.
 void let_in(const Socket& listener, const TcpPlace& place, int rank, int size, const Deadline& deadline,
             std::list<Handshake>& callers) {
   for (;;) {
@@ -279,10 +279,10 @@ void let_in(const Socket& listener, const TcpPlace& place, int rank, int size, c
   }
 }
 
-// Takes calls until so many ranks above this one have been heard.
+// Accepts connections until `expected` ranks above this one are authenticated.
 void take_calls(const Socket& listener, const TcpPlace& place, int rank, int expected, const Deadline& deadline,
                 std::vector<Socket>& have) {
-  std::list<Handshake> callers;  // the first has waited the longest
+  std::list<Handshake> callers;  // the oldest first
   while (expected > 0) {
     if (deadline.is_over()) throw too_late(place, have, rank);
     std::vector<pollfd> waits{{listener.fd(), POLLIN, 0}};

@@ -1,5 +1,5 @@
-// TCP connections between ranks until each has one with each: who listens where, who proves what, how long anybody
-// waits. Bytes that do not follow the form end the connection, not the run.
+// A full mesh of TCP connections between ranks: listeners, authentication, and time limits. Malformed bytes end the
+// connection, not the run.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace lumen::run {
 
-// A file descriptor that is closed with it.
+// A file descriptor, closed by the destructor.
 class Socket {
  public:
   explicit Socket(int fd = -1) : fd_(fd) {}
@@ -22,7 +22,7 @@ class Socket {
   int fd_;
 };
 
-// By rank; nothing at the rank itself. They do not block.
+// Indexed by rank; the rank's own entry is closed. The sockets are non-blocking.
 std::vector<Socket> connect_ranks(const TcpPlace& place, int rank, int size);
 
 }  // namespace lumen::run

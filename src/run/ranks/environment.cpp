@@ -12,7 +12,7 @@ namespace {
 using Starter = RanksOfEnvironment::Starter;
 constexpr int kMostRanks = 4096;
 
-// What each launcher calls the same things; the first that names a rank and a size counts.
+// Variable names of each launcher; the first with both a rank and a size is used.
 struct Names {
   Starter starter;
   const char *rank, *size, *local_rank, *local_size;
@@ -46,7 +46,7 @@ class Variables {
   const std::function<const char*(const char*)>& get_;
 };
 
-// "4(x2),3": as many tasks on each of the first nodes.
+// "4(x2),3": tasks per node, here 4 on each of two nodes and 3 on the next. Returns the first.
 int first_count(const std::string& tasks) {
   int n = 0;
   const auto [at, wrong] = std::from_chars(tasks.data(), tasks.data() + tasks.size(), n);
@@ -79,7 +79,7 @@ std::optional<RanksOfEnvironment> ranks_of_environment(const std::function<const
   const Variables variables(variable);
   for (const Names& names : kNames) {
     if (variables.text(names.rank).empty() || variables.text(names.size).empty()) continue;
-    // A script of a batch job has these variables, too, but is no task of a step.
+    // A batch script has these variables, too, but is not a task of a step.
     if (names.starter == Starter::slurm && variables.text("SLURM_STEP_NODELIST").empty()) continue;
     RanksOfEnvironment out;
     out.starter = names.starter;
@@ -95,11 +95,11 @@ std::optional<RanksOfEnvironment> ranks_of_environment(const std::function<const
     if (names.starter == Starter::slurm && out.host.empty())
       out.host = first_host(variables.text("SLURM_STEP_NODELIST"));
     if (out.host.empty()) out.host = "127.0.0.1";
-    // A job's number decides where several would listen on one host.
+    // The port depends on the job number, because several jobs may share a host.
     constexpr int kFirstPort = 29500, kPorts = 10000;
     const int by_job = kFirstPort + (job.empty() ? 0 : variables.number("SLURM_JOB_ID", 0, 2147483647, 0) % kPorts);
     out.port = variables.number("MASTER_PORT", 1, 65534, by_job);
-    // torchrun's own store listens there.
+    // torchrun's own store uses this port.
     if (!variables.text("TORCHELASTIC_RUN_ID").empty()) ++out.port;
     out.port = variables.number("LUMEN_PORT", 1, 65535, out.port);
     out.token = variables.text("LUMEN_TOKEN");

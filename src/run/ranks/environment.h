@@ -1,5 +1,5 @@
-// Which rank of how many this process is, as those that start processes say it: torchrun, Slurm, Open MPI, or a person
-// by the same variables. Proved by tests/run/ranks/environment_test.cpp.
+// Rank and size of this process from the environment of its launcher: torchrun, Slurm, Open MPI, or the same variables
+// set by the user. Proved by tests/run/ranks/environment_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace lumen::run {
 struct RanksOfEnvironment {
   enum class Starter : uint8_t { torchrun, slurm, mpi } starter = Starter::torchrun;
   RankPlace place;
-  std::string host;  // where rank 0 listens; unused under MPI
+  std::string host;  // host that rank 0 listens on; unused under MPI
   int port = 0;
-  std::string token;  // who does not know it is no rank
+  std::string token;  // shared secret of the ranks
   const char* starter_name() const;
 };
 
-// Nothing where no launcher has started this process, or one rank alone. `variable`: its text, or null. Error (usage)
-// when variables contradict each other or are no numbers.
+// nullopt if no launcher has started this process, or it is the only rank. `variable`: returns a variable's text, or
+// null. Error (usage) when variables contradict each other or are not numbers.
 std::optional<RanksOfEnvironment> ranks_of_environment(const std::function<const char*(const char*)>& variable);
 std::optional<RanksOfEnvironment> ranks_of_environment();
 
-// "node[07-09,12],login" begins with "node07". Error when it is no list of hosts.
+// "node[07-09,12],login" starts with "node07". Error if it is not a list of hosts.
 std::string first_host(const std::string& list);
 
-// Joins the others by what the environment says: TCP, or the library of MPI.
+// Joins the other ranks as the environment specifies: by TCP, or by the MPI library.
 std::unique_ptr<Communicator> join_ranks(const RanksOfEnvironment& environment);
 
 }  // namespace lumen::run

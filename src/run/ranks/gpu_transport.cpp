@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBytes = 0;       // ncclInt8
 constexpr int kInProgress = 7;  // ncclInProgress
-constexpr int kOldest = 2700;   // has ncclSend; versions from 2.9 on have one digit more
+constexpr int kOldest = 2700;   // has ncclSend; the encoding of versions changes in 2.9
 
 struct UniqueId {
   char bytes[128];
@@ -54,7 +54,7 @@ Symbols open_symbols(GpuVendor vendor) {
   int version = 0;
   if (out.version(&version) != 0 || version < kOldest)
     throw Error(Exit::hardware, fmt::format("{} is too old for sending between two ranks", opened.file));
-  // 2.8.4 says 2804, 2.9.0 and later say 20900.
+  // 2.8.4 is 2804; versions from 2.9.0 on are like 20900.
   const int whole = version < 10000 ? 1000 : 10000;
   out.title = fmt::format("{} {}.{}.{}", name, version / whole, version % whole / 100, version % 100);
   return out;
@@ -64,7 +64,7 @@ class GpuTransport : public Transport {
  public:
   GpuTransport(Symbols symbols, Communicator& ranks, Device& device, const UniqueId& id)
       : symbols_(std::move(symbols)), ranks_(ranks), device_(device), stream_(device.make_stream()) {
-    (void)stream_->native();  // this thread's GPU is the device
+    (void)stream_->native();  // binds this thread to the device's GPU
     check(symbols_.join(&communicator_, ranks_.size(), id, ranks_.rank()), "join");
     stream_->watch([this] { check_others(); });
   }
@@ -109,7 +109,7 @@ class GpuTransport : public Transport {
   }
 
  private:
-  // A peer that has died leaves the stream waiting for good: who lives is asked meanwhile.
+  // If a peer has died, the stream waits for ever: check the ranks meanwhile.
   void check_others() {
     try {
       ranks_.check();
@@ -149,7 +149,7 @@ std::unique_ptr<Transport> open_gpu_transport(Communicator& ranks, Device& devic
   } catch (const Error& error) {
     refusal = error.what();
   }
-  // All ranks or none: one without it would be waited for.
+  // All ranks use it or none: a rank without it would block the others.
   const std::vector<std::string> refusals = ranks.all_gather(refusal);
   for (int r = 0; r < ranks.size(); ++r) {
     if (refusals[r].empty()) continue;

@@ -21,14 +21,14 @@ namespace {
 constexpr int kMostHere = 256;
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-// What the handler reads.
+// Read by the signal handler.
 std::atomic<pid_t> children[kMostHere];
 std::atomic<int> asked{0};
 
 extern "C" void hand_on(int number) {
   const int error = errno;
   asked = number;
-  // Ctrl-C reaches the ranks by itself: they are of the terminal's group.
+  // Ctrl-C reaches the ranks anyway: they are in the terminal's process group.
   for (const auto& child : children)
     if (number != SIGINT && child > 0) ::kill(child, number);
   errno = error;
@@ -57,7 +57,7 @@ class Watch {
 
 [[noreturn]] void be_rank(int r, int size, pid_t parent, std::shared_ptr<SharedMemory> memory,
                           const std::function<int(std::unique_ptr<Communicator>)>& rank) {
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // whoever watches is gone: save and end
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // the parent has died: save and exit
   if (::getppid() != parent) ::raise(SIGTERM);
   int code = 0;
   {
@@ -109,8 +109,8 @@ int run_ranks(int size, const std::function<int(std::unique_ptr<Communicator>)>&
       memory->report_lost(r, why);
       if (code == 0) warn(fmt::format("rank {}: {}", r, why));
     }
-    // That others were lost is any rank's end; what went wrong is told by the one where it did, in whatever order they
-    // end.
+    // Code 1 can mean that other ranks were lost; the rank with the original error may have a more specific code, which
+    // wins in any order of exits.
     if (code == 0 || (code == 1 && own > 1)) code = own;
   }
   return code;

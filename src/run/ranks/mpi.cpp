@@ -64,7 +64,7 @@ class MpiTransport : public Transport {
           fmt::format("MPI calls this process rank {} of {}, the environment {} of {}", rank, size, rank_, size_),
           "mpirun and the library must be of one version of Open MPI");
   }
-  // Who has failed does not wait for others: mpirun ends them.
+  // A failed rank does not wait for others: mpirun ends them.
   ~MpiTransport() override {
     if (!failed_) mpi_.finish();
   }

@@ -1,6 +1,6 @@
-// Ranks that mpirun or srun has started, by Open MPI's library (libmpi.so.40: Open MPI 3 to 5, Debian's libopenmpi3),
-// opened at run time. The binary interface is Open MPI's: handles are pointers, and the world and the type of bytes are
-// objects of the library. MPICH's is another.
+// Ranks started by mpirun or srun, through Open MPI's library (libmpi.so.40: Open MPI 3 to 5, Debian's libopenmpi3),
+// loaded at run time. It uses Open MPI's ABI: handles are pointers, and the world communicator and the byte type are
+// objects of the library. MPICH's ABI differs.
 #pragma once
 
 #include <memory>

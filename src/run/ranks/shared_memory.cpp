@@ -19,26 +19,26 @@
 namespace lumen::run {
 namespace {
 
-constexpr int64_t kAllBoxes = int64_t{64} << 20;  // bytes; only what is used is taken
+constexpr int64_t kAllBoxes = int64_t{64} << 20;  // bytes reserved; only used pages are allocated
 constexpr int64_t kLeastBox = 16 << 10, kMostBox = 2 << 20;
-constexpr long kLookNanoseconds = 100'000'000;  // so often a waiting rank asks who lives
+constexpr long kLookNanoseconds = 100'000'000;  // interval of a waiting rank's liveness checks
 
 using Word = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
 
 struct alignas(64) RankState {
-  pthread_mutex_t alive;  // held by the rank while it lives
+  pthread_mutex_t alive;  // held by the rank's process
   Word joined, left, bell;
 };
 
 struct alignas(64) Channel {
-  Word put, taken;    // boxes so far
-  int64_t in_all[2];  // of the exchange that a box belongs to, for the check that both mean the same
+  Word put, taken;    // number of boxes so far
+  int64_t in_all[2];  // size of the box's exchange, to check that both ranks agree
   int64_t box_bytes[2];
 };
 
 struct Head {
-  Word lost;  // 0: nobody, 1: being written, 2: here is who
+  Word lost;  // 0: no rank, 1: being written, 2: complete
   int32_t lost_rank;
   bool has_told;
   char why[kLongestReason + 1];
@@ -49,7 +49,7 @@ int64_t box_size(int ranks) {
   return std::clamp(kAllBoxes / pairs / 4096 * 4096, kLeastBox, kMostBox);
 }
 
-// Where things are in the memory.
+// Offsets of the objects in the shared memory.
 struct Map {
   std::byte* at;
   int ranks;
@@ -188,12 +188,12 @@ class SharedMemoryTransport : public Transport {
       throw RankLost(map_.head().lost_rank, map_.head().why, map_.head().has_told);
   }
 
-  // `sends`, `takes`: what is still to be done with that rank.
+  // `sends`, `takes`: whether the exchange with that rank is incomplete.
   void require(int r, bool sends = false, bool takes = false) const {
     throw_if_told();
     if (r == rank_) return;
     RankState& own = map_.state_of(r);
-    if (own.joined == 0) return;  // whoever started it tells when it has ended
+    if (own.joined == 0) return;  // its parent process reports when it has ended
     const int state = pthread_mutex_trylock(&own.alive);
     if (state == EBUSY) return;
     if (state == EOWNERDEAD) pthread_mutex_consistent(&own.alive);

@@ -1,6 +1,7 @@
-// Ranks of one host that share memory. Every pair has two boxes in each direction, and every rank a bell that whoever
-// has put or taken something rings; nobody spins. A rank holds a robust mutex while it lives: the kernel says when it
-// has died, however it died. Proved by tests/run/ranks/ranks_test.cpp and launch_test.cpp.
+// Ranks of one host over shared memory. Every pair has two boxes in each direction (double buffering), and every rank
+// has a bell that wakes it after a put or a take; there is no busy waiting. A rank holds a robust mutex for its
+// lifetime: the kernel reports its death, whatever the cause. Proved by tests/run/ranks/ranks_test.cpp and
+// launch_test.cpp.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace lumen::run {
 
-// Memory for so many ranks; a process that was forked from the one that made it has it, too.
+// Memory for `size` ranks; processes forked from its creator share it.
 class SharedMemory {
  public:
   explicit SharedMemory(int size);
@@ -18,7 +19,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   int size() const { return size_; }
-  // Somebody who watches the ranks from outside knows that one of them has ended.
+  // Called by the process that watches the ranks, when one of them has ended.
   void report_lost(int rank, const std::string& why) noexcept;
   void* memory() const { return memory_; }
 
@@ -28,7 +29,7 @@ class SharedMemory {
   int64_t bytes_ = 0;
 };
 
-// This thread becomes a rank and stays it for as long as the transport lives.
+// This thread becomes a rank for the lifetime of the transport.
 std::unique_ptr<Transport> join_shared_memory(std::shared_ptr<SharedMemory> memory, int rank);
 
 }  // namespace lumen::run

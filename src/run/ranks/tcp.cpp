@@ -13,10 +13,10 @@
 namespace lumen::run {
 namespace {
 
-// Before the bytes of an exchange, or the reason of an abort.
+// The header of an exchange's bytes, or of the reason of an abort.
 struct Frame {
   uint32_t magic, kind;
-  uint64_t number;  // of those between the two ranks
+  uint64_t number;  // sequence number between the two ranks
   int64_t bytes;
 };
 constexpr int64_t kHead = sizeof(Frame);
@@ -72,7 +72,7 @@ class TcpTransport : public Transport {
     }
   }
 
-  // What has come without being asked for can only be an abort, or an end.
+  // Unexpected data can only be an abort or an end of the connection.
   void check() override {
     for (int r = 0; r < std::ssize(peers_); ++r) {
       if (r == rank_) continue;
@@ -91,9 +91,9 @@ class TcpTransport : public Transport {
   struct Peer {
     Socket socket;
     Frame out_head{}, in_head{};
-    int64_t out_done = 0, in_done = 0;  // bytes of the frame's head
+    int64_t out_done = 0, in_done = 0;  // bytes of the frame's header
     int64_t expects = 0;
-    uint64_t sent = 0, taken = 0;  // messages
+    uint64_t sent = 0, taken = 0;  // number of messages
   };
 
   bool has_to_send(int r, const PieceWalk<SentPiece>& walk) const {
@@ -153,7 +153,7 @@ class TcpTransport : public Transport {
                                 peer.expects, peer.taken));
   }
 
-  // Where sending fails, the other end may have said why before.
+  // If sending fails, the peer may have sent a reason before.
   void read_reason(int r) const {
     Frame head{};
     if (::recv(peers_[r].socket.fd(), &head, sizeof head, MSG_DONTWAIT) == sizeof head && head.magic == kFrameMagic &&

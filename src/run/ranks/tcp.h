@@ -1,6 +1,6 @@
-// Ranks on several hosts, each connected to each by TCP. Rank 0 listens at a place that all know and tells everybody
-// where the others listen. Both ends of every connection prove with a keyed seal that they know the token; what is sent
-// afterwards is not encrypted. Proved by tests/run/ranks/tcp_test.cpp.
+// Ranks on several hosts, fully connected by TCP. Rank 0 listens at a known address and sends all ranks the addresses
+// of the others. Both ends of every connection authenticate with a keyed seal of the token; the data sent afterwards
+// are not encrypted. Proved by tests/run/ranks/tcp_test.cpp.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ struct TcpPlace {
   std::string host;
   int port = 0;
   std::string token;
-  double patience = 300;  // seconds until all have come
+  double patience = 300;  // seconds until all ranks have joined
 };
 
-// Error when not all come in time, or one of them is none of ours.
+// Error if not all join in time, or one is not part of the run.
 std::unique_ptr<Transport> join_tcp(const TcpPlace& place, int rank, int size);
 
 }  // namespace lumen::run

@@ -1,4 +1,4 @@
-// What moves bytes between ranks: shared memory, TCP, MPI, or the library of a GPU's vendor.
+// Transports between ranks: shared memory, TCP, MPI, or the library of a GPU's vendor.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace lumen::run {
 
-// By rank, pieces of memory one behind the other.
+// Indexed by rank: consecutive pieces of memory.
 struct SentPiece {
   const void* data = nullptr;
   int64_t bytes = 0;
@@ -25,10 +25,10 @@ struct TakenPiece {
 using SentPieces = std::vector<std::vector<SentPiece>>;
 using TakenPieces = std::vector<std::vector<TakenPiece>>;
 
-// A rank is gone, or has said that it ends. Exit code: that of a run that data or files ended.
+// A rank is lost, or has announced its end. Exit code: that of a failure by data or files.
 class RankLost : public Error {
  public:
-  // `has_told`: it has said itself why it ends, and has told people.
+  // `has_told`: the rank itself has reported the reason, to the others and to the user.
   RankLost(int rank, const std::string& why, bool has_told = false);
   int rank() const { return rank_; }
   bool has_told() const { return has_told_; }
@@ -42,20 +42,20 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string describe() const = 0;  // "shared memory"
-  // See Communicator::exchange; what a rank sends itself is copied before.
+  // See Communicator::exchange; pieces for the rank itself have been copied before.
   virtual void exchange(const SentPieces& to, const TakenPieces& from) = 0;
-  // The stream that exchanges of a device's memory are work of, where they are: exchanges that are asked of it are not
-  // waited for. Null: there is none.
+  // The stream on which exchanges of device memory run, if there is one: enqueued exchanges are not waited for. Null:
+  // there is none.
   virtual Device::Stream* stream() { return nullptr; }
   virtual void enqueue(const SentPieces&, const TakenPieces&) {}
-  virtual bool serves_any_thread() const { return true; }  // one at a time; else the one that has made it
-  virtual void check() {}                                  // RankLost when a rank is gone
+  virtual bool serves_any_thread() const { return true; }  // one at a time; otherwise only the thread that created it
+  virtual void check() {}                                  // RankLost if a rank is lost
   virtual void abort(const std::string& why) noexcept = 0;
 };
 
 constexpr int64_t kLongestReason = 2000;  // of an abort, in bytes
 
-// Goes through the pieces of one rank, some bytes at a time.
+// Iterates over the pieces of one rank, some bytes at a time.
 template <class Piece>
 class PieceWalk {
  public:
@@ -64,7 +64,7 @@ class PieceWalk {
     skip_empty();
   }
   int64_t left() const { return left_; }
-  // The bytes that come next in one place; none where nothing is left.
+  // The next contiguous bytes; empty at the end.
   Piece next() const {
     if (left_ == 0) return {};
     Piece p = (*pieces_)[at_];

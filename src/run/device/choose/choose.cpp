@@ -39,7 +39,7 @@ bool has_gpu_node(const std::filesystem::path& nodes) {
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, machine::MachineRef machine, int threads,
                                     Loader loader) {
   if (choice.kind == DeviceChoice::Kind::gpu) return open_gpu(choice.vendor, choice.ordinal, std::move(machine));
-  // A processor's machine can only be meant for the processor.
+  // With a CPU machine, "auto" selects the CPU.
   if (choice.kind == DeviceChoice::Kind::automatic && !(machine && machine->kind == machine::Kind::cpu)) {
     std::string reasons;
     for (const GpuVendor vendor : {GpuVendor::cuda, GpuVendor::hip}) {

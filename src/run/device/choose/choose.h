@@ -1,4 +1,4 @@
-// Which device a user means: "cpu", "cuda", "cuda:1", "hip", "hip:0", "auto". Proved by
+// Parses and opens the user's device: "cpu", "cuda", "cuda:1", "hip", "hip:0", "auto". Proved by
 // tests/run/device/choose_test.cpp.
 //
 // May include: base, run/device, run/device/gpu.
@@ -21,11 +21,11 @@ struct DeviceChoice {
 };
 DeviceChoice parse_device(const std::string& text);  // Error (exit 2)
 
-// Whether the system has a driver's node of an NVIDIA or AMD GPU; nothing is opened for that. `nodes`: where they are.
+// Whether an NVIDIA or AMD driver's device node exists; it is not opened. `nodes`: the folder of device nodes.
 bool has_gpu_node(const std::filesystem::path& nodes = "/dev");
 
-// "auto" is the first GPU there is code for, and this processor where there is none; people are told which.
-// `machine` null: the device's own. `threads` and `loader` are for processors.
+// "auto" is the first GPU that code can be generated for, otherwise this processor; the choice is printed. `machine`
+// null: the device's own. `threads` and `loader` are for CPUs.
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, machine::MachineRef machine, int threads,
                                     Loader loader);
 

@@ -1,4 +1,4 @@
-// Libraries that are opened at run time or may be: which are here, where, and of which version. For `lumen doctor`.
+// Libraries opened at run time: which are found, where, and their versions. For `lumen doctor`.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 namespace lumen::run {
 
 struct LibraryFound {
-  std::string name, file, version;  // file "" when it is not here
-  std::string remark;               // what Lumen does with it
+  std::string name, file, version;  // file "" if not found
+  std::string remark;               // what Lumen uses it for
 };
 std::vector<LibraryFound> look_for_libraries();
 

@@ -1,4 +1,4 @@
-// This processor as a device. Tasks are split into contiguous pieces; kernels promise that any split gives the same
+// This processor as a device. Tasks are split into contiguous ranges; kernels guarantee that any split gives the same
 // bits. Proved by tests/run/device/device_test.cpp.
 #include <algorithm>
 #include <cstring>
@@ -70,7 +70,7 @@ std::unique_ptr<Device> open_cpu(machine::MachineRef machine, int threads, Loade
   if (!machine::runs_here(*machine))
     throw Error(Exit::hardware, fmt::format("this processor cannot execute code for machine {}", machine->name),
                 "choose 'native', or look at what `lumen doctor` says");
-  // 0: what OMP_NUM_THREADS or the set of cores of this process says.
+  // 0: OMP_NUM_THREADS, or the size of this process's core set.
   const int count = threads == 0 ? std::min(usable_cores(), kMaxThreads) : threads;
   return std::make_unique<CpuDevice>(std::move(machine), count, std::move(loader));
 }

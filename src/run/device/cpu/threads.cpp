@@ -10,9 +10,9 @@
 namespace lumen::run {
 namespace {
 
-constexpr int64_t kPiecesPerThread = 4;  // enough to even out threads of unequal speed
+constexpr int64_t kPiecesPerThread = 4;  // enough to balance threads of unequal speed
 
-// While it lives, this thread's arithmetic takes subnormal numbers for zeros, where asked for.
+// Flushes this thread's subnormal numbers to zero during its lifetime, if requested.
 class Flushing {
  public:
   explicit Flushing(bool flushes) : flushes_(flushes) {
@@ -48,7 +48,7 @@ struct Launch {
   void* const* buffers;
   int64_t tasks, pieces;
   bool flushes;
-  std::mutex mutex = {};  // guards what follows
+  std::mutex mutex = {};  // guards the following members
   Failure failure = {};
   int64_t failed_piece = 0;
 

@@ -1,4 +1,4 @@
-// The threads of a processor as a device: they share the tasks of a launch. Proved by tests/run/device/device_test.cpp.
+// The threads of the CPU device, which share the tasks of a launch. Proved by tests/run/device/device_test.cpp.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@ using Failure = std::array<int64_t, 2>;  // {code, detail}; code 0: none
 
 class Threads {
  public:
-  explicit Threads(int count) : team_(count) {}  // the caller of run() is one of them
+  explicit Threads(int count) : team_(count) {}  // includes the caller of run()
 
-  // From now on kernels take numbers below the smallest normal one for zeros, and give zeros for them: processors take
-  // a hundred times as long otherwise.
+  // Whether later kernels flush subnormal operands and results to zero: processors are a hundred times slower with
+  // them.
   void flush_subnormals(bool flushes) { flushes_.store(flushes); }
   int count() const { return team_.count(); }
   // Runs tasks 0 .. tasks-1 and returns the failure of the lowest failing task.

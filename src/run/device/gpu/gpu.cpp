@@ -17,14 +17,14 @@
 namespace lumen::run {
 namespace {
 
-constexpr size_t kMostBuffers = 500;  // a launch's arguments have 4 KiB
-constexpr int kThisThreadOnly = 1;    // what a capture forbids; both interfaces
+constexpr size_t kMostBuffers = 500;  // a launch's arguments have at most 4 KiB
+constexpr int kThisThreadOnly = 1;    // thread-local stream capture mode; both interfaces
 constexpr int64_t kLargestGrid = 0x7fffffff;
 constexpr int64_t kLargestGridInThreads = 0xffffffff;  // HIP counts threads
 
-constexpr int kKnowsFollowers = 12030;  // a driver of CUDA 12.3
+constexpr int kKnowsFollowers = 12030;  // CUDA 12.3: programmatic dependent launch
 
-// What cuLaunchKernelEx reads (CUDA driver API, CUlaunchConfig and CUlaunchAttribute).
+// Arguments of cuLaunchKernelEx (CUDA driver API, CUlaunchConfig and CUlaunchAttribute).
 struct LaunchAttribute {
   static constexpr int kFollows = 6;  // programmatic stream serialization
   int name;
@@ -44,8 +44,8 @@ std::string version_text(GpuVendor vendor, int v) {
                                    : fmt::format("{}.{}.{}", v / 10000000, v / 100000 % 100, v % 100000);
 }
 
-// HIP's properties of a device, of which two are read: its name, and at a fixed place the architecture's (the layout
-// that the symbol's suffix names).
+// HIP's device properties, of which two are read: the name, and the architecture's name at a fixed offset (of the
+// layout named by the symbol's suffix).
 struct HipProperties {
   char name[256];
   char unread[904];
@@ -54,7 +54,7 @@ struct HipProperties {
 };
 static_assert(offsetof(HipProperties, architecture) == 1160 && sizeof(HipProperties) == 4096);
 
-// Called with a device that exists.
+// The device must exist.
 std::string architecture_of(const GpuSymbols& gpu, int device, const std::string& where) {
   constexpr int kMajor = 75, kMinor = 76;  // attributes of CUDA
   if (!gpu.device_properties) {
@@ -71,12 +71,12 @@ std::string architecture_of(const GpuSymbols& gpu, int device, const std::string
   return properties.architecture;
 }
 
-// What the system's kernel manages: memory that firmware set apart for a GPU is not in it.
+// Memory managed by the kernel; memory that firmware reserves for a GPU is not included.
 int64_t system_bytes() {
   return int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
 }
 
-// Kernels count on their lanes' numbers: with other waves they would run, and compute something else.
+// Kernels depend on the wave size: with another one they would run and compute wrong results.
 void check_wave(const GpuFound& found, const machine::Machine& m, const std::string& title) {
   if (m.kind != machine::Kind::gpu || m.wave == found.wave) return;
   throw Error(
@@ -85,7 +85,7 @@ void check_wave(const GpuFound& found, const machine::Machine& m, const std::str
       "leave --machine and HSA_OVERRIDE_GFX_VERSION out: the GPU's own row is taken then; or use --device cpu");
 }
 
-// A library with its driver started, and how many GPUs it has.
+// A library with its driver initialized, and the number of its GPUs.
 struct Driver {
   std::shared_ptr<const GpuSymbols> symbols;
   int version = 0, count = 0;
@@ -227,7 +227,7 @@ class GpuDevice : public Device {
     try {
       if (memory) awaited_.before_use(memory, 1);
     } catch (const Error&) {
-      // after a failure every call fails, and memory goes with the context
+      // after a failure every call fails, and the context frees its memory
     }
     memory_.release(memory);
   }
@@ -278,7 +278,7 @@ class GpuDevice : public Device {
                   fmt::format("{}: a kernel wants {} blocks of {} threads, more than a launch can have",
                               context_->title(), launch_config.blocks, launch_config.threads),
                   "choose a smaller batch or context");
-    // One address after the other, as the kernel declares them; the size tells the driver how many.
+    // One address after the other, as the kernel's signature; the driver derives their number from the size.
     std::array<void*, kMostBuffers> arguments;
     std::copy(buffers.begin(), buffers.end(), arguments.begin());
     arguments[buffers.size()] = status;
@@ -361,7 +361,7 @@ class GpuDevice : public Device {
     GpuMarks marks(context_, 2);
     const GpuSymbols& gpu = context_->symbols();
     for (int i = 0; i <= kTimes; ++i) {
-      if (i == 1) marks.set(0);  // the first one wakes the memory
+      if (i == 1) marks.set(0);  // the first copy warms up the memory
       context_->check(gpu.copy_within(to.get(), from.get(), static_cast<size_t>(bytes), context_->stream()),
                       "copy_within");
     }
@@ -370,19 +370,20 @@ class GpuDevice : public Device {
   }
 
  private:
-  // Programs end with a copy or by being waited for. The first kernel behind either is launched in whole, so that
-  // kernels may read what their own program does not write before those before have ended (kernel/loop/verify.h).
+  // Programs end with a copy or a synchronization. The first kernel after either is launched without overlap, so that
+  // kernels may read memory that their own program does not write before the previous kernels have ended
+  // (kernel/loop/verify.h).
   void between_programs() { context_->set_within_program(false); }
 
   GpuFound found_;
   machine::MachineRef machine_;
-  bool follows_ = false;  // kernels are launched while the one before ends
+  bool follows_ = false;  // programmatic dependent launch: kernels start while the previous one ends
   std::string driver_;
-  GpuContextRef context_;  // first made, last gone
+  GpuContextRef context_;  // constructed first, destroyed last
   GpuMemory memory_;
   GpuCopies copies_;
   AwaitedPlaces awaited_;
-  void* target_ = nullptr;  // of launches, where it is not their own stream
+  void* target_ = nullptr;  // stream of launches, if it is not their own
   std::unique_ptr<GpuProducts> products_;
   bool records_ = false;
 };

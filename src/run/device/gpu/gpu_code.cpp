@@ -8,7 +8,7 @@ namespace lumen::run {
 namespace {
 
 constexpr int kLogText = 5, kLogBytes = 6;   // options of the driver's compiler
-constexpr int kTextInput = 1;                // of its linker
+constexpr int kTextInput = 1;                // for the driver's linker
 constexpr int kMostDynamicSharedMemory = 8;  // attribute of a function
 constexpr int64_t kSharedWithoutAsking = 48 << 10;
 
@@ -18,7 +18,7 @@ bool is_machine_code(std::string_view object) {
       "ELF");
 }
 
-// Where the driver's compiler writes what it has to say.
+// The log buffer of the driver's compiler.
 class Log {
  public:
   unsigned count() const { return 2; }
@@ -42,7 +42,7 @@ class GpuModule : public Module {
     try {
       context_->use();
       context_->symbols().module_unload(module_);
-    } catch (const Error&) {  // the driver has given the context up
+    } catch (const Error&) {  // the driver has destroyed the context
     }
   }
 
@@ -76,11 +76,11 @@ std::string prepare_gpu_code(const GpuContext& context, std::string object) {
   void* image = nullptr;
   size_t size = 0;
   const char* doing = "link_add";
-  // The text's closing zero belongs to it.
+  // Includes the terminating zero of the text.
   int error = gpu.link_add(state, kTextInput, object.data(), object.size() + 1, "kernels", 0, nullptr, nullptr);
   if (error == 0) error = gpu.link_complete(state, &image, &size), doing = "link_complete";
   std::string code;
-  if (error == 0) code.assign(static_cast<const char*>(image), size);  // the linker's own until it is destroyed
+  if (error == 0) code.assign(static_cast<const char*>(image), size);  // owned by the linker until it is destroyed
   gpu.link_destroy(state);
   if (error != 0) throw gpu_error(gpu, error, doing, context.title(), log.text());
   return code;
@@ -89,7 +89,7 @@ std::string prepare_gpu_code(const GpuContext& context, std::string object) {
 std::unique_ptr<Module> load_gpu_code(const GpuContextRef& context, std::string_view object) {
   const GpuSymbols& gpu = context->symbols();
   context->use();
-  const std::string image(object);  // ends with a zero, as texts must
+  const std::string image(object);  // zero-terminated, as required for text
   void* module = nullptr;
   Log log;
   if (gpu.module_load_logged) {

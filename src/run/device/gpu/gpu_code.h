@@ -1,5 +1,5 @@
-// Machine code on a GPU: the driver's own compiler, whose result is kept for the next start, and loaded modules.
-// Proved by tests/run/device/gpu_test.cpp.
+// Machine code on a GPU: the driver's compiler, whose result is cached for the next start, and loaded modules. Proved
+// by tests/run/device/gpu_test.cpp.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace lumen::run {
 
-// Text for the driver's compiler becomes the very GPU's machine code where the driver has that door; everything else
-// passes. Error (exit 3) with the compiler's log. Threads may call it at once.
+// Compiles text (PTX) to machine code for this GPU if the driver has a linker interface; other input is returned
+// unchanged. Error (exit 3) with the compiler's log. Thread-safe.
 std::string prepare_gpu_code(const GpuContext& context, std::string object);
 
 std::unique_ptr<Module> load_gpu_code(const GpuContextRef& context, std::string_view object);

@@ -8,7 +8,7 @@
 namespace lumen::run {
 namespace {
 
-constexpr unsigned kStreamOfItsOwn = 1;  // does not wait for the default stream; both interfaces
+constexpr unsigned kStreamOfItsOwn = 1;  // does not synchronize with the default stream; both interfaces
 
 std::atomic<uint64_t> contexts_made{0};
 thread_local uint64_t context_in_use = 0;
@@ -18,7 +18,7 @@ struct Advice {
   const char* text;
 };
 
-// By code; what is not here speaks for itself.
+// By error code; other codes need no advice.
 constexpr Advice kAdvice[] = {
     {kGpuOutOfMemory, "choose a smaller batch, context or format, or end other programs on this GPU"},
     {34, "a stub of the library was opened: install the real driver"},
@@ -140,7 +140,7 @@ void SharedGpu::finish() const noexcept {
       context_->synchronize();
     }
   } catch (const Error&) {
-    // after a failure every call fails, and memory goes with the context
+    // after a failure every call fails, and the context frees its memory
   }
 }
 

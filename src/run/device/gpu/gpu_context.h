@@ -1,6 +1,6 @@
-// One GPU in use: its driver's functions, its context and the stream all work goes through. What the parts of the GPU
-// device share; kept alive by every one of them, so that modules and recordings may outlive the device. And the same
-// GPU as others in the process see it. Proved by tests/run/device/gpu_context_test.cpp.
+// One GPU in use: its driver's functions, its context and the stream of all work. Shared by the parts of the GPU
+// device, each of which keeps it alive, so that modules and recordings may outlive the device. SharedGpu: the same GPU
+// for other users in the process. Proved by tests/run/device/gpu_context_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lumen::run {
 
-// Errors of both interfaces that are treated apart; they number them alike.
+// Errors with special handling; both interfaces use the same numbers.
 enum GpuError : int { kGpuOutOfMemory = 2, kGpuNoDevice = 100, kGpuNotReady = 600, kGpuNotSupported = 801 };
 
 class GpuContext {
@@ -33,22 +33,22 @@ class GpuContext {
   const std::string& title() const { return title_; }
 
   void use() const;  // binds the calling thread to this GPU; before every other call
-  // The next use() binds the thread again: others in this process may have bound it to another GPU.
+  // The next use() binds the thread again: other code in this process may have bound it to another GPU.
   static void forget_use();
-  // Throws what `error` of the function of ours called `name` means, unless it is 0.
+  // Throws the Error for a nonzero `error` of our function `name`.
   void check(int error, const char* name) const {
     if (error != 0) throw failure(error, name);
   }
   Error failure(int error, const char* name) const;
-  // The host waits; meanwhile the watcher is asked now and then whether that has an end.
+  // The host waits; meanwhile the watcher is called periodically and may throw.
   void synchronize() const;
   void await(void* event) const;
   void watch(std::function<void()> watcher) { watcher_ = std::move(watcher); }
 
-  // Recordings of the stream of launches: those of events that others recorded before are known by their number.
+  // Stream captures of launches: their number distinguishes events recorded in this capture from earlier ones.
   bool is_recording() const { return is_recording_; }
   int64_t recordings() const { return recordings_; }
-  // Whether the launch before is of the same program, with nothing between; false is forgotten by the next launch.
+  // Sets whether the next launch directly follows one of its own program; returns the old value. A launch sets true.
   bool set_within_program(bool is_within) { return std::exchange(within_program_, is_within); }
   void set_recording(bool is_recording) {
     is_recording_ = is_recording;
@@ -59,7 +59,7 @@ class GpuContext {
   std::shared_ptr<const GpuSymbols> symbols_;
   int device_;
   std::string title_;
-  uint64_t number_;  // of all contexts this process has made
+  uint64_t number_;  // among all contexts of this process
   void* context_ = nullptr;
   void* stream_ = nullptr;
   std::function<void()> watcher_;
@@ -70,8 +70,8 @@ class GpuContext {
 };
 using GpuContextRef = std::shared_ptr<GpuContext>;
 
-// The GPU as others in this process see it, who use it beside Lumen: where its memory lies as they number it, when they
-// have done with it, and a thread that is bound to the GPU they bound it to. May outlive the device.
+// The GPU for other code in this process that uses it together with Lumen: its device number, a wait for completion of
+// their work, and a thread bound to the GPU that they bound it to. May outlive the device.
 class SharedGpu {
  public:
   SharedGpu(GpuContextRef context, int ordinal) : context_(std::move(context)), ordinal_(ordinal) {}
@@ -79,12 +79,11 @@ class SharedGpu {
   int ordinal() const { return ordinal_; }
   const std::shared_ptr<const GpuSymbols>& driver() const { return context_->driver(); }
 
-  // Waits for all that this process has asked of the GPU, by whomever: memory that others have read may then be given
-  // back. A driver that cannot say is waited for as far as Lumen's own work goes.
+  // Waits for all of this process's work on the GPU, from any user: memory that others have read can then be freed. If
+  // the driver does not support this, waits for Lumen's own work only.
   void finish() const noexcept;
 
-  // While one of these lives Lumen works on a GPU of that driver. Others may have bound the thread to another GPU
-  // before, and find it so behind.
+  // A scope in which Lumen works on a GPU of that driver. Restores the thread's previous binding to a GPU at its end.
   class Visit {
    public:
     explicit Visit(std::shared_ptr<const GpuSymbols> driver);  // null: nothing is done
@@ -94,7 +93,7 @@ class SharedGpu {
 
    private:
     std::shared_ptr<const GpuSymbols> driver_;
-    void* context_ = nullptr;  // the thread's; null: it had none
+    void* context_ = nullptr;  // the thread's previous context; null: none
     int device_ = -1;
   };
 
@@ -103,7 +102,7 @@ class SharedGpu {
   int ordinal_;
 };
 
-// The Error (exit 3) a code of a driver means: the function, the code's name and text, where, and what to do.
+// The Error (exit 3) for a driver's error code: the function, the code's name and text, location, and a hint.
 Error gpu_error(const GpuSymbols& symbols, int error, const char* name, const std::string& where,
                 const std::string& more = {});
 

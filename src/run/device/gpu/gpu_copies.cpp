@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kChunk = int64_t{4} << 20;
 constexpr int64_t kAlignment = 64;
-constexpr unsigned kNoTiming = 2;  // of an event; both interfaces
-constexpr unsigned kOfItsOwn = 1;  // a stream that does not wait for the default one; both interfaces
+constexpr unsigned kNoTiming = 2;  // for events; both interfaces
+constexpr unsigned kOfItsOwn = 1;  // a stream that does not synchronize with the default one; both interfaces
 
 }  // namespace
 
@@ -31,7 +31,7 @@ GpuCopies::GpuCopies(GpuContextRef context) : context_(std::move(context)) {
 void GpuCopies::make(Chunk& chunk) {
   const GpuSymbols& gpu = context_->symbols();
   void* host = nullptr;
-  // Containers may forbid page-locking; ordinary memory is slower and right.
+  // Containers may forbid page-locking; pageable memory is slower but correct.
   if (page_locked_ && gpu.host_allocate(&host, kChunk, 0) != 0) {
     for (auto* pair : {&up_, &down_})
       for (Chunk& c : *pair)
@@ -66,7 +66,7 @@ void GpuCopies::free_all() {
     }
 }
 
-// The other buffer, once its copies have arrived.
+// Switches to the other buffer, after its copies have completed.
 void GpuCopies::turn() {
   const GpuSymbols& gpu = context_->symbols();
   context_->check(gpu.event_record(up_[filling_].event, context_->stream()), "event_record");
@@ -99,7 +99,7 @@ void GpuCopies::out(void* to, const void* from, int64_t bytes) {
   const int64_t pieces = (bytes + kChunk - 1) / kChunk;
   const auto size_of = [&](int64_t piece) { return std::min(kChunk, bytes - piece * kChunk); };
   const auto chunk_of = [&](int64_t piece) -> Chunk& { return down_[piece % 2]; };
-  // Piece i travels while piece i - 1 is copied to its place.
+  // Double buffering: piece i is transferred while piece i - 1 is copied to its destination.
   for (int64_t i = 0; i <= pieces; ++i) {
     if (i < pieces) {
       auto* source = const_cast<std::byte*>(static_cast<const std::byte*>(from)) + i * kChunk;
@@ -122,7 +122,7 @@ GpuLane::~GpuLane() {
   try {
     wait();
   } catch (const Error&) {
-    return;  // the context is gone, and the stream with it
+    return;  // the context and its stream are already destroyed
   }
   context_->symbols().stream_destroy(stream_);
 }
@@ -158,7 +158,7 @@ GpuStream::~GpuStream() {
   try {
     context_->use();
   } catch (const Error&) {
-    return;  // the context is gone, and the stream with it
+    return;  // the context and its stream are already destroyed
   }
   gpu.stream_synchronize(stream_);
   gpu.event_destroy(launched_);
@@ -199,9 +199,10 @@ void GpuStream::mark(size_t point) {
   p.recording = context_->is_recording() ? context_->recordings() : 0;
 }
 
-// The next kernel is launched in whole: it may read before it waits for the one before (between_programs of GpuDevice).
+// The next kernel starts without overlap: it may read before its wait for the previous one
+// (GpuDevice::between_programs).
 void GpuStream::hold_launches(size_t point) {
-  constexpr unsigned kOfReplays = 1;  // a point outside of the recording: each replay waits for it as it is then
+  constexpr unsigned kOfReplays = 1;  // an event outside of the recording: each replay waits for its state at that time
   const Point& p = points_.at(point);
   const bool is_outside = context_->is_recording() && p.recording != context_->recordings();
   context_->use();

@@ -1,5 +1,5 @@
-// Copies between this process and a GPU, through page-locked buffers that take turns: the next piece is filled while
-// the last one travels; and streams beside that of launches. Proved by tests/run/device/gpu_test.cpp.
+// Copies between this process and a GPU through double-buffered page-locked memory: the next piece is filled while the
+// last one is transferred; and additional streams. Proved by tests/run/device/gpu_test.cpp.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class GpuCopies {
   explicit GpuCopies(GpuContextRef context);
   ~GpuCopies();
 
-  void in(void* to, const void* from, int64_t bytes);   // `from` may change at once; the copy is ordered
+  void in(void* to, const void* from, int64_t bytes);   // `from` may change after the return; ordered with launches
   void out(void* to, const void* from, int64_t bytes);  // waits for everything before it
   bool page_locked() const { return page_locked_; }
 
@@ -28,7 +28,7 @@ class GpuCopies {
   struct Chunk {
     std::byte* host = nullptr;
     void* event = nullptr;
-    bool in_flight = false;  // the event was recorded behind the last copy
+    bool in_flight = false;  // the event was recorded after the last copy
   };
   void make(Chunk& chunk);
   void free_all();
@@ -42,7 +42,7 @@ class GpuCopies {
   int64_t filled_ = 0;  // bytes of it
 };
 
-// A stream of its own, for copies from and to page-locked memory while kernels run.
+// A separate stream for copies from and to page-locked memory while kernels run.
 class GpuLane : public Device::Lane {
  public:
   explicit GpuLane(GpuContextRef context);
@@ -56,7 +56,7 @@ class GpuLane : public Device::Lane {
   void* stream_ = nullptr;
 };
 
-// A stream within the device (Device::Stream).
+// A second stream of work on the device (Device::Stream).
 class GpuStream : public Device::Stream {
  public:
   explicit GpuStream(GpuContextRef context);
@@ -72,7 +72,7 @@ class GpuStream : public Device::Stream {
  private:
   struct Point {
     void* event = nullptr;
-    int64_t recording = 0;  // that it is part of; 0: none
+    int64_t recording = 0;  // number of its recording; 0: none
   };
   void* make_event() const;
 
@@ -82,7 +82,7 @@ class GpuStream : public Device::Stream {
   std::vector<Point> points_;
 };
 
-// Where streams still write (Device::await_before_use).
+// Memory that streams are still writing (Device::await_before_use).
 class AwaitedPlaces {
  public:
   bool launches_wait_themselves = false;
@@ -105,7 +105,7 @@ class AwaitedPlaces {
   std::vector<Wait> waits_;
 };
 
-// Page-locked memory; ordinary memory where the system forbids that, slower and right.
+// Page-locked memory, or pageable memory if the system forbids that: slower but correct.
 std::shared_ptr<std::byte> allocate_page_locked(const GpuContextRef& context, int64_t bytes);
 
 }  // namespace lumen::run

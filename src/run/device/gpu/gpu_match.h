@@ -1,4 +1,4 @@
-// Which row of the machine table a GPU can execute. Proved by tests/run/device/gpu_match_test.cpp.
+// Selects the row of the machine table that a GPU can execute. Proved by tests/run/device/gpu_match_test.cpp.
 #pragma once
 
 #include <span>
@@ -11,16 +11,16 @@ namespace lumen::run {
 
 struct GpuMatch {
   machine::MachineRef machine;  // null: none
-  std::string remark;           // what to know: the row is an older one, or why there is none
-  std::string advice;           // without a machine: what to do
+  std::string remark;           // note for the user: an older row is used, or why there is none
+  std::string advice;           // hint if there is no machine
 };
 
-// The table, and the rows that are like others of it.
+// The table, and the rows derived from rows of it.
 std::vector<machine::MachineRef> all_rows();
 
-// `architecture` as drivers say it, features included: "sm_86", "gfx90a:sramecc+:xnack-". Code for one generation of
-// NVIDIA runs on later ones, unless its name ends in a letter; AMD's runs on the very one, and a generation's generic
-// code on all of it: where a GPU has no row of its own.
+// `architecture` in the driver's spelling, with features: "sm_86", "gfx90a:sramecc+:xnack-". For a GPU without a row of
+// its own: NVIDIA code for one generation runs on later ones, unless its name ends in a letter; AMD code runs on that
+// architecture only, and a generation's generic code on all of it.
 GpuMatch match_gpu(const std::string& architecture, std::span<const machine::MachineRef> table);
 
 }  // namespace lumen::run

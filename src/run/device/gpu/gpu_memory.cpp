@@ -10,10 +10,10 @@
 namespace lumen::run {
 namespace {
 
-// Attributes of a pool; both interfaces number them alike.
+// Attributes of a memory pool; both interfaces use the same numbers.
 constexpr int kReleaseThreshold = 4, kReserved = 5, kUsed = 7;
 constexpr int64_t kAlignment = 256;
-constexpr int64_t kAlwaysFits = int64_t{1} << 20;  // below this asking costs more than it saves
+constexpr int64_t kAlwaysFits = int64_t{1} << 20;  // below this size the check costs more than it saves
 
 }  // namespace
 
@@ -26,7 +26,7 @@ GpuMemory::GpuMemory(GpuContextRef context, bool in_host_memory)
   if (!complete || gpu.device_attribute(&pools, gpu.numbers.attribute_pools, context_->device()) != 0 || pools == 0)
     return;
   if (gpu.pool_get(&pool_, context_->device()) != 0) pool_ = nullptr;
-  // What is released stays with this process, ready for the next program.
+  // Released memory stays in this process's pool for the next program.
   uint64_t keep = ~uint64_t{0};
   if (pool_ && gpu.pool_set_attribute(pool_, kReleaseThreshold, &keep) != 0) pool_ = nullptr;
 }
@@ -35,7 +35,7 @@ GpuMemory::~GpuMemory() {
   try {
     context_->use();
   } catch (const Error&) {
-    return;  // the driver has given the context up, and its memory with it
+    return;  // the driver has destroyed the context, and its memory with it
   }
   for (const auto& [memory, block] : blocks_) give_back(memory, block.from_pool);
   if (pool_) {
@@ -84,11 +84,11 @@ void* GpuMemory::allocate(int64_t bytes) {
   void* memory = nullptr;
   int error = take(&memory, size);
   if (error == kGpuNotSupported && pool_) {
-    pool_ = nullptr;  // the attribute promised too much
+    pool_ = nullptr;  // the attribute was wrong
     error = take(&memory, size);
   }
   if (error == kGpuOutOfMemory && pool_) {
-    // In pieces, or held by the pool in sizes that do not fit: give the pool's spare memory back, once.
+    // Memory is fragmented, or the pool holds blocks of other sizes: return the pool's unused memory, once.
     context_->synchronize();
     gpu.pool_trim(pool_, 0);
     error = take(&memory, size);
@@ -108,7 +108,7 @@ void* GpuMemory::allocate(int64_t bytes) {
 
 void GpuMemory::give_back(void* memory, bool from_pool) const {
   const GpuSymbols& gpu = context_->symbols();
-  // After a failed kernel every call fails; the memory goes with the context.
+  // After a failed kernel every call fails; the context frees its memory.
   if (from_pool) {
     gpu.release_async(memory, context_->stream());
   } else {

@@ -1,5 +1,5 @@
-// Memory of a GPU: zeroed, refused before it is asked for when it does not fit, from the driver's stream-ordered pool
-// where there is one. Proved by tests/run/device/gpu_test.cpp.
+// GPU memory: zeroed, refused before allocation if it does not fit, from the driver's stream-ordered pool if available.
+// Proved by tests/run/device/gpu_test.cpp.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@ namespace lumen::run {
 
 class GpuMemory {
  public:
-  // `in_host_memory`: what the GPU takes is taken from the system.
+  // `in_host_memory`: the GPU allocates from the system's memory.
   GpuMemory(GpuContextRef context, bool in_host_memory);
   ~GpuMemory();
 
-  void* allocate(int64_t bytes);  // Error (exit 3) when it does not fit
+  void* allocate(int64_t bytes);  // Error (exit 3) if it does not fit
   void release(void* memory);
-  // free: what the driver has left, and what the pool holds unused; where the memory is the system's, no more than that
-  // has left: the driver does not count what programs on the processor hold.
+  // free: the driver's free memory plus unused memory of the pool; for shared memory, at most the system's free memory:
+  // the driver does not count memory used by the CPU's programs.
   DeviceMemory state() const;
   bool pooled() const { return pool_ != nullptr; }
 
@@ -37,7 +37,7 @@ class GpuMemory {
   bool in_host_memory_;
   void* pool_ = nullptr;
   std::mutex mutex_;
-  std::atomic<int64_t> held_ = 0, peak_ = 0;  // state() is asked with and without the lock
+  std::atomic<int64_t> held_ = 0, peak_ = 0;  // state() is called with and without the lock
   std::unordered_map<void*, Block> blocks_;
 };
 

@@ -1,5 +1,5 @@
-// See gpu_product.h. Libraries think in columns: what lies row after row is to them the transposed matrix, so they are
-// asked for transposed(result) = transposed(right) . transposed(left).
+// See gpu_product.h. The libraries use column-major order: a row-major matrix is its transpose to them, so the call is
+// transposed(result) = transposed(right) . transposed(left).
 #include "run/device/gpu/gpu_product.h"
 
 #include <array>
@@ -11,12 +11,12 @@
 namespace lumen::run {
 namespace {
 
-constexpr int64_t kScratchBytes = int64_t{32} << 20;  // what the libraries' makers advise for their newest GPUs
+constexpr int64_t kScratchBytes = int64_t{32} << 20;  // recommended by the vendors for their newest GPUs
 constexpr size_t kMostFoundBytes = 96;
-constexpr uint32_t kSumsOfPartsInF32 = 2;  // parts of K are kept apart and added by a step of its own, in order
+constexpr uint32_t kSumsOfPartsInF32 = 2;  // split-K with stored partial sums, reduced in order in a second step
 constexpr float kOne = 1, kZero = 0;
 
-// Types are numbered alike by both; -1: they have no such.
+// Both use the same type numbers; -1: no such type.
 int type_number(Scalar s, const std::optional<machine::FloatCode>& code = {}) {
   using Special = machine::FloatCode::Special;
   switch (s) {
@@ -37,7 +37,7 @@ int type_number(Scalar s, const std::optional<machine::FloatCode>& code = {}) {
   return -1;
 }
 
-// A descriptor of the library, destroyed with this.
+// A descriptor of the library, destroyed by the destructor.
 class Described {
  public:
   explicit Described(int (*destroy)(void*)) : destroy_(destroy) {}
@@ -110,7 +110,7 @@ class GpuProduct : public Product {
     };
     turn(n.work_transposes_a, what.right_transposed);
     turn(n.work_transposes_b, what.left_transposed);
-    // Rows as they lie: so many of them, so many numbers in each.
+    // The stored matrix: number of rows, numbers per row.
     const auto matrix = [&](Described& to, int type, int64_t rows, int64_t columns) {
       l.check(s.matrix_create(&to.handle, type, static_cast<uint64_t>(columns), static_cast<uint64_t>(rows), columns),
               "matrix_create");
@@ -121,7 +121,7 @@ class GpuProduct : public Product {
     matrix(result_, type_number(what.result), what.m, what.n);
   }
 
-  // Asks the library for a way; false when it has none.
+  // Requests an algorithm from the library; false if there is none.
   bool find_way() {
     const GpuProducts::Library& l = *library_;
     const ProductSymbols& s = *l.symbols;
@@ -134,7 +134,7 @@ class GpuProduct : public Product {
     if (n.wish_sums >= 0)
       l.check(s.wishes_set(wishes.handle, n.wish_sums, &kSumsOfPartsInF32, sizeof kSumsOfPartsInF32), "wishes_set");
     int count = 0;
-    // What it does not support it says by an error or by finding nothing.
+    // An unsupported product gives an error or an empty result.
     const int error = s.find(l.handle, work_.handle, right_.handle, left_.handle, result_.handle, result_.handle,
                              wishes.handle, 1, way_.data(), &count);
     int found_error = 0;
@@ -166,7 +166,7 @@ class GpuProduct : public Product {
   std::shared_ptr<GpuProducts::Library> library_;
   bool scales_, adds_;
   Described work_, left_, right_, result_;
-  alignas(8) std::array<std::byte, kMostFoundBytes> way_{};  // what was found; the way itself stands first
+  alignas(8) std::array<std::byte, kMostFoundBytes> way_{};  // the library's answer; it starts with the algorithm
 };
 
 }  // namespace

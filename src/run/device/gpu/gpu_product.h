@@ -1,6 +1,5 @@
-// Products by cuBLASLt or hipBLASLt on a GPU in use. Which way a library multiplies is its first proposal for the
-// shapes alone, among those that give the same bits each time. Proved by tests/run/device/gpu_product_test.cpp against
-// a stand-in.
+// Matrix products by cuBLASLt or hipBLASLt on a GPU in use. The algorithm is the library's first proposal for the
+// shapes, among the deterministic ones. Proved by tests/run/device/gpu_product_test.cpp against a mock.
 #pragma once
 
 #include <memory>
@@ -13,20 +12,19 @@
 
 namespace lumen::run {
 
-// The library, opened for one GPU, and scratch that products use one after another. What it finds must not outlive
-// `memory`.
+// The library, opened for one GPU, and scratch memory that products use in turn. Products must not outlive `memory`.
 class GpuProducts {
  public:
   GpuProducts(GpuContextRef context, GpuMemory& memory);  // Error (exit 3): no library
 
   const std::string& title() const;
-  // Null: the library does not know how.
+  // Null: the library does not support the product.
   std::unique_ptr<Product> find(const machine::DenseProduct& what);
 
   struct Library;
 
  private:
-  std::shared_ptr<Library> library_;  // products keep it
+  std::shared_ptr<Library> library_;  // shared with the products
 };
 
 }  // namespace lumen::run

@@ -1,4 +1,4 @@
-// See gpu_symbols.h. A library once opened stays: drivers keep threads and do not survive being closed.
+// See gpu_symbols.h. A library is never closed: drivers keep threads that would crash.
 #include "run/device/gpu/gpu_symbols.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ namespace {
 
 struct Spelling {
   const char* variable;
-  std::vector<const char*> files;  // in the order they are tried
+  std::vector<const char*> files;  // in the order of attempts
   const char* advice;
   GpuNumbers numbers;
 };
@@ -30,7 +30,7 @@ const Spelling& spelling(GpuVendor vendor) {
       {16, 115, 18, 10, nullptr, 12000, "CUDA 12.0 (driver 525)"}};
   static const Spelling hip = {
       "LUMEN_HIP_LIBRARY",
-      // The last ones are too old, which is worth more to know than that the others are not there.
+      // The last ones are too old; the error about that is more useful than the other files' absence.
       {"libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so.7", "/opt/rocm/lib/libamdhip64.so.6",
        "libamdhip64.so.5", "/opt/rocm/lib/libamdhip64.so.5"},
       "install ROCm 6 or newer (its package hip-runtime-amd), or name libamdhip64.so in LUMEN_HIP_LIBRARY",

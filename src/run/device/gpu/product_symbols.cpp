@@ -17,7 +17,7 @@ namespace {
 
 struct Spelling {
   const char *name, *variable;
-  std::vector<const char*> files;  // in the order they are tried
+  std::vector<const char*> files;  // in the order of attempts
   const char* advice;
   ProductNumbers numbers;
 };
@@ -75,7 +75,7 @@ const std::vector<Symbol>& table() {
   return symbols;
 }
 
-// cuBLASLt numbers itself without a handle; of hipBLASLt the file's name must do.
+// cuBLASLt reports its version without a handle; for hipBLASLt it is taken from the file's name.
 std::string version_of(GpuVendor vendor, void* handle) {
   void* get = vendor == GpuVendor::cuda ? ::dlsym(handle, "cublasLtGetVersion") : nullptr;
   if (!get) return {};

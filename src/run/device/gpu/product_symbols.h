@@ -1,5 +1,5 @@
-// The functions of a vendor's library for products of matrices, opened at run time as a driver is (gpu_symbols.h): one
-// table of pointers, filled from libcublasLt or from libhipblaslt. No header of either is used.
+// The functions of a vendor's matrix product library, loaded at run time like a driver (gpu_symbols.h): one table of
+// pointers, filled from libcublasLt or from libhipblaslt. No headers of either are used.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 
 namespace lumen::run {
 
-// Where the two libraries number the same thing differently, or lay it out.
+// Constants and layouts that differ between the two libraries.
 struct ProductNumbers {
   int compute_f32 = 0;
   int as_it_is = 0, transposed = 0;                  // operations
-  int work_scales_a = 0, work_scales_b = 0;          // attributes of a work: addresses of one f32,
+  int work_scales_a = 0, work_scales_b = 0;          // descriptor attributes: addresses of one f32,
   int work_transposes_a = 0, work_transposes_b = 0;  // and operations
-  int wish_scratch = 0, wish_sums = -1;              // attributes of wishes; -1: has none
-  size_t found_bytes = 0, found_scratch = 0;         // of an answer: its size, where its scratch stands,
-  size_t found_error = 0;                            // and where its error does
+  int wish_scratch = 0, wish_sums = -1;              // preference attributes; -1: not available
+  size_t found_bytes = 0, found_scratch = 0;         // of a result: its size, offset of its scratch size,
+  size_t found_error = 0;                            // and of its error
 };
 
 struct ProductSymbols {
-  std::string title;    // "cuBLASLt 13.0.2", as people know it
+  std::string title;    // "cuBLASLt 13.0.2", for the user
   std::string library;  // the file that was opened
   ProductNumbers numbers;
 #define X(name, parameters, cuda, hip) int(*name) parameters = nullptr;
@@ -31,11 +31,11 @@ struct ProductSymbols {
 #undef X
 };
 
-// The symbol behind one of our names, for messages.
+// The library symbol of one of our names, for messages.
 const char* product_symbol(GpuVendor vendor, std::string_view name);
 
-// Opens the vendor's library, once per file and process. $LUMEN_CUBLASLT_LIBRARY or $LUMEN_HIPBLASLT_LIBRARY names the
-// file; without it the loader's usual search finds it. Error (exit 3): no library, or one without these functions.
+// Opens the vendor's library, once per file and process. $LUMEN_CUBLASLT_LIBRARY or $LUMEN_HIPBLASLT_LIBRARY sets the
+// file; otherwise the loader's usual search applies. Error (exit 3): no library, or one without these functions.
 std::shared_ptr<const ProductSymbols> open_product_library(GpuVendor vendor);
 
 }  // namespace lumen::run

@@ -22,13 +22,13 @@
 namespace lumen::run {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 20;  // of one request
+constexpr int64_t kPiece = int64_t{1} << 20;  // per request
 constexpr unsigned kRequests = 16;            // at once
 constexpr int kThreads = 4;
 
-// Something that went wrong with a piece.
+// A failed transfer of a piece.
 struct Failure {
-  int number = 0;  // errno; 0 with bytes: the file ended
+  int number = 0;  // errno; 0 with bytes: unexpected end of file
   int64_t at = 0, bytes = 0;
   bool failed() const { return bytes > 0; }
 };
@@ -46,7 +46,7 @@ bool is_aligned(int64_t at, const void* memory, int64_t bytes) {
 
 }  // namespace
 
-// What moves pieces of one file in one direction.
+// Transfers pieces of one file in one direction.
 class DirectFile::Queue {
  public:
   Queue(int fd, bool writes) : fd_(fd), writes_(writes) {}
@@ -65,7 +65,7 @@ class DirectFile::Queue {
 
 namespace {
 
-// Requests of a kernel's ring. What comes back short is asked for again, the rest of it.
+// Requests by io_uring. A short transfer is resubmitted for the rest.
 class RingQueue : public DirectFile::Queue {
  public:
   RingQueue(int fd, bool writes) : Queue(fd, writes) { works_ = ::io_uring_queue_init(kRequests, &ring_, 0) == 0; }
@@ -126,7 +126,7 @@ class RingQueue : public DirectFile::Queue {
   bool works_ = false;
 };
 
-// The same by a few threads, which end with the transfer.
+// The same with a few threads, which end with the transfer.
 class ThreadQueue : public DirectFile::Queue {
  public:
   using Queue::Queue;
@@ -188,7 +188,7 @@ DirectFile::DirectFile(std::filesystem::path path, int64_t bytes, Transport tran
   LUMEN_CHECK(bytes > 0 && bytes % kOutsideAlignment == 0, "{} bytes", bytes);
   fd_ = ::open(path_.c_str(), kFlags | O_DIRECT, kOwner);
   if (fd_ < 0 && errno == EINVAL) {
-    ::unlink(path_.c_str());  // some systems make the file before they refuse the flag
+    ::unlink(path_.c_str());  // some file systems create the file before they refuse the flag
     direct_ = false;
     fd_ = ::open(path_.c_str(), kFlags, kOwner);
   }
@@ -235,7 +235,7 @@ void DirectFile::transfer(bool writes, int64_t at, std::byte* memory, int64_t by
 
 namespace {
 
-// Aligned memory for what is not.
+// An aligned bounce buffer for unaligned transfers.
 struct Bounce {
   static constexpr std::align_val_t kAligned{kOutsideAlignment};
   struct Free {
@@ -246,7 +246,7 @@ struct Bounce {
   std::unique_ptr<std::byte[], Free> memory;
 };
 
-// Calls `use` (place in the file, bytes of a whole piece, of which so many count, from where on).
+// Calls `use` (aligned offset in the file, aligned size, offset of the useful bytes, their count, bytes done before).
 template <class F>
 void by_blocks(int64_t at, int64_t bytes, int64_t most, const F& use) {
   for (int64_t done = 0; done < bytes;) {

@@ -1,5 +1,5 @@
-// A file of a fixed size for fast transfers of large pieces: past the page cache (O_DIRECT) where the file system has
-// that, with many requests at once, by io_uring where the kernel allows it and by threads otherwise. Proved by
+// A file of a fixed size for fast transfers of large pieces: bypasses the page cache (O_DIRECT) if the file system
+// supports that, with many concurrent requests, by io_uring if the kernel allows it and by threads otherwise. Proved by
 // tests/run/device/outside_test.cpp.
 #pragma once
 
@@ -13,15 +13,14 @@ namespace lumen::run {
 class DirectFile {
  public:
   enum class Transport : uint8_t { best, threads };
-  // A new file under `path`, whose name is gone when this returns. Error (exit 1) when there is no room for so many
-  // bytes.
+  // Creates a file at `path` and unlinks it before returning. Error (exit 1) if there is no room for `bytes`.
   DirectFile(std::filesystem::path path, int64_t bytes, Transport transport = Transport::best);
   ~DirectFile();
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;
 
-  // Both return when all is done. A thread may read while another one writes; two that do the same take turns. Error
-  // (exit 1) that names the file, the bytes and the system's reason.
+  // Both return on completion. One thread may read while another writes; two calls of the same kind are serialized.
+  // Error (exit 1) that names the file, the bytes and the system's reason.
   void read(int64_t at, std::byte* to, int64_t bytes);
   void write(int64_t at, const std::byte* from, int64_t bytes);
 

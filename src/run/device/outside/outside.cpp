@@ -16,9 +16,9 @@
 namespace lumen::run {
 namespace {
 
-constexpr int64_t kChunk = int64_t{8} << 20;  // of a detour through page-locked memory
+constexpr int64_t kChunk = int64_t{8} << 20;  // for transfers through page-locked memory
 
-// A file, straight from and to memory that the system can reach.
+// A file, for devices with memory in this process's address space.
 class InFile : public Outside {
  public:
   InFile(const std::filesystem::path& path, int64_t bytes) : file_(path, bytes) {}
@@ -32,7 +32,7 @@ class InFile : public Outside {
   DirectFile file_;
 };
 
-// The same through page-locked buffers that take turns: while one travels, the file fills or empties the other.
+// The same through double-buffered page-locked memory: while one buffer is transferred, the other is read or written.
 class InFileByLanes : public InFile {
  public:
   InFileByLanes(Device& device, const std::filesystem::path& path, int64_t bytes)
@@ -77,7 +77,7 @@ class InMemory : public Outside {
  public:
   InMemory(Device& device, int64_t bytes)
       : bytes_(bytes), memory_(device.allocate_locked(bytes)), up_(device.make_lane()), down_(device.make_lane()) {
-    // Tens of gigabytes, whose pages one thread would touch for a minute.
+    // Tens of gigabytes: one thread would need a minute to touch the pages.
     constexpr int64_t kPiece = int64_t{64} << 20;
     parallel_for(0, (bytes + kPiece - 1) / kPiece, {.grain = 1}, [&](int64_t i) {
       std::fill_n(memory_.get() + i * kPiece, std::min(kPiece, bytes - i * kPiece), std::byte{0});
@@ -113,7 +113,7 @@ int64_t outside_size(int64_t bytes) {
 
 std::unique_ptr<Outside> outside_in_file(Device& device, const std::filesystem::path& folder, int64_t bytes) {
   static std::atomic<int> made = 0;
-  // The name is gone as soon as the file is open; until then processes of other hosts may share the folder.
+  // The file is unlinked right after opening; until then processes of other hosts may share the folder.
   const std::filesystem::path path =
       folder / fmt::format("lumen-offload-{}-{}-{:08x}", ::getpid(), ++made, std::random_device()());
   if (device.reads_host_memory()) return std::make_unique<InFile>(path, outside_size(bytes));

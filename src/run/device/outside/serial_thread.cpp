@@ -18,7 +18,7 @@ SerialThread::~SerialThread() {
 SerialThread::Ticket SerialThread::submit(std::function<void()> job) {
   std::unique_lock lock(mutex_);
   jobs_.push_back(std::move(job));
-  if (!thread_.is_running()) {  // the system gave none: who gives a job does it
+  if (!thread_.is_running()) {  // no thread could be started: the submitter runs the job
     do_next(lock);
     return ++given_;
   }

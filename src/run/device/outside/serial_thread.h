@@ -23,7 +23,7 @@ class SerialThread {
 
   using Ticket = int64_t;
   Ticket submit(std::function<void()> job);
-  void wait(Ticket ticket);  // once for each ticket
+  void wait(Ticket ticket);  // call once per ticket
 
  private:
   void work();

@@ -36,7 +36,7 @@ std::unique_ptr<Module> load_here(std::span<const uint8_t> object) {
 }
 
 LaunchConfig launch_config_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small) {
-  // Code for processors on a device with a grid, as tests have it: one task per block.
+  // CPU code on a device with a grid, as in tests: one task per block.
   const int64_t tasks = kernel.tasks * kernel.instances;
   if (machine.kind == machine::Kind::cpu) return {tasks, small, tasks, 1, 0};
   const emit::LaunchShape shape = emit::launch_shape(kernel, machine);
@@ -60,7 +60,7 @@ struct KernelCache::Entry {
   std::string key;
   std::string object;
   bool on_disk = false;
-  double emitted = 0, prepared = 0;  // seconds of the code generator and of the device's own compiler
+  double emitted = 0, prepared = 0;  // seconds in the code generator and in the device's own compiler
 };
 
 void KernelCache::compile(Entry& entry) {
@@ -93,7 +93,7 @@ void KernelCache::say_what_took(std::span<const Entry> kernels, double seconds, 
   verbose(text);
 }
 
-// What was kept is whole and ours; that this very system does not load it any more is no reason to stop.
+// The cached code is intact and authentic; if this system cannot load it any more, it is recompiled.
 std::unique_ptr<Module> KernelCache::load(Entry& entry) {
   if (!entry.on_disk) return device_->load(entry.object);
   try {
@@ -122,7 +122,7 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
       }
     }
   }
-  // Disk first, compiler second; every kernel is a file of its own, so the work splits over threads by itself.
+  // Disk first, compiler second; every kernel has its own file, so the work needs no synchronization between threads.
   const double begin = seconds_now();
   in_parallel(missing.size(), threads, [&](size_t i) {
     Entry& entry = missing[i];

@@ -1,6 +1,6 @@
-// Compiled kernels, kept in memory for the life of the cache and on disk for the next start. A kernel's key is the
-// fingerprint of its text, of the machine, of the code generator's version and of the device's own (a driver's, say);
-// one file per kernel, whose seal is verified before a linker sees it (base/sealed).
+// Compiled kernels, kept in memory for the lifetime of the cache and on disk for later runs. A kernel's key is the
+// fingerprint of its text, the machine, the code generator's version and the device's identity (a driver version, for
+// example); each kernel has its own file, whose seal is verified before a linker sees it (base/sealed).
 //
 // May include: base, base/sealed, base/threads, emit, kernel/loop, run/device.
 // Offers: in_parallel.h, user_cache.h.
@@ -20,21 +20,21 @@
 
 namespace lumen::run {
 
-// Loads what the code generator made for processors into this process.
+// Loads object code for this processor into this process.
 std::unique_ptr<Module> load_here(std::span<const uint8_t> object);
 
-// How a device spreads a kernel.
+// The launch configuration of a kernel on a device.
 LaunchConfig launch_config_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small);
 
 class KernelCache {
  public:
   KernelCache(std::shared_ptr<Device> device, std::shared_ptr<SealedFolder> kept);
 
-  // One loaded kernel per kernel, equal ones sharing one. What is on disk is loaded, the rest compiled by `threads`
-  // threads. Adds to the report.
+  // The loaded kernels; equal ones share one. Kernels on disk are loaded, the others compiled by `threads` threads.
+  // Adds to the report.
   std::vector<void*> get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report);
-  std::string key_of(const std::string& text) const;  // of what belongs to this machine and code generator
-  SealedFolder& kept() { return *kept_; }             // where other small results may be kept, too
+  std::string key_of(const std::string& text) const;  // for data that depend on this machine and code generator
+  SealedFolder& kept() { return *kept_; }             // the folder, for other small results
 
  private:
   struct Entry;
@@ -45,7 +45,7 @@ class KernelCache {
   std::shared_ptr<Device> device_;
   std::shared_ptr<SealedFolder> kept_;
   std::string identity_;  // machine, device and versions, part of every key
-  std::mutex mutex_;      // guards what follows
+  std::mutex mutex_;      // guards the following members
   std::vector<std::unique_ptr<Module>> modules_;
   std::unordered_map<std::string, void*> loaded_;  // by key
 };

@@ -1,11 +1,11 @@
-// What compiling kernels took.
+// Statistics of compiling kernels.
 #pragma once
 
 namespace lumen::run {
 
 struct CompileReport {
   int kernels = 0, compiled = 0,
-      cached = 0;  // distinct kernels; how many LLVM had to make; how many the cache answered
+      cached = 0;  // distinct kernels; compiled by LLVM; found in the cache
   double seconds = 0;
 };
 

@@ -16,8 +16,7 @@ thread_local bool is_within = false;
 
 }  // namespace
 
-// With threads of its own: a kernel takes so long to compile that starting them is nothing, and loops of who waits for
-// no kernel go on beside it.
+// Uses its own threads: compiling a kernel takes much longer than starting them, and other loops keep the shared team.
 void in_parallel(size_t count, int threads, const std::function<void(size_t)>& work) {
   std::atomic<size_t> next = 0;
   std::mutex mutex;

@@ -1,4 +1,4 @@
-// Work that splits into parts of its own: kernels to be found or compiled, groups to be synthesized.
+// Work in independent parts: kernels to be loaded or compiled, groups to be synthesized.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace lumen::run {
 
-// work(0) .. work(count - 1), each once, in any order, on as many threads; within such work the calling thread alone.
-// All are done even where some fail; then one failure is thrown.
+// Calls work(0) .. work(count - 1) once each, in any order, on up to `threads` threads; nested calls use the calling
+// thread only. All calls are made even if some fail; then one exception is rethrown.
 void in_parallel(size_t count, int threads, const std::function<void(size_t)>& work);
 
 }  // namespace lumen::run

@@ -1,5 +1,5 @@
-// The user's cache: where compiled kernels, plans, results of trials and tokenized data are kept between starts, and
-// how much of it (base/sealed). Proved by tests/run/engine/user_cache_test.cpp.
+// The user's cache: compiled kernels, plans, trial results and tokenized data kept between runs, with a size limit
+// (base/sealed). Proved by tests/run/engine/user_cache_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace lumen::run {
 
-// Where Engine::Options::cache_folder says that things are kept; empty for memory only.
+// The folder for Engine::Options::cache_folder; empty for memory only.
 std::filesystem::path cache_folder(const std::string& option);
-// Nothing shall be kept: the option says so, or the environment.
+// The option or the environment disables the cache.
 bool is_cache_off(const std::string& option);
 
-// Bytes that a folder may hold in all, from now on in this process; 0: no limit. Without it $LUMEN_CACHE_LIMIT says so
-// ("20G"; Error (usage) where that is no amount), else it is kCacheLimit.
+// The total size of the folder in bytes, for this process; 0: no limit. The default is $LUMEN_CACHE_LIMIT ("20G"; Error
+// (usage) for an invalid amount), or else kCacheLimit.
 void set_cache_limit(int64_t bytes);
 int64_t cache_limit();
 inline constexpr int64_t kCacheLimit = int64_t{20} << 30;
 
-// The folder, opened. Where nothing can be kept the object says why, and a warning has told it once; `quiet`: it has
-// not. Where nothing shall be kept there is no reason.
+// Opens the folder. If nothing can be kept, the object has the reason, and a warning is printed once unless `quiet`. A
+// disabled cache has no reason.
 std::unique_ptr<SealedFolder> open_cache(const std::string& option, bool quiet = false);
 
 }  // namespace lumen::run

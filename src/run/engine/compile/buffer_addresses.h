@@ -1,5 +1,5 @@
-// Where the values of a plan are when it runs: every value becomes an input, a constant or bytes of the arena. Proved
-// by tests/run/engine/compile_test.cpp.
+// Addresses of a plan's values at run time: every value becomes an input, a constant or bytes of the arena. Proved by
+// tests/run/engine/compile_test.cpp.
 #pragma once
 
 #include "graph/fuse/plan.h"
@@ -7,10 +7,10 @@
 
 namespace lumen::run {
 
-// Inputs, constants and arena values of a plan by their ValueId.
+// Maps a plan's ValueId to an input, a constant or an address in the arena.
 class BufferAddresses {
  public:
-  // Makes the constants on the device. The plan must outlive it.
+  // Creates the constants on the device. The plan must outlive this object.
   BufferAddresses(const graph::Pipeline& p, const std::shared_ptr<Device>& device);
 
   BufferAddress of(graph::ValueId v) const;

@@ -1,12 +1,12 @@
-// Where all floors meet. In order, and each a function:
-//   pipeline    the graph through all passes; every value has bytes                      graph/pipeline
+// Compilation of a graph. The stages, each a function:
+//   pipeline    the graph through all passes; every value gets bytes                    graph/pipeline
 //   synthesize  every group becomes kernels in loop IR, equal groups once                repeat.h, kernel/synth
-//   tune        plans that were measured to be faster take the place of others           tuned.h
+//   tune        plans that were measured to be faster replace others                     tuned.h
 //   cache       machine code of every kernel: from memory, from disk, or compiled        steps.h, emit
-//   judge       kernels that nobody has seen to be right are tried, wrong ones replaced  judge.h
-//   scratch     what several groups would prepare alike is prepared once                 scratch.h
+//   judge       untested kernels are tried, wrong ones replaced                          judge.h
+//   scratch     preparations shared by several groups are done once                      scratch.h
 //   place       every kernel argument becomes an input, a constant or bytes of the arena (buffer_addresses.h)
-//   list        what execute.cpp walks; scans are loops in it                            groups.h, scan.h, steps.h
+//   list        the launch list that execute.cpp runs; scans are loops in it             groups.h, scan.h, steps.h
 // Proved by tests/run/engine/compile_test.cpp: compiled graphs against the graph evaluator.
 #include "run/engine/compile/compile.h"
 
@@ -33,7 +33,7 @@ using graph::ValueId;
 
 namespace {
 
-// What the program is given and gives; inputs that passes found unused included.
+// Inputs and results of the program, including inputs that passes found unused.
 void list_ends(const Graph& author, const CompileOptions& options, const graph::Plan& plan, BufferAddresses addresses,
                LaunchList* list) {
   for (size_t i = 0; i < plan.graph.results.size(); ++i) {
@@ -69,18 +69,18 @@ LaunchList compile(const CompileContext& context, const Graph& g, const CompileO
     list.exchange = options.exchange;
   }
   Kernels made;
-  do {  // again where kernels were refused
+  do {  // repeated if kernels were refused
     if (context.judge) context.judge->forget_replaced();
     made = synthesize_groups(context, plan, options, values_of(plan.graph), &settled);
     list.arena_bytes = saturating_sum(scratch_at, made.scratch.bytes);
-    // Code is made for what can run only.
+    // Check the memory before compiling.
     if (!options.lender || !options.lender->lend(list.arena_bytes))
       require_memory(*context.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
     find_code(context, &made, &list.report);
   } while (context.judge && !are_trusted(context, plan, options, made));
   if (context.judge) {
     context.judge->say_replaced();
-    settled.assign(settled.size(), true);  // plans that nobody has tried do not join later
+    settled.assign(settled.size(), true);  // untested plans must not be added by the tuner later
   }
   made.trials.resize(settled.size());
   for (size_t i = 0; i < settled.size(); ++i)

@@ -17,7 +17,7 @@ using graph::ValueId;
 
 namespace {
 
-// A library's product in place of all steps of a group.
+// A library's product that replaces all steps of a group.
 Launch product_launch(const synth::Synthesis& own, const ChosenProduct& chosen,
                       const std::function<BufferAddress(int)>& value) {
   Launch launch;
@@ -29,7 +29,7 @@ Launch product_launch(const synth::Synthesis& own, const ChosenProduct& chosen,
   return launch;
 }
 
-// Tickets of exchanges that are under way, and which groups wait for them.
+// Tickets of exchanges in flight, and the groups that wait for them.
 class Tickets {
  public:
   explicit Tickets(size_t groups) : awaited_(groups + 1) {}
@@ -46,7 +46,7 @@ class Tickets {
   }
 
  private:
-  std::vector<std::vector<size_t>> awaited_;  // by group; behind all
+  std::vector<std::vector<size_t>> awaited_;  // by group; the last entry: after all groups
   std::vector<bool> is_taken_;
 };
 
@@ -62,12 +62,12 @@ Launch exchange_launch(const Graph& g, const graph::Group& group, const PlanAddr
   return launch;
 }
 
-// Groups from one on that a launch runs.
+// Number of groups, from this one on, that one launch runs.
 size_t groups_at_once(const Kernels& made, size_t group) {
   return size_t(made.kernels.instances[made.kernels.groups[group].which]);
 }
 
-// Whether a launch runs a step of all of them: what another group may have prepared is prepared alone.
+// Whether one launch runs a step of all these groups: steps shared as preparations with other groups run separately.
 bool runs_at_once(const Kernels& made, size_t group, size_t step) {
   const size_t count = groups_at_once(made, group);
   for (size_t i = group; i < group + count; ++i)
@@ -89,7 +89,7 @@ std::shared_ptr<ScanKernels> synthesize_scan(const CompileContext& context, cons
   return scan;
 }
 
-// `places`: of the plan that has the scan, and of the scan's own memory.
+// `places`: for the plan that contains the scan, and for the scan's own memory.
 void list_scan(const CompileContext& context, const ScanKernels& scan, const PlanAddresses& places, LaunchList* list) {
   const ScanPlan& p = scan.plan;
   const BodyAddresses of(p, places, [&](const graph::Node& node) {
@@ -123,7 +123,7 @@ void list_scan(const CompileContext& context, const ScanKernels& scan, const Pla
 Kernels synthesize_groups(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                           const ValueFacts& facts, std::vector<bool>* settled) {
   Kernels made;
-  // What is tried before it is trusted is a kernel of one group.
+  // The judge tries kernels of one group only.
   const bool at_once = !context.judge;
   made.kernels =
       synthesize_distinct(plan, context.device->machine(), {options.exact, options.candidate, options.products.scalar},
@@ -177,14 +177,14 @@ void list_groups(const CompileContext& context, const graph::Plan& plan, const K
                  const PlanAddresses& places, const std::shared_ptr<const Graph>& of, LaunchList* list) {
   std::vector<bool> prepared(made.scratch.preparations);
   Tickets tickets(plan.groups.size());
-  std::vector<size_t> awaited;  // by the launch that comes next
+  std::vector<size_t> awaited;  // by the next launch
   const auto await_from = [&](size_t first) {
     if (first == list->launches.size()) return;
     std::vector<size_t>& all = list->launches[first].awaited;
     all.insert(all.end(), awaited.begin(), awaited.end());
     awaited.clear();
   };
-  // A group as its steps are listed.
+  // A group's data for listing its steps.
   const auto listed = [&](size_t i) {
     ListedGroup group{[&places, &use = made.kernels.groups[i]](int v) {
                         BufferAddress at = places.of(use.values[v]);

@@ -13,7 +13,7 @@ using synth::Synthesis;
 
 namespace {
 
-// What can take the place of a form's kernels, the likeliest first.
+// Replacements for a form's kernels, the most promising first.
 class NextAlternatives {
  public:
   NextAlternatives(const CompileContext& context, const graph::Plan& plan, const graph::Group& group,
@@ -29,7 +29,7 @@ class NextAlternatives {
     if (!used.empty()) alternatives_.push_back({0, used, false});
     alternatives_.push_back({0, all, true});
   }
-  // Nothing: there is no other.
+  // nullopt: there is no other.
   std::optional<Synthesis> next() {
     while (at_ < alternatives_.size()) {
       const Alternative& alternative = alternatives_[at_++];
@@ -42,7 +42,7 @@ class NextAlternatives {
         made.candidates = 1;
         return made;
       } catch (const Error&) {
-        continue;  // not without these
+        continue;  // cannot be synthesized without these rows
       }
     }
     return std::nullopt;

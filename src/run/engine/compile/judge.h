@@ -1,6 +1,6 @@
-// Whether kernels may be trusted on a device: asked before a program is made of them, or before they are launched
-// alone. Who answers is run/engine/launch_trial; what becomes of a program whose kernels are refused is said here, of
-// others in run/engine/lone_steps. Proved by tests/run/engine/launch_trial/trial_results_test.cpp.
+// Decides whether a device's kernels may be used: called before a program is made of them, or before they are launched
+// alone. run/engine/launch_trial implements it; this file handles programs with refused kernels, run/engine/lone_steps
+// handles other kernels. Proved by tests/run/engine/launch_trial/trial_results_test.cpp.
 #pragma once
 
 #include <functional>
@@ -19,14 +19,14 @@ namespace lumen::run {
 struct CompileContext;
 struct Kernels;
 
-// What kernels that no graph describes are given, and what right ones make of it, bit for bit.
+// Inputs for kernels without a graph, and their correct results, bit for bit.
 struct KernelExample {
-  std::vector<std::vector<uint8_t>> given;       // by number of value, as long as kernels take it to be
+  std::vector<std::vector<uint8_t>> given;       // by value number, with the sizes that the kernels assume
   std::map<int, std::vector<uint8_t>> expected;  // values that are written
-  std::string why_not = {};                      // not empty: nobody can say
+  std::string why_not = {};                      // not empty: the reason why the results are unknown
 };
 
-// The kernels of one distinct form, ready to be launched.
+// The kernels of one distinct form, ready to launch.
 struct LoadedForm {
   const graph::Plan& plan;
   const graph::Group& group;
@@ -34,17 +34,17 @@ struct LoadedForm {
   const synth::Synthesis& synthesis;
   const std::vector<void*>& functions;  // by step
   const CompileOptions& options;
-  const std::function<KernelExample()>* example = nullptr;  // instead of plan and group, which are empty
+  const std::function<KernelExample()>* example = nullptr;  // replaces plan and group, which are then empty
 };
 
 class KernelJudge {
  public:
   struct Result {
     bool right = true;
-    std::string why = {};  // not: which kernel gave what for what
+    std::string why = {};  // if wrong: the kernel, its inputs and its result
   };
   virtual ~KernelJudge() = default;
-  // Nothing: these have not been tried.
+  // nullopt: not tried yet.
   virtual std::optional<Result> known(const GroupForm& form, const synth::Synthesis& synthesis,
                                       const CompileOptions& options) = 0;
   virtual Result try_out(const LoadedForm& form) = 0;
@@ -54,15 +54,15 @@ class KernelJudge {
   virtual void say_replaced() = 0;
 };
 
-// Instructions of the machine's table, by name.
+// Collects the machine instructions (rows of its table) in a region, by name.
 void add_rows_of(const loop::Region& region, std::set<std::string>* rows);
 
-// Kernels that are known to be wrong give way to the next: another plan, one without the machine's instructions that
-// they have, plain ones. Error (exit 5) where all that can be made are wrong.
+// Replaces kernels known to be wrong: by another plan, one without the machine instructions that they use, or plain
+// ones. Error (exit 5) if all alternatives are wrong.
 void replace_refused(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                      DistinctKernels* kernels);
 
-// Tries those that nobody has tried, of scans as well. False: some were wrong, and others have to be made.
+// Tries kernels that have not been tried, also those of scans. False: some were wrong and must be replaced.
 bool are_trusted(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                  const Kernels& made);
 

@@ -14,13 +14,13 @@
 namespace lumen::run {
 namespace {
 
-constexpr int kRounds = 5, kLaunches = 3;  // each way is launched so often, in turns
-constexpr double kGain = 0.98;             // of our time: less is not worth other bits
-constexpr int64_t kNumberBytes = 4 << 20;  // random; operands repeat them
+constexpr int kRounds = 5, kLaunches = 3;  // launches of each implementation, interleaved
+constexpr double kGain = 0.98;             // of our time: a smaller gain does not justify different bits
+constexpr int64_t kNumberBytes = 4 << 20;  // random data; operands repeat them
 constexpr int64_t kCompared = 1 << 16;     // elements of the result
-constexpr double kTolerance = 0.05;  // times their size: more than any rounding to a short type, less than a mistake
+constexpr double kTolerance = 0.05;        // times their size: above any rounding to a short type, below an error
 
-// One product both ways, over one block of memory.
+// One product by both implementations, in one block of memory.
 class Comparison {
  public:
   Comparison(const CompileContext& context, const graph::Graph& g, const GroupForm& form, const synth::Synthesis& own,
@@ -55,7 +55,8 @@ class Comparison {
     LUMEN_CHECK(marks_, "a device with a library and without marks");
   }
 
-  // Compares both ways on the same numbers: "" when they agree within rounding, else what is wrong.
+  // Compares both results on the same data: "" if they agree within rounding, otherwise a description of the
+  // difference.
   std::string disagreement() {
     run_own();
     const std::vector<float> ours = result();
@@ -78,7 +79,7 @@ class Comparison {
     std::vector<double> own, library;
     for (int i = 0; i <= kRounds; ++i) {
       const double ours = seconds([this] { run_own(); }), theirs = seconds([this] { product_->multiply(buffers_); });
-      if (i == 0) continue;  // both have been loaded now
+      if (i == 0) continue;  // warm-up round
       own.push_back(ours);
       library.push_back(theirs);
     }
@@ -125,7 +126,7 @@ class Comparison {
   LaunchStatus* status_ = nullptr;
   std::vector<void*> buffers_;  // of the product
   Scalar result_ = Scalar::f32;
-  int64_t result_bytes_ = 0;  // that are compared
+  int64_t result_bytes_ = 0;  // bytes that are compared
   std::vector<Launch> own_;
   std::shared_ptr<Product> product_;
   std::unique_ptr<Device::Marks> marks_;

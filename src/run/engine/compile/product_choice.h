@@ -1,7 +1,7 @@
-// Products of a plan that a library of the device's vendor does faster than our kernels. Both are compared and measured
-// once, when a program is compiled: a library whose result is another is not used, and people hear of it. The choice is
-// kept beside the compiled kernels: for this machine, driver and library, until our kernel changes. Other sums are
-// other bits, so nothing of this happens unless it is asked for (Engine::Options::libraries). Proved by
+// Products of a plan that a library of the device's vendor computes faster than our kernels. Both are compared and
+// measured once, when a program is compiled: a library with a different result is not used, and the user is told. The
+// choice is stored with the compiled kernels: for this machine, driver and library, until our kernel changes. Another
+// summation order gives different bits, so this is opt-in (Engine::Options::libraries). Proved by
 // tests/run/engine/product_choice_test.cpp.
 #pragma once
 
@@ -13,11 +13,11 @@ namespace lumen::run {
 
 struct ChosenProduct {
   std::shared_ptr<Product> product;  // null: our kernels
-  std::vector<size_t> values;        // of its buffers: positions in GroupForm::values
+  std::vector<size_t> values;        // for each of its buffers: position in GroupForm::values
   std::string plan;
 };
 
-// By distinct form.
+// Indexed by distinct form.
 std::vector<ChosenProduct> choose_products(const CompileContext& context, const graph::Plan& plan,
                                            const CompileOptions& options, const DistinctKernels& kernels);
 

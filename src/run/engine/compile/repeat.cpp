@@ -1,5 +1,5 @@
-// See repeat.h. A form is the group printed as a graph of its own, values renumbered, labels dropped; and what a print
-// does not show: which formats stand behind the names, and which values share storage. Proved by
+// See repeat.h. A form is the group printed as a separate graph, with values renumbered and labels dropped, plus what
+// the printed text omits: the formats behind the names, and which values share storage. Proved by
 // tests/run/engine/repeat_test.cpp.
 #include "run/engine/compile/repeat.h"
 
@@ -29,7 +29,8 @@ bool is_parameter(const Node& n) {
   return n.op == Op::input_ && n.attributes.role == graph::Role::parameter;
 }
 
-// How many groups of a plan run at one time with each, itself included: those side by side that mean the same.
+// For each group, the number of groups that run concurrently in one launch, including itself: adjacent independent
+// groups with equal meaning.
 std::vector<int> instances_of(const graph::Plan& plan, const std::vector<GroupForm>& forms) {
   std::vector<int> out(forms.size(), 1);
   for (size_t i = 0; i < forms.size();) {
@@ -43,7 +44,8 @@ std::vector<int> instances_of(const graph::Plan& plan, const std::vector<GroupFo
   return out;
 }
 
-// An update that reads its old state may be handed the same storage twice; the code generator must know.
+// An update that reads its old state may get the same storage as two arguments; the code generator must not assume that
+// they are distinct.
 bool shares_storage(const Graph& g, const synth::Step& step) {
   using From = synth::Argument::From;
   for (size_t i = 0; i < step.arguments.size(); ++i)
@@ -125,7 +127,7 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const ValueFacts& f
 synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
                                  const machine::Machine& machine, const synth::Options& options) {
   if (is_exchange(plan.graph, group) || is_scan(plan.graph, group)) return {};
-  std::optional<graph::Plan> seen;  // nodes have other types in it, and the same numbers
+  std::optional<graph::Plan> seen;  // a copy in which nodes have other types, with the same numbers
   if (!form.seen.empty()) {
     seen.emplace();
     seen->graph = plan.graph;
@@ -144,7 +146,7 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
       LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
       a.index = local - form.values.begin();
       param.align = std::min(param.align, form.alignment[a.index]);
-      // Where kernels begin before others have ended it matters which memory can change (loop::BufferParam).
+      // With programmatic dependent launch, loads depend on which memory can change (loop::BufferParam).
       if (machine.follows && form.unwritten[a.index] && !param.written) param.constant = true;
     }
   }

@@ -1,4 +1,4 @@
-// Layers of a model repeat: groups that mean the same get the same kernels, so each is synthesized once.
+// Layers of a model repeat: groups with equal meaning share kernels, so each is synthesized once.
 #pragma once
 
 #include <map>
@@ -10,42 +10,43 @@
 
 namespace lumen::run {
 
-// What has no kernel of its own: ranks hand values to each other; a graph's kernels run step after step (scan.h).
+// Groups without a kernel: exchanges between ranks, and scans, which run the kernels of a graph step by step (scan.h).
 bool is_exchange(const graph::Graph& g, const graph::Group& group);
 bool is_scan(const graph::Graph& g, const graph::Group& group);
 
-constexpr int kValueAlignment = 64;  // bytes: of what kernels are given, where nothing else is said
+constexpr int kValueAlignment = 64;  // bytes: default alignment of kernel arguments
 
-// What kernels may know of a plan's values beside the graph, by value. Of a graph that is run as it is: values_of.
+// Facts about a plan's values that kernels may use in addition to the graph, by value. For a graph run unchanged:
+// values_of.
 struct ValueFacts {
-  std::vector<bool> unwritten;  // graph/match/access.h; kernels may copy such memory before others have ended
+  std::vector<bool> unwritten;  // graph/match/access.h; kernels may copy such memory before earlier ones have ended
   std::vector<int> alignment;   // bytes
 };
 ValueFacts values_of(const graph::Graph& g);
 
-// A group without its place in the graph. Equal meanings, equal kernels; values[i] of one stands for values[i] of
-// another.
+// A group without its position in the graph. Equal meanings have equal kernels; values[i] of one corresponds to
+// values[i] of the other.
 struct GroupForm {
   std::string meaning;
   std::vector<graph::ValueId> values;  // inputs, then nodes
   std::vector<bool> unwritten;         // by value
-  std::vector<int> alignment;          // likewise
-  std::vector<int64_t> offsets;        // likewise: bytes from where the value begins to where its kernels are to begin
-  std::map<graph::ValueId, graph::Node> seen;  // nodes that they take for others (layer_view)
+  std::vector<int> alignment;          // by value
+  std::vector<int64_t> offsets;        // by value: offset in bytes from the value to the start that its kernels use
+  std::map<graph::ValueId, graph::Node> seen;  // nodes replaced by others for synthesis (layer_view)
 };
 GroupForm form_of(const graph::Graph& g, const graph::Group& group, const ValueFacts& facts,
                   graph::LayerView view = {});
 
-// The kernels of one group; value arguments are positions in GroupForm::values, and begin at GroupForm::offsets.
+// The kernels of one group; value arguments are positions in GroupForm::values, and start at GroupForm::offsets.
 synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
                                  const machine::Machine& machine, const synth::Options& options);
 
 // The kernels of a plan: every distinct form synthesized once.
 struct DistinctKernels {
   std::vector<synth::Synthesis> distinct;
-  std::vector<size_t> first;     // by distinct form: the first group that has it
-  std::vector<GroupForm> forms;  // that group's
-  std::vector<int> instances;    // by distinct form: its groups come so many at a time (Group::beside)
+  std::vector<size_t> first;     // by distinct form: its first group
+  std::vector<GroupForm> forms;  // the form of that group
+  std::vector<int> instances;    // by distinct form: number of groups per launch (Group::beside)
   struct Use {
     size_t which;  // of `distinct`
     std::vector<graph::ValueId> values;
@@ -53,7 +54,7 @@ struct DistinctKernels {
   };
   std::vector<Use> groups;  // by group of the plan
 };
-// `at_once`: a launch may run kernels of several groups (loop::Kernel::instances).
+// `at_once`: one launch may run kernels of several groups (loop::Kernel::instances).
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
                                     const synth::Options& options, const ValueFacts& facts, int threads,
                                     bool at_once = false);

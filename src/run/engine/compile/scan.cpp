@@ -19,7 +19,7 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kWords = 16;  // bytes that kernels of GPUs load at once
+constexpr int64_t kWords = 16;  // bytes of a vector load on GPUs
 
 // Values that the group writes, by result of the body.
 std::vector<ValueId> written_results(const Graph& g, const graph::Group& group) {
@@ -46,7 +46,7 @@ bool has(const std::vector<int>& list, int k) {
   return std::find(list.begin(), list.end(), k) != list.end();
 }
 
-// By result: a history has it, or nobody reads it.
+// By result: it is part of a history, or has no reader.
 std::vector<bool> not_stored(const Graph& g, const graph::Group& group) {
   const std::vector<ValueId> results = written_results(g, group);
   std::vector<bool> out(results.size());
@@ -57,7 +57,7 @@ std::vector<bool> not_stored(const Graph& g, const graph::Group& group) {
   return out;
 }
 
-// Carries as they are before the first step.
+// Plans the initial carries, before the first step.
 graph::Pipeline plan_first(const Graph& g, ValueId scan) {
   Graph first;
   graph::Builder b(first);
@@ -81,7 +81,7 @@ int alignment_of(int64_t bytes) {
   return int(std::min<int64_t>(kValueAlignment, bytes & -bytes));
 }
 
-// The value in memory that an operand of a scan is a part of, and where it begins there.
+// The value in memory that contains a scan's operand, and the operand's offset in bytes.
 std::pair<ValueId, int64_t> source_of(const Graph& g, ValueId operand) {
   if (g[operand].type.element.format) return {operand, 0};
   const auto access = graph::affine_access(g, operand);
@@ -112,7 +112,7 @@ bool has_history(const ScanPlan& s, int carry) {
   return std::any_of(s.histories.begin(), s.histories.end(), [&](const graph::History& h) { return h.carry == carry; });
 }
 
-// Where kernels load words, steps that begin elsewhere are copied to where words begin.
+// For kernels with vector loads, steps of a size that breaks the alignment are copied to aligned memory.
 Graph with_whole_words(const Graph& body, int carries, int sequences) {
   graph::Rewriter r(body);
   const std::vector<ValueId> inputs = body.inputs();
@@ -247,7 +247,7 @@ BufferAddress BodyAddresses::of_operand(int i) const {
   return moved(around_.of(source), offset);
 }
 
-// A place among all steps' values, or two that turn about.
+// Puts a carry inside the history of all steps, or in two alternating buffers.
 void BodyAddresses::place_carry(int c, int64_t bytes) {
   for (const graph::History& h : s_.histories) {
     if (h.carry != c) continue;
@@ -260,7 +260,7 @@ void BodyAddresses::place_carry(int c, int64_t bytes) {
   const int64_t last_step = s_.reverse ? 0 : s_.steps - 1, first_step = s_.reverse ? s_.steps - 1 : 0;
   const BufferAddress last = s_.results[c] >= 0 ? around_.of(s_.results[c]) : own(s_.carry_at[c] + aligned(bytes));
   const BufferAddress other = own(s_.carry_at[c]);
-  // Even steps read `even` and write `odd`, and odd ones the other way round; the last writes where the result is.
+  // Even steps read `even` and write `odd`, odd steps the reverse; the last step writes to the result's place.
   const bool last_is_even = last_step % 2 == 0;
   const BufferAddress even = last_is_even ? other : last, odd = last_is_even ? last : other;
   LUMEN_CHECK(even.in == BufferAddress::In::arena && odd.in == BufferAddress::In::arena && even.turns == odd.turns,

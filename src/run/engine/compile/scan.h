@@ -1,5 +1,5 @@
-// A scan as a loop over the launches of its body: what a step reads and writes of sequences and carries moves with the
-// step, so that no kernel and no launch is there twice. Proved by tests/run/engine/scan_test.cpp and
+// A scan as a loop over the launches of its body: addresses of sequences and carries advance with the step, so that
+// kernels and launches exist once. Proved by tests/run/engine/scan_test.cpp and
 // tests/run/engine/portable/portable_test.cpp.
 #pragma once
 
@@ -13,40 +13,41 @@
 
 namespace lumen::run {
 
-// Where the values of a plan are, and its scratch.
+// Addresses of a plan's values, and of its scratch.
 struct PlanAddresses {
   std::function<BufferAddress(graph::ValueId)> of;
   int64_t scratch_at = 0;  // bytes into the arena
-  size_t loops = 0;        // around it
+  size_t loops = 0;        // enclosing loops
 };
 
-// The body as it is run, as a plan of its own.
+// The body as executed, as a separate plan.
 graph::Pipeline plan_body(const graph::Plan& plan, const graph::Group& scan, const machine::Machine& machine);
 
-// What a scan becomes before there are kernels: two plans and the memory between them. What the first plan computes is
-// done with when steps begin, so that their values lie where its values did.
+// A scan before code generation: two plans and the memory between them. The first plan's values are dead when the steps
+// start, so the steps' values reuse their memory.
 struct ScanPlan {
-  const graph::Plan* plan = nullptr;  // that has the scan, and outlives this
+  const graph::Plan* plan = nullptr;  // contains the scan, and must outlive this
   graph::ValueId scan = -1;
-  std::vector<graph::ValueId> results;  // values of that plan, by result of the body; -1: nobody reads it
+  std::vector<graph::ValueId> results;  // values of that plan, by result of the body; -1: no reader
   std::vector<graph::History> histories;
   int64_t steps = 0;
   bool reverse = false;
-  graph::Pipeline first_pipeline, body_pipeline;      // `first` leaves the carries where the first step finds them
-  std::vector<int64_t> carry_at;                      // by carry: bytes into the scan's memory, of its places there
-  int64_t values_at = 0;                              // likewise, of both plans' values
-  int64_t first_scratch_at = 0, body_scratch_at = 0;  // behind those
+  graph::Pipeline first_pipeline, body_pipeline;      // `first` stores the initial carries for the first step
+  std::vector<int64_t> carry_at;                      // by carry: offset of its buffers in the scan's memory
+  int64_t values_at = 0;                              // the same for the values of both plans
+  int64_t first_scratch_at = 0, body_scratch_at = 0;  // after those
 };
 ScanPlan plan_scan(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine);
 
-// What kernels of either plan may know of its values, given what is known of those around the scan.
+// Facts about the values of each plan, derived from the facts of the surrounding plan.
 ValueFacts facts_of_first(const ScanPlan& scan, const ValueFacts& around);
 ValueFacts facts_of_body(const ScanPlan& scan, const ValueFacts& around);
 
-// Where values of both plans are.
+// Addresses of the values of both plans.
 class BodyAddresses {
  public:
-  // `around`: of the plan that has the scan, and of the scan's own memory. `constant`: where a constant of the body is.
+  // `around`: the plan that contains the scan, and the scan's own memory. `constant`: address of a constant of the
+  // body.
   BodyAddresses(const ScanPlan& s, const PlanAddresses& around,
                 const std::function<BufferAddress(const graph::Node&)>& constant);
 

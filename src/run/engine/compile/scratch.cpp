@@ -18,10 +18,10 @@ bool writes(const synth::Step& step, int buffer) {
   return false;
 }
 
-// What a step makes of values of its group, whichever those are.
+// The result of a step as a function of values of its group.
 struct Preparation {
-  std::string text;         // of the kernel and of the preparations it reads; "" where the step prepares nothing
-  std::vector<int> values;  // of the group, in the order the text asks for them
+  std::string text;         // of the kernel and of the preparations it reads; "" if the step is not a preparation
+  std::vector<int> values;  // of the group, in the order of their use in the text
 };
 
 // By step of a synthesis.
@@ -66,7 +66,7 @@ std::vector<Preparation> preparations_of(const synth::Synthesis& s) {
 // One preparation of a plan, and the groups that share it.
 struct Shared {
   std::vector<int> groups;
-  std::vector<size_t> lives;  // of its buffers, in the order its step is given them
+  std::vector<size_t> lives;  // live ranges of its buffers, in the order of its step's arguments
 };
 
 // Finds the preparations of all groups and numbers them.
@@ -83,7 +83,7 @@ class Finder {
     for (size_t g = 0; g < plan.groups.size(); ++g) find(g);
   }
 
-  std::vector<std::vector<int>> by_step;  // of each group; -1: none
+  std::vector<std::vector<int>> by_step;  // of each group; -1: not shared
   std::vector<Shared> all;
 
  private:
@@ -96,7 +96,7 @@ class Finder {
       std::vector<int64_t> key = {text};
       for (const int local : locals) key.insert(key.end(), {values[local], offsets[local]});
       const auto [place, fresh] = latest_.try_emplace(std::move(key), static_cast<int>(all.size()));
-      // Far apart, it is worth preparing twice rather than keeping.
+      // If the groups are far apart, preparing twice costs less than keeping the memory.
       if (!fresh && subject(group) - subject(all[place->second].groups.back()) > graph::kFar)
         place->second = all.size();
       if (place->second == std::ssize(all)) all.emplace_back();
@@ -115,12 +115,12 @@ class Finder {
   std::map<std::vector<int64_t>, int> latest_;  // by text, and value and offset of each operand
 };
 
-// Which lives the scratch buffers of a group have; shared ones are made with the first group that has them.
+// Live ranges of each group's scratch buffers; those of shared ones begin at the first group that uses them.
 struct Lives {
   std::vector<graph::Life> all;
-  std::vector<std::vector<std::pair<size_t, int64_t>>> of_group;  // by buffer: the life, and bytes from its beginning
+  std::vector<std::vector<std::pair<size_t, int64_t>>> of_group;  // by buffer: its live range, and the offset in bytes
 
-  // Groups that run at one time have scratch of their own.
+  // Groups that run concurrently have separate scratch.
   void add(const graph::Plan& plan, size_t group, const synth::Synthesis& s, const std::vector<int>& preparation,
            std::vector<Shared>& shared) {
     std::vector<std::pair<size_t, int64_t>>& addresses = of_group.emplace_back(s.scratch.size());

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr double kSmallFlops = 2e5,
-                 kSmallBytes = 1e5;  // some ten microseconds of one thread: waking others costs as much
+                 kSmallBytes = 1e5;  // about ten microseconds of one thread: waking others costs as much
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void list_steps(const CompileContext& context, const Synthesis& s, const std::ve
     launch.kernel = kernel;
     const double flops = step.flops * instances, bytes = step.bytes * instances;
     const bool small = flops + bytes > 0 && flops < kSmallFlops && bytes < kSmallBytes;
-    // Kernels are large, and few of them have instances.
+    // Kernels are large: only those with several instances are copied.
     const machine::Machine& machine = context.device->machine();
     launch.launch_config = some.size() == 1
                                ? launch_config_of(step.kernel, machine, small)

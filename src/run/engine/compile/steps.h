@@ -1,5 +1,4 @@
-// Steps of a synthesis as launches: their machine code, their scratch, their addresses. Proved by
-// tests/run/engine/compile_test.cpp.
+// Steps of a synthesis as launches: machine code, scratch, addresses. Proved by tests/run/engine/compile_test.cpp.
 #pragma once
 
 #include <functional>
@@ -13,22 +12,22 @@ namespace lumen::run {
 // Machine code of every step: from memory, from disk, or compiled.
 std::vector<void*> find_functions(const CompileContext& context, const synth::Synthesis& s, CompileReport* report);
 
-// A group whose steps are listed.
+// A group and the addresses for its steps.
 struct ListedGroup {
-  std::function<BufferAddress(int)> value;  // where an argument of the group is
-  std::vector<BufferAddress> scratch;       // where its scratch buffers are
-  std::vector<bool> is_done;                // by step: left out, because another group has prepared the same
-  graph::ValueId subject = -1;              // the node that it is about
+  std::function<BufferAddress(int)> value;  // address of an argument of the group
+  std::vector<BufferAddress> scratch;       // addresses of its scratch buffers
+  std::vector<bool> is_done;                // by step: skipped, because another group has prepared the same
+  graph::ValueId subject = -1;              // the node that the group computes
 };
 // The machine code of a step.
 struct StepCode {
   void* alone = nullptr;
-  void* at_once = nullptr;  // for all groups that are listed together; null: they run it one after the other
+  void* at_once = nullptr;  // for all groups listed together; null: `alone` runs once per group
 };
-// The steps of groups that run at one time, or of one.
+// Appends the steps of one group, or of several that run concurrently.
 void list_steps(const CompileContext& context, const synth::Synthesis& s, const std::vector<StepCode>& code,
                 const std::vector<ListedGroup>& groups, std::vector<Launch>* out);
-// A plan as people read it.
+// The plan's text for the user.
 std::string plan_at_once(const std::string& plan, int instances);
 loop::Kernel with_instances(loop::Kernel kernel, int instances);
 

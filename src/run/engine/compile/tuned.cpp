@@ -9,7 +9,7 @@ using synth::Synthesis;
 
 namespace {
 
-// Two plans of a kernel can take each other's place in a launch list: only the last step differs.
+// Whether two plans of a kernel are interchangeable in a launch list: only the last step differs.
 bool interchangeable(const Synthesis& a, const Synthesis& b) {
   if (a.steps.size() != b.steps.size() || a.scratch != b.scratch) return false;
   for (size_t i = 0; i < a.steps.size(); ++i) {
@@ -45,7 +45,7 @@ std::vector<bool> use_remembered_plans(const CompileContext& context, const grap
     Synthesis tuned =
         synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], context.device->machine(),
                         {options.exact, chosen->number, options.products.scalar});
-    if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // another version's
+    if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // from another version
     tuned.steps.back().plan += ", tuned";
     s = std::move(tuned);
     settled[i] = true;

@@ -1,5 +1,5 @@
-// Rounding with error feedback on a device, for any number format: panels of columns by a kernel derived from the
-// format's text (kernel/synth/encode/feedback.h), what columns before them lost by products of matrices.
+// Rounding with error feedback (GPTQ) on a device, for any number format: panels of columns by a kernel derived from
+// the format's text (kernel/synth/encode/feedback.h), error propagation between panels by matrix products.
 //
 // May include: base, base/threads, graph/ir, kernel/loop/eval, kernel/synth/encode, number/codec, run/engine,
 // run/engine/launch_trial, run/engine/lone_steps.
@@ -16,26 +16,26 @@
 namespace lumen::run {
 
 struct FeedbackOptions {
-  bool weighs = false;    // fits know how much columns count (formats with fit(x, w))
-  bool in_order = false;  // columns in an order given with each matrix, under fields fitted before (act-order)
+  bool weighs = false;    // fits use the importance of columns (formats with fit(x, w))
+  bool in_order = false;  // columns in an order given per matrix, with fields fitted before (act-order)
 };
 
 // Whether columns of the format can be rounded in any order (in_order).
 bool rounds_in_order(const Format& f);
 
-// How columns are cut: panels of `panel`, stretches of `stretch` (whole panels), all of which are `padded` columns, the
-// last ones zeros. Products are between stretches, and from a stretch's own columns to a panel.
+// Tiling of columns: panels of `panel`, stretches of `stretch` (whole panels), `padded` columns in all with zero
+// padding. Products are between stretches, and from a stretch's own columns to a panel.
 struct FeedbackTiling {
   int64_t columns = 0, panel = 0, stretch = 0, padded = 0;
   friend bool operator==(const FeedbackTiling&, const FeedbackTiling&) = default;
 };
 FeedbackTiling feedback_tiling(const Format& f, int64_t columns, const FeedbackOptions& options);
 
-// U on a device, cut by a tiling; shared by all matrices that read the same activations in formats of one tiling.
+// U on a device, cut into tiles; shared by all matrices with the same input activations and tiling.
 class FeedbackMatrix {
  public:
-  // u: columns x columns, row-major, in the order in which columns are rounded; read strictly above the diagonal. Error
-  // where that is not finite.
+  // u: columns x columns, row-major, in rounding order; only the part strictly above the diagonal is read. Error if
+  // that is not finite.
   FeedbackMatrix(Engine& engine, std::span<const float> u, const FeedbackTiling& tiling);
   static int64_t bytes(const FeedbackTiling& tiling);
   const FeedbackTiling& tiling() const { return tiling_; }
@@ -54,14 +54,13 @@ class FeedbackMatrix {
 struct RoundedMatrix {
   std::vector<uint8_t> blob;
   std::vector<float> values;  // decoded, rows x columns
-  double squared_error = 0;   // of all values; sums of rows in order
+  double squared_error = 0;   // of all values; row sums are added in order
 };
 
-// Rounds matrices of one shape into one format. Same bits at any thread count. Not thread-safe.
+// Rounds matrices of one shape into one format. Same bits for any thread count. Not thread-safe.
 class FeedbackRounder {
  public:
-  // Error (exit 1) for formats that only decode, and for orders of columns where the format's codes need more than its
-  // fields.
+  // Error (exit 1) for decode-only formats, and with in_order for formats whose codes need more than the fields.
   FeedbackRounder(Engine& engine, FormatRef f, int64_t rows, int64_t columns, FeedbackOptions options);
   ~FeedbackRounder();
 
@@ -70,13 +69,13 @@ class FeedbackRounder {
 
   struct Input {
     std::span<const float> w;           // rows x columns, finite
-    DeviceTensorRef on_device = {};     // the same on the device, if it is there already
+    DeviceTensorRef on_device = {};     // the same on the device, if it is already there
     std::span<const float> importance;  // one per column, with FeedbackOptions::weighs
     std::span<const int32_t> order;     // the column at each position, with in_order
-    std::span<const uint8_t> rounded;   // w by Engine::encode with that importance, if it is there already
+    std::span<const uint8_t> rounded;   // w by Engine::encode with that importance, if already computed
   };
   RoundedMatrix run(const Input& input, const FeedbackMatrix& u);
-  // The same where no column passes anything on: codes under the fields there are.
+  // The same without error propagation: codes for the existing fields.
   RoundedMatrix run(const Input& input);
 
  private:

@@ -1,4 +1,4 @@
-// U cut into tiles and copied to a device.
+// Cuts U into tiles and copies them to a device.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -45,7 +45,7 @@ FeedbackMatrix::FeedbackMatrix(Engine& engine, std::span<const float> u, const F
     : tiling_(tiling), stretches_(tiling.padded / tiling.stretch), between_(stretches_ * stretches_) {
   const int64_t n = tiling.columns, panel = tiling.panel, stretch = tiling.stretch;
   LUMEN_CHECK(std::ssize(u) == n * n, "{} numbers for {} columns", u.size(), n);
-  std::vector<std::optional<int64_t>> broken(n);  // of each line
+  std::vector<std::optional<int64_t>> broken(n);  // by row
   parallel_for(0, n, {.grain = 64}, [&](int64_t i) {
     for (int64_t j = n; --j > i;)
       if (!std::isfinite(u[i * n + j])) broken[i] = j;
@@ -55,7 +55,7 @@ FeedbackMatrix::FeedbackMatrix(Engine& engine, std::span<const float> u, const F
       throw Error(Exit::numeric, fmt::format("feedback from column {} to column {} is {}", i, *j, u[i * n + *j]));
   engine.require_memory("error feedback", {{"feedback between columns", bytes(tiling)}});
   std::vector<float> tile;
-  // Rows `row` on, columns `column` on; rows from `end` on are zeros.
+  // A tile from (`row`, `column`); rows from `end` on are zeros.
   const auto cut = [&](int64_t row, int64_t column, int64_t rows, int64_t columns, int64_t end) {
     tile.resize(rows * columns);
     parallel_for(row, row + rows, {.is_worth = rows * columns > 65536}, [&](int64_t i) {

@@ -1,6 +1,5 @@
-// The order of work: for every panel the product with what its stretch has lost so far, then the kernel; behind every
-// stretch the products with all stretches after it. Matrices are transposed, so that every part of them is one piece of
-// memory.
+// For every panel: first the product with the errors of its stretch so far, then the kernel; after every stretch, the
+// products with all later stretches. Matrices are transposed, so that each part of them is contiguous.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -25,7 +24,7 @@ graph::Type order_type(int64_t columns) {
   return {{graph::Dim(columns)}, {Scalar::i32, nullptr}};
 }
 
-// x + u^T d: with `in_place` x is a state that takes the sum.
+// x + u^T d; with `in_place`, x is a state that accumulates the sum.
 std::shared_ptr<Program> feedback_product(Engine& engine, int64_t lost, int64_t gets, int64_t rows, bool in_place) {
   graph::Graph g;
   graph::Builder b(g);
@@ -40,8 +39,8 @@ std::shared_ptr<Program> feedback_product(Engine& engine, int64_t lost, int64_t 
   return engine.compile(g, options);
 }
 
-// Columns of w become lines, in the order given; those behind the last are zeros. Twice: what feedback changes, and
-// what stays.
+// Transposes w: columns become rows, in the given order, with zero padding. Two copies: one that feedback changes, and
+// the original.
 std::shared_ptr<Program> transposition(Engine& engine, int64_t rows, int64_t columns, int64_t padded, bool in_order) {
   graph::Graph g;
   graph::Builder b(g);
@@ -71,12 +70,12 @@ struct FeedbackRounder::State {
   FeedbackTiling tiling;
   std::unique_ptr<LoadedSteps> kernel;
   std::shared_ptr<Program> transposes, to_stretch, to_panel;
-  DeviceTensorRef nothing;  // what columns of a panel pass on where they pass on nothing
+  DeviceTensorRef nothing;  // zeros: the propagated error of a panel without propagation
 
   int64_t panels() const { return (columns + tiling.panel - 1) / tiling.panel; }
   bool has_outer_fields() const { return format->row_bytes > 0 || format->tile_bytes > 0 || format->tensor_bytes > 0; }
 
-  // Lines of a transposed matrix.
+  // Rows of a transposed matrix.
   DeviceTensorRef piece(const std::shared_ptr<std::byte>& whole, int64_t line, int64_t lines) const {
     return std::make_shared<DeviceTensor>(engine.device(), matrix_type(lines, rows), whole,
                                           whole.get() + line * rows * 4);
@@ -126,7 +125,7 @@ struct FeedbackRounder::State {
     transposes->run();
     transposes->unbind();
     const auto d = engine.allocate(stretch * rows * 4);
-    constexpr int64_t kApart = 8;  // numbers between places, which are aligned as buffers are
+    constexpr int64_t kApart = 8;  // stride between places, for the alignment of buffers
     std::vector<int64_t> places(panels() * kApart);
     for (int64_t p = 0; p < panels(); ++p) {
       places[p * kApart] = p * panel;

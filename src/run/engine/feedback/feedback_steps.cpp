@@ -1,7 +1,6 @@
-// What a right kernel makes of a panel: rows do not know of each other, so that some rows are computed, and all others
-// are copies of them. They are computed by the kernel for a machine that has no vectors and no instructions of its own,
-// executed plainly by the evaluator of kernels, which is held against the format's routines by
-// tests/kernel/synth/synth_feedback_test.cpp.
+// The expected result of a panel: rows are independent, so some rows are computed, and the others are copies of them.
+// They are computed by the kernel for a machine without vectors and special instructions, executed by the evaluator of
+// kernels; tests/kernel/synth/synth_feedback_test.cpp compares that with the format's routines.
 #include "run/engine/feedback/feedback_steps.h"
 
 #include <algorithm>
@@ -19,7 +18,7 @@ namespace lumen::run {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
-enum Value : uint8_t { place, x, w, u, blob, d, importance, whole, order, count };  // synthesize_feedback's
+enum Value : uint8_t { place, x, w, u, blob, d, importance, whole, order, count };  // values of synthesize_feedback
 
 template <typename T>
 Bytes bytes_of(const std::vector<T>& numbers) {
@@ -36,7 +35,7 @@ std::vector<float> normals(int64_t many, float size, uint64_t seed) {
   return out;
 }
 
-// Lines of some rows each, to lines of all rows.
+// Expands `some` rows to all rows, by repetition.
 Bytes with_all_rows(const Bytes& lines, int64_t some, int64_t rows) {
   const int64_t many = std::ssize(lines) / (some * 4);
   Bytes out(many * rows * 4);
@@ -46,13 +45,13 @@ Bytes with_all_rows(const Bytes& lines, int64_t some, int64_t rows) {
   return out;
 }
 
-// The panel that is rounded: the second, if there is one.
+// The panel of the example: the second, if there is one.
 std::vector<int64_t> place_of(const synth::FeedbackShape& shape) {
   const int64_t first = shape.columns > shape.panel ? shape.panel : 0;
   return {first, std::min(shape.panel, shape.columns - first)};
 }
 
-// What some rows are given.
+// Inputs for some rows.
 std::vector<Bytes> given_to(const Format& f, const synth::FeedbackShape& shape) {
   constexpr float kPassedOn = 0.05F, kLostBefore = 0.1F;
   const int64_t rows = shape.rows, columns = shape.columns;

@@ -1,4 +1,4 @@
-// The kernel of a panel as the engine loads it, with an example of what it has to give. Proved by
+// The kernel of a panel for the engine to load, with an example of its expected result. Proved by
 // tests/run/engine/lone_steps/lone_steps_test.cpp.
 #pragma once
 

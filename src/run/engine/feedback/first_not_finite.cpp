@@ -14,7 +14,7 @@ std::optional<int64_t> first_not_finite(std::span<const float> x, float largest)
   const int64_t count = std::ssize(x), blocks = (count + kBlock - 1) / kBlock;
   std::atomic<int64_t> first = kNone;  // block
   parallel_for(0, blocks, {.is_worth = blocks > 4}, [&](int64_t b) {
-    // Without its sign a float's bits grow with it, and those of what is no number are above all.
+    // Without the sign, a float's bits are ordered like its magnitude, with infinity and NaN above all numbers.
     uint32_t most = 0;
     const int64_t end = std::min(count, (b + 1) * kBlock);
     for (int64_t i = b * kBlock; i < end; ++i) most = std::max(most, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffU);

@@ -1,4 +1,4 @@
-// The first of many numbers that is none, infinite or too large. Proved by
+// Finds the first number that is NaN, infinite or too large. Proved by
 // tests/run/engine/feedback/feedback_rounder_test.cpp.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace lumen::run {
 
-// Its place; nothing where all are finite and none is larger than `largest`. By all threads.
+// Its index; nullopt if all are finite and at most `largest`. Parallel.
 std::optional<int64_t> first_not_finite(std::span<const float> x, float largest = std::numeric_limits<float>::max());
 
 }  // namespace lumen::run

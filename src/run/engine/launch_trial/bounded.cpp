@@ -11,10 +11,10 @@ namespace lumen::run {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
-constexpr double kUnit = 0x1p-23;                // of a rounding, or of several in one expression that is fused
-constexpr double kFunctionUnits = 16 * 0x1p-24;  // of functions; times the argument where it is an exponent
+constexpr double kUnit = 0x1p-23;                // per rounding, or several in one fused expression
+constexpr double kFunctionUnits = 16 * 0x1p-24;  // for functions; times the argument if it is an exponent
 
-// In registers whole numbers are 64 bits wide, more than a double holds.
+// Integers in registers have 64 bits, more than a double represents.
 struct Part {
   ScalarValue value;
   double error = 0;
@@ -34,7 +34,7 @@ bool is_whole_step(ScalarOp op) {
          op == ScalarOp::round_;
 }
 
-// Correctly rounded, or nothing to round.
+// Correctly rounded, or exact.
 bool is_plain(ScalarOp op) {
   return op == ScalarOp::add_ || op == ScalarOp::sub_ || op == ScalarOp::mul_ || op == ScalarOp::fma_;
 }
@@ -48,7 +48,7 @@ bool is_comparison(ScalarOp op) {
   return op == ScalarOp::eq_ || op == ScalarOp::ne_ || op == ScalarOp::lt_ || op == ScalarOp::le_;
 }
 
-// What functions may be off by themselves, `r` of arguments a and b.
+// Error bound of a function itself, with result `r` of arguments a and b.
 double function_error(ScalarOp op, double a, double b, double r) {
   switch (op) {
     case ScalarOp::exp_:
@@ -67,8 +67,8 @@ double function_error(ScalarOp op, double a, double b, double r) {
   }
 }
 
-// What a type cannot hold: beyond its largest number a right kernel has infinity, sooner or later; below its smallest
-// normal one it may have zero.
+// Error at the ends of a type's range: near its largest number a correct kernel may give infinity; below its smallest
+// normal one it may give zero.
 double error_at_the_ends(Scalar type, double value, double error) {
   constexpr double kSmallestNormal = 1.2e-37;
   if (!is_float(type) || type == Scalar::f64 || !std::isfinite(value)) return error;
@@ -100,7 +100,7 @@ class Operation {
   ScalarValue at(double a, double b, double c, bool wide) const {
     return eval_scalar_op(node_, operand_type_, shifted(0, a), shifted(1, b), shifted(2, c), wide);
   }
-  // Floats are not rounded, but by conversions, which are there to do so.
+  // Floats are not rounded, except by conversions.
   ScalarValue best() const { return at(0, 0, 0, node_.op != ScalarOp::cast_); }
   double number(const ScalarValue& v) const { return number_of(node_.type, v); }
   double magnitude(int i) const { return std::abs(number_of(types_[i], x_[i].value)); }
@@ -140,7 +140,7 @@ class Operation {
     return {at(0, 0, 0, true), kUnknown};
   }
 
-  // One operand at least is not exact.
+  // Requires at least one inexact operand.
   double error() const {
     for (const Part& p : x_)
       if (!std::isfinite(p.error)) return kUnknown;
@@ -181,7 +181,7 @@ class Operation {
     return monotone && eb == 0 ? corners(r) : kUnknown;
   }
 
-  // How far results at the ends of the operands are, of functions that have their extremes there.
+  // Largest deviation of results at the ends of the operands' intervals, for functions with their extremes there.
   double corners(double r) const {
     double worst = 0;
     for (const double a : {-1.0, 1.0})

@@ -1,6 +1,6 @@
-// Numbers that a kernel may compute in several right ways: a value and how far from it a right kernel may be. What a
-// formula makes of them follows operation by operation; constants are those of the self-test (trial/trial.cpp). Proved
-// by tests/run/engine/launch_trial/bounded_test.cpp.
+// Values that correct kernels may compute differently: a value and an error bound. Bounds propagate through a formula
+// operation by operation; the constants are those of the self-test (trial/trial.cpp). Proved by
+// tests/run/engine/launch_trial/bounded_test.cpp.
 #pragma once
 
 #include <span>
@@ -9,18 +9,18 @@
 
 namespace lumen::run {
 
-// A right result lies within value - error .. value + error. Whole numbers and truth values have an error, too, where
-// what they are made of decides it. Infinite: nothing is known.
+// A correct result is in value - error .. value + error. Integers and booleans have an error, too, if they depend on
+// inexact values. Infinite: unknown.
 struct Bounded {
   double value = 0, error = 0;
-  bool known() const;  // finite, and near something
+  bool known() const;  // finite, and bounded
 };
 
-// A number as a register of the type holds it, or a right kernel's as near as it was.
+// A number rounded to a register of the type; the error bound covers correct kernels.
 Bounded rounded(Scalar type, Bounded x);
 
-// The one output of a formula. Operations round once at least, and functions differ from the evaluator's by a few units
-// in the last place; what is exact stays so.
+// The one output of a formula. Operations round at least once, and functions differ from the evaluator's by a few units
+// in the last place; exact values stay exact.
 Bounded bounded_formula(const Formula& f, std::span<const Bounded> inputs);
 
 }  // namespace lumen::run

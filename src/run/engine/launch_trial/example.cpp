@@ -9,14 +9,14 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-constexpr double kMostMemory = 0.9;  // of what is free
+constexpr double kMostMemory = 0.9;  // of the free memory
 
 int64_t apart(int64_t bytes) {
   constexpr int64_t kApart = 256;
   return round_up(bytes, kApart);
 }
 
-// Launches all steps in order; what they left in the values that are asked for. Not empty `why`: they could not be.
+// Launches all steps in order and returns the requested values. Nonempty `why`: the reason why it was not possible.
 std::map<int, Bytes> launched(Device& device, const std::shared_ptr<Device>& shared, const LoadedForm& form,
                               const KernelExample& example, std::string* why) {
   std::vector<int64_t> values, scratch;

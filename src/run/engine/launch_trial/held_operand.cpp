@@ -13,10 +13,10 @@ namespace lumen::run {
 namespace {
 
 constexpr int64_t kPool = 64;              // blocks
-constexpr int64_t kFewestRows = 7;         // of which others are copies
+constexpr int64_t kFewestRows = 7;         // distinct rows at least; the others are copies
 constexpr int64_t kMostEncoded = 1 << 18;  // numbers; the codec is slow
-constexpr int64_t kLongestRun = 32;        // numbers that lie together in the pool, at least
-constexpr double kSize = 1.0 / 8;          // of most numbers, so that sums of many are near 1
+constexpr int64_t kLongestRun = 32;        // consecutive numbers in the pool, at least
+constexpr double kSize = 1.0 / 8;          // scale of most numbers, so that long sums are near 1
 
 std::vector<float> normals(int64_t count, bool positive, uint64_t seed) {
   std::mt19937_64 chance(seed);
@@ -26,7 +26,7 @@ std::vector<float> normals(int64_t count, bool positive, uint64_t seed) {
   return x;
 }
 
-// Random bytes, for formats that nothing encodes to: blocks whose numbers are not usual ones become zero.
+// Random bytes, for decode-only formats: blocks with NaN, infinite or large numbers become zero.
 std::vector<uint8_t> random_blocks(const Format& f, int64_t rows, int64_t columns, uint64_t seed) {
   const BlobLayout layout = blob_layout(f, rows, columns);
   std::vector<uint8_t> blob(layout.total);
@@ -42,7 +42,7 @@ std::vector<uint8_t> random_blocks(const Format& f, int64_t rows, int64_t column
   return blob;
 }
 
-// Blocks of a pool: any block of the operand is one of them.
+// An operand whose blocks are all taken from a pool.
 class PooledBlocks : public Operand {
  public:
   PooledBlocks(const FormatRef& f, int64_t columns, bool positive, uint64_t seed) : seed_(seed) {
@@ -73,7 +73,7 @@ class PooledBlocks : public Operand {
   std::vector<float> numbers_;
 };
 
-// Some rows, again and again, with what belongs to rows and tiles.
+// Some rows, repeated, with their row and tile fields.
 class RepeatedRows : public Operand {
  public:
   RepeatedRows(const FormatRef& f, int64_t rows, int64_t columns, bool positive, uint64_t seed) : columns_(columns) {

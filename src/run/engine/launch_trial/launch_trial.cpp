@@ -22,12 +22,12 @@ using graph::Type;
 using graph::ValueId;
 
 constexpr int64_t kMostPlaces = 1024;     // elements of one result
-constexpr int64_t kFewestPlaces = 6;      // compared, whatever they cost
-constexpr int64_t kEnoughWork = 400'000;  // elements that were computed for that
-constexpr double kMostMemory = 0.9;       // of what is free
-constexpr double kSmallest = 1e-30;       // devices take small numbers for zero, and their reciprocals are coarse
+constexpr int64_t kFewestPlaces = 6;      // compared at any cost
+constexpr int64_t kEnoughWork = 400'000;  // elements computed for that
+constexpr double kMostMemory = 0.9;       // of the free memory
+constexpr double kSmallest = 1e-30;       // devices flush small numbers to zero, and their reciprocals are inexact
 
-// Values and scratch of one form, on the device.
+// Device memory for values and scratch of one form.
 class Buffers {
  public:
   Buffers(const CompileContext& context, const LoadedForm& form, const Operands& operands)
@@ -50,7 +50,7 @@ class Buffers {
       throw CannotTry{fmt::format("its operands take {}, which are not free", size_text(end))};
     memory_ = std::static_pointer_cast<std::byte>(allocate_shared(device_, end));
     status_ = device_->is_asynchronous() ? reinterpret_cast<LaunchStatus*>(memory_.get() + status_at) : &own_status_;
-    std::map<ValueId, ValueId> read;  // by storage: what a group before it left there
+    std::map<ValueId, ValueId> read;  // by storage: the result of an earlier group in that memory
     for (const ValueId v : form.group.inputs)
       if (!read.try_emplace(graph::storage_of(g, v), v).second) throw CannotTry{"two of its operands are one"};
     for (const auto& [v, at] : values_) {
@@ -62,7 +62,7 @@ class Buffers {
     }
   }
 
-  // Once, all steps in order. What went wrong, by guards.
+  // Launches all steps once, in order. Returns the code of a failed guard.
   int64_t launch() {
     const std::vector<bool> none(form_.synthesis.steps.size());
     for (size_t i = 0; i < none.size(); ++i) {
@@ -93,7 +93,7 @@ class Buffers {
         out.push_back(decode_at(*type.element.format, blob, rows, columns, i / columns, i % columns));
       return out;
     }
-    constexpr int64_t kMostAtOnce = 8 << 20;  // bytes that are copied sooner than single elements
+    constexpr int64_t kMostAtOnce = 8 << 20;  // results up to this size in bytes are copied whole
     const int64_t width = scalar_bytes(type.element.scalar), all = graph::byte_size(type);
     std::vector<uint8_t> whole(all <= kMostAtOnce ? all : 0);
     if (!whole.empty()) device_->copy_out(whole.data(), of(v), all);
@@ -121,7 +121,7 @@ class Buffers {
     if (type == Scalar::bf16) return bf16_to_f32(uint16_t(bits));
     return double(wrap_to_scalar(type, int64_t(bits)));
   }
-  // What no kernel writes is seen.
+  // Poisons memory to detect missing writes.
   void spoil(std::byte* to, int64_t bytes) {
     constexpr int64_t kAtOnce = 4 << 20;
     const std::vector<uint8_t> poison(std::min(bytes, kAtOnce), 0xff);
@@ -132,13 +132,13 @@ class Buffers {
   std::shared_ptr<Device> device_;
   const LoadedForm& form_;
   std::map<ValueId, int64_t> values_;  // by storage: bytes into the memory
-  std::vector<int64_t> scratch_;       // likewise
+  std::vector<int64_t> scratch_;       // likewise by buffer
   std::shared_ptr<std::byte> memory_;
   LaunchStatus own_status_;
   LaunchStatus* status_ = nullptr;
 };
 
-// Elements of one result that were read.
+// Elements read back from one result.
 struct Read {
   ValueId value = -1;
   std::vector<int64_t> places;
@@ -167,7 +167,7 @@ Worst compare(const LoadedForm& form, const Operands& operands, const KernelFree
         expected = sampled.element(read.value, read.places[i]);
       } catch (const CannotTry&) {
         if (worst.compared == 0) throw;
-        return worst;  // of the longest sums a few elements are all there is time for
+        return worst;  // for the longest sums there is time for a few elements only
       }
       if (!expected.known()) {
         ++worst.unknown;

@@ -1,6 +1,6 @@
-// Kernels of a compiled program on trial: each is launched once, as the program will launch it, on random data of its
-// own operands, and some elements of what it gives are compared with what the graph says they are, computed one by one
-// in double precision. The first and the last element, ends of axes and places between are among them.
+// Trials of a compiled program's kernels: each is launched once, as the program will launch it, on random operands, and
+// some elements of its results are compared with the graph's values, computed one by one in double precision. They
+// include the first and the last element, ends of axes and positions between.
 //
 // May include: base, graph/fuse, graph/ir, graph/match, number/codec, number/format, number/formula, run/device,
 // run/engine/compile, run/engine/trial.
@@ -15,13 +15,13 @@
 namespace lumen::run {
 
 struct LaunchTrial {
-  bool tried = false;  // no: `text` says why
+  bool tried = false;  // false: `text` has the reason
   bool right = true;
-  std::string text = {};  // what was compared, or the kernel, its shape, the worst element, what was expected, and got
+  std::string text = {};  // the comparison; or the kernel, its shape, the worst element, its expected and actual value
   int64_t compared = 0;   // elements
 };
 
-// Error where the device fails to launch it.
+// Error if the device fails to launch it.
 LaunchTrial try_launch(const CompileContext& context, const LoadedForm& form);
 
 }  // namespace lumen::run

@@ -19,16 +19,16 @@ using graph::Op;
 using graph::Type;
 using graph::ValueId;
 
-constexpr int64_t kPrime = 65521;  // numbers; rows and tiles of no usual size begin at the same one
+constexpr int64_t kPrime = 65521;  // numbers; prime, so that rows and tiles of usual sizes start at different ones
 
-// What an element's numbers are.
+// The distribution of an element.
 enum class Kind : uint8_t {
   normal,
   positive,  // 1/4 .. 7/4
-  digits,    // whole eighths below 1: exact in 16 bits, and so are their products' sums in f32
-  eighth,    // whole 1/128, most of them 127/128: what rounding to 8 bits leaves as it is
-  below,     // whole, 0 .. limit - 1
-  places,    // multiples of `step` below the limit, no two alike among as many as there are
+  digits,    // multiples of 1/8 below 1: exact in 16 bits, and so are their products' sums in f32
+  eighth,    // multiples of 1/128, most of them 127/128: unchanged by rounding to 8 bits
+  below,     // integers, 0 .. limit - 1
+  places,    // multiples of `step` below the limit, all distinct up to their number
 };
 
 struct Wanted {
@@ -110,7 +110,7 @@ std::unique_ptr<Operand> numbers_operand(const Type& type, Wanted wanted, uint64
   return std::make_unique<Numbers>(s, std::move(numbers));
 }
 
-// What each value that the group reads has to be, by what reads it.
+// Required distribution of each value that the group reads, derived from its uses.
 class Wishes {
  public:
   Wishes(const Graph& g, const graph::Group& group, bool positive) : g_(g), group_(group) {
@@ -131,7 +131,7 @@ class Wishes {
       if (n.op == Op::contract_gather_) limit(n.operands[2], rows(g[n.operands[1]].type));
       if (n.op == Op::contract_scatter_) limit(n.operands[2], rows(n.type));
       if (n.op == Op::update_) starts(n);
-      if (n.op == Op::cast_)  // scales that are supplied
+      if (n.op == Op::cast_)  // supplied scales
         for (size_t k = 1; k < n.operands.size(); ++k)
           if (const ValueId scale = below(n.operands[k]); scale >= 0) wanted_[scale].kind = Kind::positive;
     }
@@ -141,7 +141,7 @@ class Wishes {
  private:
   static int64_t rows(const Type& t) { return t.shape.at(0).number(); }
 
-  // Whole numbers that pick nothing are compared with places or with each other: as large as what there is.
+  // Integers that are not indices are compared with positions or with each other: use the largest extent.
   int64_t default_limit() const {
     int64_t most = 2;
     for (const ValueId v : group_.nodes)
@@ -152,7 +152,7 @@ class Wishes {
     return std::any_of(group_.inputs.begin(), group_.inputs.end(),
                        [&](ValueId v) { return g_[v].type.element.format != nullptr; });
   }
-  // The value in memory below views; -1: there is none.
+  // The value in memory under views; -1: there is none.
   ValueId below(ValueId v) const {
     const ValueId source = graph::read_below(g_, v);
     return source >= 0 && wanted_.contains(source) ? source : -1;

@@ -1,7 +1,6 @@
-// Random operands of one group's kernels, valid for what they are: indices that pick rows that are there, places that
-// fit, squares that are not negative. Large ones are few numbers again and again, in an order that no tile has, so that
-// they are made at the pace of memory and any element of them is known without the rest. Proved by
-// tests/run/engine/launch_trial/sampled_test.cpp.
+// Random operands for one group's kernels, valid for their use: indices in range, positions that fit, non-negative
+// squares. Large ones repeat a few numbers, with a period that no tile has, so that they are generated at memory speed
+// and any element is known without the others. Proved by tests/run/engine/launch_trial/sampled_test.cpp.
 #pragma once
 
 #include <map>
@@ -13,7 +12,7 @@
 
 namespace lumen::run {
 
-// Why kernels cannot be tried. No mistake of theirs.
+// The reason why kernels cannot be tried; not an error of the kernels.
 struct CannotTry {
   std::string why;
 };
@@ -21,15 +20,16 @@ struct CannotTry {
 class Operand {
  public:
   virtual ~Operand() = default;
-  virtual double number(int64_t element) const = 0;  // what it decodes to
-  // Its bytes from `at` on, which is a multiple of piece().
+  virtual double number(int64_t element) const = 0;  // the decoded value
+  // Its bytes from `at` on, a multiple of piece().
   virtual void write(int64_t at, int64_t bytes, uint8_t* to) const = 0;
   virtual int64_t piece() const = 0;  // bytes
 };
 
 class Operands {
  public:
-  // For values in memory that the group reads. `positive`: numbers that roots and logarithms take. Throws CannotTry.
+  // For the values in memory that the group reads. `positive`: numbers valid for roots and logarithms. Throws
+  // CannotTry.
   Operands(const graph::Graph& g, const graph::Group& group, bool positive);
   const Operand& operator[](graph::ValueId v) const { return *operands_.at(v); }
   bool contains(graph::ValueId v) const { return operands_.contains(v); }
@@ -38,7 +38,7 @@ class Operands {
   std::map<graph::ValueId, std::unique_ptr<Operand>> operands_;
 };
 
-// On the device, piece after piece.
+// Copies it to the device, piece by piece.
 void upload(Device& device, const Operand& operand, int64_t bytes, void* to);
 
 }  // namespace lumen::run

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kVariable = "LUMEN_TRY";
 
 std::atomic<int>& setting() {
-  static std::atomic<int> value = -1;  // nobody has set it
+  static std::atomic<int> value = -1;  // not set
   return value;
 }
 

@@ -17,7 +17,7 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kMostWork = int64_t{1} << 24;  // elements: seconds
+constexpr int64_t kMostWork = int64_t{1} << 24;  // elements: takes seconds
 
 int64_t extent(const Type& t, int axis) {
   return t.shape[axis].number();
@@ -27,7 +27,7 @@ int rank(const Type& t) {
   return int(t.shape.size());
 }
 
-// The place in an operand that stretches to the result's shape.
+// The index in an operand that is broadcast to the result's shape.
 Index stretched(const Type& operand, const Index& i) {
   Index out{rank(operand), {}};
   for (int d = 0; d < out.rank; ++d) out.at[d] = extent(operand, d) == 1 ? 0 : i.at[d + i.rank - out.rank];
@@ -90,7 +90,7 @@ Bounded Sampled::at(ValueId v, const Index& i) {
   spend(1);
   if (!is_inside_[v]) {
     if (operands_.contains(v)) return {operands_[v].number(flat_of(g_[v].type, i)), 0};
-    const Node& n = g_[v];  // a number that many groups read
+    const Node& n = g_[v];  // a constant that many groups read
     if (n.op == Op::constant_ && n.attributes.data.size() == 1)
       return {round_to_scalar(n.type.element.scalar, n.attributes.data[0]), 0};
     throw CannotTry{"a value is not among what its kernels read"};
@@ -219,7 +219,7 @@ bool Sampled::part_begins(const Node& n, int64_t part, Index* begin) {
   return true;
 }
 
-// The last part that writes the place, or what was there.
+// The last part that writes the element, or its old value.
 Bounded Sampled::update(const Node& n, const Index& i) {
   const ValueId value = n.operands[1];
   const Type& type = g_[value].type;
@@ -268,7 +268,7 @@ std::vector<int64_t> Sampled::places(ValueId v, int64_t most) {
   for (int64_t k = 0; k < most; ++k) {
     Index i{rank(type), {}};
     for (int d = 0; d < i.rank; ++d) i.at[d] = draw(extent(type, d));
-    if (has_parts && k % 4 != 0) {  // where something is written
+    if (has_parts && k % 4 != 0) {  // where a part is written
       const Type& value = g_[n.operands[1]].type;
       const int lead = rank(value) - i.rank;
       int64_t parts = 1;

@@ -1,6 +1,6 @@
-// Single elements of a group's values, computed from its operands element by element and never as a whole, in double
-// precision, each with how far from it a right kernel may be. Proved by
-// tests/run/engine/launch_trial/sampled_test.cpp: against the graph's evaluator.
+// Single elements of a group's values, computed from its operands element by element in double precision, each with an
+// error bound for correct kernels. Proved by tests/run/engine/launch_trial/sampled_test.cpp: against the graph's
+// evaluator.
 #pragma once
 
 #include <array>
@@ -21,12 +21,12 @@ struct Index {
   std::array<int64_t, kMostAxes> at{};
 };
 
-// What kernels may do to numbers that the graph does not say.
+// Roundings that kernels may add to the graph.
 struct KernelFreedom {
-  // Numbers that a format's codes decode to are rounded to it before they are multiplied; nothing: they are not.
+  // Dequantized numbers are rounded to this type before products; nullopt: they are not.
   std::optional<Scalar> decoded;
-  Scalar products = Scalar::f32;  // factors that a kernel computes itself are rounded to
-  bool dynamic = false;           // .. or to 8 bits, where the other factor is held in a format
+  Scalar products = Scalar::f32;  // kernels round computed factors to this type
+  bool dynamic = false;           // .. or to 8 bits, if the other factor is stored in a format
   bool short_sums = false;        // sums of products keep fewer digits than f32 (MatrixRow::short_sums)
 };
 
@@ -34,12 +34,12 @@ class Sampled {
  public:
   Sampled(const graph::Graph& g, const graph::Group& group, const Operands& operands, const KernelFreedom& freedom);
 
-  // What is held in a format is taken for what that decodes to. Throws CannotTry: for operators that no kernel has, and
-  // where an element takes more than some seconds.
+  // Stored formats count as their decoded values. Throws CannotTry: for operators without kernels, and if an element
+  // takes more than some seconds.
   Bounded element(graph::ValueId v, int64_t flat);
-  int64_t work() const { return work_; }  // elements that were computed until now
+  int64_t work() const { return work_; }  // elements computed so far
 
-  // Elements that are worth a look: the first, the last, ends of axes, places that are written.
+  // Elements to compare: the first, the last, ends of axes, positions that are written.
   std::vector<int64_t> places(graph::ValueId v, int64_t most);
 
  private:
@@ -62,7 +62,7 @@ class Sampled {
   };
   std::vector<Bounded> encoded_square(const graph::Node& n, const Square& square);
   int64_t whole(graph::ValueId v, const Index& i);
-  // Where a part of an update begins; false: it is left out.
+  // Computes the start of a part of an update; false: the part is skipped.
   bool part_begins(const graph::Node& n, int64_t part, Index* begin);
 
   // Terms of a sum of products.
@@ -82,7 +82,7 @@ class Sampled {
   const Operands& operands_;
   KernelFreedom freedom_;
   std::vector<bool> decodes_, is_load_, is_inside_;  // by value
-  std::unordered_map<int64_t, Bounded> known_;       // of sums and extremes
+  std::unordered_map<int64_t, Bounded> known_;       // for sums and extremes
   std::unordered_map<int64_t, std::vector<Bounded>> squares_;
   int64_t work_ = 0;
 };

@@ -1,5 +1,5 @@
-// Elements that are sums, extremes or codes of many others. How far sums of a kernel may be is what the self-test takes
-// (trial/trial.cpp): additions in any order, rounded or cut, of n terms whose sizes are known.
+// Elements that are sums, extremes or codes of many others. The error bound of a kernel's sums is the self-test's
+// (trial/trial.cpp): additions in any order, rounded or truncated, of n terms with known magnitudes.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -21,7 +21,7 @@ namespace {
 constexpr double kMasked = -1e20;
 constexpr int64_t kEncodedAtOnce = int64_t{1} << 20;  // numbers
 
-// Columns that are encoded alike whatever is beside them: all of them, where fields are of rows, or are supplied.
+// Columns whose encoding depends on each other: all of them for row or tensor fields, or supplied ones.
 int64_t encoded_together(const Node& n) {
   constexpr int64_t kFew = 64;
   const Format& f = *n.type.element.format;
@@ -40,7 +40,7 @@ int64_t axis_of(const std::string& letters, char c) {
   return at == std::string::npos ? -1 : int64_t(at);
 }
 
-// Every place of a box, the last axis first.
+// Visits every index of a box, the last axis first.
 template <typename Body>
 void for_each_place(const std::vector<int64_t>& extents, const Body& body) {
   std::vector<int64_t> place(extents.size());
@@ -55,7 +55,7 @@ void for_each_place(const std::vector<int64_t>& extents, const Body& body) {
   }
 }
 
-// An operand's place where its letters have these values.
+// An operand's index for given values of its letters.
 class Letters {
  public:
   explicit Letters(const std::string& own) : own_(own) {}
@@ -71,7 +71,7 @@ class Letters {
 
 }  // namespace
 
-// As a kernel multiplies it.
+// A factor as a kernel multiplies it.
 Bounded Sampled::factor(ValueId v, const Index& i) {
   Bounded x = at(v, i);
   if (decodes_[v] && freedom_.decoded) x.value = round_to_scalar(*freedom_.decoded, x.value);
@@ -192,7 +192,7 @@ Bounded Sampled::reduce(const Node& n, const Index& i) {
   });
   const Scalar type = n.type.element.scalar;
   if (std::isnan(error)) error = INFINITY;
-  // A row of scores that is masked as a whole: programs have none, and kernels may pass over it.
+  // A fully masked row of scores: programs have none, and kernels may skip it.
   if (group_.shape == graph::KernelShape::attend && kind == graph::Reduction::max && extreme < kMasked)
     error = INFINITY;
   if (kind != graph::Reduction::sum) return {extreme, error};
@@ -242,7 +242,7 @@ Bounded Sampled::cast(ValueId v, const Index& i) {
   return found->second[(flat / columns - row) * square.columns + flat % columns - column];
 }
 
-// What a part decodes to behind the codec. Where what is encoded is not exact, codes of neighbours are right, too.
+// Decoded values of a part after the codec. If the encoded values are inexact, neighbouring codes are correct, too.
 std::vector<Bounded> Sampled::encoded_square(const Node& n, const Square& square) {
   const Format& f = *n.type.element.format;
   const int64_t first = square.row, rows = square.rows, columns = square.columns, wide = n.type.shape.back().number();

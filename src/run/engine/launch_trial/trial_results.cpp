@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kRight = "right", kWrong = "wrong: ";
 constexpr const char* kKind = "trials";
 constexpr size_t kLongest = 2048;
-constexpr int kVersion = 1;  // other data or bounds, other results
+constexpr int kVersion = 1;  // changes with test data or bounds
 
 std::optional<KernelJudge::Result> read_result_of(const std::string& text) {
   if (text == kRight) return KernelJudge::Result{};
@@ -72,7 +72,7 @@ KernelJudge::Result TrialResults::try_out(const LoadedForm& form) {
   counts_.seconds += seconds;
   ++(!found.tried ? counts_.not_tried : counts_.tried);
   counts_.refused += result.right ? 0 : 1;
-  // What could not be tried is asked again at the next start.
+  // Kernels that could not be tried are tried again at the next start.
   if (found.tried)
     context_.cache->kept().write(kKind, key, result.right ? std::string(kRight) : std::string(kWrong) + result.why);
   return result;

@@ -1,5 +1,5 @@
-// What trials of programs' kernels found, kept beside their code: each is tried once for a device, a driver and its
-// code, and never again unless what is kept is damaged or gone. Proved by
+// Results of trials of programs' kernels, stored with their code: each is tried once per device, driver and code, and
+// again only if the stored result is damaged or missing. Proved by
 // tests/run/engine/launch_trial/trial_results_test.cpp.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace lumen::run {
 
-// What became of the kernels that a program asked for.
+// Trial results of the kernels that a program uses.
 struct LaunchTrialCounts {
-  int64_t tried = 0, refused = 0, not_tried = 0;  // here and now; the last: nothing is known of them
-  int64_t kept = 0;                               // results of another start
+  int64_t tried = 0, refused = 0, not_tried = 0;  // in this run; not_tried: their correctness is unknown
+  int64_t kept = 0;                               // results from an earlier run
   double seconds = 0;
 };
 
@@ -34,7 +34,7 @@ class TrialResults : public KernelJudge {
   std::string key_of(const GroupForm& form, const synth::Synthesis& synthesis, const CompileOptions& options) const;
 
   CompileContext context_;
-  mutable std::mutex mutex_;             // guards what follows
+  mutable std::mutex mutex_;             // guards the following members
   std::map<std::string, Result> known_;  // by key
   std::vector<std::string> replaced_;
   std::set<std::string> said_;

@@ -13,8 +13,8 @@ namespace lumen::run {
 namespace {
 
 constexpr int64_t kMostEncoded = 1 << 17;  // numbers of an example; the codec is slow
-constexpr int64_t kMostCopied = 1 << 26;   // numbers of it with all copies
-constexpr int64_t kSomeRows = 7;           // of which others are copies
+constexpr int64_t kMostCopied = 1 << 26;   // with all copies
+constexpr int64_t kSomeRows = 7;           // distinct rows; the others are copies
 
 // A graph of one cast. Its values are those of the conversion's kernels.
 std::shared_ptr<const graph::Plan> plan_of_cast(const graph::Element& from, const graph::Element& to, int64_t rows,
@@ -45,7 +45,7 @@ std::vector<uint8_t> bytes_of(std::span<const float> x) {
   return out;
 }
 
-// Numbers as weights have them; of importance some are zeros.
+// Random numbers distributed like weights; some importances are zero.
 std::vector<float> random_numbers(int64_t count, bool importance) {
   std::mt19937_64 chance(importance ? 2 : 1);
   std::normal_distribution<float> normal(0, 1);
@@ -68,7 +68,7 @@ int64_t some_rows(int64_t rows, int64_t columns) {
   return std::min({rows, kSomeRows, std::max<int64_t>(2, kMostEncoded / columns)});
 }
 
-// Some rows and what the codec makes of them, again and again; all at once where rows have fields together.
+// Some rows and the codec's result for them, repeated; the whole matrix if fields span rows.
 KernelExample encode_example(const Format& f, int64_t rows, int64_t columns, synth::Importance importance) {
   const int64_t some = has_rows_apart(f) ? some_rows(rows, columns) : rows;
   KernelExample out;
@@ -118,7 +118,7 @@ LoneSteps encode_steps(const FormatRef& f, int64_t rows, int64_t columns, synth:
   out.synthesize = [=](const machine::Machine& m) {
     return synth::synthesize_encode(*f, rows, columns, m, importance);
   };
-  // A large matrix is looked at in some places; a smaller one, too, where its rows have fields together.
+  // Large matrices are sampled; smaller ones, too, if fields span rows.
   const int64_t most = has_rows_apart(*f) ? kMostCopied : kMostEncoded;
   if (importance == synth::Importance::none && rows * columns > most)
     out.plan = plan_of_cast({}, {Scalar::f32, f}, rows, columns);

@@ -1,5 +1,5 @@
-// Kernels that belong to no program, ready to be launched on buffers of the device by whoever has them. Made by
-// Engine::load_steps. Proved by tests/run/engine/convert_test.cpp.
+// Kernels outside of programs, ready to launch on buffers of the device. Created by Engine::load_steps. Proved by
+// tests/run/engine/convert_test.cpp.
 #pragma once
 
 #include <span>
@@ -11,10 +11,10 @@ namespace lumen::run {
 class LoadedSteps {
  public:
   virtual ~LoadedSteps() = default;
-  // All steps in order; `values` are addresses on the device, by number of value. Returns before an asynchronous device
-  // is done.
+  // Launches all steps in order; `values` are device addresses, by value number. Returns before an asynchronous device
+  // has finished.
   virtual void launch(std::span<void* const> values) = 0;
-  virtual void finish() = 0;  // waits for what was launched; Error of the first guard that failed
+  virtual void finish() = 0;  // waits for the launches; Error of the first guard that failed
 };
 
 }  // namespace lumen::run

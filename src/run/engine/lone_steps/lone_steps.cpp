@@ -14,7 +14,7 @@ using synth::Synthesis;
 
 namespace {
 
-// The judge's questions about one kind of kernels.
+// Calls the judge for one kind of kernels.
 class Case {
  public:
   Case(const CompileContext& context, const LoneSteps& work, CompileReport* report)
@@ -43,8 +43,8 @@ class Case {
   CompileOptions options_;
 };
 
-// The device's own kernels from the best to those without any of the machine's instructions; nothing: all are wrong,
-// and `why` says how the first is.
+// The device's first correct kernels, from the best to those without any special instructions; nullopt: all are wrong,
+// and `why` describes the first error.
 std::optional<Synthesis> trusted(const CompileContext& context, const LoneSteps& work, const Synthesis& best,
                                  CompileReport* report, std::string* why) {
   const machine::Machine& machine = context.device->machine();

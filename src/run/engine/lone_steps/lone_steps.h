@@ -1,6 +1,6 @@
-// Kernels that belong to no program: conversions into and out of formats, panels of error feedback. Where kernels of
-// programs are tried before they are trusted, so are these, by the same judge (compile/judge.h); what is wrong gives
-// way to kernels without the machine's instructions, then to the processor's, then to the evaluator. Proved by
+// Kernels outside of programs: conversions into and out of formats, panels of error feedback. Where kernels of programs
+// are tried before use, so are these, by the same judge (compile/judge.h); wrong kernels are replaced by kernels
+// without special instructions, then by the CPU's, then by the evaluator. Proved by
 // tests/run/engine/lone_steps/lone_steps_test.cpp.
 //
 // May include: base, graph/ir, kernel/machine, kernel/synth/encode, kernel/synth/step, number/codec, number/format,
@@ -19,25 +19,25 @@
 
 namespace lumen::run {
 
-// Kernels as whoever needs them knows them.
+// A description of kernels, from the code that needs them.
 struct LoneSteps {
-  std::string meaning = {};  // for people, and for the judge: equal meanings and equal kernels, equal results
+  std::string meaning = {};  // for messages and the judge: equal meanings and equal kernels have equal results
   std::function<synth::Synthesis(const machine::Machine&)> synthesize = {};
-  // What they have to give: a plan of one group, whose inputs and nodes are their values in order; or an example.
+  // The expected result: a plan of one group, whose inputs and nodes are their values in order; or an example.
   std::shared_ptr<const graph::Plan> plan = {};
   std::function<KernelExample()> example = {};
-  // The same by the evaluator, on values in memory of the host; null: it has no way.
+  // The same by the evaluator, on values in host memory; null: not available.
   std::function<void(std::span<void* const>)> evaluate = {};
 };
 
-// The processor, where a device is none.
+// Opens the CPU, for other devices.
 using OpenProcessor = std::function<CompileContext()>;
 
 struct ChosenSteps {
-  synth::Synthesis steps;                // of the device; those that are trusted, if `instead` is null
-  std::unique_ptr<LoadedSteps> instead;  // in their place. May be launched by many at the same time
+  synth::Synthesis steps;                // for the device; correct, if `instead` is null
+  std::unique_ptr<LoadedSteps> instead;  // replacement. Several threads may launch it concurrently
 };
-// Error (exit 5) where all that there is computes wrongly.
+// Error (exit 5) if all alternatives compute wrongly.
 ChosenSteps choose_steps(const CompileContext& context, const LoneSteps& work, const OpenProcessor& processor,
                          CompileReport* report);
 

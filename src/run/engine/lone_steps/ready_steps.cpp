@@ -9,7 +9,7 @@ class ReadySteps : public LoadedSteps {
  public:
   ReadySteps(const CompileContext& context, const synth::Synthesis& steps, CompileReport* report)
       : device_(context.device), cache_(context.cache) {
-    std::vector<BufferAddress> values;  // numbers stand for addresses
+    std::vector<BufferAddress> values;  // numbers instead of addresses
     for (const synth::Step& step : steps.steps)
       for (const synth::Argument& a : step.arguments)
         while (a.from == synth::Argument::From::value && std::ssize(values) <= a.index)
@@ -46,7 +46,7 @@ class ReadySteps : public LoadedSteps {
   std::shared_ptr<KernelCache> cache_;  // keeps the machine code alive
   std::vector<Launch> launches_;
   std::shared_ptr<std::byte> scratch_;
-  std::shared_ptr<LaunchStatus> shared_status_;  // where launches are asynchronous
+  std::shared_ptr<LaunchStatus> shared_status_;  // for asynchronous launches
   LaunchStatus status_;
   std::vector<void*> buffers_;
 };

@@ -1,4 +1,4 @@
-// Steps of a synthesis with their machine code, on the device they were made for. Proved by
+// Steps of a synthesis with their machine code, for the device they were made for. Proved by
 // tests/run/engine/convert_test.cpp.
 #pragma once
 

@@ -34,7 +34,7 @@ class CopiedSteps : public LoadedSteps {
   }
 
   void launch(std::span<void* const> values) override {
-    constexpr int64_t kLine = 64;  // kernels take values to be aligned to it
+    constexpr int64_t kLine = 64;  // alignment that kernels assume
     const std::scoped_lock lock(mutex_);
     device_->synchronize();
     int64_t end = 0;
@@ -63,7 +63,7 @@ class CopiedSteps : public LoadedSteps {
   std::shared_ptr<Device> device_;
   std::unique_ptr<LoadedSteps> of_host_;
   std::vector<Value> values_;
-  std::mutex mutex_;  // guards what follows, and the host's steps
+  std::mutex mutex_;  // guards the following members and the host's steps
   std::vector<std::byte> memory_;
 };
 

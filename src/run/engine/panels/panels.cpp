@@ -24,7 +24,7 @@ Panels::Panels(const CompileContext& context, ChosenSteps chosen, const Shape& s
                              {BufferAddress::In::arena, importance_at_}},
                             scratch_at, report);
   for (Launch& launch : launches_)
-    if (!device_->is_asynchronous()) launch.launch_config.small = true;  // the panels go to threads, not their parts
+    if (!device_->is_asynchronous()) launch.launch_config.small = true;  // threads work on panels, not on parts of them
 }
 
 Panels::Place Panels::place() const {

@@ -1,7 +1,6 @@
-// Conversions of a large matrix a panel of rows at a time: kernels for one shape, compiled once, with memory of its own
-// for everyone who converts at the same time. Same bits as Engine::encode and decode of those rows where a format has
-// no field for the whole tensor, and none for a tile that reaches beyond the panel. Proved by
-// tests/run/engine/convert_test.cpp.
+// Converts a large matrix panel by panel: kernels for one shape, compiled once, with separate memory for each
+// concurrent converter. Same bits as Engine::encode and decode of those rows if a format has no field for the whole
+// tensor, and no tile that extends beyond the panel. Proved by tests/run/engine/convert_test.cpp.
 //
 // May include: number/format, run/engine/compile, run/engine/lone_steps.
 #pragma once
@@ -22,11 +21,11 @@ class Panels {
     FormatRef format;
     int64_t rows = 0, columns = 0;
     Direction direction = Direction::encode;
-    bool weighed = false;  // with the importance of each column
+    bool weighed = false;  // with an importance for each column
   };
 
-  // The memory of one converter: numbers f32[rows, columns], the panel's blob, and the importance of each column.
-  // Bytes a kernel does not write keep what they were.
+  // The memory of one converter: numbers f32[rows, columns], the panel's blob, and the importance of each column. Bytes
+  // that the kernel does not write are unchanged.
   class Place {
    public:
     float* values() { return values_; }
@@ -38,8 +37,8 @@ class Panels {
     friend class Panels;
     void launch(std::byte* base);
     const Panels* of_ = nullptr;
-    std::shared_ptr<void> memory_;  // of the device
-    std::vector<std::byte> host_;   // what is handed over, where the device does not read memory of this process
+    std::shared_ptr<void> memory_;  // device memory
+    std::vector<std::byte> host_;   // transfer buffer, if the device does not read memory of this process
     float* values_ = nullptr;
     uint8_t* blob_ = nullptr;
     float* importance_ = nullptr;
@@ -49,7 +48,7 @@ class Panels {
   Panels(const Panels&) = delete;
   Panels& operator=(const Panels&) = delete;
 
-  // How many may convert at the same time, each in a place and a thread of its own.
+  // Number of concurrent converters, each with its own place and thread.
   int most() const { return device_->is_asynchronous() ? 1 : threads_; }
   Place place() const;
 
@@ -57,7 +56,7 @@ class Panels {
   std::shared_ptr<Device> device_;
   int threads_ = 1;
   Direction direction_;
-  std::unique_ptr<LoadedSteps> instead_;  // of the launches, where the device's are wrong
+  std::unique_ptr<LoadedSteps> instead_;  // replaces the launches if the device's are wrong
   std::vector<Launch> launches_;
   int64_t values_bytes_ = 0, blob_bytes_ = 0, importance_bytes_ = 0;
   int64_t blob_at_ = 0, importance_at_ = 0, status_at_ = 0, bytes_ = 0;

@@ -28,8 +28,8 @@ constexpr const char* kPortableHead =
     "  for (__SIZE_TYPE__ i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;\n"
     "  return to;\n}\n";
 
-// What a 32-bit processor's compiler calls for numbers of 64 bits, and for rounding where there is no instruction:
-// where the compiler's own library is linked, that is taken.
+// Runtime functions that a 32-bit processor's compiler calls for 64-bit numbers, and for rounding without an
+// instruction; the compiler's own library takes precedence if it is linked.
 constexpr const char* kRuntime =
     "static uint64_t divided(uint64_t n, uint64_t d, uint64_t* rest) {\n"
     "  uint64_t q = 0, r = 0;\n"
@@ -66,7 +66,7 @@ constexpr const char* kRuntime =
 
 class PortableWriter {
  public:
-  // `author`: the graph as it was given, whose inputs are counted: passes may have found that nothing reads some.
+  // `author`: the original graph, which defines the input numbers: passes may have found some inputs unused.
   PortableWriter(const graph::Graph& author, const graph::Pipeline& p, const machine::Machine& target,
                  const CompileOptions& options, const std::function<std::vector<uint8_t>(const std::string&)>& bytes)
       : p_(p), g_(p.plan.graph), target_(target), bytes_(bytes) {
@@ -78,7 +78,7 @@ class PortableWriter {
 
   PortableProgram run() {
     ValueFacts facts = values_of(g_);
-    facts.alignment.assign(facts.alignment.size(), kValueAlignment);  // that of the constants below
+    facts.alignment.assign(facts.alignment.size(), kValueAlignment);  // of the constants below
     const PlanAddresses all = {[this](ValueId v) { return place(v); }, aligned(p_.memory.arena_bytes), 0};
     add_plan(p_.plan, facts, all);
     for (size_t i = 0; i < g_.results.size(); ++i) {
@@ -101,7 +101,7 @@ class PortableWriter {
   }
 
  private:
-  // Where a value of the whole graph is.
+  // The address of a value of the whole graph.
   BufferAddress place(ValueId v) {
     const graph::Slot& slot = p_.memory.slots[v];
     LUMEN_CHECK(slot.where != graph::Slot::Where::none, "value %{} is not in memory", v);
@@ -119,7 +119,7 @@ class PortableWriter {
     return known->second;
   }
 
-  // An address as C, in the steps of the loops around.
+  // An address as a C expression, in the variables of the enclosing loops.
   static std::string written(const BufferAddress& at) {
     std::string text = at.in == BufferAddress::In::arena      ? fmt::format("arena + {}", at.at)
                        : at.in == BufferAddress::In::constant ? fmt::format("(uint8_t*)constant{}", at.at + 1)
@@ -149,14 +149,14 @@ class PortableWriter {
     const std::string text = loop::print(kernel);
     std::string& symbol = known_[text];
     if (!symbol.empty()) return symbol;
-    kernel.name += fmt::format("_{}", kernels_.size());  // equal plans with other constants must not share a symbol
+    kernel.name += fmt::format("_{}", kernels_.size());  // equal plans with different constants must not share a symbol
     symbol = emit::symbol_name(kernel);
     symbols_.push_back(symbol);
     kernels_.push_back(std::move(kernel));
     return symbol;
   }
 
-  // All groups in order. Scratch of each lies where that of the one before it did.
+  // Adds all groups in order. Each group's scratch reuses the memory of the previous one's.
   void add_plan(const graph::Plan& plan, const ValueFacts& facts, const PlanAddresses& at) {
     reach(at.scratch_at);
     for (const graph::Group& group : plan.groups) {
@@ -213,7 +213,7 @@ class PortableWriter {
   const std::function<std::vector<uint8_t>(const std::string&)>& bytes_;
   synth::Options options_;
   std::vector<std::string> data_;             // inputs, by number
-  std::map<ValueId, BufferAddress> named_;    // parameters and constants that are written
+  std::map<ValueId, BufferAddress> named_;    // used parameters and constants
   std::map<std::string, std::string> known_;  // symbols by the kernel's text
   std::vector<std::string> symbols_;
   std::vector<loop::Kernel> kernels_;

@@ -1,6 +1,6 @@
-// See execute.h. run() walks the list: no allocation, no look-up; addresses change only in bind(). A device whose
-// launches are asynchronous is waited for once, at the end, when every launch's status is read; from the second run
-// with the same addresses on, such a device replays the whole list as one recording. Proved by
+// See execute.h. run() executes the list without allocations or look-ups; addresses change only in bind(). For an
+// asynchronous device it waits once, at the end, and then reads every launch's status; from the second run with the
+// same addresses on, such a device replays the whole list as one recording. Proved by
 // tests/run/engine/compile_test.cpp.
 #include "run/engine/program/execute.h"
 
@@ -183,7 +183,7 @@ class CompiledProgram : public Program {
   }
 
   double measure(int runs) override {
-    constexpr int kBefore = 3;  // the last of them replays what the second one recorded
+    constexpr int kBefore = 3;  // the last warm-up run replays the second one's recording
     const std::vector<double> times = times_;
     const int64_t runs_before = runs_;
     pauses_marks_ = true;
@@ -220,10 +220,10 @@ class CompiledProgram : public Program {
     device_->synchronize();
   }
 
-  // Every launch in order, those of loops once for each step.
+  // Visits every launch in order, those in loops once for each step.
   template <typename Visit>
   void walk(const Visit& visit) {
-    steps_.clear();  // an error may have ended the last one within a loop
+    steps_.clear();  // an error may have left the last visit inside a loop
     walk(0, list_.launches.size(), list_.loops, visit);
   }
   template <typename Visit>
@@ -245,7 +245,7 @@ class CompiledProgram : public Program {
     }
     steps_.pop_back();
   }
-  // Buffers of a launch in the step at hand.
+  // Buffers of a launch in the current step.
   std::span<void* const> buffers_now(size_t i) {
     if (steps_.empty()) return buffers_[i];
     moved_ = buffers_[i];
@@ -260,8 +260,8 @@ class CompiledProgram : public Program {
   }
   const graph::Graph& graph_of(const Launch& launch) const { return launch.of ? *launch.of : list_.graph; }
 
-  // Everything is launched, then waited for. The first failure in the order of launches is the one to blame: what ran
-  // behind it may have worked on its leavings.
+  // Launches everything, then waits. The first failure in launch order is reported: later launches may have used its
+  // invalid results.
   void run_ahead() {
     timed_trials_ = trials_to_time();
     Recorded& recorded = recorded_with_hooks();
@@ -303,7 +303,7 @@ class CompiledProgram : public Program {
       if (trial) trial_marks_->set(2 * *trial);
       start(i, statuses + i);
       if (trial) trial_marks_->set(2 * *trial + 1);
-      // Among a loop's kernels the first has the time of all steps but the last.
+      // In a loop, the first kernel is charged with all steps but the last.
       if (times_kernels()) marks_->set(i + 1);
     };
     steps_.clear();
@@ -315,7 +315,7 @@ class CompiledProgram : public Program {
         call(behind_, next);
       }
     };
-    for (const Loop& loop : list_.loops) {  // what waits for a launch in a loop waits for the loop
+    for (const Loop& loop : list_.loops) {  // hooks of a launch in a loop apply to the whole loop
       launch_until(loop.begin);
       for (size_t i = loop.begin; i < loop.end; ++i) call(before_, i);
       walk(loop, launch);
@@ -327,14 +327,14 @@ class CompiledProgram : public Program {
     if (hooks_ && hooks_->at_end) hooks_->at_end();
   }
 
-  // Hooks of one launch, in the order in which they are named.
+  // Calls the hooks of one launch, in the order of their names.
   void call(const std::multimap<int64_t, size_t>& hooks, int64_t launch) const {
     const auto [first, end] = hooks.equal_range(launch);
     for (auto at = first; at != end; ++at)
       (&hooks == &before_ ? hooks_->before_read : hooks_->when_written)(at->second);
   }
 
-  // Whether it has to do with a buffer, or with any that begins in so many bytes of the arena.
+  // Whether it uses a buffer, or any that starts within `bytes` of the arena.
   static bool touches(const Launch& launch, const BufferAddress& place, int64_t bytes) {
     return std::any_of(launch.addresses.begin(), launch.addresses.end(), [&](const BufferAddress& a) {
       if (place.in != BufferAddress::In::arena || a.in != place.in) return a.in == place.in && a.at == place.at;
@@ -342,13 +342,13 @@ class CompiledProgram : public Program {
     });
   }
 
-  // ---- Trials of asynchronous devices. A kernel's launches are timed in the first run, which is not recorded.
-  // Replayed runs count as long, until other plans are asked for; while those are tried nothing is recorded, and each
-  // run tries one plan of each kernel.
+  // ---- Trials on asynchronous devices. A kernel's launches are timed in the first run, which is not recorded.
+  // Replayed runs count with that time until other plans are requested; while those are tried nothing is recorded, and
+  // each run tries one plan of each kernel.
   struct TimedKernel {
     std::shared_ptr<Autotuner> autotuner;
-    std::vector<size_t> marks;  // of its launches: pairs
-    double seconds = 0;         // of a launch in the first run
+    std::vector<size_t> marks;  // pairs, one per launch
+    double seconds = 0;         // per launch in the first run
   };
 
   void find_trials() {
@@ -373,7 +373,7 @@ class CompiledProgram : public Program {
   bool trials_to_time() {
     bool times = false;
     for (const TimedKernel& t : trials_) {
-      t.autotuner->next();  // others may have come
+      t.autotuner->next();  // other plans may have arrived
       times = times || t.autotuner->tries() || (t.seconds == 0 && !t.autotuner->done());
     }
     return times;
@@ -406,14 +406,14 @@ class CompiledProgram : public Program {
     return guard_error(graph_of(launch), instance < launch.blamed.size() ? launch.blamed[instance] : -1, status);
   }
 
-  // Factors of products that are parameters, perhaps converted on their way.
+  // Factors of products that are parameters, possibly converted before.
   std::vector<ParameterUse> parameter_uses() const {
     std::vector<ParameterUse> uses;
     for (const Launch& launch : list_.launches) {
       const graph::Graph& g = graph_of(launch);
-      if (!launch.is_last) continue;  // steps before prepare
+      if (!launch.is_last) continue;  // earlier steps are preparations
       for (const graph::ValueId node : launch.blamed) {
-        if (node < 0) continue;  // of no plan
+        if (node < 0) continue;  // not part of a plan
         const graph::Op op = g[node].op;
         if (op != graph::Op::contract_ && op != graph::Op::contract_gather_) continue;
         for (size_t k = 0; k < 2; ++k) {
@@ -456,7 +456,7 @@ class CompiledProgram : public Program {
     return (!list_.exchange || list_.exchange.await) && !times_kernels() && device_->records();
   }
 
-  // One for each hooks that there have been since an address changed.
+  // One for each set of hooks used since an address changed.
   struct Recorded {
     std::shared_ptr<const LaunchHooks> hooks;
     std::unique_ptr<Device::Recording> recording;
@@ -473,7 +473,7 @@ class CompiledProgram : public Program {
     try {
       launch_all();
     } catch (const Error&) {
-      // Not while recording; launching one by one will tell whether it can be launched at all.
+      // Recording failed; launching one by one shows whether it can be launched at all.
     }
     to.recording = device_->end_recording();
   }
@@ -490,7 +490,7 @@ class CompiledProgram : public Program {
   void* address(const BufferAddress& at) const {
     switch (at.in) {
       case BufferAddress::In::input:
-        return nullptr;  // comes with bind
+        return nullptr;  // set by bind()
       case BufferAddress::In::constant:
         return static_cast<std::byte*>(list_.constants[at.at]->data()) + at.offset;
       case BufferAddress::In::arena:
@@ -505,7 +505,7 @@ class CompiledProgram : public Program {
     LUMEN_UNREACHABLE("no input '{}'", name);
   }
 
-  // All bound, and what is written belongs to one input alone: kernels assume that buffers do not overlap.
+  // Checks that all inputs are bound, and that written memory belongs to one input only: kernels assume no aliasing.
   void check_inputs() {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (!tensors_[i] && list_.inputs[i].used)
@@ -525,27 +525,27 @@ class CompiledProgram : public Program {
   bool borrows_ = false;
   std::shared_ptr<void> arena_;
   std::vector<DeviceTensorRef> tensors_;     // by input
-  std::vector<std::vector<void*>> buffers_;  // by launch, of the first index of loops
-  std::vector<int64_t> steps_;               // at hand, of the loops around
-  std::vector<void*> moved_;                 // buffers of the step at hand
+  std::vector<std::vector<void*>> buffers_;  // by launch, for the first index of loops
+  std::vector<int64_t> steps_;               // current indices of the enclosing loops
+  std::vector<void*> moved_;                 // buffers of the current step
   std::vector<double> times_;                // seconds by launch, over all runs
   // Asynchronous devices: a status per launch, all zero between runs.
   std::vector<LaunchStatus> statuses_;
   std::shared_ptr<void> shared_statuses_;
   std::unique_ptr<Device::Marks> marks_;               // launches are timed
-  bool pauses_marks_ = false;                          // .. but for now
+  bool pauses_marks_ = false;                          // .. but not at the moment
   std::vector<TimedKernel> trials_;                    // by autotuner
   std::vector<std::optional<size_t>> trial_marks_of_;  // by launch
   std::unique_ptr<Device::Marks> trial_marks_;
   bool timed_trials_ = false;  // in this run
   std::vector<Recorded> recorded_;
   std::shared_ptr<const LaunchHooks> hooks_;
-  std::multimap<int64_t, size_t> before_, behind_;  // by launch, numbers of hooks
+  std::multimap<int64_t, size_t> before_, behind_;  // numbers of hooks, by launch
   bool checked_ = false;
   int64_t runs_ = 0;
 };
 
-// The input a value is computed from, through first operands.
+// The input from which a value is computed, through first operands.
 std::string source_name(const graph::Graph& g, graph::ValueId v) {
   while (g[v].op != graph::Op::input_ && !g[v].operands.empty()) v = g[v].operands[0];
   return g[v].op == graph::Op::input_ ? g[v].attributes.name : g[v].label;

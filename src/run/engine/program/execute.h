@@ -1,4 +1,5 @@
-// A launch list and the program that runs it. Knows devices and addresses; of graphs only names, types and labels.
+// A launch list and the program that runs it. Depends on devices and addresses; uses only names, types and labels of
+// graphs.
 #pragma once
 
 #include <memory>
@@ -13,12 +14,12 @@
 
 namespace lumen::run {
 
-// Where a buffer of a launch is.
+// The location of a launch's buffer.
 struct BufferAddress {
   enum class In : uint8_t { input, constant, arena } in = In::arena;
   int64_t at = 0;      // number of the input or constant; bytes into the arena
   int64_t offset = 0;  // bytes into the input or constant
-  // In loops, the outermost first: how far it moves with the index of the step, or with every other one.
+  // In loops, the outermost first: its offset per step, or for alternate steps.
   struct Turn {
     int64_t bytes = 0;
     bool alternates = false;
@@ -28,7 +29,7 @@ struct BufferAddress {
   friend bool operator==(const BufferAddress&, const BufferAddress&) = default;
 };
 
-// Launches begin <= i < end run for one step after another.
+// Launches begin <= i < end run once per step.
 struct Loop {
   size_t begin = 0, end = 0;
   int64_t steps = 0;
@@ -37,29 +38,29 @@ struct Loop {
 };
 
 struct Launch {
-  void* kernel = nullptr;                // as the device has loaded it
-  std::shared_ptr<Product> product;      // in its place: a library's product
-  std::optional<graph::Moves> exchange;  // in its place: with other ranks
+  void* kernel = nullptr;                // the device's loaded kernel
+  std::shared_ptr<Product> product;      // instead of a kernel: a library's product
+  std::optional<graph::Moves> exchange;  // instead of a kernel: an exchange with other ranks
   int64_t piece_bytes = 0;               // of an exchange, for each rank
   size_t ticket = 0;                     // of an exchange
-  std::vector<size_t> awaited;           // tickets of exchanges that have to end before it begins
+  std::vector<size_t> awaited;           // tickets of exchanges that must end before it starts
   LaunchConfig launch_config;
   std::vector<BufferAddress> addresses;         // one per buffer
-  std::string name, plan, label;                // kernel, synthesizer's plan, what it computes
+  std::string name, plan, label;                // kernel, synthesizer's plan, computed node
   double flops = 0, bytes = 0, cycles = 0;      // cycles: estimate, of one core
-  std::vector<graph::ValueId> blamed;           // by instance: the node whose guard this is
-  bool is_last = true;                          // step of its group
+  std::vector<graph::ValueId> blamed;           // by instance: the node of its guard
+  bool is_last = true;                          // last step of its group
   std::shared_ptr<const graph::Graph> of = {};  // the graph that has the node; null: the program's own
-  int64_t times = 1;                            // steps it runs for; flops, bytes and cycles are those of all
-  std::shared_ptr<Autotuner> autotuner;         // other plans of this kernel; null: there are none, or none are tried
-  std::vector<synth::BidNote> bids;             // of a product's last kernel: what families of kernels offered
+  int64_t times = 1;                            // number of steps it runs in; flops, bytes and cycles are totals
+  std::shared_ptr<Autotuner> autotuner;         // other plans of this kernel; null: none exist, or none are tried
+  std::vector<synth::BidNote> bids;             // for a product's last kernel: bids of kernel families
 };
 
 struct ProgramInput {
   std::string name;
   graph::Type type;
-  bool written = false;  // a state some launch updates
-  bool used = true;      // no: passes found that nothing depends on it
+  bool written = false;  // a state updated by a launch
+  bool used = true;      // false: passes found no use of it
 };
 
 struct ProgramResult {
@@ -68,7 +69,7 @@ struct ProgramResult {
   BufferAddress place;
 };
 
-// What the compiler hands over.
+// The compiler's result.
 struct LaunchList {
   std::vector<Launch> launches;
   std::vector<Loop> loops;  // in order
@@ -76,17 +77,17 @@ struct LaunchList {
   std::vector<ProgramResult> results;
   std::vector<DeviceTensorRef> constants;
   int64_t arena_bytes = 0;           // values and scratch
-  Exchange exchange;                 // null: there are none
-  std::vector<size_t> awaited = {};  // tickets of exchanges that end behind all launches
+  Exchange exchange;                 // null: no exchanges
+  std::vector<size_t> awaited = {};  // tickets of exchanges that end after all launches
   graph::Graph graph;                // for messages
   CompileReport report;
 };
 
-// The Error a failed guard means.
+// The Error for a failed guard.
 Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus& status);
 
-// The cache keeps the machine code alive. `lent`: memory for its values; without it, it takes its own. `timed`:
-// launches of asynchronous devices are timed one by one, which costs.
+// The cache keeps the machine code alive. `lent`: memory for its values; null: it allocates its own. `timed`: launches
+// of asynchronous devices are timed one by one, at a cost.
 std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
                                       LaunchList list, bool timed, std::shared_ptr<void> lent = {});
 

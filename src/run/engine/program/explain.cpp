@@ -18,7 +18,7 @@ std::string shortened(const std::string& text) {
 }  // namespace
 
 Bound bound_of(const std::string& plan, double flops, double bytes, const Ceilings& ceilings) {
-  // A plan names the instruction row it multiplies with; without one it is the fused multiply-add of f32.
+  // A plan names its product instruction; without one it uses f32 fused multiply-adds.
   double peak = ceilings.f32_flops;
   const char* name = "f32";
   for (const Ceilings::Row& row : ceilings.rows) {
@@ -60,7 +60,7 @@ std::vector<KernelTime> join_equal(std::vector<KernelTime> times) {
 
 std::string parameters_table(const std::vector<ParameterUse>& uses) {
   if (uses.empty()) return {};
-  std::vector<std::string> plans;  // in the order they are met
+  std::vector<std::string> plans;  // in order of first use
   std::unordered_map<std::string, std::vector<std::pair<std::string, int>>> names;
   for (const ParameterUse& use : uses) {
     std::string name;

@@ -11,7 +11,7 @@ namespace lumen::run {
 namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;  // bytes
-// One thread reads pages of a file half as fast as a bus takes them or slower; what eight read no bus is faster than.
+// One thread reads pages of a file at half the speed of a bus or less; eight threads are faster than any bus.
 constexpr int kMostThreads = 8;
 
 }  // namespace
@@ -47,7 +47,7 @@ void ParameterUploads::begin() {
     for (const Piece& p : pieces_) device_.copy_in(p.to, p.from, p.bytes);
     return;
   }
-  device_.synchronize();  // memory is there, and zeroed, when the lanes come
+  device_.synchronize();  // so that memory is allocated and zeroed before the lanes write it
   for (const auto& lane : lanes_) {
     Thread carrier = Thread::where_possible([this, &lane] { carry(*lane); });
     if (!carrier.is_running()) break;
@@ -63,7 +63,7 @@ void ParameterUploads::carry(Device::Lane& lane) {
       const Piece& p = pieces_[i];
       std::memcpy(locked.get(), p.from, p.bytes);
       lane.in(p.to, locked.get(), p.bytes);
-      // Pages of a file that nobody reads again soon: who ends would have to let go of all of them.
+      // These pages are not read again soon: otherwise the process would have to unmap all of them at exit.
       leave_to_file({reinterpret_cast<const uint8_t*>(p.from), size_t(p.bytes)});
       lane.wait();
     }

@@ -1,5 +1,5 @@
-// Parameters on their way to a device while the host does other things: reads the pages of a file on several threads,
-// each with page-locked memory and a lane of its own, and meanwhile programs are compiled or found. Proved by
+// Uploads of parameters to a device in the background: several threads read the pages of a file, each with page-locked
+// memory and a lane of its own, while the host compiles or loads programs. Proved by
 // tests/run/engine/program/parameter_uploads_test.cpp.
 #pragma once
 
@@ -15,17 +15,17 @@ namespace lumen::run {
 
 class ParameterUploads {
  public:
-  static constexpr int64_t kWorthThreads = int64_t{32} << 20;  // fewer bytes in all are copied at once
+  static constexpr int64_t kWorthThreads = int64_t{32} << 20;  // a smaller total is copied synchronously
 
   ParameterUploads(Device& device, int threads) : device_(device), threads_(threads) {}
-  ~ParameterUploads();  // gives up what is not there yet
+  ~ParameterUploads();  // cancels unfinished uploads
   ParameterUploads(const ParameterUploads&) = delete;
   ParameterUploads& operator=(const ParameterUploads&) = delete;
 
-  // As DeviceTensor::parameter, to be read after wait() only; until then the bytes stay.
+  // As DeviceTensor::parameter, but valid only after wait(); the bytes must stay valid until then.
   DeviceTensorRef add(graph::Type type, const void* bytes, std::shared_ptr<const void> keeper);
-  void begin();  // of all that were added; once
-  void wait();   // until all are there; Error where one could not be copied, each time
+  void begin();  // starts all added uploads; call once
+  void wait();   // for all uploads; every call throws an Error if one failed
 
  private:
   struct Piece {
@@ -44,8 +44,8 @@ class ParameterUploads {
   std::atomic<size_t> next_{0};  // piece
   std::vector<Thread> carriers_;
   std::mutex waiting_;
-  std::mutex mutex_;            // guards what follows
-  std::exception_ptr failure_;  // the first of a carrier
+  std::mutex mutex_;            // guards the following members
+  std::exception_ptr failure_;  // the first one of a thread
 };
 
 }  // namespace lumen::run

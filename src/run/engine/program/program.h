@@ -1,5 +1,4 @@
-// Compiled graphs as those who run them see them: what is asked for when a graph is compiled, the program, its tensors,
-// and what its kernels did.
+// The interface of compiled graphs: compile options, the program, its tensors, and statistics of its kernels.
 //
 // May include: base, base/file, base/threads, graph/ir, graph/keep, graph/pass, kernel/loop, kernel/synth/step,
 // run/device, run/engine/cache.
@@ -22,13 +21,13 @@ namespace lumen::run {
 
 class Program;
 
-// What a graph's exchanges with other ranks go through: a piece of so many bytes for each rank from `from` to `to`;
-// with `gather` the one piece of `from` for all of them.
+// The implementation of a graph's exchanges between ranks: `bytes` for each rank from `from` to `to`; with `gather` the
+// same piece of `from` for all of them.
 struct Exchange {
-  // Between launches. Without `await` all launches before are done, and so is the exchange when this returns; with it
-  // the exchange is asked for, to begin when those are done.
+  // Called between launches. Without `await`, all earlier launches have ended, and the exchange has ended on return;
+  // with it the exchange is enqueued, to start after those launches.
   std::function<void(graph::Moves moves, const void* from, void* to, int64_t bytes, size_t ticket)> begin = {};
-  // Launches that come begin when the exchange that last had the ticket has ended.
+  // Makes later launches wait for the exchange that last had the ticket.
   std::function<void(size_t ticket)> await = {};
 
   explicit operator bool() const { return begin != nullptr; }
@@ -38,29 +37,29 @@ struct CompileOptions {
   std::vector<graph::FormatAssignment> assignments;
   graph::Bindings symbols;
   bool exact = false;
-  graph::ProductType products = {};      // what operands of products with parameters and of attention are rounded to
-  bool is_rounded = false;               // .. which they are already (graph::with_rounded_products)
-  std::shared_ptr<Program> lender = {};  // whose memory for values serves this program too, if it is large enough: the
-                                         // two never run at once, and neither's results are read after the other ran
-  graph::Recompute recompute = {};       // of training steps: what is computed again rather than kept
+  graph::ProductType products = {};      // rounding of operands of products with parameters and of attention
+  bool is_rounded = false;               // .. already applied (graph::with_rounded_products)
+  std::shared_ptr<Program> lender = {};  // a program whose value memory is reused if it is large enough: the two never
+                                         // run concurrently, and neither's results are read after the other ran
+  graph::Recompute recompute = {};       // activation recomputation in training steps
   Exchange exchange = {};                // null: the graph has none, or is not run
-  int candidate = 0;                     // the plan of every kernel that has so many (synth::Options); 0: see Engine
+  int candidate = 0;                     // plan number for kernels with that many plans (synth::Options); 0: see Engine
 };
 
-// What the machine can do at best, all threads together, measured when asked for (roofline.h).
+// Peak rates of the machine with all threads, measured on request (roofline.h).
 struct Ceilings {
   struct Row {
-    std::string name;  // of the machine's instruction
+    std::string name;  // of the machine instruction
     const char* kind;  // "int8", "bf16"
-    double flops = 0;  // multiplications and additions a second
+    double flops = 0;  // multiplications and additions per second
   };
-  double read_bytes = 0;  // a second, from memory
-  double f32_flops = 0;   // a second
-  double cycles = 0;      // a second, of all cores together
+  double read_bytes = 0;  // per second, from memory
+  double f32_flops = 0;   // per second
+  double cycles = 0;      // per second, of all cores together
   std::vector<Row> rows;  // best first
 };
 
-// What one kernel did, all its launches together.
+// Statistics of one kernel over all its launches.
 struct KernelTime {
   std::string plan;
   int64_t launches = 0;         // in one run of the program
@@ -69,14 +68,14 @@ struct KernelTime {
   double cycles = 0;            // the cost model's estimate for one run, of one core; 0: none
 };
 
-// What goes on beside a program's launches on a device that is asynchronous: these are called while launches are asked
-// for, and what they ask of the device's streams is recorded with the launches.
+// Work concurrent with a program's launches on an asynchronous device: these hooks are called while launches are
+// submitted, and their work on the device's streams is recorded with the launches.
 struct LaunchHooks {
-  std::vector<std::string> written, read;            // results or inputs that are updated; inputs
-  std::function<void(size_t)> when_written = {};     // behind the last launch that has to do with written[i]
-  std::function<void(size_t)> before_read = {};      // before the first that has to do with read[i]
-  std::function<void()> at_begin = {}, at_end = {};  // before and behind all launches
-  // Not recorded: before anything, and when all has been asked for, whether it was launched or replayed.
+  std::vector<std::string> written, read;            // results or updated inputs; inputs
+  std::function<void(size_t)> when_written = {};     // after the last launch that uses written[i]
+  std::function<void(size_t)> before_read = {};      // before the first launch that uses read[i]
+  std::function<void()> at_begin = {}, at_end = {};  // before and after all launches
+  // Not recorded: called before and after submission, for launches and replays alike.
   std::function<void()> begin = {}, launched = {};
 };
 
@@ -86,31 +85,30 @@ class Program {
   virtual ~Program() = default;
   // Binds an input (data, parameter or state) by name; type and size must match. All inputs must be bound before run().
   virtual void bind(const std::string& input, DeviceTensorRef tensor) = 0;
-  virtual void unbind() = 0;  // lets go of all inputs, which have to be bound again before the next run
-  virtual void run() = 0;     // Error on a failed guard, with the input's name and the place
-  // run() in two halves, for what comes between others' launches: nothing is waited for, nor recorded apart; and the
-  // Error of a failed guard, when it has been done.
+  virtual void unbind() = 0;  // releases all inputs, which must be bound again before the next run
+  virtual void run() = 0;     // Error on a failed guard, with the input's name and the position
+  // run() in two halves, for use between other launches: enqueue() does not wait and records nothing separately;
+  // check() throws the Error of a failed guard after completion.
   virtual void enqueue() = 0;
   virtual void check() = 0;
-  // Hooks of the runs that come; null: none. Recordings with other hooks are kept.
+  // Hooks of later runs; null: none. Recordings with other hooks are kept.
   virtual void set_hooks(std::shared_ptr<const LaunchHooks> hooks) = 0;
-  // Numbers of launches: the first that has to do with an input, the last that has to do with a result or an input that
-  // is updated; -1: none.
+  // Launch numbers: the first that uses an input, the last that uses a result or an updated input; -1: none.
   virtual int64_t first_use(const std::string& input) const = 0;
   virtual int64_t last_use(const std::string& written) const = 0;
-  virtual DeviceTensorRef result(const std::string& name) = 0;  // valid until the next run; a result that is an updated
-                                                                // state is that state's tensor
+  virtual DeviceTensorRef result(const std::string& name) = 0;  // valid until the next run; updated states: the state's
+                                                                // tensor
   virtual std::vector<std::string> input_names() const = 0;
   virtual graph::Type input_type(const std::string& name) const = 0;
   virtual const CompileReport& report() const = 0;
-  // One line per distinct kernel: calls, time, share, rates; the fraction of what binds it when ceilings are given.
+  // One line per distinct kernel: calls, time, share, rates; with ceilings, the fraction of the limiting one.
   virtual std::string explain(const Ceilings* ceilings = nullptr) const = 0;
   virtual std::vector<KernelTime> times() const = 0;  // by launch, in order; GPUs: zeros unless Options::timed
-  virtual void forget_times() = 0;                    // explain() counts from here
-  virtual double measure(int runs) = 0;  // seconds of one, the median of so many in which no kernel is timed apart
+  virtual void forget_times() = 0;                    // resets the times of explain()
+  virtual double measure(int runs) = 0;               // seconds of one run: median of `runs` without timing of kernels
   virtual int64_t arena_bytes() const = 0;
-  virtual int64_t own_bytes() const = 0;  // the same, or 0 where it is another's memory (CompileOptions::lender)
-  virtual std::shared_ptr<void> lend(int64_t bytes) const = 0;  // memory for so many bytes of values, or nothing
+  virtual int64_t own_bytes() const = 0;  // the same, or 0 for another program's memory (CompileOptions::lender)
+  virtual std::shared_ptr<void> lend(int64_t bytes) const = 0;  // memory for `bytes` of values, or null
 };
 
 }  // namespace lumen::run

@@ -1,4 +1,4 @@
-// What operands hold while products are timed. Proved by tests/run/engine/random_inputs_test.cpp.
+// Operand data for timing products. Proved by tests/run/engine/random_inputs_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace lumen::run {
 
-// Bytes that are small numbers of every type, codes of 8 bits among them, and never NaN or infinity; no two alike for
-// long: what toggles takes time on GPUs. Those of even number have no top bit.
+// Bytes that are small numbers in every type, including 8-bit codes, and never NaN or infinity; they do not repeat for
+// long, because toggling bits costs time on GPUs. Even-numbered bytes have a zero top bit.
 std::vector<uint8_t> small_numbers(int64_t bytes);
 
 }  // namespace lumen::run

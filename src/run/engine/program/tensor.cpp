@@ -26,7 +26,7 @@ DeviceTensorRef DeviceTensor::parameter(Device& device, graph::Type type, const 
     copy->upload(bytes, copy->bytes());
     return copy;
   }
-  // Programs write states alone, and refuse to write what is bound twice.
+  // Programs write states only, and refuse to write memory that is bound twice.
   return std::make_shared<DeviceTensor>(device, std::move(type), std::const_pointer_cast<void>(keeper),
                                         const_cast<void*>(bytes));
 }

@@ -44,7 +44,7 @@ void Autotuner::record(double seconds) {
     if (taken_ < worth_) return;
     state_ = State::asked;
     ask_();
-    ask_ = nullptr;  // it holds the graph
+    ask_ = nullptr;  // releases the graph that it holds
   } else if (state_ == State::trying) {
     plans_[current_].seconds.push_back(seconds);
     advance();
@@ -56,7 +56,7 @@ void Autotuner::offer(std::vector<Plan> others) {
   offered_.store(true, std::memory_order_release);
 }
 
-// Plans take turns, so that what else happens on the machine meets all of them alike.
+// Plans are interleaved, so that other load on the machine affects all of them alike.
 void Autotuner::advance() {
   for (size_t step = 1; step <= plans_.size(); ++step) {
     Tried& tried = plans_[(current_ + step) % plans_.size()];
@@ -153,8 +153,7 @@ void Tuner::wake() {
   {
     const std::scoped_lock lock(mutex_);
     if (!thread_.is_running()) thread_ = Thread::where_possible([this] { work(); });
-    if (!thread_.is_running())
-      jobs_.clear();  // kernels keep the plans they have; what is decided is written at the end
+    if (!thread_.is_running()) jobs_.clear();  // kernels keep their plans; decisions are written at the end
   }
   wake_.notify_one();
 }
@@ -165,7 +164,7 @@ void Tuner::wait() {
 }
 
 void Tuner::work() {
-  // This thread runs when nobody else wants to. Either may fail: no harm.
+  // This thread runs only when the machine is idle. Either call may fail harmlessly.
   const sched_param none{};
   ::sched_setscheduler(0, SCHED_IDLE, &none);
   ::setpriority(PRIO_PROCESS, ::gettid(), kLowestPriority);

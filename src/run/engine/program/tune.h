@@ -1,8 +1,8 @@
-// The tuner: kernels with several plans try them during the first real launches, and the fastest is kept for the
+// The autotuner: kernels with several plans try them during the first real launches, and the fastest is stored for the
 // machine. All plans of a kernel give the same bits (synth::Synthesis::candidates), so trying changes no result; other
-// plans are compiled by a thread of the lowest priority, and only for kernels that have already taken their time.
-// Launches of asynchronous devices are timed by marks between them, in runs that are not replayed (execute.cpp).
-// Proved by tests/run/engine/tune_test.cpp.
+// plans are compiled by a thread of the lowest priority, and only for kernels that have taken enough time. Launches of
+// asynchronous devices are timed by events between them, in runs that are not replayed (execute.cpp). Proved by
+// tests/run/engine/tune_test.cpp.
 #pragma once
 
 #include <atomic>
@@ -22,45 +22,45 @@
 
 namespace lumen::run {
 
-// A plan by its place among the candidates, and the hash of its kernels' text: a number alone may mean another plan
-// after an update. 0 is the cost model's plan, whatever that is.
+// A plan by its position among the candidates, and the hash of its kernels' text, because a number may refer to another
+// plan after an update. 0 is the cost model's current plan.
 struct ChosenPlan {
   int number = 0;
   std::string hash;
 };
 
-double median(std::vector<double> x);  // of one number at least
+double median(std::vector<double> x);  // of at least one number
 
-// One kernel of one program in several plans. next() and record() belong to the thread that runs the program, offer()
-// to any other.
+// One kernel of one program with several plans. next() and record() belong to the thread that runs the program, offer()
+// to any other thread.
 class Autotuner {
  public:
   struct Plan {
-    void* kernel = nullptr;  // as the device has loaded it
+    void* kernel = nullptr;  // the device's loaded kernel
     LaunchConfig launch_config;
     std::string plan;
     ChosenPlan chosen;
   };
-  // `ask` is called once, when the kernel has taken `worth` seconds in all; `decided` with the winner.
+  // `ask` is called once, when the kernel has taken `worth` seconds in all; `decided` is called with the winner.
   Autotuner(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided,
             double worth = kWorthSeconds);
 
-  const Plan& next();                                             // the plan of the coming launches, until record()
-  const Plan& current() const { return *plans_[current_].plan; }  // the same, where next() has been asked
-  void record(double seconds);                                    // how long that launch took
-  bool tries() const { return state_ == State::trying; }          // launches are to be timed
+  const Plan& next();                                             // the plan for the next launches, until record()
+  const Plan& current() const { return *plans_[current_].plan; }  // the plan returned by next()
+  void record(double seconds);                                    // time of that launch
+  bool tries() const { return state_ == State::trying; }          // launches must be timed
   bool done() const { return state_ == State::done; }
   const Plan& best() const { return *plans_[best_].plan; }
 
-  void offer(std::vector<Plan> others);  // from the tuner's thread; empty: there is nothing to try
+  void offer(std::vector<Plan> others);  // from the tuner's thread; empty: there are no other plans
 
-  static constexpr double kWorthSeconds = 0.2;  // of all launches, before other plans are asked for
-  // The same on devices whose kernels are not the processor's time, which then compiles without slowing them: some
-  // fifty tokens of a model of eight billion weights.
+  static constexpr double kWorthSeconds = 0.2;  // total time before other plans are requested
+  // The same on devices whose kernels do not use CPU time, so that compiling does not slow them: about fifty tokens of
+  // an 8-billion-parameter model.
   static constexpr double kWorthApart = 0.04;
   static constexpr int kRounds = 5;          // launches of every plan
-  static constexpr double kHopeless = 1.25;  // times the first plan's time after two rounds: not tried again
-  static constexpr double kGain = 0.97;      // of the first plan's time: less is not worth another kernel
+  static constexpr double kHopeless = 1.25;  // plans this much slower than the first after two rounds are dropped
+  static constexpr double kGain = 0.97;      // of the first plan's time: a smaller gain is ignored
 
  private:
   enum class State : uint8_t { waiting, asked, trying, done };
@@ -79,29 +79,29 @@ class Autotuner {
   std::function<void()> ask_;
   std::function<void(const Plan&)> decided_;
   std::atomic<bool> offered_ = false;
-  std::vector<Plan> others_;  // until offered_ is seen
+  std::vector<Plan> others_;  // until offered_ is read
 };
 
 class Tuner {
  public:
-  // Choices are kept where the cache keeps its kernels.
+  // Choices are stored where the cache keeps its kernels.
   Tuner(std::shared_ptr<KernelCache> cache, int threads);
   ~Tuner();
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
 
-  std::string key_of(const std::string& meaning) const;  // of a kernel on this machine with this many threads
+  std::string key_of(const std::string& meaning) const;  // for a kernel on this machine with this many threads
   std::optional<ChosenPlan> remembered(const std::string& key);
   void remember(const std::string& key, const ChosenPlan& plan);
-  // .. known at once, but written in the background, before any job, or when the tuner ends.
+  // .. available at once, but written in the background, before any job, or at destruction.
   void remember_soon(const std::string& key, const ChosenPlan& plan);
 
-  // `job` runs in the background, after those before it. Dropped when the tuner ends first.
+  // Runs `job` in the background, after earlier ones. Dropped if the tuner is destroyed first.
   void later(std::function<void()> job);
-  void wait();  // until nothing is left to do, for tests
+  void wait();  // until all jobs are done, for tests
 
  private:
-  using Decision = std::pair<std::string, ChosenPlan>;  // and its key
+  using Decision = std::pair<std::string, ChosenPlan>;  // a key and its plan
   void work();
   void wake();
   void write(const Decision& decision);

@@ -11,7 +11,7 @@ using graph::Builder;
 using graph::Role;
 using graph::ValueId;
 
-// Rows of a table, a layer, a loss; gradients of both weights, scattered and summed, and an update.
+// Table look-up, a layer, a loss; gradients of both weights, scattered and summed, and an update.
 Trial step_trial() {
   Trial t{.what = "determinism: a training step"};
   t.options.products = Scalar::bf16;

@@ -1,5 +1,5 @@
-// Whether a device gives the same bits again: a step like training's, run twice from the same state, its bytes
-// compared. Proved by tests/run/engine/trial/soundness_test.cpp.
+// Tests whether a device is deterministic: runs a training-like step twice from the same state, and compares the bytes.
+// Proved by tests/run/engine/trial/soundness_test.cpp.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ struct Determinism {
   std::string name;    // "any-threads", "same-device", "varies"
   std::string detail;  // what was compared
 };
-constexpr const char* kAnyThreads = "any-threads";  // same bits twice, and with one thread alone
-constexpr const char* kSameDevice = "same-device";  // same bits twice; sums in another order than elsewhere
+constexpr const char* kAnyThreads = "any-threads";  // same bits twice, and with a single thread
+constexpr const char* kSameDevice = "same-device";  // same bits twice; another summation order than other devices
 constexpr const char* kVaries = "varies";
 
-// `alone`: the same device with one thread; null where that means nothing.
+// `alone`: the same device with one thread; null if not applicable.
 Determinism prove_determinism(const CompileContext& context, const CompileContext* alone);
 
 }  // namespace lumen::run

@@ -1,4 +1,4 @@
-// Trials of what kernels encode: codes as they lie and transposed, bit for bit the codec's.
+// Trials of encoding kernels: codes in row order and transposed, bit for bit against the codec.
 #include "base/round_up.h"
 #include "graph/ir/build.h"
 #include "number/library/library.h"
@@ -11,8 +11,8 @@ using graph::Builder;
 using graph::Role;
 using graph::ValueId;
 
-// By which levels a format has fields of its own, and how it writes codes: one trial for each kind is enough but for
-// `everything`.
+// Kind of a format: its levels with fields, and how codes are written; except for `everything`, one trial per kind
+// suffices.
 std::string kind_of(const Format& f) {
   std::string kind;
   for (const Field& field : f.fields)
@@ -24,7 +24,7 @@ Trial encode_trial(const FormatRef& f) {
   Trial t{.what = fmt::format("encode {}", f->name)};
   Builder b(t.graph);
   const int64_t columns = round_up(96, std::max<int64_t>({f->block, f->tile_columns, 1}));
-  const int64_t rows = columns;  // transposed it is held as well
+  const int64_t rows = columns;  // because it is also stored transposed
   graph::Type type{{rows, columns}, {}};
   const ValueId x = b.input("x", Role::data, type);
   t.graph.results = {b.cast(x, {Scalar::f32, f}), b.cast(b.permute(x, {1, 0}), {Scalar::f32, f})};

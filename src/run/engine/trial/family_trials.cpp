@@ -1,4 +1,4 @@
-// Trials of everything that is no plain product: what a model and its training are made of besides.
+// Trials of kernels other than plain products, as used by a model and its training.
 #include <cmath>
 
 #include "graph/grad/reverse.h"
@@ -13,9 +13,9 @@ using graph::Reduction;
 using graph::Role;
 using graph::ValueId;
 
-// exp, tanh, rsqrt and their kin differ from the evaluator's by a few units in the last place; of an argument of
-// magnitude m, whose own last place counts in an exponent, by as many times m. 16 of f32 cover the functions here,
-// whose arguments stay below 8.
+// exp, tanh, rsqrt and similar functions differ from the evaluator's by a few units in the last place; for an argument
+// of magnitude m that becomes an exponent, by m times as many. 16 units of f32 cover the functions here, whose
+// arguments stay below 8.
 constexpr double kFunctionUnits = 16 * 8 * 0x1p-24;
 
 graph::Type numbers_type(std::vector<int64_t> dims, Scalar scalar = Scalar::f32) {
@@ -38,7 +38,7 @@ Trial map_trial() {
   return t;
 }
 
-// To 16 bits and back, ties among the numbers: bit for bit.
+// To 16 bits and back, including ties: bit for bit.
 Trial round_trial() {
   Trial t{.what = "map: rounded to 16 bits"};
   Builder b(t.graph);
@@ -48,7 +48,7 @@ Trial round_trial() {
   return t;
 }
 
-// log of the sum of powers, and powers by their sum: what a loss is made of.
+// Log-sum-exp and softmax, the parts of a loss.
 Trial softmax_trial() {
   Trial t{.what = "reduce: softmax and loss"};
   Builder b(t.graph);
@@ -96,15 +96,14 @@ Trial scatter_trial() {
   t.graph.results = {
       b.scatter_add(x, b.input("index", Role::data, numbers_type({35}, Scalar::i32)), graph::Dim(t.table))};
   t.numbers["index"] = TrialNumbers::indices;
-  return t;  // whole numbers: exact in any order
+  return t;  // integers: exact in any order
 }
 
 struct AttentionShape {
   int64_t length = 21, depth = 16;
 };
 
-// Causal attention with two heads on one key head. `sizes`: of the scores' second factor and of what is mixed the
-// magnitudes.
+// Causal attention with two heads on one key head. `weights` receives the attention weights.
 ValueId attention_of(Builder& b, const AttentionShape& shape, ValueId q, ValueId k, ValueId v, ValueId* weights) {
   const graph::Type square = numbers_type({shape.length, shape.length}, Scalar::i32);
   const ValueId seen = b.binary(ScalarOp::le_, b.iota(square, 1), b.iota(square, 0));
@@ -124,8 +123,8 @@ AttentionInputs attention_inputs(Builder& b, const AttentionShape& s) {
           b.input("v", Role::data, numbers_type({1, s.length, 1, s.depth}))};
 }
 
-// Queries, keys and values are exact in 16 bits; the weights of what is mixed are rounded before and behind their
-// division, at most. What is mixed: a sum of products of two numbers that were rounded once each.
+// Queries, keys and values are exact in 16 bits; attention weights are rounded before and after their division, at
+// most. The result is a sum of products of two numbers, each rounded once.
 Trial attend_trial(Scalar products, const AttentionShape& shape) {
   Trial t{.what = fmt::format("attend {}", scalar_name(products))};
   t.options.products = products;
@@ -142,8 +141,8 @@ Trial attend_trial(Scalar products, const AttentionShape& shape) {
   return t;
 }
 
-// With respect to the queries: dQ = ds K with ds = p (dp - sum p dp), dp = dO V^T. Rounded once each: dO V^T's operands
-// (exact here), p, ds; dp is summed in f32. Each of the sums has the magnitude in which all terms are positive.
+// With respect to the queries: dQ = ds K with ds = p (dp - sum p dp), dp = dO V^T. Rounded once each: operands of dO
+// V^T (exact here), p, ds; dp is summed in f32. The magnitude of each sum is that with all terms positive.
 Trial attend_gradient_trial(Scalar products, const AttentionShape& shape) {
   Trial t{.what = fmt::format("attend gradient {}", scalar_name(products))};
   t.options.products = products;
@@ -170,8 +169,8 @@ Trial attend_gradient_trial(Scalar products, const AttentionShape& shape) {
   return t;
 }
 
-// Three steps of momentum and a second moment over a parameter that is kept: states go on between runs, which devices
-// record after the first.
+// Three steps of momentum and a second moment over a parameter: states persist between runs, which devices record after
+// the first.
 Trial update_trial() {
   Trial t{.what = "update: an optimizer's step, recorded"};
   Builder b(t.graph);
@@ -187,7 +186,7 @@ Trial update_trial() {
   t.graph.results = {b.update(w, b.sub(w, far)), b.update(m, m1), b.update(v, v1)};
   t.numbers["v"] = TrialNumbers::present;
   t.runs = 3;
-  // Each state's magnitude in a step in which all terms are positive; gradients grow by less than half in three steps.
+  // The magnitude of each state in a step with all terms positive; gradients grow by less than half in three steps.
   Builder c(t.magnitude);
   const auto size = [&](const char* name, Role role, graph::Type of) {
     return c.unary(ScalarOp::abs_, c.input(name, role, std::move(of)));
@@ -202,7 +201,7 @@ Trial update_trial() {
   return t;
 }
 
-// Kernels that read what the one before has written, over and over: where kernels begin early they wait themselves.
+// A chain of dependent kernels, repeated: with early start, kernels must wait themselves.
 Trial chain_trial() {
   Trial t{.what = "step: kernels in a chain, recorded, early start"};
   Builder b(t.graph);
@@ -212,7 +211,7 @@ Trial chain_trial() {
   ValueId y = x;
   for (int i = 0; i < 4; ++i) {
     y = b.contract(y, w, "mk", "nk", "mn");
-    // Whole numbers below 8 again: nothing is rounded, so that every bit counts.
+    // Back to integers below 8: exact, so every bit counts.
     y = b.sub(y, b.mul(b.unary(ScalarOp::floor_, b.mul(y, b.scalar(0.125))), b.scalar(8)));
   }
   t.graph.results = {b.update(x, y)};
@@ -232,7 +231,7 @@ std::vector<Trial> family_trials(const machine::Machine& machine, TrialDepth dep
   out.push_back(scatter_trial());
   const bool all = depth != TrialDepth::first_use, on_gpu = machine.kind == machine::Kind::gpu;
   out.push_back(attend_trial(Scalar::f32, {}));
-  // Few keys are attended to row by row; many by blocks, on GPUs by matrix instructions.
+  // Few keys use row-wise attention; many use blocks, with matrix instructions on GPUs.
   const AttentionShape many{.length = all ? 80 : 64, .depth = 32};
   for (const Scalar s : {Scalar::bf16, Scalar::f16}) {
     if (!all && (!on_gpu || s == Scalar::f16)) continue;

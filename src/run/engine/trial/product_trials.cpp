@@ -1,5 +1,5 @@
-// Trials of products: what real work has of them is planned for the machine without making code, and of all plans those
-// are tried that have a row of the machine's table which no plan before had.
+// Trials of products: typical products are planned for the machine without code generation, and those plans are tried
+// that use a machine instruction not used by an earlier plan.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -29,13 +29,13 @@ graph::Type matrix_type(int64_t rows, int64_t columns, const FormatRef& f = null
   return {{rows, columns}, {Scalar::f32, f}};
 }
 
-// The same with the magnitudes of both factors.
+// The product, or with `magnitudes` the product of absolute values.
 ValueId product_of(Builder& b, ValueId x, ValueId w, const std::string& ix, const std::string& iw, bool magnitudes) {
   if (magnitudes) x = b.unary(ScalarOp::abs_, x), w = b.unary(ScalarOp::abs_, w);
   return b.contract(x, w, ix, iw, "mn");
 }
 
-// y = x w^T, or with either transposed, as gradients have it; f32 that options round.
+// y = x w^T, or with either transposed, as in gradients; f32 operands rounded according to the options.
 Trial plain_trial(const ProductShape& s, const graph::ProductType& products, const std::string& ix,
                   const std::string& iw) {
   Trial t{.what = fmt::format("product {}x{}x{} {}", s.m, s.n, s.k, scalar_name(products.scalar))};
@@ -55,12 +55,12 @@ Trial plain_trial(const ProductShape& s, const graph::ProductType& products, con
   return t;
 }
 
-// y = x w^T with the weight held in a format.
+// y = x w^T with the weight stored in a format.
 Trial held_trial(const ProductShape& s, const FormatRef& f, Scalar products) {
   Trial t{.what = fmt::format("product {}x{}x{} weight {}{}", s.m, s.n, s.k, f->name,
                               products == Scalar::f32 ? "" : fmt::format(" {}", scalar_name(products)))};
   t.options.products = products;
-  // Kernels that multiply 16-bit factors round what a weight decodes to, or multiply its codes and scale sums.
+  // Kernels with 16-bit factors round the dequantized weight, or multiply its codes and scale the sums.
   const auto build = [&](Graph& g, bool magnitude, Scalar rounded) {
     Builder b(g);
     const ValueId x = b.input("x", Role::data, matrix_type(s.m, s.k));
@@ -84,7 +84,7 @@ Trial held_trial(const ProductShape& s, const FormatRef& f, Scalar products) {
   return t;
 }
 
-// Both operands in codes that the step itself makes.
+// Both operands are codes that the step itself encodes.
 Trial coded_trial(const ProductShape& s, const FormatRef& a, const FormatRef& c) {
   Trial t{.what = fmt::format("product {}x{}x{} codes {} {}", s.m, s.n, s.k, a->name, c->name)};
   for (Graph* g : {&t.graph, &t.magnitude}) {
@@ -103,10 +103,10 @@ Trial coded_trial(const ProductShape& s, const FormatRef& a, const FormatRef& c)
   return t;
 }
 
-// All that real work may ask of a machine, the likeliest first; made when it is its turn.
+// Typical work for a machine, the most common first; created lazily.
 using Makers = std::vector<std::function<Trial()>>;
 
-// Formats of one small float that matrix instructions take: scaled by one number, or not at all.
+// Formats of one small float that matrix instructions support: with one scale, or none.
 bool has_code(const machine::Machine& m, const Format& f) {
   return std::any_of(f.fields.begin(), f.fields.end(), [&](const Field& field) {
     const auto code = field.type.is_float && field.type.bits <= 8 ? machine::code_of(field.type) : std::nullopt;
@@ -119,7 +119,7 @@ void add_plain(const machine::Machine& m, TrialDepth depth, Makers* makers) {
   std::vector<ProductShape> shapes{{48, 80, 96}, {5, 72, 256}};
   if (depth != TrialDepth::first_use) {
     shapes.insert(shapes.end(), {{33, 70, 65}, {1, 64, 256}, {256, 256, 128}});
-    if (m.tier == machine::Tier::measured && m.kind == machine::Kind::gpu)  // the real thing, not an interpreter
+    if (m.tier == machine::Tier::measured && m.kind == machine::Kind::gpu)  // real hardware, not an emulator
       shapes.insert(shapes.end(), {{1024, 1536, 256}, {4096, 4096, 128}});
   }
   for (const Scalar s : {Scalar::bf16, Scalar::f16, Scalar::f32})
@@ -135,7 +135,7 @@ void add_held(const machine::Machine& m, TrialDepth depth, const std::vector<For
   const Scalar products = m.kind == machine::Kind::gpu ? Scalar::bf16 : Scalar::f32;
   for (const int64_t n : rows)
     for (size_t i = 0; i < formats.size(); ++i) {
-      constexpr size_t kFew = 8;  // where many rows meet a weight, its format hardly matters
+      constexpr size_t kFew = 8;  // with many rows the weight's format hardly matters
       if (n > 16 && i >= kFew && depth != TrialDepth::everything) break;
       const FormatRef& f = formats[i];
       const int64_t unit = std::max<int64_t>({f->block, f->tile_columns, 1});
@@ -159,12 +159,13 @@ void add_coded(const machine::Machine& m, TrialDepth depth, const std::vector<Fo
   if (depth == TrialDepth::first_use) return;
   for (const FormatRef& a : codes)
     for (const FormatRef& b : codes)
-      // Codes of two kinds meet in training; with scales of blocks, or of rows, all kinds of plans are asked for alone.
+      // Mixed code types occur in training; with block or row scales, all kinds of plans are tested for single types
+      // only.
       if (a != b && (depth == TrialDepth::everything || (a->fields.size() == 1 && b->fields.size() == 1)))
         makers->push_back([=] { return coded_trial(shape, a, b); });
 }
 
-// What a plan is but for its extents.
+// The kind of a plan: its text without the numbers.
 std::string kind_of_plan(const TrialPlan& plan) {
   std::string kind;
   for (const std::string& step : plan.plans)
@@ -173,12 +174,12 @@ std::string kind_of_plan(const TrialPlan& plan) {
   return kind;
 }
 
-// Those of all trials whose plans have a row, or are of a kind, that none before had.
+// Selects the trials whose plans have a new row, or a new kind.
 class Choice {
  public:
   Choice(TrialDepth depth, int threads) : depth_(depth), threads_(threads) {}
 
-  // Planned on the table without some rows.
+  // Plans the trials on the table without some rows.
   void add(machine::Machine m, const Makers& makers, const std::set<std::string>& without) {
     for (const std::string& row : without) m = without_row(std::move(m), row);
     std::vector<Trial> trials(makers.size());
@@ -197,7 +198,7 @@ class Choice {
   std::vector<Trial> take() { return std::move(out_); }
 
  private:
-  // Nothing: it is not for this machine.
+  // nullopt: not for this machine.
   static std::optional<TrialPlan> plan_on(const machine::Machine& m, const Trial& trial) {
     try {
       return plan_of(m, trial);
@@ -235,7 +236,7 @@ class Choice {
 std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth, int threads) {
   std::vector<FormatRef> formats;
   for (const FormatRef& f : FormatLibrary::builtin().all()) {
-    // At first use those that files of other programs are in, without large tables, and those that steps make.
+    // On first use: the formats of other programs' files, without large tables, and those that steps encode to.
     constexpr size_t kLargestTable = 64;
     const bool small = std::all_of(f->tables.begin(), f->tables.end(),
                                    [](const FormatTable& t) { return t.values.size() <= kLargestTable; });
@@ -248,8 +249,8 @@ std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth, i
   add_coded(m, depth, formats, &makers);
   Choice choice(depth, threads);
   choice.add(m, makers, {});
-  // Matrix instructions of large tiles win at sizes that no trial has time for: they are tried on a table without those
-  // that have been.
+  // Matrix instructions with large tiles win only at sizes too slow for trials: they are tried on a table without the
+  // instructions tried so far.
   for (size_t before = 0; m.kind == machine::Kind::gpu && before < choice.rows().size();) {
     before = choice.rows().size();
     std::set<std::string> tried;

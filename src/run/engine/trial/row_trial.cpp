@@ -18,7 +18,7 @@ machine::Factor factor_of(const machine::MatrixRow& r, size_t operand) {
   return operand == 0 ? machine::Factor{r.acc, {}} : operand % 2 == 1 ? r.a : r.b;
 }
 
-// A wave loads its fragments, multiplies once and stores the sums over those it began with.
+// A wave loads its fragments, multiplies once and stores the sums over its initial accumulators.
 loop::Kernel wave_kernel(const machine::MatrixRow& r) {
   const loop::Collective& c = *r.collective;
   loop::Builder b("row_" + r.row);
@@ -38,7 +38,7 @@ loop::Kernel wave_kernel(const machine::MatrixRow& r) {
   return b.finish();
 }
 
-// One element's bits: eighths of whole numbers, codes around one, whole numbers below a thousand.
+// One element's bits: multiples of 1/4 for floats, codes around one, integers below a thousand.
 uint64_t some_bits(const machine::Factor& f, std::mt19937* random) {
   const uint64_t any = (*random)();
   const float x = float(int(any % 17) - 8) / 4;
@@ -63,7 +63,7 @@ std::vector<Bytes> operands_of(const machine::MatrixRow& r) {
       const uint64_t bits = i >= kFirstScale ? 125 + random() % 5 : some_bits(factor, &random);
       std::memcpy(bytes.data() + at, &bits, width);
     }
-    // Lanes that hold the same element.
+    // Lanes with copies of the same element.
     const size_t copied = f.copies > 1 ? size_t(f.copy_bits) / 8 : 0;
     for (size_t copy = 1; copied > 0 && copy < size_t(f.copies); ++copy)
       std::memcpy(bytes.data() + copy * copied, bytes.data(), copied);
@@ -71,7 +71,7 @@ std::vector<Bytes> operands_of(const machine::MatrixRow& r) {
   return out;
 }
 
-// The same without signs: what sums of products can be at most.
+// The same without signs: an upper bound for sums of products.
 void drop_signs(const machine::MatrixRow& r, std::vector<Bytes>* operands) {
   for (size_t i = 0; i < 3; ++i) {
     const machine::Factor f = factor_of(r, i);
@@ -110,7 +110,7 @@ Bytes executed(const CompileContext& context, const loop::Kernel& kernel, const 
   return out;
 }
 
-// Sums of floats by how far they may be: so many additions of numbers without signs.
+// Compares float sums with an error bound: that many additions of numbers without signs.
 void compare(const machine::MatrixRow& r, const Bytes& got, const Bytes& want, const Bytes& most, CheckLine* line) {
   line->ok = got == want;
   line->detail = fmt::format("{} bytes, {}equal", want.size(), line->ok ? "all " : "not ");

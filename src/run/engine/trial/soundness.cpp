@@ -15,9 +15,8 @@ struct Judged {
   bool failed() const { return line.ran && !line.ok; }
 };
 
-// The row to blame: of those that failing trials use, the one whose trials fail most often; among equals the one that
-// most failing trials share, then the one that a trial was for. Empty: some failing trial uses none, so that no row
-// explains it.
+// The row to refuse: of those that failing trials use, the one whose trials fail most often; among equals the one in
+// most failing trials, then the one that a trial targeted. Empty: some failing trial uses none, so no row explains it.
 std::string blamed_row(const std::vector<Judged>& all) {
   std::map<std::string, std::pair<int, int>> counts;  // failed, tried
   std::set<std::string> wanted;
@@ -79,7 +78,7 @@ Soundness find_soundness(const CompileContext& context, std::vector<Trial> trial
     for (const Trial& t : some) by_context[&context_of(context, t)].push_back(&t);
     for (const auto& [where, those] : by_context) find_kernels(*where, those);
   };
-  constexpr size_t kTogether = 64;  // trials whose kernels are made at one time: enough for every thread
+  constexpr size_t kTogether = 64;  // trials whose kernels are compiled together: enough for every thread
   std::vector<Judged> all;
   for (size_t i = 0; i < trials.size(); ++i) {
     if (i % kTogether == 0) find_some(std::span(trials).subspan(i, std::min(kTogether, trials.size() - i)));
@@ -103,7 +102,7 @@ Soundness find_soundness(const CompileContext& context, std::vector<Trial> trial
     others.clear();
     for (Judged& j : all) {
       const bool used = std::ranges::find(j.line.rows, row) != j.line.rows.end();
-      if (!used) continue;  // its kernels are the same
+      if (!used) continue;  // its kernels are unchanged
       j.trial.wanted.clear();
       j.line = try_out(context_of(next, j.trial), j.trial);
     }

@@ -1,5 +1,5 @@
-// Whether a device computes what the evaluator says, and with which rows of its machine's table: rows that compute
-// wrongly are taken out of the table until the rest is right. Proved by tests/run/engine/trial/soundness_test.cpp.
+// Finds whether a device agrees with the evaluator, and with which rows of its machine's table: rows that compute
+// wrongly are removed until the rest is correct. Proved by tests/run/engine/trial/soundness_test.cpp.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@ struct RefusedRow {
 };
 
 struct Soundness {
-  std::vector<CheckLine> lines;      // of the table as it is in the end
-  std::vector<RefusedRow> refused;   // in the order in which they were
-  std::string wrong;                 // what is wrong without any row that could be refused; empty: all is well
+  std::vector<CheckLine> lines;      // for the final table
+  std::vector<RefusedRow> refused;   // in the order of refusal
+  std::string wrong;                 // an error that no row explains; empty: none
   bool whole = true;                 // everything could be compiled and launched
   machine::MachineRef machine = {};  // without the refused rows; null: none was refused
 };
 
 std::vector<Trial> trials_for(const machine::Machine& machine, TrialDepth depth, int threads = 1);
-// A line for each row of the table that no kernel of these had.
+// A line for each row of the table that no kernel in `lines` uses.
 std::vector<CheckLine> rows_not_chosen(const machine::Machine& machine, const std::vector<CheckLine>& lines);
 
 // `open`: the device with another table.

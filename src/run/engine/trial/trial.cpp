@@ -1,14 +1,14 @@
-// How near a result must come. Operands are numbers that every type they pass through holds exactly (TrialNumbers), or
+// Error bounds of results. Operands are numbers that every type they pass through represents exactly (TrialNumbers), or
 // are rounded by the evaluator as by the kernel (with_rounded_products, Trial::others), so that products of 16-bit and
 // 8-bit operands are exact in f32 and only sums round. A sum of n terms in any order differs from the exact one by at
 // most ((1 + u)^(n - 1) - 1) * (sum of magnitudes) <= 1.01 n u * (sum of magnitudes) for n u < 0.01 (Higham, "Accuracy
 // and Stability of Numerical Algorithms", section 4.2). u is 2^-24 where additions are rounded to nearest and 2^-23
-// where matrix units cut or round to odd; the latter is taken for all. An operation behind the sum counts as one more
-// term. A term that is left out, taken twice or from another place changes a sum of n terms of like size by about 1 / n
-// of the sum of magnitudes, which is more than that bound up to n = 2900. Matrix units that keep b bits of the largest
-// term (14 for products of 8-bit floats on Hopper, as measured) cut each of n terms by less than 2^(1 - b) of it, with
-// its sign; so cut numbers add like random ones (Higham and Mary, "A New Approach to Probabilistic Rounding Error
-// Analysis", 2019): sqrt(n) 2^(1 - b), for at most 256 products, after which kernels begin such a sum anew.
+// where matrix units truncate or round to odd; the latter is used for all. An operation after the sum counts as one
+// more term. A term that is left out, taken twice or from another place changes a sum of n terms of like size by about
+// 1 / n of the sum of magnitudes, which exceeds that bound up to n = 2900. Matrix units that keep b bits of the largest
+// term (14 for products of 8-bit floats on Hopper, as measured) truncate each of n terms by less than 2^(1 - b) of it,
+// with its sign; so truncation errors add like random ones (Higham and Mary, "A New Approach to Probabilistic Rounding
+// Error Analysis", 2019): sqrt(n) 2^(1 - b), for at most 256 products, after which kernels start a new sum.
 #include "run/engine/trial/trial.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ double trial_number(TrialNumbers kind, uint32_t seed, uint64_t i, int64_t table)
       return static_cast<float>(std::sqrt(-2 * std::log(1 - u)) *
                                 std::cos(2 * std::numbers::pi * uniform_of(seed + 1000, i)));
     case TrialNumbers::ties: {
-      // Odd multiples of half a last place, of 8 and of 11 bits, between 1 and 2.
+      // Odd multiples of half a unit in the last place, of 8 and of 11 bits, between 1 and 2.
       if (i % 4 == 1) return (i % 8 == 1 ? -1 : 1) * (1 + (2 * std::floor(u * 128) + 1) / 256);
       if (i % 4 == 2) return (i % 8 == 2 ? -1 : 1) * (1 + (2 * std::floor(u * 1024) + 1) / 2048);
       return trial_number(TrialNumbers::normal, seed, i, table);
@@ -64,7 +64,7 @@ double trial_number(TrialNumbers kind, uint32_t seed, uint64_t i, int64_t table)
   return 0;
 }
 
-// Bytes that decode to finite numbers, for formats that nothing encodes to: blocks whose numbers are not become zero.
+// Bytes that decode to finite numbers, for decode-only formats: blocks with other numbers become zero.
 std::vector<uint8_t> random_blob(const Format& f, int64_t rows, int64_t columns, uint32_t seed) {
   const BlobLayout layout = blob_layout(f, rows, columns);
   std::vector<uint8_t> blob(layout.total);
@@ -119,7 +119,7 @@ Tensors inputs_of(const Trial& trial) {
   return inputs;
 }
 
-// What the evaluator gives after all runs, states going on.
+// The evaluator's results after all runs, with states carried over.
 std::vector<Tensor> evaluated(const Graph& g, Tensors inputs, int64_t runs) {
   std::vector<Tensor> results;
   for (int64_t i = 0; i < runs; ++i) {
@@ -135,7 +135,7 @@ Graph as_rounded(const Graph& g, const CompileOptions& options) {
   return graph::with_rounded_products(g, options.assignments, options.symbols, options.products);
 }
 
-// The worst difference, as a multiple of what is allowed, and what people read of it.
+// The largest difference, as a multiple of the bound, and its text for the user.
 struct Compared {
   double excess = 0;
   std::string text;
@@ -188,7 +188,7 @@ std::shared_ptr<Program> compiled(const CompileContext& context, const Trial& tr
   return make_program(context.device, context.cache, compile(context, trial.graph, trial.options), false);
 }
 
-// Runs it and gives the bytes of every result.
+// Runs the trial and returns the bytes of every result.
 std::vector<std::vector<uint8_t>> executed(const CompileContext& context, const Trial& trial, const Tensors& inputs,
                                            double* seconds) {
   const std::shared_ptr<Program> program = compiled(context, trial);
