@@ -15,9 +15,9 @@ namespace nb = nanobind;
 
 using FloatArray = nb::ndarray<nb::numpy, float>;
 
-// Raises lumen.Error.
+// Raises lumen_compiler.Error.
 [[noreturn]] inline void raise(int code, const std::string& message, const std::string& hint) {
-  const nb::object type = nb::module_::import_("lumen._errors").attr("Error");
+  const nb::object type = nb::module_::import_("lumen_compiler._errors").attr("Error");
   const nb::object error = type(message, hint, code);
   PyErr_SetObject(type.ptr(), error.ptr());
   throw nb::python_error();

@@ -40,7 +40,7 @@ class DeviceArray {
   uintptr_t address() const { return reinterpret_cast<uintptr_t>(data_); }
 
   std::string text() const {
-    return "<lumen.DeviceArray float32 " + nb::cast<std::string>(nb::str(shape())) + " on " + device() + ">";
+    return "<lumen_compiler.DeviceArray float32 " + nb::cast<std::string>(nb::str(shape())) + " on " + device() + ">";
   }
   // numpy takes the numbers of no other device, and would otherwise make an array of one object.
   void refuse_numpy(const nb::args&, const nb::kwargs&) const {

@@ -482,7 +482,7 @@ int main_program(const std::vector<std::string>& words) {
 }  // namespace
 
 NB_MODULE(_native, m) {
-  m.doc() = "The functions of lumen.h; what people use is in the package lumen.";
+  m.doc() = "The functions of lumen.h; what people use is in the package lumen_compiler.";
   m.attr("API_VERSION") = lumen_api_version();
   m.attr("__version__") = lumen_version();
   m.def("command", &command, "words"_a);

@@ -25,7 +25,7 @@ if not torch.cuda.is_available():
 
 import numpy as np
 
-import lumen
+import lumen_compiler as lumen
 
 KIND = 10 if torch.version.hip else 2
 DEVICE = "hip:0" if torch.version.hip else "cuda:0"

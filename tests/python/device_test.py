@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-import lumen
+import lumen_compiler as lumen
 
 MODEL = os.environ["LUMEN_MODEL"]
 ROCM = 10

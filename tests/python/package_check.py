@@ -55,6 +55,6 @@ with tempfile.TemporaryDirectory(prefix="lumen-python-") as name:
                 "LUMEN_MODEL": str(folder / "run/model.gguf")}
         print(run(sys.executable, HERE / "device_test.py", cwd=folder, env=env | chip)[-300:])
     if importlib.util.find_spec("mypy"):
-        run(sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--no-warn-unused-ignores", "--disable-error-code=no-any-return", site / "lumen",
+        run(sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--no-warn-unused-ignores", "--disable-error-code=no-any-return", site / "lumen_compiler",
             cwd=folder, env=env)
 print("the package, and its document")

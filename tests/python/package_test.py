@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-import lumen
+import lumen_compiler as lumen
 
 try:
     import torch
@@ -79,7 +79,7 @@ class Models(unittest.TestCase):
         self.assertEqual(self.model.generate("ROMEO:", max_tokens=3, seed=1).tokens, 3)
 
     def test_a_program_may_end_while_it_listens(self):
-        code = f"import lumen\ns = lumen.load({str(MODEL)!r}).stream('ROMEO:', max_tokens=10**6, context=20000)\nprint(next(s))"
+        code = f"import lumen_compiler as lumen\ns = lumen.load({str(MODEL)!r}).stream('ROMEO:', max_tokens=10**6, context=20000)\nprint(next(s))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
@@ -325,16 +325,16 @@ class Commands(unittest.TestCase):
     def test_commands_return_what_they_print(self):
         self.assertIn("lumen 0.", lumen.command("--version"))
         self.assertIn("q4_0", lumen.command("quantize", "--help"))
-        done = subprocess.run([sys.executable, "-m", "lumen", "--version"], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-m", "lumen_compiler", "--version"], capture_output=True, text=True)
         self.assertEqual(done.stdout, program("--version"))
-        self.assertEqual(subprocess.run([sys.executable, "-m", "lumen", "nonsense"], capture_output=True).returncode, 2)
+        self.assertEqual(subprocess.run([sys.executable, "-m", "lumen_compiler", "nonsense"], capture_output=True).returncode, 2)
 
 
 class CtrlC(unittest.TestCase):
     """Each in a process of its own, which gets SIGINT once it says that it has begun."""
 
     def stopped(self, code, wait_for=None):
-        code = "import lumen, sys, time\ntry:\n" + textwrap.indent(textwrap.dedent(code), "  ") + \
+        code = "import lumen_compiler as lumen, sys, time\ntry:\n" + textwrap.indent(textwrap.dedent(code), "  ") + \
             "\nexcept KeyboardInterrupt:\n  print('stopped', flush=True)\n  sys.exit(7)\n"
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         self.assertEqual(child.stdout.readline().strip(), "begins")

@@ -88,7 +88,7 @@ int train_by_ranks(const Shared& shared, TrainFlags& flags, int (*train)(const S
   }
   if (is_guest())
     throw Error(Exit::usage, "--ranks starts processes, which a command inside another program does not",
-                "run `lumen train` (or `python -m lumen train`) as a program of its own");
+                "run `lumen train` (or `python -m lumen_compiler train`) as a program of its own");
   return run::run_ranks(flags.ranks_here, [&](std::unique_ptr<run::Communicator> ranks) {
     return report_errors([&] { return as_rank(shared, flags, std::move(ranks), train); });
   });

@@ -35,7 +35,7 @@ class Function:
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{n}: {t}" for n, t in zip(self.arguments, self.types))
-        return f"<lumen.Function {self.name}({arguments}) -> {', '.join(self.results)}>"
+        return f"<lumen_compiler.Function {self.name}({arguments}) -> {', '.join(self.results)}>"
 
     def close(self) -> None:
         """Frees what was compiled. Any further call is an Error."""
@@ -122,7 +122,7 @@ class Function:
 def compile(text: str, name: str | None = None, *, device: str | None = None, threads: int | None = None,
             cache: str | None = None, tune: bool | None = None) -> Function:
     """Compiles a function of the language: ``compile("fn double(x: f32[N]) -> f32[N] = 2 * x")``. ``name``: which of the
-    text's functions; the last by default. Other options are those of :func:`lumen.load`."""
+    text's functions; the last by default. Other options are those of :func:`lumen_compiler.load`."""
     return Function(text, name, device=device, threads=threads, cache=cache, tune=tune)
 
 

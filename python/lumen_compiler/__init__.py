@@ -1,11 +1,11 @@
 """Lumen trains, quantizes and runs models in any number format.
 
-    import lumen
+    import lumen_compiler as lumen
 
     model = lumen.load("model.gguf")
     print(model.generate("Once upon a time", max_tokens=50, seed=1))
 
-Errors are :class:`lumen.Error`, with a ``hint`` and an ``exit_code``; Ctrl-C is KeyboardInterrupt. See docs/guide/python.md.
+Errors are :class:`lumen_compiler.Error`, with a ``hint`` and an ``exit_code``; Ctrl-C is KeyboardInterrupt. See docs/guide/python.md.
 """
 from ._commands import command, evaluate, quantize, train
 from ._errors import Error

@@ -65,7 +65,7 @@ class Model:
 
     def __repr__(self) -> str:
         state = "" if self._native.is_open() else ", closed"
-        return f"<lumen.Model {self.name!r}, {self.parameters / 1e6:.2f} M parameters{state}>"
+        return f"<lumen_compiler.Model {self.name!r}, {self.parameters / 1e6:.2f} M parameters{state}>"
 
     def __enter__(self) -> Model:
         return self

@@ -19,7 +19,7 @@ class DeviceArray:
     def shape(self) -> tuple[int, ...]: ...
     @property
     def device(self) -> str:
-        """As :func:`lumen.load` takes it: "cuda:0"."""
+        """As :func:`lumen_compiler.load` takes it: "cuda:0"."""
     @property
     def address(self) -> int:
         """Where the numbers begin, in the device's memory."""

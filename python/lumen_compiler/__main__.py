@@ -1,4 +1,4 @@
-"""The program: ``python -m lumen train ..`` is ``lumen train ..``."""
+"""The program: ``python -m lumen_compiler train ..`` is ``lumen train ..``."""
 import sys
 
 from . import _native

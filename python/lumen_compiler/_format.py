@@ -28,7 +28,7 @@ class Format:
         self.bits: float = info["bits"]
 
     def __repr__(self) -> str:
-        return f"<lumen.Format {self.name!r}, blocks of {self.block}, {self.bits:g} bits per number>"
+        return f"<lumen_compiler.Format {self.name!r}, blocks of {self.block}, {self.bits:g} bits per number>"
 
     def encode(self, numbers: Any) -> bytes:
         """Rounds a matrix of float32 to the bytes that a file holds. Error where its rows do not divide into blocks."""

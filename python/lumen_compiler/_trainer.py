@@ -28,7 +28,7 @@ class Step:
 
 
 class Trainer:
-    """What :func:`lumen.train` does, with the loop in your hands; the arguments are the same. After as many steps the
+    """What :func:`lumen_compiler.train` does, with the loop in your hands; the arguments are the same. After as many steps the
     weights are the same, bit for bit::
 
         with lumen.Trainer(out="run", shape="char", steps=100) as trainer:
