@@ -340,11 +340,16 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common")->excludes(more);
 }
 
+static std::string version_text() {
+  const std::string commit = *kCommit == '\0' ? "" : fmt::format("commit    {}\n", kCommit);
+  return fmt::format("lumen {}\n{}build     {}\ncompiler  {}", kVersion, commit, kBuild, run::compiler_version());
+}
+
 std::unique_ptr<CLI::App> make_app(Command& command) {
   auto made =
       std::make_unique<CLI::App>("Lumen trains, quantizes and runs language models in any number format.", "lumen");
   CLI::App& app = *made;
-  app.set_version_flag("--version", fmt::format("lumen {}", kVersion));
+  app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   app.footer(

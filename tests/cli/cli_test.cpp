@@ -39,7 +39,9 @@ TEST_F(Cli, HelpIsWorthReading) {
   }
   EXPECT_TRUE(contains(lumen({"quantize", "--help"}).out, "q4_0"));
   EXPECT_TRUE(contains(lumen({"train", "--help"}).out, "llama-1b"));
-  EXPECT_TRUE(contains(lumen({"--version"}).out, "lumen 0."));
+  const std::string version = lumen({"--version"}).out;
+  EXPECT_EQ(version.rfind("lumen 0.", 0), 0U) << version;
+  EXPECT_TRUE(contains(version, "\nbuild     ") && contains(version, "\ncompiler  llvm ")) << version;
 }
 
 TEST_F(Cli, MistakesHaveCodesAndHints) {
