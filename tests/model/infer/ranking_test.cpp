@@ -136,6 +136,11 @@ TEST(Ranking, WhereASumIsReached) {
     }
     for (size_t i = 0; i < n / 3; ++i)
       if (random() % 4 == 0) d.barred.add(i);
+    // The best of all may be barred or changed for the worse, by any amount.
+    d.barred.add(5);
+    d.logits[5] = 1e6F;
+    d.logits[n - 1] = 300;
+    d.changed[TokenId(n - 1)] = -1;
     for (int i = 0; i < 20; ++i)
       d.changed[TokenId(random() % n)] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-4;
     std::vector<Candidate> order = d.sorted(false);

@@ -203,9 +203,10 @@ Ranking::Reached Ranking::reached(double mass, double temperature, const Key& ke
   constexpr size_t kTogether = 64;
   constexpr float kLast = kBuckets - 1;
   const float scale = largest > 0 ? kLast / largest : 0;
+  // Logits that are not left may be better than the best: they weigh nothing, in the first bucket.
   const auto bucket_of = [&](float logit) {
-    const float at = key(logit) * scale;
-    return static_cast<int32_t>(at < kLast ? at : kLast);
+    const float at = key(logit) * scale, from_first = at > 0 ? at : 0;
+    return static_cast<int32_t>(from_first < kLast ? from_first : kLast);
   };
   const auto each_run = [&](const auto& visit) {
     int32_t buckets[kTogether];
