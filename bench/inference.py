@@ -5,7 +5,7 @@ is below its target is marked.
 Usage: bench/inference.py [--device cuda|hip|cpu] [--build build] [--llama FOLDER] [--parts PART,..] [--threads 2,16] [--runs 2] [--no-mmap]
   --llama    folder with llama-bench and llama-batched-bench, built from llama.cpp's sources (those in llama-cpp-python's source
              package on PyPI: cmake -DGGML_CUDA=ON .. && ninja llama-bench llama-batched-bench); without it lines have no ratio
-  --parts    types (1.1 billion weights in each type), depth (8 billion behind long contexts), sampling (`lumen run` beside `lumen
+  --parts    types (1.1 billion weights in each type), depth (8 billion after long contexts), sampling (`lumen run` and `lumen
              bench`), many (sequences at once), starts (first token of a cold and of a warm start), products (bench/products.py);
              on a processor types, starts
   --no-mmap  on a processor: both programs hold the weights in memory of their own, not in the mapped file

@@ -199,7 +199,7 @@ double Ranking::total(double temperature) {
 // Two passes: one adds up weights in buckets, one gathers the tokens of the bucket in which they reach the mass. `key`
 // of a logit, which has no branches, says where it stands in the order: from 0 to `largest`, then all are alike.
 template <typename Key>
-Ranking::Reached Ranking::reached(double mass, double temperature, const Key& key, float largest) {
+std::vector<Candidate> Ranking::reached(double mass, double temperature, const Key& key, float largest) {
   constexpr size_t kTogether = 64;
   constexpr float kLast = kBuckets - 1;
   const float scale = largest > 0 ? kLast / largest : 0;
@@ -223,11 +223,11 @@ Ranking::Reached Ranking::reached(double mass, double temperature, const Key& ke
     for (size_t j = 0; j < count; ++j) sums[buckets[j]] += weights_[i + j];
   });
   for (const Candidate& c : extra_) sums[bucket_of(float(c.logit))] += weight_of(c, temperature);
-  Reached out;
+  int32_t crossing = 0;
   double before = 0, all = 0;
   for (int32_t b = 0; b < kBuckets && (b == 0 || all < mass); ++b) {
     if (sums[b] == 0) continue;
-    out.bucket = b;
+    crossing = b;
     before = all;
     all += sums[b];
   }
@@ -235,23 +235,24 @@ Ranking::Reached Ranking::reached(double mass, double temperature, const Key& ke
   each_run([&](size_t i, size_t count, const int32_t* buckets) {
     int any = 0;
 #pragma omp simd reduction(| : any)
-    for (size_t j = 0; j < count; ++j) any |= buckets[j] == out.bucket ? 1 : 0;
+    for (size_t j = 0; j < count; ++j) any |= buckets[j] == crossing ? 1 : 0;
     if (any == 0) return;
     for (size_t j = 0; j < count; ++j)
-      if (buckets[j] == out.bucket && weights_[i + j] > 0)
+      if (buckets[j] == crossing && weights_[i + j] > 0)
         bucket.emplace_back(key(logits_[i + j]), Candidate{TokenId(i + j), logits_[i + j]});
   });
   const size_t whole = bucket.size();
   for (const Candidate& c : extra_)
-    if (bucket_of(float(c.logit)) == out.bucket) bucket.emplace_back(key(float(c.logit)), c);
+    if (bucket_of(float(c.logit)) == crossing) bucket.emplace_back(key(float(c.logit)), c);
   const auto is_before = [](const auto& a, const auto& b) {
     return a.first < b.first || (a.first == b.first && is_better(a.second, b.second));
   };
   // Equal ones stand in order already, however many there are.
   if (whole != bucket.size() || !std::is_sorted(bucket.begin(), bucket.end(), is_before))
     std::sort(bucket.begin(), bucket.end(), is_before);
+  std::vector<Candidate> out;
   for (const auto& [at, c] : bucket) {
-    out.within.push_back(c);
+    out.push_back(c);
     before += weight_of(c, temperature);
     if (before >= mass) break;
   }
@@ -269,7 +270,7 @@ Candidate Ranking::reaching(double mass, double temperature) {
   }
   if (narrowed_) throw Undecided();
   const auto best = float(ranked_[0].logit);
-  return reached(mass, temperature, [best](float logit) { return best - logit; }, spread(temperature)).within.back();
+  return reached(mass, temperature, [best](float logit) { return best - logit; }, spread(temperature)).back();
 }
 
 float Ranking::spread(double temperature) const {
@@ -296,13 +297,13 @@ void Ranking::keep_typical(double share) {
   for (const Candidate& c : extra_) sum += weight_of(c, 1) * (c.logit - best);
   const auto middle = float(best + sum / all);
   const auto key = [middle](float logit) { return std::fabs(logit - middle); };
-  const Reached reach = reached(share * all, 1, key, spread(1));
+  const std::vector<Candidate> last = reached(share * all, 1, key, spread(1));
   TokenSet kept(logits_.size());
-  const float edge = key(float(reach.within.back().logit));
+  const float edge = key(float(last.back().logit));
   each([&](const Candidate& c) {
     if (key(float(c.logit)) < edge) kept.add(c.id);
   });
-  for (const Candidate& c : reach.within) kept.add(c.id);
+  for (const Candidate& c : last) kept.add(c.id);
   std::erase_if(extra_, [&](const Candidate& c) { return !kept.has(c.id); });
   hidden_.add_all_outside(kept);
   forget_ranks();

@@ -62,13 +62,9 @@ class Ranking {
   Candidate reaching(double mass, double temperature);
 
  private:
-  // Tokens in the order of a key, which begins with the `within` of bucket `bucket`, and those of all buckets before.
-  struct Reached {
-    int32_t bucket = 0;
-    std::vector<Candidate> within;
-  };
+  // In the order of a key, the tokens of the bucket in which the sum of weights reaches `mass`, up to that token.
   template <typename Key>
-  Reached reached(double mass, double temperature, const Key& key, float largest);
+  std::vector<Candidate> reached(double mass, double temperature, const Key& key, float largest);
 
   bool find(size_t i);
   void rank(size_t most);
