@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,8 +30,14 @@ static_assert(std::atomic<char*>::is_always_lock_free, "signal handlers read the
 std::atomic<int> moving{0};
 constexpr int kDeepest = 4;  // nesting of folders inside a folder being written
 
-// Async-signal-safe: the library's functions for this allocate memory.
-void remove_folder(int above, const char* name, int depth) noexcept {
+// Set while a signal handler ends the process: the other threads register and create nothing more.
+std::atomic<bool> ending{false};
+// A thread may still be creating what it registered before.
+constexpr int kTries = 200;
+constexpr timespec kBetweenTries{0, 5'000'000};
+
+// Async-signal-safe: the library's functions for this allocate memory. False when something remains.
+bool remove_folder(int above, const char* name, int depth) noexcept {
   struct Entry {  // the kernel's layout (getdents64)
     uint64_t inode;
     int64_t next;
@@ -39,7 +46,7 @@ void remove_folder(int above, const char* name, int depth) noexcept {
     char name[1];
   };
   const int fd = ::openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return;
+  if (fd < 0) return errno == ENOENT;
   alignas(Entry) char some[4096];
   for (;;) {
     const long bytes = ::syscall(SYS_getdents64, fd, some, sizeof some);
@@ -49,11 +56,11 @@ void remove_folder(int above, const char* name, int depth) noexcept {
       at += entry->bytes;
       const char* const n = entry->name;
       if (n[0] == '.' && (n[1] == 0 || (n[1] == '.' && n[2] == 0))) continue;
-      if (::unlinkat(fd, n, 0) != 0 && errno == EISDIR && depth > 0) remove_folder(fd, n, depth - 1);
+      if (::unlinkat(fd, n, 0) != 0 && errno == EISDIR && depth > 0) (void)remove_folder(fd, n, depth - 1);
     }
   }
   ::close(fd);
-  ::unlinkat(above, name, AT_REMOVEDIR);
+  return ::unlinkat(above, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
 }  // namespace
@@ -75,6 +82,7 @@ bool is_number(std::string_view text) {
 }
 
 void remember_temporary(const std::filesystem::path& path) {
+  while (ending) ::pause();
   const std::lock_guard guard(names_mutex);
   char* name = ::strdup(path.c_str());
   for (int i = 0; i < kSlots && name; ++i) {
@@ -95,11 +103,19 @@ void forget_temporary(const std::filesystem::path& path) {
 }
 
 void remove_temporaries() noexcept {
+  ending = true;
   // A name taken here is never freed: its owner may be interrupted at any point.
-  for (std::atomic<char*>& slot : slots) {
-    const char* const name = slot.exchange(nullptr);
-    if (!name || ::unlink(name) == 0 || errno != EISDIR) continue;
-    remove_folder(AT_FDCWD, name, kDeepest);
+  const char* names[kSlots];
+  int count = 0;
+  for (std::atomic<char*>& slot : slots)
+    if (const char* const name = slot.exchange(nullptr)) names[count++] = name;
+  for (const bool is_last : {false, true}) {
+    for (int i = 0; i < count; ++i) {
+      if (::unlink(names[i]) == 0 || errno != EISDIR) continue;
+      for (int t = 0; t < kTries && !remove_folder(AT_FDCWD, names[i], kDeepest); ++t)
+        ::nanosleep(&kBetweenTries, nullptr);
+    }
+    if (count > 0 && !is_last) ::nanosleep(&kBetweenTries, nullptr);
   }
 }
 

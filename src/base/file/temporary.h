@@ -19,7 +19,8 @@ std::string temporary_becomes(std::string_view name);
 // Whether a part of a file name consists of digits, at least one.
 bool is_number(std::string_view text);
 
-// Removes every file and folder registered now. Async-signal-safe.
+// Removes every file and folder registered now, for code that ends the process: a thread that registers another name
+// afterwards waits for that end. Async-signal-safe.
 void remove_temporaries() noexcept;
 
 // Locks a file or folder that was just created, to mark it as being written; false when another process's cleanup was

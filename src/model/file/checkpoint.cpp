@@ -57,20 +57,23 @@ void sync_folder(const fs::path& folder) {
   ::close(fd);
 }
 
-// A folder that is removed at the end unless it was renamed.
+// A folder that is removed at the end unless it was renamed. A signal that ends the process removes it, too.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {
     std::error_code error;
     remove_tree(path_, error);  // left by a killed process with the same number
-    if (!fs::create_directory(path_, error))
-      throw user_error("cannot create '{}': {}", path_.string(), error.message());
+    remember_temporary(path_);
+    if (fs::create_directory(path_, error)) return;
+    forget_temporary(path_);
+    throw user_error("cannot create '{}': {}", path_.string(), error.message());
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() {
     std::error_code ignored;
     remove_tree(path_, ignored);
+    forget_temporary(path_);
   }
   const fs::path& path() const { return path_; }
 

@@ -10,8 +10,10 @@
 #include <chrono>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "base/error.h"
+#include "base/file/temporary.h"
 
 namespace lumen::model {
 namespace {
@@ -159,6 +161,46 @@ TEST(Checkpoint, SurvivesKills) {
   clean_checkpoints(out.path());
   EXPECT_LE(entries(out.path()), 4u);  // two kept, one not yet removed, one half removed under a name of its own
   for (const auto& entry : fs::directory_iterator(out.path())) EXPECT_NE(entry.path().filename().string()[0], '.');
+}
+
+// A signal whose handler ends the process, as the program's does, leaves no unfinished folder or file: a fixed number
+// of rounds, at moments spread over what one checkpoint takes, with the handler in the writing thread and in another.
+TEST(Checkpoint, ASignalLeavesNothingUnfinished) {
+  const Folder out;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t s = 0; s < 4; ++s) save_checkpoint(out.path(), Sample(s, 512).content, 2);
+  const auto one =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count() / 4;
+  for (int round = 0; round < 60; ++round) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::signal(SIGTERM, [](int) {
+        remove_temporaries();
+        ::_exit(9);
+      });
+      const auto write = [&] {
+        for (int64_t s = 4;; s = 4 + (s + 1) % 3) save_checkpoint(out.path(), Sample(s, 512).content, 2);
+      };
+      if (round % 2 == 0) write();
+      std::thread writer([&] {
+        sigset_t term;
+        sigemptyset(&term);
+        sigaddset(&term, SIGTERM);
+        pthread_sigmask(SIG_BLOCK, &term, nullptr);
+        write();
+      });
+      writer.join();
+    }
+    ::usleep(static_cast<useconds_t>(std::min<int64_t>((round + 1) * one / 15, 500'000)));
+    ::kill(child, SIGTERM);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) continue;  // before it had a handler
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 9) << status;
+    for (const auto& entry : fs::directory_iterator(out.path()))
+      ASSERT_NE(entry.path().filename().string()[0], '.') << entry.path() << " after round " << round;
+  }
 }
 
 // A disk that takes no more: here a limit on the size of files.

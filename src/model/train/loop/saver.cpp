@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/file/file.h"
+#include "base/file/temporary.h"
 
 namespace lumen::model {
 namespace {
@@ -58,8 +59,10 @@ void Saver::link_best() const {
   const fs::path part = out_ / fmt::format(".{}.{}.part", kBestName, ::getpid());
   std::error_code error;
   fs::remove(part, error);
+  remember_temporary(part);
   fs::create_directory_symlink(last_.filename(), part, error);
   if (!error) fs::rename(part, out_ / kBestName, error);
+  forget_temporary(part);
   if (error) throw user_error("cannot link '{}': {}", (out_ / kBestName).string(), error.message());
 }
 
