@@ -28,10 +28,11 @@ class NarrowingProgram {
   explicit NarrowingProgram(int64_t vocabulary, Narrowing::Rows rows)
       : narrowing(vocabulary, rows), vocabulary_(vocabulary) {
     const auto library = Library::builtin();
-    const lang::Function fn =
-        lang::parse_file(std::make_shared<Source>(Source{"<test>", narrowing.text()})).functions.at(0);
+    const std::string step =
+        fmt::format("fn step(logits: f32[R, {0}]) -> f32[R, {0}] {{\n  return logits\n}}\n", vocabulary);
+    const lang::Function fn = lang::parse_file(std::make_shared<Source>(Source{"<test>", step})).functions.at(0);
     graph::Graph g = graph::elaborate_function(library->scope(), fn);
-    g.result_names = {"out"};
+    narrowing.append(*library, g);
     run::CompileOptions options;
     options.symbols = {{"R", kNarrowedRows}};
     program_ = engine().compile(g, options);
@@ -54,7 +55,7 @@ class NarrowingProgram {
     in_.at(Narrowing::kScales)->upload(scales.data(), in_.at(Narrowing::kScales)->bytes());
     program_->run();
     std::vector<float> out(kNarrowedRows * narrowing.width());
-    program_->result("out")->download(out.data(), std::ssize(out) * int64_t{sizeof(float)});
+    program_->result(Narrowing::kNarrowed)->download(out.data(), std::ssize(out) * int64_t{sizeof(float)});
     std::vector<std::optional<Narrowed>> read;
     for (int64_t r = 0; r < kNarrowedRows; ++r)
       read.push_back(
@@ -98,6 +99,8 @@ SamplerOptions drawn_options(std::mt19937& random, int64_t vocabulary) {
   if (one_in(4)) o.presence_penalty = 0.7;
   if (one_in(4)) o.frequency_penalty = -0.4;
   if (one_in(5)) o.dry_multiplier = 0.8;
+  if (one_in(8)) o.top_n_sigma = 2;
+  if (one_in(6)) o.xtc_probability = 0.5;
   if (one_in(8)) o.mirostat = 1 + int(random() % 2);
   for (uint32_t i = 0; one_in(3) && i < 6; ++i)
     o.bias.emplace_back(TokenId(random() % (vocabulary + 2)),

@@ -1,6 +1,7 @@
 #include "model/infer/generate/answer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -110,18 +111,24 @@ void Answer::end(EndReason reason) {
   if (!reason_) reason_ = reason;
 }
 
+bool Answer::choose(const LogitRow& row) {
+  if (ended() || is_at_end() || chosen_) return true;
+  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
+  chosen_ = sampler_.pick_if_decided(row, matcher_ ? &filter : nullptr);
+  return chosen_.has_value();
+}
+
 std::optional<TokenId> Answer::draw(const LogitRow& row) {
   LUMEN_CHECK(!ended());
-  if (options_.predict >= 0 && made_ >= options_.predict) {
-    end(EndReason::limit);
+  if (is_at_end()) {
+    end(is_at_limit() ? EndReason::limit : EndReason::grammar);
     return std::nullopt;
   }
-  if (matcher_ && matcher_->must_end()) {
-    end(EndReason::grammar);
-    return std::nullopt;
+  if (!choose(row)) {
+    (void)row.whole();
+    LUMEN_CHECK(choose(row));
   }
-  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
-  const TokenId id = sampler_.pick(row, matcher_ ? &filter : nullptr);
+  const TokenId id = *std::exchange(chosen_, std::nullopt);
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");
     if (!matcher_->may_end())

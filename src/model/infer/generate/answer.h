@@ -76,6 +76,9 @@ class Answer {
   // Draws the next token, and shows what may be shown. Nothing when the output ends without one more. With a token the
   // output may have ended as well: then nobody asks what follows it.
   std::optional<TokenId> draw(const LogitRow& row);
+  // Chooses the token that draw() will take from this row, and changes nothing that outputs share: several outputs may
+  // choose at the same time. False when the row must be fetched first.
+  bool choose(const LogitRow& row);
   bool ended() const { return reason_.has_value(); }
   void end(EndReason reason);                                      // from outside
   EndReason finish();                                              // shows the rest; why it ended
@@ -86,6 +89,8 @@ class Answer {
 
  private:
   void put(const std::string& text);
+  bool is_at_end() const { return is_at_limit() || (matcher_ && matcher_->must_end()); }
+  bool is_at_limit() const { return options_.predict >= 0 && made_ >= options_.predict; }
 
   const Tokenizer& tokenizer_;
   const GenerateOptions& options_;
@@ -97,6 +102,7 @@ class Answer {
   TokenStream stream_;
   StopStrings stops_;
   std::optional<EndReason> reason_;
+  std::optional<TokenId> chosen_;  // for the next draw
   std::optional<TokenId> end_token_;
   std::string text_;
   int64_t made_ = 0;

@@ -114,6 +114,11 @@ class SequenceBatch {
   std::vector<Reading> mixed(const Sequence* reading, int64_t ready) const;
   void feed_mixed(const std::vector<Reading>& read, const std::vector<Sequence*>& ready);
   int64_t unread_pages() const;
+  struct Choice {
+    Sequence* sequence;
+    const LogitRow* row;
+  };
+  void choose(std::span<const Choice> choices);
   void draw(Sequence& t, std::span<const TokenId> fed, std::span<const LogitRow> rows);
   void score(Sequence& t);
 

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "model/infer/generate/sequence_batch.h"
 
 namespace lumen::model {
@@ -99,6 +100,10 @@ void SequenceBatch::feed(Sequence* reading) {
   }
   std::vector<LogitRow> rows;
   if (!parts.empty()) rows = session_.feed_apart(parts, asked);
+  std::vector<Choice> choices;
+  for (size_t i = 0, row = 0; i < ready.size(); row += fed[i].size(), ++i) choices.push_back({ready[i], &rows[row]});
+  if (behind) choices.push_back({reading, &*behind});
+  choose(choices);
   size_t row = 0;
   for (size_t i = 0; i < ready.size(); ++i) {
     draw(*ready[i], fed[i], std::span(rows).subspan(row, fed[i].size()));
@@ -156,6 +161,9 @@ void SequenceBatch::feed_mixed(const std::vector<Reading>& read, const std::vect
   const std::vector<LogitRow> rows = session_.feed_mixed(parts, asked);
   for (const Reading& r : read)
     r.sequence->pending.erase(r.sequence->pending.begin(), r.sequence->pending.begin() + r.count);
+  std::vector<Choice> choices;
+  for (size_t i = 0; i < asking.size(); ++i) choices.push_back({asking[i], &rows[i]});
+  choose(choices);
   for (size_t i = 0; i < asking.size(); ++i) draw(*asking[i], {}, {&rows[i], 1});
 }
 
@@ -177,6 +185,34 @@ void SequenceBatch::score(Sequence& t) {
   if (!t.pending.empty()) return;
   const LogitRow row(std::move(last));
   draw(t, {}, {&row, 1});
+}
+
+// Chooses the next token of several sequences, on several threads; rows are fetched by this one. A sequence whose
+// choice fails is left out: its draw fails in the same way, and the error is its own.
+void SequenceBatch::choose(std::span<const Choice> choices) {
+  std::vector<uint8_t> is_done(choices.size(), 0);
+  const auto choose_rest = [&] {
+    parallel_for(0, std::ssize(choices), {.grain = 1, .is_worth = choices.size() > 1}, [&](int64_t i) {
+      if (is_done[i] != 0) return;
+      try {
+        is_done[i] = choices[i].sequence->answer->choose(*choices[i].row) ? 1 : 0;
+      } catch (const Error&) {
+        is_done[i] = 1;
+      }
+    });
+  };
+  choose_rest();
+  bool is_more = false;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (is_done[i] != 0) continue;
+    try {
+      (void)choices[i].row->whole();
+      is_more = true;
+    } catch (const Error&) {
+      is_done[i] = 1;
+    }
+  }
+  if (is_more) choose_rest();
 }
 
 // Draws a token from each row as long as it is the draft token that the step has read next. `fed`: the tokens that the

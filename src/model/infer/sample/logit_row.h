@@ -23,10 +23,12 @@ inline bool is_better(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-// What a sampler will want to know of a row beside its largest logits.
+// What a sampler needs from a row in addition to its largest logits.
 struct Asked {
   std::vector<TokenId> ids = {};  // whose logits; none twice
   double temperature = 1;         // of the sum of weights
+  uint32_t seed = 0;              // the race of the draw from this row is Race(seed, number)
+  uint64_t number = 0;
 };
 
 // Thrown where a narrowed row does not say what the whole one would.
@@ -42,6 +44,16 @@ struct Narrowed {
   std::unordered_map<TokenId, double> asked;
   double temperature = 1;
   double sum = 0;  // of exp((logit - best[0].logit) / temperature) over the vocabulary, within kSumError
+
+  // A race of groups at that temperature, with the weights of all tokens: the logits of the groups in front. Every
+  // other group's ratio is less than (1 + kSumError) times that of the last of them.
+  struct Group {
+    int64_t number = 0;
+    std::vector<float> logits = {};  // of tokens number * Race::kGroup and on
+  };
+  std::vector<Group> front = {};
+  uint32_t race_key = 0;
+  bool has_others = false;  // groups that are not in front
 
   double at(TokenId id) const;  // a logit of 0 <= id < vocabulary; Undecided when it is not known
 };

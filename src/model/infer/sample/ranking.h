@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/infer/sample/logit_row.h"
+#include "model/infer/sample/race.h"
 #include "model/infer/sample/token_set.h"
 
 namespace lumen::model {
@@ -32,7 +33,8 @@ class Ranking {
   void take(std::vector<Candidate> ranked);
   // Leaves the best `most`.
   void keep(size_t most);
-  // Leaves those that are not worse than `last`, which need not be a token. At least the best one stays.
+  // Leaves those that are not worse than `last`, which need not be a token. At least the best one stays. Of a narrowed
+  // row only a bound on the logit can be kept where not all of these are known.
   void keep_down_to(const Candidate& last);
 
   Ranking(const Ranking&) = delete;
@@ -51,15 +53,24 @@ class Ranking {
   };
   Bounds total_within(double temperature);
 
+  // Removes the best `count` of those that are left; there are more. Their ranks must be known.
+  void leave_out(size_t count);
+  // Of the logits that are left. Undecided where a narrowed row does not know all.
+  double standard_deviation();
+
   // Leaves the tokens whose surprise is nearest to the expected one until they have `share` of all weight at
   // temperature 1 (Meister et al. 2022). Undecided where a narrowed row does not know all.
   void keep_typical(double share);
 
   // Whether it costs no pass over the logits to find out about rank i.
-  bool is_near(size_t i) const { return complete_ || narrowed_ != nullptr || i < ranked_.size(); }
+  bool is_near(size_t i) const { return complete_ || i < ranked_.size(); }
   // The best token that weighs `mass` together with all better ones; the worst one where all weigh less. There is at
   // least one token, and not all that is known is what a row was narrowed to. Ranks nothing.
   Candidate reaching(double mass, double temperature);
+
+  // The winner of the race among the tokens that are left, by weights at a temperature. Undecided where a narrowed row
+  // does not have the groups that it takes. There is at least one token. Leaves ranks alone.
+  Candidate winner(const Race& race, double temperature);
 
  private:
   // In the order of a key, the tokens of the bucket in which the sum of weights reaches `mass`, up to that token.
@@ -77,6 +88,12 @@ class Ranking {
   double weight_of(const Candidate& c, double temperature) const;
   void keep_typical_of_all(double share);
   void forget_ranks();
+  // Races of some tokens, in any order; of a whole row; of a narrowed row's groups.
+  struct Lead;
+  void enter(std::vector<Candidate> tokens, const Race& race, double temperature, Lead& lead) const;
+  Candidate winner_of_whole(const Race& race, double temperature);
+  Candidate winner_of_narrowed(const Race& race, double temperature) const;
+  std::vector<Candidate> left_in_group(int64_t group, std::span<const float> logits) const;
 
   std::span<const float> logits_;
   TokenSet hidden_;                // barred, among extra_, or not kept
@@ -88,7 +105,7 @@ class Ranking {
 
   // Weights of the logits that are left, at a temperature; 0: not computed.
   double weighed_at_ = 0, weighed_ = 0;
-  std::vector<float> weights_;
+  std::vector<float> weights_, sums_;  // sums_: of words of a TokenSet
 
   const Narrowed* narrowed_ = nullptr;
   size_t count_ = 0;         // of a narrowed row's tokens that are left

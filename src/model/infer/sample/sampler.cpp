@@ -36,6 +36,9 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)), surpris
   require(o.top_p > 0 && o.top_p <= 1, "--top-p must lie in (0, 1]");
   require(o.min_p >= 0 && o.min_p < 1, "--min-p must lie in [0, 1)");
   require(o.typical_p > 0 && o.typical_p <= 1, "--typical must lie in (0, 1]");
+  require(o.top_n_sigma >= 0 && std::isfinite(o.top_n_sigma), "--top-n-sigma must be 0 or more");
+  require(o.xtc_probability >= 0 && o.xtc_probability <= 1, "--xtc-probability must lie in [0, 1]");
+  require(o.xtc_threshold > 0 && o.xtc_threshold <= 1, "--xtc-threshold must lie in (0, 1]");
   require(o.repeat_penalty > 0 && std::isfinite(o.repeat_penalty), "--repeat-penalty must be above 0");
   require(std::isfinite(o.presence_penalty), "--presence-penalty must be a number");
   require(std::isfinite(o.frequency_penalty), "--frequency-penalty must be a number");
@@ -123,26 +126,8 @@ void Sampler::penalise_repetitions(Changes& changes) const {
   }
 }
 
-TokenId Sampler::draw(Ranking& ranking, double temperature, double* probability) {
-  const auto [low, high] = ranking.total_within(temperature);
-  const double u = graph::uniform_random(options_.seed, 0x5a3b1e, drawn_++);
-  double least = u * low, most = u * high;
-  for (size_t i = 0;; ++i) {
-    const double w = weight(ranking[i], ranking[0], temperature);
-    least -= w;
-    most -= w;
-    if ((least < 0) != (most < 0)) throw Undecided();
-    const bool is_far = i + 1 >= kWalked && !ranking.is_near(i + 1);
-    if (most >= 0 && is_far) {
-      const Candidate drawn = ranking.reaching(u * high, temperature);
-      *probability = weight(drawn, ranking[0], temperature) / high;
-      return drawn.id;
-    }
-    if (most < 0 || !ranking.has(i + 1)) {
-      *probability = w / high;
-      return ranking[i].id;
-    }
-  }
+Candidate Sampler::draw(Ranking& ranking) {
+  return ranking.winner(Race(options_.seed, drawn_++), options_.temperature);
 }
 
 // Keeps the surprise of what is drawn near a wanted one (Basu et al. 2021): the first kind estimates how many tokens
@@ -172,16 +157,18 @@ TokenId Sampler::mirostat(Ranking& ranking) {
       ++keep;
     }
     if (keep >= kWalked && !ranking.is_near(keep)) {
+      if (low != high) throw Undecided();
       const double least = ranking[0].logit + temperature * (std::log(high) - surprise_ * std::log(2.0));
       ranking.keep_down_to({kLastToken, least});
       keep = 0;
     }
   }
   if (keep > 0) ranking.keep(keep);
-  double probability = 1;
-  const TokenId id = draw(ranking, temperature, &probability);
+  const double all = ranking.total(temperature);  // before the draw: a row that cannot decide takes no random number
+  const Candidate drawn = draw(ranking);
+  const double probability = weight(drawn, ranking[0], temperature) / all;
   surprise_ -= options_.mirostat_rate * (-std::log2(probability) - options_.mirostat_entropy);
-  return id;
+  return drawn.id;
 }
 
 // Leaves the best `wanted` that the filter allows, found by asking about the likeliest alone; false when too few of
@@ -229,6 +216,8 @@ Asked Sampler::asked(int64_t vocabulary) const {
   // Cuts go by weights at temperature 1, and leave what is known whole; without them the draw is of all.
   const bool cuts = options_.mirostat == 0 && options_.top_p < 1;
   if (!cuts && options_.temperature > 0) out.temperature = options_.temperature;
+  out.seed = options_.seed;
+  out.number = drawn_;
   return out;
 }
 
@@ -245,7 +234,13 @@ TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
 }
 
 TokenId Sampler::pick(const LogitRow& row, TokenFilter* filter) {
-  if (const Narrowed* narrowed = row.narrowed(); narrowed && !row.is_whole()) {
+  const std::optional<TokenId> picked = pick_if_decided(row, filter);
+  return picked ? *picked : pick(row.whole(), filter);
+}
+
+std::optional<TokenId> Sampler::pick_if_decided(const LogitRow& row, TokenFilter* filter) {
+  if (row.is_whole()) return pick(row.whole(), filter);
+  if (const Narrowed* const narrowed = row.narrowed()) {
     const uint64_t drawn = drawn_;
     try {
       const Changes c = changes(narrowed->vocabulary, [&](TokenId id) { return narrowed->at(id); });
@@ -256,7 +251,7 @@ TokenId Sampler::pick(const LogitRow& row, TokenFilter* filter) {
       drawn_ = drawn;
     }
   }
-  return pick(row.whole(), filter);
+  return std::nullopt;
 }
 
 TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
@@ -265,11 +260,13 @@ TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   if (!ranking.has(0)) return -1;
   if (o.temperature == 0) return ranking[0].id;
   if (o.mirostat != 0) return mirostat(ranking);
+  if (o.top_n_sigma > 0)
+    ranking.keep_down_to({kLastToken, ranking[0].logit - o.top_n_sigma * ranking.standard_deviation()});
   if (o.top_k > 0) ranking.keep(wanted());
   if (o.typical_p < 1) ranking.keep_typical(o.typical_p);
   if (o.top_p < 1 || o.min_p > 0) cut(ranking);
-  double probability = 1;
-  return draw(ranking, o.temperature, &probability);
+  if (o.xtc_probability > 0) leave_out_top(ranking);
+  return draw(ranking).id;
 }
 
 // Top-p and min-p: both leave a beginning of the order, so that the shorter one is found in one walk.
@@ -292,6 +289,20 @@ void Sampler::cut(Ranking& ranking) const {
     mass += w;
   }
   ranking.keep(n);
+}
+
+// XTC, "exclude top choices": of the tokens with at least the threshold's share only the least likely stays, so that
+// likely phrases make room, and an unlikely token never follows from it.
+void Sampler::leave_out_top(Ranking& ranking) const {
+  if (Race(options_.seed, drawn_).of_filter() >= options_.xtc_probability || options_.xtc_threshold > 0.5) return;
+  const auto [low, high] = ranking.total_within(1);
+  const auto is_likely = [&](size_t i, double all) {
+    return ranking.has(i) && weight(ranking[i], ranking[0], 1) >= options_.xtc_threshold * all;
+  };
+  size_t n = 0;
+  while (is_likely(n, high)) ++n;
+  if (is_likely(n, low)) throw Undecided();
+  if (n > 1) ranking.leave_out(n - 1);
 }
 
 std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& strings) {

@@ -1,12 +1,13 @@
 // Choosing the next token from logits. The order of filters is the one users know: constraint, biases, repeat, presence
-// and frequency penalties, DRY, top-k, typical, top-p, min-p, temperature; or Mirostat in place of the filters behind
-// the penalties. Random numbers are a function of (seed, how many were drawn), so a seed names one output. Proved by
-// tests/model/infer/sampler_test.cpp.
+// and frequency penalties, DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature; or Mirostat in place of
+// the filters behind the penalties. Random numbers are a function of (seed, how many were drawn), so a seed names one
+// output. Proved by tests/model/infer/sampler_test.cpp.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -25,6 +26,9 @@ struct SamplerOptions {
   double top_p = 0.95;           // 1: all
   double min_p = 0.05;           // of the best token's probability; 0: all
   double typical_p = 1;          // 1: all
+  double top_n_sigma = 0;        // logits at most so many standard deviations below the best (Tang et al. 2024); 0: all
+  double xtc_probability = 0;    // of leaving out, at a draw, all but the last of the tokens that are likelier than
+  double xtc_threshold = 0.1;    // this share of what the other filters leave
   double repeat_penalty = 1;     // 1: none
   double presence_penalty = 0;   // taken from the logit of each token seen
   double frequency_penalty = 0;  // the same for each time it was seen
@@ -56,6 +60,8 @@ class Sampler {
   TokenId pick(std::span<const float> logits, TokenFilter* filter = nullptr);
   // The same token: by what the row was narrowed to where that decides, else by the whole row.
   TokenId pick(const LogitRow& row, TokenFilter* filter = nullptr);
+  // The same without fetching a row: nullopt where only the whole row decides, and it is not there yet.
+  std::optional<TokenId> pick_if_decided(const LogitRow& row, TokenFilter* filter = nullptr);
   // What it will want to know of the next row, of tokens below `vocabulary`.
   Asked asked(int64_t vocabulary) const;
   TokenId pick(std::span<const float> logits, const TokenSet* allowed);
@@ -76,7 +82,8 @@ class Sampler {
   void penalise(Changes& changes) const;
   void penalise_repetitions(Changes& changes) const;
   void cut(Ranking& ranking) const;
-  TokenId draw(Ranking& ranking, double temperature, double* probability);
+  void leave_out_top(Ranking& ranking) const;
+  Candidate draw(Ranking& ranking);
   TokenId mirostat(Ranking& ranking);
 
   SamplerOptions options_;

@@ -44,8 +44,9 @@ inline float exp_of(float x) {
 }  // namespace
 
 LUMEN_WIDER_VECTORS
-double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out) {
-  LUMEN_CHECK(out.size() == logits.size());
+double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out,
+                  std::span<float> sums) {
+  LUMEN_CHECK(out.size() == logits.size() && sums.size() == (logits.size() + kRun - 1) / kRun);
   const float* const in = logits.data();
   float* const to = out.data();
   const Weighing w = how;
@@ -69,7 +70,9 @@ double weights_of(std::span<const float> logits, const Weighing& how, const Toke
       for (size_t k = 0; k < 8; ++k) part[k] += to[i + j + k];
     }
     for (; j < count; ++j) part[0] += to[i + j];
-    sum += ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    const float all = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    sums[i / kRun] = all;
+    sum += all;
   }
   return sum;
 }

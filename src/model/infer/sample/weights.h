@@ -15,7 +15,9 @@ struct Weighing {
 };
 
 // out[i] = exp((logits[i] - best) * scale), within 1e-5 of it relative to it; 0 where that is below exp(-87), where the
-// logit is below `least`, and of hidden tokens. Logits are numbers or -infinity. Returns the sum, added up in f64.
-double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out);
+// logit is below `least`, and of hidden tokens. Logits are numbers or -infinity. sums[w]: of the weights of word w of a
+// TokenSet. Returns the sum of all, added up in f64.
+double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out,
+                  std::span<float> sums);
 
 }  // namespace lumen::model

@@ -1,6 +1,6 @@
-// A row of logits narrowed on the device, so that a few thousand bytes go to whoever chooses a token and not the
-// vocabulary: the largest logits, those that were asked for, and the sum of all weights. Proved by
-// tests/model/infer/narrowing_test.cpp.
+// A row of logits narrowed on the device, so that the host, which chooses the token, copies a few thousand bytes and
+// not the vocabulary: the largest logits, those that were asked for, the sum of all weights, and the logits of the
+// groups that lead in the draw's race (sample/race.h). Proved by tests/model/infer/narrowing_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "graph/ir/graph.h"
 #include "model/arch/model.h"
 #include "model/infer/sample/logit_row.h"
+#include "model/infer/sample/race.h"
 
 namespace lumen::model {
 
@@ -20,7 +21,7 @@ namespace lumen::model {
 // takes as long as it takes to start, the parts do.
 class Narrowing {
  public:
-  static constexpr const char* kAsked = "asked";        // input: i32 [R, asked()], tokens
+  static constexpr const char* kAsked = "asked";        // input: i32 [R, asked()], tokens, then the race's key
   static constexpr const char* kScales = "scales";      // input: f32 [R, 1], 1 / temperature
   static constexpr const char* kNarrowed = "narrowed";  // result: f32 [R, width()]
 
@@ -28,20 +29,21 @@ class Narrowing {
   Narrowing(int64_t vocabulary, Rows rows);  // at least kLeast tokens
   static constexpr int64_t kLeast = 8;
 
-  int64_t asked() const { return asked_; }  // tokens of a row
-  int64_t width() const { return count_ * piece_ + count_ + asked_ + 1; }
+  int64_t asked() const { return asked_ + 1; }  // numbers of a row
+  int64_t width() const { return count_ * piece_ + count_ + asked_ + front_ + front_ * Race::kGroup + 1; }
 
-  // As a function of the language: narrowed(logits: f32[R, V], asked, scales).
+  // As a function of the language: narrowed(logits: f32[R, V], asked, scales, noise: f32[R, groups]).
   std::string text() const;
-  // The inputs and the result behind the step's own, which is its logits.
+  // Adds the inputs and the result after the step's own, which is its logits.
   void append(const Library& library, graph::Graph& step) const;
-  // What a row's inputs are, and what comes out. Nothing where the row holds what is no number.
+  // Fills in a row's inputs, and reads its result: nullopt when a logit of the row is not finite.
   void ask(const Asked& what, std::span<int32_t> asked, float* scale) const;
   std::optional<Narrowed> read(std::span<const float> row, const Asked& what) const;
 
  private:
   int64_t vocabulary_, count_, part_, piece_, asked_;
-  int64_t parts() const { return (vocabulary_ + part_ - 1) / part_; }
+  int64_t groups_, front_;  // of the race, and those of them that come out
+  int64_t parts() const { return groups_ * Race::kGroup / part_; }
 };
 
 }  // namespace lumen::model

@@ -127,7 +127,9 @@ std::vector<LogitRow> ManySession::feed_apart(std::span<const Part> parts, std::
   int64_t count = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
     count += std::ssize(parts[p].tokens);
-    if (!asked.empty()) of_rows.insert(of_rows.end(), parts[p].tokens.size(), asked[p]);
+    if (asked.empty()) continue;
+    // A sequence draws from its rows one after another.
+    for (size_t n = 0; n < parts[p].tokens.size(); ++n) of_rows.emplace_back(asked[p]).number += n;
   }
   LUMEN_CHECK(count <= rows(), "{} rows, but a step has {}", count, rows());
   const Program& step = run(shape_for(count, 1), parts, of_rows, true);
