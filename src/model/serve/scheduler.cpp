@@ -30,20 +30,23 @@ size_t weight_of(const Delta& delta) {
 
 }  // namespace
 
-TokenChance chance_of(std::span<const float> logits, TokenId id, int64_t top) {
+TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top) {
+  if (const Narrowed* const narrowed = row.narrowed();
+      narrowed && !row.is_whole() && narrowed->temperature == 1 && top <= std::ssize(narrowed->best)) {
+    try {
+      const double all = narrowed->best[0].logit + std::log(narrowed->sum);
+      TokenChance out{id, narrowed->at(id) - all, {}};
+      for (int64_t i = 0; i < top; ++i) out.top.emplace_back(narrowed->best[i].id, narrowed->best[i].logit - all);
+      return out;
+    } catch (const Undecided&) {
+    }
+  }
+  const std::span<const float> logits = row.whole();
   LUMEN_CHECK(id >= 0 && id < std::ssize(logits));
-  double most = logits[0], sum = 0;
-  for (const float x : logits) most = std::max<double>(most, x);
-  for (const float x : logits) sum += std::exp(x - most);
-  const double all = most + std::log(sum);
+  Ranking ranking(logits, {}, {}, static_cast<size_t>(std::max<int64_t>(1, top)));
+  const double all = ranking.has(0) ? ranking[0].logit + std::log(ranking.total(1)) : 0;
   TokenChance out{id, logits[id] - all, {}};
-  if (top <= 0) return out;
-  std::vector<TokenId> order(logits.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = TokenId(i);
-  const auto count = std::min<int64_t>(top, order.size());
-  std::partial_sort(order.begin(), order.begin() + count, order.end(),
-                    [&](TokenId a, TokenId b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); });
-  for (int64_t i = 0; i < count; ++i) out.top.emplace_back(order[i], logits[order[i]] - all);
+  for (int64_t i = 0; i < top && ranking.has(i); ++i) out.top.emplace_back(ranking[i].id, ranking[i].logit - all);
   return out;
 }
 
@@ -217,7 +220,7 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
     if (!open->has_begun) open->first = Clock::now();
     open->has_begun = true;
     // Completions tell the end's, too: as many as completion_tokens. A chat's are those of what it says.
-    if (top >= 0 && !(is_end && open->request.is_chat)) fresh.tokens.emplace_back(chance_of(row.whole(), id, top));
+    if (top >= 0 && !(is_end && open->request.is_chat)) fresh.tokens.emplace_back(chance_of(row, id, top));
   };
   if (request.echo && top >= 0) {
     fresh.tokens.emplace_back(std::nullopt);

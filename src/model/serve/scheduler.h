@@ -32,8 +32,9 @@ struct TokenChance {
   double chance = 0;
   std::vector<std::pair<TokenId, double>> top;  // the likeliest, best first
 };
-// Error when `id` is none of them. `top` of the others are told as well.
-TokenChance chance_of(std::span<const float> logits, TokenId id, int64_t top);
+// Of a token of the vocabulary; `top` of the likeliest come with it. Of a row whose narrowed form has all of that, the
+// rest is not fetched.
+TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top);
 
 // The new part of one answer of a request.
 struct Delta {

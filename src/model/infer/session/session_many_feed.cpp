@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "model/infer/session/finite.h"
 #include "model/infer/session/session_many.h"
 
@@ -29,10 +30,13 @@ std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<con
   const size_t width = plan_.narrowing->width();
   std::vector<float> values(p.shape.rows() * width);
   p.program->result(Narrowing::kNarrowed)->download(values.data(), values.size() * sizeof(float));
+  std::vector<std::optional<Narrowed>> read(asked.size());
+  parallel_for(0, std::ssize(asked), {.grain = 1, .is_worth = asked.size() > 1}, [&](int64_t i) {
+    read[i] = plan_.narrowing->read(std::span<const float>(values).subspan(i * width, width), asked[i]);
+  });
   std::vector<LogitRow> rows;
   for (size_t i = 0; i < asked.size(); ++i) {
-    const auto row = std::span<const float>(values).subspan(i * width, width);
-    if (auto narrowed = plan_.narrowing->read(row, asked[i])) {
+    if (std::optional<Narrowed>& narrowed = read[i]) {
       const auto kept = std::make_shared<std::vector<float>>();
       rows.emplace_back(std::move(*narrowed), [this, &p, i, kept] {
         *kept = rows_of(p, i, 1);
