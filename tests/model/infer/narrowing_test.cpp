@@ -212,6 +212,44 @@ TEST(Narrowing, SamplersDrawTheSameTokens) {
   EXPECT_LT(fetched, drawn * 2 / 3);
 }
 
+// Where filters leave little of the groups in front, another group may win: then the whole row decides.
+TEST(Narrowing, GroupsBeyondTheFrontMayWin) {
+  constexpr int64_t kVocabulary = 32000;
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal(0, 1);
+  NarrowingProgram program(kVocabulary, Narrowing::Rows::many);
+  SamplerOptions options{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
+  int fetched = 0, others = 0;
+  for (int round = 0; round < 8; ++round) {
+    options.seed = uint32_t(round);
+    options.forbidden.clear();
+    const std::vector<std::vector<float>> rows(kNarrowedRows, [&] {
+      std::vector<float> logits(kVocabulary);
+      for (float& x : logits) x = normal(random);
+      return logits;
+    }());
+    const std::vector<Asked> asked(kNarrowedRows, Sampler(options).asked(kVocabulary));
+    const Narrowed narrowed = *program.run(rows, asked)[0];
+    ASSERT_EQ(narrowed.front.size(), 4U);
+    ASSERT_TRUE(narrowed.has_others);
+    const LogitRow row(narrowed, [&] {
+      ++fetched;
+      return std::span<const float>(rows[0]);
+    });
+    // All but one token of each group in front, or none of them, and of few groups or all.
+    for (size_t g = 0; g < (round % 2 == 0 ? 4U : 1U); ++g)
+      for (int64_t i = round % 4 < 2 ? 1 : 0; i < Race::kGroup; ++i)
+        options.forbidden.push_back(TokenId(narrowed.front[g].number * Race::kGroup + i));
+    Sampler narrow(options), whole(options);
+    const TokenId want = whole.pick(std::span<const float>(rows[0]));
+    EXPECT_EQ(narrow.pick(row), want) << round;
+    others += std::ranges::none_of(narrowed.front, [&](const auto& g) { return g.number == want / Race::kGroup; });
+  }
+  EXPECT_GE(fetched, 4);
+  EXPECT_LE(fetched, 6);
+  EXPECT_GE(others, 3);
+}
+
 // What most sequences are drawn with is decided by the candidates of a large vocabulary.
 TEST(Narrowing, UsualOptionsFetchNoRow) {
   std::mt19937 random(3);

@@ -25,6 +25,11 @@ double Race::of_group(int64_t group) const {
   return exponential(graph::uniform_random(key_, kOfGroups, static_cast<uint64_t>(group)));
 }
 
+// -log(1 - u) >= u.
+double Race::least_of_group(int64_t group) const {
+  return std::max(double{graph::uniform_random(key_, kOfGroups, static_cast<uint64_t>(group))}, kLeast);
+}
+
 double Race::of_token(TokenId id) const {
   return exponential(graph::uniform_random(key_, kOfTokens, static_cast<uint64_t>(id)));
 }

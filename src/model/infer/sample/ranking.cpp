@@ -149,6 +149,26 @@ void Ranking::keep_down_to(const Candidate& last) {
   for (size_t i = std::max<int64_t>(0, int64_t{last.id} + 1); i < logits_.size(); ++i)
     if (logits_[i] == last.logit) hidden_.add(i);
   weighed_at_ = 0;
+  if (!narrowed_) gather();
+}
+
+void Ranking::gather() {
+  std::vector<Candidate> all = extra_;
+  const float* const x = logits_.data();
+  const float least = least_;
+  for (size_t i = 0; i < logits_.size(); i += kRun) {
+    const size_t count = std::min(kRun, logits_.size() - i);
+    int any = 0;
+#pragma omp simd reduction(| : any)
+    for (size_t j = 0; j < count; ++j) any |= x[i + j] >= least ? 1 : 0;
+    if (any == 0) continue;
+    for (size_t j = i; j < i + count; ++j)
+      if (x[j] >= least && x[j] > kNever && !hidden_.has(j)) all.push_back({TokenId(j), x[j]});
+    if (all.size() > kSorted) return;
+  }
+  std::sort(all.begin(), all.end(), is_better);
+  ranked_ = std::move(all);
+  complete_ = true;
 }
 
 void Ranking::leave_out(size_t count) {
@@ -237,6 +257,36 @@ double Ranking::total(double temperature) {
     sum = weighed_;
     for (const Candidate& c : extra_) add(c);
   }
+  return sum;
+}
+
+double Ranking::total_down_to(double logit, double temperature) {
+  double sum = 0;
+  if (!has(0)) return sum;
+  const auto add = [&](const Candidate& c) {
+    if (c.logit >= logit) sum += weight_of(c, temperature);
+  };
+  if (complete_) {
+    for (const Candidate& c : ranked_) add(c);
+    return sum;
+  }
+  if (narrowed_) throw Undecided();
+  if (is_small()) {
+    each(add);
+    return sum;
+  }
+  weigh(temperature);
+  const float* const x = logits_.data();
+  const float* const w = weights_.data();
+  const float least = at_least(logit);
+  for (size_t i = 0; i < logits_.size(); i += kRun) {
+    const size_t count = std::min(kRun, logits_.size() - i);
+    float part = 0;
+#pragma omp simd reduction(+ : part)
+    for (size_t j = 0; j < count; ++j) part += x[i + j] >= least ? w[i + j] : 0;
+    sum += part;
+  }
+  for (const Candidate& c : extra_) add(c);
   return sum;
 }
 
@@ -367,8 +417,9 @@ Candidate Ranking::winner_of_whole(const Race& race, double temperature) {
   for (const Candidate& c : extra_) ratios[group_of(c)] += weight_of(c, temperature);
   double most = 0;
   for (size_t g = 0; g < ratios.size(); ++g) {
-    if (ratios[g] == 0) continue;
-    ratios[g] /= race.of_group(int64_t(g));
+    // A logarithm is only taken where the ratio may be among the largest.
+    const double bound = ratios[g] / race.least_of_group(int64_t(g));
+    ratios[g] = bound <= most * (1 - kSumError) ? 0 : ratios[g] / race.of_group(int64_t(g));
     most = std::max(most, ratios[g]);
   }
   Lead lead;

@@ -68,6 +68,9 @@ class Ranking {
   // least one token, and not all that is known is what a row was narrowed to. Ranks nothing.
   Candidate reaching(double mass, double temperature);
 
+  // The sum of weights at a temperature of the tokens that are not worse than this logit. As total().
+  double total_down_to(double logit, double temperature);
+
   // The winner of the race among the tokens that are left, by weights at a temperature. Undecided where a narrowed row
   // does not have the groups that it takes. There is at least one token. Leaves ranks alone.
   Candidate winner(const Race& race, double temperature);
@@ -79,6 +82,7 @@ class Ranking {
 
   bool find(size_t i);
   void rank(size_t most);
+  void gather();          // ranks all that are left, where they are few
   bool is_small() const;  // then nothing is gained by vectors and buckets
   template <typename Visit>
   void each(Visit visit) const;

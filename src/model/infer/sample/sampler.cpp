@@ -279,8 +279,10 @@ void Sampler::cut(Ranking& ranking) const {
   for (; n == 0 || mass < o.top_p * high; ++n) {
     if (n > 0 && mass >= o.top_p * low) throw Undecided();
     if (n >= kWalked && !ranking.is_near(n)) {
-      if (o.top_p < 1) ranking.keep_down_to(ranking.reaching(o.top_p * high, 1));
-      if (o.min_p > 0) ranking.keep_down_to({kLastToken, ranking[0].logit + std::log(o.min_p)});
+      // The shorter of both beginnings; which one it is takes one pass, and min-p's end is known.
+      const double least = ranking[0].logit + std::log(o.min_p);
+      const bool is_min_p = o.min_p > 0 && (o.top_p == 1 || ranking.total_down_to(least, 1) < o.top_p * high);
+      ranking.keep_down_to(is_min_p ? Candidate{kLastToken, least} : ranking.reaching(o.top_p * high, 1));
       return;
     }
     if (!ranking.has(n)) break;

@@ -67,6 +67,7 @@ double weights_of(std::span<const float> logits, const Weighing& how, const Toke
     float part[8] = {};
     size_t j = 0;
     for (; j + 8 <= count; j += 8) {
+#pragma omp simd
       for (size_t k = 0; k < 8; ++k) part[k] += to[i + j + k];
     }
     for (; j < count; ++j) part[0] += to[i + j];

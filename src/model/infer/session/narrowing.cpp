@@ -130,11 +130,11 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
   const std::span<const float> numbers = row.subspan(count_ * piece_, count_),
                                known = row.subspan(count_ * (piece_ + 1));
   for (size_t i = 0; i < what.ids.size() && std::cmp_less(i, asked_); ++i) out.asked.emplace(what.ids[i], known[i]);
-  const std::span<const float> first = known.subspan(asked_), front = first.subspan(front_);
+  const std::span<const float> leaders = known.subspan(asked_), front = leaders.subspan(front_);
   out.race_key = Race(what.seed, what.number).key();
   out.has_others = front_ < groups_;
   for (int64_t j = 0; j < front_; ++j) {
-    const auto number = static_cast<int64_t>(first[j]);
+    const auto number = static_cast<int64_t>(leaders[j]);
     const std::span<const float> logits =
         front.subspan(j * Race::kGroup, std::min(Race::kGroup, vocabulary_ - number * Race::kGroup));
     out.front.push_back({number, {logits.begin(), logits.end()}});
