@@ -50,7 +50,7 @@ std::string StopStrings::push(std::string_view text) {
     stopped_ = true;
     return held_.substr(0, first);
   }
-  // The longest end that is the beginning of a stop string waits.
+  // The longest suffix that is a prefix of a stop string is held back.
   size_t wait = 0;
   for (const std::string& t : strings_) {
     for (size_t n = std::min(t.size() - 1, held_.size()); n > wait; --n) {

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kNarrowest = 16, kMostSequences = 64;
 constexpr const char *kTokens = "tokens", *kLengths = "lengths";
 
-// A table of positions ends where the model's context does.
+// A model with a table of positions has a maximum length.
 bool has_last_position(const Model& model) {
   return std::any_of(model.parameters.begin(), model.parameters.end(),
                      [](const Parameter& p) { return p.role == "position"; });
@@ -86,7 +86,7 @@ void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> seq
                    std::span<Vectors*> out, int64_t set) {
   const Width& w = width(std::bit_ceil(sequences.size()), tokens);
   const Stopwatch watch;
-  // Padding: tokens that no token of a sequence sees, and sequences of one token that nobody asks for.
+  // Padding: tokens that no token of a sequence attends to, and unused sequences of one token.
   std::vector<int32_t> ids(w.sequences * tokens, 0), lengths(w.sequences, 1), sets(w.sequences, set);
   for (size_t i = 0; i < sequences.size(); ++i) {
     std::copy(sequences[i].begin(), sequences[i].end(), ids.begin() + i * tokens);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLargestMagnitude = 32760;
 
-// Numbers of GGUF files.
+// Pooling types of GGUF files.
 constexpr std::pair<int64_t, Pooling> kNumbers[] = {
     {0, Pooling::none}, {1, Pooling::mean}, {2, Pooling::first}, {3, Pooling::last}};
 

@@ -17,7 +17,7 @@ constexpr size_t kLongestText = size_t{1} << 20, kMostElements = size_t{1} << 20
 constexpr int kDeepest = 100, kMostRepeats = 4096;
 constexpr size_t kMostStates = 4096, kMostStacks = size_t{1} << 20, kMostWays = 4096, kMostMasks = 32;
 
-// What the text says, before it is laid out.
+// The syntax tree of a grammar.
 struct Tree {
   enum class Kind { text, set, rule, sequence, choice, repeat } kind = Kind::sequence;
   std::string text = {};
@@ -32,7 +32,7 @@ class Parser {
   Parser(const std::string& text, const std::string& name)
       : source_(std::make_shared<const Source>(Source{name, text})), text_(source_->text) {}
 
-  // Rules by number; rules named but not defined are an Error.
+  // Returns the rules by number. Error if a rule is used but not defined.
   std::vector<std::optional<Tree>> run() {
     space(true);
     while (at_ < text_.size()) {
@@ -271,7 +271,7 @@ class Parser {
   std::vector<size_t> first_use_;
 };
 
-// Ranges of characters as sequences of ranges of bytes.
+// Converts a range of characters to sequences of byte ranges.
 void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::pair<uint8_t, uint8_t>>>& out) {
   for (const char32_t border : {char32_t{0x7f}, char32_t{0x7ff}, char32_t{0xffff}}) {
     if (first <= border && last > border) {
@@ -283,7 +283,7 @@ void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::
   std::string a, b;
   utf8_append(a, first);
   utf8_append(b, last);
-  // Cut where the bytes behind the first one that differs do not run through all their values.
+  // Split the range if the bytes after the first differing one do not cover all their values.
   for (size_t i = 1; i < a.size(); ++i) {
     const char32_t mask = (char32_t{1} << (6 * (a.size() - i))) - 1;
     if ((first & ~mask) == (last & ~mask)) continue;
@@ -305,7 +305,7 @@ void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::
 
 }  // namespace
 
-// Lays the trees of a grammar out as elements, where repetitions and choices become rules of their own.
+// Converts the syntax trees to elements; repetitions and choices become rules of their own.
 class Grammar::Layout {
  public:
   Layout(Grammar& out, const std::string& name) : out_(out), name_(name) {}
@@ -390,7 +390,7 @@ class Grammar::Layout {
     if (alternatives.size() == 1) {
       list.insert(list.end(), alternatives[0].begin(), alternatives[0].end());
     } else {
-      list.push_back(new_rule(std::move(alternatives)));  // an empty class: no alternative, so no way on
+      list.push_back(new_rule(std::move(alternatives)));  // an empty class has no alternative, so nothing matches
     }
   }
 
@@ -400,7 +400,7 @@ class Grammar::Layout {
     if (one.size() > 1) one = {new_rule({one})};
     for (int i = 0; i < t.least; ++i) list.insert(list.end(), one.begin(), one.end());
     if (t.most < 0) {
-      // again ::= one again | nothing
+      // again ::= one again | empty
       const uint32_t id = out_.rules_.size();
       out_.rules_.emplace_back();
       List again = one;
@@ -409,7 +409,7 @@ class Grammar::Layout {
       list.push_back(rule_element(id));
       return;
     }
-    // up to k more ::= one (up to k - 1 more) | nothing
+    // up to k more ::= one (up to k - 1 more) | empty
     std::optional<Element> inner;
     for (int i = t.least; i < t.most; ++i) {
       List more = one;
@@ -424,7 +424,7 @@ class Grammar::Layout {
   size_t laid_ = 0;
 };
 
-// Which rules can be empty.
+// Which rules match the empty string.
 std::vector<bool> Grammar::empty_rules() const {
   std::vector<bool> empty(rules_.size(), false);
   for (bool changed = true; changed;) {
@@ -440,16 +440,16 @@ std::vector<bool> Grammar::empty_rules() const {
   return empty;
 }
 
-// Left recursion: a rule that can begin with itself.
+// Rejects left recursion: a rule whose first element can be itself.
 void Grammar::refuse_left_recursion(const std::string& name) const {
   const std::vector<bool> empty = empty_rules();
   const size_t count = rules_.size();
-  std::vector<uint8_t> seen(count, 0);  // 1 being looked at, 2 done
+  std::vector<uint8_t> seen(count, 0);  // 1: being visited, 2: finished
   for (size_t begin = 0; begin < count; ++begin) {
     if (seen[begin] != 0) continue;
     struct Frame {
       uint32_t rule;
-      std::vector<std::pair<uint32_t, bool>> first;  // rules it can begin with; true: and nothing comes behind
+      std::vector<std::pair<uint32_t, bool>> first;  // rules it can start with; true: the rule can end after it
       size_t next = 0;
     };
     const auto frame = [&](uint32_t r) {
@@ -474,8 +474,8 @@ void Grammar::refuse_left_recursion(const std::string& name) const {
       }
       const uint32_t to = f.first[f.next++].first;
       if (seen[to] == 1) {
-        // A rule that comes back to itself with nothing behind (what can be empty, repeated) goes nowhere and does no
-        // harm; with something behind it would grow for ever.
+        // A rule that recurses to itself at its end (a repetition of something that can be empty) makes no progress and
+        // is harmless; with elements after it, the stack would grow without end.
         bool grows = false;
         for (size_t i = frames.size(); i-- > 0;) {
           grows |= !frames[i].first[frames[i].next - 1].second;
@@ -530,7 +530,7 @@ uint32_t GrammarMatcher::stack(Stack s) {
   return at->second;
 }
 
-// Adds the stacks with a byte on top that `element`, and below it `below`, leads to.
+// Adds the stacks with a byte on top that are reachable from `element` with `below` under it.
 void GrammarMatcher::expand(uint32_t element, uint32_t below, State& out) {
   const auto& elements = grammar_->elements();
   std::vector<Stack> open{{element, below}};
@@ -541,7 +541,7 @@ void GrammarMatcher::expand(uint32_t element, uint32_t below, State& out) {
     open.pop_back();
     if (++work > (size_t{1} << 18) || out.size() > kMostWays)
       throw Error(Exit::user, "the grammar has too many ways to go on", "make it less ambiguous");
-    // At the end of a rule what lies below goes on; an empty stack is the end of all.
+    // At the end of a rule, matching continues below it; the empty stack is the end of the grammar.
     while (elements[e].kind == Grammar::Element::Kind::end && under != 0) {
       e = stacks_[under].element;
       under = stacks_[under].below;
@@ -555,7 +555,7 @@ void GrammarMatcher::expand(uint32_t element, uint32_t below, State& out) {
         out.push_back(stack({e, under}));
         break;
       case Grammar::Element::Kind::rule: {
-        // The last element of a rule needs nothing kept for later.
+        // The last element of a rule needs no entry to return to (tail call).
         const bool last = elements[e + 1].kind == Grammar::Element::Kind::end;
         const uint32_t rest = last ? under : stack({e + 1, under});
         for (const uint32_t alternative : grammar_->rules()[elements[e].rule]) open.push_back({alternative, rest});
@@ -602,7 +602,7 @@ bool GrammarMatcher::allows(std::string_view bytes) {
 
 bool GrammarMatcher::accept(std::string_view bytes) {
   if (states_.size() > kMostStates || stacks_.size() > kMostStacks / 2) {
-    // Everything is forgotten but where we are: the stacks of the current state, from the bottom up.
+    // Discards everything except the stacks of the current state, from the bottom up.
     const State here = now_ == kDead ? State() : states_[now_];
     const std::vector<Stack> old = stacks_;
     forget();

@@ -12,7 +12,7 @@ constexpr int64_t kStep = 32;
 
 }  // namespace
 
-// What may still be seen, the step itself, and the places left empty where the ring closes.
+// Slots for the visible keys, for the step itself, and for the gap left where the ring wraps around.
 NearPlaces::NearPlaces(int64_t window, int64_t widest) : window_(window) {
   LUMEN_CHECK(window > 0 && widest > 0);
   const int64_t size = window + 2 * widest;
