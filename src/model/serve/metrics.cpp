@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-// Within quotes of a label.
+// Escapes a label value.
 std::string label(const std::string& value) {
   std::string out;
   for (const char c : value) {

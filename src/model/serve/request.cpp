@@ -19,10 +19,10 @@ using nlohmann::ordered_json;
 constexpr int kDeepestRequest = 64;
 constexpr int64_t kMostStops = 16, kMostInputs = 2048, kMostTop = 20, kMostTools = 128, kMostNumber = INT32_MAX;
 constexpr size_t kLongestStop = 1024;
-constexpr int64_t kUsualCompletion = 16;  // tokens, where a completion does not say how many
-constexpr double kLeastAbove = 1e-6;      // of what must be above 0
+constexpr int64_t kUsualCompletion = 16;  // tokens, if a completion request has no max_tokens
+constexpr double kLeastAbove = 1e-6;      // smallest value of parameters that must be above 0
 
-// A list of ids of the vocabulary.
+// Reads a list of token ids.
 std::vector<TokenId> ids_of(const ordered_json& list, const std::string& name, const ServedModel& model) {
   std::vector<TokenId> ids;
   ids.reserve(list.size());
@@ -38,11 +38,11 @@ std::vector<TokenId> ids_of(const std::string& text, const std::string& name, co
   try {
     return model.tokenizer.encode(text, encode);
   } catch (const Error& error) {
-    throw wrong_value(name, error.what());  // characters that the vocabulary has not
+    throw wrong_value(name, error.what());  // characters that are not in the vocabulary
   }
 }
 
-// Ids that a model has beyond its vocabulary stand for nothing.
+// Ids outside of the tokenizer's vocabulary are skipped.
 std::string text_of(const std::vector<TokenId>& ids, const ServedModel& model) {
   std::vector<TokenId> known;
   for (const TokenId id : ids)
@@ -145,7 +145,8 @@ std::vector<std::string> read_stops(Fields& fields) {
   return out;
 }
 
-// A JSON schema as {"type": "json_schema", "json_schema": {"name", "schema", ..}}, or any object. Null: any text.
+// The schema of a response format: a JSON schema given as {"type": "json_schema", "json_schema": {"name", "schema",
+// ..}}, or any object. Null: any text.
 ordered_json schema_of_format(const ordered_json& format) {
   const auto bad = [](const std::string& message) { return wrong_value("response_format", message); };
   if (!format.is_object() || !format.contains("type") || !format["type"].is_string())
@@ -188,7 +189,7 @@ void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* o
     const bool controls = out->calls && !out->calls->form.controls.empty();
     out->constraint =
         std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_strings(controls));
-    // A grammar with too many ways to begin fails here, and not among other requests.
+    // A grammar with too many alternatives at its start fails here, not in the batch.
     GrammarMatcher(out->constraint->grammar);
   } catch (const Error& error) {
     throw wrong_value(name, error.what());
@@ -208,7 +209,7 @@ void read_length(Fields& fields, const ServedModel& model, std::initializer_list
   }
 }
 
-// Reads what chats and completions have in common.
+// Reads the parameters shared by chats and completions.
 void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* out) {
   if (model.longest == 0) throw Refusal(400, "this model generates no text", "model", "unsupported_model");
   read_sampling(fields, model, &out->sampling);
@@ -229,7 +230,7 @@ void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* o
   fields.only("store", {false});
 }
 
-// Messages as templates take them.
+// Normalizes messages for templates.
 ordered_json plain_messages(const ordered_json* messages) {
   if (!messages || !messages->is_array() || messages->empty())
     throw wrong_value("messages", "'messages' must be a list of messages");
@@ -264,14 +265,14 @@ OfferedTool offered_tool(const ordered_json& tool) {
   if (function.contains("parameters") && !function["parameters"].is_null()) out.parameters = function["parameters"];
   if (!out.parameters.is_object() || out.parameters.value("type", ordered_json("object")) != "object")
     throw wrong_value("tools", "the 'parameters' of a function are a JSON schema of an object");
-  // A schema that says nothing of members allows none: functions without parameters are written so.
+  // A schema without properties allows no members: functions without parameters are declared so.
   if (!out.parameters.contains("properties") && !out.parameters.contains("additionalProperties"))
     out.parameters["additionalProperties"] = false;
   if (out.parameters.value("type", ordered_json()) != "object") out.parameters["type"] = "object";
   return out;
 }
 
-// Which of the functions may be called: {"type": "function", "function": {"name"}} leaves one.
+// Restricts the callable functions: {"type": "function", "function": {"name"}} selects one.
 void read_choice(const ordered_json* choice, CallPlan* plan) {
   if (!choice || *choice == "auto") return;
   if (*choice == "required") {
@@ -289,7 +290,7 @@ void read_choice(const ordered_json* choice, CallPlan* plan) {
   plan->is_needed = plan->is_one = true;
 }
 
-// The functions that a chat may call, as its template gets them in `more`.
+// Reads the functions that a chat may call; `more` gets them for the template.
 void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out, ordered_json* more) {
   const ordered_json *tools = fields.find("tools"), *choice = fields.find("tool_choice");
   const bool may_be_many = fields.boolean("parallel_tool_calls", true);
@@ -320,7 +321,8 @@ void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out
   out->calls = std::move(plan);
 }
 
-// {"type": "content", "content": TEXT}: what the answer may be. It is read faster where that is so, and no other one.
+// {"type": "content", "content": TEXT}: a prediction of the output (OpenAI's predicted outputs). It speeds up matching
+// outputs and never changes the output.
 void read_prediction(Fields& fields, const ServedModel& model, GenerationRequest* out) {
   const std::string name = "prediction";
   const ordered_json* prediction = fields.find(name);

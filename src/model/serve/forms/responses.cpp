@@ -59,7 +59,7 @@ void add_item(const ordered_json& item, ordered_json* messages) {
   }
 }
 
-// {"type": "function", "name", "parameters", ..} as chats have it.
+// Converts {"type": "function", "name", "parameters", ..} to the form used by chats.
 ordered_json nested_tool(const ordered_json& tool) {
   if (!tool.is_object() || tool.value("type", ordered_json()) != "function")
     throw Refusal(400, "only tools of the type 'function' are supported", "tools", "unsupported_parameter");
@@ -262,7 +262,7 @@ ordered_json ResponsesReply::response(const char* status, bool is_over) const {
   return out;
 }
 
-// An answer that was cut within a call cannot be gone on from.
+// An answer truncated within a tool call cannot be continued, so it is not stored.
 void ResponsesReply::keep() const {
   if (!ask_.is_stored) return;
   const Output& output = output_at(0);
