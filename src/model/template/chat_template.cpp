@@ -14,9 +14,10 @@ namespace lumen::model {
 using Expression = TemplateExpression;
 using Node = TemplateNode;
 
-// Everything a template may make together: bytes of strings, elements of lists. Steps and time: TemplateMeter.
+// Limit on the total size of all values a template creates: bytes of strings, elements of lists. TemplateMeter limits
+// steps and time.
 constexpr uint64_t kMostWork = 64 << 20;
-constexpr uint64_t kNodeSteps = 8, kTurnSteps = 64;  // of a statement or expression, and of one turn of a loop
+constexpr uint64_t kNodeSteps = 8, kTurnSteps = 64;  // cost of a statement or expression, and of a loop iteration
 constexpr size_t kLongestText = 16 << 20;
 constexpr int kDeepest = 200;
 
@@ -78,7 +79,7 @@ std::string TemplateRun::run(const nlohmann::ordered_json& context, const Templa
   for (const auto& [key, value] : context.items()) scope->names[key] = Value::from_json(value);
   std::string out;
   body(tree_.body, scope, out);
-  // Macros hold the scope they stand in; it must not hold them for ever.
+  // Macros hold a reference to their scope; this breaks the cycle.
   scope->names.clear();
   globals->names.clear();
   return out;
@@ -236,7 +237,7 @@ TemplateRun::Flow TemplateRun::loop(const Node& n, const Value& over, int64_t de
     const Flow flow = body(n.body, s, out);
     if (flow == Flow::leave) break;
   }
-  state->members.clear();  // a loop's members may hold what holds the loop
+  state->members.clear();  // a loop's members may refer to the loop; this breaks the cycle
   state->call = [](TemplateCall&) -> Value { refuse("the loop is over"); };
   if (count == 0) return body(n.other, scope, out);
   return Flow::on;
@@ -340,7 +341,7 @@ Value TemplateRun::call(const Value& function, TemplateCall& c) {
   if (function.is_undefined()) refuse_undefined(function);
   if (!function.is_function() || !function.function().call)
     refuse(fmt::format("'{}' object is not callable", function.type_name()));
-  // The function may go away while it runs.
+  // Keeps the function alive while it runs.
   const Value keep = function;
   return keep.function().call(c);
 }

@@ -23,7 +23,7 @@ bool is_thoughts(const std::string& key) {
   return std::find(kThoughts.begin(), kThoughts.end(), key) != kThoughts.end();
 }
 
-// Arguments as an object. Some programs write the text of the text of one.
+// Returns arguments as an object. Some programs encode them as a JSON string twice.
 ordered_json arguments_of(const ordered_json& given, const std::string& name) {
   ordered_json out = given;
   for (int times = 0; out.is_string() && times < 2; ++times) {
@@ -69,7 +69,7 @@ ordered_json normal_calls(const ordered_json& calls) {
   return out;
 }
 
-// Results are named as the calls that they answer, where their rows did not: some templates ask for it.
+// Adds missing names to tool results, from the calls they answer: some templates need them.
 void name_results(ordered_json& messages) {
   std::map<std::string, ordered_json> names;
   for (ordered_json& message : messages) {

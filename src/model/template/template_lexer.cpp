@@ -50,7 +50,7 @@ class Lexer {
     return text;
   }
 
-  // Text up to the next tag, and that tag.
+  // Reads text up to the next tag, and that tag.
   void data() {
     size_t tag = at_;
     for (;; ++tag) {
@@ -84,7 +84,7 @@ class Lexer {
     }
   }
 
-  // Behind the closing of a tag: white space that goes with it.
+  // Applies white space control after the end of a tag.
   void after(size_t close, bool minus, bool plus, bool block) {
     at_ = close + 2;
     line_starts_ = false;

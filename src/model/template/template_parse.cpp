@@ -88,7 +88,7 @@ class Parser {
     return n;
   }
 
-  // Nodes up to a block whose name is one of `ends`, which is then the current token (behind the opening).
+  // Nodes up to a block whose name is one of `ends`; that name is the current token then.
   std::vector<Node> body(const std::vector<std::string_view>& ends, const Token* opener) {
     const Deeper deeper(*this);
     std::vector<Node> out;
@@ -279,7 +279,7 @@ class Parser {
     return n;
   }
 
-  // One expression, or several with commas between: a tuple.
+  // An expression, or a tuple of several separated by commas.
   ExpressionRef tuple(bool choices) {
     const size_t at = now().at;
     ExpressionRef first = expression(choices);
@@ -533,7 +533,7 @@ class Parser {
     return out;
   }
 
-  // Filters, tests and calls behind an expression.
+  // Filters, tests and calls after an expression.
   ExpressionRef filters(ExpressionRef out) {
     for (int n = 0;; ++n) {
       if (n > kDeepest) throw wrong(now(), "the expression is too long");
