@@ -35,7 +35,7 @@ TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string
   TokenPair pair;
   const std::vector<TokenId> whole = encode(prompt + continuation);
   pair.before = encode(prompt);
-  if (pair.before.empty()) {  // something has to stand before the first token
+  if (pair.before.empty()) {  // the first token needs a context
     const auto first = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
     if (!first) throw user_error("an empty prompt needs a tokenizer with a token for the beginning or end of a text");
     pair.before = {*first};
@@ -52,7 +52,7 @@ Likelihood::Likelihood(const LoadedModel& loaded, const SessionOptions& options)
 
 double Likelihood::of(const TokenPair& pair) {
   std::vector<TokenId> before = pair.before;
-  // The last token of all is asked for, but not read.
+  // The last token's probability is needed, but the token is not computed.
   const size_t room = session_.context();
   if (pair.behind.size() > room)
     throw user_error("a choice of {} tokens is longer than the context of {}", pair.behind.size(), room);

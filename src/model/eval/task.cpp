@@ -24,7 +24,7 @@ ChatTemplate template_at(const Toml& toml, const std::string& key, const std::st
   }
 }
 
-// A template over a row; an error names the key of the task that it is.
+// Renders a template with a row; errors name the task's key of the template.
 std::string rendered(const Task& task, const char* key, const ChatTemplate& text, const ordered_json& context) {
   try {
     return text.render(context);
