@@ -54,7 +54,8 @@ class Expression {
         while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
         continue;
       }
-      if (count < 0) throw user_error("the pattern '{}' runs away on a text of {} bytes", text_, text.size());
+      if (count < 0)
+        throw user_error("the pattern '{}' exceeds the limits of matching on a text of {} bytes", text_, text.size());
       const PCRE2_SIZE* places = pcre2_get_ovector_pointer(data.get());
       Groups groups;
       for (uint32_t g = 0; g < pcre2_get_ovector_count(data.get()); ++g) {

@@ -113,7 +113,7 @@ class Evaluation {
       if (task_.alike.empty() || field(examples_[i].fields) == field(row.fields)) from.push_back(i);
     const auto draw = [&](size_t wanted) {
       if (from.size() < wanted)
-        throw user_error("{}: {} examples are wanted, but there are only {} rows to take them from", row.where, wanted,
+        throw user_error("{}: {} examples are needed, but there are only {} rows to take them from", row.where, wanted,
                          from.size());
       std::vector<size_t> out = draws_.sample(from.size(), wanted);
       for (size_t& at : out) at = from[at];
@@ -186,7 +186,7 @@ class Evaluation {
     many.parallel = std::min<int64_t>(options_.parallel, result_.rows);
     const int64_t room = session_options(loaded_.model(), options_.session).context - task_.most;
     if (room < 1)
-      throw user_error("task '{}' writes {} tokens, for which the context has no room", task_.name, task_.most);
+      throw user_error("task '{}' generates {} tokens, which do not fit the context", task_.name, task_.most);
     std::vector<ManyRequest> requests;
     std::vector<Question> questions;
     for (size_t r = 0; r < rows_.size(); ++r) {

@@ -105,7 +105,7 @@ void read_bias(Fields& fields, const ServedModel& model, SamplerOptions* samplin
     const bool digits = !key.empty() && key.size() <= 10 &&
                         std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || id >= model.vocabulary)
-      throw wrong_value("logit_bias", key_in_quotes(key) + " is no token id of the vocabulary");
+      throw wrong_value("logit_bias", key_in_quotes(key) + " is not a token id of the vocabulary");
     sampling->bias.emplace_back(TokenId(id), Fields::real_of(value, "logit_bias", -100, 100));
   }
 }
@@ -220,7 +220,7 @@ void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* o
   out->stream = fields.boolean("stream", false);
   if (const ordered_json* options = fields.find("stream_options")) {
     if (!options->is_object()) throw wrong_value("stream_options", "'stream_options' must be an object");
-    if (!out->stream) throw wrong_value("stream_options", "'stream_options' goes with 'stream'");
+    if (!out->stream) throw wrong_value("stream_options", "'stream_options' requires 'stream'");
     Fields more(*options);
     out->include_usage = more.boolean("include_usage", false);
     more.ignore({"include_obfuscation"});
@@ -308,12 +308,12 @@ void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out
   for (const auto& tool : *tools) {
     plan->tools.push_back(offered_tool(tool));
     if (!names.insert(plan->tools.back().name).second)
-      throw wrong_value("tools", "two functions are called " + key_in_quotes(plan->tools.back().name));
+      throw wrong_value("tools", "two functions are named " + key_in_quotes(plan->tools.back().name));
   }
   if (choice && *choice == "none") return;
   if (!model.calls)
-    throw Refusal(400, "this model's chat template does not know functions (--chat-template names another)", "tools",
-                  "unsupported_parameter");
+    throw Refusal(400, "this model's chat template does not support tools (choose another one with --chat-template)",
+                  "tools", "unsupported_parameter");
   plan->form = *model.calls;
   plan->is_one = !may_be_many;
   read_choice(choice, plan.get());
@@ -376,7 +376,7 @@ std::shared_ptr<const TokenStrings> ServedModel::token_strings(bool controls) co
 ordered_json request_object(std::string_view body) {
   try {
     ordered_json out = parse_ordered_json(body, "the request", kDeepestRequest);
-    if (!out.is_object()) throw Refusal(400, "the request is no JSON object", {}, "invalid_json");
+    if (!out.is_object()) throw Refusal(400, "the request is not a JSON object", {}, "invalid_json");
     return out;
   } catch (const Error& error) {
     throw Refusal(400, error.what(), {}, "invalid_json");
@@ -401,7 +401,7 @@ GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) 
   const bool told = fields.boolean("logprobs", false);
   out.top = told ? 0 : -1;
   if (fields.find("top_logprobs")) {
-    if (!told) throw wrong_value("top_logprobs", "'top_logprobs' goes with 'logprobs': true");
+    if (!told) throw wrong_value("top_logprobs", "'top_logprobs' requires 'logprobs': true");
     out.top = fields.whole("top_logprobs", 0, 0, kMostTop);
   }
   read_prediction(fields, model, &out);
@@ -410,7 +410,7 @@ GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) 
     if (!values->is_object()) throw wrong_value("chat_template_kwargs", "'chat_template_kwargs' must be an object");
     for (const char* own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
       if (values->contains(own))
-        throw wrong_value("chat_template_kwargs", key_in_quotes(own) + " is not for requests to say");
+        throw wrong_value("chat_template_kwargs", key_in_quotes(own) + " cannot be set by requests");
     more.update(*values);
   }
   const ordered_json messages = plain_messages(fields.find("messages"));
@@ -447,7 +447,7 @@ GenerationRequest read_completion(const ordered_json& body, const ServedModel& m
 
 EmbeddingRequest read_embedding(const ordered_json& body, const ServedModel& model) {
   if (model.longest_read == 0)
-    throw Refusal(400, "this model's family does not say what hidden states are", "model", "unsupported_model");
+    throw Refusal(400, "this model's family does not define hidden states", "model", "unsupported_model");
   EmbeddingRequest out;
   Fields fields(body);
   read_inputs(fields.find("input"), "input", model, model.longest_read, kMostInputs, &out.inputs, nullptr);
@@ -479,7 +479,7 @@ std::vector<TokenId> read_detokenize(const ordered_json& body, const ServedModel
   if (!tokens || !tokens->is_array()) throw wrong_value("tokens", "'tokens' must be a list of token ids");
   std::vector<TokenId> ids = ids_of(*tokens, "tokens", model);
   for (const TokenId id : ids)
-    if (!model.tokenizer.has(id)) throw wrong_value("tokens", fmt::format("{} is no token of the vocabulary", id));
+    if (!model.tokenizer.has(id)) throw wrong_value("tokens", fmt::format("{} is not a token of the vocabulary", id));
   fields.ignore({"model"});
   fields.refuse_others();
   return ids;

@@ -109,7 +109,7 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
     batch_.emplace(loaded, options_.session, limits, options_.parallel);
     batch_->draft_with(make_draft(options_.draft, options_.session, limits));
     if (options_.prefixes && !batch_->keep_in(options_.prefixes, options_.require_whole))
-      warn(fmt::format("'{}' has layers that forget: none of its prefixes are kept on disk", loaded.model().name));
+      warn(fmt::format("'{}' has sliding-window caches: its prefixes are not cached on disk", loaded.model().name));
     for (ServeNumbers& n : numbers_) n.pages = n.free_pages = batch_->session().pages();
   }
   if (family.has_function("hidden")) embedder_.emplace(loaded, EmbedOptions{.exact = options_.session.exact});
@@ -355,7 +355,7 @@ std::string Scheduler::broken() const {
     options_.require_whole();
     return {};
   } catch (const Error& error) {
-    return fmt::format("{}; its model is not served until the server starts again", error.what());
+    return fmt::format("{}; its model is not served until the server is restarted", error.what());
   }
 }
 

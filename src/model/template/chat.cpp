@@ -94,7 +94,7 @@ std::vector<std::string> free_marks(const ordered_json& messages, const ordered_
     see_strings(more, see);
     if (!used) out.push_back(std::move(mark));
   }
-  if (out.size() < count) throw user_error("a message uses every character that is none");
+  if (out.size() < count) throw user_error("the messages use every Unicode noncharacter");
   return out;
 }
 

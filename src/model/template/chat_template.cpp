@@ -33,7 +33,7 @@ struct TemplateDepth {
   explicit TemplateDepth(TemplateRun& r) : run(r) {
     if (++run.depth_ > kDeepest) {
       --run.depth_;
-      refuse("the template calls itself too deeply");
+      refuse("the template's calls are nested too deeply");
     }
   }
   ~TemplateDepth() { --run.depth_; }
@@ -50,11 +50,11 @@ void TemplateRun::wrong(size_t at, const TemplateFault& fault) const {
 void TemplateRun::charge(uint64_t cost) {
   spent_ += cost;
   TemplateMeter::step(1 + cost);
-  if (spent_ > kMostWork) refuse("the template does too much: its limit of memory is reached");
+  if (spent_ > kMostWork) refuse("the template reached its memory limit");
 }
 
 Value TemplateRun::made(std::string text) {
-  if (text.size() > kLongestText) refuse("a text is too long");
+  if (text.size() > kLongestText) refuse("a string is too long");
   charge(text.size() + 1);
   return Value(std::move(text));
 }
@@ -326,7 +326,7 @@ TemplateCall TemplateRun::arguments(const Expression& e, const TemplateScopeRef&
     if (a.spread == 1) {
       for (Value& item : iterate(value)) out.values.push_back(std::move(item));
     } else if (a.spread == 2) {
-      if (!value.is_table()) refuse("only a table can follow **");
+      if (!value.is_table()) refuse("the argument after ** must be a mapping");
       for (const auto& [key, item] : value.table().items) out.named.emplace_back(key.print(), item);
     } else if (a.name.empty()) {
       out.values.push_back(std::move(value));
@@ -462,7 +462,7 @@ Value TemplateRun::add(const Value& a, const Value& b) {
   if (a.is_undefined()) refuse_undefined(a);
   if (b.is_undefined()) refuse_undefined(b);
   if (a.is_text() && b.is_text()) {
-    if (a.text().size() + b.text().size() > kLongestText) refuse("a text is too long");
+    if (a.text().size() + b.text().size() > kLongestText) refuse("a string is too long");
     return made(a.text() + b.text());
   }
   if (a.is_list() && b.is_list() && a.list().tuple == b.list().tuple) {
@@ -492,7 +492,7 @@ Value TemplateRun::arithmetic(const std::string& sign, const Value& a, const Val
       refuse(fmt::format("can't multiply sequence by non-int of type '{}'", times.type_name()));
     const uint64_t n = std::max<int64_t>(0, times.integer());
     const uint64_t size = many.is_text() ? many.text().size() : many.list().items.size() * 16;
-    if (size != 0 && n > kLongestText / size) refuse("a text or list is too long");
+    if (size != 0 && n > kLongestText / size) refuse("a string or list is too long");
     charge(n * size);
     if (many.is_text()) {
       std::string out;

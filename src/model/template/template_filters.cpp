@@ -221,7 +221,7 @@ Value filter_default(TemplateRun& r, const Value& v, TemplateCall& c) {
 
 Value filter_dictsort(TemplateRun& r, const Value& v, TemplateCall& c) {
   if (v.is_undefined()) refuse_undefined(v);
-  if (!v.is_table()) refuse("dictsort needs a table");
+  if (!v.is_table()) refuse("dictsort requires a mapping");
   const bool sensitive = c.get(0, "case_sensitive").truth(), reverse = c.get(2, "reverse").truth();
   const bool by_value = c.has(1, "by") && c.get(1, "by").print() == "value";
   std::vector<std::pair<Value, Value>> keyed;
@@ -590,7 +590,7 @@ void TemplateRun::define_globals(TemplateScope& scope) {
     auto space = std::make_shared<TableValue>();
     space->changes = true;
     for (const Value& v : c.values) {
-      if (!v.is_table()) refuse("namespace() takes a table and named values");
+      if (!v.is_table()) refuse("namespace() takes a mapping and named values");
       for (const auto& [key, item] : v.table().items) space->set(key, item);
     }
     for (const auto& [name, value] : c.named) space->set(Value(name), value);
@@ -601,7 +601,7 @@ void TemplateRun::define_globals(TemplateScope& scope) {
   define("dict", [](TemplateCall& c) {
     auto table = std::make_shared<TableValue>();
     for (const Value& v : c.values) {
-      if (!v.is_table()) refuse("dict() takes a table and named values");
+      if (!v.is_table()) refuse("dict() takes a mapping and named values");
       for (const auto& [key, item] : v.table().items) table->set(key, item);
     }
     for (const auto& [name, value] : c.named) table->set(Value(name), value);

@@ -33,7 +33,7 @@ std::string format_braces(const std::string& text, const TemplateCall& c) {
       } else {
         refuse(fmt::format("the format '{{{}}}' is not supported", name));
       }
-      if (value.is_undefined()) refuse(fmt::format("nothing was given for '{{{}}}'", name));
+      if (value.is_undefined()) refuse(fmt::format("there is no argument for '{{{}}}'", name));
       out += value.print();
       i = end;
     } else if (text[i] == '}') {
@@ -171,7 +171,7 @@ std::string TemplateRun::format_percent(const std::string& text, const Value& va
     std::optional<Value> value;
     if (text[i] == '(') {
       const size_t end = text.find(')', i);
-      if (end == std::string::npos || !values.is_table()) refuse("a format with a name needs a table");
+      if (end == std::string::npos || !values.is_table()) refuse("a format with a name requires a mapping");
       value = item(values, Value(text.substr(i + 1, end - i - 1)));
       named = true;
       i = end + 1;

@@ -40,14 +40,13 @@ bool all_characters(const std::string& text, const Test& test) {
 
 const std::string& need_text(const Value& v, std::string_view function) {
   if (v.is_undefined()) refuse_undefined(v);
-  if (!v.is_text()) refuse(fmt::format("{}() needs a text, not {}", function, v.type_name()));
+  if (!v.is_text()) refuse(fmt::format("{}() requires a string, not {}", function, v.type_name()));
   return v.text();
 }
 
 int64_t need_integer(const Value& v, std::string_view function) {
   if (v.is_undefined()) refuse_undefined(v);
-  if (!v.is_integer() && !v.is_bool())
-    refuse(fmt::format("{}() needs a whole number, not {}", function, v.type_name()));
+  if (!v.is_integer() && !v.is_bool()) refuse(fmt::format("{}() requires an integer, not {}", function, v.type_name()));
   return v.integer();
 }
 
@@ -174,7 +173,7 @@ std::string replace(const std::string& text, const std::string& from, const std:
     for (size_t i = 0; i < starts.size(); ++i) {
       if (most < 0 || static_cast<int64_t>(i) < most) out += to;
       if (i + 1 < starts.size()) out += text.substr(starts[i], starts[i + 1] - starts[i]);
-      if (out.size() > (size_t{1} << 24)) refuse("a text is too long");
+      if (out.size() > (size_t{1} << 24)) refuse("a string is too long");
     }
     return out;
   }
@@ -184,7 +183,7 @@ std::string replace(const std::string& text, const std::string& from, const std:
        end = at + from.size(), ++n) {
     out.append(text, end, at - end);
     out += to;
-    if (out.size() > (size_t{1} << 24)) refuse("a text is too long");
+    if (out.size() > (size_t{1} << 24)) refuse("a string is too long");
   }
   return out + text.substr(end);
 }
@@ -192,7 +191,7 @@ std::string replace(const std::string& text, const std::string& from, const std:
 std::string pad(const std::string& text, int64_t width, const std::string& fill, double left) {
   const int64_t size = character_starts(text).size() - 1;
   if (width <= size) return text;
-  if (width > 1 << 20) refuse("a text is too long");
+  if (width > 1 << 20) refuse("a string is too long");
   const int64_t missing = width - size;
   int64_t before = static_cast<int64_t>(missing * left);
   if (left == 0.5) before = missing / 2 + (missing & width & 1);

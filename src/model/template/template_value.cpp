@@ -24,7 +24,7 @@ double thread_seconds() {
 }
 
 void check_length(const std::string& text) {
-  if (text.size() > kLongestText) throw TemplateFault{"a text is too long"};
+  if (text.size() > kLongestText) throw TemplateFault{"a string is too long"};
 }
 
 void check_depth(int depth) {
@@ -71,7 +71,7 @@ std::string json_text(const std::string& text, bool ascii) {
     char32_t c = 0;
     const size_t n = utf8_char(text, at, &c);
     TemplateMeter::step();
-    if (n == 0) throw TemplateFault{"a text is no valid UTF-8"};
+    if (n == 0) throw TemplateFault{"a string is not valid UTF-8"};
     switch (c) {
       case '"':
         out += "\\\"";

@@ -125,7 +125,7 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");
     if (!matcher_->may_end())
-      throw Error(Exit::user, "the vocabulary has no token with which the grammar could go on", "change the grammar");
+      throw Error(Exit::user, "no token of the vocabulary can continue the grammar", "change the grammar");
     end(EndReason::grammar);
     return std::nullopt;
   }

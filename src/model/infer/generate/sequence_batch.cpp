@@ -38,7 +38,7 @@ bool SequenceBatch::keep_in(std::shared_ptr<PrefixFiles> files, std::function<vo
 }
 
 uint64_t SequenceBatch::add(SequenceOrder order) {
-  LUMEN_CHECK(order.set >= 0 && order.set < std::ssize(put_back_), "no set {} of adapters", order.set);
+  LUMEN_CHECK(order.set >= 0 && order.set < std::ssize(put_back_), "no adapter set {}", order.set);
   if (order.prompt.empty()) throw usage_error("a prompt is empty");
   if (std::ssize(order.prompt) > longest_)
     throw Error(Exit::user,

@@ -180,8 +180,8 @@ class Comparing {
       if (!all_finite(figures_)) {
         sides_[0].look_for_fault();
         side.look_for_fault();
-        throw Error(Exit::numeric, "the divergence of two models is no number, though all logits are",
-                    "they are too large for it");
+        throw Error(Exit::numeric, "the divergence of two models is not finite, although all logits are",
+                    "the logits are too large");
       }
       for (int64_t k = 0; k < count_; ++k)
         sums_[i].add(figure(kDivergence, k), figure(kSameTop, k) > 0.5, figure(kNats, k), figure(kBaseNats, k));

@@ -165,7 +165,7 @@ class Record {
     if (bytes.size() < sizeof recorded) ends_early();
     std::memcpy(&recorded, bytes.data(), sizeof recorded);
     if (std::memcmp(recorded.magic, kMagic, sizeof kMagic) != 0)
-      throw user_error("{}: this is no record of logits", file_.string());
+      throw user_error("{}: this is not a record of logits", file_.string());
     if (recorded.vocab != header.vocab || recorded.length != header.length || recorded.first != header.first ||
         recorded.windows < header.windows) {
       throw user_error("{}: recorded with a vocabulary of {}, {} windows of {} and {} scored", file_.string(),

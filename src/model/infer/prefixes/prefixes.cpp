@@ -41,7 +41,7 @@ PrefixFiles::PrefixFiles(const fs::path& folder, int64_t most_bytes, std::string
       folder_(folder / fmt::format("user-{}", ::geteuid()) / kKind),
       kept_(folder, {.quiet = true}) {
   if (!kept_.usable()) {
-    warn(fmt::format("prefixes of prompts are not kept: {}", kept_.trouble()));
+    warn(fmt::format("the prefix cache on disk is off: {}", kept_.trouble()));
     has_warned_ = true;
   }
   find_files();
@@ -123,8 +123,9 @@ std::optional<std::string> PrefixFiles::read(std::string_view owner, std::span<c
   std::error_code failure;
   if (fs::exists(fs::symlink_status(folder_ / name, failure))) {
     ++numbers_.refused;
-    warn(fmt::format("'{}' is damaged, or was not made by this user's Lumen: it is removed, and the prompt read again",
-                     (folder_ / name).string()));
+    warn(fmt::format(
+        "'{}' is damaged, or was not made by this user's Lumen: it is removed, and its prefix is computed again",
+        (folder_ / name).string()));
   }
   drop(name);
   return std::nullopt;
@@ -182,7 +183,8 @@ void PrefixFiles::write_one(std::unique_lock<std::mutex>& lock, const std::strin
   } else if (content) {
     numbers_.bytes -= found->second.bytes;
     files_.erase(found);
-    if (!std::exchange(has_warned_, true)) warn(fmt::format("no more prefixes are kept on disk: {}", kept_.trouble()));
+    if (!std::exchange(has_warned_, true))
+      warn(fmt::format("the prefix cache on disk is off from now on: {}", kept_.trouble()));
   }
 }
 

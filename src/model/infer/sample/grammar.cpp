@@ -166,11 +166,11 @@ class Parser {
         }
         space(false);
         if (!take("}")) throw wrong(at_, "expected '}'");
-        if (out.most >= 0 && out.most < out.least) throw wrong(at_, "the greatest count is below the least");
+        if (out.most >= 0 && out.most < out.least) throw wrong(at_, "the maximum count is below the minimum");
       } else {
         return;
       }
-      if (n > 3) throw wrong(at_, "too many repetitions of repetitions");
+      if (n > 3) throw wrong(at_, "too many nested repetitions");
       out.parts.push_back(std::move(item));
       item = std::move(out);
     }
@@ -180,7 +180,7 @@ class Parser {
     int n = -1;
     while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
       n = std::max(n, 0) * 10 + (text_[at_++] - '0');
-      if (n > kMostRepeats) throw wrong(at_, fmt::format("at most {} repetitions can be counted", kMostRepeats));
+      if (n > kMostRepeats) throw wrong(at_, fmt::format("a repetition count is at most {}", kMostRepeats));
     }
     if (n < 0) throw wrong(at_, "expected a number");
     return n;
@@ -194,7 +194,7 @@ class Parser {
       at_ += n;
       return c;
     }
-    if (++at_ >= text_.size()) throw wrong(at_, "an escape without its character");
+    if (++at_ >= text_.size()) throw wrong(at_, "an escape without a character");
     const char e = text_[at_++];
     const auto hex = [&](int digits) {
       char32_t value = 0;
@@ -207,7 +207,8 @@ class Parser {
         if (v < 0) throw wrong(at_, "a hexadecimal digit is missing");
         value = value * 16 + static_cast<char32_t>(v);
       }
-      if (value > kLastCode || (value >= 0xd800 && value < 0xe000)) throw wrong(at_, "no character has this number");
+      if (value > kLastCode || (value >= 0xd800 && value < 0xe000))
+        throw wrong(at_, "this is not the number of a character");
       return value;
     };
     switch (e) {
@@ -239,7 +240,7 @@ class Parser {
     Tree out{.kind = Tree::Kind::text};
     const size_t begin = at_++;
     while (at_ < text_.size() && text_[at_] != '"') utf8_append(out.text, character());
-    if (!take("\"")) throw wrong(begin, "a text without its end");
+    if (!take("\"")) throw wrong(begin, "an unterminated string");
     return out;
   }
 
@@ -254,10 +255,10 @@ class Parser {
         ++at_;
         to = character();
       }
-      if (to < from) throw wrong(at_, "a range that runs backward");
+      if (to < from) throw wrong(at_, "the end of a range is below its start");
       ranges.emplace_back(from, to);
     }
-    if (!take("]")) throw wrong(begin, "a class without its end");
+    if (!take("]")) throw wrong(begin, "an unterminated character class");
     CodeSet out(std::move(ranges));
     if (inverse) out = out.complement();
     return {.kind = Tree::Kind::set, .set = out.intersect(CodeSet{{0, 0xd7ff}, {0xe000, kLastCode}})};
@@ -327,7 +328,7 @@ class Grammar::Layout {
   using List = std::vector<Element>;
 
   Error too_large() const {
-    return Error(Exit::user, fmt::format("{}: the grammar becomes too large", name_), "count fewer repetitions");
+    return Error(Exit::user, fmt::format("{}: the grammar is too large", name_), "use smaller repetition counts");
   }
 
   std::vector<uint32_t> add_rule(std::vector<List> alternatives) {
@@ -482,7 +483,8 @@ void Grammar::refuse_left_recursion(const std::string& name) const {
           if (frames[i].rule == to) break;
         }
         if (!grows) continue;
-        throw Error(Exit::user, fmt::format("{}: a rule can begin with itself", name), "write repetitions with * or +");
+        throw Error(Exit::user, fmt::format("{}: left recursion: a rule can begin with itself", name),
+                    "write repetitions with * or +");
       }
       if (seen[to] == 0) frames.push_back(frame(to));
     }
@@ -540,7 +542,7 @@ void GrammarMatcher::expand(uint32_t element, uint32_t below, State& out) {
     auto [e, under] = open.back();
     open.pop_back();
     if (++work > (size_t{1} << 18) || out.size() > kMostWays)
-      throw Error(Exit::user, "the grammar has too many ways to go on", "make it less ambiguous");
+      throw Error(Exit::user, "the grammar has too many possible continuations", "make it less ambiguous");
     // At the end of a rule, matching continues below it; the empty stack is the end of the grammar.
     while (elements[e].kind == Grammar::Element::Kind::end && under != 0) {
       e = stacks_[under].element;

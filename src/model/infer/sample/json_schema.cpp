@@ -116,7 +116,7 @@ class Converter {
     }
     std::string type;
     if (s.contains("type")) {
-      if (!s["type"].is_string()) throw wrong(place, "type must be a text");
+      if (!s["type"].is_string()) throw wrong(place, "type must be a string");
       type = s["type"].get<std::string>();
     } else if (s.contains("properties") || s.contains("required") || s.contains("additionalProperties")) {
       type = "object";
@@ -153,10 +153,10 @@ class Converter {
   }
 
   std::string reference(const ordered_json& ref, const std::string& place, int depth) {
-    if (!ref.is_string()) throw wrong(place, "$ref must be a text");
+    if (!ref.is_string()) throw wrong(place, "$ref must be a string");
     const std::string target = ref.get<std::string>();
     if (const auto found = references_.find(target); found != references_.end()) return found->second;
-    if (!target.starts_with('#')) throw wrong(place, "references lead into this document only (#/...)");
+    if (!target.starts_with('#')) throw wrong(place, "only references within this document are supported (#/...)");
     const ordered_json* at = &root_;
     for (size_t i = 1; i < target.size();) {
       const size_t end = std::min(target.find('/', i + 1), target.size());
@@ -166,7 +166,7 @@ class Converter {
       if (at->is_object() && at->contains(key)) {
         at = &(*at)[key];
       } else {
-        throw wrong(place, fmt::format("'{}' leads nowhere", target));
+        throw wrong(place, fmt::format("'{}' does not exist in this document", target));
       }
       i = end;
     }
@@ -220,7 +220,7 @@ class Converter {
     if (most >= 0 && most < least) throw wrong(place, "maxItems is below minItems");
     const auto listed = std::ssize(first);
     if (!first.empty() && (least < listed || (most >= 0 && most < listed)))
-      throw wrong(place, "prefixItems must all be there: minItems and maxItems at least their number");
+      throw wrong(place, "prefixItems must all be required: minItems and maxItems must be at least their number");
     std::string inside;
     for (const std::string& f : first) inside += (inside.empty() ? "" : " \",\" space ") + f;
     if (!first.empty()) {
@@ -244,7 +244,7 @@ class Converter {
       if (!s["required"].is_array()) throw wrong(place, "required must be a list of names");
       for (const auto& name : s["required"]) {
         if (!name.is_string() || !properties.contains(name.get<std::string>()))
-          throw wrong(place, fmt::format("required names {}, which properties lack", name.dump()));
+          throw wrong(place, fmt::format("required names {}, which is not in properties", name.dump()));
         required.insert(name.get<std::string>());
       }
     }

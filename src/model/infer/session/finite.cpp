@@ -76,7 +76,7 @@ void require_finite_vectors(const Model& model) {
     const std::string fault = place_of_fault(w.f32(), std::max<int64_t>(1, w.columns()), 0);
     if (fault.empty()) continue;
     throw Error(Exit::numeric, fmt::format("'{}' {}", p.gguf.empty() ? p.name : p.gguf, fault),
-                "get the file again, or find out where its weights broke");
+                "get the file again, or find the step that damaged its weights");
   }
 }
 
@@ -84,12 +84,12 @@ void require_finite(const LoadedModel& loaded, std::span<const float> values, st
   if (all_finite(values)) return;
   const std::string fault = broken_weight(loaded);
   if (fault.empty()) {
-    throw Error(Exit::numeric, fmt::format("the model's {} are no numbers, though every weight is one", what),
-                "a sum grew beyond f32, or beyond the format of the cache (-ctk, -ctv): see whether f32 weights and "
+    throw Error(Exit::numeric, fmt::format("the model's {} are not finite, although every weight is", what),
+                "a sum overflowed f32 or the format of the KV cache (-ctk, -ctv): see whether f32 weights and "
                 "an f32 cache give the same");
   }
-  throw Error(Exit::numeric, fmt::format("the model's {} are no numbers: {}", what, fault),
-              "get the file again, or find out where its weights broke; `lumen quantize` names the same place");
+  throw Error(Exit::numeric, fmt::format("the model's {} are not finite: {}", what, fault),
+              "get the file again, or find the step that damaged its weights; `lumen quantize` names the same place");
 }
 
 }  // namespace lumen::model

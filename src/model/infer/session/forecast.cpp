@@ -96,7 +96,7 @@ void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, con
                      bool cache_is_there) {
   // Memory-mapped weights count as host memory; on other devices they have been uploaded already.
   const bool host = loaded.engine().device().reads_host_memory();
-  run::MemoryNeeds needs = {{"cache of keys and values", cache, cache_is_there}, {"values of its steps", work, true}};
+  run::MemoryNeeds needs = {{"KV cache", cache, cache_is_there}, {"intermediate values", work, true}};
   if (host) needs.insert(needs.begin(), {"weights", loaded.weight_bytes(), true});
   loaded.engine().require_memory(
       fmt::format("'{}' with a context of {} tokens", loaded.model().name, options.context), needs,

@@ -52,7 +52,7 @@ void PageTable::make_room(PagePool& pool, int64_t length, int64_t upto,
       continue;
     }
     int32_t& page = pages_.at(k);
-    LUMEN_CHECK(page != kGone, "a page that is written was let go");
+    LUMEN_CHECK(page != kGone, "a page to write has been released");
     if (!pool.is_shared(page)) continue;
     const int32_t own = pool.take();
     copy(page, own);

@@ -48,7 +48,7 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
     (stays ? there : copied) += w.bytes.size();
   }
   engine.require_memory(fmt::format("'{}'", model.name),
-                        {{"weights where they are", there, true}, {"copies of weights for the device", copied}});
+                        {{"memory-mapped weights", there, true}, {"copies of weights for the device", copied}});
   uploads_ = std::make_shared<run::ParameterUploads>(engine.device(), engine.threads());
   for (const auto& [name, w] : model.weights) weights_[name] = uploads_->add(w.type, w.bytes.data(), w.bytes.keeper());
   uploads_->begin();
@@ -121,10 +121,10 @@ void check_tokens(const Model& model, std::span<const TokenId> tokens) {
   const int64_t vocabulary = model.integer("vocab");
   for (const TokenId id : tokens) {
     if (id < 0 || id >= vocabulary)
-      throw Error(
-          Exit::user,
-          fmt::format("'{}': the input has the token {}, but the model's vocabulary {}", model.name, id, vocabulary),
-          "the tokenizer was made for another model");
+      throw Error(Exit::user,
+                  fmt::format("'{}': the input has token id {}, but the model's vocabulary has {} tokens", model.name,
+                              id, vocabulary),
+                  "the tokenizer was made for another model");
   }
 }
 
@@ -132,8 +132,8 @@ SessionOptions session_options(const Model& model, SessionOptions options) {
   if (options.context == 0) options.context = model.integer("context");
   if (options.context < 1) throw usage_error("the context must hold at least one token");
   if (options.context > SessionOptions::kMostPositions)
-    throw usage_error("a context of {} tokens: positions are numbers of 32 bits, so there are at most {}",
-                      options.context, SessionOptions::kMostPositions);
+    throw usage_error("a context of {} tokens: positions have 32 bits, so there are at most {}", options.context,
+                      SessionOptions::kMostPositions);
   options.chunk = std::clamp<int64_t>(options.chunk, 1, options.context);
   const FormatLibrary& formats = model.family->library().formats();
   options.keys = cache_format(formats, options.keys ? options.keys : held_cache(model, kCacheKeys));
@@ -180,12 +180,11 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
     const FormatRef& format = n.attributes.name.ends_with("keys") ? session.keys : session.values;
     if (!format || is_plain(*format, Scalar::f32)) continue;
     if (const graph::Dim& width = n.type.shape.back(); width.is_number() && width.number() % format->block != 0)
-      throw Error(
-          Exit::user,
-          fmt::format("a cache cannot be held in format '{}': heads of {} numbers do not divide into its blocks "
-                      "of {}",
-                      format->name, width.number(), format->block),
-          "choose a format with shorter blocks for --cache-type-k or --cache-type-v");
+      throw Error(Exit::user,
+                  fmt::format("a KV cache cannot have format '{}': heads of {} numbers do not divide into its blocks "
+                              "of {}",
+                              format->name, width.number(), format->block),
+                  "choose a format with shorter blocks for --cache-type-k or --cache-type-v");
     graph::FormatAssignment a;
     a.what = graph::FormatAssignment::What::stored;
     a.value = n.attributes.name;

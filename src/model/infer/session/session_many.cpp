@@ -46,7 +46,7 @@ ManySession::Sequence& ManySession::sequence(int number) {
 }
 
 int ManySession::open(int64_t set) {
-  LUMEN_CHECK(set >= 0 && set < loaded_.sets(), "no set {} of adapters", set);
+  LUMEN_CHECK(set >= 0 && set < loaded_.sets(), "no adapter set {}", set);
   for (size_t i = 0; i < sequences_.size(); ++i) {
     Sequence& t = sequences_[i];
     if (t.is_open) continue;
@@ -56,7 +56,7 @@ int ManySession::open(int64_t set) {
     for (const Cache& c : caches_) t.tables.emplace_back(c.window);
     return i;
   }
-  throw user_error("{} sequences are open, and there cannot be more", sequences_.size());
+  throw user_error("{} sequences are open, which is the maximum", sequences_.size());
 }
 
 void ManySession::close(int number) {

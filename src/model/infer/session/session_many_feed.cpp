@@ -148,7 +148,7 @@ std::vector<LogitRow> ManySession::feed_mixed(std::span<const Part> parts, std::
 
 void ManySession::settle(int number, int64_t length) {
   const int64_t kept = rewind(number, length);
-  LUMEN_CHECK(kept == length, "sequence {} cannot go back to {} tokens", number, length);
+  LUMEN_CHECK(kept == length, "sequence {} cannot be rolled back to {} tokens", number, length);
   for (size_t c = 0; c < caches_.size(); ++c) sequence(number).tables[c].forget(caches_[c].pool, length);
 }
 
