@@ -81,7 +81,6 @@ class SequenceBatch {
     SequenceOrder order;
     int sequence = -1;             // number in session_
     std::vector<TokenId> pending;  // tokens not computed yet
-    bool was_read = false;         // prompt computed and a token drawn
     int64_t scored = 0;            // prompt tokens whose logits were passed to `read`
     uint64_t served = 0;           // the last step that computed a chunk of it
     std::optional<ExpectedDraft> expected;
