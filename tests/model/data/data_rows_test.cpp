@@ -155,12 +155,12 @@ TEST(DataShapes, Faults) {
   EXPECT_EQ(example(R"({"messages":[]})"), "fault: \"messages\" is empty");
   EXPECT_EQ(example(R"({"messages":{"role":["user","assistant"],"content":["q"]}})"),
             "fault: lists that belong together are of different lengths");
-  EXPECT_EQ(example(R"({"messages":[7]})"), "fault: a message is no object");
+  EXPECT_EQ(example(R"({"messages":[7]})"), "fault: a message is not an object");
   EXPECT_EQ(example(R"({"messages":[{"content":"a"}]})"), "fault: a message without a role");
   EXPECT_EQ(example(R"({"messages":[{"role":"user"}]})"), "fault: a message without content");
-  EXPECT_EQ(example(R"({"messages":[{"role":"user","content":7}]})"), "fault: a message's content is no text");
+  EXPECT_EQ(example(R"({"messages":[{"role":"user","content":7}]})"), "fault: a message's content is not text");
   EXPECT_EQ(example(R"({"messages":[{"role":"user","content":[{"type":"image","url":"x"}]}]})"),
-            "fault: a message holds something else than text");
+            "fault: a message has content other than text");
   EXPECT_EQ(example(R"({"conversations":[{"from":"alien","value":"x"}]})"), "fault: a turn of an unknown speaker");
   EXPECT_EQ(example(R"({"conversations":[{"from":"function_call","value":"x"}]})"),
             "fault: a function call is no valid JSON");

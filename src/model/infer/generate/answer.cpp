@@ -51,7 +51,7 @@ std::string StopStrings::push(std::string_view text) {
     stopped_ = true;
     return held_.substr(0, first);
   }
-  // The longest end that is the beginning of a stop string waits.
+  // The longest suffix that is a prefix of a stop string is held back.
   size_t wait = 0;
   for (const std::string& t : strings_) {
     for (size_t n = std::min(t.size() - 1, held_.size()); n > wait; --n) {
@@ -132,7 +132,7 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");
     if (!matcher_->may_end())
-      throw Error(Exit::user, "the vocabulary has no token with which the grammar could go on", "change the grammar");
+      throw Error(Exit::user, "no token of the vocabulary can continue the grammar", "change the grammar");
     end(EndReason::grammar);
     return std::nullopt;
   }

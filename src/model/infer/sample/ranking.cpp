@@ -14,24 +14,24 @@ namespace {
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr auto kLastToken = std::numeric_limits<TokenId>::max();
 constexpr size_t kGrowth = 8;
-constexpr size_t kRun = 32;       // logits compared at once
-constexpr size_t kSmall = 4096;   // a vocabulary of which everything can be sorted
-constexpr size_t kSorted = 4096;  // of the best of a larger one
+constexpr size_t kRun = 32;       // logits compared per loop iteration
+constexpr size_t kSmall = 4096;   // vocabularies up to this size are sorted as a whole
+constexpr size_t kSorted = 4096;  // most ranks sorted for larger ones
 constexpr int32_t kBuckets = 2048;
-constexpr double kMostKey = 87;  // tokens so much worse than the best weigh nothing
+constexpr double kMostKey = 87;  // tokens whose scaled logits are lower than the best by this have no weight
 
-// The largest f32 that is not above the bound: who reaches the bound reaches it.
+// The largest f32 not above the bound; every number >= bound is also >= it.
 float at_most(double bound) {
   const auto f = float(bound);
   return f > bound ? std::nextafter(f, -std::numeric_limits<float>::infinity()) : f;
 }
 
-// The smallest f32 that is not below the bound.
+// The smallest f32 not below the bound.
 float at_least(double bound) {
   return -at_most(-bound);
 }
 
-// The memory of weights goes from ranking to ranking: half a megabyte is not asked of the system for each token.
+// Rankings reuse the memory of weights, so that half a megabyte is not allocated for each token.
 thread_local std::vector<float> spare_weights;
 
 constexpr size_t kGroupWords = size_t{Race::kGroup} / TokenSet::kWord;  // words of a TokenSet in a group of tokens
@@ -87,7 +87,7 @@ Ranking::Ranking(const Narrowed& narrowed, const TokenSet& barred, size_t barred
       --count_;
     }
   }
-  // What is changed has its rank where that lies among the known ones.
+  // A token with a changed logit is ranked if it is better than the worst known one.
   for (const Candidate& c : extra_)
     if (!is_better(least, c)) ranked_.push_back(c);
   std::sort(ranked_.begin(), ranked_.end(), is_better);
@@ -290,14 +290,15 @@ double Ranking::total_down_to(double logit, double temperature) {
   return sum;
 }
 
-// Two passes: one adds up weights in buckets, one gathers the tokens of the bucket in which they reach the mass. `key`
-// of a logit, which has no branches, says where it stands in the order: from 0 to `largest`, then all are alike.
+// Two passes: the first adds up weights in buckets, the second collects the tokens of the bucket in which the sum
+// reaches the mass. `key` (branch-free) maps a logit to its place in the order, from 0 to `largest`; larger keys share
+// the last bucket.
 template <typename Key>
 std::vector<Candidate> Ranking::reached(double mass, double temperature, const Key& key, float largest) {
   constexpr size_t kTogether = 64;
   constexpr float kLast = kBuckets - 1;
   const float scale = largest > 0 ? kLast / largest : 0;
-  // Logits that are not left may be better than the best: they weigh nothing, in the first bucket.
+  // Excluded logits may be better than the best; they have zero weight and count in the first bucket.
   const auto bucket_of = [&](float logit) {
     const float at = key(logit) * scale, from_first = at > 0 ? at : 0;
     return static_cast<int32_t>(from_first < kLast ? from_first : kLast);
@@ -341,7 +342,7 @@ std::vector<Candidate> Ranking::reached(double mass, double temperature, const K
   const auto is_before = [](const auto& a, const auto& b) {
     return a.first < b.first || (a.first == b.first && is_better(a.second, b.second));
   };
-  // Equal ones stand in order already, however many there are.
+  // Equal logits are in order already; sorting them all could take long.
   if (whole != bucket.size() || !std::is_sorted(bucket.begin(), bucket.end(), is_before))
     std::sort(bucket.begin(), bucket.end(), is_before);
   std::vector<Candidate> out;
@@ -465,8 +466,8 @@ float Ranking::spread(double temperature) const {
   return best - lowest;
 }
 
-// With p = w / sum the surprise -log p of a token is log(sum) - x, where x = logit - best; the expected surprise is
-// log(sum) less the mean of x. So the nearest to it are those whose x is nearest to that mean.
+// With p = w / sum, the surprisal -log p of a token is log(sum) - x with x = logit - best; the entropy is log(sum)
+// minus the mean of x. So the tokens nearest to the entropy are those whose x is nearest to that mean.
 void Ranking::keep_typical(double share) {
   if (!has(0)) return;
   if (narrowed_ && !complete_) throw Undecided();
@@ -531,7 +532,7 @@ Ranking::Bounds Ranking::total_within(double temperature) {
   }
   const double sum = narrowed_->sum, slack = sum * Narrowed::kSumError;
   const double stays = std::max(sum - slack, known) - gone_ - double(gone_unknown_) * of_most(least) + fresh;
-  // There is at least what is known to be.
+  // A lower bound by the tokens that are known.
   const double low = std::max(stays, (left + hidden) * (1 - Narrowed::kSumError)), high = sum + slack - gone_ + fresh;
   const double scale = std::exp((most - ranked_[0].logit) / temperature);
   if (!std::isfinite(scale)) throw Undecided();
@@ -543,7 +544,7 @@ void Ranking::rank(size_t most) {
   std::vector<Candidate>& best = ranked_;
   best = extra_;
   complete_ = true;
-  float least = least_;  // below it nothing is among the best
+  float least = least_;  // no lower logit can be among the best
   const size_t room = 2 * most + kRun;
   const auto cut = [&] {
     if (best.size() <= most) return;

@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t kLongestMemory = size_t{1} << 20;
 
-constexpr size_t kFirst = 64;       // tokens ranked at first where nothing says how many matter
-constexpr size_t kWalked = kFirst;  // ranks looked at in turn; beyond, tokens are found by sums of weights
-constexpr size_t kMostAsked = 256;  // tokens a filter is asked about one by one, beside four for each one wanted
+constexpr size_t kFirst = 64;       // tokens ranked at first if the number needed is not known
+constexpr size_t kWalked = kFirst;  // ranks visited one by one; beyond them, cutoffs are found by sums of weights
+constexpr size_t kMostAsked = 256;  // tokens tested one by one by a filter, plus four for each token wanted
 
 constexpr auto kLastToken = std::numeric_limits<TokenId>::max();
 
@@ -67,7 +67,7 @@ void Sampler::accept(TokenId token) {
   while (recent_.size() > memory_) recent_.pop_front();
 }
 
-// Where the logit of a token stands that counts instead of the one computed; none of what the vocabulary has not.
+// The entry for a token's changed logit; null if the id is not in the vocabulary.
 double* Sampler::Changes::of(TokenId id) {
   if (id < 0 || id >= vocabulary) return nullptr;
   const auto [at, is_new] = to.try_emplace(id, 0);
@@ -89,19 +89,19 @@ void Sampler::penalise(Changes& changes) const {
   }
 }
 
-// For each token that would go on with a text as it went on before: the longer the repetition, the worse. Lengths of
-// repetitions are found for all places at once (the Z algorithm on the reversed text).
+// DRY: penalizes each token that would extend a repetition, by the length of the repetition. The lengths are computed
+// for all positions at once (the Z algorithm on the reversed sequence).
 void Sampler::penalise_repetitions(Changes& changes) const {
   const SamplerOptions& o = options_;
   const size_t last = o.dry_last < 0 ? recent_.size() : std::min<size_t>(recent_.size(), o.dry_last);
   if (o.dry_multiplier == 0 || last < 2) return;
-  std::vector<TokenId> back(recent_.rbegin(), recent_.rbegin() + last);  // the latest first
+  std::vector<TokenId> back(recent_.rbegin(), recent_.rbegin() + last);  // the latest token first
   const auto breaks = [&](TokenId id) {
     return std::find(o.dry_breakers.begin(), o.dry_breakers.end(), id) != o.dry_breakers.end();
   };
   const size_t stop = std::find_if(back.begin(), back.end(), breaks) - back.begin();
   if (stop == 0) return;
-  std::vector<size_t> same(last, 0);  // how much of the latest text stands at this distance back, too
+  std::vector<size_t> same(last, 0);  // length of the repetition at this distance back
   size_t left = 0, right = 0;
   for (size_t i = 1; i < last; ++i) {
     size_t n = i < right ? std::min(right - i, same[i - left]) : 0;
@@ -130,8 +130,8 @@ Candidate Sampler::draw(Ranking& ranking) {
   return ranking.winner(Race(options_.seed, drawn_++), options_.temperature);
 }
 
-// Keeps the surprise of what is drawn near a wanted one (Basu et al. 2021): the first kind estimates how many tokens
-// that takes, the second cuts off what would surprise more.
+// Keeps the surprisal of drawn tokens near a target (Basu et al. 2021): version 1 estimates the number of tokens to
+// keep, version 2 removes tokens with a higher surprisal.
 TokenId Sampler::mirostat(Ranking& ranking) {
   const double temperature = options_.temperature;
   const auto w = [&](size_t i) { return weight(ranking[i], ranking[0], temperature); };
@@ -171,8 +171,8 @@ TokenId Sampler::mirostat(Ranking& ranking) {
   return drawn.id;
 }
 
-// Leaves the best `wanted` that the filter allows, found by asking about the likeliest alone; false when too few of
-// those are allowed. What is found is what asking about all would find.
+// Keeps the best `wanted` tokens that the filter allows, by testing only the most likely tokens; false if too few of
+// those are allowed. The result equals that of testing all tokens.
 bool Sampler::best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted) const {
   std::vector<Candidate> found;
   for (size_t i = 0; i < kMostAsked + 4 * wanted && ranking.has(i); ++i) {
@@ -213,7 +213,7 @@ Asked Sampler::asked(int64_t vocabulary) const {
   Asked out;
   for (const auto& [id, logit] : changes(vocabulary, [](TokenId) { return 0.0; }).to) out.ids.push_back(id);
   std::sort(out.ids.begin(), out.ids.end());
-  // Cuts go by weights at temperature 1, and leave what is known whole; without them the draw is of all.
+  // Truncation uses weights at temperature 1, and keeps only known tokens; without it, the draw is over all tokens.
   const bool cuts = options_.mirostat == 0 && options_.top_p < 1;
   if (!cuts && options_.temperature > 0) out.temperature = options_.temperature;
   out.seed = options_.seed;
@@ -221,7 +221,7 @@ Asked Sampler::asked(int64_t vocabulary) const {
   return out;
 }
 
-// How many of the best are looked at, at most; 0: that is not known beforehand.
+// The most tokens of the ranking that are used; 0: not known in advance.
 size_t Sampler::wanted() const {
   return options_.temperature == 0 ? 1 : options_.mirostat == 0 ? static_cast<size_t>(options_.top_k) : 0;
 }
@@ -269,7 +269,7 @@ TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   return draw(ranking).id;
 }
 
-// Top-p and min-p: both leave a beginning of the order, so that the shorter one is found in one walk.
+// Top-p and min-p: both keep a prefix of the ranking, so one pass finds the shorter one.
 void Sampler::cut(Ranking& ranking) const {
   const SamplerOptions& o = options_;
   constexpr double kAll = std::numeric_limits<double>::infinity();

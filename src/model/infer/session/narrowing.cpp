@@ -18,12 +18,12 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kMostCount = 96;  // a sampler looks at 40 of the best, and penalties may take some from there
+constexpr int64_t kMostCount = 96;  // samplers use the top 40 by default, and penalties may remove some of those
 constexpr int64_t kMostAsked = 128;
 constexpr int64_t kMostFront = 4;  // groups; where filters leave few tokens, the first ones may have none
 constexpr double kFilling = -1e30;
-constexpr int64_t kLarge = 4096;      // tokens of a vocabulary that is worth long parts
-constexpr int64_t kMostParts = 2560;  // all of which are compared with each other
+constexpr int64_t kLarge = 4096;      // vocabularies from this size on use longer parts
+constexpr int64_t kMostParts = 2560;  // each part is compared with every other one
 
 }  // namespace
 
@@ -46,8 +46,8 @@ Narrowing::Narrowing(int64_t vocabulary, Rows rows)
   count_ = std::min(kMostCount, parts());
 }
 
-// Ranks are counted, not sorted: how many are larger, or equal and before. Numbers of pieces are exact in f32. The sum
-// is not finite where a number is none.
+// Ranks are computed by counting instead of sorting: the number of elements that are larger, or equal and earlier.
+// Indices of pieces are exact in f32. The sum is not finite if any logit is not finite.
 std::string Narrowing::text() const {
   const int64_t parts = this->parts(), whole = parts * part_, each = part_ / piece_, some = count_ * each;
   std::string out = fmt::format(
@@ -139,7 +139,7 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
         front.subspan(j * Race::kGroup, std::min(Race::kGroup, vocabulary_ - number * Race::kGroup));
     out.front.push_back({number, {logits.begin(), logits.end()}});
   }
-  // The best of the worst piece bounds what is nowhere here.
+  // The best logit of the lowest piece is an upper bound for all tokens outside of these pieces.
   Candidate least{0, std::numeric_limits<double>::infinity()};
   for (int64_t j = 0; j < count_; ++j) {
     const int64_t first = int64_t(numbers[j]) * piece_;
@@ -155,7 +155,7 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
     if (c.id < vocabulary_ && !is_better(least, c)) out.best.push_back(c);
   }
   std::sort(out.best.begin(), out.best.end(), is_better);
-  // Below what rows are filled up with, the sum goes by that.
+  // If no logit exceeds the padding, the softmax sum is that of the padding.
   if (out.best.empty() || out.best.front().logit <= kFilling) return std::nullopt;
   return out;
 }

@@ -1,4 +1,4 @@
-// What steps are asked for: tokens go in, rows of logits come out.
+// Feeds tokens to sequences and returns rows of logits.
 #include <algorithm>
 
 #include "base/check.h"
@@ -10,11 +10,11 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kMostScored = 64;  // whose logits come out at once
+constexpr int64_t kMostScored = 64;  // tokens whose logits are returned by one step
 
 }  // namespace
 
-// Logits of some of a step's rows.
+// Logits of a range of a step's rows.
 std::vector<float> ManySession::rows_of(const Program& p, int64_t first, int64_t count) {
   const int64_t vocab = loaded_.model().integer("vocab");
   const run::DeviceTensorRef all = p.program->result(kResult);
@@ -58,7 +58,7 @@ std::vector<LogitRow> ManySession::rows_behind(const Program& p, int64_t count, 
   return rows;
 }
 
-// Error when there is no room for them.
+// Error if there are too few free pages.
 void ManySession::check(std::span<const Part> parts) const {
   int64_t missing = 0, tokens = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -112,7 +112,7 @@ std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::s
       left = left.subspan(count);
       const Program& step = run(shape_for(1, chunk.tokens.size()), {&chunk, 1}, own);
       if (!left.empty()) continue;
-      // Another prompt's step would write over a row that is still to be fetched.
+      // The step of another prompt would overwrite a row that has not been copied yet.
       const bool can = plan_.narrowing && !own.empty() && chunks == 1;
       rows[p] = can ? narrowed_rows(step, own).at(0) : LogitRow(rows_of(step, 0, 1));
     }
@@ -154,7 +154,7 @@ std::vector<LogitRow> ManySession::feed_mixed(std::span<const Part> parts, std::
 
 void ManySession::settle(int number, int64_t length) {
   const int64_t kept = rewind(number, length);
-  LUMEN_CHECK(kept == length, "sequence {} cannot go back to {} tokens", number, length);
+  LUMEN_CHECK(kept == length, "sequence {} cannot be rolled back to {} tokens", number, length);
   for (size_t c = 0; c < caches_.size(); ++c) sequence(number).tables[c].forget(caches_[c].pool, length);
 }
 
