@@ -188,15 +188,23 @@ bool Scheduler::take_new(double wait) {
   return true;
 }
 
-// Starts the next output if there is a free slot: that of the request with the fewest running outputs, the oldest
-// request first.
+// Starts outputs in the free slots: each time that of the request with the fewest running outputs, the oldest request
+// first. Where prompts share steps, all slots are filled, so that a burst of requests is read in full steps; elsewhere
+// one prompt is read at a time, and a later request with fewer running outputs may come before the others.
 void Scheduler::begin_outputs() {
-  if (!batch_ || batch_->waiting() > 0 || batch_->running() >= options_.parallel) return;
-  std::shared_ptr<Open> least;
-  for (const auto& open : open_)
-    if (!open->is_over && open->next < open->count() && (!least || open->running.size() < least->running.size()))
-      least = open;
-  if (least) begin_output(least);
+  if (!batch_) return;
+  const auto begin_next = [&] {
+    if (batch_->waiting() + batch_->running() >= options_.parallel) return false;
+    std::shared_ptr<Open> least;
+    for (const auto& open : open_)
+      if (!open->is_over && open->next < open->count() && (!least || open->running.size() < least->running.size()))
+        least = open;
+    if (least) begin_output(least);
+    return least != nullptr;
+  };
+  if (batch_->waiting() > 0) return;
+  while (begin_next() && batch_->shares_steps()) {
+  }
 }
 
 void Scheduler::begin_output(const std::shared_ptr<Open>& open) {

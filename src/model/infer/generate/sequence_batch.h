@@ -72,6 +72,7 @@ class SequenceBatch {
   int64_t waiting() const { return std::ssize(waiting_); }  // for admission, or preempted
   // Number of preemptions so far, of sequences with this adapter set.
   int64_t put_back_count(int64_t set = 0) const { return put_back_.at(set); }
+  bool shares_steps() const { return session_.most_mixed() > 0; }  // whether several prompts are computed in one step
   const ManySession& session() const { return session_; }
   int64_t longest() const { return longest_; }  // maximum length of a sequence
 
