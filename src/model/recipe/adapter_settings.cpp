@@ -10,7 +10,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kTurns = 5, kMostTurns = 1000;  // of loftq, and most of any
+constexpr int64_t kTurns = 5, kMostTurns = 1000;  // iterations of loftq: default; and the maximum of both methods
 
 std::optional<int64_t> number_after(const std::string& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return std::nullopt;

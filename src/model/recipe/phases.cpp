@@ -36,7 +36,7 @@ Recipe phase_recipe(const Recipe& whole, size_t phase) {
   base.phases.clear();
   const Phase& p = whole.phases[phase];
   Recipe out = parse_recipe(p.text, fmt::format("{}, phase '{}'", whole.name, p.name), std::move(base));
-  if (phase > 0) {  // the model comes from the phase before
+  if (phase > 0) {  // the model comes from the previous phase
     out.family = out.size = "";
     out.config.clear();
   }
@@ -76,7 +76,7 @@ void check_phases(const Recipe& whole) {
 }
 
 void make_absolute(Recipe& whole) {
-  // One path, or several with commas between them.
+  // One path, or several separated by commas.
   const auto absolute = [](std::string& paths) {
     std::error_code error;
     std::string out;

@@ -17,8 +17,8 @@ FormatRef encodable(const std::string& key, const std::string& name, const Forma
 
 namespace {
 
-// Scales that are learned are those of the forward product, which has an operand in a format then, to the nearest and
-// as it is: in the products of the backward pass that read its codes, too.
+// A learned scale is the forward product's: its operand must have a format, rounding to nearest and no rotation, also
+// in the products of the backward pass that read the same codes.
 void check_learned(const graph::ProductType& type, const ProductSettings& s) {
   const graph::OperandFormats& forward = type.formats[ordinal(graph::ProductKind::forward)];
   const auto check = [&](const char* role, const std::string& source, const FormatRef& format,

@@ -30,7 +30,7 @@ graph::Element element_of(const std::string& what, const std::string& name, cons
   return {Scalar::f32, format};
 }
 
-// Whole numbers of 16 bits and nothing else: the lower half of an f32.
+// A format of plain 16-bit integers: the lower half of an f32.
 graph::Element whole_numbers(const FormatLibrary& formats) {
   for (const FormatRef& f : formats.all()) {
     if (f->block != 1 || f->fields.size() != 1 || !f->fields[0].type.is_signed) continue;
@@ -139,7 +139,7 @@ ValueId held_value(const Graph& g, ValueId input, const Holding& held) {
 
 ValueId round_mantissa(Builder& build, ValueId value, int bits, ValueId seed, uint32_t salt) {
   const ValueId random = build.random(seed, salt, build.type(value).shape);
-  // A random number is added to the bits that go, which are then cut off.
+  // Adds a random number to the bits that are dropped, then truncates them.
   const int gone = 23 - bits;
   Formula f;
   f.inputs = {Scalar::f32, Scalar::f32};
@@ -166,7 +166,7 @@ ValueId hold_at_random(Builder& build, ValueId value, const graph::Element& as, 
   const ValueId random = build.random(seed, salt, build.type(value).shape);
   if (as.format) return graph::encode_at_random(build, value, as.format, random);
   LUMEN_CHECK(as.scalar == Scalar::f16);
-  // To a step of f16, whose numbers near zero are as far apart as at its smallest exponent.
+  // Rounds to a step of f16; its subnormals have the step of the smallest exponent.
   constexpr int kBits = 10, kSmallest = -14;
   Formula f;
   f.inputs = {Scalar::f32, Scalar::f32};

@@ -19,7 +19,7 @@ constexpr const char* kAverage = "average";
 constexpr const char* kNumberPrefix = "step.";
 constexpr const char* kMove = "most_move";
 constexpr const char* kDecay = "weight_decay";
-constexpr const char* kGiven[] = {"value", "gradient"};  // every function's
+constexpr const char* kGiven[] = {"value", "gradient"};  // parameters of every function
 constexpr const char* kRate = "rate";
 
 std::vector<std::string> words_of(const lang::ModelDecl& decl, std::string_view attribute) {

@@ -45,7 +45,7 @@ Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats,
                        p.name, scalar_name(tensor.element.scalar));
     w.type.element = {Scalar::f32, format};
   }
-  // Files have no room between and behind the sections of a format's rows, which memory has.
+  // In memory the sections of a format's rows have padding between and after them, in files they have none.
   const bool has_sections = tensor.element.format && !tensor.is_blob();
   if (has_sections)
     w.bytes = tensor.blob();
@@ -56,7 +56,7 @@ Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats,
   return w;
 }
 
-// The checkpoint's numbers are those of the weights it was made beside.
+// Checks that the base model has exactly the weights, with their shapes, that the checkpoint expects.
 void require_shapes(const Model& model, const std::string& where) {
   for (const Parameter& p : model.parameters) {
     const auto w = model.weights.find(p.name);
