@@ -13,7 +13,7 @@
 namespace lumen::model {
 namespace {
 
-// Calls `valid` for runs of UTF-8; other bytes are copied.
+// Calls `valid` for runs of valid UTF-8; other bytes are copied.
 template <typename Valid>
 std::string over_valid(std::string_view text, const Valid& valid) {
   std::string out;
@@ -64,7 +64,7 @@ bool is_mark(char32_t c) {
 }
 
 void lower(char32_t c, std::string& out) {
-  if (c == 0x130) {  // the one letter whose small form is two characters
+  if (c == 0x130) {  // the one letter whose lowercase is two characters
     out += "i\xcc\x87";
     return;
   }
@@ -182,7 +182,7 @@ std::string nmt(std::string_view text) {
   });
 }
 
-// One bit per character: normal form C changes neither it nor what stands before it.
+// One bit per character: NFC changes neither it nor the characters before it.
 const std::vector<uint64_t>& nfc_stable() {
   static const auto bits = [] {
     std::vector<uint64_t> out((kLastCode >> 6) + 1, ~uint64_t{0});
@@ -191,8 +191,8 @@ const std::vector<uint64_t>& nfc_stable() {
       const utf8proc_property_t* p = utf8proc_get_property(c);
       if (p->combining_class != 0) unsure(c);
       if (p->decomp_seqindex == UINT16_MAX || p->decomp_type != 0) continue;
-      // With a canonical decomposition: stable when it composes back to itself; its second part may join what is
-      // before.
+      // With a canonical decomposition: stable when it composes back to itself; its second part may compose with the
+      // preceding character.
       utf8proc_int32_t parts[8];
       const auto n = utf8proc_decompose_char(c, parts, 8, UTF8PROC_STABLE, nullptr);
       for (utf8proc_ssize_t i = 1; i < n && i < 8; ++i) unsure(static_cast<char32_t>(parts[i]));

@@ -48,7 +48,7 @@ RanksRow read_ranks_row(const Toml& row) {
 
 struct State {
   std::mutex mutex;
-  std::vector<std::pair<std::string, std::string>> added;  // text, name
+  std::vector<std::pair<std::string, std::string>> added;  // source, name
   std::unique_ptr<const PretokenizerTable> table;
 };
 

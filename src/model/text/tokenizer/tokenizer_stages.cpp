@@ -1,5 +1,4 @@
-// The stages of a tokenizer from their descriptions in tokenizer.json. Whatever a file asks for and we do not have is
-// refused.
+// Creates a tokenizer's stages from tokenizer.json. Unsupported settings are an Error.
 #include <algorithm>
 #include <array>
 
@@ -230,7 +229,7 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
       }
       const std::string name = json_text(json_member(item, "SpecialToken", where), "id", where);
       std::vector<TokenId>& to = behind ? suffix : prefix;
-      // The name stands for the ids that the table of special tokens gives it.
+      // A name in the table of special tokens stands for the table's ids.
       const json* table = absent(node, "special_tokens") ? nullptr : &node["special_tokens"];
       if (table && table->is_object() && table->contains(name)) {
         const json& ids = json_member((*table)[name], "ids", where);
@@ -250,13 +249,13 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
   } else {
     throw unsupported(where, "the post-processor '" + type + "'");
   }
-  // A further template surrounds what the one before made.
+  // A further template wraps the result of the previous one.
   p.prefix.insert(p.prefix.begin(), prefix.begin(), prefix.end());
   p.suffix.insert(p.suffix.end(), suffix.begin(), suffix.end());
   if (p.prefix.size() + p.suffix.size() > 256) throw user_error("{}: too many special tokens", where);
 }
 
-// tokenizer_config.json names BOS and EOS as strings, or as objects with their text.
+// tokenizer_config.json gives BOS and EOS as strings, or as objects with "content".
 std::optional<TokenId> config_token(const json& config, const char* key, const std::string& where,
                                     const TokenizerParts& p) {
   if (absent(config, key)) return std::nullopt;
@@ -349,7 +348,7 @@ void space_stages(const SpaceOptions& spaces, TokenizerParts& p, const std::stri
     decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", "\xe2\x96\x81"}}}, {"content", " "}});
   decoders.push_back({{"type", "ByteFallback"}});
   decoders.push_back({{"type", "Fuse"}});
-  // Who removes spaces at the front of a text does so at the front of decoded ones, however many there are.
+  // A normalizer that strips leading spaces is matched by a decoder that strips any number of them.
   if (spaces.dummy_prefix || spaces.remove_extra) {
     decoders.push_back(
         {{"type", "Strip"}, {"content", " "}, {"start", spaces.remove_extra ? kManySpaces : 1}, {"stop", 0}});

@@ -52,8 +52,8 @@ size_t utf8_invalid_run(std::string_view text, size_t at) {
 
 namespace {
 
-// Length of the longest prefix of text[at..] that could begin a character, given that no whole character stands there;
-// at least 1. `*open`: more bytes could complete it.
+// Length of the longest prefix of text[at..] that could begin a character, where there is no complete one; at least 1.
+// `*open`: more bytes could complete it.
 size_t broken_char(std::string_view text, size_t at, bool* open) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   *open = false;

@@ -30,7 +30,7 @@ void UnigramModel::unknown(std::string_view text, std::vector<TokenId>& out) con
 void UnigramModel::encode(std::string_view word, std::vector<TokenId>& out) const {
   struct Best {
     double score = 0;
-    int32_t piece = -2;  // -1: unknown; -2: nothing ends here
+    int32_t piece = -2;  // -1: unknown; -2: no segmentation ends here
     size_t begin = 0;
   };
   static thread_local std::vector<Best> best;

@@ -6,7 +6,7 @@
 namespace lumen::model {
 namespace {
 
-// The node behind `text` from `node` on; 0 when there is none and the text is not empty.
+// The node reached by `text` from `node`; 0 when there is none and the text is not empty.
 uint32_t walk(const TokenTrie& trie, uint32_t node, std::string_view text) {
   for (const char b : text) {
     node = trie.child(node, static_cast<uint8_t>(b));

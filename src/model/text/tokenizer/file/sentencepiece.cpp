@@ -1,7 +1,7 @@
-// Tokenizers from SentencePiece files: a message of Google's protocol buffers, of which these fields count.
+// Tokenizers from SentencePiece files: a protocol buffers message, of which these fields are read.
 //   1 piece*: 1 text, 2 score (f32), 3 type (as in TokenKind)
-//   2 trainer: 3 model (1 unigram, 2 byte pairs), 24 white space as suffix, 35 byte fallback, 40 unknown, 41 BOS, 42
-//   EOS 3 normalizer: 2 map of characters, 3 dummy prefix, 4 remove extra spaces, 5 escape spaces
+//   2 trainer: 3 model (1 unigram, 2 BPE), 24 white space as suffix, 35 byte fallback, 40 unknown, 41 BOS, 42 EOS
+//   3 normalizer: 2 map of characters, 3 dummy prefix, 4 remove extra spaces, 5 escape spaces
 // Proved by tests/model/text/sentencepiece_test.cpp, tokenizer_reference.py and tests/fuzz/sentencepiece_fuzz.cpp.
 #include <cstring>
 
@@ -12,7 +12,7 @@
 namespace lumen::model {
 namespace {
 
-// One field after another of a message.
+// Iterates over the fields of a message.
 class Message {
  public:
   Message(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
@@ -150,11 +150,11 @@ Tokenizer Tokenizer::from_sentencepiece(std::string_view bytes, const std::strin
     if (k != TokenKind::control && k != TokenKind::unknown && k != TokenKind::user_defined) continue;
     p.verbatim[i] = true;
     AddedToken token{.id = static_cast<TokenId>(i), .content = p.tokens[i], .control = k != TokenKind::user_defined};
-    // What users defined is found in the text as the pieces see it.
+    // User-defined symbols are matched in the normalized text.
     token.normalized = !token.control;
     (token.normalized ? p.added_normalized : p.added_raw).add(std::move(token));
   }
-  // Without further word, byte pairs begin with BOS, and unigrams end with EOS: the habits of the models that use them.
+  // Without tokenizer_config.json, BPE models get BOS and unigram models EOS, as is usual for such models.
   if (p.kind == VocabularyKind::scored_pairs && p.bos) p.prefix = {*p.bos};
   if (p.kind == VocabularyKind::unigram && p.eos) p.suffix = {*p.eos};
   if (!config.empty()) {

@@ -1,4 +1,4 @@
-// Tokenizers from a tokenizer.json. Whatever the file asks for and we do not have is refused.
+// Tokenizers from a tokenizer.json. Unsupported settings are an Error.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -21,7 +21,7 @@ std::string optional_text(const json& object, const char* key, const std::string
   return absent(object, key) ? std::string() : json_text(object, key, where);
 }
 
-// Ids may have gaps, but a short file shall not make a long table.
+// Ids may have gaps, but a short file must not allocate a large table.
 uint64_t most_ids(size_t tokens) {
   return std::min<uint64_t>(kMaxVocabulary, (1u << 18) + 64 * tokens);
 }
@@ -155,8 +155,7 @@ AddedToken read_added_token(const json& entry, const std::string& place) {
   return token;
 }
 
-// The added tokens of the file in the order of their ids. A text has one id and an id one text; what matches nothing
-// (no text) is none.
+// The added tokens of the file, sorted by id. Each string has one id and each id one string; empty strings are ignored.
 std::vector<AddedToken> read_added_list(const json& list, const std::string& place) {
   if (!list.is_array()) throw user_error("{}: no list", place);
   std::vector<AddedToken> out;
@@ -176,18 +175,18 @@ std::vector<AddedToken> read_added_list(const json& list, const std::string& pla
   return out;
 }
 
-// The strings of the vocabulary and of the added tokens as one table of ids. `unique`: no text of the vocabulary may
-// occur twice.
+// Merges the strings of the vocabulary and of the added tokens into one table of ids. `unique`: no string of the
+// vocabulary may occur twice.
 void join_added(const std::vector<AddedToken>& list, bool unique, const std::string& where, TokenizerParts& p) {
   const std::string place = where + ": added_tokens";
   size_t size = p.tokens.size();
   for (const AddedToken& token : list) {
     const size_t id = token.id;
-    // Ids may have gaps, but a short file shall not make a long table.
+    // Ids may have gaps, but a short file must not allocate a large table.
     if (id >= size + (1 << 18)) throw user_error("{}: id {} is out of range", place, token.id);
     size = std::max(size, id + 1);
   }
-  p.tokens.reserve(size);  // strings stay where they are
+  p.tokens.reserve(size);  // keeps the strings' addresses
   if (p.ids.emplace_all(p.tokens) > 0 && unique) throw user_error("{}: a JSON object has the same key twice", where);
   p.tokens.resize(size);
   for (const AddedToken& token : list) {
@@ -239,7 +238,7 @@ std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std
   } catch (const Error&) {
     if (!scanned) throw;
     scanned.reset();
-    root = parse_json(text, name, 64);  // says what is wrong, and where in the whole text
+    root = parse_json(text, name, 64);  // reports the error with its position in the whole text
   }
   auto parts = std::make_shared<TokenizerParts>();
   TokenizerParts& p = *parts;
@@ -250,7 +249,7 @@ std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std
   read_added(root, scanned && scanned->tokens, name, p);
   if (p.kind != VocabularyKind::unigram && !absent(model, "unk_token"))
     p.unknown = named_token(p, json_text(model, "unk_token", name), name + ": unk_token");
-  // Byte-level words go to the model as bytes, where it is one that knows nothing else.
+  // With the ByteLevel pre-tokenizer words are passed to the model as bytes, where the model supports it.
   const auto& normal = p.normalizer.steps();
   const bool bytes_allowed = p.kind == VocabularyKind::character_pair && p.continuing.empty() && p.word_end.empty() &&
                              !p.byte_fallback && !(p.fuse_unknown && p.unknown) &&
