@@ -12,8 +12,7 @@
 namespace lumen::model {
 namespace {
 
-// What products with these weights read goes through their branches, too. It is read as the products have it: rotated,
-// but never rounded to what activations are held in.
+// Products with these weights get low-rank branches. A branch reads the same input: rotated, but not quantized.
 graph::Graph with_low_rank(graph::Graph g, const Model& model) {
   const std::vector<LowRankBranch> branches = low_rank_branches(model);
   if (branches.empty()) return g;

@@ -13,9 +13,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr double kMostEncodeInFile = 65536;  // operations for an element
+constexpr double kMostEncodeInFile = 65536;  // operations per element
 
-// A definition that came inside the file has to encode while the model runs.
+// A definition inside a file must encode at run time, so its cost is limited.
 void require_cheap(const Model& model, const Format& f) {
   double work = f.code ? operations_of(*f.code) : 0;
   for (const std::optional<Routine>& fit : f.fit)
@@ -48,7 +48,7 @@ void define(Model& model, const Format& f) {
   model.metadata.set(key, f.source_text);
 }
 
-// Definitions that nothing names any more go.
+// Removes definitions that are no longer used.
 void forget_definitions(Model& model) {
   std::set<std::string> named;
   for (const char* key : {kCacheKeys, kCacheValues})
@@ -65,7 +65,7 @@ void forget_definitions(Model& model) {
 
 namespace {
 
-// What states are called, and where their formats and scales stand.
+// Graph states of the cache, with the keys of their formats and scales.
 struct CacheKeys {
   const char *ending, *format, *scales;
 };

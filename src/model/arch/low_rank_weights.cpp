@@ -12,7 +12,7 @@
 namespace lumen::model {
 namespace {
 
-// One text of the key.
+// Parses one string of the key.
 LowRankBranch branch_of(const std::string& text, const std::vector<Parameter>& parameters, const std::string& source) {
   const size_t space = text.find(' ');
   const std::string word = text.substr(0, space);

@@ -11,7 +11,7 @@
 namespace lumen::model {
 namespace {
 
-// An adapter's weights fit a model whose config others have changed as well.
+// Checks an adapter against a model whose config other adapters have changed as well.
 void check_sizes(const Model& model, const Adapter& adapter) {
   const auto refuse = [&](const Parameter& p) {
     throw Error(Exit::user,

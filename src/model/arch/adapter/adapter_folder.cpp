@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kBase = "base_model.model.", kWeight = ".weight", kBias = ".bias", kDefault = ".default";
 
-// The target of a magnitude's name, "base_model.model.model.layers.0.mlp.up_proj.lora_magnitude_vector".
+// The target in a magnitude's name, "base_model.model.model.layers.0.mlp.up_proj.lora_magnitude_vector".
 std::optional<std::string> magnitude_name(std::string name) {
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
   for (const std::string_view inside : {".default.weight", ".default", ".weight"})
@@ -36,7 +36,8 @@ std::optional<std::string> magnitude_name(std::string name) {
   return name.substr(0, name.size() - kEnding.size());
 }
 
-// "model.layers.0.mlp.up_proj" and which matrix, of "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight".
+// The target "model.layers.0.mlp.up_proj", and whether it is A or B, of
+// "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight".
 struct FolderName {
   std::string target;
   bool is_a = false, looked_up = false;
@@ -56,11 +57,11 @@ std::optional<FolderName> folder_name(std::string name) {
   return std::nullopt;
 }
 
-// A whole weight, by the name it has in the base model: "model.embed_tokens.weight" and whose weight it is, of
+// A full weight, by its name in the base model: "model.embed_tokens.weight" and its module, of
 // "base_model.model.model.embed_tokens.base_layer.weight".
 struct WholeName {
   std::string tensor, target;
-  bool unused = false;  // what a copy stands for
+  bool unused = false;  // the original of a copy
 };
 std::optional<WholeName> whole_name(std::string name) {
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
@@ -83,7 +84,7 @@ std::optional<WholeName> whole_name(std::string name) {
   return std::nullopt;
 }
 
-// The module of "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta".
+// The module in "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta".
 std::optional<std::string> tokens_name(std::string name) {
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
   if (name.ends_with(kDefault)) name.erase(name.size() - kDefault.size());
@@ -92,7 +93,7 @@ std::optional<std::string> tokens_name(std::string name) {
   return std::nullopt;
 }
 
-// The target whose B gives a bias as well.
+// The target in the name of B's bias.
 std::optional<std::string> low_rank_bias_name(std::string name) {
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
   for (const std::string_view end : {".lora_B.bias", ".lora_B.default.bias"})
@@ -100,7 +101,7 @@ std::optional<std::string> low_rank_bias_name(std::string name) {
   return std::nullopt;
 }
 
-// Part n of a matrix whose rows are those of several parameters.
+// The rows of `p` in a fused matrix of several parameters.
 Weight rows_of_part(const Weight& b, const Parameter& p) {
   const int64_t rows = p.shape[0].number();
   std::vector<int64_t> source;
@@ -108,7 +109,7 @@ Weight rows_of_part(const Weight& b, const Parameter& p) {
   return take_rows(b, {graph::Dim(rows), graph::Dim(b.columns())}, source);
 }
 
-// "model.layers.0.mlp.experts", 1 of "model.layers.0.mlp.experts.base_layer".
+// Returns "model.layers.0.mlp.experts", 1 for "model.layers.0.mlp.experts.base_layer".
 std::pair<std::string, int> without_layers(std::string target) {
   constexpr std::string_view kLayer = ".base_layer";
   int depth = 0;
@@ -148,7 +149,7 @@ class FolderReader {
   }
 
  private:
-  // The model that is changed, as the adapter has it: other numbers of tokens, biases that the given one has not.
+  // The model as the adapter changes it: other vocabulary size, biases that the given model lacks.
   const Model& model() const { return changed_ ? *changed_ : given_; }
 
   void sort_tensors() {
@@ -180,7 +181,7 @@ class FolderReader {
       throw user_error("{}: there are rows of tokens, but {} does not say of which", name_, kAdapterConfig);
   }
 
-  // What the config does not name other programs leave away.
+  // Other programs ignore tensors of modules that the config does not name.
   void check_targets() const {
     std::set<std::string> found;
     for (const auto& [target, pair] : pairs_) {
@@ -210,7 +211,7 @@ class FolderReader {
     });
   }
 
-  // An adapter of a model whose vocabulary was changed holds the embedding of that.
+  // An adapter of a model with a resized vocabulary contains its embedding.
   void resize() {
     for (const auto& [t, name] : whole_) {
       for (const Parameter& p : all_own_parameters(given_)) {
@@ -235,8 +236,8 @@ class FolderReader {
     }
   }
 
-  // The names in the base model of those weights of a module that the config names as parameters, in the order of the
-  // family's text, which is that in which they were wrapped.
+  // The base-model names of those weights of a module that target_parameters names, in the order of the family's
+  // source, which is that of PEFT's wrapping.
   std::vector<std::string> parameters_of(const std::string& module) const {
     std::vector<std::string> out;
     const auto take = [&](const std::string& tensor) {
@@ -252,7 +253,7 @@ class FolderReader {
     return out;
   }
 
-  // Changes of parameters: one inside the other where a module has several.
+  // Updates of target_parameters: nested wrappers where a module has several.
   bool set_aside(const std::string& target, const Pair& pair) {
     const auto [module, depth] = without_layers(target);
     if (depth == 0 && parameters_of(module).empty()) return false;
@@ -289,7 +290,7 @@ class FolderReader {
                       target, p.name);
   }
 
-  // A pair of matrices that changes all of a stack.
+  // A pair of matrices that updates all matrices of a stack.
   AdapterPart stacked_part(const Parameter& p, const std::string& tensor, const Pair& pair) const {
     const bool fused = p.hf_fused == tensor, between = p.hf_rows == tensor;
     if ((between && !(p.hf_columns && p.hf_transposed)) || p.hf_halves > 0 || pair.magnitude || pair.bias ||
@@ -321,7 +322,7 @@ class FolderReader {
     return out;
   }
 
-  // One of several stacked matrices, which have a module each in such folders.
+  // One matrix of a stack; such folders have a module for each.
   bool take_stacked(const std::string& target, const Pair& pair) {
     for (const Parameter& p : model().parameters) {
       if (p.shape.size() != 3) continue;
@@ -343,11 +344,11 @@ class FolderReader {
     return false;
   }
 
-  // What a tensor of the base model is here.
+  // The parameter that a tensor of the base model corresponds to.
   struct Place {
     Parameter parameter;
-    bool fused = false;   // one of several parts of it
-    bool shared = false;  // the model has another parameter for it
+    bool fused = false;   // one part of a fused tensor
+    bool shared = false;  // the model uses another parameter for it (tied)
   };
 
   static std::optional<Place> place(const Parameter& p, const std::string& tensor) {
@@ -381,7 +382,7 @@ class FolderReader {
     return out;
   }
 
-  // The embedding that a model without the parameter uses for it, or null.
+  // The embedding that a model without the parameter uses in its place (tied), or null.
   const Parameter* embedding_like(const Parameter& p) const {
     for (const Parameter& e : model().parameters)
       if (e.role == "embedding" && e.shape == p.shape && e.hf_plus == p.hf_plus) return &e;
@@ -390,20 +391,20 @@ class FolderReader {
 
   static std::string module_of(const Parameter& p) { return p.hf.substr(0, p.hf.rfind('.')); }
 
-  // A copy of the module alone: what else uses the weight does not follow.
+  // Only the module's copy changes: other users of the weight keep the model's.
   bool is_apart(const std::string& target) const { return config_.is_copy(target) && !config_.ties_copies(); }
 
   void take_whole(const StoredTensor& t, const WholeName& name) {
     for (const Place& place : places(name.tensor, name.target)) {
       const bool apart = is_apart(name.target);
-      // Without a copy the weight stays one for all that use it.
+      // Without a copy the weight stays tied.
       const Parameter* const embedding = place.shared ? embedding_like(place.parameter) : nullptr;
       const Parameter& p = embedding && !apart && !is_apart(module_of(*embedding)) ? *embedding : place.parameter;
       const Weight w = whole(t, p, place.fused);
       const auto [before, fresh] = given_weights_.emplace(p.name, w);
       if (!fresh && !equal(before->second, w))
         throw user_error("{}: two different weights for parameter {}, the second is '{}'", name_, p.name, t.name);
-      // What the model has already is no change.
+      // Weights equal to the model's are no change.
       if (const auto own = model().weights.find(p.name); own != model().weights.end() && equal(own->second, w))
         continue;
       if (apart) copies_.insert(p.name);
@@ -411,7 +412,7 @@ class FolderReader {
     }
   }
 
-  // The values that a parameter has before this adapter changes it.
+  // The values of a parameter before this adapter changes it.
   std::vector<float> values_before(const Parameter& p, bool shared) const {
     if (const auto changed = out_.whole.find(p.name); changed != out_.whole.end())
       return {changed->second.f32().begin(), changed->second.f32().end()};
@@ -428,7 +429,7 @@ class FolderReader {
     return values_of(w);
   }
 
-  // Rows of an embedding, or of an output, that stand in the place of the model's.
+  // Trained rows of an embedding or output replace the model's.
   void take_tokens(const StoredTensor& t, const std::string& module) {
     const std::vector<FolderConfig::Tokens>& all = config_.tokens();
     const auto tokens =
@@ -436,7 +437,7 @@ class FolderReader {
     if (tokens == all.end())
       throw user_error("{}: tensor '{}' has rows of tokens, but {} does not say of which", name_, t.name,
                        kAdapterConfig);
-    // Other tokens of a module that shares the weight: the two are one no longer.
+    // Different tokens for a module that shares the weight untie the two.
     const bool parted = std::ranges::any_of(all, [&](const FolderConfig::Tokens& x) { return x.ids != tokens->ids; });
     for (const Place& place : places(module + std::string(kWeight), module)) {
       const Parameter& p = place.parameter;
@@ -463,13 +464,13 @@ class FolderReader {
     }
   }
 
-  // Whether rows of an output are those of the embedding that it uses.
+  // Whether the rows of a tied output equal those of the embedding.
   bool is_row_copy(const StoredTensor& t, const Parameter& embedding) const {
     const auto rows = token_rows_.find(module_of(embedding));
     return rows != token_rows_.end() && rows->second->shape == t.shape && rows->second->blob() == t.blob();
   }
 
-  // What B gives beside its product becomes part of the module's bias.
+  // B's bias is added to the module's bias.
   void add_bias(const StoredTensor& t, const std::string& target) {
     for (const Place& place : places(target + std::string(kBias), target)) {
       const Parameter& p = place.parameter;
@@ -480,7 +481,7 @@ class FolderReader {
     }
   }
 
-  // A copy that the config names and the model could have is in the file.
+  // Checks that each of modules_to_save that the model can have is in the file.
   void check_copies() const {
     for (const std::string& name : config_.copies()) {
       const auto has = [&](const std::string& target) {
@@ -499,8 +500,8 @@ class FolderReader {
     }
   }
 
-  // Outputs that were the model's embedding until now, and can be no longer: they are adapted, or the embedding became
-  // a copy, which they do not follow.
+  // Unties outputs that cannot share the model's embedding any longer: they are adapted, or the embedding became a
+  // copy, which they do not follow.
   void set_apart() {
     for (const Parameter& p : all_own_parameters(model())) {
       const bool shares = !p.absent_if.empty() && !model().find(p.name) && embedding_like(p);
@@ -514,7 +515,7 @@ class FolderReader {
     }
   }
 
-  // The file holds all of what has another shape than the model's.
+  // Checks that every weight whose shape differs from the model's is in the file.
   void check_sizes() const {
     for (const auto& [name, w] : out_.whole)
       for (const Parameter& p : all_own_parameters(model()))
@@ -541,7 +542,7 @@ class FolderReader {
     return a.type.shape == b.type.shape && values_of(a) == values_of(b);
   }
 
-  // A tensor as the parameter has it; with a factor what is added to it.
+  // A tensor in the parameter's layout; with a factor, as an addend.
   Weight whole(const StoredTensor& t, const Parameter& p, bool fused, std::optional<double> factor = {}) const {
     if (p.shape.size() > 2 || p.shape.empty() || (fused && p.hf_transposed && p.shape.size() == 2))
       throw user_error("{}: '{}' is not one matrix of the model (parameter {})", name_, t.name, p.name);
@@ -567,7 +568,7 @@ class FolderReader {
     return w;
   }
 
-  // A tensor that each pair has besides A and B where the config says `key`, and no pair has otherwise.
+  // A tensor that each pair has besides A and B if the config sets `key`, and no pair has otherwise.
   struct Companion {
     const StoredTensor* Pair::* place;
     const char* noun;
@@ -599,7 +600,7 @@ class FolderReader {
     put({&Pair::magnitude, "magnitude", "magnitude", "use_dora", config_.has_magnitudes(), true}, magnitudes);
   }
 
-  // One number for each row of the target (column of an embedding), in our order.
+  // One number for each row of the target (of an embedding: column), in our order.
   Weight magnitude(const StoredTensor& t, const Parameter& p, bool looked_up, bool fused) const {
     const int64_t own = p.shape[looked_up ? 1 : 0].number(), count = own * (fused ? p.hf_parts : 1);
     int64_t held = 1;
@@ -662,11 +663,11 @@ class FolderReader {
   Pairs pairs_;
   std::vector<std::pair<const StoredTensor*, WholeName>> whole_;
   std::map<std::string, const StoredTensor*> token_rows_;         // by module
-  std::map<std::string, std::map<int, const Pair*>> nested_;      // changes of parameters, by module and depth
-  std::map<std::string, Weight> given_weights_;                   // whole ones, by parameter
+  std::map<std::string, std::map<int, const Pair*>> nested_;      // updates of target_parameters, by module and depth
+  std::map<std::string, Weight> given_weights_;                   // full weights, by parameter
   std::set<std::string> copies_;                                  // parameters replaced by copies
   std::map<std::string, std::map<int64_t, AdapterPart>> stacks_;  // by parameter and number
-  std::vector<Parameter> apart_;                                  // that the model has not, and will have
+  std::vector<Parameter> apart_;                                  // weights that the model lacks, and will have
 };
 
 }  // namespace

@@ -55,7 +55,7 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
       require_shape(part.a, matrices * rank, columns, *pair.a, name);
       require_shape(part.b, matrices * rows, rank, *pair.b, name);
     }
-    // Without alpha nothing is divided by the rank, as other programs have it.
+    // Without alpha the scale is 1, as in other programs.
     if (alpha != 0) part.scale = alpha / rank;
     out.parts.emplace(p->name, std::move(part));
   }

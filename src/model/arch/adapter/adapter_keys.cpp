@@ -57,7 +57,7 @@ bool holds(const std::vector<std::string>& patterns, const std::string& key) {
   return std::ranges::any_of(patterns, [&](const std::string& p) { return matches_key(p, key); });
 }
 
-// Null, false, and what is empty say nothing.
+// Null, false and empty values have no effect.
 bool says_something(const ordered_json& value) {
   if (value.is_null() || value == false || value == "") return false;
   return !((value.is_object() || value.is_array()) && value.empty());
@@ -97,7 +97,7 @@ AdapterKeys::Use AdapterKeys::Kind::use_of(const std::string& key) const {
 
 namespace {
 
-// Error when a key that says something may not.
+// Error when a key with an effect is refused or unknown.
 void check_key(const AdapterKeys::Kind& kind, const std::string& key, const std::string& value,
                const std::string& file) {
   const AdapterKeys::Use use = kind.use_of(key);

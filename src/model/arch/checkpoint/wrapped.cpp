@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-// The tensors of another file under other names.
+// Tensors of another file under other names.
 class RenamedTensors : public TensorFile {
  public:
   RenamedTensors(std::shared_ptr<const TensorFile> file, std::vector<StoredTensor> tensors, const std::string& name)
@@ -18,7 +18,7 @@ class RenamedTensors : public TensorFile {
   }
 
  private:
-  std::shared_ptr<const TensorFile> file_;  // whose bytes these are
+  std::shared_ptr<const TensorFile> file_;  // owns the bytes
 };
 
 }  // namespace

@@ -56,7 +56,7 @@ std::string size_label(int64_t weights) {
 void write_tokenizer(const Model& model, GgufMetadata& metadata) {
   const int64_t vocabulary = vocabulary_of(model);
   const char* kind = "tokenizer.ggml.model";
-  // What was written without a name may have one by now.
+  // A pre-tokenizer that had no name when the file was written may have one now.
   const bool anew =
       model.tokenizer && (!metadata.has(kind) || metadata.text("tokenizer.ggml.pre", "") == kUnnamedSplit);
   if (anew) model.tokenizer->to_gguf(metadata);

@@ -27,7 +27,7 @@
 namespace lumen::model {
 namespace {
 
-// At which tokens texts end: those its file names, in their order, then all the tokenizer knows.
+// EOS ids: those of its file, in their order, then those of the tokenizer.
 std::vector<TokenId> ends_of(const Model& model) {
   std::vector<TokenId> ends = ends_of_gguf(model.metadata, INT32_MAX);
   if (model.tokenizer) {
@@ -40,7 +40,7 @@ std::vector<TokenId> ends_of(const Model& model) {
   return ends;
 }
 
-// What config.json calls the type most weights are in; of packed ones those that are left in floats.
+// The dtype in config.json: that of most weights; for packed models that of the weights that stay floats.
 std::string dtype_of_model(const Model& model, bool packed) {
   const FormatRef main = main_format(model, packed);
   return main && is_plain(*main, Scalar::bf16)  ? "bfloat16"
@@ -48,7 +48,7 @@ std::string dtype_of_model(const Model& model, bool packed) {
                                                 : "float32";
 }
 
-// What a text or a file can have wrong is found before anything is written.
+// Detects errors of the family's source or of the file before anything is written.
 void check_room_and_pairs(const Model& model, const std::filesystem::path& folder) {
   const std::string from = model.metadata.entries().empty() ? model.name : model.metadata.source;
   for (const Parameter& p : model.parameters) {
@@ -57,7 +57,7 @@ void check_room_and_pairs(const Model& model, const std::filesystem::path& folde
       throw user_error("{}: parameter '{}' must be held in floats for a Hugging Face folder", from, p.name);
   }
   int64_t largest = 0;
-  std::map<std::string, int64_t> whole;  // tensors that are put together, which takes them twice
+  std::map<std::string, int64_t> whole;  // tensors that are joined, which needs twice their size
   for (const Parameter& p : model.parameters) {
     const bool stays = p.hf_rows.empty() && p.hf_halves == 0 && p.hf_plus == 0 && !p.hf_transposed &&
                        p.hf.find("{e}") == std::string::npos;
@@ -72,7 +72,7 @@ void check_room_and_pairs(const Model& model, const std::filesystem::path& folde
                            "a GGUF file is written without such copies");
 }
 
-// The model's own config.json, or the beginning of one.
+// The model's own config.json, or a new one to complete.
 nlohmann::json config_to_complete(const Model& model) {
   nlohmann::json config;
   if (const auto own = model.files.find("config.json"); own != model.files.end())
@@ -83,7 +83,7 @@ nlohmann::json config_to_complete(const Model& model) {
       throw user_error("config.json of '{}' is no JSON object, and its family has no attribute 'hf'", model.name);
     config["architectures"] = {model.family->hf_architectures().front()};
     config["model_type"] = model.family->hf_type();
-    // Readers have ids of their own for what is not said, which may lie outside of this vocabulary.
+    // Readers have default ids for missing members, which may be outside of this vocabulary.
     const std::vector<TokenId> ends = ends_of(model);
     config["eos_token_id"] = ends.size() > 1 ? nlohmann::json(ends) : nullptr;
     if (ends.size() == 1) config["eos_token_id"] = ends.front();
@@ -96,7 +96,7 @@ nlohmann::json config_to_complete(const Model& model) {
   return config;
 }
 
-// Weights of a model that was in the folder before would be taken for those of this one.
+// Weights of an earlier model in the folder would be read as part of this one.
 void remove_old_weights(const std::filesystem::path& folder, const std::set<std::string>& written) {
   std::error_code failure;
   for (const std::filesystem::path& path : list_folder(folder, failure)) {
@@ -186,14 +186,14 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
   if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());
   for (const auto& [name, text] : carried) {
-    // A folder in a folder that is there already is not moved into it.
+    // Nested folders are written directly, since they are not moved into an existing folder.
     const bool is_nested = name.find('/') != std::string::npos;
     const std::filesystem::path file = (is_nested && out.path().parent_path() == folder ? folder : out.path()) / name;
     if (is_nested) std::filesystem::create_directories(file.parent_path());
     write_file_atomic(file, text);
   }
   if (model.tokenizer) write_file_atomic(out.path() / "tokenizer.json", model.tokenizer->to_json());
-  // Last: whoever finds it in a folder that was there before finds all the rest.
+  // Last, so that a folder with config.json is complete.
   write_file_atomic(out.path() / "config.json", config.dump(2) + "\n");
   const std::set<std::string> written = names_in(out.path());
   out.commit();

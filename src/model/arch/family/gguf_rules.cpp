@@ -16,7 +16,7 @@ std::string filled(std::string name, const std::string& architecture) {
   return name;
 }
 
-// Keys, then for those that are refused `unless` and values, then `because` and a reason.
+// Keys, then for refused ones `unless` and values, then `because` and a reason.
 void take_rule(const lang::Attribute& a, const std::string& architecture, std::vector<GgufRules::Rule>& rules) {
   const bool refused = a.name == "gguf_refused";
   std::vector<std::string> keys;
@@ -61,7 +61,7 @@ std::string text_of(const GgufValue& value) {
 template <typename T>
 constexpr bool kIsText = std::is_same_v<T, std::string>;
 
-// Whether all of a value's elements (of one that is no list: itself) satisfy a condition on numbers or texts.
+// Whether all elements of a value (or a single value) satisfy a condition on numbers or strings.
 template <typename OfNumber, typename OfText>
 bool all_of_value(const GgufValue& value, const OfNumber& number, const OfText& text) {
   const auto one = [&](const auto& x) {

@@ -42,7 +42,7 @@ std::vector<HeldRule> parsed_rules(std::string_view kind) {
   return out;
 }
 
-// The one number of a tensor.
+// The single number in a tensor.
 double number_in(const StoredTensor& t, const std::string& file) {
   const auto wrong = [&](const std::string& what) {
     return Error(Exit::user, fmt::format("{}: tensor '{}' {}", file, t.name, what),
@@ -74,7 +74,7 @@ double number_in(const StoredTensor& t, const std::string& file) {
   }
 }
 
-// Columns of the format's smallest field beside its codes.
+// The format's columns per block.
 int64_t group_of(const Format& f) {
   return f.block;
 }
@@ -157,7 +157,7 @@ const HeldRule* rule_of_format(const std::vector<HeldRule>& rules, const std::st
     } catch (const Error&) {
       continue;  // no format with blocks of that size
     }
-    // Both ways: one scale for all is also one for each row, but not found as those are.
+    // Checked in both directions: one scale per tensor can be stored per row, but it is not fitted like that.
     if (same_numbers(*held.format, *f) && same_numbers(*f, *held.format)) return &r;
   }
   return nullptr;

@@ -12,7 +12,8 @@
 namespace lumen::model {
 namespace {
 
-// Products that read the weight's columns can read them in a format; tables and such that are only cut apart cannot.
+// Weights whose columns a product reads can have a quantized input; lookup tables and weights that are only sliced
+// cannot.
 std::set<std::string> read_by_products(const Model& model) {
   std::set<std::string> out;
   graph::Graph g = model.family->function(model.family->has_function("step") ? "step" : "hidden", model.config);
@@ -52,7 +53,7 @@ void take_inputs(Model& model, const PackedCheckpoint& packed, const TensorFile&
     inputs.push_back({p.name, held->format, held->scale});
   }
   set_encoded_inputs(model, inputs);
-  (void)encoded_inputs(model);  // an Error where a format cannot hold what a weight reads
+  (void)encoded_inputs(model);  // Error where a format cannot hold a weight's input
   if (!widened.empty())
     note(fmt::format("'{}': parts of {} have scales of their own for what they read; all take the largest", model.name,
                      fmt::join(widened, ", ")));

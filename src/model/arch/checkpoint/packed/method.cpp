@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kShown = 120;        // characters of a value in messages
-constexpr size_t kMostGroups = 1024;  // a hostile file must not take for ever
+constexpr size_t kMostGroups = 1024;  // limits the work for a hostile file
 
 PackingMethod parsed_method(const Toml& m) {
   PackingMethod out;
@@ -55,13 +55,13 @@ std::vector<std::string> parts_of(const std::string& path) {
   return out;
 }
 
-// `*` at a part's end stands for any characters.
+// A trailing `*` of a part matches any characters.
 bool fits_part(const std::string& part, const std::string& name) {
   if (!part.ends_with("*")) return part == name;
   return name.starts_with(part.substr(0, part.size() - 1));
 }
 
-// Whether a described key is this one, or an object that holds it.
+// Whether a described key is this one, or an object that contains it.
 bool covers(const std::string& described, const std::vector<std::string>& key) {
   const std::vector<std::string> parts = parts_of(described);
   if (parts.size() > key.size()) return false;
@@ -74,7 +74,7 @@ bool is_among(const std::vector<std::string>& described, const std::vector<std::
   return std::any_of(described.begin(), described.end(), [&](const auto& d) { return covers(d, key); });
 }
 
-// Null, false, and what is empty say nothing.
+// Null, false and empty values have no effect.
 bool says_something(const json& value) {
   if (value.is_null() || (value.is_boolean() && !value.get<bool>())) return false;
   return !((value.is_object() || value.is_array() || value.is_string()) && value.empty());
@@ -175,7 +175,7 @@ int target_rank(const ModuleGroup& group, const std::string& module, const std::
       } catch (const std::regex_error&) {
         throw user_error("{}: quantization_config: \"{}\" is no regular expression", file, target);
       }
-    } else if (target == module || target.ends_with("." + module)) {  // names of a model that holds this one
+    } else if (target == module || target.ends_with("." + module)) {  // names may be those of an enclosing model
       return 3;
     } else if (target.find('.') == std::string::npos) {
       best = std::max(best, 1);

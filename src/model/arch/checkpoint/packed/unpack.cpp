@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// What the language calls the elements of a tensor.
+// The language's name of a tensor's element type.
 std::string element_name(const StoredTensor& t) {
   if (!t.element.format) return std::string(scalar_name(t.element.scalar));
   return t.element.format->name;
@@ -25,14 +25,14 @@ std::string element_name(const StoredTensor& t) {
 
 namespace {
 
-// What stands before a weight's own name; "" when no module has such a weight.
+// The prefix before a weight's own name; "" when the scheme's modules have no such weight.
 std::string module_of(const Scheme& scheme, const std::string& weight) {
   const std::string& end = scheme.weight;
   if (end.empty()) return weight;
   return weight.ends_with("." + end) ? weight.substr(0, weight.size() - end.size()) : "";
 }
 
-// The tensor of a field, under either of its names; null when neither is there.
+// The tensor of a field, under either of its names; null when it is missing.
 const StoredTensor* tensor_of(const Scheme::Field& f, const TensorFile& file, const std::string& module) {
   const StoredTensor* t = file.find(module + f.tensor);
   return t || f.also.empty() ? t : file.find(module + f.also);
@@ -151,7 +151,7 @@ HeldFormat PackedCheckpoint::values(const TensorFile& file, const std::string& a
   return read_held(*cache_, config_, file, attention, cache_->values, formats, file_, used);
 }
 
-// Entries of one field's tensor by row and column of the weight.
+// Reads entries of one field's tensor by row and column of the weight.
 class PackedCheckpoint::Reader {
  public:
   Reader(const Part& p, const std::string& config, size_t field, const TensorFile& file, const std::string& module,
@@ -179,7 +179,7 @@ class PackedCheckpoint::Reader {
         entries = axis.words * word_bits / bits;
       }
       if (entries < 1) throw wrong("is empty");
-      // Words may have room for a few more entries than there are.
+      // Words may have room for a few more entries than exist.
       const int64_t spare = axis.packed ? 32 : 0;
       if (!p.steps[field].empty()) {
         axis.step = p.steps[field][a];
@@ -210,19 +210,19 @@ class PackedCheckpoint::Reader {
     return std::all_of(axes().begin(), axes().end(), [](const Places::Axis& a) { return a.step == 1; }) &&
            (axes().size() == 2 || places_.is_flat());
   }
-  // Whether one entry is for all columns of a row, or for the whole weight.
+  // Whether one entry applies to all columns of a row, or to the whole weight.
   bool is_for_rows() const { return columns_of_entry() >= columns_ && !places_.is_flat(); }
   bool is_for_all() const {
     return std::all_of(axes().begin(), axes().end(), [](const Places::Axis& a) { return a.words == 1 && !a.packed; });
   }
-  // Columns under one entry.
+  // Columns per entry.
   int64_t columns_of_entry() const {
     for (const Places::Axis& a : axes())
       if (a.name != "out") return a.step;
     return columns_;
   }
 
-  // Whether a row's entries lie one behind the other, none across two bytes.
+  // Whether a row's entries are contiguous, and none crosses a byte boundary.
   bool is_straight() const {
     return axes().size() == 2 && axes()[1].packed && axes()[1].name == "in" && is_each_weight() && f_.order.empty() &&
            f_.add == 0 && f_.map.empty() && 8 % places_.bits() == 0;
@@ -247,7 +247,7 @@ class PackedCheckpoint::Reader {
  private:
   const std::vector<Places::Axis>& axes() const { return places_.axes(); }
 
-  // What is added to entries is added to their word at once: an entry that wraps round carries into the next.
+  // The addend is added to whole words: an entry that overflows carries into the next.
   uint64_t added_in_word(int64_t row, int64_t column) const {
     int64_t at = 0;
     places_.parts(row, column, [&](int64_t bit, int, int) { at = bit; });
@@ -258,7 +258,7 @@ class PackedCheckpoint::Reader {
     return word >> shift & ((uint64_t{1} << places_.bits()) - 1);
   }
 
-  // Neighbouring axes of one kind become one.
+  // Merges adjacent axes of equal name.
   std::vector<Places::Axis> folded(const std::vector<int64_t>& shape) const {
     std::vector<Places::Axis> out;
     for (size_t a = 0; a < shape.size(); ++a) {
@@ -320,7 +320,7 @@ class PackedCheckpoint::Reader {
     return bits;
   }
 
-  // What is stored is a multiple.
+  // The stored value is a multiple.
   uint64_t divided(uint64_t code) const {
     const uint32_t stored = code;
     float value = 0;
@@ -342,7 +342,7 @@ class PackedCheckpoint::Reader {
 
 namespace {
 
-// {TENSOR} in a text: the type of its elements, or in a table its values.
+// Replaces {TENSOR} in a text: by the type of its elements, or in a table by its values.
 std::string with_tensors(std::string text, const TensorFile& file, const std::string& module) {
   for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
     const size_t end = text.find('}', at);
@@ -369,7 +369,7 @@ std::string with_tensors(std::string text, const TensorFile& file, const std::st
 
 namespace {
 
-// The bit of a record at which each entry of a field begins, where none lies across two bytes; empty otherwise.
+// The bit offset of each entry of a field in a record, if no entry crosses a byte boundary; empty otherwise.
 std::vector<int64_t> places_in_bytes(const lumen::Field& field) {
   std::vector<int64_t> out(field.count, -1);
   for (const LayoutPiece& piece : field.layout.pieces) {
@@ -383,7 +383,7 @@ std::vector<int64_t> places_in_bytes(const lumen::Field& field) {
   return out;
 }
 
-// Writes a field's entries into its section of a blob. `each`: an entry for each weight, not for a block.
+// Writes a field's entries into its section of a blob. `each`: an entry per weight, not per block.
 template <typename Reader>
 void fill_section(const lumen::Field& field, const Format& f, const BlobLayout& layout, const Reader& reader, bool each,
                   int64_t rows, int64_t columns, uint8_t* blob) {
@@ -447,7 +447,7 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
     readers.emplace_back(part, file_, i, file, module, rows, columns);
     used.insert(tensor_of(fields[i], file, module)->name);
   }
-  // Columns under one scale: the fewest that any field has beyond single ones.
+  // Columns per scale: the fewest per entry of any field with more than one.
   int64_t group = columns;
   for (const Reader& r : readers)
     if (r.columns_of_entry() > 1) group = std::min(group, r.columns_of_entry());
@@ -502,7 +502,7 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
     const Reader& reader = readers[i];
     const bool each = field->count > 1 || f.block == 1;
     const std::vector<int64_t> tile = {f.tile_rows, f.tile_columns};
-    // An entry that is for less than its field would be read at one place and hold at others.
+    // An entry with a smaller extent than its field would be read once and applied elsewhere, too.
     const bool fits = field->level == Level::row      ? reader.is_for_rows()
                       : field->level == Level::tensor ? reader.is_for_all()
                       : field->level == Level::tile   ? part.steps[i] == tile
