@@ -61,7 +61,7 @@ Split split_of(const std::string& text, const std::vector<Parameter>& parameters
   words >> word;
   const Parameter* const p = named(parameters, word);
   if (!p || !extent(*p, along))
-    throw user_error("{}: {} names '{}', which is no {} of the family", source, along.key, printable(word),
+    throw user_error("{}: {} names '{}', which is not a {} of the family", source, along.key, printable(word),
                      along.is_first ? "stacked weight" : "weight");
   Split out{p->name, {}, ""};
   const int64_t all = extent(*p, along)->number();
@@ -237,7 +237,7 @@ void require_orders(const Model& model, const std::string& source) {
       const bool fits = c >= 0 && c < order.size();
       const size_t at = fits ? c : 0;
       if (!fits || at != c || seen[at])
-        throw user_error("{}: '{}' is no order of {}: it holds {}{}", source, p.gguf, order.size(), c,
+        throw user_error("{}: '{}' is not a permutation of {}: it holds {}{}", source, p.gguf, order.size(), c,
                          fits && seen[at] ? " twice" : "");
       seen[at] = true;
     }

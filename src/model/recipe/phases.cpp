@@ -26,8 +26,9 @@ PhaseBegin phase_begin(const std::string& name) {
   if (name == "model") return PhaseBegin::model;
   if (name == "adapter") return PhaseBegin::adapter;
   if (name == "merged") return PhaseBegin::merged;
-  throw Error(Exit::usage, fmt::format("a phase cannot begin with '{}'", name),
-              "known: model (the weights trained before), adapter (it goes on), merged (it is folded in)");
+  throw Error(
+      Exit::usage, fmt::format("a phase cannot begin with '{}'", name),
+      "known: model (the trained weights), adapter (training it continues), merged (it is merged into the base)");
 }
 
 Recipe phase_recipe(const Recipe& whole, size_t phase) {
@@ -62,7 +63,7 @@ void check_phases(const Recipe& whole) {
     const Recipe before = phase_recipe(whole, i - 1);
     const std::string& last = whole.phases[i - 1].name;
     if (begin == PhaseBegin::model && before.adapter.trains())
-      refuse(fmt::format("'{}' trains an adapter", last), "begin = \"adapter\" lets it go on, \"merged\" folds it in");
+      refuse(fmt::format("'{}' trains an adapter", last), "begin = \"adapter\" continues it, \"merged\" merges it");
     if (begin != PhaseBegin::model && !before.adapter.trains())
       refuse(fmt::format("'{}' trains no adapter", last), "begin = \"model\"");
     const auto shape = [](const Recipe& r) {

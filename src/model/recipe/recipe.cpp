@@ -18,7 +18,7 @@ FieldSource field_source(const Toml& table, std::string_view key) {
   if (name == "fitted") return FieldSource::fitted;
   if (name == "learned") return FieldSource::learned;
   throw error_at(table.place(key), fmt::format("unknown source '{}'", name),
-                 "sources of a training recipe: fitted, learned");
+                 "sources in a training recipe: fitted, learned");
 }
 
 std::vector<std::string> one_or_many(const Toml& table, std::string_view key) {
@@ -132,11 +132,11 @@ void check_recipe(const Recipe& r) {
   in_section(r, "adapter", [&] { check_adapter(r.adapter); });
   in_section(r, "ship", [&] { check_ship(r.ship); });
   if (!r.merge.empty() && r.ship.ships())
-    throw usage_error("--merge and --ship contradict each other: what is shipped is merged");
+    throw usage_error("--merge and --ship contradict each other: --ship merges the adapter");
   if (r.ship.ships() && !r.adapter.trains())
-    throw Error(Exit::usage, "--ship is of adapters, but none is trained",
-                "add --lora; --format rounds a model that is trained as a whole");
-  if (!r.merge.empty() && !r.adapter.trains()) throw usage_error("--merge is of adapters, but none is trained");
+    throw Error(Exit::usage, "--ship needs an adapter, but none is trained",
+                "add --lora; --format quantizes a model whose weights are all trained");
+  if (!r.merge.empty() && !r.adapter.trains()) throw usage_error("--merge needs an adapter, but none is trained");
   if (ends_at_floor(r.schedule.shape) && r.schedule.floor > r.schedule.peak) {
     throw usage_error("{}min_learning_rate {} is above learning_rate {}", place_of(r, "schedule.min_learning_rate"),
                       r.schedule.floor, r.schedule.peak);
@@ -175,7 +175,8 @@ void read_warmup(const Toml& file, Recipe& r) {
   if (!section) return;
   const bool steps = section->has(kSteps), ratio = section->has(kRatio);
   if (steps && ratio && r.schedule.warmup > 0 && r.schedule.warmup_ratio > 0)
-    throw error_at(section->place(kRatio), "warmup_ratio and warmup_steps contradict each other", "say one of them");
+    throw error_at(section->place(kRatio), "warmup_ratio and warmup_steps contradict each other",
+                   "set only one of them");
   if (steps && !ratio) r.schedule.warmup_ratio = 0;
   if (ratio && r.schedule.warmup_ratio > 0) r.schedule.warmup = 0;
 }

@@ -73,7 +73,7 @@ template <std::string ProductSettings::* member>
 NamedChoice rounding() {
   return {[](const Recipe& r) { return r.products.*member; },
           [](Recipe& r, const std::string& name) {
-            set_one_of(r.products.*member, name, "products: how it is rounded", {"nearest", "stochastic"});
+            set_one_of(r.products.*member, name, "products: rounding", {"nearest", "stochastic"});
           }};
 }
 template <std::string ProductSettings::* member>
@@ -83,8 +83,8 @@ NamedChoice scale(std::initializer_list<const char*> sources) {
           [](Recipe& r, const std::string& name) {
             if (name == "learned" && member == &ProductSettings::gradient_scale)
               throw Error(Exit::usage, "products.gradient_scale: a gradient's scale cannot be learned",
-                          "nothing differentiates the backward pass, so that it has no gradient: fitted, or delayed");
-            set_one_of(r.products.*member, name, "products: where the scale comes from", known);
+                          "the backward pass is not differentiated, so that it has no gradient: fitted, or delayed");
+            set_one_of(r.products.*member, name, "products: scale", known);
           }};
 }
 

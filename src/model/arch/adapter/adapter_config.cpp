@@ -140,7 +140,7 @@ void FolderConfig::read_modules(const char* key, Modules& out) const {
     out.pattern.emplace("^(?:" + value->get<std::string>() + ")$", file_ + ": " + key);
     out.is_said = true;
   } catch (const Error& error) {
-    warn(fmt::format("{}; it is not checked which modules it means", error.what()));
+    warn(fmt::format("{}; the names of target modules are not checked", error.what()));
   }
 }
 

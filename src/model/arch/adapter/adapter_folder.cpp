@@ -163,11 +163,11 @@ class FolderReader {
         biases.emplace_back(&t, *b);
       } else if (const auto module = tokens_name(t.name)) {
         if (!token_rows_.emplace(*module, &t).second)
-          throw user_error("{}: '{}' has two tensors of tokens, '{}' among them", name_, *module, t.name);
+          throw user_error("{}: '{}' has two tensors of token rows, one is '{}'", name_, *module, t.name);
       } else if (auto w = whole_name(t.name)) {
         if (!w->unused) whole_.emplace_back(&t, std::move(*w));
       } else {
-        throw user_error("{}: tensor '{}' is no part of a low-rank change, nor a weight or a bias", name_, t.name);
+        throw user_error("{}: tensor '{}' is not part of a low-rank update, nor a weight or a bias", name_, t.name);
       }
     }
     if (pairs_.empty() && whole_.empty() && token_rows_.empty())
@@ -176,9 +176,9 @@ class FolderReader {
     put_magnitudes(magnitudes);
     put_biases(biases);
     if (token_rows_.empty() && !config_.tokens().empty())
-      throw user_error("{}: {} names tokens that were trained, but there are no rows of them", name_, kAdapterConfig);
+      throw user_error("{}: {} names trained tokens, but their rows are missing", name_, kAdapterConfig);
     if (!token_rows_.empty() && config_.tokens().empty())
-      throw user_error("{}: there are rows of tokens, but {} does not say of which", name_, kAdapterConfig);
+      throw user_error("{}: there are rows of trained tokens, but {} does not name the tokens", name_, kAdapterConfig);
   }
 
   // Other programs ignore tensors of modules that the config does not name.
@@ -188,11 +188,12 @@ class FolderReader {
       const auto [module, depth] = without_layers(target);
       found.insert(module);
       if (depth > 0 || config_.targets(module) != false || !parameters_of(module).empty() || is_tied(module)) continue;
-      throw Error(Exit::user,
-                  fmt::format("{}: tensor '{}' changes '{}', which {} does not name", name_, pair.a->name, module,
-                              kAdapterConfig),
-                  "target_modules, exclude_modules, layers_to_transform and modules_to_save say which modules are "
-                  "changed; other programs leave such a tensor away");
+      throw Error(
+          Exit::user,
+          fmt::format("{}: tensor '{}' changes '{}', which {} does not name", name_, pair.a->name, module,
+                      kAdapterConfig),
+          "target_modules, exclude_modules, layers_to_transform and modules_to_save select the modules that are "
+          "changed; other programs ignore such a tensor");
     }
     if (pairs_.empty()) return;
     std::vector<std::string> idle;
@@ -201,7 +202,7 @@ class FolderReader {
       if (std::ranges::none_of(found, means)) idle.push_back(name);
     }
     if (!idle.empty())
-      warn(fmt::format("{}: \"target_modules\" names {}, but nothing of the name is changed", config_.file(),
+      warn(fmt::format("{}: \"target_modules\" names {}, but the file has no tensors of that name", config_.file(),
                        printable(fmt::format("{}", fmt::join(idle, ", ")))));
   }
 
@@ -226,8 +227,8 @@ class FolderReader {
                       "the adapter was made for another model");
         if (given_.tokenizer && given_.tokenizer->size() < tokens)
           warn(fmt::format(
-              "{}: the vocabulary becomes {} tokens, of which the tokenizer of '{}' has {}: it neither reads "
-              "nor writes the others",
+              "{}: the vocabulary becomes {} tokens, of which the tokenizer of '{}' has {}: it cannot encode "
+              "or decode the others",
               name_, tokens, given_.name, given_.tokenizer->size()));
         out_.config[kVocabulary] = tokens;
         changed_ = with_config(given_, out_.config);
@@ -264,11 +265,12 @@ class FolderReader {
   void take_parameters(const std::string& module, const std::map<int, const Pair*>& depths) {
     const std::vector<std::string> tensors = parameters_of(module);
     if (tensors.size() != depths.size() || depths.rbegin()->first + 1 != std::ssize(tensors))
-      throw Error(Exit::user,
-                  fmt::format("{}: {} parameters of '{}' are changed, but \"target_parameters\" of {} means {} of the "
-                              "model",
-                              name_, depths.size(), module, kAdapterConfig, tensors.size()),
-                  "the adapter was made for another model");
+      throw Error(
+          Exit::user,
+          fmt::format("{}: {} parameters of '{}' are changed, but \"target_parameters\" of {} matches {} of the "
+                      "model",
+                      name_, depths.size(), module, kAdapterConfig, tensors.size()),
+          "the adapter was made for another model");
     for (const auto& [depth, pair] : depths) {
       const std::string& tensor = tensors[tensors.size() - 1 - depth];
       bool found = false;
@@ -307,11 +309,11 @@ class FolderReader {
     const int64_t all = a.rows();
     if (all % matrices != 0)
       throw Error(Exit::user,
-                  fmt::format("{}: tensor '{}' has shape {}, whose rows are no multiple of {} matrices", name_,
+                  fmt::format("{}: tensor '{}' has shape {}, whose rows are not a multiple of {} matrices", name_,
                               pair.a->name, shape_text(pair.a->shape), matrices),
                   "the adapter was made for another model");
     if (all / matrices != config_.rank(tensor))
-      throw user_error("{}: '{}' has rank {}, but {} says {}", name_, tensor, all / matrices, kAdapterConfig,
+      throw user_error("{}: '{}' has rank {}, but {} has {}", name_, tensor, all / matrices, kAdapterConfig,
                        config_.rank(tensor));
     const bool fits = a.columns() == columns && b.rows() == rows, turned = a.columns() == rows && b.rows() == columns;
     const bool turns = turned && (!fits || (config_.is_turned_in_stacks() && !p.hf_transposed));
@@ -421,11 +423,10 @@ class FolderReader {
       return {changed->second.f32().begin(), changed->second.f32().end()};
     const Weight& w = model().weights.at(name);
     if (w.type.shape != p.shape)
-      throw Error(
-          Exit::user,
-          fmt::format("{}: the adapter's model has {} tokens, but the file does not hold parameter {} of as many",
-                      name_, p.shape[0].number(), p.name),
-          "save the adapter with its embeddings (save_embedding_layers=True)");
+      throw Error(Exit::user,
+                  fmt::format("{}: the adapter's model has {} tokens, but the file has no parameter {} of that size",
+                              name_, p.shape[0].number(), p.name),
+                  "save the adapter with its embeddings (save_embedding_layers=True)");
     return values_of(w);
   }
 
@@ -435,7 +436,7 @@ class FolderReader {
     const auto tokens =
         std::ranges::find_if(all, [&](const FolderConfig::Tokens& x) { return module.ends_with(x.module); });
     if (tokens == all.end())
-      throw user_error("{}: tensor '{}' has rows of tokens, but {} does not say of which", name_, t.name,
+      throw user_error("{}: tensor '{}' has rows of trained tokens, but {} does not name the tokens", name_, t.name,
                        kAdapterConfig);
     // Different tokens for a module that shares the weight untie the two.
     const bool parted = std::ranges::any_of(all, [&](const FolderConfig::Tokens& x) { return x.ids != tokens->ids; });
@@ -444,7 +445,7 @@ class FolderReader {
       if (place.shared && !parted && is_row_copy(t, *embedding_like(p))) continue;
       if (place.fused || p.shape.size() != 2 || (p.role != "embedding" && p.role != "output")) throw unmade(p, module);
       if (pairs_.contains(module))
-        throw user_error("{}: '{}' has both a low-rank change and rows of tokens", name_, module);
+        throw user_error("{}: '{}' has both a low-rank update and rows of trained tokens", name_, module);
       const int64_t columns = p.shape[1].number(), count = std::ssize(tokens->ids);
       if (t.shape != std::vector<int64_t>{count, columns}) refuse_shape(t, {count, columns}, name_);
       const std::vector<float> rows = floats_of(formats_, t, name_);
@@ -453,7 +454,7 @@ class FolderReader {
         const int64_t id = tokens->ids[i];
         if (id >= p.shape[0].number())
           throw Error(Exit::user,
-                      fmt::format("{}: token {} was trained, but '{}' has {} of them", config_.file(), id, module,
+                      fmt::format("{}: token {} was trained, but '{}' has {} tokens", config_.file(), id, module,
                                   p.shape[0].number()),
                       "the adapter was made for another model, or for one with more tokens");
         for (int64_t k = 0; k < columns; ++k)
@@ -494,7 +495,7 @@ class FolderReader {
           std::ranges::find(adapter_keys().tied, name.substr(name.rfind('.') + 1)) != adapter_keys().tied.end();
       if (is_tied || !std::ranges::any_of(all_own_parameters(model()), means)) continue;
       throw Error(Exit::user,
-                  fmt::format("{}: \"modules_to_save\" of {} names '{}', but there is no weight of it", name_,
+                  fmt::format("{}: \"modules_to_save\" of {} names '{}', but the file has no weight of it", name_,
                               kAdapterConfig, name),
                   "the file is not complete: save the adapter again");
     }
@@ -528,7 +529,7 @@ class FolderReader {
   }
   [[noreturn]] void refuse_size(const Parameter& p) const {
     throw Error(Exit::user,
-                fmt::format("{}: the adapter's model has {} tokens, but the file does not hold parameter {} of as many",
+                fmt::format("{}: the adapter's model has {} tokens, but the file has no parameter {} of that size",
                             name_, p.shape[0].number(), p.name),
                 "save the adapter with its embeddings (save_embedding_layers=True)");
   }
@@ -554,7 +555,7 @@ class FolderReader {
     for (const graph::Dim& d : shape) wanted.push_back(d.number());
     if (t.shape != wanted)
       throw Error(Exit::user,
-                  fmt::format("{}: tensor '{}' has shape {}, but the model asks for {}", name_, t.name,
+                  fmt::format("{}: tensor '{}' has shape {}, but the model needs {}", name_, t.name,
                               shape_text(t.shape), shape_text(wanted)),
                   "the adapter was made for another model, or for one with more tokens");
     std::vector<float> values = floats_of(formats_, t, name_);
@@ -580,18 +581,18 @@ class FolderReader {
   void put(const Companion& c, const std::vector<std::pair<const StoredTensor*, std::string>>& tensors) {
     for (const auto& [t, target] : tensors) {
       if (!c.is_wanted)
-        throw user_error("{}: tensor '{}' is a {}, but {} does not say \"{}\"", name_, t->name, c.full_noun,
+        throw user_error("{}: tensor '{}' is a {}, but {} does not set \"{}\"", name_, t->name, c.full_noun,
                          kAdapterConfig, c.key);
       const auto pair = pairs_.find(target);
       if (pair == pairs_.end() || pair->second.*c.place)
         throw user_error("{}: tensor '{}' is a {} of {}", name_, t->name, c.noun,
-                         pair == pairs_.end() ? "nothing that is adapted" : "what has one already");
+                         pair == pairs_.end() ? "a module that is not adapted" : "a module that has one already");
       pair->second.*c.place = t;
     }
     if (!c.is_wanted) return;
     for (const auto& [target, pair] : pairs_)
       if (!(pair.*c.place) && (c.is_of_embeddings || !pair.looked_up))
-        throw user_error("{}: {} says \"{}\", but '{}' has no {}", name_, kAdapterConfig, c.key, target, c.noun);
+        throw user_error("{}: {} sets \"{}\", but '{}' has no {}", name_, kAdapterConfig, c.key, target, c.noun);
   }
   void put_biases(const std::vector<std::pair<const StoredTensor*, std::string>>& biases) {
     put({&Pair::bias, "bias", "bias of B", "lora_bias", config_.has_bias(), false}, biases);
@@ -627,14 +628,14 @@ class FolderReader {
 
   AdapterPart part(const Parameter& p, const std::string& target, const Pair& pair, bool fused) {
     if (pair.looked_up != is_looked_up(p))
-      throw user_error("{}: '{}' is adapted as {}, but the model uses it otherwise", name_, target,
+      throw user_error("{}: '{}' is adapted as {}, but the model uses it differently", name_, target,
                        pair.looked_up ? "an embedding" : "a product");
     AdapterPart out;
     out.a = matrix_in(formats_, *pair.a, name_);
     out.b = matrix_in(formats_, *pair.b, name_);
     const int64_t rank = out.rank();
     if (rank != config_.rank(target))
-      throw user_error("{}: '{}' has rank {}, but {} says {}", name_, target, rank, kAdapterConfig,
+      throw user_error("{}: '{}' has rank {}, but {} has {}", name_, target, rank, kAdapterConfig,
                        config_.rank(target));
     const int64_t rows = p.shape[0].number(), columns = p.shape[1].number();
     if (pair.looked_up) {  // A is [rank, N], B [K, rank]

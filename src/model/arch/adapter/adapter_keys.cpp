@@ -108,8 +108,8 @@ void check_key(const AdapterKeys::Kind& kind, const std::string& key, const std:
         use.rule->instead);
   if (use.verdict == AdapterKeys::Verdict::unknown)
     throw Error(
-        Exit::user, fmt::format("{}: \"{}\" is {}, and it is not known what that changes", file, printable(key), value),
-        "merge the adapter into its model with the program that made it; or, where the key changes nothing, remove it "
+        Exit::user, fmt::format("{}: \"{}\" is {}, and the effect of the key is unknown", file, printable(key), value),
+        "merge the adapter into its model with the program that made it; or, if the key has no effect, remove it "
         "from the file");
 }
 
@@ -125,9 +125,8 @@ const AdapterKeys::Kind& check_adapter_keys(const ordered_json& config, const st
   const AdapterKeys& table = adapter_keys();
   const auto type = config.find("peft_type");
   if (type == config.end() || !type->is_string())
-    throw Error(Exit::user,
-                fmt::format("{}: \"peft_type\" is missing, so it is not known what kind of adapter this is", file),
-                "adapters of low rank say \"LORA\"");
+    throw Error(Exit::user, fmt::format("{}: \"peft_type\" is missing, so the kind of adapter is unknown", file),
+                "low-rank adapters have \"LORA\"");
   const auto name = type->get<std::string>();
   const auto kind = std::ranges::find(table.kinds, name, &AdapterKeys::Kind::name);
   if (kind == table.kinds.end()) {

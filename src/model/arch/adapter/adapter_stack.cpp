@@ -57,8 +57,8 @@ AdapterPart stack_matrices(const Parameter& p, const std::map<int64_t, AdapterPa
   }
   // The rank applies to all matrices: a small file must not allocate a large one of zeros.
   if (rank > std::max(rows, columns))
-    throw user_error("{}: the change of a matrix of parameter {} has rank {}, more than that has rows or columns", file,
-                     p.name, rank);
+    throw user_error("{}: the update of a matrix of parameter {} has rank {}, more than the matrix has rows or columns",
+                     file, p.name, rank);
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   std::vector<float> a(size(count * rank * columns)), b(size(count * rows * rank)), lengths;
   for (const auto& [number, one] : matrices) {

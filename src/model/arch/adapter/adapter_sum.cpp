@@ -87,7 +87,7 @@ std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const
     gain[n] = static_cast<float>(part.magnitude->f32()[n] / length);
     if (std::isfinite(gain[n])) continue;
     throw Error(Exit::numeric,
-                fmt::format("row {} of parameter {} has the length {} under the adapter, so that its magnitude has no "
+                fmt::format("row {} of parameter {} has the norm {} with the adapter, so that its magnitude has no "
                             "direction",
                             n, p.name, length),
                 "the adapter was made for another model");

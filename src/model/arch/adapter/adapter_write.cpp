@@ -80,7 +80,7 @@ class Folder {
       const Parameter& p = parameter_of(model, all_, name);
       if (!is_shared(p, weight)) take_whole(p, weight);
     }
-    if (targets_.empty()) throw user_error("the adapter '{}' changes nothing of low rank", adapter.name);
+    if (targets_.empty()) throw user_error("the adapter '{}' has no low-rank updates", adapter.name);
   }
 
   void write(const std::filesystem::path& path, const AdapterFile& about) const {
@@ -112,8 +112,8 @@ class Folder {
   std::string module_of(const Parameter& p) const {
     if (p.hf.ends_with(kWeight)) return p.hf.substr(0, p.hf.size() - kWeight.size());
     throw Error(Exit::user,
-                fmt::format("parameter '{}' of the family '{}' has no module of its own in Hugging Face models, so no "
-                            "folder can hold its change",
+                fmt::format("parameter '{}' of the family '{}' has no module of its own in Hugging Face models, so a "
+                            "folder cannot hold its update",
                             p.name, model_.family->name()),
                 "write a GGUF adapter, or merge the adapter with `lumen merge`");
   }
@@ -160,7 +160,7 @@ class Folder {
     const std::string module = module_of(p);
     if (module.find(kExpert) != std::string::npos)
       throw Error(Exit::user,
-                  fmt::format("a folder cannot hold parameter '{}', all matrices of a layer, whole", p.name),
+                  fmt::format("a folder cannot hold the full weight of parameter '{}', a stack of matrices", p.name),
                   "merge the adapter with `lumen merge`");
     std::vector<float> values;
     const Weight floats = decoded(weight);
@@ -206,7 +206,7 @@ class Folder {
     }
     for (const Target& t : targets_)
       if (t.part.magnitude.has_value() != magnitudes)
-        throw user_error("the adapter has magnitudes for some weights, but none for '{}': a folder says it of all",
+        throw user_error("the adapter has magnitudes for some weights, but none for '{}': a folder needs them for all",
                          t.name);
     const int64_t rank = most_frequent(ranks);
     const double alpha = most_frequent(alphas);
@@ -262,7 +262,7 @@ void check_adapter_gguf(const Model& model, const Adapter& adapter) {
     throw user_error("the family '{}' has no name in GGUF files", model.family->name());
   if (!adapter.whole.empty())
     throw Error(Exit::user,
-                fmt::format("a GGUF adapter cannot hold whole weights, but '{}' is one", adapter.whole.begin()->first),
+                fmt::format("a GGUF adapter cannot hold full weights, but '{}' is one", adapter.whole.begin()->first),
                 "merge the adapter with `lumen merge`, or write a folder");
   for (const auto& [name, part] : adapter.parts) {
     if (part.magnitude)
@@ -272,7 +272,7 @@ void check_adapter_gguf(const Model& model, const Adapter& adapter) {
     if (!p) throw user_error("the adapter changes '{}', which the model does not have", name);
     if (p->gguf.empty()) throw user_error("parameter '{}' has no name in GGUF files", name);
   }
-  if (adapter.parts.empty()) throw user_error("the adapter '{}' changes nothing of low rank", adapter.name);
+  if (adapter.parts.empty()) throw user_error("the adapter '{}' has no low-rank updates", adapter.name);
 }
 
 void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::filesystem::path& path,

@@ -119,7 +119,7 @@ std::optional<uint32_t> pooling_number(const std::string& text, const std::strin
     const auto* kind = std::find_if(std::begin(kPoolings), std::end(kPoolings),
                                     [name = key](const auto& p) { return name == p.first; });
     if (kind == std::end(kPoolings) || chosen)
-      throw Error(Exit::user, fmt::format("{}: pooling by {} is not known here", where, chosen ? "several ways" : key),
+      throw Error(Exit::user, fmt::format("{}: pooling by {} is not supported", where, chosen ? "several modes" : key),
                   "choose with --pooling mean, cls or last");
     chosen = kind->second;
   }
@@ -173,7 +173,7 @@ void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& me
     else if (number == std::floor(number) && number >= INT32_MIN && number <= INT32_MAX)  // 40.0 is integral, too
       metadata.set(d.gguf, static_cast<int32_t>(number));
     else
-      warn(fmt::format("generation_config.json: \"{}\" is no {}number; the file is written without it", d.hf,
+      warn(fmt::format("generation_config.json: \"{}\" is not a {}number; the file is written without it", d.hf,
                        d.is_integer ? "whole " : ""));
   }
   for (const Default& d : kTokens) {

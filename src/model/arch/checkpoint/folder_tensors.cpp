@@ -65,7 +65,7 @@ class Entries {
       if (!p.hf_rows.empty()) {
         between[p.hf_rows].push_back(&p);
       } else {
-        if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
+        if (p.hf.empty()) throw user_error("parameter '{}' has no name in Hugging Face folders", p.name);
         add(p);
       }
     }
@@ -88,7 +88,7 @@ class Entries {
                                    (!own || (own->format->hash == out->format->hash && own->scale == out->scale)));
       if (!same)
         throw Error(Exit::user,
-                    fmt::format("'{}' is one weight in folders, but its parts read what is held in several ways", name),
+                    fmt::format("'{}' is one weight in folders, but its parts have inputs in different formats", name),
                     "write a GGUF file");
       out = std::move(own);
     }
@@ -99,7 +99,7 @@ class Entries {
     for (const Entry& e : all)
       if (e.input && !(packs_ && is_rounded_type(e.type)))
         throw Error(Exit::user,
-                    fmt::format("what '{}' reads is held in '{}', which a folder can say of packed weights alone",
+                    fmt::format("the input of '{}' is held in '{}', which a folder supports only for packed weights",
                                 e.name, e.input->format->name),
                     "write a GGUF file");
   }
@@ -112,7 +112,7 @@ class Entries {
     const bool decodes = packs_ && is_rounded(w) && (p.role == "embedding" || (is_expert && float_experts_));
     if (packs_ && !decodes && turned && is_rounded(w))
       throw Error(Exit::user,
-                  fmt::format("'{}' is kept turned in folders of this family, and cannot be packed in rows of '{}'",
+                  fmt::format("'{}' is transposed in folders of this family, and cannot be packed in rows of '{}'",
                               p.name, w.type.element.format->name),
                   "write a GGUF file");
     if (decodes) decoded_names.push_back(p.gguf);
@@ -185,7 +185,7 @@ std::optional<HeldFormat> cache_of(const Model& model) {
   const std::vector<graph::EncodedState> states = encoded_states(model);
   if (states.empty()) return std::nullopt;
   if (states.size() != 2 || states[0].format->hash != states[1].format->hash)
-    throw Error(Exit::user, fmt::format("'{}': a folder says of keys and values that both are held alike", model.name),
+    throw Error(Exit::user, fmt::format("'{}': a folder has one format for both keys and values", model.name),
                 "write a GGUF file");
   return HeldFormat{states[0].format, 1.0};
 }

@@ -79,11 +79,11 @@ void check_pairs(const Family& family, const graph::Config& config, const Parame
                      p.hf_halves, keys_of_value(family, config, p.hf_halves));
   const int64_t head = rows / p.hf_halves, turned = p.hf_turned == 0 ? head : p.hf_turned;
   if (turned > 0 && turned % 2 == 0 && turned <= head) return;
-  throw Error(
-      Exit::user,
-      fmt::format("{}: {} rows of each head of parameter '{}' are rotated, which has {}", file, turned, p.name, head),
-      fmt::format("rows are rotated in pairs: {} must be an even number of at most {}",
-                  keys_of_value(family, config, turned), head));
+  throw Error(Exit::user,
+              fmt::format("{}: {} rows of each head of parameter '{}' are rotated, but a head has {}", file, turned,
+                          p.name, head),
+              fmt::format("rows are rotated in pairs: {} must be an even number of at most {}",
+                          keys_of_value(family, config, turned), head));
 }
 
 void halves_to_pairs(Weight& w, int64_t heads, int64_t turned) {

@@ -48,7 +48,7 @@ graph::Type type_of(const FormatLibrary& formats, const StoredTensor& tensor, co
   const std::vector<int64_t> expected = numbers(p.shape);
   if (tensor.shape != expected) {
     throw Error(Exit::user,
-                fmt::format("{}: tensor '{}' has shape {}, but the config asks for {}", file, tensor.name,
+                fmt::format("{}: tensor '{}' has shape {}, but the config needs {}", file, tensor.name,
                             shape_text(tensor.shape), shape_text(expected)),
                 "the file's metadata and tensors disagree");
   }
@@ -149,8 +149,8 @@ class Taker {
       if (std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return fits_pattern(i, tensor.name); }))
         continue;
       throw Error(Exit::user,
-                  fmt::format("{}: tensor '{}' has no place in the family '{}'", name_, tensor.name, family_->name()),
-                  "the model is of a kind this family does not describe");
+                  fmt::format("{}: tensor '{}' is unknown to the family '{}'", name_, tensor.name, family_->name()),
+                  "the model has a variant that this family does not describe");
     }
   }
 
@@ -230,7 +230,7 @@ class Taker {
     for (const Parameter& p : parameters)
       bytes = one_by_one ? std::max(bytes, taken(p)) : run::saturating_sum(bytes, taken(p));
     run::require_host_memory(fmt::format("reading '{}'", name_), {{"weights that are joined or rearranged", bytes}},
-                             "a GGUF file of the same model is read where it lies (`lumen export`, on a machine with "
+                             "a GGUF file of the same model is read in place (`lumen export`, on a machine with "
                              "more memory)");
   }
 
@@ -382,7 +382,7 @@ StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& 
                                         return file->find(name) != nullptr;
                                       }));
   for (const std::string& key : rules.check(metadata, model.config))
-    warn(fmt::format("{}: the key '{}' is not known here; what it says has no effect", metadata.source, key));
+    warn(fmt::format("{}: the key '{}' is unknown and has no effect", metadata.source, key));
   const auto taker = std::make_shared<Taker>(model.family, file, path.string(), false);
   model.metadata = metadata;
   taker->take_all(model, later);
@@ -399,7 +399,7 @@ void read_texts(const nlohmann::json& config, const char* name, const std::strin
   if (member == config.end()) return;
   std::vector<std::string> texts;
   const bool is_list = member->is_array() && std::ranges::all_of(*member, [](const auto& t) { return t.is_string(); });
-  if (!is_list) throw user_error("{}: \"{}\" is no list of texts", path, name);
+  if (!is_list) throw user_error("{}: \"{}\" is not a list of strings", path, name);
   for (const nlohmann::json& text : *member) texts.push_back(text.get<std::string>());
   model.metadata.set(key, GgufArray(texts));
 }
@@ -411,7 +411,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   const auto architectures = config.find("architectures");
   if (architectures == config.end() || !architectures->is_array() || architectures->empty() ||
       !architectures->front().is_string()) {
-    throw user_error("{}: \"architectures\" does not name the model's kind", config_path);
+    throw user_error("{}: \"architectures\" does not name an architecture", config_path);
   }
   StreamedModel out;
   Model& model = out.model;

@@ -80,7 +80,7 @@ nlohmann::json config_to_complete(const Model& model) {
   if (!config.is_object()) {
     config = nlohmann::json::object();
     if (model.family->hf_architectures().empty())
-      throw user_error("config.json of '{}' is no JSON object, and its family has no attribute 'hf'", model.name);
+      throw user_error("config.json of '{}' is not a JSON object, and its family has no attribute 'hf'", model.name);
     config["architectures"] = {model.family->hf_architectures().front()};
     config["model_type"] = model.family->hf_type();
     // Readers have default ids for missing members, which may be outside of this vocabulary.
@@ -126,18 +126,17 @@ void require_folder(const Model& model, bool packed) {
   if (model.metadata.has(kOnlineRotations))
     throw Error(
         Exit::user,
-        fmt::format("'{}' rotates what some weights are multiplied with while it runs, which a folder cannot say",
-                    model.name),
+        fmt::format("'{}' rotates inputs of some weights at run time, which a folder cannot represent", model.name),
         "write a GGUF file");
   const bool fits_cache = held_cache(model, kCacheKeys) || held_cache(model, kCacheValues);
   if (packed ? fits_cache : has_held_formats(model))
     throw Error(Exit::user,
-                fmt::format("'{}' says in what formats {} are held, which {} cannot say", model.name,
+                fmt::format("'{}' has formats for {}, which {} cannot represent", model.name,
                             packed ? "caches without calibrated scales" : "activations or caches",
                             packed ? "a folder of packed weights" : "a folder of floats"),
                 packed ? "write a GGUF file"
                        : "write a GGUF file, or a folder of packed weights; `lumen quantize IN OUT --activations none` "
-                         "leaves out what is said");
+                         "removes these formats");
 }
 
 void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
@@ -153,7 +152,7 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   if (model.metadata.has(kLowRankWeights)) {
     config[kLowRankMember] = model.metadata.texts(kLowRankWeights);
     config["model_type"] = kLowRankModelType;
-    warn(fmt::format("'{}': weights have branches of low rank ({}): other programs will refuse the folder", model.name,
+    warn(fmt::format("'{}': weights have low-rank branches ({}): other programs will refuse the folder", model.name,
                      kLowRankMember));
   }
   for (const SplitKey& key : kSplitKeys) {
@@ -161,17 +160,18 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
     if (!model.metadata.has(key.key)) continue;
     config[key.member] = model.metadata.texts(key.key);
     config["model_type"] = kSplitModelType;
-    warn(fmt::format("'{}': weights lie in parts ({}): other programs will refuse the folder", model.name, key.member));
+    warn(fmt::format("'{}': weights are stored in parts ({}): other programs will refuse the folder", model.name,
+                     key.member));
   }
   const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
   if (!own.empty())
-    warn(fmt::format("config.json has no words for {} of this model: other programs will compute something else",
+    warn(fmt::format("config.json has no standard keys for {} of this model: other programs will compute wrong results",
                      fmt::join(own, ", ")));
   const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
   const FolderTensors tensors = folder_tensors(model, source, back, output);
   if (tensors.packing) config["quantization_config"] = tensors.packing->config();
   if (!tensors.decoded.empty())
-    note(fmt::format("written in f32, as readers of such folders want: {}", fmt::join(tensors.decoded, ", ")));
+    note(fmt::format("written in f32, as readers of such folders require: {}", fmt::join(tensors.decoded, ", ")));
   AtomicFolder out(folder);
   Bytes current;
   write_safetensors_files(

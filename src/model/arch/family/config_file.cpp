@@ -255,7 +255,7 @@ void take_letters(const Family& family, const nlohmann::json& config, const std:
     const auto letters = text->get<std::string>();
     const auto is_letter = [](char c) { return c >= 'A' && c <= 'Z'; };
     if (letters.empty() || letters.size() > 4096 || !std::all_of(letters.begin(), letters.end(), is_letter))
-      throw user_error("{}: \"{}\" is \"{}\", no pattern of letters", file, key.hf_letters, letters);
+      throw user_error("{}: \"{}\" is \"{}\", not a pattern of letters", file, key.hf_letters, letters);
     const std::vector<std::string> entries = key.entries(rules.complete(values));
     for (size_t i = 0; i < entries.size(); ++i)
       values[entries[i]] = letters.substr(i % letters.size(), 1) == key.hf_letter;
@@ -377,7 +377,7 @@ graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadat
     if (key.gguf_plus.empty() || sum == values.end()) continue;
     const auto part = values.find(key.gguf_plus);
     if (part == values.end())
-      throw user_error("{}: '{}' is there, but nothing says {}", metadata.source, key.gguf.front(), key.gguf_plus);
+      throw user_error("{}: '{}' is present, but {} is missing", metadata.source, key.gguf.front(), key.gguf_plus);
     sum->second = checked(metadata.source, key, sum->second - part->second);
   }
   const ConfigRules rules(family);

@@ -31,7 +31,7 @@ void take_rule(const lang::Attribute& a, std::vector<ConfigRules::Rule>& rules) 
   }
   if (keys.empty() || because.empty())
     throw error_at(a.place, fmt::format("attribute '{}' needs keys and a reason", a.name),
-                   fmt::format("e.g. {} \"attention_dropout\" because \"it is of training alone\"", a.name));
+                   fmt::format("e.g. {} \"attention_dropout\" because \"only training uses it\"", a.name));
   for (const std::string& key : keys) {
     const bool known = std::any_of(rules.begin(), rules.end(), [&](const auto& r) { return r.key == key; });
     if (!known) rules.push_back({key, because});
@@ -145,9 +145,10 @@ void ConfigRules::check(const graph::Config& config, const std::string& file) co
       if (k.name != key) continue;
       const auto entries = k.entries(config);
       if (std::all_of(entries.begin(), entries.end(), [&](const auto& name) { return config.at(name) == 0; })) continue;
-      throw Error(Exit::user,
-                  fmt::format("{}: \"{}\" says what the family '{}' does not describe", file, rule.key, family_.name()),
-                  rule.because);
+      throw Error(
+          Exit::user,
+          fmt::format("{}: \"{}\" has a value that the family '{}' does not describe", file, rule.key, family_.name()),
+          rule.because);
     }
   }
 }

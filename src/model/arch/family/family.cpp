@@ -130,14 +130,14 @@ const lang::ModelDecl& Library::optimizer(const std::string& name) const {
     for (const lang::ModelDecl& decl : file->models) {
       if (!graph::is_optimizer(decl) || decl.name != name) continue;
       if (found)
-        throw error_at(decl.place,
-                       fmt::format("optimizer '{}' is there already, in {}", name, found->place.source->name),
+        throw error_at(decl.place, fmt::format("optimizer '{}' exists already, in {}", name, found->place.source->name),
                        "choose another name");
       found = &decl;
     }
   if (found) return *found;
-  throw Error(Exit::usage, fmt::format("no optimizer is called '{}'", name),
-              fmt::format("known optimizers: {}; one is a text, added with --models DIR", join(optimizer_names())));
+  throw Error(
+      Exit::usage, fmt::format("no optimizer is called '{}'", name),
+      fmt::format("known optimizers: {}; others are added as .lum files with --models DIR", join(optimizer_names())));
 }
 
 std::vector<std::string> Library::optimizer_names() const {
@@ -462,8 +462,8 @@ graph::Graph Family::function(const std::string& function, const graph::Config& 
   if (!has_function(function)) {
     throw Error(Exit::user, fmt::format("the family '{}' has no function '{}'", decl_.name, function),
                 has_function("hidden") && !has_function("step")
-                    ? "it makes vectors of texts (`lumen embed`), and predicts no tokens"
-                    : "a family's functions stand in its text (docs/reference/language.md)");
+                    ? "it computes embeddings (`lumen embed`), and predicts no tokens"
+                    : "a family's functions are defined in its .lum file (docs/reference/language.md)");
   }
   graph::Graph g = graph::elaborate_model(library_->scope(), decl_, function, config);
   if (g.results.size() == 1) g.result_names = {kResult};

@@ -196,8 +196,9 @@ Objective::Objective(const Library& library, const ObjectiveSettings& settings)
   if (text.empty()) {
     const auto known = embedded_objective(settings.name);
     if (!known)
-      throw Error(Exit::usage, fmt::format("there is no objective '{}'", settings.name),
-                  fmt::format("objectives: {}; or the path of a text, NAME.lum", fmt::join(objective_names(), ", ")));
+      throw Error(
+          Exit::usage, fmt::format("there is no objective '{}'", settings.name),
+          fmt::format("objectives: {}; or the path of a source file, NAME.lum", fmt::join(objective_names(), ", ")));
     text = *known;
     place = fmt::format("<embedded {}>", place);
   }
@@ -221,11 +222,11 @@ Objective::Objective(const Library& library, const ObjectiveSettings& settings)
     if (fn.name == "loss") loss_ = &fn;
     if (fn.name != "loss" && gives_number(fn) && stands_alone(fn)) metrics_.push_back(fn.name);
   }
-  if (!loss_ || !gives_number(*loss_)) throw user_error("{}: an objective has a function loss(..) -> f32[]", place);
+  if (!loss_ || !gives_number(*loss_)) throw user_error("{}: an objective needs a function loss(..) -> f32[]", place);
   for (const lang::Param& p : loss_->params) {
     if (!p.type) throw error_at(p.place, fmt::format("'{}' of an objective's loss needs a type", p.name));
     if (!is_setting(p) && std::find(kKnown.begin(), kKnown.end(), p.name) == kKnown.end())
-      throw error_at(p.place, fmt::format("a loss cannot be given '{}'", p.name),
+      throw error_at(p.place, fmt::format("a loss has no input '{}'", p.name),
                      fmt::format("known: {}; settings have a default", fmt::join(kKnown, ", ")));
     pairs_ = pairs_ || (p.type->dims.size() == 2 && p.type->dims[1]->kind == lang::ExprKind::number &&
                         p.type->dims[1]->number == 2);
@@ -277,7 +278,7 @@ Graph Objective::over(Graph policy, bool weighted, const Graph* teacher) const {
       Shape bound;
       if (!settle(g[v].type.shape, Shape(build.type(value).shape), &symbols, &bound))
         throw Error(Exit::user,
-                    fmt::format("'{}' of '{}' in the objective '{}' is {}, but there it is {}", g[v].attributes.name,
+                    fmt::format("'{}' of '{}' in the objective '{}' is {}, but its value is {}", g[v].attributes.name,
                                 fn.name, name_, shape_text(g[v].type.shape), shape_text(build.type(value).shape)),
                     pairs_ ? "pairs need an even --batch" : "");
       arguments.push_back(build.type(value).shape == bound ? value : build.reshape(value, bound));

@@ -84,8 +84,8 @@ std::vector<float> RowLog::of(const Batch& batch) const {
   for (int64_t r = 0; r < batch.rows; ++r) {
     const auto found = rows_.find(key(batch, r));
     if (found == rows_.end())
-      throw Error(Exit::user, "the reference's log probability of a row is not known",
-                  "it was computed for the rows of the run as it began; begin a new run from this one's model");
+      throw Error(Exit::user, "the reference's log probability of a row is missing",
+                  "it was computed for the initial rows of the run; start a new run from this one's model");
     out.push_back(found->second);
   }
   return out;

@@ -26,7 +26,7 @@ graph::Element element_of(const std::string& what, const std::string& name, cons
   if (const auto scalar = plain_scalar(*format)) return {*scalar, nullptr};
   if (!format->encodes())
     throw Error(Exit::user, fmt::format("{} '{}': the format can only be decoded", what, name),
-                "name one with an encoder; `lumen format list` tells them");
+                "name one with an encoder; `lumen format list` shows them");
   return {Scalar::f32, format};
 }
 
@@ -54,19 +54,19 @@ HeldIn held_in(const HeldSettings& s, const FormatLibrary& formats) {
   if (out.is_plain()) {
     if (compensates)
       throw Error(Exit::usage, fmt::format("param_compensation '{}': parameters in f32 lose nothing", s.compensation),
-                  "--param-type names what they are held in");
+                  "--param-type names their type between steps");
     return out;
   }
   out.is_random = s.rounding == "stochastic" && !compensates;
   if (out.is_random)
     graph::require_random(*formats.get(s.type),
-                          "param_compensation holds what rounding to the nearest loses; param_rounding = \"nearest\" "
-                          "without it loses moves that are smaller than half a step of the format");
+                          "param_compensation keeps the residual of rounding to nearest; param_rounding = \"nearest\" "
+                          "without it loses updates that are smaller than half a step of the format");
   out.is_exact = s.compensation == kExact;
   if (out.is_exact && out.element.scalar != Scalar::bf16)
     throw Error(Exit::usage,
                 fmt::format("param_compensation 'exact' is for bf16, the upper half of an f32, not '{}'", s.type),
-                "name a format for the rest, e.g. bf16");
+                "name a format for the residual, e.g. bf16");
   if (compensates)
     out.rest = out.is_exact ? whole_numbers(formats) : element_of("param_compensation", s.compensation, formats);
   return out;

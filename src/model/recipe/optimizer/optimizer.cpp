@@ -214,7 +214,7 @@ class OptimizerGraph {
 
 ValueId loss_of(const Graph& g) {
   if (!g[g.results[0]].type.shape.empty())
-    throw user_error("the family's function 'loss' gives {}, not a single number", print(g[g.results[0]].type));
+    throw user_error("the family's function 'loss' returns {}, not a scalar", print(g[g.results[0]].type));
   return g.results[0];
 }
 

@@ -52,7 +52,7 @@ Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats,
   else if (tensor.is_blob() && std::ssize(tensor.data) == graph::byte_size(w.type))
     w.bytes = Bytes(tensor.data, checkpoint.weights);
   else
-    throw user_error("{}: tensor '{}' is not as training writes it", checkpoint.folder.string(), p.name);
+    throw user_error("{}: tensor '{}' is not in the form that training writes", checkpoint.folder.string(), p.name);
   return w;
 }
 
@@ -113,7 +113,7 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, cons
     if (!base.empty()) run.recipe.base = base;
     Model whole = read_base(library, *beside, run.recipe.base);
     if (whole.family->name() != model.family->name())
-      throw user_error("{}: the adapter is of the family '{}', but {} is of '{}'", where, model.family->name(),
+      throw user_error("{}: the adapter's model is of the family '{}', but {} is of '{}'", where, model.family->name(),
                        run.recipe.base, whole.family->name());
     model.weights = std::move(whole.weights);
     require_shapes(model, where);

@@ -111,7 +111,7 @@ VerifyLine compare_model(const LibraryRef& library, const char* what, const std:
 std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& record, const std::string& file) {
   const auto p = provenance_of(record, file);
   if (!p)
-    throw Error(Exit::user, fmt::format("{}: nothing is recorded of where it comes from", file),
+    throw Error(Exit::user, fmt::format("{}: it has no record of its origin", file),
                 "`lumen train` and `lumen merge` record it in what they write");
   std::vector<VerifyLine> lines;
   Places places{file};
@@ -130,7 +130,7 @@ std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& rec
       lines.push_back(compare_text(fmt::format("format '{}'", name), format->hash.hex(), hash));
       continue;
     }
-    lines.push_back({Found::missing, fmt::format("format '{}'", name), "not known; name its folder with --formats"});
+    lines.push_back({Found::missing, fmt::format("format '{}'", name), "unknown; name its folder with --formats"});
   }
   lines.push_back(compare_text("compiler", run::compiler_version(), p->compiler));
   return lines;

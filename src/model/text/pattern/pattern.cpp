@@ -21,7 +21,7 @@ constexpr uint64_t kMaxWork = 100'000'000;
 constexpr size_t kMaxStates = 1024, kMaxClasses = 64;  // of a DFA
 
 Error runaway(const std::string& text, size_t at) {
-  return user_error("splitting the text with the tokenizer's pattern '{}' takes too long or too much memory at byte {}",
+  return user_error("splitting the text with the tokenizer's pattern '{}' takes too much time or memory at byte {}",
                     text.substr(0, 200), at);
 }
 
@@ -355,18 +355,18 @@ struct MatchContext {
 std::string pattern_mistake(int error) {
   switch (error) {
     case PCRE2_ERROR_END_BACKSLASH:
-      return "a backslash with nothing behind it";
+      return "a backslash at the end";
     case PCRE2_ERROR_UNKNOWN_ESCAPE:
-      return "an escape that is not known";
+      return "an unknown escape";
     case PCRE2_ERROR_QUANTIFIER_OUT_OF_ORDER:
     case PCRE2_ERROR_QUANTIFIER_TOO_BIG:
-      return "numbers of repeats that are too large, or the larger one first";
+      return "repeat counts that are too large or in the wrong order";
     case PCRE2_ERROR_MISSING_SQUARE_BRACKET:
-      return "a class without its closing ]";
+      return "a character class without its closing ]";
     case PCRE2_ERROR_CLASS_RANGE_ORDER:
-      return "a range of characters whose end lies before its beginning";
+      return "a character range whose end is before its start";
     case PCRE2_ERROR_QUANTIFIER_INVALID:
-      return "a repeat with nothing in front to repeat";
+      return "a quantifier with nothing to repeat";
     case PCRE2_ERROR_MISSING_CLOSING_PARENTHESIS:
       return "a group without its closing )";
     case PCRE2_ERROR_UNMATCHED_CLOSING_PARENTHESIS:
@@ -374,12 +374,12 @@ std::string pattern_mistake(int error) {
     case PCRE2_ERROR_BAD_SUBPATTERN_REFERENCE:
       return "a reference to a group that does not exist";
     case PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH:
-      return "a look-behind whose length is not fixed";
+      return "a look-behind without a fixed length";
     case PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY:
     case PCRE2_ERROR_MALFORMED_UNICODE_PROPERTY:
-      return "a property of characters that is not known";
+      return "an unknown Unicode property";
     default:
-      return "this is no regular expression that is known here";
+      return "not a supported regular expression";
   }
 }
 
@@ -435,7 +435,8 @@ Pattern::Pattern(const std::string& text, const std::string& where, Engine engin
       }
     }
     if (table_) return;
-    if (engine == Engine::table) throw user_error("{}: pattern '{}' is none for a table", where, text.substr(0, 200));
+    if (engine == Engine::table)
+      throw user_error("{}: pattern '{}' cannot be compiled to a table", where, text.substr(0, 200));
   }
   backtracking_ = std::make_unique<Backtracking>(text, where);
 }

@@ -48,7 +48,7 @@ std::string normal_form(std::string_view text, int options) {
     utf8proc_uint8_t* mapped = nullptr;
     const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()), run.size(),
                                                &mapped, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
-    if (size < 0) throw user_error("cannot normalise a text: {}", utf8proc_errmsg(size));
+    if (size < 0) throw user_error("cannot normalize a text: {}", utf8proc_errmsg(size));
     out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
     std::free(mapped);
   });
@@ -214,7 +214,7 @@ CharacterMap::CharacterMap(std::string_view blob, const std::string& where) {
   uint32_t size = 0;
   if (blob.size() >= 4) std::memcpy(&size, blob.data(), 4);
   if (blob.size() < 4 || size % 4 != 0 || size < 4 || size > blob.size() - 4)
-    throw user_error("{}: the map of characters is broken", where);
+    throw user_error("{}: the character map (precompiled_charsmap) is malformed", where);
   units_.resize(size / 4);
   std::memcpy(units_.data(), blob.data() + 4, size);
   replacements_ = blob.substr(4 + size);

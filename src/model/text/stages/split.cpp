@@ -105,7 +105,7 @@ Splitter::Splitter(std::vector<SplitStep> steps, const std::string& where) : ste
     if (step.kind == SplitStep::Kind::literal || step.kind == SplitStep::Kind::metaspace)
       pattern = std::make_shared<Pattern>(Pattern::literal(step.pattern));
     if (step.kind == SplitStep::Kind::fixed_length && step.length == 0)
-      throw user_error("{}: pieces of a fixed length must have one", where);
+      throw user_error("{}: pieces of a fixed length need a length above 0", where);
     patterns_.push_back(std::move(pattern));
   }
 }

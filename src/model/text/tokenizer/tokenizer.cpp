@@ -111,10 +111,10 @@ void warn_of_two_beginnings(const TokenizerParts& p) {
   static std::set<uint64_t> told;
   const std::lock_guard lock(mutex);
   if (!told.insert(p.serial).second) return;
-  warn(fmt::format(
-      "a text begins with '{}', which the tokenizer puts in front of texts by itself: it stands there twice "
-      "now, which models have not been trained on; leave it out of the text",
-      p.tokens.at(p.prefix.front())));
+  warn(
+      fmt::format("a prompt begins with '{}', which the tokenizer adds by itself: it is there twice "
+                  "now, which models are not trained on; leave it out of the prompt",
+                  p.tokens.at(p.prefix.front())));
 }
 
 }  // namespace

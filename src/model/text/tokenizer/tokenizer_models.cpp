@@ -234,7 +234,7 @@ void build_word_model(TokenizerParts& p, const std::string& where) {
       p.model = unigram(p);
       break;
     case VocabularyKind::word_piece:
-      if (!p.unknown) throw user_error("{}: the vocabulary has no token for unknown words", where);
+      if (!p.unknown) throw user_error("{}: the vocabulary has no unknown token", where);
       p.model =
           std::make_unique<WordPieceModel>(model_strings(p), std::string(), p.continuing, *p.unknown, p.longest_word);
       break;

@@ -16,7 +16,7 @@ constexpr size_t kMaxSteps = 32;
 
 Error unsupported(const std::string& where, const std::string& what) {
   return Error(Exit::user, fmt::format("{}: {} is not supported", where, what),
-               "the tokenizers of the common models are");
+               "the tokenizers of common models are supported");
 }
 
 bool absent(const json& object, const char* key) {
@@ -204,7 +204,7 @@ void read_decode(const json& node, const std::string& where, std::vector<DecodeS
 TokenId pair_id(const json& node, const char* key, const std::string& where, const TokenizerParts& p) {
   const json& pair = json_member(node, key, where);
   if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number_integer())
-    throw user_error("{}: \"{}\" is no pair of a text and an id", where, key);
+    throw user_error("{}: \"{}\" is not a pair of a string and an id", where, key);
   return checked_id(p, pair[1].get<int64_t>(), where);
 }
 
@@ -219,7 +219,7 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
   }
   if (type == "TemplateProcessing") {
     const json& items = json_member(node, "single", where);
-    if (!items.is_array() || items.size() > 64) throw user_error("{}: \"single\" is no short list", where);
+    if (!items.is_array() || items.size() > 64) throw user_error("{}: \"single\" is not a short list", where);
     bool behind = false;
     for (const json& item : items) {
       if (item.is_object() && item.contains("Sequence")) {
@@ -233,9 +233,9 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
       const json* table = absent(node, "special_tokens") ? nullptr : &node["special_tokens"];
       if (table && table->is_object() && table->contains(name)) {
         const json& ids = json_member((*table)[name], "ids", where);
-        if (!ids.is_array() || ids.size() > 64) throw user_error("{}: \"ids\" is no short list", where);
+        if (!ids.is_array() || ids.size() > 64) throw user_error("{}: \"ids\" is not a short list", where);
         for (const json& id : ids) {
-          if (!id.is_number_integer()) throw user_error("{}: an id is no number", where);
+          if (!id.is_number_integer()) throw user_error("{}: an id is not a number", where);
           to.push_back(checked_id(p, id.get<int64_t>(), where));
         }
       } else {

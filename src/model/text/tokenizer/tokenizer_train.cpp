@@ -230,7 +230,7 @@ Tokenizer character_tokenizer(std::string_view text, const std::vector<std::stri
       char32_t c;
       const size_t n = utf8_char(part, at, &c);
       if (n == 0)
-        throw user_error("byte {} of the text is not valid UTF-8, so it has no characters there",
+        throw user_error("byte {} of the text is not valid UTF-8, so it has no character there",
                          part.data() - text.data() + at);
       found.insert(c);
       at += n;

@@ -132,7 +132,7 @@ std::string normalize_nfc(std::string_view text) {
       const utf8proc_ssize_t size =
           utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at), valid, &mapped,
                        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-      if (size < 0) throw user_error("cannot normalise a text: {}", utf8proc_errmsg(size));
+      if (size < 0) throw user_error("cannot normalize a text: {}", utf8proc_errmsg(size));
       out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
       std::free(mapped);
       at += valid;

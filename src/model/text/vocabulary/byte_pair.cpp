@@ -150,7 +150,7 @@ void BytePairModel::encode(std::string_view word, std::vector<TokenId>& out) con
         throw Error(Exit::user,
                     fmt::format("the tokenizer has no token for byte {:#04x} of '{}'", static_cast<unsigned char>(c),
                                 utf8_repair(word.substr(0, 80))),
-                    "choose a tokenizer that was made from text with these characters");
+                    "choose a tokenizer trained on text with these characters");
       id = *unknown_;
     }
     symbols.push_back(id);
@@ -238,7 +238,7 @@ void CharacterPairModel::missing(std::string_view bytes, std::vector<TokenId>& o
   }
   if (!options_.unknown)
     throw Error(Exit::user, fmt::format("the tokenizer has no token for '{}'", utf8_repair(bytes.substr(0, 80))),
-                "choose a tokenizer that was made from text with these characters");
+                "choose a tokenizer trained on text with these characters");
   if (!(*fused && options_.fuse_unknown)) out.push_back(*options_.unknown);
   *fused = true;
 }

@@ -23,7 +23,7 @@ void UnigramModel::unknown(std::string_view text, std::vector<TokenId>& out) con
   }
   if (!options_.unknown)
     throw Error(Exit::user, fmt::format("the tokenizer has no token for '{}'", utf8_repair(text.substr(0, 80))),
-                "choose a tokenizer that was made from text with these characters");
+                "choose a tokenizer trained on text with these characters");
   out.push_back(*options_.unknown);
 }
 

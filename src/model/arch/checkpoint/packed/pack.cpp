@@ -286,7 +286,7 @@ void Packing::Plan::fill_field(size_t i, const Blob& blob, const std::string& we
         const uint64_t raw = blob.read(source.field, from_use.entry[source.field][c % from->block], r, c);
         const auto same_value = in_type(own.type, target.type, raw);
         if (!same_value)
-          throw user_error("'{}': a value of field '{}' has no place in '{}'", weight, own.name, f.tensor);
+          throw user_error("'{}': a value of field '{}' cannot be stored in '{}'", weight, own.name, f.tensor);
         value = *same_value;
       }
       if (f.times != 0) {
@@ -294,8 +294,8 @@ void Packing::Plan::fill_field(size_t i, const Blob& blob, const std::string& we
         const auto divided = std::bit_cast<float>(low);
         const auto x = multiplied(divided, f.times);
         if (!x)
-          throw user_error("'{}': the scale {} of row {} is no float divided by {}, which '{}' holds", weight, divided,
-                           r, f.times, f.tensor);
+          throw user_error("'{}': the scale {} of row {} is not a float divided by {}, as '{}' stores it", weight,
+                           divided, r, f.times, f.tensor);
         value = std::bit_cast<uint32_t>(*x);
       }
       value = (value - f.add) & most;
@@ -432,7 +432,7 @@ std::map<std::string, Packing::PlanRef> Packing::plans_for(const Scheme& scheme,
     std::erase_if(common,
                   [&](const std::string& c) { return std::ranges::find(plan->configs, c) == plan->configs.end(); });
     if (common.empty()) {
-      *clash = fmt::format("'{}' is held in '{}' and '{}' in '{}', which one folder of this kind cannot hold both",
+      *clash = fmt::format("'{}' is held in '{}' and '{}' in '{}', but one folder of this kind cannot hold both",
                            first.name, first.type.element.format->name, a.name, a.type.element.format->name);
       return {};
     }
@@ -448,8 +448,8 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
   std::string clash;
   const bool has_inputs = std::ranges::any_of(packed, [](const Announced& a) { return a.input.has_value(); });
   if (packed.empty())
-    throw Error(Exit::user, fmt::format("no weight of this model is held in a format that '{}' packs", output),
-                "round it with `lumen quantize IN OUT TYPE --output-format ...`");
+    throw Error(Exit::user, fmt::format("no weight of this model has a format that '{}' packs", output),
+                "quantize it with `lumen quantize IN OUT TYPE --output-format ...`");
   for (const Scheme& s : schemes()) {
     if (!s.is_written_by(output) || (s.for_inputs && !has_inputs)) continue;
     plans_ = plans_for(s, formats, packed, &config_, &clash);
@@ -470,16 +470,16 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
                                          fmt::join(taken, ", "));
     if (odd != packed.end())
       throw Error(Exit::user,
-                  fmt::format("'{}' is held in '{}', which '{}' has no place for", odd->name,
+                  fmt::format("'{}' is held in '{}', which '{}' cannot store", odd->name,
                               odd->type.element.format->name, output),
                   hint);
-    throw Error(Exit::user, clash.empty() ? fmt::format("'{}' has no one scheme for all weights", output) : clash,
+    throw Error(Exit::user, clash.empty() ? fmt::format("no single scheme of '{}' fits all weights", output) : clash,
                 hint);
   }
   for (const auto& [name, plan] : plans_) {
     const std::string& end = scheme_->weight;
     if (!end.empty() && !name.ends_with("." + end))
-      throw user_error("'{}' is no '.{}', which '{}' packs", name, end, output);
+      throw user_error("'{}' does not end in '.{}', as the weights that '{}' packs do", name, end, output);
     std::vector<TensorSpec>& specs = specs_[name];
     for (TensorSpec spec : plan->specs) {
       spec.name = name.substr(0, name.size() - end.size()) + spec.name;
@@ -492,7 +492,7 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
     if (!a.input) continue;
     const HeldRule*& rule = rules[{a.input->format->hash.hex(), a.input->scale.has_value()}];
     if (!rule) rule = rule_of_format(activation_rules(), output, formats, *a.input);
-    if (!rule) require_input(output, formats, fmt::format("what '{}' reads", a.name), *a.input);
+    if (!rule) require_input(output, formats, fmt::format("the input of '{}'", a.name), *a.input);
     input.rule = rule;
     input.config = held_config(*input.rule, *a.input->format);
     if (!a.input->scale) continue;
@@ -509,7 +509,7 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
 void Packing::require_cache(const std::string& output, const FormatLibrary& formats, const HeldFormat& cache) {
   if (rule_of_format(cache_rules(), output, formats, cache)) return;
   throw Error(Exit::user,
-              fmt::format("keys and values are held in '{}', which '{}' has no word for", cache.format->name, output),
+              fmt::format("keys and values are held in '{}', which '{}' does not support", cache.format->name, output),
               "write a GGUF file");
 }
 
@@ -523,11 +523,10 @@ void Packing::require_input(const std::string& output, const FormatLibrary& form
           rule_of_format(activation_rules(), output, formats, {f, scale}))
         taken.push_back(f->name + (scale ? " (static)" : ""));
   throw Error(Exit::user,
-              fmt::format("{} is held in '{}'{}, which '{}' has no word for", what, held.format->name,
+              fmt::format("{} is held in '{}'{}, which '{}' does not support", what, held.format->name,
                           held.scale ? " under a static scale" : "", output),
-              taken.empty()
-                  ? "write a GGUF file"
-                  : fmt::format("'{}' has words for {}; or write a GGUF file", output, fmt::join(taken, ", ")));
+              taken.empty() ? "write a GGUF file"
+                            : fmt::format("'{}' supports {}; or write a GGUF file", output, fmt::join(taken, ", ")));
 }
 
 bool Packing::is_stacked(const std::string& output) {
@@ -596,8 +595,8 @@ void Packing::name_groups(nlohmann::json& config) const {
   const std::string member = groups.empty() ? path : path.substr(groups.size() + 3);  // after "groups.*."
   if (groups.empty()) {
     if (kinds.size() > 1)
-      throw Error(Exit::user, "some weights read what is held in few bits and others do not, or in other formats",
-                  "folders of this kind can say one thing of all; write a GGUF file");
+      throw Error(Exit::user, "some weights have quantized inputs and others do not, or in other formats",
+                  "folders of this kind have one setting for all; write a GGUF file");
     if (!kinds.begin()->second.first.is_null()) config[member] = kinds.begin()->second.first;
     return;
   }

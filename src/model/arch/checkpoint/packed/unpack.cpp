@@ -45,7 +45,8 @@ int64_t bits_of(const Scheme& s, const json& config, const std::string& file) {
       !bits.empty() && bits.size() < 3 &&
       std::all_of(bits.begin(), bits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
   const int64_t out = is_number ? std::stoll(bits) : 0;
-  if (out < 1 || out > 8) throw user_error("{}: quantization_config: weights of '{}' bits are not read", file, bits);
+  if (out < 1 || out > 8)
+    throw user_error("{}: quantization_config: weights of '{}' bits are not supported", file, bits);
   return out;
 }
 
@@ -53,11 +54,11 @@ std::vector<int64_t> steps_of(const Scheme::Field& f, const json& config, const 
   if (f.steps.empty()) return {};
   const json* steps = find_in(config, f.steps);
   if (!steps || !steps->is_array() || steps->size() != f.axes.size())
-    throw user_error("{}: quantization_config: '{}' is no list of {} numbers", file, f.steps, f.axes.size());
+    throw user_error("{}: quantization_config: '{}' is not a list of {} numbers", file, f.steps, f.axes.size());
   std::vector<int64_t> sizes;
   for (const json& n : *steps) {
     if (!n.is_number_integer() || n.get<int64_t>() < 1)
-      throw user_error("{}: quantization_config: '{}' holds no block size", file, f.steps);
+      throw user_error("{}: quantization_config: '{}' holds a number that is not a block size", file, f.steps);
     sizes.push_back(n.get<int64_t>());
   }
   return sizes;
@@ -71,17 +72,17 @@ PackedCheckpoint::Part PackedCheckpoint::part_of(const PackingMethod& method, Mo
   const auto scheme = std::ranges::find_if(schemes(), [&](const Scheme& s) { return describes(s, config); });
   if (scheme == schemes().end())
     throw Error(Exit::user,
-                fmt::format("{}: weights rounded by '{}' ({}) are in a layout that is not read", file,
+                fmt::format("{}: weights quantized by '{}' ({}) have a layout that is not supported", file,
                             word_of(find_in(config, "quant_method")),
                             word_of(find_in(config, find_in(config, "format") ? "format" : "checkpoint_format"))),
-                "the layouts that are read stand in models/checkpoints.toml");
+                "models/checkpoints.toml lists the supported layouts");
   Part out;
   out.scheme = &*scheme;
   out.bits = bits_of(*scheme, config, file);
   for (const Scheme::Field& f : scheme->fields) out.steps.push_back(steps_of(f, config, file));
   out.activation = held_rule(activation_rules(), config, method.activations, file);
   if (out.activation && scheme->fields.empty())
-    throw user_error("{}: quantization_config: \"{}\" is about modules whose weights are floats", file,
+    throw user_error("{}: quantization_config: \"{}\" applies to modules whose weights are floats", file,
                      method.activations);
   out.group = std::move(group);
   return out;
@@ -158,7 +159,7 @@ class PackedCheckpoint::Reader {
          int64_t rows, int64_t columns)
       : f_(p.scheme->fields[field]), t_(*tensor_of(f_, file, module)), where_(config + ": tensor '" + t_.name + "'") {
     if (t_.element.format && t_.element.format->block_bytes != t_.element.format->block)
-      throw wrong("has a type that is not expected here");
+      throw wrong("has an unexpected type");
     const int word_bits = 8 * (t_.element.format ? t_.element.format->block_bytes : scalar_bytes(t_.element.scalar));
     const int bits = f_.packed.empty() ? word_bits : p.bits;
     std::vector<int64_t> shape = t_.shape;
@@ -191,7 +192,7 @@ class PackedCheckpoint::Reader {
         axis.step = (whole + entries - 1) / entries;
         const int64_t needed = (whole + axis.step - 1) / axis.step;
         if (whole % axis.step != 0 || entries < needed || entries - needed > spare)
-          throw wrong(fmt::format("has {} entries for {}, which is no whole number for each", entries, whole));
+          throw wrong(fmt::format("has {} entries for {}, which is not a whole number for each", entries, whole));
       }
     }
     if (std::ssize(t_.data) * 8 < t_.rows() * t_.columns() * word_bits) throw wrong("is too short");
@@ -205,7 +206,7 @@ class PackedCheckpoint::Reader {
   }
 
   int bits() const { return f_.map.empty() ? places_.bits() : 32; }
-  Error unfit() const { return wrong("does not have an entry for what each is needed for"); }
+  Error unfit() const { return wrong("does not have entries of the needed granularity"); }
   bool is_each_weight() const {
     return std::all_of(axes().begin(), axes().end(), [](const Places::Axis& a) { return a.step == 1; }) &&
            (axes().size() == 2 || places_.is_flat());
@@ -353,7 +354,7 @@ std::string with_tensors(std::string text, const TensorFile& file, const std::st
     if (!t->element.format && !is_float(t->element.scalar))
       throw user_error("tensor '{}' holds {}, where floats are expected", t->name, value);
     if (text.rfind('=', at) != std::string::npos && at > 1 && text[at - 2] == '=') {
-      if (t->data.size() != 64) throw user_error("tensor '{}' is no table of 16 f32", t->name);
+      if (t->data.size() != 64) throw user_error("tensor '{}' is not a table of 16 f32", t->name);
       std::array<float, 16> values{};
       std::memcpy(values.data(), t->data.data(), sizeof values);
       for (const float x : values)
@@ -468,7 +469,7 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
       if (at != k / group)
         throw Error(Exit::user,
                     fmt::format("{}: tensor '{}': columns are not in the order of their groups", file_, t.name),
-                    "checkpoints made with activation order (desc_act) are not read");
+                    "checkpoints made with activation order (desc_act) are not supported");
     }
   }
   std::string text =
@@ -479,7 +480,7 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
   w.type.element = {Scalar::f32, format_of_scheme(formats, file_, text)};
   const Format& f = *w.type.element.format;
   if (columns % f.block != 0)
-    throw user_error("{}: '{}' has {} columns, no multiple of {}", file_, weight, columns, f.block);
+    throw user_error("{}: '{}' has {} columns, not a multiple of {}", file_, weight, columns, f.block);
   return w.type;
 }
 

@@ -63,7 +63,7 @@ std::vector<std::string> read_tokens(std::string_view text, const std::string& w
     if (whole.ends_with('\r')) whole.remove_suffix(1);
     if (whole.empty()) continue;
     const auto line = read_line(whole);
-    if (!line) throw user_error("{}:{}: no token in base64 with its rank", where, number);
+    if (!line) throw user_error("{}:{}: not a base64 token with its rank", where, number);
     if (line->rank >= limit) throw user_error("{}:{}: the rank {} is out of range", where, number, line->rank);
     std::string bytes = decode_base64(line->token, where);
     if (bytes.size() > kLongest)
@@ -81,7 +81,7 @@ ordered_json merges_of(const std::vector<std::string>& tokens, const std::string
   std::unordered_map<std::string_view, size_t> ranks;
   for (size_t rank = 0; rank < tokens.size(); ++rank) {
     if (!tokens[rank].empty() && !ranks.emplace(tokens[rank], rank).second)
-      throw user_error("{}: the ranks {} and {} have the same token", where, ranks[tokens[rank]], rank);
+      throw user_error("{}: the ranks {} and {} are of the same token", where, ranks[tokens[rank]], rank);
   }
   ordered_json merges = ordered_json::array();
   std::vector<std::pair<size_t, size_t>> pairs;
@@ -116,8 +116,8 @@ const RanksRow& row_for(const std::filesystem::path& path) {
   }
   throw Error(
       Exit::user,
-      fmt::format("{}: this file of ranks does not say how texts are cut, and nothing known does{}", path.string(),
-                  type.empty() ? " (there is no config.json beside it)" : fmt::format(" (model_type '{}')", type)),
+      fmt::format("{}: this tiktoken file has no split pattern, and none is known for it{}", path.string(),
+                  type.empty() ? " (there is no config.json next to it)" : fmt::format(" (model_type '{}')", type)),
       "use the model's tokenizer.json, or add a row [[ranks]] to models/pretokenizers.toml");
 }
 
@@ -149,7 +149,7 @@ bool is_ranks(std::string_view text) {
 }
 
 std::string ranks_as_json(std::string_view text, const std::filesystem::path& path, std::string_view config_text) {
-  const std::string where = path.string(), config_name = "tokenizer_config.json beside " + where;
+  const std::string where = path.string(), config_name = "tokenizer_config.json next to " + where;
   const RanksRow& row = row_for(path);
   const Pretokenizer* split = pretokenizers().find(row.split);
   if (!split) throw user_error("models/pretokenizers.toml: no pre-tokenizer is called '{}'", row.split);

@@ -57,7 +57,9 @@ class Message {
   int64_t integer() const { return wire == Wire::varint ? static_cast<int64_t>(value) : -1; }
 
  private:
-  Error broken() const { return user_error("{}: no SentencePiece model: a broken field at byte {}", where_, at_); }
+  Error broken() const {
+    return user_error("{}: not a SentencePiece model: a malformed field at byte {}", where_, at_);
+  }
 
   uint64_t varint() {
     uint64_t out = 0;
@@ -95,8 +97,9 @@ void read_piece(Message piece, const std::string& where, TokenizerParts& p) {
     if (piece.number == 3) type = piece.integer();
   }
   if (type < 1 || type > 6) throw user_error("{}: piece {} has the unknown type {}", where, p.tokens.size(), type);
-  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: piece {} is no UTF-8", where, p.tokens.size());
-  if (score != score) throw user_error("{}: the score of piece {} is no number", where, p.tokens.size());
+  if (utf8_valid_run(text, 0) != text.size())
+    throw user_error("{}: piece {} is not valid UTF-8", where, p.tokens.size());
+  if (score != score) throw user_error("{}: the score of piece {} is not a number", where, p.tokens.size());
   if (std::ssize(p.tokens) >= kMaxVocabulary) throw user_error("{}: too many pieces", where);
   p.tokens.push_back(std::move(text));
   p.scores.push_back(score);
@@ -133,8 +136,8 @@ Tokenizer Tokenizer::from_sentencepiece(std::string_view bytes, const std::strin
   }
   if (model != 1 && model != 2)
     throw Error(Exit::user, fmt::format("{}: SentencePiece models of type {} are not supported", name, model),
-                "unigram and byte pairs are");
-  if (suffix) throw user_error("{}: white space behind words is not supported", name);
+                "unigram and BPE are supported");
+  if (suffix) throw user_error("{}: white space as a suffix is not supported", name);
   p.kind = model == 1 ? VocabularyKind::unigram : VocabularyKind::scored_pairs;
   p.fuse_unknown = p.single_precision = true;
   p.verbatim.assign(p.tokens.size(), false);
@@ -160,7 +163,7 @@ Tokenizer Tokenizer::from_sentencepiece(std::string_view bytes, const std::strin
   if (!config.empty()) {
     p.prefix.clear();
     p.suffix.clear();
-    read_tokenizer_config(config, "tokenizer_config.json beside " + name, p);
+    read_tokenizer_config(config, "tokenizer_config.json next to " + name, p);
   }
   finish_tokenizer(p, name);
   return Tokenizer(std::move(parts));

@@ -14,7 +14,7 @@ std::pair<std::string, std::string> read_merge(const std::string& text, const st
   // The first character belongs to the left token even when it is a space.
   const size_t space = text.find(' ', 1);
   if (text.empty() || space == std::string::npos || space + 1 == text.size())
-    throw user_error("{}: '{}' in tokenizer.ggml.merges is no pair", where, text);
+    throw user_error("{}: '{}' in tokenizer.ggml.merges is not a pair", where, text);
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
@@ -105,7 +105,7 @@ void read_pieces(const GgufMetadata& m, size_t count, TokenizerParts& p) {
   p.scores.resize(p.tokens.size());
   p.fuse_unknown = p.byte_fallback = true;
   if (m.boolean("tokenizer.ggml.treat_whitespace_as_suffix", false))
-    throw user_error("{}: white space behind words is not supported", m.source);
+    throw user_error("{}: white space as a suffix is not supported", m.source);
   SpaceOptions spaces{.dummy_prefix = m.boolean("tokenizer.ggml.add_space_prefix", true)};
   if (p.kind == VocabularyKind::unigram) {
     spaces.remove_extra = m.boolean("tokenizer.ggml.remove_extra_whitespaces", false);
@@ -124,7 +124,7 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   const auto vocabulary = table.vocabularies.find(kind);
   if (vocabulary == table.vocabularies.end()) {
     throw Error(Exit::user, fmt::format("{}: tokenizers of kind '{}' are not supported", where, kind),
-                "the kinds known stand in models/pretokenizers.toml");
+                "models/pretokenizers.toml lists the known kinds");
   }
   const VocabularyRow& usual = vocabulary->second;
   const bool byte_pairs = usual.kind == VocabularyKind::byte_pair;

@@ -148,9 +148,9 @@ void Tokenizer::to_gguf(GgufMetadata& m) const {
   if (form.counts) m.set(kWholeCounts, true);
   if (form.takes_whole)
     warn(
-        fmt::format("the tokenizer takes words that are tokens whole {}, unlike what other programs know as '{}': they "
-                    "will cut some words differently",
-                    p.ignore_merges ? "at once" : "only where merges lead there", form.pre));
+        fmt::format("the tokenizer looks up whole words {}, unlike other programs with the pre-tokenizer '{}': they "
+                    "will split some words differently",
+                    p.ignore_merges ? "before merging" : "only through merges", form.pre));
 }
 
 }  // namespace lumen::model

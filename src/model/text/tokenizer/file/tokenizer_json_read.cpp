@@ -36,7 +36,7 @@ void put_token(std::string token, uint64_t id, const std::string& where, Tokeniz
 }
 
 Error bad_id(const std::string& token, uint64_t limit, const std::string& where) {
-  return user_error("{}: the id of '{}' is no whole number below {}", where, token, limit);
+  return user_error("{}: the id of '{}' is not a whole number below {}", where, token, limit);
 }
 
 void read_vocabulary(const json& vocabulary, ScannedVocabulary* scanned, const std::string& where, TokenizerParts& p) {
@@ -74,7 +74,7 @@ void read_pieces(const json& pieces, ScannedVocabulary* scanned, const std::stri
   }
   for (const json& piece : pieces) {
     if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number())
-      throw user_error("{}: piece {} is no pair of a text and a score", where, p.tokens.size());
+      throw user_error("{}: piece {} is not a pair of a string and a score", where, p.tokens.size());
     p.tokens.push_back(piece[0].get<std::string>());
     p.scores.push_back(piece[1].get<double>());
   }
@@ -94,7 +94,7 @@ void read_merges(const json& merges, ScannedVocabulary* scanned, const std::stri
     const std::string text = merge.is_string() ? merge.get<std::string>() : "";
     const size_t space = text.find(' ');
     if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
-      throw user_error("{}: merge {} is no pair", where, p.merges.size());
+      throw user_error("{}: merge {} is not a pair", where, p.merges.size());
     p.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
   }
 }
@@ -116,8 +116,8 @@ void read_model(const json& model, ScannedVocabulary* scanned, const std::string
     p.byte_fallback = json_boolean(model, "byte_fallback", false, where);
     p.ignore_merges = json_boolean(model, "ignore_merges", false, where);
     if (!absent(model, "dropout") && model["dropout"] != 0)
-      throw Error(Exit::user, fmt::format("{}: dropout makes tokens depend on chance", where),
-                  "set \"dropout\" to null; it is of use in training only");
+      throw Error(Exit::user, fmt::format("{}: dropout makes tokenization random", where),
+                  "set \"dropout\" to null; it is for training only");
     read_vocabulary(json_member(model, "vocab", where), scanned, where, p);
     read_merges(json_member(model, "merges", where), scanned, where, p);
   } else if (type == "Unigram") {
@@ -136,7 +136,7 @@ void read_model(const json& model, ScannedVocabulary* scanned, const std::string
     read_vocabulary(json_member(model, "vocab", where), scanned, where, p);
   } else {
     throw Error(Exit::user, fmt::format("{}: a model of type '{}' is not supported", where, type),
-                "BPE, Unigram, WordPiece and WordLevel are");
+                "BPE, Unigram, WordPiece and WordLevel are supported");
   }
   p.in_model.assign(p.tokens.size(), true);
 }
@@ -260,7 +260,7 @@ std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std
   if (byte_level) p.kind = VocabularyKind::byte_pair;
   read_decoder_stage(stage("decoder"), name + ": decoder", p);
   read_post_stage(stage("post_processor"), name + ": post_processor", p);
-  if (!config.empty()) read_tokenizer_config(config, "tokenizer_config.json beside " + name, p);
+  if (!config.empty()) read_tokenizer_config(config, "tokenizer_config.json next to " + name, p);
   if (!p.bos && p.prefix.size() == 1) p.bos = p.prefix[0];
   for (size_t i = 0; i < p.tokens.size(); ++i) {
     if (p.tokens[i].empty()) p.kinds[i] = TokenKind::unused;

@@ -44,7 +44,7 @@ std::string join_pair(const std::filesystem::path& folder) {
     const auto list = config.find("added_tokens_decoder");
     if (list != config.end() && list->is_object()) {
       for (const auto& [id, entry] : list->items()) {
-        if (!entry.is_object()) throw user_error("{}: added token {} is no object", where, id);
+        if (!entry.is_object()) throw user_error("{}: added token {} is not an object", where, id);
         ordered_json token = entry;
         token["id"] = std::strtoll(id.c_str(), nullptr, 10);
         added.push_back(token);
@@ -62,7 +62,7 @@ std::string join_words(const std::filesystem::path& folder, const std::string& c
   const std::string where = (folder / "tokenizer_config.json").string(), text = read_file(folder / "vocab.txt", kLimit);
   const nlohmann::json config = config_text.empty() ? nlohmann::json::object() : parse_json(config_text, where);
   if (!config.is_object()) throw user_error("{}: expected a JSON object", where);
-  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: no valid UTF-8", (folder / "vocab.txt").string());
+  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: not valid UTF-8", (folder / "vocab.txt").string());
   ordered_json vocabulary = ordered_json::object();
   int64_t id = 0;
   for (size_t at = 0; at < text.size(); ++id) {
@@ -123,7 +123,7 @@ std::filesystem::path ranks_file(const std::filesystem::path& folder) {
   std::error_code failure;
   for (const std::filesystem::path& path : list_folder(folder, failure)) {
     if (path.extension() != ".tiktoken" && path.filename() != "tiktoken.model") continue;
-    if (!found.empty()) throw user_error("'{}' has several files of ranks", folder.string());
+    if (!found.empty()) throw user_error("'{}' has several tiktoken files", folder.string());
     found = path;
   }
   return found;
@@ -140,8 +140,8 @@ Tokenizer load_folder(const std::filesystem::path& path) {
     return Tokenizer::from_json(join_pair(path), (path / "vocab.json").string(), config);
   if (std::filesystem::exists(path / "vocab.txt"))
     return Tokenizer::from_json(join_words(path, config), (path / "vocab.txt").string(), config);
-  throw Error(Exit::user, fmt::format("'{}' holds no tokenizer", path.string()),
-              "tokenizer.json, tokenizer.model, *.tiktoken, vocab.json with merges.txt, or vocab.txt is looked for");
+  throw Error(Exit::user, fmt::format("'{}' has no tokenizer", path.string()),
+              "tokenizer.json, tokenizer.model, *.tiktoken, vocab.json with merges.txt, or vocab.txt is needed");
 }
 
 }  // namespace
