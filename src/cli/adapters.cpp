@@ -23,7 +23,7 @@ double scale_of(const std::string& text, const std::string& given, const char* f
   return scale;
 }
 
-// A name that is there is taken as it stands, whatever signs it has.
+// An existing file of exactly this name is taken as a whole, even if the name contains the separator.
 Wanted split(const std::string& given, char sign, const char* flag) {
   std::error_code failure;
   const size_t at = given.rfind(sign);

@@ -1,4 +1,4 @@
-// The command line: its parts that every command shares, and main().
+// The command line: the parts that all commands share, and main().
 //
 // May include: base, base/file, base/messages, base/threads, cli/paths, model/arch/chat, model/arch/family,
 // model/calibrate, model/compress, model/data/examples, model/data/rows, model/infer/measure, model/infer/session,

@@ -25,7 +25,7 @@ std::string documents(const std::string& file) {
   return all;
 }
 
-// Where the last tenth begins.
+// The offset of the last tenth.
 size_t cut() {
   const size_t all = model::embedded_text().size();
   return all - all / 10;

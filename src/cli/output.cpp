@@ -25,7 +25,7 @@ thread_local std::string* collected = nullptr;
 }
 
 void write(std::string_view text) {
-  require_whole_files(Look::size);  // nothing is said of a model whose pages are zeros
+  require_whole_files(Look::size);  // a truncated file reads as zeros: no result of it is printed
   if (collected) {
     *collected += text;
     return;

@@ -103,7 +103,7 @@ void ActivationWork::calibrate(model::Model* model, const model::WeightSource& s
     ranges_ = observe(*model, source, text, run);
     encodings_ = model::encodings_of(ranges_, formats_);
     model::set_encoded_inputs(*model, encodings_);
-    (void)model::encoded_inputs(*model);  // an Error where a format cannot hold what a weight reads
+    (void)model::encoded_inputs(*model);  // throws where a format cannot hold the inputs of a weight
   }
   if (flags_.cache.keys.empty() && flags_.cache.values.empty()) return;
   if (flags_.cache_scales == "static") {
@@ -113,13 +113,13 @@ void ActivationWork::calibrate(model::Model* model, const model::WeightSource& s
   for (const auto& [key, name] :
        {std::pair(model::kCacheKeys, flags_.cache.keys), std::pair(model::kCacheValues, flags_.cache.values)})
     if (!name.empty()) model::set_held_cache(*model, key, named_format(library_, name));
-  // Mistakes show now rather than when somebody runs it.
+  // Detects errors now instead of when the model is first run.
   (void)model::step_options(*model, model::function_of(*model, "step"), model::session_options(*model, {}));
 }
 
 void ActivationWork::calibrate_caches(model::Model* model, const model::WeightSource& source,
                                       const std::vector<model::TokenId>& text, const model::LayerRunOptions& run) {
-  // Seen are the keys and values of a model that holds them in floats, with its weights as they are rounded.
+  // Keys and values are observed with a cache in float and with the quantized weights.
   model::Model whole = *model;
   for (const char* key : {model::kCacheKeys, model::kCacheValues}) model::set_held_cache(whole, key, nullptr);
   for (const model::Parameter& p : whole.parameters)
@@ -139,7 +139,7 @@ void ActivationWork::calibrate_caches(model::Model* model, const model::WeightSo
   };
   set(model::kCacheKeys, flags_.cache.keys, caches_.keys);
   set(model::kCacheValues, flags_.cache.values, caches_.values);
-  (void)model::function_of(*model, "step");  // an Error where layers have no caches of their own
+  (void)model::function_of(*model, "step");  // throws where layers have no cache of their own
 }
 
 void ActivationWork::tell(const model::Model& model, const std::string& out, model::CompressionReport* report) const {

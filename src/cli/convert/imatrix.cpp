@@ -28,7 +28,7 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
   model::Importance all;
   for (const std::string& path : flags.earlier) {
     model::Importance one = model::read_importance(path, library->formats());
-    // What counts windows is brought to rows, as the others count.
+    // A file that counts windows is converted to counts of rows, as in the other files.
     if (one.length == 0)
       for (auto& [name, e] : one.entries) {
         for (double& x : e.sums) x *= static_cast<double>(flags.options.length);
@@ -45,7 +45,7 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
     run::Engine engine = shared.engine();
     const model::LoadedModel loaded(engine, model);
     Progress progress;
-    std::string perplexity;  // of families that predict tokens
+    std::string perplexity;  // only for models that predict tokens
     model::Importance one = model::calibrate(loaded, tokens, flags.options, [&](const model::CalibrationProgress& p) {
       if (p.perplexity > 0) perplexity = fmt::format(", perplexity {:.4f}", p.perplexity);
       progress.update(fmt::format("imatrix window {}/{}{}", p.done, p.windows, perplexity));

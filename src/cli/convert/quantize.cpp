@@ -36,7 +36,7 @@ struct QuantizeFlags {
 void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& job, model::Destination to) {
   run::Engine engine = shared.engine();
   if (flags.options.train_tables) job.train_tables(engine);
-  if (flags.options.importance) {  // where the scales come from, by the names other programs look for
+  if (flags.options.importance) {  // metadata keys that other programs read, too
     const model::Importance& from = *flags.options.importance;
     model::GgufMetadata& metadata = job.result().metadata;
     metadata.set("quantize.imatrix.file", flags.importance);
@@ -56,8 +56,8 @@ void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& j
   progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
 }
 
-// What goes with formats of activations and caches, which a text is read for, and GGUF files and folders of packed
-// weights have keys for.
+// Checks the options that --activations combines with: it needs a calibration text, and only GGUF files and packed
+// folders have metadata keys for its result.
 void require_activations(const QuantizeFlags& flags, bool by_budget, const model::Destination& to) {
   if (by_budget)
     throw usage_error("--budget chooses formats of weights; --activations is for what it has written, without TYPE");
@@ -82,7 +82,7 @@ void require_low_rank(const QuantizeFlags& flags, bool by_budget) {
   if (flags.dry_run) throw usage_error("--dry-run says sizes of weights alone: it does not go with --low-rank");
 }
 
-// What is not said of experts together with their classes.
+// Refuses options that cannot be combined with --experts.
 void require_experts_alone(const QuantizeFlags& flags) {
   if (!flags.calibrated.budget.empty()) throw usage_error("--budget chooses formats of its own: leave --experts away");
   if (!flags.calibrated.high.empty()) throw usage_error("--experts and --high-impact do not cut the same model");
@@ -135,7 +135,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   to.part_bytes = size_of(to.is_gguf() ? flags.split : flags.shard);
   flags.options.stacked = model::takes_stacked_alone(flags.form);
   flags.options.linear_layers = !to.is_gguf() && flags.form != model::Destination::kFolder;
-  // Mistakes show before the work.
+  // Reports errors before the work.
   const model::LibraryRef library = shared.library();
   const bool by_budget = !flags.calibrated.budget.empty();
   if (by_budget && !flags.type.empty()) throw usage_error("--budget chooses formats: '{}' is one too many", flags.type);
@@ -273,7 +273,7 @@ void add_quantize(CLI::App& app, Command& command) {
       std::optional<PathGuard> of_recipe;
       if (!flags->recipe.empty()) {
         take_recipe(*sub, *shared->library(), flags->recipe);
-        of_recipe.emplace(*sub);  // it may name files as well
+        of_recipe.emplace(*sub);  // the recipe may name files, too
       }
       if (flags->threads > 0) shared->threads = flags->threads;
       return quantize_file(*shared, *flags);

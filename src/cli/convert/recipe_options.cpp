@@ -31,7 +31,7 @@ void take_recipe(CLI::App& sub, const model::Library& library, const std::string
     throw usage_error("'{}' has no [compress], which is what a recipe says to `lumen {}`", name, sub.get_name());
   std::string said;
   for (const auto& [key, values] : recipe.compress) {
-    // Where a model comes from and goes to is no matter of recipes.
+    // Recipes do not contain the model's input and output paths.
     CLI::Option* option = key == "type" ? sub.get_option_no_throw(key) : sub.get_option_no_throw("--" + key);
     if (!option || key == "recipe")
       throw usage_error("'{}': [compress] has '{}', which is no option of `lumen {}`", name, key, sub.get_name());

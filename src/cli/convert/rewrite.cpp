@@ -22,7 +22,7 @@
 namespace lumen::cli {
 namespace {
 
-constexpr double kMostDivergence = 1e-4;  // nats a token; what rounding to f32 gives is far below
+constexpr double kMostDivergence = 1e-4;  // nats per token; the effect of rounding to f32 is far below
 
 struct RewriteFlags {
   std::string in, out, type, kind = "hadamard", online, outliers;
@@ -100,7 +100,7 @@ class Rewriting {
     if (sites.size() == before) throw user_error("values cannot be rotated: {}", reason);
   }
 
-  // Rotations at run time take part in what is learned, where they turn other spaces.
+  // The loss includes the online rotations, which must be in other spaces than the learned ones.
   std::vector<std::vector<model::Rotation>> learned(const std::vector<graph::RotationSite>& sites,
                                                     const std::vector<std::vector<model::Rotation>>& start,
                                                     const std::vector<std::string>& online) {
@@ -129,7 +129,7 @@ class Rewriting {
     return names;
   }
 
-  // "4:30": four channels of every site, made 30 times larger.
+  // "4:30": scales four channels of every site by 30.
   void inject(const std::vector<graph::ScaleSite>& sites) {
     int channels = 0;
     double factor = 0;
@@ -157,7 +157,7 @@ class Rewriting {
   bool changed_ = false;
 };
 
-// The model as it was and as it is now over a text: the same but for rounding, or Error (exit 5).
+// Compares the model before and after on a text. They must be equal up to rounding errors, else Error (exit 5).
 void check(run::Engine& engine, const RewriteFlags& flags, const model::Model& before, const model::Model& after) {
   if (!before.tokenizer) return note("not checked: the model has no tokenizer");
   std::string text = flags.learning.texts.empty() ? held_out_text("") : "";

@@ -21,7 +21,7 @@ struct CacheFlags {
   bool json = false;
 };
 
-// As an ISO date and time, UTC.
+// ISO 8601 date and time, UTC.
 std::string time_text(std::chrono::system_clock::time_point at) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(at);
   std::tm parts{};
@@ -31,7 +31,7 @@ std::string time_text(std::chrono::system_clock::time_point at) {
   return text;
 }
 
-// Error where there is none: what is asked for is a folder.
+// The cache folder; Error when the cache is off.
 std::filesystem::path folder_of(const Shared& shared) {
   const std::filesystem::path folder = run::cache_folder(shared.cache);
   if (!folder.empty()) return folder;

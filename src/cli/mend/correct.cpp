@@ -31,7 +31,7 @@ struct CorrectFlags : MendedFlags {
   bool to_gguf() const { return fs::path(out).extension() == ".gguf"; }
 };
 
-// How far the rounded model is from the original, without the adapter and with it.
+// Prints the divergence of the quantized model from the original, without and with the adapter.
 void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model& original, const model::Model& rounded,
              const model::Adapter& adapter) {
   if (!original.tokenizer) return note("not checked: the model has no tokenizer");
@@ -42,7 +42,7 @@ void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model&
     progress.update(fmt::format("check window {}/{}", done, all));
   };
   const fs::path out = fs::absolute(flags.out);
-  const AtomicFolder scratch(out.parent_path() / "lumen-correct");  // never kept
+  const AtomicFolder scratch(out.parent_path() / "lumen-correct");  // deleted at the end
   const fs::path logits = scratch.path() / "logits";
   model::record_logits(model::LoadedModel(engine, original), tokens, options, logits, windows);
   const auto distance = [&](std::span<const model::ScaledAdapter> adapters) {
@@ -89,7 +89,7 @@ int correct_file(const Shared& shared, CorrectFlags& flags) {
   catch_interrupts();
   std::optional<model::Correction> found;
   {
-    const AtomicFolder scratch(fs::absolute(flags.out + ".work"));  // never kept
+    const AtomicFolder scratch(fs::absolute(flags.out + ".work"));  // deleted at the end
     flags.options.folder = scratch.path();
     found = model::correct(
         engine, original, rounded, text, flags.options,

@@ -24,7 +24,7 @@ struct RecoverFlags : MendedFlags {
   model::FieldRecoveryOptions options;
 };
 
-// How far both are from the original over a text that nothing was learned from.
+// Prints the divergence of both quantized models from the original on held-out text.
 void compare(run::Engine& engine, const RecoverFlags& flags, const model::Model& original, const model::Model& before,
              const model::Model& after) {
   const model::PerplexityOptions options = flags.check_options(original);

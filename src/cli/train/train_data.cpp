@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using model::Example;
 
-// Files that are read as one document, or as documents in lines of JSON.
+// Whether a file is read as one document, or as documents in lines of JSON.
 bool is_text_file(const fs::path& path) {
   const std::string ending = path.extension().string();
   return ending == ".txt" || ending == ".md" || ending == ".jsonl" || !model::is_row_file(path);
@@ -57,7 +57,7 @@ std::string TrainingData::all_text(const std::string& chat_template, model::RowR
     for (const std::string& text : documents->contents) out += text;
     return out;
   }
-  // The model that is to come has no template of its own.
+  // The new model has no template of its own yet.
   model::ReadOptions as = options;
   as.chat = model::choose_template(chat_template, model::Tokenizer::characters(" "));
   for (const auto* side : {&sets, &validation})
@@ -130,7 +130,7 @@ TrainingData find_training_data(const model::Recipe& recipe) {
     is_text = is_text && std::all_of(data.sets.back().begin(), data.sets.back().end(), is_text_file);
   }
   for (const auto& files : data.sets) {
-    // A file that is nothing but one text needs no look.
+    // A single file of plain text needs no inspection.
     const bool known = is_text && files.size() == 1 && !model::is_row_file(files.front());
     const auto kind = known ? std::optional(Example::Kind::text) : model::kind_of_rows(files, data.options.columns);
     if (!data.kind || data.kind == Example::Kind::text) data.kind = kind;

@@ -19,7 +19,7 @@ int usable_cores() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-// "cuda" means as many GPUs as there are ranks on this host, one each.
+// "cuda" stands for one GPU per rank of this host.
 std::string device_of_rank(const std::string& device, int local_rank) {
   if (device == "cuda" || device == "hip") return fmt::format("{}:{}", device, local_rank);
   if (device != "auto") {
@@ -43,19 +43,20 @@ int as_rank(const Shared& shared, const TrainFlags& flags, std::shared_ptr<run::
     Shared own = shared;
     own.device = device_of_rank(shared.device, ranks->local_rank());
     if (own.threads == 0) own.threads = std::max(1, usable_cores() / ranks->local_size());
-    own.tune = shared.tune && ranks->local_rank() == 0;  // what it finds serves all
+    own.tune =
+        shared.tune && ranks->local_rank() == 0;  // only local rank 0 tunes kernels; the others use its cached results
     TrainFlags mine = flags;
     mine.ranks = ranks;
     return train(own, mine);
   } catch (const run::RankLost& lost) {
     ranks->abort(lost.what());
-    // One of those that are left tells of it.
+    // Only one of the remaining ranks reports it.
     if (ranks->rank() == (lost.rank() == 0 ? 1 : 0) && !(lost.rank() == 0 && lost.has_told())) throw;
     return exit_code(lost.code());
   } catch (const Error& error) {
     ranks->abort(error.what());
     if (ranks->rank() == 0) throw;
-    return exit_code(error.code());  // the first rank tells why this one is gone, or has the same error
+    return exit_code(error.code());  // the first rank reports the error, or has the same one
   } catch (const std::exception& error) {
     ranks->abort(error.what());
     throw;
