@@ -19,6 +19,7 @@
 #include "base/threads/team.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/other_programs/other_programs.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/run_app.h"
@@ -218,8 +219,11 @@ Error unknown_option(const CLI::App& command, const std::string& word) {
   for (const auto& [shorter, longer] : kShortNames)
     if (command.get_option_no_throw(longer)) known.emplace_back(shorter);
   const std::string name = word.substr(0, word.find('='));
+  const std::string message = fmt::format("'{}' is no option of {}", name, full_name(command));
+  if (const std::string hint = hint_for_other_option(command, name); !hint.empty())
+    return Error(Exit::usage, message, hint);
   const std::string near = did_you_mean_any(name, known);
-  return Error(Exit::usage, fmt::format("'{}' is no option of {}", name, full_name(command)),
+  return Error(Exit::usage, message,
                fmt::format("{}`{} --help` lists them", near.empty() ? "" : near + " ", full_name(command)));
 }
 
@@ -232,6 +236,17 @@ void require_commands(const CLI::App& app, const std::vector<std::string>& words
     if (std::find(names.begin(), names.end(), word) == names.end()) throw unknown_command(*at, word);
     at = at->get_subcommand(word);
   }
+}
+
+// Refuses an option of another program that the parser would take apart.
+void refuse_other_options(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  for (const std::string& word : words) {
+    const auto subs = at->get_subcommands([&](const CLI::App* sub) { return sub->check_name(word); });
+    if (subs.empty()) break;
+    at = subs.front();
+  }
+  if (const auto word = other_short_option(*at, words)) throw unknown_option(*at, *word);
 }
 
 // Turns the parser's leftover words into an error in our own wording; returns when there are none.
@@ -394,6 +409,7 @@ bool parse(CLI::App& app, std::vector<std::string> words) {
     words[i + 1] = "hf:" + words[i + 1];
   }
   require_commands(app, words);
+  refuse_other_options(app, words);
   std::reverse(words.begin(), words.end());  // the parser expects them in reverse
   try {
     app.parse(words);
