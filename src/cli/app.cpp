@@ -257,7 +257,7 @@ void refuse_leftovers(CLI::App& app) {
     for (const std::string& word : at->remaining()) {
       if (!names_of_commands(*at).empty()) throw unknown_command(*at, word);
       throw Error(Exit::usage, fmt::format("'{}' is one argument too many for {}", word, full_name(*at)),
-                  fmt::format("see `{} --help`; a text of several words stands in quotes", full_name(*at)));
+                  fmt::format("see `{} --help`; put several words in quotes", full_name(*at)));
     }
   }
 }
@@ -501,7 +501,7 @@ int with_errors_told(const Work& work, const std::vector<std::string>& files) {
     return print_error(error.code().message(), "the system refused it", Exit::hardware, not_named(files, ""));
   } catch (const std::exception& error) {
     verbose(fmt::format("internal error: {}", error.what()));
-    return print_error("an internal error of the program", "please report it, with what the command prints with -v",
+    return print_error("an internal error of the program", "please report it, with the output of the command with -v",
                        Exit::user, not_named(files, ""));
   }
 }
