@@ -281,7 +281,7 @@ class FederateClient {
 
   Frame told(const model::SumAttempt& of) {
     require_own(of.round, of.base);
-    if (!partner_) throw user_error("the server asks for a mask that nobody has");
+    if (!partner_) throw user_error("the server asks for a mask that does not exist");
     const model::KeyBytes seed = partner_->told(of.attempt);
     state_.is_told = true;
     keep();

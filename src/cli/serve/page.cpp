@@ -10,7 +10,7 @@
 #include "base/embedded.h"
 #include "base/structured/base64.h"
 
-// Made by the build from page.html.
+// The build generates this from page.html.
 namespace lumen::embedded {
 std::vector<File> page();
 }
@@ -18,7 +18,7 @@ std::vector<File> page();
 namespace lumen::cli {
 namespace {
 
-// The digest of what stands between two tags, as policies name it.
+// The digest of the content of a tag, in the form of a Content-Security-Policy.
 std::string policy_digest(const std::string& page, const std::string& tag) {
   const std::string open = "<" + tag + ">";
   const size_t begin = page.find(open), end = page.find("</" + tag + ">");

@@ -54,7 +54,7 @@ int report(const ReportFlags& flags) {
     if (const model::RunLog& log = runs.back(); log.skipped > 0)
       warn(fmt::format("{}: {} lines are left out; {}", log.path.string(), log.skipped, log.first_skipped));
   }
-  // Runs in folders of one name are told apart by their paths.
+  // Runs in folders of the same name are shown by their paths.
   for (size_t i = 0; i < runs.size(); ++i)
     for (size_t j = 0; j < runs.size(); ++j)
       if (i != j && runs[i].name == runs[j].name) runs[i].name = flags.runs[i];

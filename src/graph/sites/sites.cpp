@@ -180,7 +180,7 @@ std::string why_left(const Graph& g, const Node& product, int side) {
   if (!letters.groups.empty()) return "its product is in groups";
   if (!is_parameter_input(g, product.operands[side])) return "its product reads a view of it";
   if (weight_side(g, product) == side) return "it is read otherwise, too";
-  return "its first axis is not what comes out";
+  return "its first axis is not that of the result";
 }
 
 }  // namespace

@@ -280,7 +280,7 @@ void RangedNetwork::raise_alpha(bool by_channel, const std::vector<NetworkInputs
 void RangedNetwork::set_calibration(const Calibration& c) {
   for (const graph::RangedProduct& p : products_) {
     const auto at = c.products.find(p.name);
-    if (at == c.products.end()) throw user_error("the calibration says nothing of '{}'", p.name);
+    if (at == c.products.end()) throw user_error("the calibration has no entry for '{}'", p.name);
     require_size(at->second.tensor, 1, p.name);
     require_size(at->second.channel, p.channels, p.name);
   }
@@ -328,7 +328,7 @@ std::string RangedNetwork::defined(const RangeWay& way, bool counts_clipped) {
     for (const graph::ValueId v : out.inputs()) {
       const std::string& name = out[v].attributes.name;
       if (name.starts_with("value.") && !calibration_.values.contains(name.substr(0, name.rfind('.'))))
-        throw user_error("the calibration says nothing of '{}'", name);
+        throw user_error("the calibration has no entry for '{}'", name);
     }
     return out;
   });

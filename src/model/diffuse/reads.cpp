@@ -46,7 +46,7 @@ void keep_some_of(ProductReads& to, const ReadValues& read, int64_t wanted, cons
       for (int64_t k = 0; k < std::ssize(steps); ++k) {
         const float x = first[steps[k]];
         if (!std::isfinite(x))
-          throw Error(Exit::numeric, fmt::format("what '{}' reads holds {}", to.site.weight, x),
+          throw Error(Exit::numeric, fmt::format("the input of '{}' contains {}", to.site.weight, x),
                       "the run broke; find out where");
         to.most[k] = std::max(to.most[k], x);
         to.least[k] = std::max(to.least[k], -x);

@@ -263,7 +263,7 @@ LocalTrainer::LocalTrainer(run::Engine& engine, Network& network, LocalSettings 
   const OperandChoice& f = settings_.formats;
   if (f.activations && tensor_scale(*f.activations) < 0)
     throw Error(Exit::usage, fmt::format("activations cannot be in '{}'", f.activations->name),
-                "a format with one number for the whole tensor beside its codes, see `lumen format`");
+                "a format with one number per tensor in addition to its codes, see `lumen format`");
   if (f.activations) largest_ = largest_at_one(*f.activations);
   for (const FormatRef& one : {f.weights, f.gradients, f.upload})
     if (one && !one->encodes()) throw usage_error("'{}' can only be decoded", one->name);

@@ -61,7 +61,7 @@ class ContentReader {
   }
   std::string text(size_t most) {
     const size_t n = number<uint16_t>();
-    if (n > most) throw no_message(fmt::format("a text of {} bytes, and {} are the most", n, most));
+    if (n > most) throw no_message(fmt::format("a string of {} bytes, and {} are the most", n, most));
     return std::string(some(n));
   }
   ClientName who() {
@@ -93,7 +93,7 @@ class ContentReader {
   }
   std::string_view bytes() { return some(number<uint32_t>()); }
   void end() const {
-    if (!left_.empty()) throw no_message(fmt::format("{} bytes behind its end", left_.size()));
+    if (!left_.empty()) throw no_message(fmt::format("{} bytes after its end", left_.size()));
   }
 
  private:

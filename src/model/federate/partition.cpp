@@ -172,7 +172,7 @@ Parts class_wise_parts(std::span<const int32_t> shown, int64_t classes, int64_t 
       return sorted(std::move(out));
   }
   throw Error(Exit::user,
-              fmt::format("{} draws of Dir({}) for {} clients left somebody with less than {} of {} examples",
+              fmt::format("{} draws of Dir({}) for {} clients left a client with less than {} of {} examples",
                           kMostTries, alpha, clients, least, shown.size()),
               "more examples, fewer clients, or a larger alpha");
 }

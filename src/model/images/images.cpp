@@ -44,11 +44,10 @@ Idx parse(std::string_view text, const std::string& name) {
   for (size_t d = 0; d < axes; ++d) {
     out.extents.push_back(word_at(text, kWord * (d + 1)));
     if (__builtin_mul_overflow(count, uint64_t(out.extents.back()), &count) || count > kLargestFile)
-      throw user_error("{} says it holds more than {} bytes", name, kLargestFile);
+      throw user_error("{} claims more than {} bytes", name, kLargestFile);
   }
   out.bytes = text.substr(head);
-  if (out.bytes.size() != count)
-    throw user_error("{} says it holds {} bytes, and {} are there", name, count, out.bytes.size());
+  if (out.bytes.size() != count) throw user_error("{} claims {} bytes, but has {}", name, count, out.bytes.size());
   return out;
 }
 

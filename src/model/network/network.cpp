@@ -210,7 +210,7 @@ graph::Graph Network::graph_of(const std::string& function, const graph::Binding
 
 std::vector<uint8_t> Network::bytes_of(const std::string& input) const {
   const auto own = kept_.find(input), weight = tensors_.find(input);
-  if (own == kept_.end() && weight == tensors_.end()) throw user_error("nothing is known of the input '{}'", input);
+  if (own == kept_.end() && weight == tensors_.end()) throw user_error("the input '{}' is unknown", input);
   const run::DeviceTensorRef& tensor = own != kept_.end() ? own->second : weight->second;
   std::vector<uint8_t> out(tensor->bytes());
   tensor->download(out.data(), tensor->bytes());

@@ -136,7 +136,7 @@ Plan unpack_plan(std::string_view bytes, const std::string& name) {
   const auto bad = [&](const std::string& why) { return user_error("{}: no plan: {}", name, why); };
   if (bytes.size() < 4) throw bad("too short");
   if (const uint16_t version = number_at(bytes, 0); version != kPlanVersion)
-    throw bad(fmt::format("version {}, and {} is known", version, kPlanVersion));
+    throw bad(fmt::format("version {}, but only {} is supported", version, kPlanVersion));
   const size_t count = number_at(bytes, 2);
   if (count == 0 || count > kMostPlannedMatrices) throw bad(fmt::format("{} matrices", count));
   const size_t head = 4 + 2 * count;
@@ -152,7 +152,7 @@ Plan unpack_plan(std::string_view bytes, const std::string& name) {
   if (bytes.size() != head + (channels + 3) / 4)
     throw bad(fmt::format("{} bytes for {} channels", bytes.size() - head, channels));
   for (size_t i = 0; i < channels; ++i) plan.classes.push_back(bytes[head + i / 4] >> i % 4 * 2 & 3);
-  if (pack_plan(plan) != bytes) throw bad("bits behind the last channel");
+  if (pack_plan(plan) != bytes) throw bad("bits after the last channel");
   return plan;
 }
 

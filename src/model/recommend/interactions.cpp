@@ -61,7 +61,7 @@ class Parser {
       return;
     }
     if (count < 2 || count > kMostColumns)
-      fail(fmt::format("{} columns; user and item, and a time or a rating and a time behind them",
+      fail(fmt::format("{} columns; user and item, then a time or a rating and a time",
                        count > kMostColumns ? "more than 4" : "1"));
     if (columns_ == 0) columns_ = count;
     if (count != columns_) fail(fmt::format("{} columns where lines before have {}", count, columns_));

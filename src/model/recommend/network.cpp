@@ -92,7 +92,7 @@ RecommenderSettings parse_settings(const std::string& text, const std::string& w
     *to = real(all, key, where);
   s.tables.clear();
   for (const nlohmann::json& name : json_member(all, "tables", where)) {
-    if (!name.is_string()) throw user_error("{}: \"tables\" holds something that is no text", where);
+    if (!name.is_string()) throw user_error("{}: \"tables\" has an entry that is not a string", where);
     s.tables.push_back(name.get<std::string>());
   }
   return s;

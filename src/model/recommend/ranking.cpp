@@ -79,7 +79,7 @@ void add_rank(Quality& q, double rank) {
 
 std::vector<int64_t> tested_users(const Split& split, const EvaluationOptions& options) {
   std::vector<int64_t> users = split.tested;
-  if (users.empty()) throw user_error("no user has three interactions, so that nobody can be tested");
+  if (users.empty()) throw user_error("no user has three interactions, as the test needs");
   if (options.users <= 0 || options.users >= std::ssize(users)) return users;
   Draws draws(options.seed, kUserDraws);
   for (int64_t i = 0; i < options.users; ++i) std::swap(users[i], users[i + draws.below(std::ssize(users) - i)]);

@@ -60,7 +60,7 @@ Received ask_for_plan(const Address& address, const Ask& ask, double patience) {
       ask_frame(address, kPlans, {uint16_t(MessageKind::ask), pack_ask(ask)}, patience, kMostContent,
                 {"cloud", "`lumen recommend serve` is one; the plan a device has stays good"});
   if (answered.frame.kind != uint16_t(MessageKind::plan)) throw no_message("the cloud only plans");
-  return {unpack_plan(answered.frame.content, "what the cloud sent"), answered.bytes_out, answered.bytes_in,
+  return {unpack_plan(answered.frame.content, "the cloud's message"), answered.bytes_out, answered.bytes_in,
           answered.seconds};
 }
 

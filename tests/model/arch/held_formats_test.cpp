@@ -134,8 +134,7 @@ TEST(HeldFormats, HostileMetadata) {
          m.metadata.set(std::string(kDefinition) + "own6",
                         std::string("format own6 { q : i8[1]\n decode(i) = 0.5 * q[i] }\n"));
        }},
-      {"one number for the whole tensor",
-       [&](Model& m) { m.metadata.set(kActivationScales, scales({0.5F, 0, 0.1F, 0})); }},
+      {"one number per tensor", [&](Model& m) { m.metadata.set(kActivationScales, scales({0.5F, 0, 0.1F, 0})); }},
       {"is no scale", [&](Model& m) { m.metadata.set(kActivationScales, scales({0, 0, -1, 0})); }},
       {"is no scale", [&](Model& m) { m.metadata.set(kActivationScales, scales({0, 0, NAN, 0})); }},
       {"is no scale", [&](Model& m) { m.metadata.set(kActivationScales, scales({0, 0, INFINITY, 0})); }},

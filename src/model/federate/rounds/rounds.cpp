@@ -94,7 +94,7 @@ size_t FederateServer::most_bytes() const {
 FederateServer::Registered& FederateServer::known(const ClientName& who) {
   const auto at = registered_.find(who.name);
   if (at == registered_.end()) throw user_error("client '{}' has not joined", who.name);
-  if (at->second.join.who.key != who.key) throw user_error("client '{}' is somebody else", who.name);
+  if (at->second.join.who.key != who.key) throw user_error("client '{}' has another identity", who.name);
   return at->second;
 }
 
@@ -124,7 +124,7 @@ Frame FederateServer::answer(const Frame& frame) {
       return wished_of(from, m.of);
     }
     default:
-      throw no_message("clients say hello, join, ask and send updates");
+      throw no_message("clients send hello, join, ask and update messages");
   }
 }
 

@@ -66,7 +66,7 @@ KeyBytes AgreementKey::agreed(const KeyBytes& other) const {
   if (!theirs || !use || EVP_PKEY_derive_init(use.get()) != 1 ||
       EVP_PKEY_derive_set_peer(use.get(), theirs.get()) != 1 || EVP_PKEY_derive(use.get(), out.data(), &size) != 1 ||
       size != out.size())
-    throw user_error("what another client calls its key is none");
+    throw user_error("another client's key is invalid");
   return out;
 }
 
@@ -121,7 +121,8 @@ double fixed_number(uint32_t word) {
 
 void require_group(const SumGroup& group) {
   if (group.members.size() < kLeastGroup)
-    throw user_error("a group of {}: a sum of fewer than {} says too much", group.members.size(), kLeastGroup);
+    throw user_error("a group of {}: a sum of fewer than {} clients reveals too much", group.members.size(),
+                     kLeastGroup);
   for (size_t i = 0; i < group.members.size(); ++i) {
     const GroupMember& m = group.members[i];
     if (i > 0 && m.name <= group.members[i - 1].name) throw user_error("a group with names in disorder");
