@@ -161,7 +161,7 @@ class House(unittest.TestCase):
         self.assert_breach({"apps/paint/a.h": '#include "apps/paint/b.h"\n'}, "apps/paint/a.h: includes apps/paint/b.h, which does not exist")
         self.assert_breach({"apps/paint/paint.h": door + "// Any gizmo.\n", "docs/reference/glossary.md":
                             "## Retired words\n\n| retired | instead | where |\n|---|---|---|\n| `gizmo` | device | `src` |\n"},
-                           "apps/paint/paint.h:6: 'gizmo' is a retired word")
+                           "apps/paint/paint.h:7: 'gizmo' is a retired word")
 
     def test_circle_of_folders_by_different_rooms(self):
         # base/a/x -> base/b, base/b/y -> base/a: no room is in a circle, but the folders a and b are.
