@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::classify {
 namespace {
 
 constexpr uint64_t kMoveDraws = 0x6d6f7665;
@@ -25,7 +25,7 @@ void move_image(std::span<float> image, int64_t side, int64_t channels, int64_t 
 
 }  // namespace
 
-void require_images_fit(const Images& images, const Network& network) {
+void require_images_fit(const apps::Images& images, const apps::Network& network) {
   const int64_t size = network.config("size"), channels = network.config("channels"),
                 classes = network.config("classes");
   if (images.height > size || images.width > size || images.channels != channels)
@@ -35,17 +35,19 @@ void require_images_fit(const Images& images, const Network& network) {
     throw user_error("images have {} classes, the family has {}", images.classes(), classes);
 }
 
-NetworkInputs images_of(const Images& images, const Network& network, std::span<const int64_t> which) {
-  NetworkInputs out;
+apps::NetworkInputs images_of(const apps::Images& images, const apps::Network& network,
+                              std::span<const int64_t> which) {
+  apps::NetworkInputs out;
   out.symbols = {{"B", std::ssize(which)}};
-  out.numbers["images"] = framed(images, which, network.config("size"));
+  out.numbers["images"] = apps::framed(images, which, network.config("size"));
   for (const int64_t image : which) out.integers["shown"].push_back(images.labels[image]);
   return out;
 }
 
-NetworkInputs classify_batch(const Images& images, const Network& network, int64_t step, int64_t batch, bool moves) {
+apps::NetworkInputs classify_batch(const apps::Images& images, const apps::Network& network, int64_t step,
+                                   int64_t batch, bool moves) {
   const uint32_t seed = network.settings().seed;
-  NetworkInputs out = images_of(images, network, batch_of_passes(images.count, seed, step, batch));
+  apps::NetworkInputs out = images_of(images, network, apps::batch_of_passes(images.count, seed, step, batch));
   if (!moves) return out;
   const int64_t side = network.config("size"), channels = images.channels, far = side / 8;
   for (int64_t i = 0; i < batch; ++i) {
@@ -72,8 +74,8 @@ std::vector<int32_t> classes_of(std::span<const float> logits, int64_t rows) {
   return out;
 }
 
-double recognized(const Images& images, const Network& network, int64_t count, int64_t batch,
-                  const std::function<std::vector<float>(const NetworkInputs&)>& logits,
+double recognized(const apps::Images& images, const apps::Network& network, int64_t count, int64_t batch,
+                  const std::function<std::vector<float>(const apps::NetworkInputs&)>& logits,
                   const std::atomic<bool>* stop) {
   const int64_t all = count > 0 ? std::min(count, images.count) : images.count;
   int64_t right = 0;
@@ -87,4 +89,4 @@ double recognized(const Images& images, const Network& network, int64_t count, i
   return double(right) / double(all);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::classify

@@ -6,7 +6,7 @@
 #include "apps/draws/draws.h"
 #include "base/check.h"
 
-namespace lumen::model {
+namespace lumen::classify {
 namespace {
 
 constexpr uint64_t kCorruptDraws = 0x636f7272;
@@ -123,7 +123,7 @@ std::string_view corruption_name(Corruption c) {
   return kNames[int(c)];
 }
 
-void corrupt(Images& images, int64_t which, Corruption how, int severity, uint64_t seed) {
+void corrupt(apps::Images& images, int64_t which, Corruption how, int severity, uint64_t seed) {
   LUMEN_CHECK(severity >= 1 && severity <= 5, "severity {}", severity);
   const int64_t count = images.height * images.width * images.channels;
   uint8_t* const own = images.pixels.data() + which * count;
@@ -134,7 +134,7 @@ void corrupt(Images& images, int64_t which, Corruption how, int severity, uint64
   for (int64_t i = 0; i < count; ++i) own[i] = uint8_t(std::lround(std::clamp(image.pixels[i], 0.F, 1.F) * 255));
 }
 
-Images corrupted(Images images, uint64_t seed) {
+apps::Images corrupted(apps::Images images, uint64_t seed) {
   for (int64_t i = 0; i < images.count; ++i) {
     Draws draws(seed, i);
     const Corruption how = Corruption(draws.below(kCorruptions));
@@ -143,4 +143,4 @@ Images corrupted(Images images, uint64_t seed) {
   return images;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::classify

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::classify {
 namespace {
 
 constexpr const char* kFolding = "ranges.folding";
@@ -123,7 +123,7 @@ Calibration calibration_of(const nlohmann::json& json, const std::string& where)
   return out;
 }
 
-RangedNetwork::RangedNetwork(Network& network, std::string function, graph::Bindings symbols,
+RangedNetwork::RangedNetwork(apps::Network& network, std::string function, graph::Bindings symbols,
                              std::vector<std::string> floats)
     : network_(network),
       function_(std::move(function)),
@@ -143,7 +143,7 @@ void RangedNetwork::keep(const std::string& name, const std::vector<float>& numb
 
 // Symmetric codes, scaled by each channel's largest magnitude; and the moments of the codes.
 void RangedNetwork::quantize() {
-  NetworkInputs none;
+  apps::NetworkInputs none;
   none.symbols = symbols_;
   const auto folded = network_.results(function_, none, false, kFolding);
   std::erase_if(products_, [&](const graph::RangedProduct& p) {
@@ -199,7 +199,7 @@ int64_t RangedNetwork::weight_bytes() const {
   return sum;
 }
 
-void RangedNetwork::add_seen(bool by_channel, const std::vector<NetworkInputs>& batches) {
+void RangedNetwork::add_seen(bool by_channel, const std::vector<apps::NetworkInputs>& batches) {
   const std::string change = fmt::format("ranges.seen {} of {}", by_channel ? "channel" : "tensor", samples_);
   graph::RangeOptions options;
   options.samples = samples_;
@@ -237,7 +237,7 @@ void RangedNetwork::add_seen(bool by_channel, const std::vector<NetworkInputs>& 
   }
 }
 
-void RangedNetwork::calibrate(const std::vector<NetworkInputs>& batches) {
+void RangedNetwork::calibrate(const std::vector<apps::NetworkInputs>& batches) {
   LUMEN_CHECK(!batches.empty(), "a calibration without inputs");
   calibration_ = {};
   for (const bool by_channel : {false, true}) add_seen(by_channel, batches);
@@ -247,7 +247,7 @@ void RangedNetwork::calibrate(const std::vector<NetworkInputs>& batches) {
 
 // Section 6: alpha is raised while more than a thousandth of the results is beyond its range. All layers are measured
 // together, because clipping in one changes the inputs of later ones.
-void RangedNetwork::raise_alpha(bool by_channel, const std::vector<NetworkInputs>& batches) {
+void RangedNetwork::raise_alpha(bool by_channel, const std::vector<apps::NetworkInputs>& batches) {
   RangeWay way;
   way.per = by_channel ? graph::RangePer::channel : graph::RangePer::tensor;
   const std::string change = defined(way, true);
@@ -256,7 +256,7 @@ void RangedNetwork::raise_alpha(bool by_channel, const std::vector<NetworkInputs
     keep_ways(false);
     std::map<std::string, double> clipped;
     double samples = 0;
-    for (const NetworkInputs& batch : batches) {
+    for (const apps::NetworkInputs& batch : batches) {
       const auto results = network_.results(function_, batch, false, change);
       samples += double(samples_);
       for (const graph::RangedProduct& p : products_)
@@ -335,12 +335,12 @@ std::string RangedNetwork::defined(const RangeWay& way, bool counts_clipped) {
   return change;
 }
 
-RangedNetwork::Result RangedNetwork::run(const NetworkInputs& inputs, const RangeWay& way, bool counts_clipped) {
+RangedNetwork::Result RangedNetwork::run(const apps::NetworkInputs& inputs, const RangeWay& way, bool counts_clipped) {
   LUMEN_CHECK(!calibration_.products.empty() || products_.empty(), "ranges are run before they are calibrated");
   keep_ways(way.whole_alpha);
   const auto results = network_.results(function_, inputs, false, defined(way, counts_clipped));
   Result out;
-  out.numbers = results.at(kResult);
+  out.numbers = results.at(model::kResult);
   if (!counts_clipped) return out;
   for (const graph::RangedProduct& p : products_) {
     for (const float x : results.at(p.name + ".clipped")) out.clipped += x;
@@ -355,10 +355,10 @@ run::PortableProgram RangedNetwork::exported(const RangeWay& way, const std::str
   return run::portable_program(g, {}, machine, [&](const std::string& name) { return network_.bytes_of(name); });
 }
 
-RangedNetwork::Cost RangedNetwork::cost(const NetworkInputs& inputs, const RangeWay& way) {
+RangedNetwork::Cost RangedNetwork::cost(const apps::NetworkInputs& inputs, const RangeWay& way) {
   (void)run(inputs, way);
   run::Program& program = network_.program(function_, inputs.symbols, defined(way, false));
   return {program.arena_bytes(), program.measure(5)};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::classify

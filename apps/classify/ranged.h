@@ -1,5 +1,5 @@
-// A network with 8-bit integer products with weights, by graph/ranges: weights folded and quantized, ranges calibrated
-// on some inputs, and the function run with any source of ranges. Proved by
+// A network with 8-bit integer products with weights, by apps/classify/ranges: weights folded and quantized, ranges
+// calibrated on some inputs, and the function run with any source of ranges. Proved by
 // tests/apps/classify/classify_test.cpp.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "apps/network/network.h"
 #include "run/engine/portable/portable.h"
 
-namespace lumen::model {
+namespace lumen::classify {
 
 // How the results' ranges are found.
 struct RangeWay {
@@ -51,13 +51,14 @@ class RangedNetwork {
  public:
   // Folds and quantizes the weights of a function for `symbols` (its "B" samples). `floats`: products that stay float,
   // by the names of their weights.
-  RangedNetwork(Network& network, std::string function, graph::Bindings symbols, std::vector<std::string> floats = {});
+  RangedNetwork(apps::Network& network, std::string function, graph::Bindings symbols,
+                std::vector<std::string> floats = {});
 
   const std::vector<graph::RangedProduct>& products() const { return products_; }
   int64_t weight_bytes() const;  // codes, their sums, scales and shifts
 
   // On batches of B samples each, in this order.
-  void calibrate(const std::vector<NetworkInputs>& batches);
+  void calibrate(const std::vector<apps::NetworkInputs>& batches);
   const Calibration& calibration() const { return calibration_; }
   void set_calibration(const Calibration& c);
 
@@ -66,7 +67,7 @@ class RangedNetwork {
     std::vector<float> numbers;
     double clipped = 0, counted = 0;
   };
-  Result run(const NetworkInputs& inputs, const RangeWay& way, bool counts_clipped = false);
+  Result run(const apps::NetworkInputs& inputs, const RangeWay& way, bool counts_clipped = false);
 
   struct Cost {
     int64_t arena_bytes = 0;
@@ -74,18 +75,18 @@ class RangedNetwork {
   };
   // Compiles for another processor, without an engine. Error for unknown machines.
   run::PortableProgram exported(const RangeWay& way, const std::string& machine);
-  Cost cost(const NetworkInputs& inputs, const RangeWay& way);
+  Cost cost(const apps::NetworkInputs& inputs, const RangeWay& way);
 
  private:
   void quantize();
   void keep(const std::string& name, const std::vector<float>& numbers);
-  void raise_alpha(bool by_channel, const std::vector<NetworkInputs>& batches);
-  void add_seen(bool by_channel, const std::vector<NetworkInputs>& batches);
+  void raise_alpha(bool by_channel, const std::vector<apps::NetworkInputs>& batches);
+  void add_seen(bool by_channel, const std::vector<apps::NetworkInputs>& batches);
   void keep_ways(bool whole_alpha);
   std::string defined(const RangeWay& way, bool counts_clipped);
   graph::RangeOptions options_of(const RangeWay& way) const;
 
-  Network& network_;
+  apps::Network& network_;
   std::string function_;
   graph::Bindings symbols_;
   std::vector<std::string> floats_;
@@ -96,4 +97,4 @@ class RangedNetwork {
   int kept_alpha_ = -1;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::classify

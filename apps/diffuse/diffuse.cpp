@@ -6,13 +6,13 @@
 #include "apps/draws/draws.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
 namespace {
 
 constexpr uint64_t kNoiseDraws = 0x6e6f697365;
 constexpr const char* kVelocity = "guided";
 
-void require_fit(const Images& images, const Network& network) {
+void require_fit(const apps::Images& images, const apps::Network& network) {
   const int64_t size = network.config("size"), channels = network.config("channels"),
                 classes = network.config("classes");
   if (images.height > size || images.width > size || images.channels != channels)
@@ -25,7 +25,7 @@ void require_fit(const Images& images, const Network& network) {
 // The sampling of images, one time step after another.
 class Walk {
  public:
-  Walk(Network& network, const std::vector<int32_t>& labels, const Sampling& how, const SamplingWatch& watch)
+  Walk(apps::Network& network, const std::vector<int32_t>& labels, const Sampling& how, const SamplingWatch& watch)
       : network_(network), how_(how), watch_(watch) {
     const int64_t rows = std::ssize(labels);
     inputs_.integers["label"] = labels;
@@ -47,7 +47,7 @@ class Walk {
     if (!watch_) return network_.run(kVelocity, inputs_, true, how_.change);
     std::map<std::string, std::vector<float>> results = network_.results(kVelocity, inputs_, true, how_.change);
     watch_(results);
-    return std::move(results.at(kResult));
+    return std::move(results.at(model::kResult));
   }
 
   void step(std::vector<float>& x, double from, double to) {
@@ -81,7 +81,7 @@ class Walk {
   }
 
   double signal(double t) {
-    NetworkInputs in;
+    apps::NetworkInputs in;
     in.symbols = {{"B", 1}};
     in.numbers["t"] = {float(t)};
     return t > 0 ? network_.run("signal", in, true)[0] : 1;
@@ -96,22 +96,23 @@ class Walk {
     }
   }
 
-  Network& network_;
+  apps::Network& network_;
   Sampling how_;
   const SamplingWatch& watch_;
-  NetworkInputs inputs_;
+  apps::NetworkInputs inputs_;
   std::vector<float> last_;
   double last_h_ = 0;
 };
 
 }  // namespace
 
-NetworkInputs diffusion_batch(const Images& images, const Network& network, int64_t step, int64_t batch) {
+apps::NetworkInputs diffusion_batch(const apps::Images& images, const apps::Network& network, int64_t step,
+                                    int64_t batch) {
   require_fit(images, network);
-  const std::vector<int64_t> which = batch_of_passes(images.count, network.settings().seed, step, batch);
-  NetworkInputs out;
+  const std::vector<int64_t> which = apps::batch_of_passes(images.count, network.settings().seed, step, batch);
+  apps::NetworkInputs out;
   out.symbols = {{"B", batch}};
-  out.numbers["images"] = framed(images, which, network.config("size"));
+  out.numbers["images"] = apps::framed(images, which, network.config("size"));
   for (const int64_t image : which) out.integers["shown"].push_back(images.labels[image]);
   return out;
 }
@@ -124,15 +125,15 @@ DiffusionSampler diffusion_sampler(const std::string& name) {
   throw usage_error("there is no sampler '{}'; there are euler, heun, dpm2 and ddim", name);
 }
 
-bool gives_noise(const Network& network) {
+bool gives_noise(const apps::Network& network) {
   return network.has_config("noise_steps") && network.config("noise_steps") > 0;
 }
 
-DiffusionSampler usual_sampler(const Network& network) {
+DiffusionSampler usual_sampler(const apps::Network& network) {
   return gives_noise(network) ? DiffusionSampler::ddim : DiffusionSampler::euler;
 }
 
-std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels, const Sampling& how,
+std::vector<float> sampled(apps::Network& network, const std::vector<int32_t>& labels, const Sampling& how,
                            const std::atomic<bool>* stop, const std::function<void(int64_t)>& told,
                            const SamplingWatch& watch) {
   const int64_t size = network.config("size"), each = size * size * network.config("channels"),
@@ -160,4 +161,4 @@ std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels,
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

@@ -25,20 +25,21 @@
 #include "apps/images/images.h"
 #include "apps/network/network.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
 
 // The inputs of a training step: its images follow from the seed and the step number, every image once per pass. They
 // are centred in the family's square, with black padding. Error when they are larger, or have other channels or more
 // classes.
-NetworkInputs diffusion_batch(const Images& images, const Network& network, int64_t step, int64_t batch);
+apps::NetworkInputs diffusion_batch(const apps::Images& images, const apps::Network& network, int64_t step,
+                                    int64_t batch);
 
 // The sampler. `euler`: along the velocity. `heun`: the mean of the velocities at both ends, twice as many evaluations.
 // `dpm2`: second-order multistep DPM-Solver++ (arXiv 2211.01095), in the log signal-to-noise ratio. `ddim`: for
 // families that predict the noise, deterministic (Song and others 2021, eta 0).
 enum class DiffusionSampler : uint8_t { euler, heun, dpm2, ddim };
 DiffusionSampler diffusion_sampler(const std::string& name);  // error (exit 2) that lists all
-bool gives_noise(const Network& network);
-DiffusionSampler usual_sampler(const Network& network);  // euler, or ddim
+bool gives_noise(const apps::Network& network);
+DiffusionSampler usual_sampler(const apps::Network& network);  // euler, or ddim
 
 struct Sampling {
   DiffusionSampler sampler = DiffusionSampler::euler;
@@ -53,8 +54,8 @@ using SamplingWatch = std::function<void(const std::map<std::string, std::vector
 
 // Images [labels, S, S, C] in -1 .. 1, with averaged weights where they exist. `told` receives the number done. Fewer
 // when `stop` became true. Error (exit 2) for a sampler that does not suit the family.
-std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels, const Sampling& how,
+std::vector<float> sampled(apps::Network& network, const std::vector<int32_t>& labels, const Sampling& how,
                            const std::atomic<bool>* stop = nullptr, const std::function<void(int64_t)>& told = {},
                            const SamplingWatch& watch = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

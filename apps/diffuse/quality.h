@@ -14,7 +14,7 @@
 #include "apps/images/images.h"
 #include "apps/network/network.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
 
 // 10 log10(range^2 / MSE) of each image, the mean over images, in dB; `range` is max - min of each reference image, as
 // in SegQuant. Equal images: kMostDecibels. Images [count, each].
@@ -38,12 +38,13 @@ struct Classified {
   std::vector<int32_t> classes;  // argmax of the logits
   double accuracy(std::span<const int32_t> labels) const;
 };
-Classified classified(Network& classifier, std::span<const float> images, int64_t batch = 100);
+Classified classified(apps::Network& classifier, std::span<const float> images, int64_t batch = 100);
 // Trains a classifier on images for `steps` steps and saves it in a folder, or loads it from there. `told` receives
 // steps and loss.
-std::unique_ptr<Network> image_classifier(run::Engine& engine, const Library& library, const NetworkSettings& settings,
-                                          const Images& images, const std::filesystem::path& folder, int64_t steps,
-                                          const std::function<void(int64_t, double)>& told = {},
-                                          const std::atomic<bool>* stop = nullptr);
+std::unique_ptr<apps::Network> image_classifier(run::Engine& engine, const model::Library& library,
+                                                const apps::NetworkSettings& settings, const apps::Images& images,
+                                                const std::filesystem::path& folder, int64_t steps,
+                                                const std::function<void(int64_t, double)>& told = {},
+                                                const std::atomic<bool>* stop = nullptr);
 
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

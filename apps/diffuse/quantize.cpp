@@ -13,7 +13,7 @@
 #include "number/codec/codec.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
 namespace {
 
 constexpr int64_t kSearchedRows = 256;  // for comparing alphas
@@ -85,11 +85,11 @@ float largest_size(std::span<const float> x) {
 void take_low_rank(std::vector<float>& w, int64_t n, int64_t k, int64_t rank, std::vector<float>& wide,
                    std::vector<float>& narrow) {
   const bool is_tall = n >= k;
-  Matrix a(std::max(n, k), std::min(n, k));
+  model::Matrix a(std::max(n, k), std::min(n, k));
   for (int64_t r = 0; r < n; ++r)
     for (int64_t c = 0; c < k; ++c) a.at(is_tall ? r : c, is_tall ? c : r) = w[r * k + c];
-  const Singular s = largest_singular(a, rank);
-  const Matrix &of_rows = is_tall ? s.images : s.right, &of_columns = is_tall ? s.right : s.images;
+  const model::Singular s = model::largest_singular(a, rank);
+  const model::Matrix &of_rows = is_tall ? s.images : s.right, &of_columns = is_tall ? s.right : s.images;
   for (int64_t r = 0; r < n; ++r)
     for (int64_t i = 0; i < rank; ++i) wide.push_back(float(of_rows.at(r, i)));
   for (int64_t i = 0; i < rank; ++i)
@@ -148,7 +148,7 @@ QuantizeMethod quantize_method(const std::string& name) {
 struct Quantization::Tools {
   explicit Tools(run::Engine& e) : engine(e), gptq(e) {}
   run::Engine& engine;
-  Gptq gptq;
+  model::Gptq gptq;
 };
 
 // Quantization of one weight.
@@ -298,8 +298,8 @@ class Quantization::Product {
         below = std::max<double>(below, least[c] / out.divisors[c]);
       }
       if (!out_.product.is_dual) above = below = std::max(above, below);
-      out.above = static_scale(activations(), above);
-      out.below = static_scale(activations(), below);
+      out.above = model::static_scale(activations(), above);
+      out.below = model::static_scale(activations(), below);
     }
     return out;
   }
@@ -311,7 +311,7 @@ class Quantization::Product {
     out.row_scales.assign(at.rows, 1);
     for (int64_t g = 0, row = 0; has_scale && g < std::ssize(groups_[k]); row += groups_[k][g++]) {
       const auto group = std::span(w).subspan(row * at.columns, groups_[k][g] * at.columns);
-      const auto scale = float(static_scale(weights(), largest_size(group)));
+      const auto scale = float(model::static_scale(weights(), largest_size(group)));
       std::fill_n(out.row_scales.begin() + row, groups_[k][g], scale);
       for (float& v : group) v /= scale;
     }
@@ -337,8 +337,8 @@ class Quantization::Product {
       }
     const std::vector<float> moments(sums.begin(), sums.end());
     if (largest_size(moments) == 0) return;  // no activations: nearest codes
-    Moments ready(all_.tools_->engine, moments, n, {.samples = reads_.count()});
-    GptqOptions options;
+    model::Moments ready(all_.tools_->engine, moments, n, {.samples = reads_.count()});
+    model::GptqOptions options;
     if (has_scale) options.under = out.codes;
     out.codes = all_.tools_->gptq.round(all_.formats_.weights, w, at.rows, ready, options).blob;
   }
@@ -418,8 +418,9 @@ QuantizedWeight Quantization::weight(const QuantizeMethod& method, const Product
   return Product(*this, method, reads, w).run();
 }
 
-QuantizedWeights quantize_network(run::Engine& engine, const Network& network, std::span<const ProductReads> reads,
-                                  const QuantizeMethod& method, const QuantizeFormats& formats, int64_t rank,
+QuantizedWeights quantize_network(run::Engine& engine, const apps::Network& network,
+                                  std::span<const ProductReads> reads, const QuantizeMethod& method,
+                                  const QuantizeFormats& formats, int64_t rank,
                                   const std::function<void(const std::string& weight)>& told) {
   Quantization quantization(engine, formats, rank);
   QuantizedWeights out;
@@ -430,7 +431,7 @@ QuantizedWeights quantize_network(run::Engine& engine, const Network& network, s
   return out;
 }
 
-void use_quantized(Network& network, const QuantizedWeights& weights, const std::string& change) {
+void use_quantized(apps::Network& network, const QuantizedWeights& weights, const std::string& change) {
   std::vector<graph::QuantizedProduct> products;
   for (const QuantizedWeight& w : weights) {
     products.push_back(w.product);
@@ -439,4 +440,4 @@ void use_quantized(Network& network, const QuantizedWeights& weights, const std:
   network.define(change, [products](graph::Graph g) { return graph::quantize_products(std::move(g), products); });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

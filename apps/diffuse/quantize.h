@@ -16,7 +16,7 @@
 #include "apps/diffuse/sites/quantized_products.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
 
 enum class Dividing : uint8_t { none, fixed, searched };
 
@@ -71,10 +71,11 @@ class Quantization {
 using QuantizedWeights = std::vector<QuantizedWeight>;
 
 // All products of a network, with averaged weights; as many as `reads`. `told` receives each weight's name.
-QuantizedWeights quantize_network(run::Engine& engine, const Network& network, std::span<const ProductReads> reads,
-                                  const QuantizeMethod& method, const QuantizeFormats& formats, int64_t rank,
+QuantizedWeights quantize_network(run::Engine& engine, const apps::Network& network,
+                                  std::span<const ProductReads> reads, const QuantizeMethod& method,
+                                  const QuantizeFormats& formats, int64_t rank,
                                   const std::function<void(const std::string& weight)>& told = {});
 // From now on the network's functions with this change compute with codes.
-void use_quantized(Network& network, const QuantizedWeights& weights, const std::string& change);
+void use_quantized(apps::Network& network, const QuantizedWeights& weights, const std::string& change);
 
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

@@ -8,7 +8,7 @@
 #include "apps/draws/draws.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
 namespace {
 
 constexpr const char* kReadsChange = "reads";
@@ -59,7 +59,7 @@ void keep_some_of(ProductReads& to, const ReadValues& read, int64_t wanted, cons
 
 }  // namespace
 
-std::vector<ProductReads> collect_reads(Network& network, const std::vector<int32_t>& labels, Sampling how,
+std::vector<ProductReads> collect_reads(apps::Network& network, const std::vector<int32_t>& labels, Sampling how,
                                         const KeptReads& options, const std::atomic<bool>* stop,
                                         const std::function<void(int64_t)>& told,
                                         std::vector<graph::LeftWeight>* left) {
@@ -102,4 +102,4 @@ std::vector<ProductReads> collect_reads(Network& network, const std::vector<int3
   return std::move(seen->products);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

@@ -8,7 +8,7 @@
 #include "apps/diffuse/diffuse.h"
 #include "apps/diffuse/sites/sites.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
 
 struct ProductReads {
   graph::ProductSite site;
@@ -25,9 +25,9 @@ struct KeptReads {
 
 // Samples images of these labels and collects inputs: for convolutions, windows at random places. With the unchanged
 // network. Fewer when `stop` became true. `left` receives weights of products that have no site.
-std::vector<ProductReads> collect_reads(Network& network, const std::vector<int32_t>& labels, Sampling how,
+std::vector<ProductReads> collect_reads(apps::Network& network, const std::vector<int32_t>& labels, Sampling how,
                                         const KeptReads& options, const std::atomic<bool>* stop = nullptr,
                                         const std::function<void(int64_t)>& told = {},
                                         std::vector<graph::LeftWeight>* left = nullptr);
 
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

@@ -10,7 +10,7 @@
 #include "base/structured/json.h"
 #include "base/structured/json_numbers.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 constexpr double kSmoothing = 1e-3, kLeastTime = 1e-9;
@@ -446,4 +446,4 @@ void FineAdjuster::set_state(const nlohmann::json& state, const std::string& whe
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

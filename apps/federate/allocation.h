@@ -13,7 +13,7 @@
 
 #include "apps/federate/federate.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 
 // Facts about a client; arrays by strategy.
 struct ClientFacts {
@@ -123,4 +123,4 @@ class FineAdjuster {
   std::vector<Record> records_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

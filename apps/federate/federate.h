@@ -19,7 +19,7 @@
 #include "apps/images/images.h"
 #include "apps/network/network.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 
 // How a client trains: in float; quantized before the round and frozen (P); quantized in every step (Q).
 enum class ClientStrategy : uint8_t { whole, after, aware };
@@ -30,7 +30,7 @@ using Weights = std::map<std::string, std::vector<float>>;  // by the parameter'
 
 // Training examples: images, or windows of a text's letters with the next letter.
 struct Examples {
-  Images images;
+  apps::Images images;
   int64_t side = 0;              // size of the square that images are padded to
   std::vector<int32_t> letters;  // [count, span], bytes of the text; without images
   int64_t span = 0;
@@ -39,10 +39,10 @@ struct Examples {
 
   int64_t count() const { return std::ssize(shown); }
   // Inputs "images" [B, side, side, C] or "letters" [B, span], and "shown" [B].
-  NetworkInputs batch(std::span<const int64_t> which) const;
+  apps::NetworkInputs batch(std::span<const int64_t> which) const;
 };
 inline constexpr int64_t kLetters = 128;  // classes of texts: ASCII; all other bytes are one class
-Examples examples_of(Images images, int64_t side);
+Examples examples_of(apps::Images images, int64_t side);
 // For every `stride`-th letter after the first `span`, that letter and the `span` letters before it.
 Examples examples_of(std::string_view text, int64_t span, int64_t stride = 1);
 // A copy of the examples with indices `which`.
@@ -71,4 +71,4 @@ std::vector<SpokenRole> roles_of(std::string_view play);
 // The number of occurrences of each class.
 std::vector<double> histogram(std::span<const int32_t> shown, int64_t classes);
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

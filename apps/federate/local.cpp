@@ -14,7 +14,7 @@
 #include "number/codec/codec.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 constexpr int64_t kAccuracyBatch = 100;
@@ -181,10 +181,10 @@ void add_largest(Graph& g, const Sites& sites) {
   }
 }
 
-void add_gradients(Graph& g, const std::vector<Parameter>& parameters) {
+void add_gradients(Graph& g, const std::vector<model::Parameter>& parameters) {
   std::vector<ValueId> values;
   std::vector<std::string> names;
-  for (const Parameter& p : parameters)
+  for (const model::Parameter& p : parameters)
     if (const ValueId v = g.find_input(p.name); v >= 0 && !p.frozen) {
       values.push_back(v);
       names.push_back(kGradientOf + p.name);
@@ -209,17 +209,17 @@ std::string change_of(ClientStrategy s) {
   return "federate." + strategy_name(s);
 }
 
-const Parameter& parameter_of(const Network& network, const std::string& name) {
-  for (const Parameter& p : network.parameters())
+const model::Parameter& parameter_of(const apps::Network& network, const std::string& name) {
+  for (const model::Parameter& p : network.parameters())
     if (p.name == name) return p;
   throw user_error("the network has no '{}'", name);
 }
 
-bool is_coded(const Parameter& p) {
+bool is_coded(const model::Parameter& p) {
   return p.shape.size() >= 2;
 }
 
-std::pair<int64_t, int64_t> matrix_of(const Parameter& p) {
+std::pair<int64_t, int64_t> matrix_of(const model::Parameter& p) {
   const int64_t rows = p.shape.empty() ? 1 : p.shape[0].number();
   return {rows, p.count() / std::max<int64_t>(1, rows)};
 }
@@ -258,7 +258,7 @@ std::vector<float> decoded_rows(run::Engine& engine, const FormatRef& format, st
   return out;
 }
 
-LocalTrainer::LocalTrainer(run::Engine& engine, Network& network, LocalSettings settings)
+LocalTrainer::LocalTrainer(run::Engine& engine, apps::Network& network, LocalSettings settings)
     : engine_(engine), network_(network), settings_(std::move(settings)) {
   const OperandChoice& f = settings_.formats;
   if (f.activations && tensor_scale(*f.activations) < 0)
@@ -272,7 +272,7 @@ LocalTrainer::LocalTrainer(run::Engine& engine, Network& network, LocalSettings 
 
 void LocalTrainer::define_changes() {
   const OperandChoice formats = settings_.formats;
-  const std::vector<Parameter> parameters = network_.parameters();
+  const std::vector<model::Parameter> parameters = network_.parameters();
   network_.define(change_of(ClientStrategy::whole), [parameters](Graph g) {
     prepare(g);
     add_gradients(g, parameters);
@@ -310,7 +310,7 @@ void LocalTrainer::write(const Weights& weights) {
 void LocalTrainer::calibrate(const Examples& data, const std::vector<std::vector<int64_t>>& batches) {
   ranges_.clear();
   for (const std::vector<int64_t>& batch : batches) {
-    NetworkInputs inputs = data.batch(batch);
+    apps::NetworkInputs inputs = data.batch(batch);
     const auto found = network_.results("loss", inputs, false, "federate.ranges");
     ranges_.resize(found.size() - 1);
     for (size_t k = 0; k < ranges_.size(); ++k)
@@ -329,7 +329,7 @@ void LocalTrainer::hold(const Weights& master) {
   const FormatRef& f = settings_.formats.weights;
   held_.clear();
   if (!f) return;
-  for (const Parameter& p : network_.parameters()) {
+  for (const model::Parameter& p : network_.parameters()) {
     if (!is_coded(p)) continue;
     const auto [rows, columns] = matrix_of(p);
     const std::vector<uint8_t> codes = encoded_rows(engine_, f, master.at(p.name), rows);
@@ -342,7 +342,7 @@ LocalTrainer::Gradients LocalTrainer::step(const Weights& at, const Examples& da
                                            ClientStrategy strategy) {
   write(at);
   auto found = network_.results("loss", data.batch(batch), false, change_of(strategy));
-  Gradients out{found.at(kResult).at(0), {}};
+  Gradients out{found.at(model::kResult).at(0), {}};
   if (!std::isfinite(out.loss))
     throw Error(Exit::numeric, fmt::format("the loss is {}; local training stopped", out.loss),
                 "a lower --lr, or formats of more bits");
@@ -384,7 +384,7 @@ LocalResult LocalTrainer::train(const Weights& global, const Examples& data, std
   const int64_t count = std::ssize(which), batch = settings_.batch,
                 of_epoch = std::max<int64_t>(1, (count + batch / 2) / batch), steps = of_epoch * settings_.epochs;
   const auto batch_at = [&](int64_t step) {
-    std::vector<int64_t> out = batch_of_passes(count, seed, step, batch);
+    std::vector<int64_t> out = apps::batch_of_passes(count, seed, step, batch);
     for (int64_t& i : out) i = which[i];
     return out;
   };
@@ -419,7 +419,7 @@ LocalResult LocalTrainer::train(const Weights& global, const Examples& data, std
 
 double LocalTrainer::rate(const Weights& global, const Examples& data, ClientStrategy strategy, double seconds) {
   const int64_t batch = settings_.batch;
-  const std::vector<int64_t> first = batch_of_passes(data.count(), 1, 0, batch);
+  const std::vector<int64_t> first = apps::batch_of_passes(data.count(), 1, 0, batch);
   (void)gradients(global, data, first, strategy);  // compiles
   const Stopwatch watch;
   int64_t steps = 0;
@@ -437,14 +437,14 @@ int64_t ClientChange::bytes() const {
   return sum;
 }
 
-ClientChange encoded_change(run::Engine& engine, const Network& network, const FormatRef& format, const Weights& from,
-                            const Weights& to, Weights* residual) {
+ClientChange encoded_change(run::Engine& engine, const apps::Network& network, const FormatRef& format,
+                            const Weights& from, const Weights& to, Weights* residual) {
   ClientChange out;
   for (const auto& [name, target] : to) {
     std::vector<float> moved(target.size());
     const std::vector<float>& begin = from.at(name);
     for (size_t i = 0; i < moved.size(); ++i) moved[i] = target[i] - begin[i];
-    const Parameter& p = parameter_of(network, name);
+    const model::Parameter& p = parameter_of(network, name);
     if (!format || !is_coded(p)) {
       out.tensors.emplace_back(name, plain_bytes(moved));
       continue;
@@ -462,11 +462,11 @@ ClientChange encoded_change(run::Engine& engine, const Network& network, const F
   return out;
 }
 
-Weights decoded_change(run::Engine& engine, const Network& network, const FormatRef& format,
+Weights decoded_change(run::Engine& engine, const apps::Network& network, const FormatRef& format,
                        const ClientChange& change) {
   Weights out;
   for (const auto& [name, bytes] : change.tensors) {
-    const Parameter& p = parameter_of(network, name);
+    const model::Parameter& p = parameter_of(network, name);
     const auto [rows, columns] = matrix_of(p);
     const bool coded = format && is_coded(p);
     const int64_t expected = coded ? encoded_bytes(*format, rows, columns) : 4 * p.count();
@@ -485,22 +485,22 @@ Weights decoded_change(run::Engine& engine, const Network& network, const Format
   return out;
 }
 
-int64_t change_bytes(const Network& network, const FormatRef& format) {
+int64_t change_bytes(const apps::Network& network, const FormatRef& format) {
   int64_t sum = 0;
-  for (const Parameter& p : network.parameters()) {
+  for (const model::Parameter& p : network.parameters()) {
     const auto [rows, columns] = matrix_of(p);
     sum += format && is_coded(p) ? encoded_bytes(*format, rows, columns) : 4 * p.count();
   }
   return sum;
 }
 
-Weights weights_of(const Network& network) {
+Weights weights_of(const apps::Network& network) {
   Weights out;
-  for (const Parameter& p : network.parameters()) out[p.name] = network.read(p.name);
+  for (const model::Parameter& p : network.parameters()) out[p.name] = network.read(p.name);
   return out;
 }
 
-double accuracy_of(Network& network, const Weights& weights, const Examples& test, int64_t most) {
+double accuracy_of(apps::Network& network, const Weights& weights, const Examples& test, int64_t most) {
   for (const auto& [name, numbers] : weights) network.write(name, numbers);
   const int64_t count = std::min(test.count(), most), batch = std::min(kAccuracyBatch, count);
   int64_t right = 0;
@@ -519,11 +519,12 @@ double accuracy_of(Network& network, const Weights& weights, const Examples& tes
   return count > 0 ? double(right) / count : 0;
 }
 
-Weights through_format(run::Engine& engine, const Network& network, const FormatRef& format, const Weights& weights) {
+Weights through_format(run::Engine& engine, const apps::Network& network, const FormatRef& format,
+                       const Weights& weights) {
   if (!format) return weights;
   Weights zero = weights;
   for (auto& [name, numbers] : zero) std::fill(numbers.begin(), numbers.end(), 0.0F);
   return decoded_change(engine, network, format, encoded_change(engine, network, format, zero, weights, nullptr));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

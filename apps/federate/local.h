@@ -17,7 +17,7 @@
 
 #include "apps/federate/federate.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 
 // Formats by role; null: float. `activations` has one scale for the whole tensor, and no other field than its codes.
 struct OperandChoice {
@@ -45,7 +45,7 @@ struct LocalResult {
 class LocalTrainer {
  public:
   // Error (usage) when activations' format has no single scale; compiles at the first training.
-  LocalTrainer(run::Engine& engine, Network& network, LocalSettings settings);
+  LocalTrainer(run::Engine& engine, apps::Network& network, LocalSettings settings);
   const LocalSettings& settings() const { return settings_; }
 
   // The order of batches follows from the seed. Error (exit 4) when a loss is not finite.
@@ -74,7 +74,7 @@ class LocalTrainer {
   double off_by(const Weights& master, ClientStrategy strategy);
 
   run::Engine& engine_;
-  Network& network_;
+  apps::Network& network_;
   LocalSettings settings_;
   std::vector<std::string> quantized_;  // weights that products read
   std::vector<float> ranges_;
@@ -96,19 +96,20 @@ struct ClientChange {
   int64_t bytes() const;
 };
 // `residual` (empty: zeros) is added before rounding, and becomes the new rounding error. Null format: f32.
-ClientChange encoded_change(run::Engine& engine, const Network& network, const FormatRef& format, const Weights& from,
-                            const Weights& to, Weights* residual);
+ClientChange encoded_change(run::Engine& engine, const apps::Network& network, const FormatRef& format,
+                            const Weights& from, const Weights& to, Weights* residual);
 // Error when the tensors do not match the network, or a number is not finite.
-Weights decoded_change(run::Engine& engine, const Network& network, const FormatRef& format,
+Weights decoded_change(run::Engine& engine, const apps::Network& network, const FormatRef& format,
                        const ClientChange& change);
 // Bytes of an encoded change.
-int64_t change_bytes(const Network& network, const FormatRef& format);
+int64_t change_bytes(const apps::Network& network, const FormatRef& format);
 
-Weights weights_of(const Network& network);
+Weights weights_of(const apps::Network& network);
 
 // Share of the first `most` examples whose label has the largest logit; with the weights as given.
-double accuracy_of(Network& network, const Weights& weights, const Examples& test, int64_t most);
+double accuracy_of(apps::Network& network, const Weights& weights, const Examples& test, int64_t most);
 // Weights after encoding and decoding.
-Weights through_format(run::Engine& engine, const Network& network, const FormatRef& format, const Weights& weights);
+Weights through_format(run::Engine& engine, const apps::Network& network, const FormatRef& format,
+                       const Weights& weights);
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 void put_real(std::string& out, double value) {
@@ -342,4 +342,4 @@ uint64_t hash_of(const Weights& weights) {
   return hash_text(pack_weights(weights)).low;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -39,7 +39,7 @@
 #include "apps/federate/secure/secure.h"
 #include "base/net/net.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 
 enum class FederateKind : uint16_t {
   hello = 1,
@@ -149,4 +149,4 @@ inline Frame frame_of(FederateKind kind, std::string content) {
 // The hash of all weights, in the order of their names.
 uint64_t hash_of(const Weights& weights);
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 constexpr uint64_t kPartDraws = 0x70617274, kMixtureDraws = 0x6d697874;
@@ -59,13 +59,13 @@ ClientStrategy named_strategy(const std::string& name) {
   throw Error(Exit::usage, fmt::format("'{}' is no strategy", name), "float, P or Q");
 }
 
-NetworkInputs Examples::batch(std::span<const int64_t> which) const {
-  NetworkInputs out;
+apps::NetworkInputs Examples::batch(std::span<const int64_t> which) const {
+  apps::NetworkInputs out;
   out.symbols = {{"B", std::ssize(which)}};
   std::vector<int32_t>& named = out.integers["shown"];
   for (const int64_t i : which) named.push_back(shown[i]);
   if (images.count > 0) {
-    out.numbers["images"] = framed(images, which, side);
+    out.numbers["images"] = apps::framed(images, which, side);
     return out;
   }
   std::vector<int32_t>& before = out.integers["letters"];
@@ -74,7 +74,7 @@ NetworkInputs Examples::batch(std::span<const int64_t> which) const {
   return out;
 }
 
-Examples examples_of(Images images, int64_t side) {
+Examples examples_of(apps::Images images, int64_t side) {
   if (images.height > side || images.width > side)
     throw user_error("images of {} x {} are larger than the family's {}", images.height, images.width, side);
   Examples out;
@@ -246,4 +246,4 @@ std::vector<double> histogram(std::span<const int32_t> shown, int64_t classes) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

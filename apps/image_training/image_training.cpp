@@ -42,22 +42,22 @@ void ImageTrainingFlags::add(CLI::App& app, const std::string& families) {
   app.add_flag("--resume", resume, "Go on from the newest checkpoint, as if nothing had happened");
 }
 
-std::unique_ptr<model::Network> begun_on_images(run::Engine& engine, const model::Library& library,
-                                                const ImageTrainingFlags& flags, const graph::Config& of_images,
-                                                const std::string& document) {
-  if (flags.resume) return model::Network::load(engine, library, flags.out);
+std::unique_ptr<apps::Network> begun_on_images(run::Engine& engine, const model::Library& library,
+                                               const ImageTrainingFlags& flags, const graph::Config& of_images,
+                                               const std::string& document) {
+  if (flags.resume) return apps::Network::load(engine, library, flags.out);
   if (model::latest_checkpoint(flags.out))
     throw Error(Exit::usage, fmt::format("{} holds a run", flags.out),
                 "--resume goes on with it; or name another folder");
   if (flags.settings.family.empty()) throw Error(Exit::usage, "no --family", fmt::format("{} names some", document));
-  model::NetworkSettings settings = flags.settings;
+  apps::NetworkSettings settings = flags.settings;
   settings.config = of_images;
   for (const auto& [key, value] : named_numbers(flags.config)) settings.config[key] = value;
-  return std::make_unique<model::Network>(engine, library, std::move(settings));
+  return std::make_unique<apps::Network>(engine, library, std::move(settings));
 }
 
-bool train_on_images(model::Network& network, const ImageTrainingFlags& flags,
-                     const std::function<model::NetworkInputs(int64_t)>& batch,
+bool train_on_images(apps::Network& network, const ImageTrainingFlags& flags,
+                     const std::function<apps::NetworkInputs(int64_t)>& batch,
                      const std::function<double(int64_t)>& rate) {
   Stopwatch last_line;
   double sum = 0;

@@ -12,7 +12,7 @@
 #include "base/file/file.h"
 #include "model/data/reader/unpack.h"
 
-namespace lumen::model {
+namespace lumen::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,7 +56,7 @@ std::string read_packed(const fs::path& folder, const std::vector<std::string>& 
   for (const std::string& name : names) {
     const fs::path plain = folder / name, packed = folder / (name + ".gz");
     if (fs::exists(plain)) return read_file(plain, kLargestFile);
-    if (fs::exists(packed)) return gunzip(read_file(packed, kLargestFile), packed.string(), kLargestFile);
+    if (fs::exists(packed)) return model::gunzip(read_file(packed, kLargestFile), packed.string(), kLargestFile);
   }
   throw Error(Exit::user, fmt::format("{} holds no {} (.gz)", folder.string(), names.front()),
               "a folder of IDX files, as MNIST comes; `lumen diffuse data` makes one up");
@@ -205,4 +205,4 @@ std::vector<int64_t> batch_of_passes(int64_t count, uint64_t seed, int64_t step,
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::apps

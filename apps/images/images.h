@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::apps {
 
 struct Images {
   int64_t count = 0, height = 0, width = 0, channels = 1;
@@ -44,4 +44,4 @@ std::vector<float> framed(const Images& images, std::span<const int64_t> which, 
 // order that the seed and the pass decide.
 std::vector<int64_t> batch_of_passes(int64_t count, uint64_t seed, int64_t step, int64_t batch);
 
-}  // namespace lumen::model
+}  // namespace lumen::apps

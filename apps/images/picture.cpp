@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/structured/base64.h"
 
-namespace lumen::model {
+namespace lumen::apps {
 namespace {
 
 constexpr int64_t kLine = 2;  // pixels between images
@@ -64,4 +64,4 @@ std::string picture_uri(const std::string& png) {
   return "data:image/png;base64," + encode_base64(png);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::apps

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 namespace {
 
 constexpr int kClips = 16;
@@ -166,4 +166,4 @@ void require_plan_of(const Plan& plan, std::span<const PlannedMatrix> matrices) 
                      plan.classes.size(), matrices.size(), channels);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

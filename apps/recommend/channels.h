@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::recommend {
 
 inline constexpr int kClasses = 4;
 inline constexpr int kMostBits = 8;
@@ -65,4 +65,4 @@ Plan unpack_plan(std::string_view bytes, const std::string& name);
 // Error where the plan is for another backbone.
 void require_plan_of(const Plan& plan, std::span<const PlannedMatrix> matrices);
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

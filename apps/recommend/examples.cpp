@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/round_up.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 namespace {
 
 constexpr int64_t kRowsAtOnce = 256;       // limit of row counts with compiled programs
@@ -137,4 +137,4 @@ ExampleBatch training_batch(const Split& split, const ExampleForm& form, std::sp
   return batch;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

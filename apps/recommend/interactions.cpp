@@ -10,7 +10,7 @@
 #include "base/file/file.h"
 #include "model/data/reader/unpack.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 namespace {
 
 constexpr size_t kLongestLine = 4096, kLongestName = 64, kMostColumns = 4;
@@ -134,7 +134,7 @@ Interactions read_interactions(const std::filesystem::path& file) {
   const MappedFile mapped(file);
   const std::string_view bytes(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
   if (bytes.starts_with("\x1f\x8b"))
-    return parse_interactions(gunzip(bytes, file.string(), kLargestFile), file.string());
+    return parse_interactions(model::gunzip(bytes, file.string(), kLargestFile), file.string());
   if (bytes.size() > kLargestFile) throw user_error("{}: more than {} MiB", file.string(), kLargestFile >> 20);
   return parse_interactions(bytes, file.string());
 }
@@ -229,4 +229,4 @@ ItemId draw_other(Draws& draws, const std::vector<ItemId>& history, int64_t item
   return 0;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

@@ -11,7 +11,7 @@
 
 #include "apps/draws/draws.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 
 using ItemId = int32_t;  // 1 .. items; 0: padding
 
@@ -53,4 +53,4 @@ struct Split {
 // A uniformly random item not in `history` (sorted); 0 where there is none.
 ItemId draw_other(Draws& draws, const std::vector<ItemId>& history, int64_t items);
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 namespace {
 
 constexpr int kDrawnCandidates = 100;
@@ -117,4 +117,4 @@ Evaluation evaluate_popularity(const Split& split, const EvaluationOptions& opti
   return means(sums);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

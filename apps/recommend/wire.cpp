@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 namespace {
 
 constexpr Protocol kPlans{.magic = 0x4e4c504c, .version = 1, .kinds = 3, .no = uint16_t(MessageKind::no)};
@@ -64,4 +64,4 @@ Received ask_for_plan(const Address& address, const Ask& ask, double patience) {
           answered.seconds};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

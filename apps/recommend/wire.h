@@ -22,7 +22,7 @@
 #include "apps/recommend/interactions.h"
 #include "base/net/net.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 
 enum class MessageKind : uint16_t { ask = 1, plan = 2, no = 3 };
 inline constexpr size_t kMessageHead = kFrameHead, kMostAsked = 1024, kMostContent = 1 << 19;
@@ -67,4 +67,4 @@ struct Received {
 // Error when the cloud is unreachable, disconnects, refuses, or takes longer than `patience` seconds in total.
 Received ask_for_plan(const Address& address, const Ask& ask, double patience);
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace lumen::model {
+namespace lumen::apps {
 
 Spread spread_of(std::span<const double> values) {
   Spread out;
@@ -14,4 +14,4 @@ Spread spread_of(std::span<const double> values) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::apps

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lumen::model {
+namespace lumen::apps {
 
 struct Spread {
   double mean = 0;       // 0 without values
@@ -15,4 +15,4 @@ struct Spread {
 };
 Spread spread_of(std::span<const double> values);
 
-}  // namespace lumen::model
+}  // namespace lumen::apps

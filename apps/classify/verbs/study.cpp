@@ -37,7 +37,7 @@ struct ClassifyStudyFlags {
 // One way to run the classifier, measured once for each seed.
 struct RangeArm {
   std::string name;
-  model::RangeWay way;
+  classify::RangeWay way;
   bool is_float = false;
   std::vector<double> clean, bad, clean_clipped, bad_clipped;
   std::vector<double> milliseconds;  // in turns with the other ways
@@ -75,19 +75,19 @@ class ClassifyStudy {
         library_(shared.library()),
         engine_(shared.engine()),
         network_(load_classifier(engine_, *library_, flags.run)),
-        train_(model::read_images(flags.data, "train")),
-        test_(model::read_images(flags.data, "t10k")),
+        train_(apps::read_images(flags.data, "train")),
+        test_(apps::read_images(flags.data, "t10k")),
         arms_(arms_of_study()) {
-    for (const model::Images* images : {&train_, &test_}) model::require_images_fit(*images, *network_);
+    for (const apps::Images* images : {&train_, &test_}) classify::require_images_fit(*images, *network_);
     batch_ = std::min({kStudyBatch, train_.count, test_.count, flags.count});
-    many_ = std::make_unique<model::RangedNetwork>(*network_, kLogits,
-                                                   model::NetworkInputs{{}, {}, {{"B", batch_}}}.symbols, flags.floats);
+    many_ = std::make_unique<classify::RangedNetwork>(
+        *network_, kLogits, apps::NetworkInputs{{}, {}, {{"B", batch_}}}.symbols, flags.floats);
   }
 
   const std::vector<RangeArm>& run() {
     for (int64_t seed = 1; seed <= flags_.seeds; ++seed) {
       many_->calibrate(calibration_batches(train_, *network_, flags_.count, batch_, seed));
-      const model::Images clean = some_of(seed), bad = model::corrupted(clean, seed);
+      const apps::Images clean = some_of(seed), bad = classify::corrupted(clean, seed);
       for (RangeArm& a : arms_) {
         measure(a, clean, a.clean, a.clean_clipped);
         measure(a, bad, a.bad, a.bad_clipped);
@@ -103,15 +103,15 @@ class ClassifyStudy {
 
   int64_t tested() const { return flags_.images > 0 ? std::min(flags_.images, test_.count) : test_.count; }
   const std::map<std::string, std::map<std::string, double>>& kinds() const { return kinds_; }
-  const model::RangedNetwork& ranged() const { return *many_; }
-  const model::Network& network() const { return *network_; }
+  const classify::RangedNetwork& ranged() const { return *many_; }
+  const apps::Network& network() const { return *network_; }
 
  private:
   // Others for each seed.
-  model::Images some_of(int64_t seed) const {
-    model::Images out{tested(), test_.height, test_.width, test_.channels, {}, {}};
+  apps::Images some_of(int64_t seed) const {
+    apps::Images out{tested(), test_.height, test_.width, test_.channels, {}, {}};
     const int64_t each = test_.height * test_.width * test_.channels;
-    for (const int64_t image : model::batch_of_passes(test_.count, uint64_t(seed), 0, tested())) {
+    for (const int64_t image : apps::batch_of_passes(test_.count, uint64_t(seed), 0, tested())) {
       out.pixels.insert(out.pixels.end(), test_.pixels.begin() + image * each,
                         test_.pixels.begin() + (image + 1) * each);
       out.labels.push_back(test_.labels[image]);
@@ -119,13 +119,13 @@ class ClassifyStudy {
     return out;
   }
 
-  double accuracy(const RangeArm& a, const model::Images& images, double* clipped_part) {
+  double accuracy(const RangeArm& a, const apps::Images& images, double* clipped_part) {
     double clipped = 0, counted = 0;
-    const double right = model::recognized(
+    const double right = classify::recognized(
         images, *network_, 0, batch_,
-        [&](const model::NetworkInputs& inputs) {
+        [&](const apps::NetworkInputs& inputs) {
           if (a.is_float) return network_->run(kLogits, inputs);
-          model::RangedNetwork::Result r = many_->run(inputs, a.way, true);
+          classify::RangedNetwork::Result r = many_->run(inputs, a.way, true);
           clipped += r.clipped;
           counted += r.counted;
           return r.numbers;
@@ -134,7 +134,7 @@ class ClassifyStudy {
     *clipped_part = counted > 0 ? clipped / counted : 0;
     return right;
   }
-  void measure(const RangeArm& a, const model::Images& images, std::vector<double>& right,
+  void measure(const RangeArm& a, const apps::Images& images, std::vector<double>& right,
                std::vector<double>& clipped) {
     double part = 0;
     right.push_back(accuracy(a, images, &part));
@@ -142,23 +142,23 @@ class ClassifyStudy {
   }
 
   // Every corruption alone, at severity 5.
-  void by_kind(const model::Images& clean, int64_t seed) {
-    for (int k = 0; k < model::kCorruptions; ++k) {
-      model::Images bad = clean;
-      for (int64_t i = 0; i < bad.count; ++i) model::corrupt(bad, i, model::Corruption(k), 5, uint64_t(seed));
+  void by_kind(const apps::Images& clean, int64_t seed) {
+    for (int k = 0; k < classify::kCorruptions; ++k) {
+      apps::Images bad = clean;
+      for (int64_t i = 0; i < bad.count; ++i) classify::corrupt(bad, i, classify::Corruption(k), 5, uint64_t(seed));
       for (const RangeArm& a : arms_) {
         const bool is_usual = a.way.gamma == 1 && !a.way.whole_alpha && a.way.per == RangePer::tensor;
         double part = 0;
         if (is_usual)
-          kinds_[std::string(model::corruption_name(model::Corruption(k)))][a.name] = accuracy(a, bad, &part);
+          kinds_[std::string(classify::corruption_name(classify::Corruption(k)))][a.name] = accuracy(a, bad, &part);
       }
     }
   }
 
   // One image at a time, as a device sees them.
   void costs() {
-    const model::NetworkInputs one = calibration_batches(train_, *network_, 1, 1, 1).front();
-    model::RangedNetwork single(*network_, kLogits, one.symbols, flags_.floats);
+    const apps::NetworkInputs one = calibration_batches(train_, *network_, 1, 1, 1).front();
+    classify::RangedNetwork single(*network_, kLogits, one.symbols, flags_.floats);
     single.set_calibration(many_->calibration());
     (void)network_->run(kLogits, one);
     for (int turn = 0; turn < kCostTurns && !interrupted(); ++turn)
@@ -169,7 +169,7 @@ class ClassifyStudy {
           a.milliseconds.push_back(1e3 * program.measure(5));
           continue;
         }
-        const model::RangedNetwork::Cost cost = single.cost(one, a.way);
+        const classify::RangedNetwork::Cost cost = single.cost(one, a.way);
         a.arena_bytes = cost.arena_bytes;
         a.milliseconds.push_back(1e3 * cost.seconds);
       }
@@ -178,11 +178,11 @@ class ClassifyStudy {
   const ClassifyStudyFlags& flags_;
   model::LibraryRef library_;
   run::Engine engine_;
-  std::unique_ptr<model::Network> network_;
-  model::Images train_, test_;
+  std::unique_ptr<apps::Network> network_;
+  apps::Images train_, test_;
   std::vector<RangeArm> arms_;
   int64_t batch_ = 1;
-  std::unique_ptr<model::RangedNetwork> many_;
+  std::unique_ptr<classify::RangedNetwork> many_;
   std::map<std::string, std::map<std::string, double>> kinds_;  // by corruption, then by arm
   Progress progress_;
 };
@@ -194,7 +194,7 @@ double middle_of(std::vector<double> x) {
 }
 
 std::string percent_text(const std::vector<double>& x) {
-  const model::Spread s = model::spread_of(x);
+  const apps::Spread s = apps::spread_of(x);
   return fmt::format("{:.2f} +- {:.2f}", 100 * s.mean, 100 * s.deviation);
 }
 
@@ -203,7 +203,7 @@ model::Table table_of_arms(const std::vector<RangeArm>& arms) {
       {"ranges", "clean %", "corrupted %", "clipped %", "clipped, corrupted %", "ms an image", "arena bytes"}, {}, 1};
   for (const RangeArm& a : arms) {
     const auto clipped = [&](const std::vector<double>& x) {
-      return a.is_float ? std::string("-") : fmt::format("{:.4f}", 100 * model::spread_of(x).mean);
+      return a.is_float ? std::string("-") : fmt::format("{:.4f}", 100 * apps::spread_of(x).mean);
     };
     out.rows.push_back({a.name, percent_text(a.clean), percent_text(a.bad), clipped(a.clean_clipped),
                         clipped(a.bad_clipped), fmt::format("{:.3f}", middle_of(a.milliseconds)),
@@ -230,7 +230,7 @@ model::Table table_of_bars(const std::vector<RangeArm>& arms) {
   for (const RangeArm& a : arms) by_name[a.name] = &a;
   model::Table out{{"bar", "points", "reached"}, {}, 1};
   const auto mean = [&](const std::string& name, bool bad) {
-    return 100 * model::spread_of(bad ? by_name.at(name)->bad : by_name.at(name)->clean).mean;
+    return 100 * apps::spread_of(bad ? by_name.at(name)->bad : by_name.at(name)->clean).mean;
   };
   for (const std::string per : {"tensor", "channel"}) {
     const std::string estimate = fmt::format("estimate per {}, gamma 1", per),
@@ -284,8 +284,8 @@ std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy
   for (const RangeArm& a : arms) {
     if (a.is_float || a.way.source != RangeSource::estimate || a.way.whole_alpha || a.way.per != RangePer::tensor)
       continue;
-    clean.points.push_back({double(a.way.gamma), 100 * model::spread_of(a.clean).mean});
-    bad.points.push_back({double(a.way.gamma), 100 * model::spread_of(a.bad).mean});
+    clean.points.push_back({double(a.way.gamma), 100 * apps::spread_of(a.clean).mean});
+    bad.points.push_back({double(a.way.gamma), 100 * apps::spread_of(a.bad).mean});
   }
   const model::Chart chart{"Recognized, estimate per tensor", "%", {clean, bad}, false, false, "gamma", true};
   const std::string what = fmt::format(

@@ -21,17 +21,17 @@ struct ClassifyTrainFlags : ImageTrainingFlags {
   bool augment = false, no_augment = false, no_steps_down = false;
 };
 
-double test_accuracy(model::Network& network, const ClassifyTrainFlags& flags) {
-  const model::Images images = model::read_images(flags.data, "t10k");
-  model::require_images_fit(images, network);
-  return model::recognized(
+double test_accuracy(apps::Network& network, const ClassifyTrainFlags& flags) {
+  const apps::Images images = apps::read_images(flags.data, "t10k");
+  classify::require_images_fit(images, network);
+  return classify::recognized(
       images, network, flags.test, std::min(kTestBatch, images.count),
-      [&](const model::NetworkInputs& inputs) { return network.run(kLogits, inputs); }, &interrupted());
+      [&](const apps::NetworkInputs& inputs) { return network.run(kLogits, inputs); }, &interrupted());
 }
 
 int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
   const model::LibraryRef library = shared.library();
-  const model::Images images = model::read_images(flags.data, "train");
+  const apps::Images images = apps::read_images(flags.data, "train");
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
   if (flags.rate == 0) flags.rate = flags.settings.optimizer.name == "sgd" ? 0.1 : 1e-3;
@@ -40,15 +40,16 @@ int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
                                         {"classes", double(images.classes())},
                                         {"size", double(std::max(images.height, images.width))}},
                                        "docs/guide/classify.md");
-  model::require_images_fit(images, *network);
+  classify::require_images_fit(images, *network);
   note(fmt::format("{} images; {}: {} numbers are trained", images.count, network->settings().family,
                    network->trained_numbers()));
   catch_interrupts();
   const bool moves = flags.augment || (images.channels > 1 && !flags.no_augment);
   const bool is_whole = train_on_images(
-      *network, flags, [&](int64_t step) { return model::classify_batch(images, *network, step, flags.batch, moves); },
+      *network, flags,
+      [&](int64_t step) { return classify::classify_batch(images, *network, step, flags.batch, moves); },
       [&](int64_t step) {
-        return flags.no_steps_down ? flags.rate : model::stepped_rate(flags.rate, step, flags.steps);
+        return flags.no_steps_down ? flags.rate : classify::stepped_rate(flags.rate, step, flags.steps);
       });
   if (!is_whole) return exit_code(Exit::interrupted);
   put(fmt::format("recognized {:.2f} % of the t10k part\n", 100 * test_accuracy(*network, flags)));

@@ -26,7 +26,7 @@ struct EvalImagesFlags {
 
 struct ClassifyQuantizeFlags {
   std::string run, data, ranges = "estimate", per = "tensor";
-  model::RangeWay way;
+  classify::RangeWay way;
   int64_t count = 16, seed = 1;
   std::vector<std::string> floats;
 };
@@ -35,7 +35,7 @@ graph::Bindings batch_of(int64_t n) {
   return {{"B", n}};
 }
 
-nlohmann::json ranges_json(const ClassifyQuantizeFlags& flags, const model::Calibration& calibration) {
+nlohmann::json ranges_json(const ClassifyQuantizeFlags& flags, const classify::Calibration& calibration) {
   return {{"ranges", flags.ranges},
           {"per", flags.per},
           {"gamma", flags.way.gamma},
@@ -43,24 +43,24 @@ nlohmann::json ranges_json(const ClassifyQuantizeFlags& flags, const model::Cali
           {"depthwise_static", flags.way.depthwise_fixed},
           {"fixed_norms", flags.way.norms_fixed},
           {"floats", flags.floats},
-          {"calibration", model::to_json(calibration)}};
+          {"calibration", classify::to_json(calibration)}};
 }
 
 int quantize_classifier(const Shared& shared, ClassifyQuantizeFlags flags) {
   const model::LibraryRef library = shared.library();
-  flags.way.source = model::range_source(flags.ranges);
-  flags.way.per = model::range_per(flags.per);
-  const model::Images images = model::read_images(flags.data, "train");
+  flags.way.source = classify::range_source(flags.ranges);
+  flags.way.per = classify::range_per(flags.per);
+  const apps::Images images = apps::read_images(flags.data, "train");
   run::Engine engine = shared.engine();
   const auto network = load_classifier(engine, *library, flags.run);
-  model::require_images_fit(images, *network);
+  classify::require_images_fit(images, *network);
   const int64_t batch = std::min({kBatch, flags.count, images.count});
-  model::RangedNetwork ranged(*network, kLogits, batch_of(batch), flags.floats);
+  classify::RangedNetwork ranged(*network, kLogits, batch_of(batch), flags.floats);
   ranged.calibrate(calibration_batches(images, *network, flags.count, batch, flags.seed));
   const std::filesystem::path out = std::filesystem::path(flags.run) / kRangesFile;
   write_file_atomic(out, json_print(ranges_json(flags, ranged.calibration()), "ranges", 1) + "\n");
-  const model::NetworkInputs some = calibration_batches(images, *network, batch, batch, flags.seed).front();
-  const model::RangedNetwork::Result seen = ranged.run(some, flags.way, true);
+  const apps::NetworkInputs some = calibration_batches(images, *network, batch, batch, flags.seed).front();
+  const classify::RangedNetwork::Result seen = ranged.run(some, flags.way, true);
   put(
       fmt::format("{} products, {} bytes of weights where floats have {}; {}; {:.4f} % of the results of {} images are "
                   "beyond their range\nwrote {}\n",
@@ -71,27 +71,27 @@ int quantize_classifier(const Shared& shared, ClassifyQuantizeFlags flags) {
 
 int eval_classifier(const Shared& shared, const EvalImagesFlags& flags) {
   const model::LibraryRef library = shared.library();
-  const model::Images images = model::read_images(flags.data, "t10k");
+  const apps::Images images = apps::read_images(flags.data, "t10k");
   run::Engine engine = shared.engine();
   const auto network = load_classifier(engine, *library, flags.run);
-  model::require_images_fit(images, *network);
+  classify::require_images_fit(images, *network);
   catch_interrupts();
   const int64_t batch = std::min(kBatch, images.count), count = flags.images > 0 ? flags.images : images.count;
-  const double whole = model::recognized(
+  const double whole = classify::recognized(
       images, *network, count, batch, [&](const auto& inputs) { return network->run(kLogits, inputs); },
       &interrupted());
   put(fmt::format("float: recognized {:.2f} % of {} images\n", 100 * whole, std::min(count, images.count)));
   const std::filesystem::path file = std::filesystem::path(flags.run) / kRangesFile;
   if (flags.is_float || !std::filesystem::exists(file)) return 0;
   const auto [way, floats, calibration] = read_ranges(flags.run);
-  model::RangedNetwork ranged(*network, kLogits, batch_of(batch), floats);
+  classify::RangedNetwork ranged(*network, kLogits, batch_of(batch), floats);
   ranged.set_calibration(calibration);
-  const model::RangeWay& used = way;
+  const classify::RangeWay& used = way;
   double clipped = 0, counted = 0;
-  const double own = model::recognized(
+  const double own = classify::recognized(
       images, *network, count, batch,
       [&](const auto& inputs) {
-        model::RangedNetwork::Result r = ranged.run(inputs, used, true);
+        classify::RangedNetwork::Result r = ranged.run(inputs, used, true);
         clipped += r.clipped;
         counted += r.counted;
         return r.numbers;
@@ -112,7 +112,7 @@ int export_classifier(const Shared& shared, const ClassifyExportFlags& flags) {
   run::Engine engine = shared.engine();
   const auto network = load_classifier(engine, *library, flags.run);
   const KeptRanges kept = read_ranges(flags.run);
-  model::RangedNetwork ranged(*network, kLogits, batch_of(1), kept.floats);
+  classify::RangedNetwork ranged(*network, kLogits, batch_of(1), kept.floats);
   ranged.set_calibration(kept.calibration);
   const run::PortableProgram made = ranged.exported(kept.way, flags.target);
   std::filesystem::create_directories(out);
@@ -134,8 +134,8 @@ KeptRanges read_ranges(const std::string& run) {
     throw Error(Exit::user, fmt::format("{} was not calibrated", run), "lumen classify quantize does");
   const nlohmann::json all = parse_json(read_file(file, kLargestRanges), where);
   KeptRanges out;
-  out.way.source = model::range_source(json_text(all, "ranges", where));
-  out.way.per = model::range_per(json_text(all, "per", where));
+  out.way.source = classify::range_source(json_text(all, "ranges", where));
+  out.way.per = classify::range_per(json_text(all, "per", where));
   out.way.gamma = json_integer(all, "gamma", where);
   if (out.way.gamma < 1 || out.way.gamma > 64) throw user_error("{}: gamma {}", where, out.way.gamma);
   out.way.whole_alpha = json_boolean(all, "whole_alpha", false, where);
@@ -145,23 +145,23 @@ KeptRanges read_ranges(const std::string& run) {
     if (!name.is_string()) throw user_error("{}: \"floats\" holds no names", where);
     out.floats.push_back(name.get<std::string>());
   }
-  out.calibration = model::calibration_of(json_member(all, "calibration", where), where);
+  out.calibration = classify::calibration_of(json_member(all, "calibration", where), where);
   return out;
 }
 
-std::unique_ptr<model::Network> load_classifier(run::Engine& engine, const model::Library& library,
-                                                const std::string& run) {
-  auto network = model::Network::load(engine, library, run);
+std::unique_ptr<apps::Network> load_classifier(run::Engine& engine, const model::Library& library,
+                                               const std::string& run) {
+  auto network = apps::Network::load(engine, library, run);
   if (!network->has(kLogits)) throw user_error("{} is a run of a family without {}", run, kLogits);
   return network;
 }
 
-std::vector<model::NetworkInputs> calibration_batches(const model::Images& images, const model::Network& network,
-                                                      int64_t count, int64_t batch, uint64_t seed) {
-  std::vector<model::NetworkInputs> out;
+std::vector<apps::NetworkInputs> calibration_batches(const apps::Images& images, const apps::Network& network,
+                                                     int64_t count, int64_t batch, uint64_t seed) {
+  std::vector<apps::NetworkInputs> out;
   for (int64_t first = 0; first < count; first += batch)
-    out.push_back(model::images_of(
-        images, network, model::batch_of_passes(images.count, seed ^ kCalibrationDraws, first / batch, batch)));
+    out.push_back(classify::images_of(
+        images, network, apps::batch_of_passes(images.count, seed ^ kCalibrationDraws, first / batch, batch)));
   return out;
 }
 

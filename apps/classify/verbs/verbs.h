@@ -28,17 +28,17 @@ inline constexpr const char* kLogits = "logits";
 
 // What `quantize` wrote beside a run's checkpoints. Error when there is nothing, or something else.
 struct KeptRanges {
-  model::RangeWay way;
+  classify::RangeWay way;
   std::vector<std::string> floats;
-  model::Calibration calibration;
+  classify::Calibration calibration;
 };
 KeptRanges read_ranges(const std::string& run);
 
 // A trained classifier. Error when the family has no logits.
-std::unique_ptr<model::Network> load_classifier(run::Engine& engine, const model::Library& library,
-                                                const std::string& run);
+std::unique_ptr<apps::Network> load_classifier(run::Engine& engine, const model::Library& library,
+                                               const std::string& run);
 // Images of the training part that a seed picks, as batches of `batch`: what ranges are calibrated on.
-std::vector<model::NetworkInputs> calibration_batches(const model::Images& images, const model::Network& network,
-                                                      int64_t count, int64_t batch, uint64_t seed);
+std::vector<apps::NetworkInputs> calibration_batches(const apps::Images& images, const apps::Network& network,
+                                                     int64_t count, int64_t batch, uint64_t seed);
 
 }  // namespace lumen::cli

@@ -33,7 +33,7 @@ std::string widths_text(const std::vector<int64_t>& widths) {
 }
 
 // What was found in the graph, and what was made of it. Channels of a convolution are counted once.
-std::string product_line(const model::ProductReads& reads, const model::QuantizedWeight& w) {
+std::string product_line(const diffuse::ProductReads& reads, const diffuse::QuantizedWeight& w) {
   const graph::ProductSite& site = reads.site;
   std::string found = site.is_polar ? "polar" : "";
   const auto add = [&](const char* what, const std::vector<int64_t>& widths) {
@@ -53,30 +53,30 @@ std::string product_line(const model::ProductReads& reads, const model::Quantize
 
 int diffuse_quantize(const Shared& shared, const DiffuseQuantizeFlags& flags) {
   const model::LibraryRef library = shared.library();
-  const model::QuantizeMethod method = model::quantize_method(flags.method);
+  const diffuse::QuantizeMethod method = diffuse::quantize_method(flags.method);
   if (method.has_branch && flags.calibration.rank == 0 && method.name == "svdquant")
     throw Error(Exit::usage, "svdquant has a way of low rank beside each product", "--rank 8, for example");
-  const model::QuantizeFormats formats{library->formats().get(flags.weights),
-                                       library->formats().get(flags.activations)};
+  const diffuse::QuantizeFormats formats{library->formats().get(flags.weights),
+                                         library->formats().get(flags.activations)};
   if (model::latest_checkpoint(flags.out))
     throw Error(Exit::usage, fmt::format("{} holds a run", flags.out), "name another folder");
   run::Engine engine = shared.engine();
-  model::DrawingNetwork from = model::load_drawing(engine, *library, flags.run);
+  diffuse::DrawingNetwork from = diffuse::load_drawing(engine, *library, flags.run);
   if (!from.change.empty()) throw user_error("{} is quantized already", flags.run);
   catch_interrupts();
   Progress progress;
   std::vector<graph::LeftWeight> left;
-  const std::vector<model::ProductReads> reads = flags.calibration.reads(*from.network, 0, progress, left);
+  const std::vector<diffuse::ProductReads> reads = flags.calibration.reads(*from.network, 0, progress, left);
   if (interrupted()) return exit_code(Exit::interrupted);
-  const model::QuantizedWeights weights =
-      model::quantize_network(engine, *from.network, reads, method, formats, flags.calibration.rank,
-                              [&](const std::string& weight) { progress.update(weight); });
+  const diffuse::QuantizedWeights weights =
+      diffuse::quantize_network(engine, *from.network, reads, method, formats, flags.calibration.rank,
+                                [&](const std::string& weight) { progress.update(weight); });
   progress.finish(fmt::format("{}: {} products", flags.method, weights.size()));
   for (size_t i = 0; i < weights.size(); ++i) put(product_line(reads[i], weights[i]));
   put(in_codes_text(*from.network, reads, weights, left) + "\n");
   if (interrupted()) return exit_code(Exit::interrupted);
   const FolderLock lock(flags.out);
-  put(fmt::format("wrote {}\n", model::save_quantized(flags.out, *from.network, weights, flags.method).string()));
+  put(fmt::format("wrote {}\n", diffuse::save_quantized(flags.out, *from.network, weights, flags.method).string()));
   return 0;
 }
 
@@ -99,20 +99,20 @@ void CalibrationFlags::add(CLI::App& app) {
   app.add_option("--batch", how.batch, "Images at once")->check(whole(1, 1 << 16))->capture_default_str();
 }
 
-std::vector<model::ProductReads> CalibrationFlags::reads(model::Network& network, uint64_t seed, Progress& progress,
-                                                         std::vector<graph::LeftWeight>& left) const {
+std::vector<diffuse::ProductReads> CalibrationFlags::reads(apps::Network& network, uint64_t seed, Progress& progress,
+                                                           std::vector<graph::LeftWeight>& left) const {
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < count; ++i) labels.push_back(i % network.config("classes"));
-  model::Sampling sampling = how;
+  diffuse::Sampling sampling = how;
   sampling.seed = kCalibrationSeed + seed;
-  sampling.sampler = model::usual_sampler(network);
-  return model::collect_reads(
+  sampling.sampler = diffuse::usual_sampler(network);
+  return diffuse::collect_reads(
       network, labels, sampling, {rows, seed + 1}, &interrupted(),
       [&](int64_t done) { progress.update(fmt::format("calibration: {} of {} images", done, count)); }, &left);
 }
 
-std::string in_codes_text(const model::Network& network, std::span<const model::ProductReads> reads,
-                          const model::QuantizedWeights& weights, std::span<const graph::LeftWeight> left) {
+std::string in_codes_text(const apps::Network& network, std::span<const diffuse::ProductReads> reads,
+                          const diffuse::QuantizedWeights& weights, std::span<const graph::LeftWeight> left) {
   int64_t convolutions = 0, numbers = 0, of_codes = 0, bytes = 0, all = 0;
   for (const model::Parameter& p : network.parameters()) all += graph::elements(p.shape).number();
   for (size_t i = 0; i < weights.size(); ++i) {

@@ -16,29 +16,32 @@ struct DiffuseSampleFlags {
   std::string run, out, sampler;
   std::vector<int64_t> labels;
   int64_t count = 0, columns = 10;
-  model::Sampling how;
+  diffuse::Sampling how;
 };
 
 int diffuse_sample(const Shared& shared, DiffuseSampleFlags flags) {
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
-  const model::DrawingNetwork drawing = model::load_drawing(engine, *library, flags.run);
-  model::Network* const network = drawing.network.get();
+  const diffuse::DrawingNetwork drawing = diffuse::load_drawing(engine, *library, flags.run);
+  apps::Network* const network = drawing.network.get();
   flags.how.change = drawing.change;
-  flags.how.sampler = flags.sampler.empty() ? model::usual_sampler(*network) : model::diffusion_sampler(flags.sampler);
+  flags.how.sampler =
+      flags.sampler.empty() ? diffuse::usual_sampler(*network) : diffuse::diffusion_sampler(flags.sampler);
   const int64_t classes = network->config("classes"), count = flags.count > 0 ? flags.count : flags.columns * classes;
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < count; ++i)
     labels.push_back(flags.labels.empty() ? i / flags.columns % classes : flags.labels[i % std::ssize(flags.labels)]);
   catch_interrupts();
   Progress progress;
-  const std::vector<float> images = model::sampled(*network, labels, flags.how, &interrupted(), [&](int64_t done) {
+  const std::vector<float> images = diffuse::sampled(*network, labels, flags.how, &interrupted(), [&](int64_t done) {
     progress.update(fmt::format("{} of {} images", done, count));
   });
   if (interrupted()) return exit_code(Exit::interrupted);
   write_file_atomic(flags.out,
-                    model::picture_of(images, network->config("size"), network->config("channels"), flags.columns));
-  const std::string sampler = !flags.sampler.empty() ? flags.sampler : model::gives_noise(*network) ? "ddim" : "euler";
+                    apps::picture_of(images, network->config("size"), network->config("channels"), flags.columns));
+  const std::string sampler = !flags.sampler.empty()           ? flags.sampler
+                              : diffuse::gives_noise(*network) ? "ddim"
+                                                               : "euler";
   put(fmt::format("wrote {}: {} images by {}, {} steps, guidance {}{}\n", flags.out, count, sampler, flags.how.steps,
                   flags.how.guidance, drawing.method.empty() ? "" : ", " + drawing.method));
   return 0;

@@ -38,7 +38,7 @@ struct DiffuseStudyFlags {
 
 struct WidthSetting {
   std::string name;
-  model::QuantizeFormats formats;
+  diffuse::QuantizeFormats formats;
 };
 
 WidthSetting width_setting(const std::string& text, const FormatLibrary& formats) {
@@ -69,14 +69,14 @@ struct QuantizedArm {
   std::vector<float> shown;            // some images of the first seed
 };
 
-model::Spread spread_of(const QuantizedArm& arm, QualityValue value) {
+apps::Spread spread_of(const QuantizedArm& arm, QualityValue value) {
   std::vector<double> values;
   for (const ImageQuality& q : arm.seeds) values.push_back(q.*value);
-  return model::spread_of(values);
+  return apps::spread_of(values);
 }
 
 std::string mean_text(const QuantizedArm& arm, QualityValue value, int digits) {
-  const model::Spread s = spread_of(arm, value);
+  const apps::Spread s = spread_of(arm, value);
   if (s.count < 2) return fmt::format("{:.{}f}", s.mean, digits);
   return fmt::format("{:.{}f} +- {:.{}f}", s.mean, digits, s.deviation, digits);
 }
@@ -90,9 +90,9 @@ class DiffuseStudy {
   DiffuseStudy(const Shared& shared, const DiffuseStudyFlags& flags)
       : flags_(flags), library_(shared.library()), engine_(shared.engine()) {
     for (const std::string& text : flags.settings) settings_.push_back(width_setting(text, library_->formats()));
-    for (const std::string& name : flags.methods) methods_.push_back(model::quantize_method(name));
-    if (methods_.empty()) methods_ = model::quantize_methods();
-    drawing_ = model::load_drawing(engine_, *library_, flags.run);
+    for (const std::string& name : flags.methods) methods_.push_back(diffuse::quantize_method(name));
+    if (methods_.empty()) methods_ = diffuse::quantize_methods();
+    drawing_ = diffuse::load_drawing(engine_, *library_, flags.run);
     if (!drawing_.change.empty()) throw user_error("{} is quantized already", flags.run);
     size_ = network().config("size");
     if (network().config("channels") != 1) throw user_error("similarities are of gray images");
@@ -113,18 +113,18 @@ class DiffuseStudy {
   double test_accuracy() const { return test_accuracy_; }
   int64_t feature_width() const { return width_; }
   std::string picture(const std::vector<float>& images) const {
-    return model::picture_uri(model::picture_of(images, size_, 1, network_classes()));
+    return apps::picture_uri(apps::picture_of(images, size_, 1, network_classes()));
   }
   // Modulations' errors under the two methods that differ in segments alone, by setting; empty without both.
   std::vector<std::array<std::string, 5>> segment_errors() const;
 
  private:
-  model::Network& network() { return *drawing_.network; }
+  apps::Network& network() { return *drawing_.network; }
   int64_t network_classes() const { return drawing_.network->config("classes"); }
 
   void ready_classifier() {
-    const model::Images train = model::read_images(flags_.data, "train");
-    model::NetworkSettings s;
+    const apps::Images train = apps::read_images(flags_.data, "train");
+    apps::NetworkSettings s;
     s.family = flags_.family;
     s.size = flags_.shape;
     s.config = {{"size", double(size_)}, {"classes", double(network().config("classes"))}};
@@ -134,7 +134,7 @@ class DiffuseStudy {
     if (!flags_.classifier.empty() && !model::latest_checkpoint(own))
       throw user_error("{}: no checkpoint of a classifier", flags_.classifier);
     Progress progress;
-    classifier_ = model::image_classifier(
+    classifier_ = diffuse::image_classifier(
         engine_, *library_, s, train, own, flags_.classifier_steps,
         [&](int64_t step, double loss) {
           progress.update(fmt::format("classifier | step {}/{} | loss {:.4f}", step, flags_.classifier_steps, loss));
@@ -142,10 +142,10 @@ class DiffuseStudy {
         &interrupted());
     if (classifier_->config("size") != size_)
       throw user_error("the classifier is of {} pixels, the run of {}", classifier_->config("size"), size_);
-    const model::Images test = model::read_images(flags_.data, "t10k");
+    const apps::Images test = apps::read_images(flags_.data, "t10k");
     std::vector<int64_t> all(test.count);
     std::iota(all.begin(), all.end(), 0);
-    const model::Classified seen = model::classified(*classifier_, model::framed(test, all, size_));
+    const diffuse::Classified seen = diffuse::classified(*classifier_, apps::framed(test, all, size_));
     width_ = seen.width;
     test_features_ = seen.features;
     test_accuracy_ = seen.accuracy(test.labels);
@@ -153,12 +153,12 @@ class DiffuseStudy {
   }
 
   std::vector<float> draw(int64_t seed, const std::string& change, const std::string& what) {
-    model::Sampling how = flags_.calibration.how;
+    diffuse::Sampling how = flags_.calibration.how;
     how.seed = seed + 1;
     how.change = change;
-    how.sampler = model::usual_sampler(network());
+    how.sampler = diffuse::usual_sampler(network());
     Progress progress;
-    return model::sampled(network(), labels_, how, &interrupted(), [&](int64_t done) {
+    return diffuse::sampled(network(), labels_, how, &interrupted(), [&](int64_t done) {
       progress.update(fmt::format("seed {} | {} | {} of {} images", seed + 1, what, done, labels_.size()));
     });
   }
@@ -172,25 +172,25 @@ class DiffuseStudy {
   void one_seed(int64_t seed) {
     const std::vector<float> reference = draw(seed, "", "float");
     if (interrupted()) return;
-    const model::Classified seen = model::classified(*classifier_, reference);
-    ImageQuality own{model::kMostDecibels, 1, 0, 0, seen.accuracy(labels_)};
-    own.frechet = model::frechet_distance(seen.features, test_features_, width_);
+    const diffuse::Classified seen = diffuse::classified(*classifier_, reference);
+    ImageQuality own{diffuse::kMostDecibels, 1, 0, 0, seen.accuracy(labels_)};
+    own.frechet = diffuse::frechet_distance(seen.features, test_features_, width_);
     keep(arm("float", "-"), own, reference, seed);
     Progress progress;
     std::vector<graph::LeftWeight> left;
-    const std::vector<model::ProductReads> reads = flags_.calibration.reads(network(), seed, progress, left);
+    const std::vector<diffuse::ProductReads> reads = flags_.calibration.reads(network(), seed, progress, left);
     for (const WidthSetting& setting : settings_) {
       bool is_told = seed != flags_.seed - 1;
-      for (const model::QuantizeMethod& method : methods_) {
+      for (const diffuse::QuantizeMethod& method : methods_) {
         if (interrupted()) return;
         if (method.name == "svdquant" && flags_.calibration.rank == 0) continue;
-        const model::QuantizedWeights weights =
-            model::quantize_network(engine_, network(), reads, method, setting.formats, flags_.calibration.rank);
+        const diffuse::QuantizedWeights weights =
+            diffuse::quantize_network(engine_, network(), reads, method, setting.formats, flags_.calibration.rank);
         if (!is_told) note(setting.name + ": " + in_codes_text(network(), reads, weights, left));
         is_told = true;
-        model::use_quantized(network(), weights, model::kQuantizedChange);
+        diffuse::use_quantized(network(), weights, diffuse::kQuantizedChange);
         const std::vector<float> images =
-            draw(seed, model::kQuantizedChange, fmt::format("{} {}", setting.name, method.name));
+            draw(seed, diffuse::kQuantizedChange, fmt::format("{} {}", setting.name, method.name));
         if (interrupted()) return;
         QuantizedArm& to = arm(setting.name, method.name);
         if (seed == flags_.seed - 1) to.products = product_errors(reads, weights);
@@ -199,8 +199,8 @@ class DiffuseStudy {
     }
   }
 
-  static std::vector<ProductError> product_errors(const std::vector<model::ProductReads>& reads,
-                                                  const model::QuantizedWeights& weights) {
+  static std::vector<ProductError> product_errors(const std::vector<diffuse::ProductReads>& reads,
+                                                  const diffuse::QuantizedWeights& weights) {
     std::vector<ProductError> out;
     for (size_t i = 0; i < reads.size(); ++i)
       out.push_back({reads[i].site.weight, reads[i].site.is_polar && !reads[i].site.row_segments.empty(),
@@ -208,13 +208,13 @@ class DiffuseStudy {
     return out;
   }
 
-  ImageQuality compared(const std::vector<float>& reference, const model::Classified& seen,
+  ImageQuality compared(const std::vector<float>& reference, const diffuse::Classified& seen,
                         const std::vector<float>& images) {
-    const model::Classified now = model::classified(*classifier_, images);
-    return {model::peak_signal_to_noise(reference, images, size_ * size_),
-            model::structural_similarity(reference, images, size_),
-            model::cosine_distance(seen.features, now.features, width_),
-            model::frechet_distance(now.features, seen.features, width_), now.accuracy(labels_)};
+    const diffuse::Classified now = diffuse::classified(*classifier_, images);
+    return {diffuse::peak_signal_to_noise(reference, images, size_ * size_),
+            diffuse::structural_similarity(reference, images, size_),
+            diffuse::cosine_distance(seen.features, now.features, width_),
+            diffuse::frechet_distance(now.features, seen.features, width_), now.accuracy(labels_)};
   }
 
   void keep(QuantizedArm& to, const ImageQuality& quality, const std::vector<float>& images, int64_t seed) {
@@ -229,9 +229,9 @@ class DiffuseStudy {
   model::LibraryRef library_;
   run::Engine engine_;
   std::vector<WidthSetting> settings_;
-  std::vector<model::QuantizeMethod> methods_;
-  model::DrawingNetwork drawing_;
-  std::unique_ptr<model::Network> classifier_;
+  std::vector<diffuse::QuantizeMethod> methods_;
+  diffuse::DrawingNetwork drawing_;
+  std::unique_ptr<apps::Network> classifier_;
   int64_t size_ = 0, width_ = 0;
   std::vector<int32_t> labels_;
   std::vector<float> test_features_;

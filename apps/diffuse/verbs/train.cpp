@@ -14,7 +14,7 @@ namespace {
 
 int diffuse_train(const Shared& shared, const ImageTrainingFlags& flags) {
   const model::LibraryRef library = shared.library();
-  const model::Images images = model::read_images(flags.data, "train");
+  const apps::Images images = apps::read_images(flags.data, "train");
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
   const auto network = begun_on_images(engine, *library, flags,
@@ -24,7 +24,7 @@ int diffuse_train(const Shared& shared, const ImageTrainingFlags& flags) {
                    network->trained_numbers()));
   catch_interrupts();
   const bool is_whole = train_on_images(
-      *network, flags, [&](int64_t step) { return model::diffusion_batch(images, *network, step, flags.batch); },
+      *network, flags, [&](int64_t step) { return diffuse::diffusion_batch(images, *network, step, flags.batch); },
       [&](int64_t) { return flags.rate; });
   if (!is_whole) return exit_code(Exit::interrupted);
   put(fmt::format("wrote {}\n", model::latest_checkpoint(flags.out)->string()));

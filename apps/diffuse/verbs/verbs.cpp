@@ -22,9 +22,9 @@ int data(const DataFlags& flags) {
   // What is held out follows from another seed.
   for (const auto& [part, count, seed] : {std::tuple("train", flags.count, flags.seed),
                                           std::tuple("t10k", flags.count / 5 + 1, flags.seed + 1'000'000)}) {
-    model::Images shapes = model::made_up_images(count, flags.size, seed);
-    if (flags.colors) shapes = model::with_colors(shapes, seed);
-    const auto [images, labels] = model::idx_bytes(shapes);
+    apps::Images shapes = apps::made_up_images(count, flags.size, seed);
+    if (flags.colors) shapes = apps::with_colors(shapes, seed);
+    const auto [images, labels] = apps::idx_bytes(shapes);
     // The other kind would be read first, or stay beside.
     std::filesystem::remove(out / fmt::format("{}-images-idx{}-ubyte", part, flags.colors ? 3 : 4));
     write_file_atomic(out / fmt::format("{}-images-idx{}-ubyte", part, flags.colors ? 4 : 3), images);

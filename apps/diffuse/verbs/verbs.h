@@ -29,16 +29,16 @@ inline constexpr uint64_t kCalibrationSeed = uint64_t{1} << 40;  // of noise tha
 // How a quantization sees what products read.
 struct CalibrationFlags {
   int64_t count = 16, rows = 1024, rank = 0;
-  model::Sampling how;
+  diffuse::Sampling how;
   void add(CLI::App& app);
   // By turns of all classes. `seed`: of noise, and of which rows are kept. `left` becomes what cannot be quantized.
-  std::vector<model::ProductReads> reads(model::Network& network, uint64_t seed, Progress& progress,
-                                         std::vector<graph::LeftWeight>& left) const;
+  std::vector<diffuse::ProductReads> reads(apps::Network& network, uint64_t seed, Progress& progress,
+                                           std::vector<graph::LeftWeight>& left) const;
 };
 
 // Lines for people: how many products are in codes and how many of those are convolutions, bits, and what products read
 // that stays f32, each with the reason.
-std::string in_codes_text(const model::Network& network, std::span<const model::ProductReads> reads,
-                          const model::QuantizedWeights& weights, std::span<const graph::LeftWeight> left);
+std::string in_codes_text(const apps::Network& network, std::span<const diffuse::ProductReads> reads,
+                          const diffuse::QuantizedWeights& weights, std::span<const graph::LeftWeight> left);
 
 }  // namespace lumen::cli

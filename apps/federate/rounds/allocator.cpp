@@ -8,7 +8,7 @@
 #include "base/structured/json.h"
 #include "base/structured/json_numbers.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 constexpr uint64_t kMethodDraws = 0x6d657468;
@@ -172,4 +172,4 @@ void Allocator::set_state(const nlohmann::json& state, const std::string& where)
   has_before_ = json_boolean(state, "has_before", false, where);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -18,7 +18,7 @@
 #include "apps/federate/messages.h"
 #include "apps/federate/secure/sum.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 
 // The choice of strategies: one for all, or mixtures that studies compare.
 enum class FederateMethod : uint8_t { whole, after, aware, drawn, speed, data, coarse, full };
@@ -28,7 +28,7 @@ FederateMethod named_method(const std::string& name);  // Error (usage)
 
 // The settings shared by server and clients: as JSON in the welcome and in checkpoints.
 struct FederateSettings {
-  NetworkSettings network;
+  apps::NetworkSettings network;
   std::string weights, activations, gradients, upload;  // names of formats; empty: float
   int64_t epochs = 1, batch = 32, refresh = 2;
   double rate = 0.05;
@@ -45,7 +45,7 @@ FederateSettings parse_federate_settings(const std::string& text, const std::str
 // Error (usage) for a format that the library does not have.
 LocalSettings local_settings(const FederateSettings& settings, const FormatLibrary& formats);
 // A hash of the loss, the parameters and the formats: if it differs, client and server compute different things.
-uint64_t model_hash(const FederateSettings& settings, const Library& library);
+uint64_t model_hash(const FederateSettings& settings, const model::Library& library);
 
 // All tensors' numbers concatenated, in the order of names, followed by `last`.
 std::vector<float> numbers_of(const Weights& weights, double last);
@@ -103,9 +103,9 @@ class FederateServer {
  public:
   using Say = std::function<void(const std::string&)>;  // prints a line
   // Starts a new run in `folder`, or resumes the existing one (with its settings, except the number of rounds).
-  FederateServer(run::Engine& engine, const Library& library, FederateSettings settings, std::filesystem::path folder,
-                 Say say);
-  static std::unique_ptr<FederateServer> resumed(run::Engine& engine, const Library& library,
+  FederateServer(run::Engine& engine, const model::Library& library, FederateSettings settings,
+                 std::filesystem::path folder, Say say);
+  static std::unique_ptr<FederateServer> resumed(run::Engine& engine, const model::Library& library,
                                                  const std::filesystem::path& folder, int64_t rounds, Say say);
 
   Frame answer(const Frame& frame);  // Error with the text for the client
@@ -117,7 +117,7 @@ class FederateServer {
   int64_t round() const { return round_; }
   const FederateSettings& settings() const { return settings_; }
   const Weights& weights() const { return global_; }
-  Network& network() { return *network_; }
+  apps::Network& network() { return *network_; }
   const Allocator* allocator() const { return allocator_ ? &*allocator_ : nullptr; }
   // Called after every round.
   std::function<void()> on_round;
@@ -149,11 +149,11 @@ class FederateServer {
   std::vector<bool> hides_labels() const;  // by index
 
   run::Engine& engine_;
-  const Library& library_;
+  const model::Library& library_;
   FederateSettings settings_;
   std::filesystem::path folder_;
   Say say_;
-  std::unique_ptr<Network> network_;
+  std::unique_ptr<apps::Network> network_;
   LocalSettings local_;
   uint64_t model_ = 0, base_ = 0;
   Weights global_;
@@ -169,4 +169,4 @@ class FederateServer {
   Clock::time_point began_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

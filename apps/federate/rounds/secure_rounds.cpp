@@ -1,10 +1,10 @@
-// Rounds in which the server sees only sums of updates (model/federate/secure).
+// Rounds in which the server sees only sums of updates (apps/federate/secure).
 #include <algorithm>
 
 #include "apps/federate/rounds/rounds.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 constexpr double kAskSoon = 0.1;
@@ -76,4 +76,4 @@ double FederateServer::add_sum() {
   return fixed_number(sum[at]);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 constexpr uint64_t kMostExamples = uint64_t{1} << 40;
@@ -131,4 +131,4 @@ void require_group(const SumGroup& group) {
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::federate {
 
 inline constexpr size_t kKeyBytes = 32, kLeastGroup = 3;
 inline constexpr double kFixedUnit = 1 << 24;  // scale of fixed-point numbers
@@ -74,4 +74,4 @@ struct SumGroup {
 // Error when it has fewer than kLeastGroup members, names out of order, no examples, or a duplicate key.
 void require_group(const SumGroup& group);
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

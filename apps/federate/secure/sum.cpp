@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 std::string mask_purpose(const SumGroup& group, const std::string& first, const std::string& second) {
@@ -126,4 +126,4 @@ std::vector<uint32_t> SumRound::sum() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

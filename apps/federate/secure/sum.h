@@ -7,7 +7,7 @@
 
 #include "apps/federate/secure/secure.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 
 // A client's part, for one update. Its secrets are never stored: a client that crashes leaves the group.
 class SumPartner {
@@ -69,4 +69,4 @@ class SumRound {
   bool has_group_ = false, is_waiting_ = false /* for seeds */, is_lost_ = false;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 constexpr uint64_t kClassDraws = 0x636c6173, kLocalDraws = 0x6c6f6361;
@@ -16,8 +16,8 @@ constexpr int64_t kRangeBatches = 4;
 
 }  // namespace
 
-Simulation::Simulation(run::Engine& engine, const Library& library, SimulationSettings settings, const Examples& data,
-                       Parts parts, const Examples& test)
+Simulation::Simulation(run::Engine& engine, const model::Library& library, SimulationSettings settings,
+                       const Examples& data, Parts parts, const Examples& test)
     : engine_(engine),
       settings_(std::move(settings)),
       data_(data),
@@ -132,4 +132,4 @@ Simulated Simulation::run(FederateMethod method, const std::function<void(int64_
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -10,7 +10,7 @@
 
 #include "apps/federate/rounds/rounds.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 
 struct DeviceClass {
   double speed = 1;  // of float training, relative to the fastest class
@@ -45,7 +45,7 @@ struct Simulated {
 
 class Simulation {
  public:
-  Simulation(run::Engine& engine, const Library& library, SimulationSettings settings, const Examples& data,
+  Simulation(run::Engine& engine, const model::Library& library, SimulationSettings settings, const Examples& data,
              Parts parts, const Examples& test);
   // The facts about the clients before the first round.
   std::vector<ClientFacts> facts() const;
@@ -53,7 +53,7 @@ class Simulation {
   // round. Stops early when `stop` becomes true.
   Simulated run(FederateMethod method, const std::function<void(int64_t, const SimulatedRound&)>& told = {},
                 const std::atomic<bool>* stop = nullptr);
-  Network& network() { return network_; }
+  apps::Network& network() { return network_; }
   LocalTrainer& trainer() { return trainer_; }
   const Weights& initial() const { return initial_; }
   // Additional time of a step of Q on this machine, relative to float, measured for about `seconds`.
@@ -65,9 +65,9 @@ class Simulation {
   const Examples& data_;
   Parts parts_;
   const Examples& test_;
-  Network network_;
+  apps::Network network_;
   LocalTrainer trainer_;
   Weights initial_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -122,32 +122,32 @@ class FederateClient {
   int run() {
     welcome();
     if (interrupted()) return exit_code(Exit::interrupted);
-    Frame said = ask(model::FederateKind::join, model::pack_join(joining()));
+    Frame said = ask(federate::FederateKind::join, federate::pack_join(joining()));
     if (state_.has_update && !state_.is_taken) said = send_update();
     // What was masked is known to the process that died alone. It may have been taken all the same.
-    if (settings_.is_secure && said.kind != uint16_t(model::FederateKind::verdict) && !state_.is_told)
+    if (settings_.is_secure && said.kind != uint16_t(federate::FederateKind::verdict) && !state_.is_told)
       state_.has_update = state_.has_update && state_.is_taken;
     while (!interrupted()) {
-      switch (model::FederateKind(said.kind)) {
-        case model::FederateKind::done:
+      switch (federate::FederateKind(said.kind)) {
+        case federate::FederateKind::done:
           put(fmt::format("the run is over after {} rounds; {} of them with {}\n",
                           get_number<uint32_t>(checked(said.content, 4), 0), taken_, flags_.name));
           return 0;
-        case model::FederateKind::wait:
-          pause(std::clamp(model::unpack_wait(said.content).seconds, 0.02, kLongestPause));
+        case federate::FederateKind::wait:
+          pause(std::clamp(federate::unpack_wait(said.content).seconds, 0.02, kLongestPause));
           break;
-        case model::FederateKind::task:
-          train(model::unpack_task(said.content));
+        case federate::FederateKind::task:
+          train(federate::unpack_task(said.content));
           if (interrupted()) continue;
           said = send_update();
           continue;
-        case model::FederateKind::group:
-          said = masked(model::unpack_group(said.content));
+        case federate::FederateKind::group:
+          said = masked(federate::unpack_group(said.content));
           continue;
-        case model::FederateKind::tell:
-          said = told(model::unpack_tell(said.content));
+        case federate::FederateKind::tell:
+          said = told(federate::unpack_tell(said.content));
           continue;
-        case model::FederateKind::verdict:
+        case federate::FederateKind::verdict:
           heard(!checked(said.content, 1).empty() && said.content[0] == 1);
           break;
         default:
@@ -155,7 +155,7 @@ class FederateClient {
       }
       if (interrupted()) break;
       const bool is_open = settings_.is_secure && state_.has_update && !state_.is_taken;
-      said = is_open ? send_update() : ask(model::FederateKind::ask, model::pack_speaker(who_));
+      said = is_open ? send_update() : ask(federate::FederateKind::ask, federate::pack_speaker(who_));
     }
     note("interrupted; the same command joins again");
     return exit_code(Exit::interrupted);
@@ -170,12 +170,12 @@ class FederateClient {
   void keep() const { write_file_atomic(file_, pack_state(state_)); }
 
   // Again and again, with longer pauses, while nobody answers. What the server refuses is no reason to ask again.
-  Frame ask(model::FederateKind kind, const std::string& content) {
+  Frame ask(federate::FederateKind kind, const std::string& content) {
     double wait = kFirstPause;
     const Stopwatch watch;
     while (true) {
       try {
-        Answered answered = ask_frame(address_, model::kFederate, model::frame_of(kind, content), flags_.patience,
+        Answered answered = ask_frame(address_, federate::kFederate, federate::frame_of(kind, content), flags_.patience,
                                       kMostTask, {"server", "`lumen federate serve` is one"});
         if (answered.bytes_in > 1 << 14 && answered.seconds > 0) link_ = answered.bytes_in / answered.seconds;
         return std::move(answered.frame);
@@ -193,25 +193,26 @@ class FederateClient {
   }
 
   void welcome() {
-    const Frame said = ask(model::FederateKind::hello, model::pack_speaker(who_));
-    if (said.kind != uint16_t(model::FederateKind::welcome) || said.content.size() > model::kMostWelcome)
+    const Frame said = ask(federate::FederateKind::hello, federate::pack_speaker(who_));
+    if (said.kind != uint16_t(federate::FederateKind::welcome) || said.content.size() > federate::kMostWelcome)
       throw no_message("no welcome");
-    settings_ = model::parse_federate_settings(said.content, "the server's welcome");
+    settings_ = federate::parse_federate_settings(said.content, "the server's welcome");
     data_ = read_examples(flags_.data, "train", settings_, *library_);
-    network_ = std::make_unique<model::Network>(engine_, *library_, settings_.network);
-    trainer_ = std::make_unique<model::LocalTrainer>(engine_, *network_,
-                                                     model::local_settings(settings_, library_->formats()));
+    network_ = std::make_unique<apps::Network>(engine_, *library_, settings_.network);
+    trainer_ = std::make_unique<federate::LocalTrainer>(engine_, *network_,
+                                                        federate::local_settings(settings_, library_->formats()));
     note(fmt::format("{}: {} examples; {}, {} rounds", flags_.name, data_.count(), settings_.network.family,
                      settings_.rounds));
   }
 
-  model::JoinMessage joining() {
-    model::JoinMessage m{.who = who_, .model = model::model_hash(settings_, *library_)};
+  federate::JoinMessage joining() {
+    federate::JoinMessage m{.who = who_, .model = federate::model_hash(settings_, *library_)};
     m.examples = uint64_t(data_.count());
-    if (!flags_.hides) m.counts = model::histogram(data_.shown, data_.classes);
-    const model::Weights begin = model::weights_of(*network_);
-    for (const auto s : {model::ClientStrategy::whole, model::ClientStrategy::after, model::ClientStrategy::aware}) {
-      const bool is_asked = s == model::ClientStrategy::whole || !settings_.weights.empty();
+    if (!flags_.hides) m.counts = federate::histogram(data_.shown, data_.classes);
+    const federate::Weights begin = federate::weights_of(*network_);
+    for (const auto s :
+         {federate::ClientStrategy::whole, federate::ClientStrategy::after, federate::ClientStrategy::aware}) {
+      const bool is_asked = s == federate::ClientStrategy::whole || !settings_.weights.empty();
       m.rate[size_t(s)] = is_asked ? trainer_->rate(begin, data_, s, flags_.measure) : m.rate[0];
       m.memory[size_t(s)] = peak_memory();
     }
@@ -222,20 +223,20 @@ class FederateClient {
     return m;
   }
 
-  void train(const model::TaskMessage& task) {
+  void train(const federate::TaskMessage& task) {
     if (state_.has_update && state_.round == task.round && state_.base == task.base) return;  // it is there already
     // Residuals of an update that was not taken are as if it had never been.
     if (state_.has_update && state_.is_taken) state_.before = state_.after;
-    model::Weights residual;
-    if (!state_.before.empty()) residual = model::unpack_weights(state_.before);
+    federate::Weights residual;
+    if (!state_.before.empty()) residual = federate::unpack_weights(state_.before);
     std::vector<int64_t> all(size_t(data_.count()));
     for (size_t i = 0; i < all.size(); ++i) all[i] = int64_t(i);
     const uint64_t seed = hash_text(fmt::format("{} {} {}", settings_.seed, task.round, flags_.name)).low;
-    const model::LocalResult local = trainer_->train(task.weights, data_, all, task.strategy, seed);
+    const federate::LocalResult local = trainer_->train(task.weights, data_, all, task.strategy, seed);
     const FormatRef format =
-        task.strategy == model::ClientStrategy::whole ? nullptr : trainer_->settings().formats.upload;
+        task.strategy == federate::ClientStrategy::whole ? nullptr : trainer_->settings().formats.upload;
     const double link = link_;
-    model::UpdateMessage update{.who = who_, .round = task.round, .base = task.base, .strategy = task.strategy};
+    federate::UpdateMessage update{.who = who_, .round = task.round, .base = task.base, .strategy = task.strategy};
     update.examples = uint64_t(data_.count());
     update.first_loss = local.first_loss;
     update.last_loss = local.last_loss;
@@ -243,49 +244,50 @@ class FederateClient {
     update.set_up = local.set_up;
     update.seconds = local.seconds;
     update.link = link;
-    update.change = model::encoded_change(engine_, *network_, format, task.weights, local.weights,
-                                          settings_.feedback ? &residual : nullptr);
+    update.change = federate::encoded_change(engine_, *network_, format, task.weights, local.weights,
+                                             settings_.feedback ? &residual : nullptr);
     if (settings_.is_secure) hide(update, format);
     state_.round = task.round;
     state_.base = task.base;
     state_.has_update = true;
     state_.is_taken = state_.is_told = false;
-    state_.after = model::pack_weights(residual);
-    state_.update = model::pack_update(update);
+    state_.after = federate::pack_weights(residual);
+    state_.update = federate::pack_update(update);
     keep();
     put(fmt::format("round {} | {} | {} steps in {:.2f} s | loss {:.4f} -> {:.4f} | {} bytes\n", task.round + 1,
-                    model::strategy_name(task.strategy), local.steps, local.seconds, local.first_loss, local.last_loss,
-                    update.change.bytes()));
+                    federate::strategy_name(task.strategy), local.steps, local.seconds, local.first_loss,
+                    local.last_loss, update.change.bytes()));
     finish_output();
   }
 
   // The update stays here; what is sent is a key, with which it can be masked.
-  void hide(model::UpdateMessage& update, const FormatRef& format) {
+  void hide(federate::UpdateMessage& update, const FormatRef& format) {
     partner_.emplace(flags_.name);
-    numbers_ = model::numbers_of(model::decoded_change(engine_, *network_, format, update.change), update.last_loss);
-    update.change = model::key_instead(partner_->key());
+    numbers_ =
+        federate::numbers_of(federate::decoded_change(engine_, *network_, format, update.change), update.last_loss);
+    update.change = federate::key_instead(partner_->key());
     update.first_loss = update.last_loss = 0;
   }
 
   // Nothing while there is nothing to say: who has told a mask says nothing more of this update.
-  Frame masked(const model::SumGroup& group) {
+  Frame masked(const federate::SumGroup& group) {
     if (state_.is_told || !partner_) {
       pause(kFirstPause);
       return send_update();
     }
     require_own(group.round, group.base);
     const std::vector<uint32_t> words = partner_->masked(group, numbers_);
-    return ask(model::FederateKind::masked,
-               model::pack_masked({who_, {group.round, group.base, group.attempt}, words}));
+    return ask(federate::FederateKind::masked,
+               federate::pack_masked({who_, {group.round, group.base, group.attempt}, words}));
   }
 
-  Frame told(const model::SumAttempt& of) {
+  Frame told(const federate::SumAttempt& of) {
     require_own(of.round, of.base);
     if (!partner_) throw user_error("the server asks for a mask that nobody has");
-    const model::KeyBytes seed = partner_->told(of.attempt);
+    const federate::KeyBytes seed = partner_->told(of.attempt);
     state_.is_told = true;
     keep();
-    return ask(model::FederateKind::seed, model::pack_seed({who_, of, seed}));
+    return ask(federate::FederateKind::seed, federate::pack_seed({who_, of, seed}));
   }
 
   void require_own(uint32_t round, uint64_t base) const {
@@ -293,7 +295,7 @@ class FederateClient {
       throw user_error("the server asks for what it was never promised");
   }
 
-  Frame send_update() { return ask(model::FederateKind::update, state_.update); }
+  Frame send_update() { return ask(federate::FederateKind::update, state_.update); }
 
   void heard(bool is_taken) {
     if (is_taken) {
@@ -312,20 +314,20 @@ class FederateClient {
   run::Engine engine_;
   std::filesystem::path file_;
   ClientState state_;
-  model::ClientName who_;
-  model::FederateSettings settings_;
-  model::Examples data_;
-  std::unique_ptr<model::Network> network_;
-  std::unique_ptr<model::LocalTrainer> trainer_;
-  std::optional<model::SumPartner> partner_;  // of the update, where only sums are seen
-  std::vector<float> numbers_;                // that it hides
+  federate::ClientName who_;
+  federate::FederateSettings settings_;
+  federate::Examples data_;
+  std::unique_ptr<apps::Network> network_;
+  std::unique_ptr<federate::LocalTrainer> trainer_;
+  std::optional<federate::SumPartner> partner_;  // of the update, where only sums are seen
+  std::vector<float> numbers_;                   // that it hides
   double link_ = 0;
   int64_t taken_ = 0;
 };
 
 int federate_join(const Shared& shared, JoinFlags flags) {
   if (flags.name.empty()) flags.name = std::filesystem::path(flags.data).filename().string();
-  model::require_client_name(flags.name);
+  federate::require_client_name(flags.name);
   if (flags.state.empty()) flags.state = (std::filesystem::path(flags.data) / "federate").string();
   require_writable_folder(flags.state);
   const FolderLock lock(flags.state);

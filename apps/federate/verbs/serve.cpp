@@ -26,23 +26,24 @@ struct FederateServeFlags {
   ServeLimits limits{.connections = 64, .seconds = 60, .rate = 50, .answers = 0, .most = 0};
 };
 
-std::unique_ptr<model::FederateServer> begun(const Shared& shared, run::Engine& engine, const model::Library& library,
-                                             const FederateServeFlags& flags) {
+std::unique_ptr<federate::FederateServer> begun(const Shared& shared, run::Engine& engine,
+                                                const model::Library& library, const FederateServeFlags& flags) {
   const auto say = [](const std::string& line) {
     put(line + "\n");
     finish_output();
   };
-  if (flags.resume) return model::FederateServer::resumed(engine, library, flags.out, flags.run.settings.rounds, say);
+  if (flags.resume)
+    return federate::FederateServer::resumed(engine, library, flags.out, flags.run.settings.rounds, say);
   if (model::latest_checkpoint(flags.out))
     throw Error(Exit::usage, fmt::format("{} holds a run", flags.out),
                 "--resume goes on with it; or name another folder");
   if (flags.run.settings.network.family.empty())
     throw Error(Exit::usage, "no --family", "one with logits and a loss, see docs/guide/federate.md");
-  model::FederateSettings settings = flags.run.of(library);
+  federate::FederateSettings settings = flags.run.of(library);
   settings.sampled = std::min(settings.sampled, settings.clients);
-  if (settings.is_secure && settings.sampled < int64_t(model::kLeastGroup))
-    throw usage_error("--secure needs {} clients in a round: a sum of fewer says too much", model::kLeastGroup);
-  return std::make_unique<model::FederateServer>(engine, library, std::move(settings), flags.out, say);
+  if (settings.is_secure && settings.sampled < int64_t(federate::kLeastGroup))
+    throw usage_error("--secure needs {} clients in a round: a sum of fewer says too much", federate::kLeastGroup);
+  return std::make_unique<federate::FederateServer>(engine, library, std::move(settings), flags.out, say);
 }
 
 int federate_serve(const Shared& shared, FederateServeFlags flags) {
@@ -50,12 +51,12 @@ int federate_serve(const Shared& shared, FederateServeFlags flags) {
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
   const auto server = begun(shared, engine, *library, flags);
-  std::optional<model::Examples> test;
+  std::optional<federate::Examples> test;
   if (!flags.test.empty()) {
     test = read_examples(flags.test, "t10k", server->settings(), *library);
     server->on_round = [&] {
       put(fmt::format("round {} | accuracy {:.4f} of {} held out\n", server->round(),
-                      model::accuracy_of(server->network(), server->weights(), *test, flags.tested),
+                      federate::accuracy_of(server->network(), server->weights(), *test, flags.tested),
                       std::min(flags.tested, test->count())));
       finish_output();
     };
@@ -65,7 +66,7 @@ int federate_serve(const Shared& shared, FederateServeFlags flags) {
   const SavesWhenStopped rounds;
   const Address address = parse_address(flags.listen);
   std::optional<Stopwatch> over;
-  const Server frames{model::kFederate, "clients", [&](const Frame& frame) { return server->answer(frame); },
+  const Server frames{federate::kFederate, "clients", [&](const Frame& frame) { return server->answer(frame); },
                       [&](int port) {
                         put(fmt::format("listening at {}:{} | {}: {} numbers | from round {} of {}\n", address.host,
                                         port, server->settings().network.family, server->network().trained_numbers(),
@@ -94,7 +95,7 @@ int federate_serve(const Shared& shared, FederateServeFlags flags) {
 void add_federate_serve(CLI::App& app, Command& command) {
   auto flags = std::make_shared<FederateServeFlags>();
   CLI::App* sub = app.add_subcommand("serve", "Be the server: rounds, averages, a checkpoint behind each");
-  model::FederateSettings& s = flags->run.settings;
+  federate::FederateSettings& s = flags->run.settings;
   flags->run.add(*sub, true);
   sub->get_option("--family")->required(false);
   sub->add_option("-o,--out", flags->out, "Folder of the run")

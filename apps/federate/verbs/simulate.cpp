@@ -15,32 +15,32 @@ struct SimulateFlags {
   FederateFlags run;
   std::string data, how = "dir:0.5";
   int64_t clients = 20, examples = 0;
-  model::SimulationSettings simulation;
+  federate::SimulationSettings simulation;
   double measure = 0;
 };
 
 int simulate(const Shared& shared, SimulateFlags flags) {
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
-  const model::FederateSettings plain = flags.run.of(*library);
-  const model::Examples all =
+  const federate::FederateSettings plain = flags.run.of(*library);
+  const federate::Examples all =
       some_examples(read_examples(flags.data, "train", plain, *library), flags.examples, plain.seed);
-  const model::Examples test = read_examples(flags.data, "t10k", plain, *library);
+  const federate::Examples test = read_examples(flags.data, "t10k", plain, *library);
   flags.simulation.run = flags.run.of(*library, all);
-  const model::Parts parts = parts_named(flags.how, all, flags.clients, flags.simulation.run.seed);
-  model::Simulation simulation(engine, *library, flags.simulation, all, parts, test);
+  const federate::Parts parts = parts_named(flags.how, all, flags.clients, flags.simulation.run.seed);
+  federate::Simulation simulation(engine, *library, flags.simulation, all, parts, test);
   put(fmt::format("{}: {} numbers; {} clients with {} examples, {}; {} bytes down, {} up in P and Q\n",
                   flags.simulation.run.network.family, simulation.network().trained_numbers(), parts.size(),
                   all.count(), flags.how, 4 * simulation.network().trained_numbers(),
-                  model::change_bytes(simulation.network(), simulation.trainer().settings().formats.upload)));
+                  federate::change_bytes(simulation.network(), simulation.trainer().settings().formats.upload)));
   if (flags.measure > 0)
     put(fmt::format("on this machine a step of Q takes {:.2f} of one in float; the simulation takes {:.2f}\n",
                     1 + simulation.measured_fake_share(flags.measure), 1 + flags.simulation.fake_share));
   catch_interrupts();
   const auto method = flags.simulation.run.method;
-  const model::Simulated done = simulation.run(
+  const federate::Simulated done = simulation.run(
       method,
-      [&](int64_t round, const model::SimulatedRound& r) {
+      [&](int64_t round, const federate::SimulatedRound& r) {
         const std::string line = fmt::format("round {}/{} | {:.1f} s simulated | loss {:.4f} | {:.0f} % in Q",
                                              round + 1, flags.simulation.run.rounds, r.seconds, r.loss, 100 * r.aware);
         if (r.is_evaluated)
@@ -57,13 +57,13 @@ int simulate(const Shared& shared, SimulateFlags flags) {
 
 }  // namespace
 
-model::Examples some_examples(model::Examples all, int64_t count, uint64_t seed) {
+federate::Examples some_examples(federate::Examples all, int64_t count, uint64_t seed) {
   if (count <= 0 || count >= all.count()) return all;
-  const model::Parts drawn = model::even_parts(all.count(), all.count() / count, seed);
-  return model::chosen(all, std::span(drawn[0]).first(std::min<size_t>(drawn[0].size(), size_t(count))));
+  const federate::Parts drawn = federate::even_parts(all.count(), all.count() / count, seed);
+  return federate::chosen(all, std::span(drawn[0]).first(std::min<size_t>(drawn[0].size(), size_t(count))));
 }
 
-void add_simulation_flags(CLI::App& app, model::SimulationSettings& s) {
+void add_simulation_flags(CLI::App& app, federate::SimulationSettings& s) {
   app.add_flag("--hide-labels", s.hides_labels,
                "Clients do not say how often each class occurs; what they send tells how far off they are");
   app.add_option("--speed", s.float_rate, "Examples a second that the fastest class of devices trains in float")

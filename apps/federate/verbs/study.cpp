@@ -28,24 +28,24 @@ struct FederateStudyFlags {
   std::string data, out;
   std::vector<std::string> how = {"iid", "dir:0.5", "dir:0.1"}, with;
   int64_t clients = 20, examples = 0, seeds = 1;
-  model::SimulationSettings simulation;
+  federate::SimulationSettings simulation;
 };
 
 // A method on a partition, run by run.
 struct FederateArm {
   std::string how;
-  model::FederateMethod method{};
-  std::vector<model::Simulated> seeds;
+  federate::FederateMethod method{};
+  std::vector<federate::Simulated> seeds;
 };
 
-std::vector<model::SimulatedRound> evaluated(const model::Simulated& s) {
-  std::vector<model::SimulatedRound> out;
-  for (const model::SimulatedRound& r : s.rounds)
+std::vector<federate::SimulatedRound> evaluated(const federate::Simulated& s) {
+  std::vector<federate::SimulatedRound> out;
+  for (const federate::SimulatedRound& r : s.rounds)
     if (r.is_evaluated) out.push_back(r);
   return out;
 }
 
-double final_of(const model::Simulated& s, double model::SimulatedRound::* what) {
+double final_of(const federate::Simulated& s, double federate::SimulatedRound::* what) {
   const auto rounds = evaluated(s);
   const int64_t n = std::min<int64_t>(kLastRounds, std::ssize(rounds));
   double sum = 0;
@@ -53,21 +53,21 @@ double final_of(const model::Simulated& s, double model::SimulatedRound::* what)
   return sum / double(n);
 }
 
-double best_of(const model::Simulated& s) {
+double best_of(const federate::Simulated& s) {
   double best = 0;
   for (const auto& r : evaluated(s)) best = std::max(best, r.coded_accuracy);
   return best;
 }
 
 // Simulated seconds until an accuracy is first reached; none: never.
-std::optional<double> time_to(const model::Simulated& s, double accuracy) {
+std::optional<double> time_to(const federate::Simulated& s, double accuracy) {
   for (const auto& r : evaluated(s))
     if (r.coded_accuracy >= accuracy) return r.seconds;
   return std::nullopt;
 }
 
 // The mean accuracy over simulated time until `end`, straight lines between evaluations.
-double area_of(const model::Simulated& s, double end) {
+double area_of(const federate::Simulated& s, double end) {
   double sum = 0, at = 0, accuracy = 0;
   for (const auto& r : evaluated(s)) {
     const double until = std::min(r.seconds, end);
@@ -82,7 +82,7 @@ double area_of(const model::Simulated& s, double end) {
 }
 
 std::string spread_text(const std::vector<double>& values, int digits, double factor = 1) {
-  const model::Spread s = model::spread_of(values);
+  const apps::Spread s = apps::spread_of(values);
   if (s.count == 0) return "-";
   const std::string mean = fmt::format("{:.{}f}", factor * s.mean, digits);
   return s.count == 1 ? mean : fmt::format("{} ± {:.{}f}", mean, factor * s.deviation, digits);
@@ -97,7 +97,7 @@ class FederateStudy {
  public:
   FederateStudy(const Shared& shared, FederateStudyFlags& flags)
       : flags_(flags), library_(shared.library()), engine_(shared.engine()) {
-    const model::FederateSettings plain = flags.run.of(*library_);
+    const federate::FederateSettings plain = flags.run.of(*library_);
     all_ = some_examples(read_examples(flags.data, "train", plain, *library_), flags.examples, plain.seed);
     test_ = read_examples(flags.data, "t10k", plain, *library_);
     flags.simulation.run = flags.run.of(*library_, all_);
@@ -108,7 +108,7 @@ class FederateStudy {
     const nlohmann::json all = parse_json(read_file(file, kLargestStudy), file);
     if (!all.is_array()) throw user_error("{} is no study", file);
     for (const nlohmann::json& one : all) {
-      FederateArm& arm = arm_of(json_text(one, "data", file), model::named_method(json_text(one, "method", file)));
+      FederateArm& arm = arm_of(json_text(one, "data", file), federate::named_method(json_text(one, "method", file)));
       for (const nlohmann::json& run : json_member(one, "seeds", file)) arm.seeds.push_back(run_of(run, file));
     }
   }
@@ -120,9 +120,9 @@ class FederateStudy {
   }
 
   const std::vector<FederateArm>& arms() const { return arms_; }
-  const model::Examples& data() const { return all_; }
+  const federate::Examples& data() const { return all_; }
 
-  const model::Simulated& at(const std::string& how, model::FederateMethod method, size_t seed) const {
+  const federate::Simulated& at(const std::string& how, federate::FederateMethod method, size_t seed) const {
     return std::find_if(arms_.begin(), arms_.end(),
                         [&](const FederateArm& a) { return a.how == how && a.method == method; })
         ->seeds.at(seed);
@@ -131,9 +131,9 @@ class FederateStudy {
   ArmFigures figures(const FederateArm& arm) const {
     ArmFigures out;
     for (size_t k = 0; k < arm.seeds.size(); ++k) {
-      const model::Simulated& s = arm.seeds[k];
-      out.coded.push_back(final_of(s, &model::SimulatedRound::coded_accuracy));
-      out.plain.push_back(final_of(s, &model::SimulatedRound::accuracy));
+      const federate::Simulated& s = arm.seeds[k];
+      out.coded.push_back(final_of(s, &federate::SimulatedRound::coded_accuracy));
+      out.plain.push_back(final_of(s, &federate::SimulatedRound::accuracy));
       out.seconds.push_back(s.rounds.back().seconds);
       if (const auto t = time_to(s, target(arm.how, k))) out.to_target.push_back(*t);
       out.area.push_back(area_of(s, shared_time(arm.how, k)));
@@ -155,12 +155,12 @@ class FederateStudy {
 
   // The best accuracy of all in P; and the time that the fastest of the quantized methods takes in all.
   double target(const std::string& how, size_t seed) const {
-    return best_of(at(how, model::FederateMethod::after, seed));
+    return best_of(at(how, federate::FederateMethod::after, seed));
   }
   double shared_time(const std::string& how, size_t seed) const {
     double least = std::numeric_limits<double>::infinity();
     for (const FederateArm& a : arms_)
-      if (a.how == how && a.method != model::FederateMethod::whole)
+      if (a.how == how && a.method != federate::FederateMethod::whole)
         least = std::min(least, a.seeds.at(seed).rounds.back().seconds);
     return least;
   }
@@ -172,12 +172,12 @@ class FederateStudy {
     return value.get<double>();
   }
 
-  static model::Simulated run_of(const nlohmann::json& run, const std::string& file) {
-    model::Simulated out;
+  static federate::Simulated run_of(const nlohmann::json& run, const std::string& file) {
+    federate::Simulated out;
     out.overhead = real_of(run, "overhead", file);
     out.wall = real_of(run, "wall", file);
     for (const nlohmann::json& line : json_member(run, "rounds", file)) {
-      model::SimulatedRound r;
+      federate::SimulatedRound r;
       for (const auto& [key, to] : {std::pair("seconds", &r.seconds),
                                     {"loss", &r.loss},
                                     {"aware", &r.aware},
@@ -196,7 +196,7 @@ class FederateStudy {
     return out;
   }
 
-  FederateArm& arm_of(const std::string& how, model::FederateMethod method) {
+  FederateArm& arm_of(const std::string& how, federate::FederateMethod method) {
     for (FederateArm& a : arms_)
       if (a.how == how && a.method == method) return a;
     return arms_.emplace_back(FederateArm{how, method, {}});
@@ -204,22 +204,23 @@ class FederateStudy {
 
   void one(const std::string& how, size_t number, const std::function<void()>& keep) {
     const uint64_t seed = flags_.simulation.run.seed + number;
-    model::SimulationSettings settings = flags_.simulation;
+    federate::SimulationSettings settings = flags_.simulation;
     settings.run.seed = seed;
     settings.run.network.seed = uint32_t(seed);
-    const model::Parts parts = parts_named(how, all_, flags_.clients, seed);
-    model::Simulation simulation(engine_, *library_, settings, all_, parts, test_);
-    for (const model::FederateMethod method : model::methods()) {
+    const federate::Parts parts = parts_named(how, all_, flags_.clients, seed);
+    federate::Simulation simulation(engine_, *library_, settings, all_, parts, test_);
+    for (const federate::FederateMethod method : federate::methods()) {
       FederateArm& arm = arm_of(how, method);
       if (arm.seeds.size() > number) continue;
-      model::Simulated done = simulation.run(method, {}, &interrupted());
+      federate::Simulated done = simulation.run(method, {}, &interrupted());
       if (interrupted()) throw Error(Exit::interrupted, "interrupted");
       note(fmt::format(
           "{} | seed {} | {} | {:.0f} s simulated | accuracy {:.4f}, {:.4f} in the format | {:.0f} % in Q | "
           "{} real",
-          how, seed, model::method_name(method), done.rounds.back().seconds,
-          final_of(done, &model::SimulatedRound::accuracy), final_of(done, &model::SimulatedRound::coded_accuracy),
-          100 * done.rounds.back().aware, format_duration(done.wall)));
+          how, seed, federate::method_name(method), done.rounds.back().seconds,
+          final_of(done, &federate::SimulatedRound::accuracy),
+          final_of(done, &federate::SimulatedRound::coded_accuracy), 100 * done.rounds.back().aware,
+          format_duration(done.wall)));
       arm.seeds.push_back(std::move(done));
       keep();
     }
@@ -228,7 +229,7 @@ class FederateStudy {
   FederateStudyFlags& flags_;
   model::LibraryRef library_;
   run::Engine engine_;
-  model::Examples all_, test_;
+  federate::Examples all_, test_;
   std::vector<FederateArm> arms_;
 };
 
@@ -242,20 +243,20 @@ model::Table study_table(const FederateStudy& study) {
     std::string reached = spread_text(f.to_target, 0);
     if (!f.to_target.empty() && f.to_target.size() < arm.seeds.size())
       reached += fmt::format(" ({} of {})", f.to_target.size(), arm.seeds.size());
-    out.rows.push_back({arm.how, model::method_name(arm.method), spread_text(f.coded, 2, 100),
+    out.rows.push_back({arm.how, federate::method_name(arm.method), spread_text(f.coded, 2, 100),
                         spread_text(f.plain, 2, 100), spread_text(f.seconds, 0), reached, spread_text(f.area, 2, 100),
-                        fmt::format("{:.0f} %", 100 * model::spread_of(f.aware).mean),
-                        fmt::format("{:.0f}", model::spread_of(f.compute).mean),
-                        fmt::format("{:.1f}", model::spread_of(f.link).mean),
-                        fmt::format("{:.1f}", model::spread_of(f.set_up).mean),
-                        fmt::format("{:.5f} %", 100 * model::spread_of(f.overhead).mean)});
+                        fmt::format("{:.0f} %", 100 * apps::spread_of(f.aware).mean),
+                        fmt::format("{:.0f}", apps::spread_of(f.compute).mean),
+                        fmt::format("{:.1f}", apps::spread_of(f.link).mean),
+                        fmt::format("{:.1f}", apps::spread_of(f.set_up).mean),
+                        fmt::format("{:.5f} %", 100 * apps::spread_of(f.overhead).mean)});
   }
   return out;
 }
 
 // What chosen allocations are held to, partition by partition, means over seeds.
 model::Table bars_table(const FederateStudy& study, const FederateStudyFlags& flags) {
-  using M = model::FederateMethod;
+  using M = federate::FederateMethod;
   model::Table out{{"data", "P's best sooner than Q, times", "final, beside P", "final, beside Q",
                     "area, beside random", "area, beside coarse", "choosing"},
                    {},
@@ -263,7 +264,7 @@ model::Table bars_table(const FederateStudy& study, const FederateStudyFlags& fl
   for (const std::string& how : flags.how) {
     std::vector<double> sooner, after, aware, drawn, coarse, overhead;
     for (size_t k = 0; k < size_t(flags.seeds); ++k) {
-      const auto coded = [&](M m) { return final_of(study.at(how, m, k), &model::SimulatedRound::coded_accuracy); };
+      const auto coded = [&](M m) { return final_of(study.at(how, m, k), &federate::SimulatedRound::coded_accuracy); };
       const auto area = [&](M m) { return area_of(study.at(how, m, k), study.shared_time(how, k)); };
       const auto own = time_to(study.at(how, M::full, k), study.target(how, k)),
                  all_aware = time_to(study.at(how, M::aware, k), study.target(how, k));
@@ -272,7 +273,7 @@ model::Table bars_table(const FederateStudy& study, const FederateStudyFlags& fl
       aware.push_back(100 * (coded(M::full) - coded(M::aware)));
       drawn.push_back(100 * (area(M::full) - area(M::drawn)));
       coarse.push_back(100 * (area(M::full) - area(M::coarse)));
-      const model::Simulated& s = study.at(how, M::full, k);
+      const federate::Simulated& s = study.at(how, M::full, k);
       overhead.push_back(s.overhead / s.rounds.back().seconds);
     }
     out.rows.push_back({how,
@@ -280,7 +281,7 @@ model::Table bars_table(const FederateStudy& study, const FederateStudyFlags& fl
                             ? "never reached by both"
                             : fmt::format("{} ({} of {})", spread_text(sooner, 2), sooner.size(), flags.seeds),
                         spread_text(after, 2), spread_text(aware, 2), spread_text(drawn, 2), spread_text(coarse, 2),
-                        fmt::format("{:.5f} %", 100 * model::spread_of(overhead).mean)});
+                        fmt::format("{:.5f} %", 100 * apps::spread_of(overhead).mean)});
   }
   return out;
 }
@@ -307,19 +308,19 @@ std::string table_text(const model::Table& table) {
 }
 
 std::string study_page(const FederateStudy& study, const FederateStudyFlags& flags) {
-  const model::FederateSettings& s = flags.simulation.run;
+  const federate::FederateSettings& s = flags.simulation.run;
   std::string charts;
   for (const std::string& how : flags.how) {
     model::Chart accuracy{how + ": accuracy with weights in their format", "%", {}, false, false, "simulated seconds"};
     model::Chart shares{how + ": clients in Q", "%", {}, false, true, "simulated seconds"};
     for (const FederateArm& arm : study.arms()) {
       if (arm.how != how) continue;
-      model::Series curve{model::method_name(arm.method), {}, int(arm.method)};
+      model::Series curve{federate::method_name(arm.method), {}, int(arm.method)};
       for (const auto& r : evaluated(arm.seeds[0])) curve.points.push_back({r.seconds, 100 * r.coded_accuracy});
       curve.points = model::thinned(curve.points, kMostPoints);
       accuracy.series.push_back(curve);
-      if (arm.method != model::FederateMethod::full && arm.method != model::FederateMethod::coarse) continue;
-      model::Series share{model::method_name(arm.method), {}, int(arm.method)};
+      if (arm.method != federate::FederateMethod::full && arm.method != federate::FederateMethod::coarse) continue;
+      model::Series share{federate::method_name(arm.method), {}, int(arm.method)};
       for (const auto& r : arm.seeds[0].rounds) share.points.push_back({r.seconds, 100 * r.aware});
       share.points = model::thinned(share.points, kMostPoints);
       shares.series.push_back(share);
@@ -349,9 +350,9 @@ std::string study_page(const FederateStudy& study, const FederateStudyFlags& fla
 std::string study_json(const FederateStudy& study) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const FederateArm& arm : study.arms()) {
-    nlohmann::ordered_json one = {{"data", arm.how}, {"method", model::method_name(arm.method)}};
+    nlohmann::ordered_json one = {{"data", arm.how}, {"method", federate::method_name(arm.method)}};
     for (size_t k = 0; k < arm.seeds.size(); ++k) {
-      const model::Simulated& s = arm.seeds[k];
+      const federate::Simulated& s = arm.seeds[k];
       nlohmann::ordered_json rounds = nlohmann::ordered_json::array();
       for (const auto& r : s.rounds) {
         nlohmann::ordered_json line = {{"seconds", r.seconds}, {"loss", r.loss}, {"aware", r.aware},

@@ -22,8 +22,8 @@ struct PartitionFlags {
   int64_t clients = 10, seed = 1, images = 0, least_letters = 2000;
 };
 
-void write_images(const std::filesystem::path& folder, const std::string& part, const model::Images& images) {
-  const auto [pixels, labels] = model::idx_bytes(images);
+void write_images(const std::filesystem::path& folder, const std::string& part, const apps::Images& images) {
+  const auto [pixels, labels] = apps::idx_bytes(images);
   write_file_atomic(folder / fmt::format("{}-images-idx{}-ubyte", part, images.channels == 1 ? 3 : 4), pixels);
   write_file_atomic(folder / fmt::format("{}-labels-idx1-ubyte", part), labels);
 }
@@ -36,10 +36,10 @@ std::filesystem::path client_folder(const std::filesystem::path& out, int64_t nu
 }
 
 int partition_roles(const PartitionFlags& flags) {
-  const auto roles = model::roles_of(read_file(std::filesystem::path(flags.data) / kText, kLargestText));
+  const auto roles = federate::roles_of(read_file(std::filesystem::path(flags.data) / kText, kLargestText));
   int64_t made = 0;
   std::string lines;
-  for (const model::SpokenRole& role : roles) {
+  for (const federate::SpokenRole& role : roles) {
     if (made == flags.clients || std::ssize(role.text) < flags.least_letters) break;
     write_file_atomic(client_folder(flags.out, made) / kText, role.text);
     lines += fmt::format("client-{:03}  {:>8} letters  {}\n", made++, role.text.size(), role.name);
@@ -53,17 +53,18 @@ int partition_roles(const PartitionFlags& flags) {
 
 int partition(const PartitionFlags& flags) {
   if (flags.how == "roles") return partition_roles(flags);
-  model::Images images = model::read_images(flags.data, "train");
+  apps::Images images = apps::read_images(flags.data, "train");
   const int64_t side = std::max(images.height, images.width);
-  const model::Examples all = some_examples(model::examples_of(std::move(images), side), flags.images, flags.seed);
-  const model::Parts parts = parts_named(flags.how, all, flags.clients, flags.seed);
-  const std::vector<double> whole = model::histogram(all.shown, all.classes);
+  const federate::Examples all =
+      some_examples(federate::examples_of(std::move(images), side), flags.images, flags.seed);
+  const federate::Parts parts = parts_named(flags.how, all, flags.clients, flags.seed);
+  const std::vector<double> whole = federate::histogram(all.shown, all.classes);
   std::string lines = "client       examples  distance  of each class\n";
   for (size_t i = 0; i < parts.size(); ++i) {
-    const model::Examples own = model::chosen(all, parts[i]);
+    const federate::Examples own = federate::chosen(all, parts[i]);
     write_images(client_folder(flags.out, i), "train", own.images);
-    const std::vector<double> counts = model::histogram(own.shown, all.classes);
-    lines += fmt::format("client-{:03}   {:>8}    {:.4f} ", i, own.count(), model::label_distance(counts, whole));
+    const std::vector<double> counts = federate::histogram(own.shown, all.classes);
+    lines += fmt::format("client-{:03}   {:>8}    {:.4f} ", i, own.count(), federate::label_distance(counts, whole));
     for (const double n : counts) lines += fmt::format(" {:>4}", n);
     lines += '\n';
   }
@@ -73,7 +74,7 @@ int partition(const PartitionFlags& flags) {
 }
 
 // A key of the family's config; nothing where it has none.
-std::optional<int64_t> config_of(const model::Library& library, const model::FederateSettings& s, const char* key) {
+std::optional<int64_t> config_of(const model::Library& library, const federate::FederateSettings& s, const char* key) {
   const graph::Config config = library.family(s.network.family)->config(s.network.size, s.network.config);
   const auto at = config.find(key);
   return at == config.end() ? std::nullopt : std::optional<int64_t>(std::llround(at->second));
@@ -82,7 +83,7 @@ std::optional<int64_t> config_of(const model::Library& library, const model::Fed
 }  // namespace
 
 void FederateFlags::add(CLI::App& app, bool has_method) {
-  model::FederateSettings& s = settings;
+  federate::FederateSettings& s = settings;
   app.add_option("--family", s.network.family, "Family of models/*.lum with logits and a loss of what examples show")
       ->required()
       ->type_name("NAME");
@@ -114,7 +115,7 @@ void FederateFlags::add(CLI::App& app, bool has_method) {
            "--method", method,
            "How clients train: float, P, Q; random, speed, data: mixtures; coarse, full: chosen by measurements")
         ->capture_default_str();
-  model::AllocationSettings& a = s.allocation;
+  federate::AllocationSettings& a = s.allocation;
   app.add_option("--kappa", a.kappa, "How much more errors count where labels are skewed")
       ->check(real(0, 1000))
       ->capture_default_str();
@@ -128,22 +129,22 @@ void FederateFlags::add(CLI::App& app, bool has_method) {
       ->capture_default_str();
 }
 
-model::FederateSettings FederateFlags::of(const model::Library& library) const {
-  model::FederateSettings s = settings;
-  s.method = model::named_method(method);
+federate::FederateSettings FederateFlags::of(const model::Library& library) const {
+  federate::FederateSettings s = settings;
+  s.method = federate::named_method(method);
   s.network.seed = uint32_t(s.seed);
   for (const auto& [key, value] : named_numbers(config)) s.network.config[key] = value;
-  if (s.weights.empty() && s.method != model::FederateMethod::whole)
+  if (s.weights.empty() && s.method != federate::FederateMethod::whole)
     throw Error(Exit::usage, fmt::format("--method {} needs --weights", method),
                 "a format; `lumen format` lists them. --method float quantizes nothing");
   if (s.upload.empty()) s.upload = s.weights;
   s.allocation.epochs = s.epochs;
-  (void)model::local_settings(s, library.formats());
+  (void)federate::local_settings(s, library.formats());
   return s;
 }
 
-model::FederateSettings FederateFlags::of(const model::Library& library, const model::Examples& data) const {
-  model::FederateSettings s = of(library);
+federate::FederateSettings FederateFlags::of(const model::Library& library, const federate::Examples& data) const {
+  federate::FederateSettings s = of(library);
   const auto given = named_numbers(config);
   if (config_of(library, s, "classes") && !given.contains("classes")) s.network.config["classes"] = data.classes;
   if (config_of(library, s, "channels") && !given.contains("channels") && data.images.count > 0)
@@ -151,31 +152,31 @@ model::FederateSettings FederateFlags::of(const model::Library& library, const m
   return s;
 }
 
-model::Examples read_examples(const std::string& folder, const std::string& part, int64_t side, int64_t span) {
+federate::Examples read_examples(const std::string& folder, const std::string& part, int64_t side, int64_t span) {
   const std::filesystem::path text = std::filesystem::path(folder) / kText;
-  if (!std::filesystem::exists(text)) return model::examples_of(model::read_images(folder, part), side);
+  if (!std::filesystem::exists(text)) return federate::examples_of(apps::read_images(folder, part), side);
   const std::string all = read_file(text, kLargestText);
   const size_t cut = all.size() - all.size() / 10;  // the last tenth is held out
-  model::Examples out = model::examples_of(
+  federate::Examples out = federate::examples_of(
       part == "train" ? std::string_view(all).substr(0, cut) : std::string_view(all).substr(cut), span);
   if (out.count() < 1) throw user_error("{} has too little text", text.string());
   return out;
 }
 
-model::Examples read_examples(const std::string& folder, const std::string& part, const model::FederateSettings& s,
-                              const model::Library& library) {
+federate::Examples read_examples(const std::string& folder, const std::string& part,
+                                 const federate::FederateSettings& s, const model::Library& library) {
   return read_examples(folder, part, config_of(library, s, "size").value_or(0),
                        config_of(library, s, "letters").value_or(0));
 }
 
-model::Parts parts_named(const std::string& text, const model::Examples& data, int64_t clients, uint64_t seed) {
-  if (text == "iid") return model::even_parts(data.count(), clients, seed);
+federate::Parts parts_named(const std::string& text, const federate::Examples& data, int64_t clients, uint64_t seed) {
+  if (text == "iid") return federate::even_parts(data.count(), clients, seed);
   const size_t colon = text.find(':');
   const std::string kind = text.substr(0, colon);
   const double alpha = colon == std::string::npos ? 0 : named_numbers({"alpha=" + text.substr(colon + 1)}).at("alpha");
   if ((kind == "dir" || kind == "client") && alpha > 0 && alpha <= 1e6)
-    return kind == "dir" ? model::class_wise_parts(data.shown, data.classes, clients, alpha, seed)
-                         : model::client_wise_parts(data.shown, data.classes, clients, alpha, seed);
+    return kind == "dir" ? federate::class_wise_parts(data.shown, data.classes, clients, alpha, seed)
+                         : federate::client_wise_parts(data.shown, data.classes, clients, alpha, seed);
   throw Error(Exit::usage, fmt::format("'{}' is no way to part data", text),
               "iid, dir:ALPHA (Dirichlet by class), client:ALPHA (Dirichlet by client)");
 }

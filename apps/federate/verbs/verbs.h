@@ -25,28 +25,28 @@ void add_federate_study(CLI::App& app, Command& command);
 
 // What a run is, as flags.
 struct FederateFlags {
-  model::FederateSettings settings;
+  federate::FederateSettings settings;
   std::string method = "full";
   std::vector<std::string> config;
   void add(CLI::App& app, bool has_method);
   // The settings of a run on such data: the family's numbers of classes and channels follow from them.
-  model::FederateSettings of(const model::Library& library, const model::Examples& data) const;
+  federate::FederateSettings of(const model::Library& library, const federate::Examples& data) const;
   // The same where the server has no data.
-  model::FederateSettings of(const model::Library& library) const;
+  federate::FederateSettings of(const model::Library& library) const;
 };
 
 // Examples of a folder: images and labels (IDX), or text.txt; of a part ("train", "t10k"). `span`: of the family, that
 // reads letters; `side`: of images.
-model::Examples read_examples(const std::string& folder, const std::string& part, int64_t side, int64_t span);
+federate::Examples read_examples(const std::string& folder, const std::string& part, int64_t side, int64_t span);
 // The same as the family reads them.
-model::Examples read_examples(const std::string& folder, const std::string& part, const model::FederateSettings& s,
-                              const model::Library& library);
+federate::Examples read_examples(const std::string& folder, const std::string& part,
+                                 const federate::FederateSettings& s, const model::Library& library);
 
 // So many of them, drawn; 0: all.
-model::Examples some_examples(model::Examples all, int64_t count, uint64_t seed);
-void add_simulation_flags(CLI::App& app, model::SimulationSettings& settings);
+federate::Examples some_examples(federate::Examples all, int64_t count, uint64_t seed);
+void add_simulation_flags(CLI::App& app, federate::SimulationSettings& settings);
 
 // "iid", "dir:0.5", "client:0.5": even, Dirichlet by class, Dirichlet by client. Error (usage).
-model::Parts parts_named(const std::string& text, const model::Examples& data, int64_t clients, uint64_t seed);
+federate::Parts parts_named(const std::string& text, const federate::Examples& data, int64_t clients, uint64_t seed);
 
 }  // namespace lumen::cli

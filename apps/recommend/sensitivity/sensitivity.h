@@ -10,7 +10,7 @@
 
 #include "apps/recommend/recommend.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 
 struct Sensitivity {
   double loss = 0;
@@ -22,4 +22,4 @@ struct Sensitivity {
 std::vector<Sensitivity> channel_sensitivities(Recommender& model, const Split& split, std::span<const int64_t> users,
                                                uint64_t seed);
 
-}  // namespace lumen::model
+}  // namespace lumen::recommend

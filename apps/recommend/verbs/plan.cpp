@@ -17,37 +17,37 @@ namespace {
 
 constexpr uint64_t kLargestPlan = 1 << 20;
 
-std::unique_ptr<model::Recommender> load_planned(run::Engine& engine, const model::Library& library,
-                                                 const std::string& run) {
-  auto model = model::Recommender::load(engine, library, best_of(run));
+std::unique_ptr<recommend::Recommender> load_planned(run::Engine& engine, const model::Library& library,
+                                                     const std::string& run) {
+  auto model = recommend::Recommender::load(engine, library, best_of(run));
   if (!model->has_plans())
     throw Error(Exit::user, fmt::format("{} was trained without plans", run),
                 "train a family that is planned, see docs/guide/recommend.md");
   return model;
 }
 
-model::Plan read_plan(const std::filesystem::path& file) {
-  return model::unpack_plan(read_file(file, kLargestPlan), file.string());
+recommend::Plan read_plan(const std::filesystem::path& file) {
+  return recommend::unpack_plan(read_file(file, kLargestPlan), file.string());
 }
 
 // What the cloud knows: plans for whom it knows, and the usual one.
 class Planner {
  public:
-  Planner(model::Recommender& model, const std::filesystem::path& run)
+  Planner(recommend::Recommender& model, const std::filesystem::path& run)
       : model_(model), usual_(read_plan(run / kUsualPlan)) {
-    model::require_plan_of(usual_, model.matrices());
+    recommend::require_plan_of(usual_, model.matrices());
   }
-  model::Plan plan(const model::Ask& ask) {
+  recommend::Plan plan(const recommend::Ask& ask) {
     if (ask.backbone != model_.backbone()) throw user_error("the device has another backbone");
-    for (const model::ItemId item : ask.recent)
+    for (const recommend::ItemId item : ask.recent)
       if (item < 1 || item > model_.items()) throw user_error("item {} of {}", item, model_.items());
     if (std::ssize(ask.recent) < kLeastKnown) return usual_;
     return model_.plans({&ask.recent, 1}).front();
   }
 
  private:
-  model::Recommender& model_;
-  model::Plan usual_;
+  recommend::Recommender& model_;
+  recommend::Plan usual_;
 };
 
 struct PlanFlags {
@@ -59,9 +59,9 @@ int plan(const Shared& shared, const PlanFlags& flags) {
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const auto model = load_planned(engine, *library, flags.run);
-  const model::Ask ask{model->backbone(), items_named(flags.items, item_names(flags.run))};
+  const recommend::Ask ask{model->backbone(), items_named(flags.items, item_names(flags.run))};
   std::string said;
-  model::Plan plan;
+  recommend::Plan plan;
   if (flags.cloud.empty()) {
     Planner planner(*model, flags.run);
     planner.plan(ask);  // compiles
@@ -69,14 +69,15 @@ int plan(const Shared& shared, const PlanFlags& flags) {
     plan = planner.plan(ask);
     said = fmt::format("{:.2f} ms", 1e3 * watch.seconds());
   } else {
-    const model::Received received = model::ask_for_plan(model::parse_address(flags.cloud), ask, flags.patience);
+    const recommend::Received received =
+        recommend::ask_for_plan(recommend::parse_address(flags.cloud), ask, flags.patience);
     plan = received.plan;
-    model::require_plan_of(plan, model->matrices());
+    recommend::require_plan_of(plan, model->matrices());
     said = fmt::format("{:.2f} ms, {} bytes sent, {} received", received.seconds * 1e3, received.bytes_out,
                        received.bytes_in);
   }
   // What has been written is there whatever happens then: beside, synced, renamed.
-  const std::string bytes = model::pack_plan(plan);
+  const std::string bytes = recommend::pack_plan(plan);
   write_file_atomic(flags.out, bytes);
   put(fmt::format("wrote {}: {} bytes, of which {} are classes of {} channels; {}\n", flags.out, bytes.size(),
                   (plan.classes.size() + 3) / 4, plan.classes.size(), said));
@@ -93,9 +94,9 @@ int apply(const Shared& shared, const ApplyFlags& flags) {
   run::Engine engine = shared.engine();
   const auto model = load_planned(engine, *library, flags.run);
   const std::vector<std::string> names = item_names(flags.run);
-  const std::vector<std::vector<model::ItemId>> history = {items_named(flags.items, names)};
-  const model::BitTable table = model::bit_table(flags.table);
-  const model::Plan plan = read_plan(flags.plan);
+  const std::vector<std::vector<recommend::ItemId>> history = {items_named(flags.items, names)};
+  const recommend::BitTable table = recommend::bit_table(flags.table);
+  const recommend::Plan plan = read_plan(flags.plan);
   model->apply(plan, table);  // quantizes what the device has once
   Stopwatch watch;
   model->apply(plan, table);
@@ -104,10 +105,10 @@ int apply(const Shared& shared, const ApplyFlags& flags) {
   watch.restart();
   const std::vector<float> scores = model->scores(history);
   const double answered = 1e3 * watch.seconds();
-  std::vector<model::ItemId> best;
-  for (model::ItemId item = 1; item <= model->items(); ++item)
+  std::vector<recommend::ItemId> best;
+  for (recommend::ItemId item = 1; item <= model->items(); ++item)
     if (std::find(history[0].begin(), history[0].end(), item) == history[0].end()) best.push_back(item);
-  const auto better = [&](model::ItemId a, model::ItemId b) {
+  const auto better = [&](recommend::ItemId a, recommend::ItemId b) {
     return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
   };
   const size_t top = std::min<size_t>(flags.top, best.size());
@@ -116,17 +117,17 @@ int apply(const Shared& shared, const ApplyFlags& flags) {
   for (size_t i = 0; i < top; ++i)
     out += fmt::format("{:>3}. {:<24} {:.4f}\n", i + 1, names.at(best[i]), scores[best[i]]);
   int64_t whole_bytes = 0;
-  for (const model::PlannedMatrix& m : model->matrices()) whole_bytes += 4 * m.channels * m.columns;
+  for (const recommend::PlannedMatrix& m : model->matrices()) whole_bytes += 4 * m.channels * m.columns;
   put(out + fmt::format("table {}: {:.2f} bits for each weight, {} bytes packed of {} in f32; applied in {:.2f} ms, "
                         "answered in {:.2f} ms\n",
-                        flags.table, model::average_bits(plan, model->matrices(), table),
-                        model::packed_bytes(plan, model->matrices(), table), whole_bytes, applied, answered));
+                        flags.table, recommend::average_bits(plan, model->matrices(), table),
+                        recommend::packed_bytes(plan, model->matrices(), table), whole_bytes, applied, answered));
   return 0;
 }
 
 struct ServeFlags {
   std::string run, listen = "127.0.0.1:7070";
-  model::CloudLimits limits;
+  recommend::CloudLimits limits;
 };
 
 int serve(const Shared& shared, const ServeFlags& flags) {
@@ -136,9 +137,9 @@ int serve(const Shared& shared, const ServeFlags& flags) {
   Planner planner(*model, flags.run);
   (void)planner.plan({model->backbone(), {1, 1, 1}});  // compiles
   catch_interrupts();
-  const model::Address address = model::parse_address(flags.listen);
-  const model::CloudCounts counts = model::serve_plans(
-      address, flags.limits, [&](const model::Ask& ask) { return planner.plan(ask); },
+  const recommend::Address address = recommend::parse_address(flags.listen);
+  const recommend::CloudCounts counts = recommend::serve_plans(
+      address, flags.limits, [&](const recommend::Ask& ask) { return planner.plan(ask); },
       [&](int port) {
         put(fmt::format("listening at {}:{}\n", address.host, port));
         finish_output();

@@ -31,7 +31,7 @@ struct StudyFlags {
   DataFlags data;
   std::string out, family, planned, objective = "candidates";
   std::vector<std::string> config;
-  model::RecommenderSettings settings;
+  recommend::RecommenderSettings settings;
   std::vector<std::string> only;
   int64_t epochs = 30, planned_epochs = 0, seeds = 3, users = 0, eval_every = 5, tuned_users = 50, tune_steps = 5;
 };
@@ -44,31 +44,31 @@ struct Arm {
   double bits = 32;         // of a weight, on average
   double sent = 0;          // bytes that go to a device to make it the user's
   double milliseconds = 0;  // of one core or more, to make it the user's
-  std::vector<model::Evaluation> seeds;
+  std::vector<recommend::Evaluation> seeds;
   // In plans: Spearman's correlation of channels' classes with how much the user's own loss depends on them, and the
   // same of classes of another user, means over users, for each seed.
   std::vector<double> agreement, agreement_of_others;
 };
 
-model::Spread spread_of(const Arm& arm, double (*value)(const model::Evaluation&)) {
+apps::Spread spread_of(const Arm& arm, double (*value)(const recommend::Evaluation&)) {
   std::vector<double> values;
-  for (const model::Evaluation& e : arm.seeds) values.push_back(value(e));
-  return model::spread_of(values);
+  for (const recommend::Evaluation& e : arm.seeds) values.push_back(value(e));
+  return apps::spread_of(values);
 }
-std::string spread_text(const Arm& arm, double (*value)(const model::Evaluation&)) {
-  const model::Spread s = spread_of(arm, value);
+std::string spread_text(const Arm& arm, double (*value)(const recommend::Evaluation&)) {
+  const apps::Spread s = spread_of(arm, value);
   return fmt::format("{:.4f} +- {:.4f}", s.mean, s.deviation);
 }
-double full_ndcg(const model::Evaluation& e) {
+double full_ndcg(const recommend::Evaluation& e) {
   return e.full.ndcg10;
 }
-double full_hit(const model::Evaluation& e) {
+double full_hit(const recommend::Evaluation& e) {
   return e.full.hit10;
 }
-double drawn_ndcg(const model::Evaluation& e) {
+double drawn_ndcg(const recommend::Evaluation& e) {
   return e.sampled.ndcg10;
 }
-double drawn_hit(const model::Evaluation& e) {
+double drawn_hit(const recommend::Evaluation& e) {
   return e.sampled.hit10;
 }
 
@@ -84,7 +84,7 @@ class Study {
 
   // `keep` sees what there is after each part of each seed.
   void run(const std::function<void(const std::vector<Arm>&)>& keep) {
-    arm("popularity", 0, 0, 0).seeds.push_back(model::evaluate_popularity(split_, test_));
+    arm("popularity", 0, 0, 0).seeds.push_back(recommend::evaluate_popularity(split_, test_));
     for (int64_t i = 0; i < flags_.seeds; ++i) {
       const int64_t seed = int64_t(flags_.settings.seed) + i;
       const auto part = [&](const char* name, void (Study::*made)(int64_t)) {
@@ -99,10 +99,10 @@ class Study {
       part(kPlannedPart, &Study::planned);
     }
   }
-  const model::Split& split() const { return split_; }
+  const recommend::Split& split() const { return split_; }
 
  private:
-  using Settings = model::RecommenderSettings;
+  using Settings = recommend::RecommenderSettings;
 
   Arm& arm(const std::string& name, double bits, double sent, double milliseconds) {
     const auto at = std::find_if(arms_.begin(), arms_.end(), [&](const Arm& a) { return a.name == name; });
@@ -114,22 +114,22 @@ class Study {
     return out;
   }
 
-  model::Evaluation validated(model::Recommender& model) {
+  recommend::Evaluation validated(recommend::Recommender& model) {
     if (!model.has_plans()) return measured(model, split_, validation_);
-    model.use(model::bit_table("normal"));
-    model::EvaluationOptions options = validation_;
+    model.use(recommend::bit_table("normal"));
+    recommend::EvaluationOptions options = validation_;
     const auto plans = plans_for(model, histories_of(split_, options), usual_plan(model, split_));
     options.plans = plans;
     return measured(model, split_, options);
   }
 
   // Trained to the end, and as it was when validation was best.
-  std::unique_ptr<model::Recommender> train(const std::string& what, Settings settings) {
+  std::unique_ptr<recommend::Recommender> train(const std::string& what, Settings settings) {
     const bool plans = settings.family == flags_.planned;
     const int64_t epochs = plans && flags_.planned_epochs > 0 ? flags_.planned_epochs : flags_.epochs;
     settings.config["items"] = split_.all.items();
-    auto out = std::make_unique<model::Recommender>(engine_, *library_, settings);
-    model::Recommender::State best;
+    auto out = std::make_unique<recommend::Recommender>(engine_, *library_, settings);
+    recommend::Recommender::State best;
     double most = -1;
     Progress progress;
     while (out->epochs() < epochs) {
@@ -148,9 +148,9 @@ class Study {
     return out;
   }
 
-  int64_t weights(const model::Recommender& model) const {
+  int64_t weights(const recommend::Recommender& model) const {
     int64_t sum = 0;
-    for (const model::PlannedMatrix& m : model.matrices()) sum += m.channels * m.columns;
+    for (const recommend::PlannedMatrix& m : model.matrices()) sum += m.channels * m.columns;
     return sum;
   }
   Settings settings(int64_t seed) const {
@@ -159,7 +159,7 @@ class Study {
     out.seed = seed;
     return out;
   }
-  static model::BitTable alike(int bits) { return model::bit_table(fmt::format("{0},{0},{0},{0}", bits)); }
+  static recommend::BitTable alike(int bits) { return recommend::bit_table(fmt::format("{0},{0},{0},{0}", bits)); }
 
   void trained(int64_t seed) {
     const auto model = train("float", settings(seed));
@@ -178,19 +178,19 @@ class Study {
     s.config["fake_bits"] = kEqualBits;
     measure_alike("(c) trained aware of 3 bits", *train("aware of 3 bits", s));
   }
-  void measure_alike(const char* name, model::Recommender& model) {
+  void measure_alike(const char* name, recommend::Recommender& model) {
     arm(name, kEqualBits, kEqualBits * double(weights(model)) / 8, 0).seeds.push_back(measured(model, split_, test_));
   }
 
   // Some users' devices take gradient steps on their own histories, each from (a).
-  void tuned(model::Recommender& model) {
+  void tuned(recommend::Recommender& model) {
     if (flags_.tuned_users == 0) return;
-    model::EvaluationOptions some = test_;
+    recommend::EvaluationOptions some = test_;
     some.users = flags_.tuned_users;
     const auto began_as = model.state();
-    model::Evaluation sums, before = measured(model, split_, some);
+    recommend::Evaluation sums, before = measured(model, split_, some);
     double milliseconds = 0;
-    const std::vector<int64_t> users = model::tested_users(split_, some);
+    const std::vector<int64_t> users = recommend::tested_users(split_, some);
     const auto can_learn = [&](int64_t user) { return split_.training(user).size() >= 2; };
     if (const auto first = std::ranges::find_if(users, can_learn); first != users.end())
       model.fine_tune(split_, *first);  // compiles
@@ -200,20 +200,20 @@ class Study {
       if (can_learn(user))
         for (int64_t i = 0; i < flags_.tune_steps; ++i) model.fine_tune(split_, user);
       milliseconds += 1e3 * watch.seconds() / std::ssize(users);
-      model::Split own = split_;
+      recommend::Split own = split_;
       own.tested = {user};
-      const model::Evaluation e = measured(model, own, test_);
+      const recommend::Evaluation e = measured(model, own, test_);
       add(sums.full, e.full);
       add(sums.sampled, e.sampled);
     }
-    for (model::Quality* q : {&sums.full, &sums.sampled})
+    for (recommend::Quality* q : {&sums.full, &sums.sampled})
       for (double* part : {&q->hit5, &q->hit10, &q->ndcg5, &q->ndcg10}) *part /= std::ssize(users);
     model.set_state(began_as);
     arm(fmt::format("(i) (a) of {} users", users.size()), 32, 0, 0).seeds.push_back(before);
     arm(fmt::format("(i) .. each after {} steps of its own", flags_.tune_steps), 32, 0, milliseconds)
         .seeds.push_back(sums);
   }
-  static void add(model::Quality& to, const model::Quality& q) {
+  static void add(recommend::Quality& to, const recommend::Quality& q) {
     to.users += q.users;
     to.hit5 += q.hit5;
     to.hit10 += q.hit10;
@@ -222,9 +222,9 @@ class Study {
   }
 
   // What an interrupted measurement has is that of some users alone: it is none.
-  static model::Evaluation measured(model::Recommender& model, const model::Split& split,
-                                    const model::EvaluationOptions& options) {
-    const model::Evaluation out = model::evaluate(model, split, options);
+  static recommend::Evaluation measured(recommend::Recommender& model, const recommend::Split& split,
+                                        const recommend::EvaluationOptions& options) {
+    const recommend::Evaluation out = recommend::evaluate(model, split, options);
     if (interrupted()) throw Error(Exit::interrupted, "interrupted");
     return out;
   }
@@ -248,15 +248,16 @@ class Study {
     s.is_frozen = true;
     const auto model = train("planned", s);
     const auto histories = histories_of(split_, test_);
-    const model::Plan usual = usual_plan(*model, split_);
+    const recommend::Plan usual = usual_plan(*model, split_);
     const auto plans = plans_for(*model, histories, usual), others = permuted(plans);
-    const double sent = std::ssize(model::pack_plan(usual)), took = plan_time(*model, histories);
-    for (const model::BitTable& table : model::bit_tables()) {
+    const double sent = std::ssize(recommend::pack_plan(usual)), took = plan_time(*model, histories);
+    for (const recommend::BitTable& table : recommend::bit_tables()) {
       model->use(table);
       double bits = 0;
-      for (const model::Plan& p : plans) bits += model::average_bits(p, model->matrices(), table) / std::ssize(plans);
-      const auto measure = [&](const char* name, std::span<const model::Plan> which, double bytes) {
-        model::EvaluationOptions options = test_;
+      for (const recommend::Plan& p : plans)
+        bits += recommend::average_bits(p, model->matrices(), table) / std::ssize(plans);
+      const auto measure = [&](const char* name, std::span<const recommend::Plan> which, double bytes) {
+        recommend::EvaluationOptions options = test_;
         options.plans = which;
         arm(fmt::format("{}, {}", name, table.name), bits, bytes, took)
             .seeds.push_back(measured(*model, split_, options));
@@ -270,19 +271,19 @@ class Study {
   }
 
   // How far plans agree with gradients.
-  void agree(model::Recommender& model, int64_t seed, Arm& to) {
+  void agree(recommend::Recommender& model, int64_t seed, Arm& to) {
     std::vector<int64_t> users;
-    for (const int64_t user : model::tested_users(split_, test_))
+    for (const int64_t user : recommend::tested_users(split_, test_))
       if (split_.training(user).size() >= 2 && std::ssize(users) < kAgreeingUsers) users.push_back(user);
     if (users.size() < 2) return;
-    const auto truths = model::channel_sensitivities(model, split_, users, uint64_t(seed));
-    std::vector<std::vector<model::ItemId>> seen;
+    const auto truths = recommend::channel_sensitivities(model, split_, users, uint64_t(seed));
+    std::vector<std::vector<recommend::ItemId>> seen;
     for (const int64_t user : users) seen.push_back(split_.training(user));
-    const std::vector<model::Plan> plans = model.plans(seen);
+    const std::vector<recommend::Plan> plans = model.plans(seen);
     double own = 0, other = 0;
     for (size_t i = 0; i < users.size(); ++i)
       for (const bool is_own : {true, false}) {
-        const model::Plan& p = plans[is_own ? i : (i + 1) % plans.size()];
+        const recommend::Plan& p = plans[is_own ? i : (i + 1) % plans.size()];
         const std::vector<double> classes(p.classes.begin(), p.classes.end());
         const double same = model::rank_correlation(classes, truths[i].of_channels);
         // Equal numbers have none.
@@ -293,7 +294,7 @@ class Study {
   }
 
   // For one user, the mean of some.
-  static double plan_time(model::Recommender& model, const std::vector<std::vector<model::ItemId>>& histories) {
+  static double plan_time(recommend::Recommender& model, const std::vector<std::vector<recommend::ItemId>>& histories) {
     const size_t n = std::min<size_t>(50, histories.size());
     (void)model.plans({histories.data(), 1});  // compiles
     const Stopwatch watch;
@@ -304,8 +305,8 @@ class Study {
   const StudyFlags& flags_;
   model::LibraryRef library_;
   run::Engine engine_;
-  model::Split split_;
-  model::EvaluationOptions test_, validation_;
+  recommend::Split split_;
+  recommend::EvaluationOptions test_, validation_;
   std::vector<Arm> arms_;
 };
 
@@ -328,7 +329,7 @@ std::string agreement_text(const std::vector<Arm>& arms) {
   std::string out;
   for (const Arm& a : arms) {
     if (a.agreement.empty()) continue;
-    const model::Spread own = model::spread_of(a.agreement), other = model::spread_of(a.agreement_of_others);
+    const apps::Spread own = apps::spread_of(a.agreement), other = apps::spread_of(a.agreement_of_others);
     out += fmt::format(
         "Channels' classes and how much the user's loss depends on them, Spearman's correlation: {:.3f} +- {:.3f}; "
         "with "
@@ -338,7 +339,7 @@ std::string agreement_text(const std::vector<Arm>& arms) {
   return out;
 }
 
-std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const model::Split& split) {
+std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const recommend::Split& split) {
   model::Series alike{"(b) all channels alike", {}, 1, false, true},
       planned{"(f) a plan for each user", {}, 0, false, true};
   for (const Arm& a : arms) {
@@ -371,7 +372,7 @@ std::string json_of(const std::vector<Arm>& arms) {
     nlohmann::ordered_json one = {
         {"name", a.name}, {"bits", a.bits}, {"bytes_sent", a.sent}, {"milliseconds", a.milliseconds}};
     if (!a.agreement.empty()) one["agreement"] = {{"own", a.agreement}, {"of_others", a.agreement_of_others}};
-    for (const model::Evaluation& e : a.seeds)
+    for (const recommend::Evaluation& e : a.seeds)
       one["seeds"].push_back(
           {{"full", {{"hr10", e.full.hit10}, {"ndcg10", e.full.ndcg10}, {"hr5", e.full.hit5}, {"ndcg5", e.full.ndcg5}}},
            {"of101", {{"hr10", e.sampled.hit10}, {"ndcg10", e.sampled.ndcg10}}},
@@ -412,7 +413,7 @@ void add_recommend_study(CLI::App& app, Command& command) {
   auto flags = std::make_shared<StudyFlags>();
   CLI::App* sub = app.add_subcommand("study", "Compare plans with everything else: a table and a page");
   flags->data.add(*sub);
-  model::RecommenderSettings& s = flags->settings;
+  recommend::RecommenderSettings& s = flags->settings;
   sub->add_option("-o,--out", flags->out, "Folder of the page")
       ->check(writes(Writes::folder))
       ->required()

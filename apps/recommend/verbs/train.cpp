@@ -21,39 +21,40 @@ struct RecommendTrainFlags {
   DataFlags data;
   std::string out, family, objective = "pairs";
   std::vector<std::string> config;
-  model::RecommenderSettings settings;
+  recommend::RecommenderSettings settings;
   int64_t epochs = 20, eval_every = 5, eval_users = 2000, patience = 0;
   bool resume = false;
 };
 
 // The quality that runs are compared by, on validation.
-double measured(model::Recommender& model, const model::Split& split, const RecommendTrainFlags& flags) {
-  model::EvaluationOptions options{.test = false, .users = flags.eval_users, .stop = &interrupted()};
-  std::vector<model::Plan> plans;
+double measured(recommend::Recommender& model, const recommend::Split& split, const RecommendTrainFlags& flags) {
+  recommend::EvaluationOptions options{.test = false, .users = flags.eval_users, .stop = &interrupted()};
+  std::vector<recommend::Plan> plans;
   if (model.has_plans()) {
-    model.use(model::bit_table("normal"));
+    model.use(recommend::bit_table("normal"));
     plans = plans_for(model, histories_of(split, options), usual_plan(model, split));
     options.plans = plans;
   }
-  return model::evaluate(model, split, options).full.ndcg10;
+  return recommend::evaluate(model, split, options).full.ndcg10;
 }
 
-void save_best(model::Recommender& model, const model::Split& split, const std::filesystem::path& out) {
+void save_best(recommend::Recommender& model, const recommend::Split& split, const std::filesystem::path& out) {
   model.save(out / kBestFolder, 1);
-  if (model.has_plans()) write_file_atomic(out / kUsualPlan, model::pack_plan(usual_plan(model, split)));
+  if (model.has_plans()) write_file_atomic(out / kUsualPlan, recommend::pack_plan(usual_plan(model, split)));
 }
 
-std::string names_text(const model::Interactions& all) {
+std::string names_text(const recommend::Interactions& all) {
   std::string out;
   for (int64_t i = 1; i <= all.items(); ++i) out += all.item_names[i] + "\n";
   return out;
 }
 
-int train_epochs(model::Recommender& model, const model::Split& split, const RecommendTrainFlags& flags) {
+int train_epochs(recommend::Recommender& model, const recommend::Split& split, const RecommendTrainFlags& flags) {
   const std::filesystem::path out = flags.out;
-  double best = model.epochs() > 0
-                    ? measured(*model::Recommender::load(model.engine(), model.library(), best_of(out)), split, flags)
-                    : -1;
+  double best =
+      model.epochs() > 0
+          ? measured(*recommend::Recommender::load(model.engine(), model.library(), best_of(out)), split, flags)
+          : -1;
   int64_t without = 0;
   Progress progress;
   while (model.epochs() < flags.epochs) {
@@ -94,11 +95,11 @@ int recommend_train(const Shared& shared, RecommendTrainFlags flags) {
   const std::filesystem::path out = flags.out;
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
-  const model::Split split = flags.data.read();
+  const recommend::Split split = flags.data.read();
   const FolderLock lock(out);
-  std::unique_ptr<model::Recommender> model;
+  std::unique_ptr<recommend::Recommender> model;
   if (flags.resume) {
-    model = model::Recommender::load(engine, *library, out);
+    model = recommend::Recommender::load(engine, *library, out);
     if (model->items() != split.all.items() || read_file(out / kItemNames) != names_text(split.all))
       throw user_error("the data are not those that {} was trained on", flags.out);
   } else {
@@ -110,8 +111,8 @@ int recommend_train(const Shared& shared, RecommendTrainFlags flags) {
     flags.settings.config["items"] = split.all.items();
     flags.settings.family = flags.family;
     flags.settings.by_candidates = flags.objective == "candidates";
-    for (const std::string& table : flags.settings.tables) (void)model::bit_table(table);
-    model = std::make_unique<model::Recommender>(engine, *library, flags.settings);
+    for (const std::string& table : flags.settings.tables) (void)recommend::bit_table(table);
+    model = std::make_unique<recommend::Recommender>(engine, *library, flags.settings);
     write_file_atomic(out / kItemNames, names_text(split.all));
   }
   note(fmt::format("{}: {} numbers are trained", model->settings().family, model->trained_numbers()));
@@ -126,7 +127,7 @@ void add_recommend_train(CLI::App& app, Command& command) {
   auto flags = std::make_shared<RecommendTrainFlags>();
   CLI::App* sub = app.add_subcommand("train", "Train a recommender on interactions");
   flags->data.add(*sub);
-  model::RecommenderSettings& s = flags->settings;
+  recommend::RecommenderSettings& s = flags->settings;
   sub->add_option("-o,--out", flags->out, "Folder of the run")
       ->check(writes(Writes::folder))
       ->required()
@@ -144,7 +145,8 @@ void add_recommend_train(CLI::App& app, Command& command) {
       ->check(whole(0, 0xffffffff))
       ->capture_default_str();
   sub->add_flag("--freeze", s.is_frozen, "Matrices stay as random as they were drawn");
-  sub->add_option("--freeze-bits", s.frozen_bits, "With --freeze: in so many bits")->check(whole(0, model::kMostBits));
+  sub->add_option("--freeze-bits", s.frozen_bits, "With --freeze: in so many bits")
+      ->check(whole(0, recommend::kMostBits));
   sub->add_option("--tables", s.tables, "Tables of bits of which one is drawn for each batch")->delimiter(';');
   sub->add_option("--tau-steps", s.tau_steps, "Steps until classes are chosen most sharply")
       ->check(whole(1, 1'000'000'000))

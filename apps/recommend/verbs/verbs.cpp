@@ -29,33 +29,34 @@ struct EvalFlags {
 int eval(const Shared& shared, const EvalFlags& flags) {
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
-  const model::Split split = flags.data.read();
-  const auto model = model::Recommender::load(engine, *library, best_of(flags.run));
+  const recommend::Split split = flags.data.read();
+  const auto model = recommend::Recommender::load(engine, *library, best_of(flags.run));
   if (split.all.items() != model->items())
     throw Error(Exit::user,
                 fmt::format("the data has {} items, the run was trained on {}", split.all.items(), model->items()),
                 "give the data that the run was trained on");
-  model::EvaluationOptions options{.test = !flags.validation, .users = flags.users, .seed = uint64_t(flags.seed)};
+  recommend::EvaluationOptions options{.test = !flags.validation, .users = flags.users, .seed = uint64_t(flags.seed)};
   std::string out = kQualityHead;
-  out += quality_text("popularity", model::evaluate_popularity(split, options));
+  out += quality_text("popularity", recommend::evaluate_popularity(split, options));
   if (!model->has_plans()) {
-    if (!flags.bits.empty()) model->use(model::bit_table(fmt::format("{0},{0},{0},{0}", flags.bits)));
+    if (!flags.bits.empty()) model->use(recommend::bit_table(fmt::format("{0},{0},{0},{0}", flags.bits)));
     out += quality_text(flags.bits.empty() ? "model" : fmt::format("model, {} bits", flags.bits),
-                        model::evaluate(*model, split, options));
+                        recommend::evaluate(*model, split, options));
     put(out);
     return 0;
   }
-  const model::BitTable table = model::bit_table(flags.table);
+  const recommend::BitTable table = recommend::bit_table(flags.table);
   model->use(table);
-  const model::Plan usual = usual_plan(*model, split);
+  const recommend::Plan usual = usual_plan(*model, split);
   const auto plans = plans_for(*model, histories_of(split, options), usual), others = permuted(plans);
   double bits = 0;
-  for (const model::Plan& plan : plans) bits += model::average_bits(plan, model->matrices(), table) / std::ssize(plans);
-  for (const auto& [name, which] : {std::pair<const char*, std::span<const model::Plan>>{"a plan for each", plans},
+  for (const recommend::Plan& plan : plans)
+    bits += recommend::average_bits(plan, model->matrices(), table) / std::ssize(plans);
+  for (const auto& [name, which] : {std::pair<const char*, std::span<const recommend::Plan>>{"a plan for each", plans},
                                     {"another's plan", others},
                                     {"one plan for all", {&usual, 1}}}) {
     options.plans = which;
-    out += quality_text(name, model::evaluate(*model, split, options));
+    out += quality_text(name, recommend::evaluate(*model, split, options));
   }
   put(out + fmt::format("table {}: {:.3f} bits for each weight on average\n", flags.table, bits));
   return 0;
@@ -67,8 +68,8 @@ struct SampleFlags {
 };
 
 int sample(const SampleFlags& flags) {
-  const model::Interactions made = model::made_up(flags.users, flags.items, flags.circle, flags.seed);
-  write_file_atomic(flags.out, model::interactions_text(made));
+  const recommend::Interactions made = recommend::made_up(flags.users, flags.items, flags.circle, flags.seed);
+  write_file_atomic(flags.out, recommend::interactions_text(made));
   put(fmt::format("wrote {}: {} users, {} items, {} interactions\n", flags.out, made.users.size(), made.items(),
                   made.count()));
   return 0;
@@ -86,11 +87,11 @@ void DataFlags::add(CLI::App& app) {
       ->type_name("N");
 }
 
-model::Split DataFlags::read() const {
-  model::Interactions all = model::read_interactions(file);
-  if (core > 0) all = model::filtered(std::move(all), core, core);
+recommend::Split DataFlags::read() const {
+  recommend::Interactions all = recommend::read_interactions(file);
+  if (core > 0) all = recommend::filtered(std::move(all), core, core);
   note(fmt::format("{}: {} users, {} items, {} interactions", file, all.users.size(), all.items(), all.count()));
-  return model::Split(std::move(all));
+  return recommend::Split(std::move(all));
 }
 
 std::filesystem::path best_of(const std::filesystem::path& run) {
@@ -108,8 +109,8 @@ std::vector<std::string> item_names(const std::filesystem::path& run) {
   return names;
 }
 
-std::vector<model::ItemId> items_named(const std::string& text, const std::vector<std::string>& names) {
-  std::vector<model::ItemId> out;
+std::vector<recommend::ItemId> items_named(const std::string& text, const std::vector<std::string>& names) {
+  std::vector<recommend::ItemId> out;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
     const auto found = std::find(names.begin() + 1, names.end(), text.substr(at, end - at));
@@ -121,36 +122,37 @@ std::vector<model::ItemId> items_named(const std::string& text, const std::vecto
   return out;
 }
 
-std::string quality_text(const std::string& name, const model::Evaluation& e) {
+std::string quality_text(const std::string& name, const recommend::Evaluation& e) {
   std::string out = fmt::format("{:<34}", name);
-  for (const model::Quality& q : {e.full, e.sampled})
+  for (const recommend::Quality& q : {e.full, e.sampled})
     out += fmt::format(" {:>6.4f} {:>6.4f} {:>6.4f}  {:>6.4f} ", q.hit5, q.hit10, q.ndcg5, q.ndcg10);
   return out + '\n';
 }
 
-std::vector<std::vector<model::ItemId>> histories_of(const model::Split& split,
-                                                     const model::EvaluationOptions& options) {
-  std::vector<std::vector<model::ItemId>> out;
-  for (const int64_t user : model::tested_users(split, options)) out.push_back(split.seen(user, options.test));
+std::vector<std::vector<recommend::ItemId>> histories_of(const recommend::Split& split,
+                                                         const recommend::EvaluationOptions& options) {
+  std::vector<std::vector<recommend::ItemId>> out;
+  for (const int64_t user : recommend::tested_users(split, options)) out.push_back(split.seen(user, options.test));
   return out;
 }
 
-std::vector<model::Plan> plans_for(model::Recommender& model, const std::vector<std::vector<model::ItemId>>& histories,
-                                   const model::Plan& usual) {
-  std::vector<model::Plan> out = model.plans(histories);
+std::vector<recommend::Plan> plans_for(recommend::Recommender& model,
+                                       const std::vector<std::vector<recommend::ItemId>>& histories,
+                                       const recommend::Plan& usual) {
+  std::vector<recommend::Plan> out = model.plans(histories);
   for (size_t i = 0; i < out.size(); ++i)
     if (std::ssize(histories[i]) < kLeastKnown) out[i] = usual;
   return out;
 }
 
-std::vector<model::Plan> permuted(const std::vector<model::Plan>& plans) {
-  std::vector<model::Plan> out = plans;
+std::vector<recommend::Plan> permuted(const std::vector<recommend::Plan>& plans) {
+  std::vector<recommend::Plan> out = plans;
   std::rotate(out.begin(), out.begin() + std::ssize(out) / 2, out.end());
   return out;
 }
 
-model::Plan usual_plan(model::Recommender& model, const model::Split& split) {
-  std::vector<std::vector<model::ItemId>> some;
+recommend::Plan usual_plan(recommend::Recommender& model, const recommend::Split& split) {
+  std::vector<std::vector<recommend::ItemId>> some;
   for (size_t user = 0; user < split.all.users.size() && some.size() < kUsualUsers; ++user)
     some.push_back(split.training(user));
   return model.mean_plan(some);
@@ -178,7 +180,7 @@ void add_recommend_eval(CLI::App& app, Command& command) {
   sub->add_option("--table", flags->table, "Bits of the classes: tight, normal, roomy, or four numbers")
       ->capture_default_str();
   sub->add_option("--bits", flags->bits, "Without plans: matrices in so many bits, all channels alike")
-      ->check(whole(1, model::kMostBits));
+      ->check(whole(1, recommend::kMostBits));
   sub->add_option("--users", flags->users, "So many users, drawn; 0: all")->check(whole(0, 1'000'000'000));
   sub->add_option("--seed", flags->seed, "Of what is drawn")->check(whole(0, 0xffffffff))->capture_default_str();
   sub->add_flag("--validation", flags->validation, "What was held out before the last");

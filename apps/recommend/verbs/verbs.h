@@ -37,28 +37,29 @@ struct DataFlags {
   std::string file;
   int64_t core = 0;
   void add(CLI::App& app);
-  model::Split read() const;
+  recommend::Split read() const;
 };
 
 // The checkpoint of the best evaluation of a run, or its newest.
 std::filesystem::path best_of(const std::filesystem::path& run);
 std::vector<std::string> item_names(const std::filesystem::path& run);
 // Items by their names, apart by commas. Error names one that the run does not know.
-std::vector<model::ItemId> items_named(const std::string& text, const std::vector<std::string>& names);
+std::vector<recommend::ItemId> items_named(const std::string& text, const std::vector<std::string>& names);
 
-std::string quality_text(const std::string& name, const model::Evaluation& e);
+std::string quality_text(const std::string& name, const recommend::Evaluation& e);
 inline constexpr const char* kQualityHead =
     "                                     full ranking                     100 drawn items\n"
     "                                     HR@5   HR@10  NDCG@5 NDCG@10    HR@5   HR@10  NDCG@5 NDCG@10\n";
 
 // Histories of tested users, in the order evaluate() takes plans in.
-std::vector<std::vector<model::ItemId>> histories_of(const model::Split& split,
-                                                     const model::EvaluationOptions& options);
+std::vector<std::vector<recommend::ItemId>> histories_of(const recommend::Split& split,
+                                                         const recommend::EvaluationOptions& options);
 // Plans for them: the usual one where less than kLeastKnown is known. And the same plans, each for another user.
-std::vector<model::Plan> plans_for(model::Recommender& model, const std::vector<std::vector<model::ItemId>>& histories,
-                                   const model::Plan& usual);
-std::vector<model::Plan> permuted(const std::vector<model::Plan>& plans);
+std::vector<recommend::Plan> plans_for(recommend::Recommender& model,
+                                       const std::vector<std::vector<recommend::ItemId>>& histories,
+                                       const recommend::Plan& usual);
+std::vector<recommend::Plan> permuted(const std::vector<recommend::Plan>& plans);
 // The plan of the mean of some training histories.
-model::Plan usual_plan(model::Recommender& model, const model::Split& split);
+recommend::Plan usual_plan(recommend::Recommender& model, const recommend::Split& split);
 
 }  // namespace lumen::cli

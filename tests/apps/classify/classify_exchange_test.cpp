@@ -9,7 +9,11 @@
 #include "graph/ir/build.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::classify {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 nlohmann::json written_tensor(const std::vector<float>& values, const std::vector<int64_t>& shape) {
@@ -17,21 +21,21 @@ nlohmann::json written_tensor(const std::vector<float>& values, const std::vecto
 }
 
 void write_classifier(const std::filesystem::path& folder, const std::string& family) {
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = family;
   s.size = "xs";
   s.config = {{"size", 16}, {"channels", 3}, {"classes", 4}};
   if (family == "resnet") s.config["each"] = 2;
-  Network network(engine(), *test_library(), s);
+  apps::Network network(engine(), *test_library(), s);
   constexpr int64_t kImages = 6;
-  NetworkInputs inputs;
+  apps::NetworkInputs inputs;
   inputs.symbols = {{"B", kImages}};
   for (int64_t i = 0; i < kImages * 16 * 16 * 3; ++i) inputs.numbers["images"].push_back(std::sin(0.37 * i + i % 7));
   inputs.integers["shown"] = {0, 1, 2, 3, 1, 1};
   nlohmann::json out = {{"family", family}, {"images", written_tensor(inputs.numbers["images"], {kImages, 16, 16, 3})}};
   out["shown"] = inputs.integers["shown"];
   // Statistics and levels that are not those of the beginning.
-  for (const Parameter& p : network.parameters()) {
+  for (const model::Parameter& p : network.parameters()) {
     std::vector<float> values = network.read(p.name);
     if (p.shape.size() == 1)
       for (size_t i = 0; i < values.size(); ++i) values[i] += 0.05F * float(i % 5);
@@ -45,7 +49,7 @@ void write_classifier(const std::filesystem::path& folder, const std::string& fa
     graph::inline_calls(g);
     std::vector<graph::ValueId> by;
     std::vector<std::string> names;
-    for (const Parameter& p : network.parameters())
+    for (const model::Parameter& p : network.parameters())
       if (!p.frozen) {
         by.push_back(g.find_input(p.name));
         names.push_back(p.name);
@@ -58,7 +62,7 @@ void write_classifier(const std::filesystem::path& folder, const std::string& fa
     return g;
   });
   const auto results = network.results("loss", inputs, false, "gradients");
-  out["loss"] = results.at(kResult)[0];
+  out["loss"] = results.at(model::kResult)[0];
   for (const auto& [name, values] : results)
     if (name.starts_with("gradient "))
       out["gradients"][name.substr(9)] = written_tensor(values, out["parameters"][name.substr(9)]["shape"]);
@@ -72,4 +76,4 @@ TEST(ClassifyExchange, WritesLogitsAndGradients) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::classify

@@ -15,11 +15,15 @@
 #include "tests/model/tiny.h"
 #include "tests/run/engine/portable/bare_program.h"
 
-namespace lumen::model {
+namespace lumen::classify {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
-NetworkSettings classifier_settings(const std::string& family, int64_t size) {
-  NetworkSettings s;
+apps::NetworkSettings classifier_settings(const std::string& family, int64_t size) {
+  apps::NetworkSettings s;
   s.family = family;
   s.size = "xs";
   s.config = {{"size", double(size)}, {"channels", 1}, {"classes", 4}};
@@ -28,17 +32,18 @@ NetworkSettings classifier_settings(const std::string& family, int64_t size) {
   return s;
 }
 
-std::unique_ptr<Network> trained_classifier(const std::string& family, const Images& images, int64_t steps) {
-  auto out = std::make_unique<Network>(engine(), *test_library(), classifier_settings(family, images.height));
+std::unique_ptr<apps::Network> trained_classifier(const std::string& family, const apps::Images& images,
+                                                  int64_t steps) {
+  auto out = std::make_unique<apps::Network>(engine(), *test_library(), classifier_settings(family, images.height));
   for (int64_t step = 0; step < steps; ++step)
     (void)out->step("loss", classify_batch(images, *out, step, 32, false), 2e-3);
   return out;
 }
 
 TEST(Classify, ResidualNetworkOf20LayersHasThePublishedNumbers) {
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "resnet";
-  const Network network(engine(), *test_library(), s);
+  const apps::Network network(engine(), *test_library(), s);
   EXPECT_EQ(network.trained_numbers(), 269'722);
   // Kaiming: the deviation of the second stage's first weights is that of 9 x 16 inputs.
   const std::vector<float> w = network.read("layers.3.one");
@@ -48,9 +53,9 @@ TEST(Classify, ResidualNetworkOf20LayersHasThePublishedNumbers) {
 }
 
 TEST(Classify, WhatANetworkRemembersIsSavedAndGoneOnWith) {
-  const Images images = made_up_images(64, 12, 3);
-  Network whole(engine(), *test_library(), classifier_settings("resnet", 12));
-  const TestFolder folder;
+  const apps::Images images = apps::made_up_images(64, 12, 3);
+  apps::Network whole(engine(), *test_library(), classifier_settings("resnet", 12));
+  const model::TestFolder folder;
   EXPECT_EQ(whole.read("first_mean"), std::vector<float>(8, 0));
   EXPECT_EQ(whole.read("first_variance"), std::vector<float>(8, 1));
   for (int64_t step = 0; step < 4; ++step) {
@@ -58,12 +63,12 @@ TEST(Classify, WhatANetworkRemembersIsSavedAndGoneOnWith) {
     (void)whole.step("loss", classify_batch(images, whole, step, 16, false), 1e-3);
   }
   EXPECT_NE(whole.read("first_mean"), std::vector<float>(8, 0));
-  const auto again = Network::load(engine(), *test_library(), folder.path());
+  const auto again = apps::Network::load(engine(), *test_library(), folder.path());
   EXPECT_NE(again->read("first_mean"), whole.read("first_mean"));
   for (int64_t step = 2; step < 4; ++step)
     (void)again->step("loss", classify_batch(images, *again, step, 16, false), 1e-3);
-  for (const Parameter& p : whole.parameters()) EXPECT_EQ(again->read(p.name), whole.read(p.name)) << p.name;
-  const NetworkInputs some = classify_batch(images, whole, 9, 16, false);
+  for (const model::Parameter& p : whole.parameters()) EXPECT_EQ(again->read(p.name), whole.read(p.name)) << p.name;
+  const apps::NetworkInputs some = classify_batch(images, whole, 9, 16, false);
   const auto before = whole.read("layers.1.two_variance");
   const std::vector<float> logits = whole.run("logits", some);
   EXPECT_EQ(whole.run("logits", some), logits);
@@ -71,10 +76,10 @@ TEST(Classify, WhatANetworkRemembersIsSavedAndGoneOnWith) {
 }
 
 TEST(Classify, ImagesAreMovedByTheSeedAndTheStep) {
-  const Images images = made_up_images(8, 16, 1);
-  const Network network(engine(), *test_library(), classifier_settings("small_images", 16));
-  const NetworkInputs plain = classify_batch(images, network, 3, 8, false),
-                      moved = classify_batch(images, network, 3, 8, true);
+  const apps::Images images = apps::made_up_images(8, 16, 1);
+  const apps::Network network(engine(), *test_library(), classifier_settings("small_images", 16));
+  const apps::NetworkInputs plain = classify_batch(images, network, 3, 8, false),
+                            moved = classify_batch(images, network, 3, 8, true);
   EXPECT_NE(plain.numbers.at("images"), moved.numbers.at("images"));
   EXPECT_EQ(moved.numbers.at("images"), classify_batch(images, network, 3, 8, true).numbers.at("images"));
   EXPECT_EQ(plain.integers.at("shown"), moved.integers.at("shown"));
@@ -82,13 +87,13 @@ TEST(Classify, ImagesAreMovedByTheSeedAndTheStep) {
   EXPECT_EQ(stepped_rate(1, 50, 100), 0.1);
   EXPECT_EQ(stepped_rate(1, 75, 100), 0.01);
   EXPECT_EQ(classes_of(std::vector<float>{1, 3, 3, 0, -1, -2}, 2), (std::vector<int32_t>{1, 0}));
-  EXPECT_THROW(require_images_fit(made_up_images(8, 17, 1), network), Error);
+  EXPECT_THROW(require_images_fit(apps::made_up_images(8, 17, 1), network), Error);
 }
 
 TEST(Classify, CorruptionsChangeImagesAndFollowTheSeed) {
-  const Images images = made_up_images(8, 28, 1);
+  const apps::Images images = apps::made_up_images(8, 28, 1);
   for (int k = 0; k < kCorruptions; ++k) {
-    Images bad = images, again = images;
+    apps::Images bad = images, again = images;
     for (int64_t i = 0; i < 8; ++i) {
       corrupt(bad, i, Corruption(k), 4, 7);
       corrupt(again, i, Corruption(k), 4, 7);
@@ -101,12 +106,12 @@ TEST(Classify, CorruptionsChangeImagesAndFollowTheSeed) {
   EXPECT_EQ(corrupted(images, 1).pixels, corrupted(images, 1).pixels);
 }
 
-double agreement(Network& network, RangedNetwork& ranged, const Images& images, const RangeWay& way) {
+double agreement(apps::Network& network, RangedNetwork& ranged, const apps::Images& images, const RangeWay& way) {
   int64_t same = 0, all = 0;
   for (int64_t first = 0; first + 16 <= images.count; first += 16, all += 16) {
     std::vector<int64_t> which;
     for (int64_t i = 0; i < 16; ++i) which.push_back(first + i);
-    const NetworkInputs inputs = images_of(images, network, which);
+    const apps::NetworkInputs inputs = images_of(images, network, which);
     const auto a = classes_of(network.run("logits", inputs), 16),
                b = classes_of(ranged.run(inputs, way, true).numbers, 16);
     for (int i = 0; i < 16; ++i) same += a[i] == b[i];
@@ -115,7 +120,7 @@ double agreement(Network& network, RangedNetwork& ranged, const Images& images, 
 }
 
 void check_agreement(const std::string& family, size_t products) {
-  const Images images = made_up_images(256, 12, 3), others = made_up_images(64, 12, 4);
+  const apps::Images images = apps::made_up_images(256, 12, 3), others = apps::made_up_images(64, 12, 4);
   const auto network = trained_classifier(family, images, 60);
   RangedNetwork ranged(*network, "logits", {{"B", 16}});
   EXPECT_EQ(ranged.products().size(), products);
@@ -152,14 +157,14 @@ TEST(Classify, EightBitsRecognizeWhatFloatsDoInResidualNetworks) {
 // A language model's linear layers by the same pass: behind norms the estimate says little (section 6), so those may
 // take calibrated ranges.
 TEST(Classify, LinearLayersOfALanguageModel) {
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "llama";
   s.config = {{"vocab", 11},   {"hidden", 32}, {"layers", 2},  {"heads", 4},
               {"kv_heads", 2}, {"ffn", 48},    {"context", 32}};
   s.optimizer.name = "adamw";
-  Network network(engine(), *test_library(), s);
+  apps::Network network(engine(), *test_library(), s);
   const auto text = [](int64_t seed) {
-    NetworkInputs out;
+    apps::NetworkInputs out;
     out.symbols = {{"B", 1}, {"T", 24}};
     int32_t token = seed % 11;
     for (int64_t i = 0; i < 24; ++i) {
@@ -175,15 +180,15 @@ TEST(Classify, LinearLayersOfALanguageModel) {
   int64_t behind_norms = 0;
   for (const graph::RangedProduct& p : ranged.products()) behind_norms += p.follows_norm;
   EXPECT_EQ(behind_norms, 11);
-  std::vector<NetworkInputs> some;
+  std::vector<apps::NetworkInputs> some;
   for (int64_t i = 0; i < 16; ++i) some.push_back(text(1000 + i));
   ranged.calibrate(some);
-  const auto mean_loss = [&](const std::function<float(const NetworkInputs&)>& loss) {
+  const auto mean_loss = [&](const std::function<float(const apps::NetworkInputs&)>& loss) {
     double sum = 0;
     for (int64_t i = 0; i < 20; ++i) sum += loss(text(2000 + i)) / 20;
     return sum;
   };
-  const double whole = mean_loss([&](const NetworkInputs& in) { return network.run("loss", in)[0]; });
+  const double whole = mean_loss([&](const apps::NetworkInputs& in) { return network.run("loss", in)[0]; });
   std::string said = fmt::format("float {:.4f}", whole);
   for (const auto source : {graph::RangeSource::fixed, graph::RangeSource::dynamic, graph::RangeSource::estimate})
     for (const bool norms_fixed : {false, true}) {
@@ -191,7 +196,7 @@ TEST(Classify, LinearLayersOfALanguageModel) {
       RangeWay way;
       way.source = source;
       way.norms_fixed = norms_fixed;
-      const double loss = mean_loss([&](const NetworkInputs& in) { return ranged.run(in, way).numbers[0]; });
+      const double loss = mean_loss([&](const apps::NetworkInputs& in) { return ranged.run(in, way).numbers[0]; });
       said += fmt::format("; {}{} {:.4f}", way.name(), norms_fixed ? ", static behind norms" : "", loss);
       EXPECT_LT(loss, whole + 0.1) << way.name();
     }
@@ -215,13 +220,13 @@ constexpr const char* kRunner =
 // The object and the C, built by `build` in a folder and run by `emulator`: the bits that this processor has.
 void check_exported(const std::string& machine, const char* head, const std::string& build,
                     const std::string& emulator) {
-  const Images images = made_up_images(64, 12, 3);
+  const apps::Images images = apps::made_up_images(64, 12, 3);
   const auto network = trained_classifier("small_images", images, 20);
   RangedNetwork ranged(*network, "logits", {{"B", 1}});
-  std::vector<NetworkInputs> some;
+  std::vector<apps::NetworkInputs> some;
   for (int64_t i = 0; i < 8; ++i) some.push_back(images_of(images, *network, std::span(&i, 1)));
   ranged.calibrate(some);
-  const TestFolder folder;
+  const model::TestFolder folder;
   const std::string at = folder.path().string() + "/";
   const RangeWay way;
   const run::PortableProgram made = ranged.exported(way, machine);
@@ -231,7 +236,7 @@ void check_exported(const std::string& machine, const char* head, const std::str
   write_file_atomic(at + "model.c", made.source);
   write_file_atomic(at + "main.c", std::string(head) + kRunner);
   std::string bytes;
-  for (const NetworkInputs& one : some) {
+  for (const apps::NetworkInputs& one : some) {
     const std::vector<float>& x = one.numbers.at("images");
     bytes.append(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
   }
@@ -269,9 +274,9 @@ TEST(Classify, MicrocontrollersHaveTheSameBitsWithoutALibrary) {
 }
 
 TEST(Classify, MoreImagesThanABatchAreCountedOnce) {
-  const Images images = made_up_images(10, 12, 3);
-  const Network network(engine(), *test_library(), classifier_settings("small_images", 12));
-  const double right = recognized(images, network, 0, 4, [&](const NetworkInputs& inputs) {
+  const apps::Images images = apps::made_up_images(10, 12, 3);
+  const apps::Network network(engine(), *test_library(), classifier_settings("small_images", 12));
+  const double right = recognized(images, network, 0, 4, [&](const apps::NetworkInputs& inputs) {
     std::vector<float> logits(16);
     for (int i = 0; i < 4; ++i) logits[i * 4 + inputs.integers.at("shown")[i]] = 1;
     return logits;
@@ -280,4 +285,4 @@ TEST(Classify, MoreImagesThanABatchAreCountedOnce) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::classify

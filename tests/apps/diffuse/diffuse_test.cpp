@@ -10,7 +10,11 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 // Images are all of one shade, which the label gives: the velocity at x is (x - shade) / t.
@@ -24,11 +28,11 @@ model flat(cfg) {
 )";
 
 TEST(Diffusion, SamplersEndWhereTheVelocityPoints) {
-  auto texts = Library::builtin();
+  auto texts = model::Library::builtin();
   texts->add_model_text(std::make_shared<const Source>(Source{"flat.lum", kFlat}));
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "flat";
-  Network network(engine(), *texts, s);
+  apps::Network network(engine(), *texts, s);
   const std::vector<int32_t> labels = {0, 1, 2, 2, 1};
   for (const char* name : {"euler", "heun", "dpm2"})
     for (const int64_t steps : {1, 7, 20}) {
@@ -56,11 +60,11 @@ model grains(cfg) {
 )";
 
 TEST(Diffusion, NoiseIsTakenAwayInSteps) {
-  auto texts = Library::builtin();
+  auto texts = model::Library::builtin();
   texts->add_model_text(std::make_shared<const Source>(Source{"grains.lum", kGrains}));
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "grains";
-  Network network(engine(), *texts, s);
+  apps::Network network(engine(), *texts, s);
   ASSERT_TRUE(gives_noise(network));
   ASSERT_EQ(usual_sampler(network), DiffusionSampler::ddim);
   for (const int64_t steps : {1, 5, 10}) {
@@ -72,13 +76,13 @@ TEST(Diffusion, NoiseIsTakenAwayInSteps) {
 
 // Shares of variance are those of Ho and others (2020), T = 1000; a few steps of training lower the loss.
 TEST(Diffusion, ATransformerLearnsNoiseInSteps) {
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "dit";
   s.config = {{"size", 12},   {"patch", 3}, {"classes", 4},       {"layers", 1},
               {"hidden", 32}, {"heads", 2}, {"noise_steps", 1000}};
   s.optimizer.weight_decay = 0;
-  Network network(engine(), *test_library(), s);
-  NetworkInputs in;
+  apps::Network network(engine(), *test_library(), s);
+  apps::NetworkInputs in;
   in.symbols = {{"B", 3}};
   in.numbers["t"] = {0.001F, 0.5F, 1};
   const std::vector<float> shares = network.run("signal", in);
@@ -90,7 +94,7 @@ TEST(Diffusion, ATransformerLearnsNoiseInSteps) {
       EXPECT_NEAR(shares[at] / expected, 1, 1e-4) << i;
     }
   }
-  const Images images = made_up_images(200, 12, 1);
+  const apps::Images images = apps::made_up_images(200, 12, 1);
   double first = 0, last = 0;
   for (int64_t step = 0; step < 150; ++step) {
     const double loss = network.step("loss", diffusion_batch(images, network, step, 16), 2e-3);
@@ -102,15 +106,15 @@ TEST(Diffusion, ATransformerLearnsNoiseInSteps) {
 }
 
 TEST(Diffusion, EveryImageComesOnceInEachPass) {
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "dit";
   s.config = {{"size", 12}, {"patch", 4}, {"classes", 4}, {"layers", 1}, {"hidden", 32}};
-  const Network network(engine(), *test_library(), s);
-  Images images = made_up_images(10, 10, 1);
+  const apps::Network network(engine(), *test_library(), s);
+  apps::Images images = apps::made_up_images(10, 10, 1);
   for (int i = 0; i < 10; ++i) images.pixels[i * 100] = 20 * i;  // known by the first pixel
   std::multiset<int> seen;
   for (int64_t step = 0; step < 5; ++step) {
-    const NetworkInputs batch = diffusion_batch(images, network, step, 4);
+    const apps::NetworkInputs batch = diffusion_batch(images, network, step, 4);
     const std::vector<float>& x = batch.numbers.at("images");
     ASSERT_EQ(x.size(), 4 * 144U);
     for (int i = 0; i < 4; ++i) {
@@ -121,18 +125,18 @@ TEST(Diffusion, EveryImageComesOnceInEachPass) {
     }
   }
   for (int i = 0; i < 10; ++i) EXPECT_EQ(seen.count(i), 2U) << i;
-  Images large = made_up_images(2, 14, 1);
+  apps::Images large = apps::made_up_images(2, 14, 1);
   EXPECT_THROW((void)diffusion_batch(large, network, 0, 2), Error);
 }
 
 TEST(Diffusion, ATransformerLearnsShapes) {
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "dit";
   s.config = {{"size", 12}, {"patch", 3}, {"classes", 4}, {"layers", 2}, {"hidden", 32}, {"heads", 2}};
   s.optimizer.weight_decay = 0;
   s.optimizer.ema_decay = 0.99;
-  Network network(engine(), *test_library(), s);
-  const Images images = made_up_images(400, 12, 1);
+  apps::Network network(engine(), *test_library(), s);
+  const apps::Images images = apps::made_up_images(400, 12, 1);
   double first = 0, last = 0;
   for (int64_t step = 0; step < 600; ++step) {
     const double loss = network.step("loss", diffusion_batch(images, network, step, 32), 2e-3);
@@ -156,13 +160,13 @@ TEST(Diffusion, ATransformerLearnsShapes) {
 }
 
 TEST(Diffusion, AUNetLearnsShapes) {
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "unet";
   s.config = {{"size", 12}, {"width", 12}, {"hidden", 32}, {"waves", 32}, {"classes", 4}};
   s.optimizer.weight_decay = 0;
   s.optimizer.ema_decay = 0.98;
-  Network network(engine(), *test_library(), s);
-  const Images images = made_up_images(400, 12, 1);
+  apps::Network network(engine(), *test_library(), s);
+  const apps::Images images = apps::made_up_images(400, 12, 1);
   double first = 0, last = 0;
   for (int64_t step = 0; step < 240; ++step) {
     const double loss = network.step("loss", diffusion_batch(images, network, step, 16), 3e-3);
@@ -181,4 +185,4 @@ TEST(Diffusion, AUNetLearnsShapes) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

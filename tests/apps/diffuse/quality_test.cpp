@@ -8,7 +8,11 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 TEST(ImageQualities, PeakSignalToNoise) {
@@ -75,12 +79,12 @@ TEST(ImageQualities, CosineDistance) {
 }
 
 TEST(ImageQualities, AClassifierIsTrainedOnce) {
-  const Images images = made_up_images(300, 12, 1);
-  NetworkSettings s;
+  const apps::Images images = apps::made_up_images(300, 12, 1);
+  apps::NetworkSettings s;
   s.family = "small_images";
   s.size = "xs";
   s.config = {{"size", 12}, {"classes", 4}};
-  const TestFolder folder;
+  const model::TestFolder folder;
   int64_t steps = 0;
   const auto told = [&](int64_t, double) { ++steps; };
   const auto first = image_classifier(engine(), *test_library(), s, images, folder.path() / "c", 120, told);
@@ -89,7 +93,7 @@ TEST(ImageQualities, AClassifierIsTrainedOnce) {
   EXPECT_EQ(steps, 120) << "it is there";
   std::vector<int64_t> all;
   for (int64_t i = 0; i < images.count; ++i) all.push_back(i);
-  const std::vector<float> x = framed(images, all, 12);
+  const std::vector<float> x = apps::framed(images, all, 12);
   const Classified a = classified(*first, x, 64), b = classified(*again, x, 100);
   EXPECT_EQ(a.classes, b.classes) << "batches are filled up";
   EXPECT_EQ(a.width, 64);
@@ -98,4 +102,4 @@ TEST(ImageQualities, AClassifierIsTrainedOnce) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

@@ -7,15 +7,18 @@
 #include "apps/draws/draws.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
 
-inline std::unique_ptr<Network> small_transformer() {
-  NetworkSettings s;
+using model::engine;
+using model::test_library;
+
+inline std::unique_ptr<apps::Network> small_transformer() {
+  apps::NetworkSettings s;
   s.family = "dit";
   s.config = {{"size", 12}, {"patch", 4}, {"classes", 4}, {"layers", 2}, {"hidden", 32}, {"heads", 2}};
-  auto out = std::make_unique<Network>(engine(), *test_library(), s);
+  auto out = std::make_unique<apps::Network>(engine(), *test_library(), s);
   uint64_t number = 0;
-  for (const Parameter& p : out->parameters()) {
+  for (const model::Parameter& p : out->parameters()) {
     std::vector<float> w = out->read(p.name);
     Draws draws(5, 77, number++);
     const bool is_modulation = p.name.find("modulation") != std::string::npos;
@@ -30,8 +33,8 @@ inline std::unique_ptr<Network> small_transformer() {
   return out;
 }
 
-inline std::vector<ProductReads> small_reads(Network& network) {
+inline std::vector<ProductReads> small_reads(apps::Network& network) {
   return collect_reads(network, {0, 1, 2, 3, 0, 1}, {.steps = 6, .guidance = 2, .seed = 9, .batch = 3}, {120, 1});
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

@@ -9,7 +9,11 @@
 #include "base/error.h"
 #include "tests/apps/diffuse/quantize_case.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 using SegmentWidths = std::vector<int64_t>;
@@ -63,8 +67,8 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
   return std::sqrt(error / all);
 }
 
-NetworkInputs some_noise() {
-  NetworkInputs in;
+apps::NetworkInputs some_noise() {
+  apps::NetworkInputs in;
   in.symbols = {{"B", 4}};
   in.integers["label"] = {0, 1, 2, 3};
   in.numbers["guidance"] = {2};
@@ -121,7 +125,7 @@ TEST(QuantizeDiffusion, ErrorsAreThoseOfTheGraph) {
       const graph::ValueId of_w =
           build.input(weight, graph::Role::parameter, {{graph::Dim(r.site.rows), graph::Dim(r.site.columns)}, {}});
       g.results = {build.contract(x, of_w, "mk", "nk", "mn")};
-      g.result_names = {kResult};
+      g.result_names = {model::kResult};
       const graph::Graph few = graph::quantize_products(g, {q.product});
       const auto program = engine().compile(few, {});
       std::vector<run::DeviceTensorRef> kept;
@@ -135,7 +139,7 @@ TEST(QuantizeDiffusion, ErrorsAreThoseOfTheGraph) {
       }
       program->run();
       std::vector<float> y(r.count() * r.site.rows);
-      program->result(kResult)->download(y.data(), program->result(kResult)->bytes());
+      program->result(model::kResult)->download(y.data(), program->result(model::kResult)->bytes());
       double error = 0;
       for (int64_t m = 0; m < r.count(); ++m)
         for (int64_t n = 0; n < r.site.rows; ++n) {
@@ -174,4 +178,4 @@ TEST(QuantizeDiffusion, WhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

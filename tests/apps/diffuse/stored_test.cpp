@@ -9,7 +9,11 @@
 #include "model/file/checkpoint.h"
 #include "tests/apps/diffuse/quantize_case.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 const Sampling kFewSteps{.steps = 4, .guidance = 2, .seed = 3, .batch = 4};
@@ -24,14 +28,14 @@ TEST(StoredQuantized, DrawsTheSameBits) {
   Sampling how = kFewSteps;
   how.change = "few";
   const std::vector<float> drawn = sampled(*network, {0, 1, 2, 3}, how);
-  const TestFolder folder;
+  const model::TestFolder folder;
   save_quantized(folder.path(), *network, weights, "segquant-g");
   const DrawingNetwork again = load_drawing(engine(), *test_library(), folder.path());
   EXPECT_EQ(again.method, "segquant-g");
   how.change = again.change;
   EXPECT_EQ(sampled(*again.network, {0, 1, 2, 3}, how), drawn);
   // A run of training is read as well.
-  const TestFolder plain;
+  const model::TestFolder plain;
   network->save(plain.path());
   const DrawingNetwork floats = load_drawing(engine(), *test_library(), plain.path());
   EXPECT_EQ(floats.change, "");
@@ -44,24 +48,24 @@ TEST(StoredQuantized, TextsThatLieAreRefused) {
   const std::vector<ProductReads> reads = small_reads(*network);
   const FormatRef f = test_library()->formats().get("int8");
   const QuantizedWeights weights = quantize_network(engine(), *network, reads, quantize_method("both"), {f, f}, 0);
-  const TestFolder folder;
+  const model::TestFolder folder;
   const std::filesystem::path at = save_quantized(folder.path(), *network, weights, "both");
-  const Checkpoint written = load_checkpoint(at, test_library()->formats());
+  const model::Checkpoint written = model::load_checkpoint(at, test_library()->formats());
   const nlohmann::json good = parse_json(written.state.config, "test");
   const auto refused = [&](const std::function<void(nlohmann::json & product)>& spoil) {
     nlohmann::json bad = good;
     spoil(bad["quantized"]["products"][3]);
-    CheckpointContent content;
+    model::CheckpointContent content;
     content.state = written.state;
     content.state.config = bad.dump();
-    for (const StoredTensor& t : written.weights->tensors()) content.weights.push_back(t);
+    for (const model::StoredTensor& t : written.weights->tensors()) content.weights.push_back(t);
     std::vector<uint8_t> bytes;
-    content.fetch = [&](const TensorSpec& spec) {
+    content.fetch = [&](const model::TensorSpec& spec) {
       bytes = written.weights->get(spec.name).blob();
       return std::span<const uint8_t>(bytes);
     };
-    const TestFolder other;
-    save_checkpoint(other.path(), content);
+    const model::TestFolder other;
+    model::save_checkpoint(other.path(), content);
     try {
       const DrawingNetwork read = load_drawing(engine(), *test_library(), other.path());
       Sampling how = kFewSteps;
@@ -86,4 +90,4 @@ TEST(StoredQuantized, TextsThatLieAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

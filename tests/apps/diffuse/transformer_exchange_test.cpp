@@ -10,7 +10,11 @@
 #include "graph/pass/pass.h"
 #include "tests/apps/diffuse/quantize_case.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 constexpr int64_t kImages = 3;
@@ -24,10 +28,10 @@ std::vector<float> drawn_floats(int64_t count, uint64_t seed) {
 
 // A network's velocity on some images, and the gradients of the sum of it times numbers that are given; with weights,
 // none of which is zero, and inputs.
-nlohmann::json exchanged(const Network& network) {
+nlohmann::json exchanged(const apps::Network& network) {
   nlohmann::json out;
   std::map<std::string, std::vector<float>> floats;
-  for (const Parameter& p : network.parameters()) {
+  for (const model::Parameter& p : network.parameters()) {
     std::vector<float>& own = floats[p.name] = network.read(p.name);
     if (p.shape.size() == 1)
       for (size_t i = 0; i < own.size(); ++i) own[i] = 0.05F * float(int(i % 7) - 3) + (own[i] == 1 ? 1.0F : 0.0F);
@@ -44,7 +48,7 @@ nlohmann::json exchanged(const Network& network) {
   out["t"] = floats["t"];
   out["arriving"] = floats["arriving"];
   out["label"] = label;
-  const FamilyRef family = test_library()->family(network.settings().family);
+  const model::FamilyRef family = test_library()->family(network.settings().family);
   graph::Graph g = graph::bind_symbols(family->function("velocity", family->config("", network.settings().config)),
                                        {{"B", kImages}});
   graph::Builder build(g);
@@ -53,9 +57,9 @@ nlohmann::json exchanged(const Network& network) {
   const graph::ValueId sum =
       build.reshape(build.reduce(build.mul(y, by), graph::Reduction::sum, {0, 1, 2, 3}), graph::Shape{});
   std::vector<graph::ValueId> with;
-  for (const Parameter& p : network.parameters()) with.push_back(g.find_input(p.name));
+  for (const model::Parameter& p : network.parameters()) with.push_back(g.find_input(p.name));
   for (const graph::ValueId v : graph::differentiate(g, sum, with)) g.results.push_back(v);
-  for (const Parameter& p : network.parameters()) g.result_names.push_back(p.name);
+  for (const model::Parameter& p : network.parameters()) g.result_names.push_back(p.name);
   const auto program = engine().compile(g, {});
   std::vector<run::DeviceTensorRef> kept;
   for (const std::string& name : program->input_names()) {
@@ -70,12 +74,12 @@ nlohmann::json exchanged(const Network& network) {
   for (const std::string& name : g.result_names) {
     std::vector<float> got(program->result(name)->bytes() / sizeof(float));
     program->result(name)->download(got.data(), program->result(name)->bytes());
-    (name == kResult ? out["velocity"] : out["gradients"][name]) = got;
+    (name == model::kResult ? out["velocity"] : out["gradients"][name]) = got;
   }
   return out;
 }
 
-void write_exchanged(const std::string& file, const Network& network) {
+void write_exchanged(const std::string& file, const apps::Network& network) {
   write_file_atomic(std::filesystem::path(std::getenv("LUMEN_EXCHANGE_DIR")) / file, exchanged(network).dump());
 }
 
@@ -87,11 +91,11 @@ TEST(TransformerExchange, Write) {
 
 TEST(UnetExchange, Write) {
   if (!std::getenv("LUMEN_EXCHANGE_DIR")) GTEST_SKIP() << "run tests/apps/diffuse/unet_reference.py THIS_PROGRAM";
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = "unet";
   s.config = {{"size", 12}, {"width", 8}, {"groups", 2}, {"hidden", 16}, {"waves", 32}, {"classes", 4}};
-  write_exchanged("unet.json", Network(engine(), *test_library(), s));
+  write_exchanged("unet.json", apps::Network(engine(), *test_library(), s));
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

@@ -10,20 +10,24 @@
 #include "graph/ir/eval.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::diffuse {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 const Sampling kUNetSteps{.steps = 4, .guidance = 2, .seed = 3, .batch = 4};
 const std::vector<int32_t> kUNetLabels = {0, 1, 2, 3};
 
 // Weights are all of some size, as trained ones are.
-std::unique_ptr<Network> small_unet() {
-  NetworkSettings s;
+std::unique_ptr<apps::Network> small_unet() {
+  apps::NetworkSettings s;
   s.family = "unet";
   s.config = {{"size", 12}, {"width", 12}, {"hidden", 16}, {"waves", 16}, {"classes", 4}};
-  auto out = std::make_unique<Network>(engine(), *test_library(), s);
+  auto out = std::make_unique<apps::Network>(engine(), *test_library(), s);
   uint64_t number = 0;
-  for (const Parameter& p : out->parameters()) {
+  for (const model::Parameter& p : out->parameters()) {
     std::vector<float> w = out->read(p.name);
     Draws draws(5, 78, number++);
     const double size = p.shape.size() == 4 ? 0.5 / std::sqrt(double(w.size()) / p.shape[0].number()) : 0.1;
@@ -41,7 +45,7 @@ struct UNetReads {
   }
 };
 
-UNetReads unet_reads(Network& network) {
+UNetReads unet_reads(apps::Network& network) {
   UNetReads out;
   out.products = collect_reads(network, {0, 1, 2, 3, 0, 1}, {.steps = 4, .guidance = 2, .seed = 9, .batch = 3},
                                {160, 1}, nullptr, {}, &out.left);
@@ -114,7 +118,7 @@ TEST(QuantizeUNet, ErrorsAreThoseOfTheGraph) {
         x, {0, 0, 0, 0}, {1, 0, 0, 0, 0, 0, /**/ 0, 1, 1, 0, 0, 0, /**/ 0, 0, 0, 1, 1, 0, /**/ 0, 0, 0, 0, 0, 1},
         {graph::Dim(r.count()), graph::Dim(1), graph::Dim(3), graph::Dim(1), graph::Dim(3), graph::Dim(channels)});
     g.results = {build.contract(windows, of_w, "nhivjc", "oijc", "nhvo")};
-    g.result_names = {kResult};
+    g.result_names = {model::kResult};
     const graph::Graph few = graph::quantize_products(g, {q.product});
     const auto program = engine().compile(few, {});
     std::map<std::string, graph::Tensor> evaluated;
@@ -145,7 +149,7 @@ TEST(QuantizeUNet, ErrorsAreThoseOfTheGraph) {
     }
     program->run();
     std::vector<float> y(r.count() * r.site.rows);
-    program->result(kResult)->download(y.data(), program->result(kResult)->bytes());
+    program->result(model::kResult)->download(y.data(), program->result(model::kResult)->bytes());
     const std::vector<double> meant = graph::eval(few, evaluated)[0].values;
     double error = 0;
     for (int64_t m = 0; m < r.count(); ++m)
@@ -201,7 +205,7 @@ TEST(QuantizeUNet, FilesGiveTheSameBits) {
     Sampling how = kUNetSteps;
     how.change = "few";
     const std::vector<float> drawn = sampled(*network, kUNetLabels, how);
-    const TestFolder folder;
+    const model::TestFolder folder;
     save_quantized(folder.path(), *network, weights, method);
     const DrawingNetwork again = load_drawing(engine(), *test_library(), folder.path());
     how.change = again.change;
@@ -210,4 +214,4 @@ TEST(QuantizeUNet, FilesGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::diffuse

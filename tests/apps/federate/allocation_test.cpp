@@ -8,7 +8,7 @@
 #include "apps/draws/draws.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 ClientFacts made_up_client(double speed, double distance, double share) {
@@ -152,4 +152,4 @@ TEST(FineAdjustment, GoesOnFromItsState) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::federate

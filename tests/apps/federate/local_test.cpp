@@ -10,7 +10,11 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::federate {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 constexpr const char* kLetterText = R"(
@@ -28,14 +32,14 @@ model two_layers(cfg) {
 }
 )";
 
-LibraryRef letters_library() {
-  auto own = Library::builtin();
+model::LibraryRef letters_library() {
+  auto own = model::Library::builtin();
   own->add_model_text(std::make_shared<const Source>(Source{"two_layers.lum", kLetterText}));
   return own;
 }
 
-NetworkSettings letters_settings() {
-  NetworkSettings s;
+apps::NetworkSettings letters_settings() {
+  apps::NetworkSettings s;
   s.family = "two_layers";
   return s;
 }
@@ -165,8 +169,8 @@ Examples some_letters() {
 }
 
 TEST(LocalTraining, GradientsAreThoseOfAPlainReference) {
-  const LibraryRef texts = letters_library();
-  Network network(engine(), *texts, letters_settings());
+  const model::LibraryRef texts = letters_library();
+  apps::Network network(engine(), *texts, letters_settings());
   LocalTrainer trainer(engine(), network, int8_settings());
   const Weights at = weights_of(network);
   const Examples data = some_letters();
@@ -185,8 +189,8 @@ TEST(LocalTraining, GradientsAreThoseOfAPlainReference) {
 // Each row's first number swings to and fro as if its gradient were noise; the others want to go to 0.3 by small steps,
 // which a scale for the row rounds away. What rounding leaves over brings them there.
 TEST(Uploads, ConvergeWithWhatRoundingLeavesOverAndNotWithout) {
-  const LibraryRef texts = letters_library();
-  const Network network(engine(), *texts, letters_settings());
+  const model::LibraryRef texts = letters_library();
+  const apps::Network network(engine(), *texts, letters_settings());
   const FormatRef format = test_library()->formats().get("int4_row");
   const auto farthest = [&](bool feedback) {
     Weights w = weights_of(network), residual;
@@ -210,8 +214,8 @@ TEST(Uploads, ConvergeWithWhatRoundingLeavesOverAndNotWithout) {
 }
 
 TEST(Uploads, AreRefusedWhenTheyAreNotTheNetworks) {
-  const LibraryRef texts = letters_library();
-  const Network network(engine(), *texts, letters_settings());
+  const model::LibraryRef texts = letters_library();
+  const apps::Network network(engine(), *texts, letters_settings());
   const FormatRef format = test_library()->formats().get("int8_row");
   const Weights w = weights_of(network);
   Weights to = w;
@@ -235,8 +239,8 @@ TEST(Uploads, AreRefusedWhenTheyAreNotTheNetworks) {
 }
 
 TEST(LocalTraining, HasTheSameBitsAgain) {
-  const LibraryRef texts = letters_library();
-  Network network(engine(), *texts, letters_settings());
+  const model::LibraryRef texts = letters_library();
+  apps::Network network(engine(), *texts, letters_settings());
   LocalTrainer trainer(engine(), network, int8_settings());
   const Weights at = weights_of(network);
   const Examples data = some_letters();
@@ -252,12 +256,12 @@ TEST(LocalTraining, HasTheSameBitsAgain) {
 }
 
 TEST(LocalTraining, RefusesActivationsOfManyScales) {
-  const LibraryRef texts = letters_library();
-  Network network(engine(), *texts, letters_settings());
+  const model::LibraryRef texts = letters_library();
+  apps::Network network(engine(), *texts, letters_settings());
   LocalSettings settings = int8_settings();
   settings.formats.activations = settings.formats.weights;
   EXPECT_THROW(LocalTrainer(engine(), network, settings), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::federate

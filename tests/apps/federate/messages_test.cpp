@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 JoinMessage some_join() {
@@ -109,4 +109,4 @@ TEST(FederateMessages, MayNotSayWhatIsNoNumber) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::federate

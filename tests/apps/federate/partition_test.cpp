@@ -8,7 +8,7 @@
 #include "apps/federate/allocation.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 constexpr int64_t kClasses = 10;
@@ -122,4 +122,4 @@ TEST(Partitions, HaveDistances) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::federate

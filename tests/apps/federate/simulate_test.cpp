@@ -3,7 +3,11 @@
 
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::federate {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 SimulationSettings small_simulation() {
@@ -26,7 +30,8 @@ SimulationSettings small_simulation() {
 }
 
 TEST(Simulations, LearnAndHaveTheSameBitsAgain) {
-  const Examples data = examples_of(made_up_images(600, 12, 1), 12), test = examples_of(made_up_images(200, 12, 2), 12);
+  const Examples data = examples_of(apps::made_up_images(600, 12, 1), 12),
+                 test = examples_of(apps::made_up_images(200, 12, 2), 12);
   const Parts parts = class_wise_parts(data.shown, 4, 6, 0.5, 1);
   Simulation simulation(engine(), *test_library(), small_simulation(), data, parts, test);
   const Simulated full = simulation.run(FederateMethod::full);
@@ -44,4 +49,4 @@ TEST(Simulations, LearnAndHaveTheSameBitsAgain) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -12,7 +12,7 @@
 #include "base/file/file.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::apps {
 namespace {
 
 TEST(Images, AreFramedInTheMiddleAndComeOnceInEachPass) {
@@ -36,7 +36,7 @@ TEST(Images, AreReadAsTheyWereWritten) {
   EXPECT_NE(made.pixels, made_up_images(20, 12, 4).pixels);
   EXPECT_EQ(made.classes(), 4);
   const auto [images, labels] = idx_bytes(made);
-  const TestFolder folder;
+  const model::TestFolder folder;
   write_file_atomic(folder / "train-images-idx3-ubyte", images);
   std::string packed(compressBound(labels.size()) + 64, 0);
   z_stream stream{};
@@ -129,4 +129,4 @@ TEST(Pictures, ArePngFilesOfTheRightPixels) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::apps

@@ -9,7 +9,10 @@
 #include "graph/ir/build.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::apps {
+
+using model::engine;
+
 namespace {
 
 constexpr const char* kSums = R"(
@@ -27,8 +30,8 @@ model sums(cfg) {
 }
 )";
 
-LibraryRef sums_library() {
-  auto own = Library::builtin();
+model::LibraryRef sums_library() {
+  auto own = model::Library::builtin();
   own->add_model_text(std::make_shared<const Source>(Source{"sums.lum", kSums}));
   return own;
 }
@@ -55,10 +58,10 @@ NetworkInputs sums_inputs(int step) {
 }
 
 TEST(Network, LearnsAndGoesOnWithTheSameBits) {
-  const LibraryRef texts = sums_library();
+  const model::LibraryRef texts = sums_library();
   Network whole(engine(), *texts, sums_settings());
   const double before = whole.step("loss", sums_inputs(0), 0.01);
-  const TestFolder folder;
+  const model::TestFolder folder;
   double last = 0;
   for (int i = 1; i < 400; ++i) {
     if (i == 200) whole.save(folder.path());
@@ -82,12 +85,12 @@ graph::Graph times_kept(graph::Graph g) {
   const graph::ValueId scaled = b.mul(before, b.broadcast(factor, b.type(before).shape));
   const graph::ValueId total = b.reduce(before, graph::Reduction::sum, {0});
   g.results = {scaled, total};
-  g.result_names = {kResult, "total"};
+  g.result_names = {model::kResult, "total"};
   return g;
 }
 
 TEST(Network, RunsAFunctionWithAChange) {
-  const LibraryRef texts = sums_library();
+  const model::LibraryRef texts = sums_library();
   Network network(engine(), *texts, sums_settings());
   const std::vector<float> plain = network.run("value", sums_inputs(3));
   network.define("scaled", times_kept);
@@ -96,7 +99,7 @@ TEST(Network, RunsAFunctionWithAChange) {
   const auto results = network.results("value", sums_inputs(3), false, "scaled");
   double total = 0;
   for (size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_EQ(results.at(kResult)[i], 3 * plain[i]);
+    EXPECT_EQ(results.at(model::kResult)[i], 3 * plain[i]);
     total += plain[i];
   }
   EXPECT_NEAR(results.at("total")[0], total, 1e-4);
@@ -104,7 +107,7 @@ TEST(Network, RunsAFunctionWithAChange) {
 }
 
 TEST(Network, WeightsAreReadAndWritten) {
-  const LibraryRef texts = sums_library();
+  const model::LibraryRef texts = sums_library();
   Network network(engine(), *texts, sums_settings());
   std::vector<float> up = network.read("up");
   ASSERT_EQ(up.size(), 32U);
@@ -117,7 +120,7 @@ TEST(Network, WeightsAreReadAndWritten) {
 }
 
 TEST(Network, WhatIsNotThereIsNamed) {
-  const LibraryRef texts = sums_library();
+  const model::LibraryRef texts = sums_library();
   NetworkSettings s = sums_settings();
   s.size = "wide";
   Network network(engine(), *texts, s);
@@ -126,12 +129,12 @@ TEST(Network, WhatIsNotThereIsNamed) {
   EXPECT_THROW((void)network.run("gradient", sums_inputs(0)), Error);
   s.size = "wider";
   EXPECT_THROW(Network(engine(), *texts, s), Error);
-  const TestFolder empty;
+  const model::TestFolder empty;
   EXPECT_THROW((void)Network::load(engine(), *texts, empty.path()), Error);
 }
 
 TEST(Network, LossesThatAreNoNumbersStop) {
-  const LibraryRef texts = sums_library();
+  const model::LibraryRef texts = sums_library();
   Network network(engine(), *texts, sums_settings());
   NetworkInputs bad = sums_inputs(0);
   bad.numbers["y"][3] = std::numeric_limits<float>::infinity();
@@ -144,4 +147,4 @@ TEST(Network, LossesThatAreNoNumbersStop) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::apps

@@ -9,7 +9,7 @@
 #include "apps/recommend/interactions.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 namespace {
 
 // What the formulas say, element by element, without anything shared with the code.
@@ -136,4 +136,4 @@ TEST(Plans, HaveBitsByWeights) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::recommend

@@ -7,7 +7,7 @@
 #include "apps/recommend/recommend.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 namespace {
 
 std::string refusal(const std::string& text) {
@@ -133,4 +133,4 @@ TEST(Examples, WindowsAndCandidates) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::recommend

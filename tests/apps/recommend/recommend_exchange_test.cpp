@@ -11,7 +11,11 @@
 #include "graph/ir/build.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 constexpr int64_t kUsers = 5, kItems = 20, kWidth = 8;
@@ -27,10 +31,10 @@ nlohmann::json written_numbers(const std::vector<float>& values, const std::vect
 }
 
 // Weights that are not those of the beginning, banks of four sizes among them.
-nlohmann::json fill_parameters(Network& network, std::mt19937& random) {
+nlohmann::json fill_parameters(apps::Network& network, std::mt19937& random) {
   std::uniform_real_distribution<float> number(-1, 1);
   nlohmann::json out;
-  for (const Parameter& p : network.parameters()) {
+  for (const model::Parameter& p : network.parameters()) {
     std::vector<float> values = network.read(p.name);
     // Channels of a matrix are compared: the more they differ, the less of that is rounding.
     const float size = p.name.ends_with("_u") || p.name.ends_with("_v") ? 1.5F : 0.5F;
@@ -44,23 +48,23 @@ nlohmann::json fill_parameters(Network& network, std::mt19937& random) {
 }
 
 // Result and gradients of a loss by every parameter that is trained.
-nlohmann::json written_loss(Network& network, const std::string& loss, const NetworkInputs& inputs,
+nlohmann::json written_loss(apps::Network& network, const std::string& loss, const apps::NetworkInputs& inputs,
                             const nlohmann::json& parameters) {
   nlohmann::json out;
   const auto results = network.results(loss, inputs, false, "gradients");
-  out["loss"] = results.at(kResult)[0];
+  out["loss"] = results.at(model::kResult)[0];
   for (const auto& [name, values] : results)
     if (name.starts_with("gradient "))
       out["gradients"][name.substr(9)] = written_numbers(values, parameters[name.substr(9)]["shape"]);
   return out;
 }
 
-void define_gradients(Network& network) {
+void define_gradients(apps::Network& network) {
   network.define("gradients", [&network](graph::Graph g) {
     graph::inline_calls(g);
     std::vector<graph::ValueId> by;
     std::vector<std::string> names;
-    for (const Parameter& p : network.parameters())
+    for (const model::Parameter& p : network.parameters())
       if (const graph::ValueId v = g.find_input(p.name); !p.frozen && v >= 0) {
         by.push_back(v);
         names.push_back(p.name);
@@ -77,7 +81,7 @@ void define_gradients(Network& network) {
 void write_recommender(const std::filesystem::path& folder, const std::string& family, bool sees_whole_sequence,
                        bool is_planned, uint32_t seed) {
   std::mt19937 random(seed);
-  NetworkSettings s;
+  apps::NetworkSettings s;
   s.family = family;
   s.config = {{"items", kItems}, {"hidden", kWidth}, {"dropout", 0}};
   if (sees_whole_sequence)
@@ -85,11 +89,11 @@ void write_recommender(const std::filesystem::path& folder, const std::string& f
   else
     s.config.insert({{"across", 3}, {"down", 4}});
   if (is_planned) s.config.insert({{"recent", 4}, {"balance", 0.5}, {"evenly", 0.2}});
-  Network network(engine(), *test_library(), s);
+  apps::Network network(engine(), *test_library(), s);
   nlohmann::json out = {{"family", family}, {"parameters", fill_parameters(network, random)}};
   define_gradients(network);
   const int64_t length = network.config("length"), targets = sees_whole_sequence ? length : network.config("targets");
-  NetworkInputs inputs;
+  apps::NetworkInputs inputs;
   inputs.symbols = {{"B", kUsers}, {"T", length}, {"N", 6}, {"M", 7}};
   auto& integers = inputs.integers;
   integers["items"] = some_items(random, kUsers * length, 1);
@@ -113,7 +117,7 @@ void write_recommender(const std::filesystem::path& folder, const std::string& f
   }
   out["scores"] = network.run("scores", inputs);
   for (const std::string loss : {"loss_pairs", "loss_candidates"}) {
-    NetworkInputs own = inputs;
+    apps::NetworkInputs own = inputs;
     std::vector<float>& counts = own.numbers["counts"];
     for (int64_t i = 0; i < (loss == "loss_pairs" ? kUsers * targets : 6); ++i) counts.push_back(float(i % 3));
     out[loss] = written_loss(network, loss, own, out["parameters"]);
@@ -134,4 +138,4 @@ TEST(RecommendExchange, WritesScoresAndGradients) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::recommend

@@ -9,7 +9,11 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 const Split& split() {
@@ -108,7 +112,7 @@ TEST(Recommenders, FiltersOverWindowsLearnAndArePlanned) {
   EXPECT_GT(evaluate(planned, split(), options).full.ndcg10, 0.2);
   const Plan* const one = &plans[3];
   const std::vector<float> measured = planned.scores({&users[3], 1}, {&one, 1});
-  const TestFolder folder;
+  const model::TestFolder folder;
   planned.save(folder.path());
   const auto device = Recommender::load(engine(), *test_library(), folder.path());
   device->apply(*one, bit_table("normal"));
@@ -137,7 +141,7 @@ TEST(Recommenders, ReadFewBitsAtLittleCost) {
   planned.use(bit_table("normal"));
   const Plan* const one = &plans[3];
   const std::vector<float> measured = planned.scores({&users[3], 1}, {&one, 1});
-  const TestFolder folder;
+  const model::TestFolder folder;
   planned.save(folder.path());
   const auto device = Recommender::load(engine(), *test_library(), folder.path());
   device->apply(*one, bit_table("normal"));
@@ -149,7 +153,7 @@ TEST(Recommenders, ReadFewBitsAtLittleCost) {
 
 TEST(Recommenders, GoOnWithTheSameBits) {
   for (const bool plans : {false, true}) {
-    const TestFolder folder;
+    const model::TestFolder folder;
     Recommender whole(engine(), *test_library(), settings(plans)), part(engine(), *test_library(), settings(plans));
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(whole.train_epoch(split()));
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(part.train_epoch(split()));
@@ -170,7 +174,7 @@ TEST(Recommenders, RefuseOtherFamiliesAndFolders) {
   RecommenderSettings s = settings(false);
   s.family = "llama";
   EXPECT_THROW(Recommender(engine(), *test_library(), s), Error);
-  const TestFolder folder;
+  const model::TestFolder folder;
   EXPECT_THROW(Recommender::load(engine(), *test_library(), folder.path()), Error);
 }
 
@@ -208,7 +212,7 @@ TEST(Plans, AreWithinTheirBudgetPersonalAndAppliedAsMeasured) {
 
   model.use(bit_table("normal"));
   const std::vector<float> measured = model.scores(users, std::vector<const Plan*>(users.size(), &plans[7]));
-  const TestFolder folder;
+  const model::TestFolder folder;
   model.save(folder.path());
   const auto device = Recommender::load(engine(), *test_library(), folder.path());
   EXPECT_EQ(device->backbone(), model.backbone());
@@ -220,4 +224,4 @@ TEST(Plans, AreWithinTheirBudgetPersonalAndAppliedAsMeasured) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::recommend

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
 namespace {
 
 using namespace std::chrono_literals;
@@ -165,4 +165,4 @@ TEST(Devices, AreToldThatACloudIsGone) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::recommend

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::apps {
 namespace {
 
 TEST(Spread, OfASample) {
@@ -25,4 +25,4 @@ TEST(Spread, FewerThanTwoHaveNone) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::apps

@@ -28,28 +28,28 @@ void there_and_back(const std::string& bytes, const Unpack& unpack, const Pack& 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   const std::string bytes(reinterpret_cast<const char*>(data), size);
-  there_and_back(bytes, model::unpack_speaker, model::pack_speaker);
-  there_and_back(bytes, model::unpack_join, model::pack_join);
-  there_and_back(bytes, model::unpack_task, model::pack_task);
-  there_and_back(bytes, model::unpack_wait, model::pack_wait);
-  there_and_back(bytes, model::unpack_update, model::pack_update);
-  there_and_back(bytes, model::unpack_group, model::pack_group);
-  there_and_back(bytes, model::unpack_masked, model::pack_masked);
-  there_and_back(bytes, model::unpack_tell, model::pack_tell);
-  there_and_back(bytes, model::unpack_seed, model::pack_seed);
+  there_and_back(bytes, federate::unpack_speaker, federate::pack_speaker);
+  there_and_back(bytes, federate::unpack_join, federate::pack_join);
+  there_and_back(bytes, federate::unpack_task, federate::pack_task);
+  there_and_back(bytes, federate::unpack_wait, federate::pack_wait);
+  there_and_back(bytes, federate::unpack_update, federate::pack_update);
+  there_and_back(bytes, federate::unpack_group, federate::pack_group);
+  there_and_back(bytes, federate::unpack_masked, federate::pack_masked);
+  there_and_back(bytes, federate::unpack_tell, federate::pack_tell);
+  there_and_back(bytes, federate::unpack_seed, federate::pack_seed);
   // A client is given any group, in which it may stand.
   try {
-    model::SumGroup group = model::unpack_group(bytes);
-    model::SumPartner partner("a");
-    for (model::GroupMember& m : group.members)
+    federate::SumGroup group = federate::unpack_group(bytes);
+    federate::SumPartner partner("a");
+    for (federate::GroupMember& m : group.members)
       if (m.name == "a") m.key = partner.key();
     if (group.members.size() < 100) LUMEN_CHECK(partner.masked(group, std::array{1.0F, -2.0F}).size() == 2);
   } catch (const Error&) {
   }
-  there_and_back(bytes, model::unpack_weights, model::pack_weights);
+  there_and_back(bytes, federate::unpack_weights, federate::pack_weights);
   try {
     std::string left = bytes;
-    while (const auto frame = take_frame(model::kFederate, left, 4096)) LUMEN_CHECK(frame->content.size() <= 4096);
+    while (const auto frame = take_frame(federate::kFederate, left, 4096)) LUMEN_CHECK(frame->content.size() <= 4096);
   } catch (const Error&) {
   }
   return 0;

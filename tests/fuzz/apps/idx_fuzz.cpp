@@ -15,10 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view labels = all.substr(all.size() - std::min<size_t>(all.size(), data[0]));
   const std::string_view images = all.substr(0, all.size() - labels.size());
   try {
-    const model::Images read = model::parse_idx(images, labels, "fuzz");
+    const apps::Images read = apps::parse_idx(images, labels, "fuzz");
     LUMEN_CHECK(read.count == std::ssize(read.labels) &&
                 read.count * read.height * read.width * read.channels == std::ssize(read.pixels));
-    const auto [a, b] = model::idx_bytes(read);
+    const auto [a, b] = apps::idx_bytes(read);
     LUMEN_CHECK(b == labels && a.size() <= images.size());
   } catch (const Error&) {
   }

@@ -11,12 +11,13 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   try {
-    const model::Interactions all = model::parse_interactions({reinterpret_cast<const char*>(data), size}, "fuzz.txt");
+    const recommend::Interactions all =
+        recommend::parse_interactions({reinterpret_cast<const char*>(data), size}, "fuzz.txt");
     for (const auto& user : all.users)
-      for (const model::ItemId item : user) LUMEN_CHECK(item >= 1 && item <= all.items());
-    const model::Split split(all);
+      for (const recommend::ItemId item : user) LUMEN_CHECK(item >= 1 && item <= all.items());
+    const recommend::Split split(all);
     for (const int64_t user : split.tested) LUMEN_CHECK(split.answer(user, true) >= 1);
-    (void)model::filtered(all, 2, 2);
+    (void)recommend::filtered(all, 2, 2);
   } catch (const Error&) {
   }
   return 0;

@@ -13,16 +13,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   try {
-    LUMEN_CHECK(model::pack_plan(model::unpack_plan(bytes, "fuzz.plan")) == bytes);
+    LUMEN_CHECK(recommend::pack_plan(recommend::unpack_plan(bytes, "fuzz.plan")) == bytes);
   } catch (const Error&) {
   }
   try {
-    LUMEN_CHECK(model::pack_ask(model::unpack_ask(bytes)) == bytes);
+    LUMEN_CHECK(recommend::pack_ask(recommend::unpack_ask(bytes)) == bytes);
   } catch (const Error&) {
   }
   try {
     std::string left = bytes;
-    while (const auto message = model::take_message(left, 4096)) LUMEN_CHECK(message->content.size() <= 4096);
+    while (const auto message = recommend::take_message(left, 4096)) LUMEN_CHECK(message->content.size() <= 4096);
   } catch (const Error&) {
   }
   return 0;

@@ -9,7 +9,11 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::federate {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 FederateSettings small_run() {
@@ -26,7 +30,7 @@ FederateSettings small_run() {
 
 // Three clients by hand: each answers a task with its name's number in every weight.
 struct HandPlayed {
-  const TestFolder folder;
+  const model::TestFolder folder;
   std::vector<std::string> lines;
   FederateSettings settings = small_run();
   std::unique_ptr<FederateServer> server;
@@ -81,7 +85,7 @@ TEST(FederateRounds, HaveTheSameBitsInWhateverOrderAnswersArrive) {
   }
   EXPECT_EQ(ends[0], ends[1]);
   // The mean of 0.01, 0.02 and 0.03 by 10, 20 and 30 examples, three times.
-  const Weights began = weights_of(Network(engine(), *test_library(), small_run().network));
+  const Weights began = weights_of(apps::Network(engine(), *test_library(), small_run().network));
   EXPECT_NEAR(ends[0].at("last")[5] - began.at("last")[5], 3 * 0.14 / 6, 1e-4);
 }
 
@@ -284,4 +288,4 @@ TEST(SampledClients, AreAFunctionOfSeedAndRound) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::federate

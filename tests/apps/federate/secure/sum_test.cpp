@@ -12,7 +12,7 @@
 #include "apps/draws/draws.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::federate {
 namespace {
 
 KeyBytes bytes_of(const std::string& hex) {
@@ -233,4 +233,4 @@ TEST(SumRounds, RefuseClientsThatWouldSpoilThem) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::federate

@@ -6,7 +6,11 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::recommend {
+
+using model::engine;
+using model::test_library;
+
 namespace {
 
 RecommenderSettings planned_settings(const char* family) {
@@ -44,7 +48,7 @@ TEST(Sensitivities, AreSlopesOfTheLoss) {
       const auto loss_with = [&](float share) {
         Recommender::State now = before;
         int64_t at = channel;
-        for (const Parameter& p : test_library()->family(family)->parameters(model.settings().config)) {
+        for (const model::Parameter& p : test_library()->family(family)->parameters(model.settings().config)) {
           if (p.role != "planned") continue;
           const int64_t columns = p.shape.back().number(), own = p.count() / columns;
           if (at >= 0 && at < own)
@@ -69,4 +73,4 @@ TEST(Sensitivities, AreSlopesOfTheLoss) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::recommend
