@@ -18,8 +18,8 @@ def commands(program):
     """The names in the list of commands of `--help`."""
     code, out, error = run(program, "--help")
     assert code == 0, error
-    names = re.findall(r"^  ([a-z]+) {2,}", out[re.search(r"^(?:Subcommands|SUBCOMMANDS):", out, re.M).end():], re.M)
-    assert len(names) > 20, out
+    names = re.findall(r"^  ([\w-]+)(?:, [\w-]+)*  ", out[out.index("\nSubcommands:"):], re.M)
+    assert "run" in names and len(names) > 20, out
     return names
 
 

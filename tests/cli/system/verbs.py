@@ -14,8 +14,8 @@ class Verbs:
         for name in ("LUMEN_TEST_THREADS", "LD_PRELOAD"):
             self.environment.pop(name, None)
         (self.work / "text.txt").write_text("To be, or not to be, that is the question:\n" * 60)
-        self.commands = set(re.findall(r"^  ([\w-]+)  ", self.run(["--help"])[1], re.M))
-        assert self.has("train"), self.commands
+        self.commands = set(re.findall(r"^  ([\w-]+)(?:, [\w-]+)*  ", self.run(["--help"])[1], re.M))
+        assert self.has("train") and self.has("run"), self.commands
         self.do("train", "--shape", "tiny", "--steps", "2", "--eval-every", "0", "-o", "m", "-q")
         self.do("quantize", "m/model.gguf", "small.gguf", "q4_0", "-q")
 
