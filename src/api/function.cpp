@@ -14,7 +14,7 @@
 #include "graph/pass/pass.h"
 #include "include/lumen.h"
 #include "model/arch/family/source.h"
-#include "model/network/device_tensors.h"
+#include "model/device_tensors/device_tensors.h"
 #include "run/engine/engine.h"
 
 using namespace lumen;  // NOLINT: this file is the C interface and is included by no other

@@ -383,13 +383,14 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
       "Every command has --help. Exit codes: 0 ok, 1 bad data, 2 usage, 3 hardware or memory, 4 numeric guard, 5 "
       "verification\n"
       "failed, 130 Ctrl-C after saving (SIGTERM 143, SIGHUP 129).");
-  for (auto* add : {add_demo,     add_train,    add_data,       add_run,     add_chat,       add_serve,   add_tokenize,
-                    add_imatrix,  add_quantize, add_rewrite,    add_correct, add_recover,    add_export,  add_merge,
-                    add_verify,   add_report,   add_eval,       add_embed,   add_perplexity, add_compare, add_bench,
-                    add_inspect,  add_compile,  add_format,     add_doctor,  add_recommend,  add_diffuse, add_federate,
-                    add_classify, add_cache,    add_completion, add_manual}) {
+  for (auto* add : {add_demo,    add_train,    add_data,    add_run,     add_chat,       add_serve,   add_tokenize,
+                    add_imatrix, add_quantize, add_rewrite, add_correct, add_recover,    add_export,  add_merge,
+                    add_verify,  add_report,   add_eval,    add_embed,   add_perplexity, add_compare, add_bench,
+                    add_inspect, add_compile,  add_format,  add_doctor}) {
     add(app, command);
   }
+  for (const AddCommand add : application_commands()) add(app, command);
+  for (auto* add : {add_cache, add_completion, add_manual}) add(app, command);
   guard_numbers(app);
   return made;
 }
