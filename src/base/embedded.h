@@ -1,4 +1,4 @@
-// Files embedded in the binary by the build (cmake/embed.cmake): the language's own library, the demo text, pages.
+// Files embedded in the binary by the build (cmake/embed.cmake): the language's own library and the demo text.
 #pragma once
 
 #include <string_view>
@@ -14,6 +14,5 @@ struct File {
 std::vector<File> formats();  // formats/*.lum
 std::vector<File> models();   // models/*.lum and recipes/*.toml
 std::vector<File> data();     // data/tinyshakespeare/input.txt
-std::vector<File> report_page();  // src/model/report/page.html
 
 }  // namespace lumen::embedded

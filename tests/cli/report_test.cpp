@@ -45,8 +45,8 @@ TEST_F(ReportTest, OfOneRunAndOfSeveral) {
   EXPECT_FALSE(fs::exists(path("b/tensorboard")));
   // Written by the run itself; the same again.
   const std::string own = read("a/report.html");
-  for (const char* part : {"\"curves\"", "\"samples\"", "the cat", "text.txt", "llama", "learning_rate", "recipe_changes",
-                           "lumen chat -m ", "\"what\":\"f32\""})
+  for (const char* part : {"\"curves\"", "\"samples\"", "the cat", "text.txt", "llama", "learning_rate",
+                           "recipe_changes", "lumen chat -m ", "\"what\":\"f32\""})
     EXPECT_TRUE(contains(own, part)) << part;
   fs::remove(path("a/report.html"));
   const Outcome again = lumen({"report", path("a")});

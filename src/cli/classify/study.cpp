@@ -294,8 +294,7 @@ std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy
       "calibrate on. Corrupted: each image by one random method at severity 3 to 5. Means and deviations over seeds. "
       "Clipped: results beyond their range. ms (medians of turns) and bytes of memory for values: one image at a "
       "time.",
-      study.network().settings().family, study.network().trained_numbers(), flags.seeds, study.tested(),
-      flags.count);
+      study.network().settings().family, study.network().trained_numbers(), flags.seeds, study.tested(), flags.count);
   return model::html_page(model::Study{"Ranges known before a layer runs",
                                        what,
                                        {},

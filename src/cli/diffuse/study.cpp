@@ -324,13 +324,13 @@ std::string study_page(const DiffuseStudy& study, const DiffuseStudyFlags& flags
       study.feature_width(), flags.calibration.rank);
   std::vector<model::Picture> pictures;
   for (const QuantizedArm& a : study.arms()) pictures.push_back({a.setting + " " + a.method, study.picture(a.shown)});
-  return model::html_page(model::Study{
-      "Quantized diffusion",
-      what,
-      tiles,
-      {{"Compared", "", {study_table(study.arms())}},
-       {"Errors of modulations, smoothquant without and with segments", "", {segment_table(study)}},
-       {"Images from the same noise", "", {}, {}, pictures}}});
+  return model::html_page(
+      model::Study{"Quantized diffusion",
+                   what,
+                   tiles,
+                   {{"Compared", "", {study_table(study.arms())}},
+                    {"Errors of modulations, smoothquant without and with segments", "", {segment_table(study)}},
+                    {"Images from the same noise", "", {}, {}, pictures}}});
 }
 
 int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {

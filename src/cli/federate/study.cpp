@@ -335,9 +335,9 @@ std::string study_page(const FederateStudy& study, const FederateStudyFlags& fla
       "the fastest of three classes of devices, a step of Q {:.2f} times as long. Accuracy is that of the average with "
       "its weights in their format, the mean of the last {} evaluations, on {} examples that no client has. Area: its "
       "mean over the time that the fastest quantized method takes. Curves are those of the first seed.",
-      s.network.family, s.network.size, study.data().count(), flags.clients, s.sampled,
-      s.rounds, s.epochs, s.batch, s.rate, s.weights, s.activations, s.upload, flags.seeds, flags.simulation.float_rate, 1 + flags.simulation.fake_share, kLastRounds,
-      flags.simulation.tested);
+      s.network.family, s.network.size, study.data().count(), flags.clients, s.sampled, s.rounds, s.epochs, s.batch,
+      s.rate, s.weights, s.activations, s.upload, flags.seeds, flags.simulation.float_rate,
+      1 + flags.simulation.fake_share, kLastRounds, flags.simulation.tested);
   return model::html_page(model::Study{"Federated training: who quantizes how",
                                        what,
                                        {},

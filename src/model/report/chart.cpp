@@ -13,14 +13,17 @@ bool is_lower(const Point& a, const Point& b) {
 }  // namespace
 
 nlohmann::ordered_json to_json(const Chart& chart) {
-  nlohmann::ordered_json out = {{"title", chart.title},   {"unit", chart.unit},
-                                {"across", chart.across}, {"logarithmic", chart.logarithmic},
-                                {"zero", chart.from_zero}, {"whole", chart.whole},
+  nlohmann::ordered_json out = {{"title", chart.title},
+                                {"unit", chart.unit},
+                                {"across", chart.across},
+                                {"logarithmic", chart.logarithmic},
+                                {"zero", chart.from_zero},
+                                {"whole", chart.whole},
                                 {"series", nlohmann::ordered_json::array()}};
   for (const Series& s : chart.series) {
-    nlohmann::ordered_json one = {{"name", s.name},   {"color", s.color}, {"faint", s.faint},
-                                  {"dots", s.dots},   {"line", s.line},   {"large", s.large},
-                                  {"labels", s.labels}, {"points", nlohmann::ordered_json::array()}};
+    nlohmann::ordered_json one = {
+        {"name", s.name}, {"color", s.color}, {"faint", s.faint},   {"dots", s.dots},
+        {"line", s.line}, {"large", s.large}, {"labels", s.labels}, {"points", nlohmann::ordered_json::array()}};
     for (const Point& p : s.points) one["points"].push_back({p.x, p.y});
     out["series"].push_back(std::move(one));
   }

@@ -1,8 +1,7 @@
 // metrics.jsonl, the log of a training run: one JSON object per line, each with its step. Lines of steps hold numbers;
-// lines of evaluations a validation loss with its number of rows, task figures and samples; lines of a start ("run") the
-// model, recipe and files; lines of events a text; the line of the end ("outputs") what the run left. Written during a
-// run, read by reports. Proved by
-// tests/model/report/report_metrics_test.cpp.
+// lines of evaluations a validation loss with its number of rows, task figures and samples; lines of a start ("run")
+// the model, recipe and files; lines of events a text; the line of the end ("outputs") what the run left. Written
+// during a run, read by reports. Proved by tests/model/report/report_metrics_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +48,7 @@ struct LoggedSample {
 struct LoggedEvaluation {
   int64_t step = 0;
   std::optional<double> validation_loss;
-  std::optional<double> rows;            // of validation data that it was computed on; older logs do not have it
+  std::optional<double> rows;             // of validation data that it was computed on; older logs do not have it
   std::map<std::string, double> figures;  // "TASK.FIGURE", and all other numbers
   std::vector<LoggedSample> samples;
 };
@@ -68,9 +67,9 @@ struct RunLog {
   std::vector<LoggedEvent> events;
   nlohmann::json run = nlohmann::json::object();      // of the latest start
   nlohmann::json outputs = nlohmann::json::object();  // "files" and the "command" that runs one; empty before the end
-  int64_t starts = 0;                             // lines "run": more than one for a resumed run
-  int64_t skipped = 0;                            // lines that do not belong to a log
-  std::string first_skipped;                      // its position, and the reason
+  int64_t starts = 0;                                 // lines "run": more than one for a resumed run
+  int64_t skipped = 0;                                // lines that do not belong to a log
+  std::string first_skipped;                          // its position, and the reason
 
   // The mean loss of the last 50 steps; nullopt without any.
   std::optional<double> train_loss() const;

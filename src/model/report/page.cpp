@@ -8,6 +8,11 @@
 #include "base/embedded.h"
 #include "base/structured/page_policy.h"
 
+// Made by the build from page.html.
+namespace lumen::embedded {
+std::vector<File> report_page();
+}
+
 namespace lumen::model {
 namespace {
 

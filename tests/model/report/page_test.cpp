@@ -26,7 +26,8 @@ TEST(Page, NeedsNothingElse) {
   for (const char* part : {"https:", "@import", "url(", "src=", "innerHTML", "outerHTML", "insertAdjacent",
                            "document.write", "eval(", "fetch(", "XMLHttpRequest", "POLICY", ">DATA<"})
     EXPECT_THAT(page, Not(HasSubstr(part))) << part;
-  EXPECT_EQ(count(page, "http:"), count(page, "\"http://www.w3.org/2000/svg\"")) << "the name of a space, not an address";
+  EXPECT_EQ(count(page, "http:"), count(page, "\"http://www.w3.org/2000/svg\""))
+      << "the name of a space, not an address";
   EXPECT_THAT(page, HasSubstr("content=\"default-src 'none'; img-src data:; style-src " + policy_digest(page, "style") +
                               "; script-src " + policy_digest(page, "script") + "; base-uri 'none'"));
   EXPECT_THAT(page, HasSubstr("require-trusted-types-for 'script'"));
@@ -48,7 +49,8 @@ TEST(Page, InvalidUtf8IsReplaced) {
 
 TEST(Page, OfAStudy) {
   Study study{"Title", "About.", {{"size", "5", "of 7"}}, {}};
-  study.sections.push_back({"Compared", "A text", {{{"what", "n"}, {{"a", "1"}}, 1}}, {{"curve", "", {{"s", {{1, 2}}}}}}});
+  study.sections.push_back(
+      {"Compared", "A text", {{{"what", "n"}, {{"a", "1"}}, 1}}, {{"curve", "", {{"s", {{1, 2}}}}}}});
   study.sections.push_back({"Pictures", "", {}, {}, {{"one", "data:image/png;base64,AA=="}}});
   const ordered_json out = document_of(html_page(study));
   EXPECT_EQ(out["title"], "Title");

@@ -1,9 +1,9 @@
 // needs: none. Curves: nothing lost by thinning, means of intervals with their range, sparklines.
-#include "model/report/chart.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
+
+#include "model/report/chart.h"
 
 namespace lumen::model {
 namespace {

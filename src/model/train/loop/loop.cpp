@@ -248,8 +248,7 @@ class Loop {
     json line = {{"step", trainer_.done()}, {"validation_loss", e.validation_loss}, {"validation_rows", rows}};
     // One curve has values of one number of rows.
     const bool is_curve = rows == trainer_.evaluated_rows(quick_rows()) || recipe_.evaluate_every <= 0;
-    std::vector<std::pair<std::string, double>> scalars = {
-        {is_curve ? kLossTag : kFinalLossTag, e.validation_loss}};
+    std::vector<std::pair<std::string, double>> scalars = {{is_curve ? kLossTag : kFinalLossTag, e.validation_loss}};
     if (e.validation_kl) {
       line["validation_kl"] = *e.validation_kl;
       scalars.emplace_back("validation/kl", *e.validation_kl);

@@ -254,7 +254,8 @@ std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer,
   const fs::path merged = unchecked.path() / kModelFile;
   write_merged(engine, trainer, merged, false);
   const Divergence d = distance(engine, trainer, merged, unchecked.path() / "logits");
-  const Output written{folder / kModelFile, "merged, " + (shipping ? recipe.ship.type : recipe.merge), d.mean, d.tokens};
+  const Output written{folder / kModelFile, "merged, " + (shipping ? recipe.ship.type : recipe.merge), d.mean,
+                       d.tokens};
   if (shipping && !(d.mean <= recipe.ship.max_kl))
     throw Error(Exit::verify,
                 fmt::format("the merged model is not what was trained: {}; ship.max_kl is {}", written.divergence(),
