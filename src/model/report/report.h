@@ -18,9 +18,8 @@ inline constexpr const char* kReportName = "report.html";
 // {"lumen_report": 1, "title", "subtitle", "runs": [..], "differences": [..]}. A run has:
 //   name, path, starts, skipped, first_skipped;
 //   about            the log's "run", as it is there; and outputs, the same for its last line
-//   summary          step, train_loss, validation_loss, validation_rows, best_loss, best_step, best_rows, tokens,
-//   epoch,
-//                    speed (tokens a second: RunLog::mean_over_time), mfu, memory, seconds: what is known of them
+//   summary          what is known of: step, train_loss, validation_loss, validation_rows, best_loss, best_step,
+//                    best_rows, tokens, epoch, speed (tokens a second: RunLog::mean_over_time), mfu, memory, seconds
 //   curves           by key of a step's line, condensed (chart.h) to at most 600 points
 //   evaluations      step, validation_loss, rows, figures, samples
 //   events           step, kind, text
