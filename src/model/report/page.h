@@ -1,6 +1,6 @@
 // A report is one JSON document. Its page is a static file (page.html, embedded by the build) that carries the document
 // and draws it by a script of its own: it fetches nothing, and the document's text only ever becomes text, never
-// markup. Proved by tests/model/report/page_test.cpp and, in a browser, by tests/cli/report_page_check.py.
+// markup. Proved by tests/model/report/page_test.cpp and, in a browser, by tests/cli/pages/report_page_check.py.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import serve_check
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "pages"))
 from browser import Browser, find_browser  # noqa: E402
+
 
 def chat(b, text, answers):
     b.js("document.getElementById('ask').focus()")

@@ -1,5 +1,5 @@
 // needs: none. Pages: the document is in the file, cannot leave its element, and the policy allows nothing but the
-// page's own style and script. How pages look is tests/cli/report_page_check.py's.
+// page's own style and script. How pages look is tests/cli/pages/report_page_check.py's.
 #include "model/report/page.h"
 
 #include <gmock/gmock.h>

@@ -2,8 +2,8 @@
 """Pages of reports in a real browser (Debian's chromium, headless), opened as files: what a run's log and a compression's document hold is on the page, charts show values
 under the cursor and to the arrow keys, names stand at dots, nothing is wider than the page at 390 and 1280 pixels, hostile names stay text, and nothing is fetched.
 
-Usage: tests/cli/report_page_check.py LUMEN             exit code 77: no chromium, nothing was checked
-       tests/cli/report_page_check.py LUMEN FOLDER      also keeps pictures of the pages in FOLDER
+Usage: tests/cli/pages/report_page_check.py LUMEN             exit code 77: no chromium, nothing was checked
+       tests/cli/pages/report_page_check.py LUMEN FOLDER      also keeps pictures of the pages in FOLDER
 """
 import json
 import math
