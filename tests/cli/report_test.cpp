@@ -48,6 +48,7 @@ TEST_F(ReportTest, OfOneRunAndOfSeveral) {
   for (const char* part : {"\"curves\"", "\"samples\"", "the cat", "text.txt", "llama", "learning_rate",
                            "recipe_changes", "lumen chat -m ", "\"what\":\"f32\""})
     EXPECT_TRUE(contains(own, part)) << part;
+  EXPECT_FALSE(contains(own, "\"key\":\"optimizer.beta1\"")) << "a default of the optimizer is no difference";
   fs::remove(path("a/report.html"));
   const Outcome again = lumen({"report", path("a")});
   EXPECT_EQ(again.code, 0) << again.error;

@@ -62,19 +62,22 @@ std::optional<double> most(const RunLog& run, const std::string& key) {
 
 using Recipes = std::vector<std::optional<Recipe>>;
 
-// The recipes of runs; nullopt, with a warning, for one that cannot be read.
+// A recipe in a run's log: its own, or the defaults of the program that wrote it. nullopt where there is none, and with
+// a warning where it cannot be read.
+std::optional<Recipe> logged_recipe(const RunLog& run, const char* key) {
+  const std::string text = run.text(key);
+  if (text.empty()) return std::nullopt;
+  try {
+    return parse_recipe(text, run.path.string());
+  } catch (const Error& e) {
+    warn(fmt::format("{}: its {} cannot be read: {}", run.path.string(), key, e.what()));
+    return std::nullopt;
+  }
+}
+
 Recipes recipes_of(std::span<const RunLog> runs) {
   Recipes out;
-  for (const RunLog& run : runs) {
-    out.emplace_back();
-    const std::string text = run.text("recipe");
-    if (text.empty()) continue;
-    try {
-      out.back() = parse_recipe(text, run.path.string());
-    } catch (const Error& e) {
-      warn(fmt::format("{}: its recipe cannot be read: {}", run.path.string(), e.what()));
-    }
-  }
+  for (const RunLog& run : runs) out.push_back(logged_recipe(run, "recipe"));
   return out;
 }
 
@@ -153,7 +156,7 @@ ordered_json run_json(const RunLog& run, const std::optional<Recipe>& recipe) {
   for (const LoggedEvent& e : run.events)
     out["events"].push_back({{"step", e.step}, {"kind", e.kind}, {"text", e.text}});
   if (recipe)
-    for (const RecipeChange& c : recipe_changes(Recipe(), *recipe))
+    for (const RecipeChange& c : recipe_changes(logged_recipe(run, "defaults").value_or(Recipe()), *recipe))
       out["recipe_changes"].push_back({{"key", c.key}, {"default", c.was}, {"value", c.now}});
   return out;
 }

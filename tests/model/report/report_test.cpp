@@ -82,6 +82,14 @@ TEST(Report, HoldsWhatTheLogHolds) {
   EXPECT_EQ(one["recipe_changes"][0]["value"], "3");
 }
 
+TEST(Report, ARecipeIsComparedWithTheDefaultsOfItsProgram) {
+  Recipe recipe;
+  recipe.batch = 3;
+  RunLog log = run("one", recipe, 1);
+  log.run["defaults"] = describe(recipe);
+  EXPECT_TRUE(document(log)["runs"][0]["recipe_changes"].empty());
+}
+
 TEST(Report, SummarizesEachRunOnce) {
   RunLog log = run("one", {}, 1);
   LoggedEvaluation all;

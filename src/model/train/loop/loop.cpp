@@ -48,6 +48,9 @@ json run_line(Trainer& trainer, const LoopOptions& options) {
               {"optimizer", recipe.optimizer.name},
               {"moments", recipe.optimizer.moments},
               {"files", json::array()}};
+  Recipe defaults;
+  defaults.optimizer = resolved(model.family->library(), defaults.optimizer);
+  run["defaults"] = describe(defaults);
   if (const Trainer::Origin origin = trainer.origin(); !origin.hash.empty()) {
     run["base"] = origin.place;
     run["base_hash"] = origin.hash;
