@@ -289,20 +289,19 @@ std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy
   }
   const model::Chart chart{"Recognized, estimate per tensor", "%", {clean, bad}, false, false, "gamma", true};
   const std::string what = fmt::format(
-      "<p class=\"sub\">{} of {} numbers; {} seeds, each with {} images of the t10k part and other {} training images "
+      "{} of {} numbers; {} seeds, each with {} images of the t10k part and other {} training images "
       "to "
       "calibrate on. Corrupted: each image by one random method at severity 3 to 5. Means and deviations over seeds. "
       "Clipped: results beyond their range. ms (medians of turns) and bytes of memory for values: one image at a "
-      "time.</p>",
-      model::escaped(study.network().settings().family), study.network().trained_numbers(), flags.seeds, study.tested(),
-      flags.count);
-  return model::html_page(
-      "Ranges known before a layer runs",
-      "<h1>Ranges known before a layer runs</h1>" + what +
-          model::html_section("Compared", model::html_table(table_of_arms(arms))) +
-          model::html_section("Bars", model::html_table(table_of_bars(arms))) +
-          model::html_section("Each corruption", model::html_table(table_of_kinds(study))) +
-          model::html_section("Positions looked at", "<div class=\"charts\">" + model::svg_chart(chart) + "</div>"));
+      "time.",
+      study.network().settings().family, study.network().trained_numbers(), flags.seeds, study.tested(), flags.count);
+  return model::html_page(model::Study{"Ranges known before a layer runs",
+                                       what,
+                                       {},
+                                       {{"Compared", "", {table_of_arms(arms)}},
+                                        {"Bars", "", {table_of_bars(arms)}},
+                                        {"Each corruption", "", {table_of_kinds(study)}},
+                                        {"Positions looked at", "", {}, {chart}}}});
 }
 
 int classify_study(const Shared& shared, const ClassifyStudyFlags& flags) {

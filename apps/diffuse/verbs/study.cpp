@@ -305,16 +305,6 @@ std::string study_json(const DiffuseStudy& study, const DiffuseStudyFlags& flags
   return all.dump(2) + "\n";
 }
 
-std::string study_pictures(const DiffuseStudy& study) {
-  std::string out =
-      "<style>.shots{display:grid;grid-template-columns:repeat(auto-fill,minmax(260px,1fr));gap:14px}"
-      ".shots img{width:100%;image-rendering:pixelated}.shots figure{margin:0}</style><div class=\"shots\">";
-  for (const QuantizedArm& a : study.arms())
-    out += fmt::format("<figure><figcaption>{} {}</figcaption><img alt=\"\" src=\"{}\"></figure>",
-                       model::escaped(a.setting), model::escaped(a.method), study.picture(a.shown));
-  return out + "</div>";
-}
-
 std::string study_page(const DiffuseStudy& study, const DiffuseStudyFlags& flags) {
   std::vector<model::Tile> tiles = {
       {"classifier", fmt::format("{:.2f} %", 100 * study.test_accuracy()), "of test images"}};
@@ -322,22 +312,25 @@ std::string study_page(const DiffuseStudy& study, const DiffuseStudyFlags& flags
     if (a.setting == "float")
       tiles.push_back({"float", fmt::format("{:.1f} %", 100 * mean_of(a, &ImageQuality::accuracy)), "of images right"});
   const std::string what = fmt::format(
-      "<p class=\"sub\">{} images from {} seeds each, {} steps, guidance {}; calibrated by {} other images. PSNR "
+      "{} images from {} seeds each, {} steps, guidance {}; calibrated by {} other images. PSNR "
       "(range: "
       "max - min of each float image), SSIM and the cosine distance of a classifier's {} features are of pairs from "
       "the "
       "same noise. FID-m: Frechet distance of those features to the float network's images; of the float network "
       "itself "
       "to test images. Accuracy: images that the classifier takes for what they should show. Rank of ways beside: "
-      "{}.</p>",
+      "{}.",
       flags.images, flags.seeds, flags.calibration.how.steps, flags.calibration.how.guidance, flags.calibration.count,
       study.feature_width(), flags.calibration.rank);
-  return model::html_page("Quantized diffusion",
-                          "<h1>Quantized diffusion</h1>" + what + model::html_tiles(tiles) +
-                              model::html_section("Compared", model::html_table(study_table(study.arms()))) +
-                              model::html_section("Errors of modulations, smoothquant without and with segments",
-                                                  model::html_table(segment_table(study))) +
-                              model::html_section("Images from the same noise", study_pictures(study)));
+  std::vector<model::Picture> pictures;
+  for (const QuantizedArm& a : study.arms()) pictures.push_back({a.setting + " " + a.method, study.picture(a.shown)});
+  return model::html_page(
+      model::Study{"Quantized diffusion",
+                   what,
+                   tiles,
+                   {{"Compared", "", {study_table(study.arms())}},
+                    {"Errors of modulations, smoothquant without and with segments", "", {segment_table(study)}},
+                    {"Images from the same noise", "", {}, {}, pictures}}});
 }
 
 int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {

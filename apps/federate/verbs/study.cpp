@@ -309,7 +309,7 @@ std::string table_text(const model::Table& table) {
 
 std::string study_page(const FederateStudy& study, const FederateStudyFlags& flags) {
   const federate::FederateSettings& s = flags.simulation.run;
-  std::string charts;
+  std::vector<model::Chart> charts;
   for (const std::string& how : flags.how) {
     model::Chart accuracy{how + ": accuracy with weights in their format", "%", {}, false, false, "simulated seconds"};
     model::Chart shares{how + ": clients in Q", "%", {}, false, true, "simulated seconds"};
@@ -325,26 +325,26 @@ std::string study_page(const FederateStudy& study, const FederateStudyFlags& fla
       share.points = model::thinned(share.points, kMostPoints);
       shares.series.push_back(share);
     }
-    charts += model::svg_chart(accuracy) + model::svg_chart(shares);
+    charts.push_back(std::move(accuracy));
+    charts.push_back(std::move(shares));
   }
   const std::string what = fmt::format(
-      "<p class=\"sub\">{} {}, {} examples, {} clients of which {} train in a round, {} rounds of {} epochs, batches "
+      "{} {}, {} examples, {} clients of which {} train in a round, {} rounds of {} epochs, batches "
       "of "
       "{}, rate {}; weights {}, activations {}, uploads {}; {} seeds. Time is reckoned: {} examples a second in float "
       "on "
       "the fastest of three classes of devices, a step of Q {:.2f} times as long. Accuracy is that of the average with "
       "its weights in their format, the mean of the last {} evaluations, on {} examples that no client has. Area: its "
-      "mean over the time that the fastest quantized method takes. Curves are those of the first seed.</p>",
-      model::escaped(s.network.family), model::escaped(s.network.size), study.data().count(), flags.clients, s.sampled,
-      s.rounds, s.epochs, s.batch, s.rate, model::escaped(s.weights), model::escaped(s.activations),
-      model::escaped(s.upload), flags.seeds, flags.simulation.float_rate, 1 + flags.simulation.fake_share, kLastRounds,
-      flags.simulation.tested);
-  return model::html_page(
-      "Federated training: who quantizes how",
-      "<h1>Federated training: who quantizes how</h1>" + what +
-          model::html_section("What chosen allocations are held to", model::html_table(bars_table(study, flags))) +
-          model::html_section("Compared", model::html_table(study_table(study))) +
-          model::html_section("Over time", "<div class=\"charts\">" + charts + "</div>"));
+      "mean over the time that the fastest quantized method takes. Curves are those of the first seed.",
+      s.network.family, s.network.size, study.data().count(), flags.clients, s.sampled, s.rounds, s.epochs, s.batch,
+      s.rate, s.weights, s.activations, s.upload, flags.seeds, flags.simulation.float_rate,
+      1 + flags.simulation.fake_share, kLastRounds, flags.simulation.tested);
+  return model::html_page(model::Study{"Federated training: who quantizes how",
+                                       what,
+                                       {},
+                                       {{"What chosen allocations are held to", "", {bars_table(study, flags)}},
+                                        {"Compared", "", {study_table(study)}},
+                                        {"Over time", "", {}, charts}}});
 }
 
 std::string study_json(const FederateStudy& study) {

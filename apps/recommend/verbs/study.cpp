@@ -351,19 +351,18 @@ std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const
     std::sort(s->points.begin(), s->points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
   model::Chart chart{"NDCG@10, full ranking", "", {planned, alike}, false, true, "bits for each weight, on average"};
   const std::string what = fmt::format(
-      "<p class=\"sub\">{} users, {} items, {} interactions; {} seeds, {} epochs ({} of plans, each with about half of "
+      "{} users, {} items, {} interactions; {} seeds, {} epochs ({} of plans, each with about half of "
       "the targets); leave one out. Means and deviations "
       "over "
       "seeds. Full ranking: all items but those the user had. Of 101: the answer and 100 drawn items. Ties count half. "
-      "Bytes sent make a device the user's; ms: to make its plan, or to take its own steps.</p>",
+      "Bytes sent make a device the user's; ms: to make its plan, or to take its own steps.",
       split.all.users.size(), split.all.items(), split.all.count(), flags.seeds, flags.epochs,
       flags.planned_epochs > 0 ? flags.planned_epochs : flags.epochs);
   return model::html_page(
-      "Channels planned for each user",
-      "<h1>Channels planned for each user</h1>" + what +
-          model::html_section("Compared", model::html_table(table_of(arms)) + "<p class=\"sub\">" +
-                                              model::escaped(agreement_text(arms)) + "</p>") +
-          model::html_section("Bits", "<div class=\"charts\">" + model::svg_chart(chart) + "</div>"));
+      model::Study{"Channels planned for each user",
+                   what,
+                   {},
+                   {{"Compared", agreement_text(arms), {table_of(arms)}}, {"Bits", "", {}, {chart}}}});
 }
 
 std::string json_of(const std::vector<Arm>& arms) {

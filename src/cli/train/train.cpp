@@ -397,8 +397,9 @@ void write_results(run::Engine& engine, model::Trainer& trainer, const fs::path&
   trainer.finish();
   std::string written;
   try {
-    for (const std::string& line : model::write_outputs(engine, trainer, out))
-      written += fmt::format("wrote {}\n", line);
+    const std::vector<model::Output> outputs = model::write_outputs(engine, trainer, out);
+    for (const model::Output& output : outputs) written += fmt::format("wrote {}\n", output.line());
+    model::log_outputs(out, trainer, outputs);
   } catch (const Error& error) {
     throw Error(error.code(), error.what(),
                 fmt::format("{}{}the checkpoint {} is whole: --resume {} writes the model again", error.hint(),
