@@ -22,6 +22,7 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/run_app.h"
+#include "cli/settings/declare.h"
 #include "cli/version.h"
 #include "run/device/available.h"
 #include "run/device/choose/choose.h"
@@ -297,52 +298,22 @@ run::Engine Shared::engine(bool timed) const {
 }
 
 void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
-  app.add_option("--formats", shared->format_folders, "Folder with number formats (*.lum) of your own; repeatable")
-      ->check(reads(Reads::library))
-      ->group("Common")
-      ->type_name("DIR");
-  app.add_option("--models", shared->model_folders, "Folder with model families (*.lum) and recipes (*.toml)")
-      ->check(reads(Reads::library))
-      ->group("Common")
-      ->type_name("DIR");
-  app.add_option("-t,--threads", shared->threads, "Threads; 0 takes all cores this process may use")
-      ->group("Common")
-      ->check(CLI::Range(0, 4096));
-  app.add_option("--device", shared->device, "cpu, cuda[:N], hip[:N], or auto: a GPU where there is one")
-      ->each([shared](const std::string&) { shared->is_device_given = true; })
-      ->group("Common")
-      ->capture_default_str()
-      ->type_name("DEVICE");
-  app.add_option("--machine", shared->machine, "Code for which processor or GPU; see `lumen doctor`")
-      ->group("Common")
-      ->type_name("NAME");
-  app.add_option("--cache", shared->cache, "Folder of compiled kernels and tokenized data; 'off' keeps them in memory")
-      ->check(writes(Writes::folder_of_cache))
-      ->group("Common")
-      ->type_name("DIR");
-  app.add_option_function<std::string>(
-         "--cache-limit",
-         [](const std::string& text) { run::set_cache_limit(run::parse_amount(text, "--cache-limit")); },
-         "What that folder may hold, 20G without it or LUMEN_CACHE_LIMIT; what was not used for the longest goes "
-         "first, "
-         "0: no limit")
-      ->group("Common")
-      ->type_name("SIZE");
-  app.add_flag("!--no-tune", shared->tune,
-               "Keep the cost model's plans; by default heavy kernels try others while they work")
-      ->group("Common");
-  app.add_flag("--libraries", shared->libraries,
-               "Let cuBLASLt or hipBLASLt multiply matrices where that is measured to be faster; rounding differs")
-      ->group("Common");
-  app.add_option_function<std::string>(
-         "--try", [](const std::string& when) { run::set_launch_trials(run::launch_trials_from_name(when)); },
-         "Launch each kernel once on random data before it is trusted: auto (GPUs that were not measured), always, "
-         "never")
-      ->group("Common")
-      ->check(CLI::IsMember(run::launch_trials_names()))
-      ->type_name("WHEN");
-  auto* more = app.add_flag("-v,--verbose", shared->verbose, "Say more")->group("Common");
-  app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common")->excludes(more);
+  add_setting(app, "--formats", shared->format_folders);
+  add_setting(app, "--models", shared->model_folders);
+  add_setting(app, "--threads", shared->threads);
+  add_setting(app, "--device", shared->device)->each([shared](const std::string&) { shared->is_device_given = true; });
+  add_setting(app, "--machine", shared->machine);
+  add_setting(app, "--cache", shared->cache);
+  add_setting_function<std::string>(app, "--cache-limit", [](const std::string& text) {
+    run::set_cache_limit(run::parse_amount(text, "--cache-limit"));
+  });
+  add_setting(app, "--no-tune", shared->tune);
+  add_setting(app, "--libraries", shared->libraries);
+  add_setting_function<std::string>(app, "--try", [](const std::string& when) {
+    run::set_launch_trials(run::launch_trials_from_name(when));
+  })->check(CLI::IsMember(run::launch_trials_names()));
+  auto* more = add_setting(app, "--verbose", shared->verbose);
+  add_setting(app, "--quiet", shared->quiet)->excludes(more);
 }
 
 static std::string version_text() {
