@@ -1,7 +1,6 @@
 #include "cli/settings/settings.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <utility>
 
@@ -69,7 +68,7 @@ std::string Setting::variable() const {
   const std::string long_name = name();
   if (writes || !long_name.starts_with("--")) return {};
   std::string out = "LUMEN_" + long_name.substr(2);
-  for (char& c : out) c = c == '-' ? '_' : char(std::toupper(static_cast<unsigned char>(c)));
+  for (char& c : out) c = c == '-' ? '_' : c >= 'a' && c <= 'z' ? char(c - 'a' + 'A') : c;
   return out;
 }
 
