@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from ._errors import Error
 from ._format import Format
 from ._native import DeviceArray
 from ._options import as_json
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings import ChatOptions, GenerateOptions, LogitsOptions, PerplexityOptions
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,8 @@ class Model:
         """Tokens as a text. Error for a number that is no token."""
         return self._native.detokenize(_tokens(tokens))
 
-    def generate(self, prompt: str, *, on_text: Callable[[str], object] | None = None, **options: Any) -> Text:
+    def generate(self, prompt: str, *, on_text: Callable[[str], object] | None = None,
+                 **options: Unpack[GenerateOptions]) -> Text:
         """Continues a text.
 
         Args:
@@ -126,12 +132,12 @@ class Model:
         """
         return Text(**json.loads(self._native.generate(prompt, as_json(options), on_text)))
 
-    def stream(self, prompt: str, **options: Any) -> Iterator[str]:
+    def stream(self, prompt: str, **options: Unpack[GenerateOptions]) -> Iterator[str]:
         """The same, piece by piece. To leave the loop stops it."""
         return _pieces(lambda on_text: self.generate(prompt, on_text=on_text, **options))
 
     def chat(self, messages: str | Sequence[Mapping[str, Any]], *, on_text: Callable[[str], object] | None = None,
-             **options: Any) -> Text:
+             **options: Unpack[ChatOptions]) -> Text:
         """Answers a conversation: a question, or a list of {"role": .., "content": ..}.
 
         Args:
@@ -149,14 +155,14 @@ class Model:
 
     @overload
     def logits(self, tokens: str | Sequence[int], *, last: bool = ..., on_device: Literal[False] = ...,
-               **options: Any) -> np.ndarray: ...
+               **options: Unpack[LogitsOptions]) -> np.ndarray: ...
 
     @overload
     def logits(self, tokens: str | Sequence[int], *, last: bool = ..., on_device: bool,
-               **options: Any) -> np.ndarray | DeviceArray: ...
+               **options: Unpack[LogitsOptions]) -> np.ndarray | DeviceArray: ...
 
     def logits(self, tokens: str | Sequence[int], *, last: bool = False, on_device: bool = False,
-               **options: Any) -> np.ndarray | DeviceArray:
+               **options: Unpack[LogitsOptions]) -> np.ndarray | DeviceArray:
         """The logits behind each token, float32 [tokens, vocabulary], or behind the last alone, [vocabulary].
 
         The array is the memory that Lumen wrote: ``torch.from_dlpack(model.logits(..))`` copies nothing. With
@@ -177,7 +183,7 @@ class Model:
             return self._native.embed([texts], options)[0]
         return self._native.embed(list(texts), options)
 
-    def perplexity(self, text: str, **options: Any) -> Perplexity:
+    def perplexity(self, text: str, **options: Unpack[PerplexityOptions]) -> Perplexity:
         """How well it foretells a text, by the protocol of ``lumen perplexity``. Options: length, batch, windows, full,
         bos, exact."""
         return Perplexity(**json.loads(self._native.perplexity(text, as_json(options))))

@@ -33,7 +33,7 @@ std::vector<model::ScaledAdapter> adapters_of(api::Options& options, const model
 // Option "mmap": whether the weights stay in the mapped file or are copied into memory.
 const model::Model& placed(model::Model& model, api::Place& place, api::Options& options) {
   bool is_mapped = true;
-  options.take("mmap", is_mapped);
+  options.take_setting("model.mmap", is_mapped);
   if (is_mapped) return model;
   if (!place.engine().device().reads_host_memory())
     throw usage_error("option 'mmap' is false for processors alone: a GPU has its own copy of the weights");

@@ -51,8 +51,8 @@ void with_text(lumen_model& m, const int32_t* tokens, size_t count, const char* 
   api::require(tokens, "tokens");
   api::Options given(options);
   model::SessionOptions wanted;
-  given.take("context", wanted.context, 0, INT32_MAX);
-  given.take("exact", wanted.exact);
+  given.take_setting("logits.context", wanted.context);
+  given.take_setting("logits.exact", wanted.exact);
   given.finish();
   const std::span<const model::TokenId> text(tokens, count);
   model::check_tokens(m.loaded.model(), text);
@@ -116,9 +116,9 @@ int lumen_embed(lumen_model* model, const char* const* inputs, const size_t* siz
     std::string name;
     int64_t norm = 2;
     model::EmbedOptions how;
-    given.take("pooling", name);
-    given.take("normalize", norm, -1, 64);
-    given.take("exact", how.exact);
+    given.take_setting("embed.pooling", name);
+    given.take_setting("embed.normalize", norm);
+    given.take_setting("embed.exact", how.exact);
     given.finish();
     std::vector<std::vector<model::TokenId>> ids;
     for (size_t i = 0; i < count; ++i) {

@@ -1,16 +1,32 @@
 #include "api/options.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/messages/spelling.h"
 #include "base/structured/json.h"
+#include "cli/settings/settings.h"
 
 namespace lumen::api {
 namespace {
 
 Error wrong_kind(const char* key, const char* what) {
   return usage_error("option '{}' takes {}", key, what);
+}
+
+// "top_k" of "generate.top_k", which the table must have.
+const char* key_of(const char* name) {
+  (void)cli::api_setting(name);
+  return std::strrchr(name, '.') + 1;
+}
+
+// Bounds as messages put them; a tiny lower one only excludes 0.
+std::string bounds_text(const cli::Setting& row) {
+  constexpr double kTiny = 1e-6;
+  if (!row.least) return "a number";
+  const std::string low = *row.least > 0 && *row.least <= kTiny ? "above 0" : fmt::format("from {}", *row.least);
+  return row.most ? fmt::format("a number {} to {}", low, *row.most) : fmt::format("a number {}", low);
 }
 
 }  // namespace
@@ -73,6 +89,33 @@ void Options::take(const char* key, std::vector<std::string>& values) {
   }
 }
 
+void Options::take_setting(const char* name, bool& value) {
+  take(key_of(name), value);
+}
+
+void Options::take_setting(const char* name, int64_t& value) {
+  const cli::Setting& row = cli::api_setting(name);
+  take(key_of(name), value, int64_t(row.least.value_or(INT32_MIN)), int64_t(row.most.value_or(INT32_MAX)));
+}
+
+void Options::take_setting(const char* name, double& value) {
+  const cli::Setting& row = cli::api_setting(name);
+  double given = value;
+  take(key_of(name), given);
+  if (given == value) return;
+  if (given < row.least.value_or(given) || given > row.most.value_or(given))
+    throw wrong_kind(key_of(name), bounds_text(row).c_str());
+  value = given;
+}
+
+void Options::take_setting(const char* name, std::string& value) {
+  take(key_of(name), value);
+}
+
+void Options::take_setting(const char* name, std::vector<std::string>& values) {
+  take(key_of(name), values);
+}
+
 void Options::finish() const {
   if (left_.empty()) return;
   const std::string name = left_.begin().key();
@@ -83,11 +126,11 @@ void Options::finish() const {
 run::Engine::Options engine_options(Options& options) {
   run::Engine::Options out;
   int64_t threads = 0;
-  options.take("device", out.device);
-  options.take("threads", threads, 0, 4096);
-  options.take("cache", out.cache_folder);
+  options.take_setting("model.device", out.device);
+  options.take_setting("model.threads", threads);
+  options.take_setting("model.cache", out.cache_folder);
   out.tune = true;
-  options.take("tune", out.tune);
+  options.take_setting("model.tune", out.tune);
   out.threads = int(threads);
   return out;
 }

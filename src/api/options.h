@@ -24,6 +24,13 @@ class Options {
   void take(const char* key, std::string& value);
   void take(const char* key, std::vector<std::string>& values);
   std::optional<nlohmann::ordered_json> take(const char* key);
+  // The same for an option that the table of options declares (cli/settings/settings.h): "generate.top_k" is "top_k" of
+  // lumen_generate, within the bounds of its row.
+  void take_setting(const char* name, bool& value);
+  void take_setting(const char* name, int64_t& value);
+  void take_setting(const char* name, double& value);
+  void take_setting(const char* name, std::string& value);
+  void take_setting(const char* name, std::vector<std::string>& values);
   // Error (usage) that names an option that no take() asked for.
   void finish() const;
 

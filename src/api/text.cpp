@@ -45,17 +45,17 @@ std::vector<std::pair<model::TokenId, double>> bias_of(const ordered_json& given
 }
 
 void take_sampling(api::Options& options, int64_t vocabulary, model::SamplerOptions& sampling) {
-  options.take("temperature", sampling.temperature);
-  options.take("top_k", sampling.top_k, 0, INT32_MAX);
-  options.take("top_p", sampling.top_p);
-  options.take("min_p", sampling.min_p);
-  options.take("typical_p", sampling.typical_p);
-  options.take("repeat_penalty", sampling.repeat_penalty);
-  options.take("presence_penalty", sampling.presence_penalty);
-  options.take("frequency_penalty", sampling.frequency_penalty);
-  options.take("repeat_last", sampling.repeat_last, -1, INT32_MAX);
+  options.take_setting("generate.temperature", sampling.temperature);
+  options.take_setting("generate.top_k", sampling.top_k);
+  options.take_setting("generate.top_p", sampling.top_p);
+  options.take_setting("generate.min_p", sampling.min_p);
+  options.take_setting("generate.typical_p", sampling.typical_p);
+  options.take_setting("generate.repeat_penalty", sampling.repeat_penalty);
+  options.take_setting("generate.presence_penalty", sampling.presence_penalty);
+  options.take_setting("generate.frequency_penalty", sampling.frequency_penalty);
+  options.take_setting("generate.repeat_last", sampling.repeat_last);
   int64_t seed = -1;
-  options.take("seed", seed, -1, UINT32_MAX);
+  options.take_setting("generate.seed", seed);
   sampling.seed = seed >= 0 ? uint32_t(seed) : std::random_device{}();
   if (const auto bias = options.take("logit_bias")) sampling.bias = bias_of(*bias, vocabulary);
 }
@@ -65,16 +65,16 @@ Wanted wanted_of(api::Options& options, const lumen_model& m) {
   const int64_t vocabulary = m.loaded.model().integer("vocab");
   take_sampling(options, vocabulary, out.sampling);
   out.generate.predict = 128;
-  options.take("max_tokens", out.generate.predict, -2, INT32_MAX);
-  options.take("stop", out.generate.stops);
-  options.take("grammar", out.generate.grammar);
-  options.take("ignore_end", out.generate.ignore_end);
+  options.take_setting("generate.max_tokens", out.generate.predict);
+  options.take_setting("generate.stop", out.generate.stops);
+  options.take_setting("generate.grammar", out.generate.grammar);
+  options.take_setting("generate.ignore_end", out.generate.ignore_end);
   if (const auto schema = options.take("json_schema")) {
     if (!out.generate.grammar.empty()) throw usage_error("one of the options 'grammar' and 'json_schema'");
     out.generate.grammar = model::schema_grammar(*schema);
   }
-  options.take("context", out.session.context, 0, INT32_MAX);
-  options.take("exact", out.session.exact);
+  options.take_setting("generate.context", out.session.context);
+  options.take_setting("generate.exact", out.session.exact);
   for (const model::TokenId id : model::never_drawn(m.tokenizer(), vocabulary, out.generate.ignore_end))
     out.sampling.forbidden.push_back(id);
   return out;
@@ -208,7 +208,7 @@ int lumen_chat(lumen_model* model, const char* messages, const char* options, lu
     api::Options given(options);
     Wanted wanted = wanted_of(given, m);
     std::string name;
-    given.take("template", name);
+    given.take_setting("chat.template", name);
     ordered_json values = given.take("template_values").value_or(ordered_json::object());
     given.finish();
     if (!values.is_object()) throw usage_error("option 'template_values' takes an object");
@@ -230,12 +230,12 @@ int lumen_perplexity(lumen_model* model, const char* text, size_t size, const ch
     api::Options given(options);
     model::PerplexityOptions measure;
     std::string bos = "front";
-    given.take("length", measure.length, 4, 1 << 20);
-    given.take("batch", measure.batch, 1, 4096);
-    given.take("windows", measure.windows, 0, INT32_MAX);
-    given.take("full", measure.full);
-    given.take("bos", bos);
-    given.take("exact", measure.exact);
+    given.take_setting("perplexity.length", measure.length);
+    given.take_setting("perplexity.batch", measure.batch);
+    given.take_setting("perplexity.windows", measure.windows);
+    given.take_setting("perplexity.full", measure.full);
+    given.take_setting("perplexity.bos", bos);
+    given.take_setting("perplexity.exact", measure.exact);
     given.finish();
     const model::BosPlace place = model::bos_place(bos);
     measure.bos = place != model::BosPlace::none && m.tokenizer().adds_bos();

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/chat/chat.h"
 
 namespace lumen::cli {
@@ -52,16 +52,8 @@ model::ChosenTemplate choose_chat(const std::string& name, const AdapterFlags& a
 }
 
 void AdapterFlags::add_flags(CLI::App& app) {
-  app.add_option("--lora", plain, "Adapter to run beside the weights: a GGUF file or a PEFT folder; repeatable")
-      ->check(reads(Reads::model))
-      ->type_name("FILE[=SCALE]")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  app.add_option("--lora-scaled", scaled, "The same, as other programs spell it")
-      ->check(reads(Reads::model))
-      ->type_name("FILE:SCALE")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  add_setting(app, "--lora", plain);
+  add_setting(app, "--lora-scaled", scaled);
 }
 
 std::string AdapterFlags::chat_template() const {

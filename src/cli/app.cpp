@@ -23,6 +23,8 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/run_app.h"
+#include "cli/settings/declare.h"
+#include "cli/settings/environment.h"
 #include "cli/version.h"
 #include "run/device/available.h"
 #include "run/device/choose/choose.h"
@@ -312,52 +314,22 @@ run::Engine Shared::engine(bool timed) const {
 }
 
 void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
-  app.add_option("--formats", shared->format_folders, "Folder with number formats (*.lum) of your own; repeatable")
-      ->check(reads(Reads::library))
-      ->group("Common")
-      ->type_name("DIR");
-  app.add_option("--models", shared->model_folders, "Folder with model families (*.lum) and recipes (*.toml)")
-      ->check(reads(Reads::library))
-      ->group("Common")
-      ->type_name("DIR");
-  app.add_option("-t,--threads", shared->threads, "Threads; 0 takes all cores this process may use")
-      ->group("Common")
-      ->check(CLI::Range(0, 4096));
-  app.add_option("--device", shared->device, "cpu, cuda[:N], hip[:N], or auto: a GPU where there is one")
-      ->each([shared](const std::string&) { shared->is_device_given = true; })
-      ->group("Common")
-      ->capture_default_str()
-      ->type_name("DEVICE");
-  app.add_option("--machine", shared->machine, "Code for which processor or GPU; see `lumen doctor`")
-      ->group("Common")
-      ->type_name("NAME");
-  app.add_option("--cache", shared->cache, "Folder of compiled kernels and tokenized data; 'off' keeps them in memory")
-      ->check(writes(Writes::folder_of_cache))
-      ->group("Common")
-      ->type_name("DIR");
-  app.add_option_function<std::string>(
-         "--cache-limit",
-         [](const std::string& text) { run::set_cache_limit(run::parse_amount(text, "--cache-limit")); },
-         "What that folder may hold, 20G without it or LUMEN_CACHE_LIMIT; what was not used for the longest goes "
-         "first, "
-         "0: no limit")
-      ->group("Common")
-      ->type_name("SIZE");
-  app.add_flag("!--no-tune", shared->tune,
-               "Keep the cost model's plans; by default heavy kernels try others while they work")
-      ->group("Common");
-  app.add_flag("--libraries", shared->libraries,
-               "Let cuBLASLt or hipBLASLt multiply matrices where that is measured to be faster; rounding differs")
-      ->group("Common");
-  app.add_option_function<std::string>(
-         "--try", [](const std::string& when) { run::set_launch_trials(run::launch_trials_from_name(when)); },
-         "Launch each kernel once on random data before it is trusted: auto (GPUs that were not measured), always, "
-         "never")
-      ->group("Common")
-      ->check(CLI::IsMember(run::launch_trials_names()))
-      ->type_name("WHEN");
-  auto* more = app.add_flag("-v,--verbose", shared->verbose, "Say more")->group("Common");
-  app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common")->excludes(more);
+  add_setting(app, "--formats", shared->format_folders);
+  add_setting(app, "--models", shared->model_folders);
+  add_setting(app, "--threads", shared->threads);
+  add_setting(app, "--device", shared->device)->each([shared](const std::string&) { shared->is_device_given = true; });
+  add_setting(app, "--machine", shared->machine);
+  add_setting(app, "--cache", shared->cache);
+  add_setting_function<std::string>(app, "--cache-limit", [](const std::string& text) {
+    run::set_cache_limit(run::parse_amount(text, "--cache-limit"));
+  });
+  add_setting(app, "--no-tune", shared->tune);
+  add_setting(app, "--libraries", shared->libraries);
+  add_setting_function<std::string>(app, "--try", [](const std::string& when) {
+    run::set_launch_trials(run::launch_trials_from_name(when));
+  })->check(CLI::IsMember(run::launch_trials_names()));
+  auto* more = add_setting(app, "--verbose", shared->verbose);
+  add_setting(app, "--quiet", shared->quiet)->excludes(more);
 }
 
 static std::string version_text() {
@@ -397,8 +369,56 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
 
 namespace {
 
+// The command that the words, in reverse, begin with.
+CLI::App& named_command(CLI::App& app, const std::vector<std::string>& words) {
+  CLI::App* at = &app;
+  for (auto word = words.rbegin(); word != words.rend(); ++word) {
+    const std::vector<std::string> names = names_of_commands(*at);
+    if (std::ranges::find(names, *word) == names.end()) break;
+    at = at->get_subcommand(*word);
+  }
+  return *at;
+}
+
+// The same command of another parser.
+CLI::App& same_command(CLI::App& app, const CLI::App& command) {
+  const CLI::App* const above = command.get_parent();
+  return above ? *same_command(app, *above).get_subcommand(command.get_name()) : app;
+}
+
+// Gives options that the command line leaves out the values of their environment variables. `words` are in reverse. A
+// first parse, by a parser of its own, finds out which options the command line gives.
+std::vector<FromEnvironment> use_environment(CLI::App& app, std::vector<std::string> words) {
+  if (!has_variables(named_command(app, words))) return {};
+  Command unused;
+  const auto first = make_app(unused);
+  try {
+    first->parse(words);
+  } catch (const CLI::RequiredError&) {  // the environment may give it
+  } catch (const CLI::RequiresError&) {
+  } catch (const CLI::ExcludesError&) {
+  } catch (const CLI::ParseError&) {
+    return {};              // help is wanted, or the second parse reports the mistake
+  } catch (const Error&) {  // likewise
+  }
+  const CLI::App& given = last_command(*first);
+  for (const CLI::App* at = &given; at; at = at->get_parent())
+    if (!at->remaining().empty()) return {};  // the second parse reports them
+  return take_environment(same_command(app, given), given, usage_text);
+}
+
+// An error about the command's options; its hint names the variables that gave options which the message names.
+Error with_variables(const Error& error, const std::vector<FromEnvironment>& values) {
+  std::string hint = error.hint();
+  for (const FromEnvironment& one : values)
+    if (std::string_view(error.what()).find(one.option) != std::string_view::npos)
+      hint +=
+          fmt::format("{}{} is from the environment variable {}", hint.empty() ? "" : "; ", one.option, one.variable);
+  return Error(error.code(), error.what(), hint);
+}
+
 // Parses the words into the command; false when they asked for help or the version, which this function prints.
-bool parse(CLI::App& app, std::vector<std::string> words) {
+bool parse(CLI::App& app, std::vector<std::string> words, std::vector<FromEnvironment>* from_environment) {
   const bool nothing = words.empty();
   for (std::string& word : words)
     for (const auto& [from, to] : kShortNames)
@@ -412,6 +432,7 @@ bool parse(CLI::App& app, std::vector<std::string> words) {
   require_commands(app, words);
   refuse_other_options(app, words);
   std::reverse(words.begin(), words.end());  // the parser expects them in reverse
+  *from_environment = use_environment(app, words);
   try {
     app.parse(words);
     return true;
@@ -425,9 +446,12 @@ bool parse(CLI::App& app, std::vector<std::string> words) {
     put(fmt::format("{}\n", version.what()));
   } catch (const CLI::ParseError& error) {
     refuse_leftovers(app);
-    throw Error(
-        Exit::usage, usage_text(error),
-        nothing ? "try `lumen demo`, or `lumen --help`" : fmt::format("see `{} --help`", full_name(last_command(app))));
+    throw with_variables(Error(Exit::usage, usage_text(error),
+                               nothing ? "try `lumen demo`, or `lumen --help`"
+                                       : fmt::format("see `{} --help`", full_name(last_command(app)))),
+                         *from_environment);
+  } catch (const Error& error) {
+    throw with_variables(error, *from_environment);
   }
   return false;
 }
@@ -461,19 +485,23 @@ std::string not_named(const std::vector<std::string>& files, const std::string& 
 int run_words(const std::vector<std::string>& words, std::vector<std::string>* files) {
   Command command;
   const auto app = make_app(command);
-  if (!parse(*app, words)) return exit_code(Exit::ok);
+  std::vector<FromEnvironment> from_environment;
+  if (!parse(*app, words, &from_environment)) return exit_code(Exit::ok);
   *files = files_given(last_command(*app));
   limit_loop_threads(command.shared->threads);
   set_verbosity(Verbosity::normal);
   if (command.shared->verbose) set_verbosity(Verbosity::verbose);
   if (command.shared->quiet) set_verbosity(Verbosity::quiet);
+  for (const FromEnvironment& one : from_environment)
+    verbose(fmt::format("{} is from the environment variable {}", one.option, one.variable));
   if (!runs_as_guest) handle_signals();
   const PathGuard guard(last_command(*app));
   int code = 0;
   try {
     code = ended_by_signal(command.action());
-  } catch (const Error&) {
+  } catch (const Error& error) {
     require_whole_files(Look::size);  // the error may come from zeros read after a file was truncated
+    if (error.code() == Exit::usage) throw with_variables(error, from_environment);
     throw;
   }
   require_whole_files(Look::size);

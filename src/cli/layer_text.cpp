@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/given_text.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/data/examples/load.h"
 #include "model/data/rows/rows.h"
 #include "model/infer/measure/perplexity.h"
@@ -62,24 +62,12 @@ std::vector<model::TokenId> calibration_tokens(const model::Model& model, const 
 }
 
 void LayerTextFlags::add_flags(CLI::App& sub, const char* group) {
-  const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
-    return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group(group);
-  };
-  sub.add_option(
-         "-f,--file,--calibration", texts,
-         "Text, .jsonl or folder to calibrate on, of chats through the model's template; repeatable, each with a fair "
-         "share of the windows; without it, the built-in one")
-      ->check(reads(Reads::data))
-      ->type_name("FILE")
-      ->allow_extra_args(false)
-      ->group(group);
-  option("-c,--ctx-size", run.length, "Tokens of a window of that text", "N")->check(CLI::Range(4, 1 << 20));
-  option("-b,--batch-size", run.batch, "Windows computed at once", "N")->check(CLI::Range(1, 4096));
-  option("--chunks", chunks, "Only so many windows; 0 takes all", "N")->check(CLI::NonNegativeNumber);
-  option("--bos", bos, "Where BOS stands: front, windows, none (as `lumen perplexity`)", "PLACE")
-      ->check(CLI::IsMember({"front", "windows", "none"}));
-  option("--calibration-precision", precision, "Float type that operands of products are rounded to while calibrating",
-         "TYPE");
+  add_setting(sub, "--file", texts)->group(group);
+  add_setting(sub, "--ctx-size", run.length)->group(group);
+  add_setting(sub, "--batch-size", run.batch)->group(group);
+  add_setting(sub, "--chunks", chunks)->group(group);
+  add_setting(sub, "--bos", bos)->group(group);
+  add_setting(sub, "--calibration-precision", precision)->group(group);
 }
 
 std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "cli/settings/declare.h"
 #include "model/compress/quantize.h"
 #include "model/recipe/recipe.h"
 
@@ -52,9 +53,8 @@ std::string format_names(size_t width) {
 }
 
 void CacheTypes::add_flags(CLI::App& app) {
-  app.add_option("--cache-type-k,--ctk", keys, "Format of the keys in the cache; without it f32")->type_name("TYPE");
-  app.add_option("--cache-type-v,--ctv", values, "Format of the values in the cache; without it f32")
-      ->type_name("TYPE");
+  add_setting(app, "--cache-type-k", keys);
+  add_setting(app, "--cache-type-v", values);
 }
 
 void CacheTypes::choose(const model::Library& library, model::SessionOptions* options) const {
@@ -64,18 +64,9 @@ void CacheTypes::choose(const model::Library& library, model::SessionOptions* op
 
 void add_narrow_flag(CLI::App& app, model::Narrow* narrow) {
   *narrow = model::Narrow::apart;
-  app.add_option_function<std::string>(
-         "--narrow",
-         [narrow](const std::string& word) {
-           *narrow = word == "auto"    ? model::Narrow::apart
-                     : word == "never" ? model::Narrow::never
-                                       : model::Narrow::always;
-         },
-         "Find the candidates for a token on the device, whose other logits stay there: auto (where it is a GPU), "
-         "never, always; the same tokens")
-      ->type_name("WHERE")
-      ->default_str("auto")
-      ->check(CLI::IsMember({"auto", "never", "always"}));
+  add_setting_function<std::string>(app, "--narrow", [narrow](const std::string& word) {
+    *narrow = word == "auto" ? model::Narrow::apart : word == "never" ? model::Narrow::never : model::Narrow::always;
+  })->default_str("auto");
 }
 
 FormatRef named_format(const FormatLibrary& formats, const std::string& name) {

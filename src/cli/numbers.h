@@ -12,11 +12,9 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::cli {
+#include "cli/settings/bounds.h"
 
-// Validators for whole and real numbers within bounds (both included), with readable messages.
-CLI::Validator whole(int64_t least, int64_t most);
-CLI::Validator real(double least, double most);
+namespace lumen::cli {
 
 // Two whole numbers of at least 1 with a separator between them, as in 512,128 or 5632x2048; nullopt for anything else.
 std::optional<std::pair<int64_t, int64_t>> two_counts(std::string_view text, char sign);

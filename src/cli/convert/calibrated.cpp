@@ -9,9 +9,8 @@
 #include "cli/convert/activations.h"
 #include "cli/measured_quality.h"
 #include "cli/names.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/held_formats.h"
 #include "model/arch/low_rank_weights.h"
@@ -56,147 +55,48 @@ std::string branches_text(const std::vector<model::RoundedTensor>& rounded, cons
 }
 
 void add_activation_flags(CLI::App& sub, ActivationFlags& flags) {
-  const char* const group = "Activations";
-  sub.add_option("--activations", flags.format,
-                 "Format that what the layers' matrices read is held in while the model runs; alone, without TYPE, "
-                 "weights stay as they are; none leaves out what the model says of them and of caches")
-      ->type_name("FORMAT")
-      ->group(group);
-  sub.add_option("--activation-scales", flags.scales,
-                 "Fitted while the model runs (dynamic), or calibrated on the text and kept in the file (static)")
-      ->check(CLI::IsMember({"dynamic", "static"}))
-      ->capture_default_str()
-      ->group(group);
-  sub.add_option(
-         "--activation-reach", flags.reach,
-         "How far static scales reach: to the largest number seen, or so that squared errors are least (error), "
-         "which clips the few numbers that stand out")
-      ->check(CLI::IsMember({"largest", "error"}))
-      ->capture_default_str()
-      ->group(group);
-  sub.add_option("--keep-spikes", flags.kept,
-                 "Format of weights and activations of projections where single tokens stand out")
-      ->type_name("FORMAT")
-      ->group(group);
-  sub.add_option("--spike-ratio", flags.spike_ratio,
-                 "Of what a projection reads: the largest of a window's tokens beside the one in the middle")
-      ->check(CLI::Range(1.0, 1e9))
-      ->capture_default_str()
-      ->group(group);
-  sub.add_option("--spike-gain", flags.spike_gain,
-                 "Keep only projections that take so many nats from the KL divergence (0.003), measured one after "
-                 "another; 0: all with spikes")
-      ->check(CLI::Range(0.0, 1e9))
-      ->type_name("NATS")
-      ->capture_default_str()
-      ->group(group);
-  sub.add_option("--keep-random", flags.random_seed,
-                 "Keep as many other projections instead, drawn by this seed: a control")
-      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))
-      ->type_name("SEED")
-      ->group(group);
-  sub.add_option("--cache-type-k,--ctk", flags.cache.keys, "Format of the keys in the cache that the file asks for")
-      ->type_name("FORMAT")
-      ->group(group);
-  sub.add_option("--cache-type-v,--ctv", flags.cache.values, "Format of the values in the cache that the file asks for")
-      ->type_name("FORMAT")
-      ->group(group);
-  sub.add_option("--cache-scales", flags.cache_scales,
-                 "Scales of keys and values: fitted while the model runs (dynamic), or calibrated on the text, one for "
-                 "each layer (static)")
-      ->check(CLI::IsMember({"dynamic", "static"}))
-      ->capture_default_str()
-      ->group(group);
+  add_setting(sub, "--activations", flags.format);
+  add_setting(sub, "--activation-scales", flags.scales);
+  add_setting(sub, "--activation-reach", flags.reach);
+  add_setting(sub, "--keep-spikes", flags.kept);
+  add_setting(sub, "--spike-ratio", flags.spike_ratio);
+  add_setting(sub, "--spike-gain", flags.spike_gain);
+  add_setting(sub, "--keep-random", flags.random_seed);
+  add_setting(sub, "--cache-type-k", flags.cache.keys);
+  add_setting(sub, "--cache-type-v", flags.cache.values);
+  add_setting(sub, "--cache-scales", flags.cache_scales);
 }
 
 }  // namespace
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
-  sub.add_option(
-         "--strategy", flags.strategy,
-         fmt::format("Round layer by layer; names between commas, the last one rounds{}", model::list_methods()))
-      ->type_name("NAMES")
-      ->group("Strategies");
+  add_setting(sub, "--strategy", flags.strategy)
+      ->description(
+          fmt::format("Round layer by layer; names between commas, the last one rounds{}", model::list_methods()));
   flags.add_flags(sub, "Strategies");
-  const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
-    return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group("Strategies");
-  };
-  option("--damp-percent", flags.options.numbers.damping, "Damping of Hessians, of the mean of their diagonal", "PART")
-      ->check(CLI::Range(0.0, 1.0));
-  sub.add_flag("--desc-act", flags.options.numbers.act_order, "Columns in the order of their importance")
-      ->group("Strategies");
-  option("--iterations", flags.options.numbers.steps, "Steps of strategies that learn; 0: what each usually takes", "N")
-      ->check(CLI::Range(0, 1000000));
-  option("--rate", flags.options.numbers.rate, "Rate at which they begin; 0: what each usually takes", "RATE")
-      ->check(CLI::Range(0.0, 100.0));
-  option("--step-windows", flags.options.numbers.step_windows, "Windows of the text that a step of them looks at", "N")
-      ->check(CLI::Range(1, 4096));
-  option("--smoothing-strength", flags.options.numbers.smoothing_strength,
-         "How much of what stands out of activations goes into weights", "PART")
-      ->check(CLI::Range(0.0, 1.0));
-  sub.add_option("--low-rank", flags.low_rank,
-                 "Beside every rounded matrix of the layers a branch of this rank, in the same file")
-      ->check(CLI::Range(1, 1 << 16))
-      ->type_name("R")
-      ->group("Strategies");
-  option("--low-rank-method", flags.low_rank_method,
-         "svdquant: of the weight, whose rest is rounded; eora, lqer: of what rounding took", "NAME")
-      ->check(CLI::IsMember(model::branch_methods()));
-  option("--low-rank-format", flags.low_rank_format, "Format that these branches are held in", "FORMAT");
-  sub.add_option(
-         "--budget", flags.budget,
-         "Choose a format for every weight: 4.2bpw, 3.5GB, 900MiB, kl=0.02, ppl=+1%, 12ms (products of a token)")
-      ->type_name("BUDGET")
-      ->group("Strategies");
-  sub.add_option("--candidates", flags.candidates,
-                 "Formats to choose among; without it, all that GGUF has a type for, of at most 16 bits")
-      ->delimiter(',')
-      ->type_name("FORMATS")
-      ->group("Strategies");
-  option("--criteria", flags.criteria,
-         "What formats are chosen by: loss (predicted), or outputs (of layers, attentions and largest numbers, too)",
-         "NAME")
-      ->check(CLI::IsMember({"loss", "outputs"}));
-  option("--as-fast-as", flags.as_fast_as,
-         "Only formats whose products with a weight take no longer on this machine than with this one", "FORMAT");
-  option("--score-chunks", flags.score_chunks, "Windows that what formats cost is predicted on", "N")
-      ->check(CLI::Range(1, 1 << 20));
-  sub.add_option("--high-impact", flags.high,
-                 "Hold the most important columns of weights in this format; with --budget any of several")
-      ->delimiter(',')
-      ->type_name("FORMATS")
-      ->group("Strategies");
-  sub.add_option("--high-ratio", flags.high_ratios,
-                 "Their share: 0.05 by default, or of weights that a regular expression finds; with --budget shares to "
-                 "choose among (0.02,0.05,0.1,0.15,0.2)")
-      ->delimiter(',')
-      ->type_name("[REGEX=]SHARE")
-      ->group("Strategies");
-  sub.add_option("--experts", flags.experts.formats,
-                 "Hold the experts of mixtures in these formats, of falling bits, each by how much it matters")
-      ->delimiter(',')
-      ->type_name("FORMATS")
-      ->group("Strategies");
-  sub.add_option("--expert-bits", flags.experts.bits,
-                 "What they have on average at most; without it the classes decide")
-      ->check(CLI::Range(0.1, 64.0))
-      ->type_name("BITS")
-      ->group("Strategies");
-  option("--json", flags.json, "Write what was done to each weight, and with --budget what was chosen and measured",
-         "FILE")
-      ->check(writes(Writes::file));
-  option("--html", flags.html, "The same as a page", "FILE")->check(writes(Writes::file));
-  sub.add_option("--beside", flags.beside,
-                 "Formats or mixtures that the report of --budget shows, too: rounded by an importance matrix of the "
-                 "same text, measured on the same windows")
-      ->delimiter(',')
-      ->type_name("NAMES")
-      ->group("Strategies");
-  option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
-         "FOLDER")
-      ->check(writes(Writes::folder));
-  sub.add_flag("--restart", flags.options.anew, "Throw away what an earlier run has left in the work folder")
-      ->group("Strategies");
+  add_setting(sub, "--damp-percent", flags.options.numbers.damping);
+  add_setting(sub, "--desc-act", flags.options.numbers.act_order);
+  add_setting(sub, "--iterations", flags.options.numbers.steps);
+  add_setting(sub, "--rate", flags.options.numbers.rate);
+  add_setting(sub, "--step-windows", flags.options.numbers.step_windows);
+  add_setting(sub, "--smoothing-strength", flags.options.numbers.smoothing_strength);
+  add_setting(sub, "--low-rank", flags.low_rank);
+  add_setting(sub, "--low-rank-method", flags.low_rank_method)->check(CLI::IsMember(model::branch_methods()));
+  add_setting(sub, "--low-rank-format", flags.low_rank_format);
+  add_setting(sub, "--budget", flags.budget);
+  add_setting(sub, "--candidates", flags.candidates);
+  add_setting(sub, "--criteria", flags.criteria);
+  add_setting(sub, "--as-fast-as", flags.as_fast_as);
+  add_setting(sub, "--score-chunks", flags.score_chunks);
+  add_setting(sub, "--high-impact", flags.high);
+  add_setting(sub, "--high-ratio", flags.high_ratios);
+  add_setting(sub, "--experts", flags.experts.formats);
+  add_setting(sub, "--expert-bits", flags.experts.bits);
+  add_setting(sub, "--json", flags.json);
+  add_setting(sub, "--html", flags.html);
+  add_setting(sub, "--beside", flags.beside);
+  add_setting(sub, "--work-folder", flags.folder);
+  add_setting(sub, "--restart", flags.options.anew);
   add_activation_flags(sub, flags.activations);
 }
 

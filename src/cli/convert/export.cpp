@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
@@ -61,21 +61,13 @@ int export_model(const Shared& shared, const ExportFlags& flags) {
 void add_export(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ExportFlags>();
   CLI::App* sub = app.add_subcommand("export", "Write a model as a GGUF file or a Hugging Face folder");
-  sub->add_option("input", flags->in, "GGUF file, Hugging Face folder, or hf:USER/REPO")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("IN");
-  sub->add_option("output", flags->out, "NAME.gguf, or a folder")
-      ->check(writes(Writes::model_or_input))
-      ->required()
-      ->type_name("OUT");
-  sub->add_option("--to,--output-format", flags->to, "What to write; by default what the name says")
-      ->check(CLI::IsMember(model::output_forms()));
-  sub->add_option("--type", flags->type, "Float format all matrices are decoded to")->type_name("FORMAT");
-  sub->add_option("--split-max-size", flags->split, "Several GGUF files of at most about this size")->type_name("SIZE");
-  sub->add_option("--max-shard-size", flags->shard, "Several safetensors files of at most about this size")
-      ->type_name("SIZE");
-  sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it; other files are replaced without it");
+  add_setting(*sub, "input", flags->in);
+  add_setting(*sub, "output", flags->out);
+  add_setting(*sub, "--to", flags->to)->check(CLI::IsMember(model::output_forms()));
+  add_setting(*sub, "--type", flags->type);
+  add_setting(*sub, "--split-max-size", flags->split);
+  add_setting(*sub, "--max-shard-size", flags->shard);
+  add_setting(*sub, "--overwrite", flags->overwrite);
   sub->footer(
       "Config, tokenizer, chat template and defaults of generation go along. Rounded weights stay as they are; in "
       "folders\n"

@@ -6,7 +6,7 @@
 #include "cli/layer_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/calibrate/calibrate.h"
 #include "model/infer/measure/perplexity.h"
@@ -65,39 +65,17 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
 void add_imatrix(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ImatrixFlags>();
   CLI::App* sub = app.add_subcommand("imatrix", "What a model's weights read of a text: an importance matrix");
-  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")
-      ->check(reads(Reads::model))
-      ->type_name("FILE");
-  sub->add_option(
-         "-f,--file", flags->text,
-         "Text, .jsonl or folder to run the model over, of chats through its template; without it, the built-in one")
-      ->check(reads(Reads::data))
-      ->type_name("FILE");
-  sub->add_option("-o,--output,--output-file", flags->out, "Importance matrix to write")
-      ->check(writes(Writes::file))
-      ->capture_default_str()
-      ->type_name("FILE");
-  sub->add_option("--output-format", flags->form, "gguf, or dat: the older form, for older programs")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"gguf", "dat"}));
-  sub->add_option("--in-file", flags->earlier,
-                  "Importance matrices to add; repeatable. Without a model they are joined")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
-      ->capture_default_str()
-      ->check(CLI::Range(4, 1 << 20));
-  sub->add_option("-b,--batch-size", flags->options.batch, "Windows computed at once")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  sub->add_option("--chunks", flags->options.windows, "Only the first windows; 0 takes all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_option("--bos", flags->bos, "Where BOS stands: front, windows, none (as `lumen perplexity`)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"front", "windows", "none"}));
-  sub->add_flag("--process-output", flags->options.output, "Measure the output matrix, too");
-  sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
+  add_setting(*sub, "--model", flags->model);
+  add_setting(*sub, "--file", flags->text);
+  add_setting(*sub, "--output", flags->out);
+  add_setting(*sub, "--output-format", flags->form);
+  add_setting(*sub, "--in-file", flags->earlier);
+  add_setting(*sub, "--ctx-size", flags->options.length);
+  add_setting(*sub, "--batch-size", flags->options.batch);
+  add_setting(*sub, "--chunks", flags->options.windows);
+  add_setting(*sub, "--bos", flags->bos);
+  add_setting(*sub, "--process-output", flags->options.output);
+  add_setting(*sub, "--exact", flags->options.exact);
   sub->footer([] {
     return fmt::format(
         "The numbers are the mean squares of what each column of a weight is multiplied with; `lumen quantize "

@@ -12,7 +12,7 @@
 #include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/low_rank_weights.h"
@@ -176,43 +176,19 @@ int merge(const Shared& shared, MergeFlags& flags) {
 void add_merge(CLI::App& app, Command& command) {
   auto flags = std::make_shared<MergeFlags>();
   CLI::App* sub = app.add_subcommand("merge", "Fold adapters into the model they were made for");
-  sub->add_option("base", flags->base, "The model: GGUF file, Hugging Face folder, or hf:USER/REPO")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("BASE");
-  sub->add_option("adapter", flags->adapters.plain, "GGUF adapters or PEFT folders; several add up")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("ADAPTER[=SCALE]");
-  sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder")
-      ->check(writes(Writes::model))
-      ->required()
-      ->type_name("OUT");
-  sub->add_option("--to", flags->to, "What to write; by default what the name says")
-      ->check(CLI::IsMember({"gguf", "hf"}));
-  sub->add_option("--type", flags->type,
-                  "What weights are held in: base (each as in BASE), a format, or a mixture of formats")
-      ->capture_default_str()
-      ->type_name("FORMAT");
-  sub->add_option("--scale", flags->scale, "Times every adapter's own")->capture_default_str();
-  sub->add_option("--fallback", flags->fallbacks, "Format to take where rows do not divide into blocks; repeatable")
-      ->type_name("FORMAT");
-  auto* text = sub->add_option("--check", flags->check,
-                               "Held-out text over which the result is compared with model and adapter; without it the "
-                               "end of the built-in text")
-                   ->check(reads(Reads::data))
-                   ->type_name("TEXT");
-  auto* most = sub->add_option("--max-kl", flags->most,
-                               "Nats per token the result may be away; more ends with exit code 5, and nothing is "
-                               "written")
-                   ->check(CLI::NonNegativeNumber);
-  sub->add_option("-c,--ctx-size", flags->length, "Tokens of a window of the check; by default up to 512")
-      ->check(CLI::Range(4, 1 << 20));
-  sub->add_option("--chunks", flags->windows, "Windows of the check; 0 takes all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_flag("--no-check", flags->no_check, "Compare nothing")->excludes(text)->excludes(most);
-  sub->add_flag("--overwrite", flags->overwrite, "Replace what is at OUT; inputs are never replaced");
+  add_setting(*sub, "base", flags->base);
+  add_setting(*sub, "adapter", flags->adapters.plain);
+  add_setting(*sub, "--out", flags->out);
+  add_setting(*sub, "--to", flags->to);
+  add_setting(*sub, "--type", flags->type);
+  add_setting(*sub, "--scale", flags->scale);
+  add_setting(*sub, "--fallback", flags->fallbacks);
+  auto* text = add_setting(*sub, "--check", flags->check);
+  auto* most = add_setting(*sub, "--max-kl", flags->most);
+  add_setting(*sub, "--ctx-size", flags->length);
+  add_setting(*sub, "--chunks", flags->windows);
+  add_setting(*sub, "--no-check", flags->no_check)->excludes(text)->excludes(most);
+  add_setting(*sub, "--overwrite", flags->overwrite);
   sub->footer([] {
     const std::string four = example_format(4.5);
     return fmt::format(

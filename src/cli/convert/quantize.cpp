@@ -14,6 +14,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/packed/pack.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
@@ -209,53 +210,26 @@ void add_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* sub =
       app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
-  sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("IN");
-  sub->add_option("output", flags->out, "GGUF file, or folder, to write")
-      ->check(writes(Writes::model_or_input))
-      ->required()
-      ->type_name("OUT");
-  sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it; other files are replaced without it");
-  sub->add_option("type", flags->type, "Format or mixture; the names are below. Not with --budget")->type_name("TYPE");
-  auto* threads =
-      sub->add_option("nthreads", flags->threads, "Threads, as --threads")->type_name("N")->check(whole(1, 4096));
-  sub->add_option("--output-format", flags->form, "A GGUF file, a folder of plain weights, or one of packed weights")
-      ->check(CLI::IsMember(model::output_forms()))
-      ->capture_default_str();
-  sub->add_option("--split-max-size", flags->split, "Several GGUF files of at most about this size")->type_name("SIZE");
-  sub->add_option("--max-shard-size", flags->shard, "Several safetensors files of at most about this size")
-      ->type_name("SIZE");
-  sub->add_option("--tensor-type", flags->tensor_types, "Format of the tensors a regular expression finds; repeatable")
-      ->type_name("REGEX=FORMAT");
-  auto* output = sub->add_option("--output-tensor-type", flags->options.output_type, "Format of the output matrix")
-                     ->type_name("FORMAT");
-  auto* embedding =
-      sub->add_option("--token-embedding-type", flags->options.embedding_type, "Format of the token embedding")
-          ->type_name("FORMAT");
-  sub->add_option("--recipe", flags->recipe, "Options by the name of a recipe, or from a .toml; those given here stay")
-      ->check(reads(Reads::file))
-      ->type_name("NAME|FILE");
-  sub->add_option("--imatrix", flags->importance,
-                  "Importance matrix (`lumen imatrix`): formats with fit(x, w) choose scales by it")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub->add_option("--fallback", flags->options.fallbacks,
-                  "Format to take where a tensor's rows do not divide into blocks; repeatable, tried in order. Without "
-                  "it such a "
-                  "tensor is an error")
-      ->type_name("FORMAT");
-  sub->add_flag("--pure", flags->options.pure, "The same format for every matrix")
-      ->excludes(output)
-      ->excludes(embedding);
-  sub->add_flag("--leave-output-tensor", flags->options.leave_output, "Do not touch the output matrix")
-      ->excludes(output);
-  sub->add_flag("--train-tables", flags->options.train_tables,
-                "Train the tables of the formats on this model's weights, one for each format; the file carries them");
-  sub->add_flag("--allow-requantize", flags->options.allow_requantize, "Start from weights that are already rounded");
+  add_setting(*sub, "input", flags->in);
+  add_setting(*sub, "output", flags->out);
+  add_setting(*sub, "--overwrite", flags->overwrite);
+  add_setting(*sub, "type", flags->type);
+  auto* threads = add_setting(*sub, "nthreads", flags->threads);
+  add_setting(*sub, "--output-format", flags->form)->check(CLI::IsMember(model::output_forms()));
+  add_setting(*sub, "--split-max-size", flags->split);
+  add_setting(*sub, "--max-shard-size", flags->shard);
+  add_setting(*sub, "--tensor-type", flags->tensor_types);
+  auto* output = add_setting(*sub, "--output-tensor-type", flags->options.output_type);
+  auto* embedding = add_setting(*sub, "--token-embedding-type", flags->options.embedding_type);
+  add_setting(*sub, "--recipe", flags->recipe);
+  add_setting(*sub, "--imatrix", flags->importance);
+  add_setting(*sub, "--fallback", flags->options.fallbacks);
+  add_setting(*sub, "--pure", flags->options.pure)->excludes(output)->excludes(embedding);
+  add_setting(*sub, "--leave-output-tensor", flags->options.leave_output)->excludes(output);
+  add_setting(*sub, "--train-tables", flags->options.train_tables);
+  add_setting(*sub, "--allow-requantize", flags->options.allow_requantize);
   add_calibrated_flags(*sub, flags->calibrated);
-  sub->add_flag("--dry-run", flags->dry_run, "Say what sizes would be; compute and write nothing");
+  add_setting(*sub, "--dry-run", flags->dry_run);
   sub->footer([] {
     const std::string four = example_format(4.5), five = example_format(5.5), eight = example_format(8.5);
     return fmt::format(

@@ -36,7 +36,7 @@ void take_recipe(CLI::App& sub, const model::Library& library, const std::string
     if (!option || key == "recipe")
       throw usage_error("'{}': [compress] has '{}', which is no option of `lumen {}`", name, key, sub.get_name());
     if (option->count() > 0) {
-      verbose(fmt::format("--{} keeps the value of the command line", key));
+      verbose(fmt::format("--{} keeps the value of the command line or the environment", key));
       continue;
     }
     try {

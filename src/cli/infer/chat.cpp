@@ -17,7 +17,7 @@
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/text/unicode/unicode.h"
@@ -310,26 +310,15 @@ int chat(const Shared& shared, ChatFlags& flags) {
 void add_chat(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ChatFlags>();
   CLI::App* sub = app.add_subcommand("chat", "Talk with a model");
-  sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("FILE");
-  sub->add_option("--system,--system-prompt", flags->system, "How the model shall answer");
-  auto* prompt = sub->add_option("-p,--prompt", flags->prompt, "The first question");
-  auto* load = sub->add_option("--load", flags->load, "Go on with a conversation, as /save writes it")
-                   ->check(reads(Reads::file))
-                   ->type_name("FILE");
-  sub->add_option("--chat-template,--chat-template-file", flags->template_name,
-                  "Template of the conversation: a file with Jinja, or plain, chatml; default: the model's own")
-      ->check(reads(Reads::file))
-      ->type_name("FILE|NAME");
-  sub->add_option("--chat-template-kwargs", flags->template_values, "More values for the template, as JSON")
-      ->type_name("JSON");
-  sub->add_flag("--times", flags->times, "Tell tokens and their rates after each answer");
-  auto* show =
-      sub->add_flag("--show-prompt", flags->show_prompt,
-                    "Print exactly what the model would read (--system, --load, -p through the template), and end");
-  sub->add_flag("--ids", flags->ids, "With --show-prompt: its token ids")->needs(show);
+  add_setting(*sub, "--model", flags->model);
+  add_setting(*sub, "--system", flags->system);
+  auto* prompt = add_setting(*sub, "--prompt", flags->prompt);
+  auto* load = add_setting(*sub, "--load", flags->load);
+  add_setting(*sub, "--chat-template", flags->template_name);
+  add_setting(*sub, "--chat-template-kwargs", flags->template_values);
+  add_setting(*sub, "--times", flags->times);
+  auto* show = add_setting(*sub, "--show-prompt", flags->show_prompt);
+  add_setting(*sub, "--ids", flags->ids)->needs(show);
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);

@@ -9,9 +9,8 @@
 #include "cli/command.h"
 #include "cli/given_text.h"
 #include "cli/measured_quality.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/eval/evaluate.h"
 #include "model/infer/measure/compare_models.h"
@@ -255,50 +254,23 @@ class Compare {
 void add_compare(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CompareFlags>();
   CLI::App* sub = app.add_subcommand("compare", "How far models are from a base: divergence, perplexity, size, speed");
-  sub->add_option("models", flags->models,
-                  "GGUF files or Hugging Face folders; the first is what the others are far from")
-      ->check(reads(Reads::model))
-      ->required()
-      ->expected(2, 64)
-      ->type_name("BASE MODEL..");
-  sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder; without it, the built-in validation text")
-      ->check(reads(Reads::data))
-      ->type_name("FILE");
-  sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
-      ->capture_default_str()
-      ->check(whole(4, 1 << 20));
-  sub->add_option("--chunks", flags->options.windows, "Only the first windows; 0 takes all")
-      ->capture_default_str()
-      ->check(whole(0, INT32_MAX));
-  sub->add_flag("--full", flags->options.full, "Score every token of a window but the first, not only the second half");
-  sub->add_option("--bos", flags->bos, "Where BOS stands, as for `lumen perplexity`: front, windows, none")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"front", "windows", "none"}));
-  sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
-  sub->add_flag("--one-by-one", flags->one_by_one,
-                "Hold one model at a time, and the base's log probabilities in a file; so it is, too, "
-                "where there is no room for all");
-  sub->add_option("--scratch", flags->scratch, "Folder of that file; without it, the system's for temporary files")
-      ->check(writes(Writes::folder_of_cache))
-      ->type_name("DIR")
-      ->check(CLI::ExistingDirectory);
-  sub->add_flag("--no-speed", flags->no_speed, "Do not measure how fast the models read and write");
-  sub->add_option("--tasks", flags->tasks, "Tasks of `lumen eval`, separated by commas")
-      ->delimiter(',')
-      ->type_name("NAME,..");
-  sub->add_option("--task-file", flags->task_files, "A task of your own (docs/guide/evaluating.md); repeatable")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub->add_option("--data", flags->data, "Folder with the tasks' data")->check(reads(Reads::tasks))->type_name("DIR");
-  sub->add_flag("--allow-outside-data", flags->outside_data,
-                "Tasks may name files outside of that folder, through .., links or from the root");
-  sub->add_option("--limit", flags->limit, "Only the first rows of a task; 0 takes all")
-      ->capture_default_str()
-      ->check(whole(0, INT32_MAX));
-  sub->add_option("--json", flags->json, "Write the figures as a document that `lumen report` reads")
-      ->check(writes(Writes::file))
-      ->type_name("FILE");
-  sub->add_option("--html", flags->html, "Write them as a page")->check(writes(Writes::file))->type_name("FILE");
+  add_setting(*sub, "models", flags->models)->expected(2, 64);
+  add_setting(*sub, "--file", flags->text);
+  add_setting(*sub, "--ctx-size", flags->options.length);
+  add_setting(*sub, "--chunks", flags->options.windows);
+  add_setting(*sub, "--full", flags->options.full);
+  add_setting(*sub, "--bos", flags->bos);
+  add_setting(*sub, "--exact", flags->options.exact);
+  add_setting(*sub, "--one-by-one", flags->one_by_one);
+  add_setting(*sub, "--scratch", flags->scratch)->check(CLI::ExistingDirectory);
+  add_setting(*sub, "--no-speed", flags->no_speed);
+  add_setting(*sub, "--tasks", flags->tasks);
+  add_setting(*sub, "--task-file", flags->task_files);
+  add_setting(*sub, "--data", flags->data);
+  add_setting(*sub, "--allow-outside-data", flags->outside_data);
+  add_setting(*sub, "--limit", flags->limit);
+  add_setting(*sub, "--json", flags->json);
+  add_setting(*sub, "--html", flags->html);
   sub->footer(
       "Divergences are of each scored token's distribution from the base's, in nats. The protocol is that of `lumen "
       "perplexity`.\n"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 
 namespace lumen::cli {
@@ -29,19 +29,9 @@ void check_vocabulary(const model::Model& model, const model::Model& small, cons
 }  // namespace
 
 void DraftFlags::add_flags(CLI::App& app, int64_t& most) {
-  auto* draft = app.add_option("--model-draft,--md", model,
-                               "A smaller model of the same vocabulary proposes tokens, and the model checks several "
-                               "at once (also -md)")
-                    ->check(reads(Reads::model))
-                    ->type_name("FILE")
-                    ->group("Drafts");
-  app.add_flag("--lookup", look_up, "The same with proposals from the text itself: what followed the last words before")
-      ->group("Drafts")
-      ->excludes(draft);
-  app.add_option("--draft,--draft-max,--draft-n", most, "Tokens proposed at once, at most")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 256))
-      ->group("Drafts");
+  auto* draft = add_setting(app, "--model-draft", model);
+  add_setting(app, "--lookup", look_up)->excludes(draft);
+  add_setting(app, "--draft", most);
 }
 
 void DraftFlags::require_use(const CLI::App& app) const {

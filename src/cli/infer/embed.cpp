@@ -7,7 +7,7 @@
 #include "cli/given_text.h"
 #include "cli/infer/embed_measure.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/text/unicode/unicode.h"
 
@@ -151,54 +151,22 @@ int embed(const Shared& shared, EmbedFlags& flags) {
 void add_embed(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EmbedFlags>();
   CLI::App* sub = app.add_subcommand("embed", "Compute embedding vectors of texts")->alias("embedding");
-  sub->add_option("-m,--model,--model_name_or_path", flags->model,
-                  "GGUF file or Hugging Face folder; without -m the first word behind the command")
-      ->check(reads(Reads::model))
-      ->type_name("FILE");
-  sub->add_option("text,-p,--prompt", flags->inputs, "The inputs; without them and --file, lines of standard input")
-      ->check(reads(Reads::model));
-  sub->add_option("-f,--file", flags->file, "File with an input on each line")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub->add_option("--pooling", flags->pooling,
-                  "How the vectors of tokens become one: mean, cls (the first), last, or none; without it as the model "
-                  "says, else mean")
-      ->check(CLI::IsMember({"mean", "cls", "last", "none"}));
-  sub->add_option("--normalize,--embd-normalize", flags->norm,
-                  "2: length 1; 1 or above 2: that norm; 0: largest magnitude 32760; -1: as they are")
-      ->capture_default_str()
-      ->check(CLI::Range(-1, 64));
-  sub->add_option("--format,--embd-output-format", flags->form,
-                  "plain: a line for each vector; array: JSON without names; json: as servers answer; json+: with "
-                  "cosines")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"plain", "array", "json", "json+"}));
-  sub->add_flag("--cosine", flags->cosine,
-                "Print the cosines of all pairs of inputs instead (json: beside the vectors)");
-  sub->add_option("-c,--ctx-size", flags->options.context, "Tokens of an input at most; 0: the model's context")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_flag("--truncate", flags->truncate, "Leave out the end of inputs that are longer, with a warning");
-  sub->add_option("-b,--batch-size", flags->options.batch,
-                  "Tokens computed at once, of as many inputs as fit; 1: each input alone")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  sub->add_option("-o,--output", flags->out, "File to write instead of standard output")
-      ->check(writes(Writes::file))
-      ->type_name("FILE");
-  sub->add_option("--pairs", flags->pairs,
-                  "Rows with two texts and how alike they are (.tsv, .csv, .json, .jsonl, .parquet): print how well "
-                  "cosines follow the scores")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub->add_option("--fields", flags->fields, "Names of the texts and the score in --pairs; a dot leads into an object")
-      ->capture_default_str();
-  sub->add_option("--against", flags->against,
-                  "Another model, a rounded one for instance: print how close its vectors are; repeatable")
-      ->check(reads(Reads::model))
-      ->type_name("FILE");
+  add_setting(*sub, "--model", flags->model);
+  add_setting(*sub, "--prompt", flags->inputs);
+  add_setting(*sub, "--file", flags->file);
+  add_setting(*sub, "--pooling", flags->pooling);
+  add_setting(*sub, "--normalize", flags->norm);
+  add_setting(*sub, "--format", flags->form);
+  add_setting(*sub, "--cosine", flags->cosine);
+  add_setting(*sub, "--ctx-size", flags->options.context);
+  add_setting(*sub, "--truncate", flags->truncate);
+  add_setting(*sub, "--batch-size", flags->options.batch);
+  add_setting(*sub, "--output", flags->out);
+  add_setting(*sub, "--pairs", flags->pairs);
+  add_setting(*sub, "--fields", flags->fields);
+  add_setting(*sub, "--against", flags->against);
   flags->adapters.add_flags(*sub);
-  sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
+  add_setting(*sub, "--exact", flags->options.exact);
   sub->footer(
       "Examples:\n"
       "  lumen embed -m model.gguf \"서울은 대한민국의 수도이다.\" \"Seoul is the capital of Korea.\" --cosine\n"

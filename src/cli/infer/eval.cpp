@@ -9,9 +9,8 @@
 #include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/infer/mapping.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/eval/evaluate.h"
 
@@ -123,42 +122,22 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
 void add_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App* sub = app.add_subcommand("eval", "Put questions to a model and count right answers");
-  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")
-      ->check(reads(Reads::model))
-      ->type_name("FILE");
-  sub->add_option("--tasks", flags->tasks, "What to ask: names, separated by commas; see --list")
-      ->delimiter(',')
-      ->type_name("NAME,..");
-  sub->add_option("--task-file", flags->files, "A task of your own (docs/guide/evaluating.md); repeatable")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub->add_option("--data", flags->data, "Folder with the tasks' data")->check(reads(Reads::tasks))->type_name("DIR");
-  sub->add_flag("--allow-outside-data", flags->options.outside_data,
-                "Tasks may name files outside of that folder, through .., links or from the root");
-  sub->add_flag("--list", flags->list, "List the tasks");
-  sub->add_option("--num-fewshot,--num_fewshot", flags->fewshot,
-                  "Examples in front of each question; without it as the task says")
-      ->check(whole(0, 1000));
-  sub->add_option("--limit", flags->options.limit, "Only the first rows; 0 takes all")
-      ->capture_default_str()
-      ->check(whole(0, INT32_MAX));
-  sub->add_option("-s,--seed", flags->options.seed, "Seed of the examples that are drawn")->capture_default_str();
-  sub->add_option("-c,--ctx-size", flags->options.session.context, "Context length; 0: the model's")
-      ->capture_default_str()
-      ->check(whole(0, 1 << 24));
-  sub->add_option("--parallel", flags->options.parallel, "Sequences generated at once")
-      ->capture_default_str()
-      ->check(whole(1, 256));
-  sub->add_option("-o,--output", flags->output, "Write the figures to this file, as JSON")
-      ->check(writes(Writes::file))
-      ->type_name("FILE");
-  sub->add_option("--log-samples,--log_samples", flags->samples,
-                  "Write what was asked and answered to this file, as JSON lines")
-      ->check(writes(Writes::file))
-      ->type_name("FILE");
+  add_setting(*sub, "--model", flags->model);
+  add_setting(*sub, "--tasks", flags->tasks);
+  add_setting(*sub, "--task-file", flags->files);
+  add_setting(*sub, "--data", flags->data);
+  add_setting(*sub, "--allow-outside-data", flags->options.outside_data);
+  add_setting(*sub, "--list", flags->list);
+  add_setting(*sub, "--num-fewshot", flags->fewshot);
+  add_setting(*sub, "--limit", flags->options.limit);
+  add_setting(*sub, "--seed", flags->options.seed);
+  add_setting(*sub, "--ctx-size", flags->options.session.context);
+  add_setting(*sub, "--parallel", flags->options.parallel);
+  add_setting(*sub, "--output", flags->output);
+  add_setting(*sub, "--log-samples", flags->samples);
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);
-  sub->add_flag("--exact", flags->options.session.exact, "f32 activations throughout");
+  add_setting(*sub, "--exact", flags->options.session.exact);
   sub->footer(
       "Figures and rules are those of lm-evaluation-harness.\n"
       "Examples:\n"

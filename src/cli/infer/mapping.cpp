@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
+#include "cli/settings/declare.h"
 #include "model/arch/in_memory.h"
 
 namespace lumen::cli {
@@ -13,10 +14,7 @@ constexpr double kSilent = 1;  // shorter loads print no note
 }  // namespace
 
 void Mapping::add_flags(CLI::App& app) {
-  app.add_flag(
-      "--mmap,!--no-mmap", is_mapped,
-      "Use the weights where their file is mapped; --no-mmap copies them into memory, in huge pages where it can: "
-      "processors read those faster");
+  add_setting(app, "--mmap", is_mapped);
 }
 
 model::Model Mapping::read(const Shared& shared, const model::LibraryRef& library, const std::string& file) const {

@@ -7,7 +7,7 @@
 #include "cli/given_text.h"
 #include "cli/infer/mapping.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/measure/perplexity_divergence.h"
 
@@ -70,39 +70,18 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
 void add_perplexity(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* sub = app.add_subcommand("perplexity", "How well a model predicts a text");
-  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("FILE");
-  sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder; without it, the built-in validation text")
-      ->check(reads(Reads::data))
-      ->type_name("FILE");
-  sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
-      ->capture_default_str()
-      ->check(CLI::Range(4, 1 << 20));
-  sub->add_option("-b,--batch-size", flags->options.batch, "Windows computed at once")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  sub->add_option("--chunks", flags->options.windows, "Only the first windows; 0 takes all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_flag("--full", flags->options.full, "Score every token of a window but the first, not only the second half");
-  sub->add_option("--bos", flags->bos,
-                  "Where BOS stands, when the tokenizer wants one: front (of the text before it is cut, and of each "
-                  "window), windows (of each one), none")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"front", "windows", "none"}));
-  auto* record =
-      sub->add_option("--record-logits", flags->record, "Write the model's log probabilities to a file, no figures")
-          ->check(writes(Writes::file))
-          ->type_name("FILE");
-  sub->add_option("--kl-divergence", flags->compare, "Compare with the log probabilities another model recorded")
-      ->check(reads(Reads::file))
-      ->type_name("FILE")
-      ->excludes(record);
+  add_setting(*sub, "--model", flags->model);
+  add_setting(*sub, "--file", flags->text);
+  add_setting(*sub, "--ctx-size", flags->options.length);
+  add_setting(*sub, "--batch-size", flags->options.batch);
+  add_setting(*sub, "--chunks", flags->options.windows);
+  add_setting(*sub, "--full", flags->options.full);
+  add_setting(*sub, "--bos", flags->bos);
+  auto* record = add_setting(*sub, "--record-logits", flags->record);
+  add_setting(*sub, "--kl-divergence", flags->compare)->excludes(record);
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);
-  sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
+  add_setting(*sub, "--exact", flags->options.exact);
   sub->footer(
       "The default protocol is that of the figures GGUF files are published with: the second half of windows of 512 "
       "tokens is\n"

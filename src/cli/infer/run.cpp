@@ -13,7 +13,8 @@
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/bounds.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/generate/generate_many.h"
 #include "model/infer/session/forecast.h"
@@ -192,33 +193,20 @@ void add_run(CLI::App& app, Command& command) {
   auto flags = std::make_shared<RunFlags>();
   flags->sampling.generate.predict = 128;
   CLI::App* sub = app.add_subcommand("run", "Continue a text with a model")->alias("cli")->alias("completion");
-  sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("FILE");
-  auto* prompt = sub->add_option("-p,--prompt", flags->prompt,
-                                 "The text to continue, which may be empty where the model has a token that begins a "
-                                 "text; without it, lines are read from the terminal");
-  auto* prompt_file = sub->add_option("-f,--file", flags->prompt_file, "File with the prompt, behind that of -p")
-                          ->check(reads(Reads::file))
-                          ->type_name("FILE");
-  sub->add_option("--prompts", flags->prompts,
-                  "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}), all continued, several at once")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub->add_option("--parallel,--np", flags->parallel, "Sequences generated at once, up to 256 (also -np); without it 8")
-      ->check(CLI::Range(int64_t{1}, int64_t{model::ManySession::kMostSequences}));
-  sub->add_option("--sequences,--ns", flags->sequences,
-                  "Continuations of each prompt, with seeds counted from --seed (also -ns); with one prompt as many as "
-                  "--parallel")
-      ->check(CLI::Range(1, 100000));
-  auto* json = sub->add_flag("--json", flags->json, "Print a JSON object for each of many sequences");
+  add_setting(*sub, "--model", flags->model);
+  auto* prompt = add_setting(*sub, "--prompt", flags->prompt);
+  auto* prompt_file = add_setting(*sub, "--file", flags->prompt_file);
+  add_setting(*sub, "--prompts", flags->prompts);
+  add_setting(*sub, "--parallel", flags->parallel)
+      ->check(whole(int64_t{1}, int64_t{model::ManySession::kMostSequences}));
+  add_setting(*sub, "--sequences", flags->sequences);
+  auto* json = add_setting(*sub, "--json", flags->json);
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);
   flags->draft.add_flags(*sub, flags->sampling.generate.draft);
-  sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only")->excludes(json);
-  sub->add_flag("--explain", flags->explain, "Print the kernels of one step and their times");
+  add_setting(*sub, "--no-display-prompt", flags->no_echo)->excludes(json);
+  add_setting(*sub, "--explain", flags->explain);
   sub->footer(
       "Examples:\n"
       "  lumen run -m model.gguf -p \"Once upon a time\" -n 200\n"

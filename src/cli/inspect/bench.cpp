@@ -14,7 +14,7 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/synthetic.h"
@@ -178,53 +178,25 @@ int bench(const Shared& shared, BenchFlags& flags) {
 void add_bench(CLI::App& app, Command& command) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and generate tokens here");
-  auto* file = sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")
-                   ->check(reads(Reads::model))
-                   ->type_name("FILE");
-  sub->add_option("--shape,--size", flags->shape, "A named size with random weights instead of a file")
-      ->type_name("SIZE");
-  sub->add_option("--type", flags->types, "Formats or mixtures of the random weights")
-      ->delimiter(',')
-      ->type_name("TYPE,...")
-      ->excludes(file);
-  auto* write =
-      sub->add_option("--write", flags->write, "Write the random model (with a vocabulary) and measure nothing")
-          ->check(writes(Writes::file))
-          ->type_name("FILE");
-  sub->add_option("-p,--n-prompt", flags->prompts, "Lengths of prompts read at once; 0: none")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_option("-n,--n-gen", flags->generates, "Numbers of tokens generated one by one; 0: none")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_option("--pg", flags->pairs, "A prompt and then tokens, timed together; repeatable")->type_name("P,N");
-  sub->add_option("-d,--n-depth", flags->depths, "Tokens already in the cache before each test")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_option("--sequences,--parallel,--npl,--texts", flags->sequences,
-                  "Numbers of sequences computed together, tokens drawn as by `lumen run`; without it one, no draws")
-      ->delimiter(',')
-      ->check(CLI::Range(1, model::kMostMeasured));
-  sub->add_option("-r,--repetitions", flags->speed.repetitions, "Timed runs of each test")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000000));
-  sub->add_option("-b,--batch-size,--ubatch-size", flags->speed.session.chunk, "Prompt tokens computed at once")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  auto* file = add_setting(*sub, "--model", flags->models);
+  add_setting(*sub, "--shape", flags->shape);
+  add_setting(*sub, "--type", flags->types)->excludes(file);
+  auto* write = add_setting(*sub, "--write", flags->write);
+  add_setting(*sub, "--n-prompt", flags->prompts);
+  add_setting(*sub, "--n-gen", flags->generates);
+  add_setting(*sub, "--pg", flags->pairs);
+  add_setting(*sub, "--n-depth", flags->depths);
+  add_setting(*sub, "--sequences", flags->sequences)->check(whole(1, model::kMostMeasured));
+  add_setting(*sub, "--repetitions", flags->speed.repetitions);
+  add_setting(*sub, "--batch-size", flags->speed.session.chunk);
   flags->cache.add_flags(*sub);
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);
-  sub->add_option("-o,--output", flags->form, "md, csv, json or jsonl")->capture_default_str()->type_name("FORM");
-  sub->add_flag("--no-warmup", flags->no_warm_up, "Count the first run too, with compilation");
-  sub->add_flag("--cpu-time", flags->speed.cpu_time,
-                "Count the time the process computes, not the time that passes: for a busy machine, with -t 1");
-  sub->add_flag("--exact", flags->speed.session.exact, "f32 activations throughout");
-  sub->add_flag("--explain", flags->explain,
-                "Also print each kernel's plan, time, and fraction of the ceiling that binds it, on stderr")
-      ->excludes(write);
+  add_setting(*sub, "--output", flags->form);
+  add_setting(*sub, "--no-warmup", flags->no_warm_up);
+  add_setting(*sub, "--cpu-time", flags->speed.cpu_time);
+  add_setting(*sub, "--exact", flags->speed.session.exact);
+  add_setting(*sub, "--explain", flags->explain)->excludes(write);
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);
     return fmt::format(

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ranges>
 
+#include "cli/settings/declare.h"
+
 namespace lumen::cli {
 namespace {
 
@@ -15,7 +17,7 @@ void read_type(const std::string& type, OptionEntry* entry) {
     entry->choices.emplace_back(part.begin(), part.end());
 }
 
-OptionEntry entry_of(const CLI::Option& option) {
+OptionEntry entry_of(const std::string& command, const CLI::Option& option) {
   OptionEntry out;
   for (const std::string& name : option.get_snames()) out.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
@@ -25,6 +27,7 @@ OptionEntry entry_of(const CLI::Option& option) {
   out.group = option.get_group();
   out.fallback = option.get_default_str();
   out.is_required = option.get_required();
+  out.row = find_setting(command, out.names.front());
   return out;
 }
 
@@ -32,7 +35,8 @@ CommandEntry describe_as(const CLI::App& app, const std::string& name) {
   CommandEntry out{name, app.get_description(), app.get_footer(), {}, {}, {}};
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;  // hidden
-    (option->get_positional() && !option->nonpositional() ? out.arguments : out.options).push_back(entry_of(*option));
+    (option->get_positional() && !option->nonpositional() ? out.arguments : out.options)
+        .push_back(entry_of(command_of(app), *option));
   }
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App* s) { return !s->get_group().empty(); }))
     out.commands.push_back(describe_as(*sub, name + " " + sub->get_name()));

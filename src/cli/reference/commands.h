@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/settings/settings.h"
+
 namespace lumen::cli {
 
 struct OptionEntry {
@@ -13,6 +15,7 @@ struct OptionEntry {
   std::vector<std::string> choices;
   std::string help, group, fallback;  // fallback: the value without the option, where the help shows one
   bool is_required = false;
+  const Setting* row = nullptr;  // its row of the table of options; null where it has none
 };
 
 struct CommandEntry {
@@ -35,5 +38,7 @@ std::string fish_completion(const CommandEntry& program);
 std::string manual_page(const CommandEntry& command, const std::string& version);
 // The same for a command and all its subcommands, as Markdown.
 std::string markdown_reference(const CommandEntry& command);
+// The rows of the table of options that a command and all below it have, as a JSON array.
+std::string option_table(const CommandEntry& command);
 
 }  // namespace lumen::cli

@@ -55,6 +55,8 @@ std::string about(const OptionEntry& o) {
   std::string out = o.help;
   if (!o.choices.empty()) out += fmt::format(" One of: {}.", fmt::join(o.choices, ", "));
   if (!o.fallback.empty()) out += fmt::format(" Default: {}.", o.fallback);
+  if (o.row && !o.row->variable().empty()) out += fmt::format(" Environment variable: {}.", o.row->variable());
+  if (o.row && *o.row->key) out += fmt::format(" Key of recipes: {}.", o.row->key);
   return out;
 }
 

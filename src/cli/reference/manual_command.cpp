@@ -27,7 +27,9 @@ int print_manual(const ManualFlags& flags) {
   if (!command)
     throw Error(Exit::usage, fmt::format("'{}' is no command", fmt::join(flags.words, " ")),
                 "`lumen --help` lists them");
-  put_text(flags.form == "man" ? manual_page(*command, kVersion) : markdown_reference(*command));
+  put_text(flags.form == "man"        ? manual_page(*command, kVersion)
+           : flags.form == "markdown" ? markdown_reference(*command)
+                                      : option_table(*command));
   return 0;
 }
 
@@ -55,8 +57,9 @@ void add_manual(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ManualFlags>();
   CLI::App* sub = app.add_subcommand("manual", "Print the manual of a command, as man or Markdown have it");
   sub->add_option("command", flags->words, "Which one; none: the program")->type_name("NAME");
-  sub->add_option("--form", flags->form, "man, or markdown with all commands below it")
-      ->check(CLI::IsMember({"man", "markdown"}))
+  sub->add_option("--form", flags->form,
+                  "man; markdown with all commands below it; or json: the table of options of these commands")
+      ->check(CLI::IsMember({"man", "markdown", "json"}))
       ->type_name("FORM")
       ->capture_default_str();
   sub->footer("Examples:\n  lumen manual train | man -l -\n  lumen manual --form markdown > commands.md");

@@ -1,6 +1,6 @@
 // The command reference, generated from the parser: completion scripts, manual pages and a reference in Markdown.
 //
-// May include: base, cli.
+// May include: base, cli, cli/settings.
 #pragma once
 
 #include "cli/reference/commands.h"

@@ -21,9 +21,9 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
 #include "cli/serve/http.h"
 #include "cli/serve/routes.h"
+#include "cli/settings/declare.h"
 #include "cli/version.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/session/forecast.h"
@@ -310,96 +310,42 @@ int serve(const Shared& shared, ServeFlags flags) {
 }
 
 void add_http_flags(CLI::App& sub, ServeFlags& flags) {
-  sub.add_option("--host", flags.host, "Address to listen at; 0.0.0.0 and :: are all of this machine")
-      ->capture_default_str()
-      ->type_name("ADDRESS");
-  sub.add_option("--port", flags.port, "0 takes one that is free")->capture_default_str()->check(whole(0, 65535));
-  sub.add_option("--api-key", flags.keys, "Key that clients must send (Authorization: Bearer KEY); repeatable")
-      ->type_name("KEY");
-  sub.add_option("--api-key-file", flags.key_file, "File with such keys, one each line")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub.add_option("--tls-cert", flags.certificate, "Certificate in PEM, with those it rests on: HTTPS alone")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub.add_option("--tls-key", flags.key, "Its private key in PEM")->check(reads(Reads::file))->type_name("FILE");
-  sub.add_option("--connections", flags.limits.connections, "At once; more are told 503")
-      ->capture_default_str()
-      ->check(whole(1, 10'000));
-  sub.add_option("--client-connections", flags.limits.client_connections,
-                 "At once of one address; more are told 503; 0: as many as come")
-      ->capture_default_str()
-      ->check(whole(0, 10'000));
-  sub.add_option("--client-rate", flags.client_rate,
-                 "Requests a second of one key, or of one address where there are no keys; more are told 429; 0: as "
-                 "many as come")
-      ->capture_default_str()
-      ->check(real(0, 1e6));
-  sub.add_option("--body", flags.body, "Bytes of a request at most")->capture_default_str()->type_name("SIZE");
-  sub.add_option("--timeout", flags.limits.read,
-                 "Seconds in which a request must be there, a piece of an answer be taken, and a connection be used")
-      ->capture_default_str()
-      ->check(real(0.1, 3600));
-  sub.add_option("--drain", flags.drain, "Seconds that requests may still take after SIGTERM or Ctrl-C")
-      ->capture_default_str()
-      ->check(real(0, 86400));
-  sub.add_flag("--log-json", flags.log_json, "A JSON object for each request on standard error");
+  add_setting(sub, "--host", flags.host);
+  add_setting(sub, "--port", flags.port);
+  add_setting(sub, "--api-key", flags.keys);
+  add_setting(sub, "--api-key-file", flags.key_file);
+  add_setting(sub, "--tls-cert", flags.certificate);
+  add_setting(sub, "--tls-key", flags.key);
+  add_setting(sub, "--connections", flags.limits.connections);
+  add_setting(sub, "--client-connections", flags.limits.client_connections);
+  add_setting(sub, "--client-rate", flags.client_rate);
+  add_setting(sub, "--body", flags.body);
+  add_setting(sub, "--timeout", flags.limits.read);
+  add_setting(sub, "--drain", flags.drain);
+  add_setting(sub, "--log-json", flags.log_json);
 }
 
 void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   model::SchedulerOptions& s = flags.scheduler;
-  sub.add_option("--parallel,--np", s.parallel, "Sequences generated at once (also -np)")
-      ->capture_default_str()
-      ->check(whole(1, model::kMostSequencesAtOnce));
-  sub.add_option("--queue", s.queue, "Sequences that may wait; further requests get status 429")
-      ->capture_default_str()
-      ->check(whole(1, 100'000));
-  sub.add_option("--keep-sequences,--keep-texts", s.kept,
-                 "Ended sequences whose pages are kept for prompts with the same prefix, while there is room")
-      ->capture_default_str()
-      ->check(whole(0, 256));
-  sub.add_option("--prefix-cache", flags.prefix_folder,
-                 "Folder where prompt prefixes are kept beyond this process, for prompts that begin alike")
-      ->check(writes(Writes::folder_of_cache))
-      ->type_name("DIR");
-  sub.add_option("--prefix-cache-size", flags.prefix_size,
-                 "Of all its files; those that were not asked for the longest make room")
-      ->capture_default_str()
-      ->type_name("SIZE");
-  sub.add_option(
-         "-c,--ctx-size", s.session.context,
-         "Tokens of the cache, of all sequences together; 0: 1024 for each sequence at once, and the model's context "
-         "up to 4096")
-      ->capture_default_str()
-      ->check(whole(0, INT32_MAX));
-  sub.add_option("-b,--batch-size", s.session.chunk, "Prompt tokens computed between two tokens of the others")
-      ->capture_default_str()
-      ->check(whole(1, 1 << 24));
+  add_setting(sub, "--parallel", s.parallel)->check(whole(1, model::kMostSequencesAtOnce));
+  add_setting(sub, "--queue", s.queue);
+  add_setting(sub, "--keep-sequences", s.kept);
+  add_setting(sub, "--prefix-cache", flags.prefix_folder);
+  add_setting(sub, "--prefix-cache-size", flags.prefix_size);
+  add_setting(sub, "--ctx-size", s.session.context);
+  add_setting(sub, "--batch-size", s.session.chunk);
   flags.cache.add_flags(sub);
-  sub.add_flag("--exact", s.session.exact, "f32 activations throughout");
+  add_setting(sub, "--exact", s.session.exact);
   add_narrow_flag(sub, &s.session.narrow);
-  sub.add_option("--max-tokens", flags.most_tokens, "Tokens that an output may have; 0: as many as fit")
-      ->capture_default_str()
-      ->check(whole(0, INT32_MAX));
-  sub.add_option("--max-n,--max-texts", flags.most_outputs,
-                 "Outputs that a request may ask for, 'n' for each of its prompts")
-      ->capture_default_str()
-      ->check(whole(1, 4096));
-  sub.add_option("--seconds", s.seconds, "Seconds that a request may take; then its outputs end as they are")
-      ->capture_default_str()
-      ->check(real(0.1, 1e6));
-  sub.add_option("--chat-template", flags.chat_template, "Name or file of a template, in place of the model's own")
-      ->check(reads(Reads::file))
-      ->type_name("NAME");
-  sub.add_option("--pooling", flags.pooling, "How embeddings are pooled, where the model does not say: mean, cls, last")
-      ->check(CLI::IsMember({"mean", "cls", "last"}));
+  add_setting(sub, "--max-tokens", flags.most_tokens);
+  add_setting(sub, "--max-n", flags.most_outputs);
+  add_setting(sub, "--seconds", s.seconds);
+  add_setting(sub, "--chat-template", flags.chat_template);
+  add_setting(sub, "--pooling", flags.pooling);
   flags.draft.add_flags(sub, s.draft.most);
   flags.adapters.add_flags(sub);
   flags.mapping.add_flags(sub);
-  sub.add_option("--adapter", flags.named_adapters,
-                 "Adapter that requests choose as 'model': NAME; a GGUF file or a PEFT folder; repeatable")
-      ->check(reads(Reads::model))
-      ->type_name("NAME=FILE[=SCALE]");
+  add_setting(sub, "--adapter", flags.named_adapters);
 }
 
 }  // namespace
@@ -407,11 +353,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
 void add_serve(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App* sub = app.add_subcommand("serve", "Answer over HTTP, as OpenAI's API does")->alias("server");
-  sub->add_option("-m,--model,model", flags->models,
-                  "GGUF file or Hugging Face folder, which may have a NAME= in front; repeatable")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("[NAME=]FILE");
+  add_setting(*sub, "--model", flags->models);
   add_http_flags(*sub, *flags);
   add_model_flags(*sub, *flags);
   sub->footer(

@@ -1,7 +1,7 @@
 // `lumen serve`: models behind an HTTP server with OpenAI's API (docs/guide/serving.md). Only http.cpp uses the HTTP
 // library.
 //
-// May include: base, base/file, base/http, base/net, base/structured, base/threads, cli, cli/infer, cli/paths,
+// May include: base, base/file, base/http, base/net, base/structured, base/threads, cli, cli/infer, cli/settings,
 // model/arch/checkpoint, model/infer/session, model/serve, model/serve/forms, model/template.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Commands for training, for its data, and for its reports.
 //
-// May include: base, base/file, base/messages, base/sealed, cli, cli/paths, model/arch, model/arch/chat,
+// May include: base, base/file, base/messages, base/sealed, cli, cli/paths, cli/settings, model/arch, model/arch/chat,
 // model/arch/checkpoint, model/arch/family, model/compress, model/data/examples, model/data/rows, model/file,
 // model/infer/measure, model/infer/sample, model/recipe, model/recipe/record, model/report, model/report/compression,
 // model/template, model/text/tokenizer, model/text/unicode, model/train/budget, model/train/loop, model/train/method,

@@ -1,0 +1,188 @@
+// needs: none. The table of options: its rows are unique, the parser and the help have what they say, and what is
+// declared elsewhere of the same options agrees.
+#include "cli/settings/settings.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/settings/declare.h"
+#include "model/recipe/recipe_keys.h"
+#include "tests/cli/outcome.h"
+
+namespace lumen::cli {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char sign) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, sign);) out.push_back(part);
+  return out;
+}
+
+void each_command(const CLI::App& app, const std::function<void(const CLI::App&)>& see) {
+  see(app);
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) each_command(*sub, see);
+}
+
+// The commands by their names: "bench kernels".
+std::map<std::string, const CLI::App*> commands_of(const CLI::App& app) {
+  std::map<std::string, const CLI::App*> out;
+  each_command(app, [&](const CLI::App& command) { out[command_of(command)] = &command; });
+  return out;
+}
+
+std::string text_of(const std::string& file) {
+  std::ifstream in(std::string(LUMEN_SOURCE_DIR) + "/" + file);
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+TEST(Settings, ACommandHasEachNameOnce) {
+  std::map<std::string, std::set<std::string>> seen;
+  size_t names = 0;
+  for (const Setting& row : settings())
+    for (const std::string& command : split(row.commands, ','))
+      for (const std::string& name : row.spellings()) {
+        EXPECT_TRUE(seen[command].insert(name).second) << command << " has " << name << " twice";
+        ++names;
+      }
+  EXPECT_GT(names, 600U);
+  for (const auto& [command, own] : seen)
+    for (const std::string& name : own)
+      EXPECT_FALSE(command != "*" && seen["*"].contains(name)) << command << " has " << name << " of every command";
+}
+
+TEST(Settings, ACommandHasEachVariableOnce) {
+  std::map<std::string, std::set<std::string>> seen;
+  for (const Setting& row : settings())
+    for (const std::string& command : split(row.commands, ',')) {
+      const std::string variable = row.variable();
+      if (variable.empty()) continue;
+      EXPECT_TRUE(variable.starts_with("LUMEN_")) << variable;
+      EXPECT_TRUE(seen[command].insert(variable).second) << command << " has " << variable << " twice";
+      EXPECT_FALSE(command != "*" && seen["*"].contains(variable)) << command << " " << variable;
+    }
+}
+
+// Variables that other parts of the program read, with another meaning than that of an option.
+TEST(Settings, VariablesOfOtherPartsBelongToNoOption) {
+  for (const Setting& row : settings())
+    for (const char* other : {"LUMEN_MEMORY", "LUMEN_PORT", "LUMEN_TOKEN", "LUMEN_TRACE"})
+      EXPECT_NE(row.variable(), other) << row.names;
+}
+
+TEST(Settings, WhatIsWrittenHasAVariableOnlyWhereTheRowSaysSo) {
+  EXPECT_EQ(setting("embed", "--output").variable(), "");
+  EXPECT_EQ(setting("quantize", "--overwrite").variable(), "");
+  EXPECT_EQ(setting("train", "--out").variable(), "");
+  EXPECT_EQ(setting("quantize", "output").variable(), "");
+  EXPECT_EQ(setting("run", "--no-mmap").variable(), "LUMEN_MMAP");
+  EXPECT_EQ(setting("perplexity", "-c").variable(), "LUMEN_WINDOW_SIZE");
+}
+
+TEST(Settings, CommandsHaveTheirRowsAndTheHelpListsThem) {
+  Command command;
+  const auto app = make_app(command);
+  const auto commands = commands_of(*app);
+  std::map<std::string, std::string> helps;
+  size_t options = 0;
+  for (const Setting& row : settings())
+    for (const std::string& name : split(row.commands, ',')) {
+      if (name == "*") continue;
+      ASSERT_TRUE(commands.contains(name)) << name << " of " << row.names << " is no command";
+      const CLI::App& at = *commands.at(name);
+      const CLI::Option* const option = at.get_option_no_throw(row.name());
+      ASSERT_TRUE(option) << "lumen " << name << " has no " << row.name();
+      EXPECT_EQ(option->get_required(), row.is_required) << name << " " << row.name();
+      EXPECT_EQ(!option->get_default_str().empty() || !row.shows_default, true) << name << " " << row.name();
+      if (!helps.contains(name)) helps[name] = at.help();
+      const std::string& help = helps[name];
+      for (const std::string& spelled : row.spellings()) EXPECT_TRUE(contains(help, spelled)) << name << " " << spelled;
+      ++options;
+    }
+  EXPECT_GT(options, 400U);
+}
+
+// The options of these commands come from the table alone.
+TEST(Settings, MovedCommandsDeclareNothingElsewhere) {
+  Command command;
+  const auto app = make_app(command);
+  const auto commands = commands_of(*app);
+  const std::set<std::string> others = {"--help", "-h"};
+  for (const char* name : {"run", "chat", "serve", "bench", "perplexity", "compare", "eval", "embed", "quantize",
+                           "imatrix", "export", "merge", "train"})
+    for (const CLI::Option* option : commands.at(name)->get_options()) {
+      if (option->get_group().empty() || others.contains(option->get_name())) continue;  // hidden
+      EXPECT_TRUE(find_setting(name, option->get_name())) << "lumen " << name << " " << option->get_name();
+    }
+}
+
+// Long commands show some everyday options first, and the rest under headings.
+TEST(Settings, HelpOfLongCommandsBeginsWithEverydayOptions) {
+  Command command;
+  const auto app = make_app(command);
+  for (const auto& [name, at] : commands_of(*app)) {
+    const auto shown = at->get_options([](const CLI::Option* o) { return !o->get_group().empty(); });
+    if (shown.size() < 40 || settings_of(name).size() < 40) continue;
+    const auto everyday =
+        std::ranges::count_if(shown, [](const CLI::Option* o) { return o->get_group() == kEveryday; });
+    EXPECT_LE(everyday, 20) << name;
+    EXPECT_GE(everyday, 5) << name;
+    const std::string help = at->help();
+    const size_t first = help.find(std::string("\n") + kEveryday + ":\n");
+    ASSERT_NE(first, std::string::npos) << name;
+    for (const std::string& group : at->get_groups())
+      if (group != kEveryday && !group.empty()) {
+        EXPECT_GT(help.find("\n" + group + ":\n"), first) << name << " " << group;
+      }
+    EXPECT_NE(help.find("\nCommon:\n"), std::string::npos) << name;
+  }
+}
+
+TEST(Settings, KeysAreThoseOfRecipes) {
+  std::set<std::string> known;
+  for (const model::RecipeKey& key : model::recipe_keys()) known.insert(key.name());
+  size_t keys = 0;
+  for (const Setting& row : settings()) {
+    if (!*row.key) continue;
+    EXPECT_TRUE(known.contains(row.key)) << row.key;
+    EXPECT_STREQ(row.commands, "train");
+    ++keys;
+  }
+  EXPECT_GT(keys, 80U);
+}
+
+// The C interface documents each option that a row says is the same.
+TEST(Settings, NamesOfTheInterfaceAreInItsHeader) {
+  const std::string header = text_of("include/lumen.h");
+  std::set<std::string> seen;
+  for (const Setting& row : settings())
+    for (const std::string& name : split(row.api, ',')) {
+      EXPECT_TRUE(seen.insert(name).second) << name << " is in two rows";
+      EXPECT_TRUE(contains(header, "\"" + name.substr(name.find('.') + 1) + "\"")) << name;
+      EXPECT_EQ(&api_setting(name), &row);
+    }
+  EXPECT_GT(seen.size(), 30U);
+}
+
+TEST(Settings, TheTableAsJson) {
+  const Outcome all = lumen({"manual", "--form", "json"});
+  ASSERT_EQ(all.code, 0) << all.error;
+  EXPECT_TRUE(contains(all.out, "\"variable\": \"LUMEN_THREADS\""));
+  EXPECT_TRUE(contains(all.out, "\"key\": \"schedule.learning_rate\""));
+  const Outcome run = lumen({"manual", "run", "--form", "json"});
+  EXPECT_TRUE(contains(run.out, "\"--top-k\""));
+  EXPECT_FALSE(contains(run.out, "\"--imatrix\""));
+}
+
+}  // namespace
+}  // namespace lumen::cli
