@@ -14,7 +14,7 @@
 #include "graph/pass/pass.h"
 #include "include/lumen.h"
 #include "model/arch/family/source.h"
-#include "model/network/device_tensors.h"
+#include "model/device_tensors/device_tensors.h"
 #include "run/engine/engine.h"
 
 using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
@@ -230,7 +230,7 @@ std::vector<run::DeviceTensorRef> lumen_function::gradient(Arguments inputs, Arg
     api::require_sound(cotangents[i], place->device(), what);
     api::require_type(cotangents[i].tensor, graph::bind(graph_[graph_.results[i]].type, symbols), what);
   }
-  if (wanted.empty()) throw usage_error("gradients are asked for, but of nothing");
+  if (wanted.empty()) throw usage_error("no input is named for the gradients");
   for (const size_t i : wanted) {
     if (i >= inputs_.size()) throw usage_error("there is no argument {}: they are counted from 0", i);
     if (graph_[inputs_[i]].type.element.scalar != Scalar::f32)

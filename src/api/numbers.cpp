@@ -47,7 +47,7 @@ std::unique_ptr<lumen_array> logits_on_device(lumen_model& m, model::Session& se
 // Runs `work` on an emptied session, with the given tokens.
 void with_text(lumen_model& m, const int32_t* tokens, size_t count, const char* options,
                const std::function<void(model::Session&, std::span<const model::TokenId>)>& work) {
-  if (count == 0) throw usage_error("logits are asked for, but of no token");
+  if (count == 0) throw usage_error("no tokens are given");
   api::require(tokens, "tokens");
   api::Options given(options);
   model::SessionOptions wanted;

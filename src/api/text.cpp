@@ -152,7 +152,7 @@ char* written_text(lumen_model& m, const Wanted& wanted, std::span<const model::
 std::string_view utf8(const char* text, size_t size) {
   api::require(text, "text");
   const std::string_view view(text, size);
-  if (model::utf8_valid_run(view, 0) != view.size()) throw user_error("the text is no valid UTF-8");
+  if (model::utf8_valid_run(view, 0) != view.size()) throw user_error("the text is not valid UTF-8");
   return view;
 }
 

@@ -63,7 +63,7 @@ std::string AdapterFlags::chat_template() const {
     if (own.empty() || own == out) continue;
     if (!out.empty())
       throw Error(Exit::user, fmt::format("'{}' and '{}' were trained with different chat templates", first, w.path),
-                  "--chat-template says which is used");
+                  "--chat-template chooses one");
     out = std::move(own);
     first = w.path;
   }

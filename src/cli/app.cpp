@@ -19,6 +19,7 @@
 #include "base/threads/team.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/other_programs/other_programs.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/run_app.h"
@@ -220,8 +221,11 @@ Error unknown_option(const CLI::App& command, const std::string& word) {
   for (const auto& [shorter, longer] : kShortNames)
     if (command.get_option_no_throw(longer)) known.emplace_back(shorter);
   const std::string name = word.substr(0, word.find('='));
+  const std::string message = fmt::format("'{}' is no option of {}", name, full_name(command));
+  if (const std::string hint = hint_for_other_option(command, name); !hint.empty())
+    return Error(Exit::usage, message, hint);
   const std::string near = did_you_mean_any(name, known);
-  return Error(Exit::usage, fmt::format("'{}' is no option of {}", name, full_name(command)),
+  return Error(Exit::usage, message,
                fmt::format("{}`{} --help` lists them", near.empty() ? "" : near + " ", full_name(command)));
 }
 
@@ -236,6 +240,17 @@ void require_commands(const CLI::App& app, const std::vector<std::string>& words
   }
 }
 
+// Refuses an option of another program that the parser would take apart.
+void refuse_other_options(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  for (const std::string& word : words) {
+    const auto subs = at->get_subcommands([&](const CLI::App* sub) { return sub->check_name(word); });
+    if (subs.empty()) break;
+    at = subs.front();
+  }
+  if (const auto word = other_short_option(*at, words)) throw unknown_option(*at, *word);
+}
+
 // Turns the parser's leftover words into an error in our own wording; returns when there are none.
 void refuse_leftovers(CLI::App& app) {
   for (const CLI::App* at = &last_command(app); at; at = at->get_parent()) {
@@ -244,7 +259,7 @@ void refuse_leftovers(CLI::App& app) {
     for (const std::string& word : at->remaining()) {
       if (!names_of_commands(*at).empty()) throw unknown_command(*at, word);
       throw Error(Exit::usage, fmt::format("'{}' is one argument too many for {}", word, full_name(*at)),
-                  fmt::format("see `{} --help`; a text of several words stands in quotes", full_name(*at)));
+                  fmt::format("see `{} --help`; put several words in quotes", full_name(*at)));
     }
   }
 }
@@ -340,13 +355,14 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
       "Every command has --help. Exit codes: 0 ok, 1 bad data, 2 usage, 3 hardware or memory, 4 numeric guard, 5 "
       "verification\n"
       "failed, 130 Ctrl-C after saving (SIGTERM 143, SIGHUP 129).");
-  for (auto* add : {add_demo,     add_train,    add_data,       add_run,     add_chat,       add_serve,   add_tokenize,
-                    add_imatrix,  add_quantize, add_rewrite,    add_correct, add_recover,    add_export,  add_merge,
-                    add_verify,   add_report,   add_eval,       add_embed,   add_perplexity, add_compare, add_bench,
-                    add_inspect,  add_compile,  add_format,     add_doctor,  add_recommend,  add_diffuse, add_federate,
-                    add_classify, add_cache,    add_completion, add_manual}) {
+  for (auto* add : {add_demo,    add_train,    add_data,    add_run,     add_chat,       add_serve,   add_tokenize,
+                    add_imatrix, add_quantize, add_rewrite, add_correct, add_recover,    add_export,  add_merge,
+                    add_verify,  add_report,   add_eval,    add_embed,   add_perplexity, add_compare, add_bench,
+                    add_inspect, add_compile,  add_format,  add_doctor}) {
     add(app, command);
   }
+  for (const AddCommand add : application_commands()) add(app, command);
+  for (auto* add : {add_cache, add_completion, add_manual}) add(app, command);
   guard_numbers(app);
   return made;
 }
@@ -414,6 +430,7 @@ bool parse(CLI::App& app, std::vector<std::string> words, std::vector<FromEnviro
     words[i + 1] = "hf:" + words[i + 1];
   }
   require_commands(app, words);
+  refuse_other_options(app, words);
   std::reverse(words.begin(), words.end());  // the parser expects them in reverse
   *from_environment = use_environment(app, words);
   try {
@@ -513,7 +530,7 @@ int with_errors_told(const Work& work, const std::vector<std::string>& files) {
     return print_error(error.code().message(), "the system refused it", Exit::hardware, not_named(files, ""));
   } catch (const std::exception& error) {
     verbose(fmt::format("internal error: {}", error.what()));
-    return print_error("an internal error of the program", "please report it, with what the command prints with -v",
+    return print_error("an internal error of the program", "please report it, with the output of the command with -v",
                        Exit::user, not_named(files, ""));
   }
 }

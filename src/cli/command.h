@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,13 +63,14 @@ void add_format(CLI::App& app, Command& command);
 void add_report(CLI::App& app, Command& command);
 void add_data(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
-void add_recommend(CLI::App& app, Command& command);
-void add_diffuse(CLI::App& app, Command& command);
-void add_federate(CLI::App& app, Command& command);
-void add_classify(CLI::App& app, Command& command);
 void add_cache(CLI::App& app, Command& command);
 void add_completion(CLI::App& app, Command& command);
 void add_manual(CLI::App& app, Command& command);
+
+// The commands of the applications that a program has besides those above, in the order of its help. Defined by the
+// build (cmake/applications.cmake), so that no source of this floor names an application.
+using AddCommand = void (*)(CLI::App& app, Command& command);
+std::span<const AddCommand> application_commands();
 
 // Becomes true at Ctrl-C, SIGTERM or SIGHUP after catch_interrupts() was called: the command then saves its work and
 // returns Exit::interrupted, which becomes exit code 128 + signal. Without catch_interrupts(), and at a second signal,

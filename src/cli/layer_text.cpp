@@ -77,7 +77,7 @@ std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {
 }
 
 std::vector<std::vector<model::TokenId>> LayerTextFlags::read_each(const model::Model& model) {
-  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
+  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, which calibration needs", model.name);
   run.products = model::product_type(precision, model.family->library().formats());
   run.bos = model::bos_place(bos) != model::BosPlace::none && model.tokenizer->adds_bos();
   const std::vector<std::string> files = texts.empty() ? std::vector<std::string>{""} : texts;

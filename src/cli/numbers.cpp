@@ -140,13 +140,13 @@ std::string usage_text(const CLI::ParseError& error) {
   }
   if (kind == "RequiresError") {
     const auto [one, other] = parted(text, " requires ");
-    return fmt::format("{} needs {} beside it", one, other);
+    return fmt::format("{} needs {}", one, other);
   }
   if (kind == "ExcludesError") {
     const auto [one, other] = parted(text, " excludes ");
     return fmt::format("{} and {} cannot be given together", one, other);
   }
-  if (kind == "ExtrasError") return fmt::format("{}: not known here", parted(text, "not expected: ").behind);
+  if (kind == "ExtrasError") return fmt::format("{}: unknown", parted(text, "not expected: ").behind);
   return "these words cannot be read as a command";
 }
 

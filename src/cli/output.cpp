@@ -68,7 +68,8 @@ void put_coloured(std::string_view text) {
 
 void put_bytes(std::string_view bytes) {
   if (is_terminal())
-    throw Error(Exit::usage, "the output is no text, and a terminal reads it", "name a file with -o, or redirect it");
+    throw Error(Exit::usage, "the output is binary, and standard output is a terminal",
+                "name a file with -o, or redirect it");
   write(bytes);
 }
 

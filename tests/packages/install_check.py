@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What is installed is whole and works: `cmake --install` and the Debian package, each into an empty folder. And the preset
-`portable` configures.
+`portable` configures, here without the applications (LUMEN_APPS=OFF).
 
 Usage: tests/packages/install_check.py BUILD_FOLDER
 """
@@ -51,7 +51,8 @@ def main():
         work = Path(folder)
         run("cmake", "--install", build, "--prefix", work / "opt")
         check(work / "opt", work)
-        run("cmake", "-S", ROOT, "-B", work / "portable", "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Release", "-D", "LUMEN_PORTABLE=ON")
+        run("cmake", "-S", ROOT, "-B", work / "portable", "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Release", "-D", "LUMEN_PORTABLE=ON",
+            "-D", "LUMEN_APPS=OFF")
         if not shutil.which("dpkg-shlibdeps"):
             print("no dpkg-dev: the Debian package is not looked at")
             return
@@ -62,7 +63,7 @@ def main():
             assert wanted in fields, f"{wanted} is not in\n{fields}"
         run("dpkg-deb", "-x", package, work / "root")
         check(work / "root/usr", work)
-    print("installed: cmake --install, Debian package; configured: portable")
+    print("installed: cmake --install, Debian package; configured: portable, without applications")
 
 
 main()

@@ -17,7 +17,7 @@ namespace {
 void require_scale(const FormatLibrary& formats, const std::string& format, const char* flag) {
   if (tensor_scale(*named_format(formats, format)) < 0)
     throw usage_error(
-        "format '{}' has no scale to calibrate: {} static is for formats with one number for the whole tensor beside "
+        "format '{}' has no scale to calibrate: {} static is for formats with one number per tensor in addition to "
         "their codes",
         format, flag);
 }
@@ -37,7 +37,7 @@ void check_activations(const Shared& shared, const ActivationFlags& flags) {
     throw usage_error("--keep-spikes needs --activations: spikes are of activations that are held in few bits");
   }
   if (flags.spike_gain > 0 && (flags.kept.empty() || flags.random_seed >= 0))
-    throw usage_error("--spike-gain chooses among what --keep-spikes finds, and nothing is drawn at random then");
+    throw usage_error("--spike-gain chooses among the projections of --keep-spikes; --keep-random does not go with it");
   if (flags.reach != "largest" && flags.scales != "static")
     throw usage_error("--activation-reach is about scales that are calibrated: add --activation-scales static");
   if (flags.scales == "static") require_scale(formats, flags.format, "--activation-scales");
@@ -82,7 +82,7 @@ void ActivationWork::keep_spikes(const model::Model& model, const model::WeightS
     for (const auto& [name, kl] : by_loss.alone)
       put(fmt::format("{}: KL {:.6f} where it alone is kept{}\n", model.find(name)->gguf, kl,
                       by_loss.kept.contains(name) ? "" : "; it is not"));
-    note(fmt::format("KL {:.6f} with nothing kept, {:.6f} with what is, rounded to nearest", by_loss.before,
+    note(fmt::format("KL {:.6f} with none kept, {:.6f} with those kept, rounded to nearest", by_loss.before,
                      by_loss.after));
     formats_.kept = by_loss.kept;
   }

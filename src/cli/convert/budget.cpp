@@ -60,7 +60,7 @@ class BudgetRun {
     if (cuts()) {
       cut_ = high_impact(model.family->library().formats(), flags_);
       if (budget_.kind == model::Budget::Kind::time)
-        throw usage_error("--high-impact: what weights in parts take of a token's time is not measured");
+        throw usage_error("--high-impact: the time of weights in parts is not measured");
       if (flags_.criteria != "loss" || fastest_)
         throw usage_error(
             "--high-impact: shares are chosen by the predicted loss, without --criteria and --as-fast-as");
@@ -162,7 +162,7 @@ class BudgetRun {
       if (const auto why = options_.method.strategy->refuses(*f, options_.numbers))
         throw Error(
             Exit::user,
-            fmt::format("'{}' cannot be rounded to by '{}': {}", f->name, options_.method.strategy->name(), *why),
+            fmt::format("strategy '{}' cannot quantize to '{}': {}", options_.method.strategy->name(), f->name, *why),
             "take another for --high-impact, or another --strategy");
     std::erase_if(candidates_, [&](const FormatRef& f) {
       const std::optional<std::string> why = options_.method.strategy->refuses(*f, options_.numbers);
@@ -171,9 +171,10 @@ class BudgetRun {
         note(fmt::format("{} is no candidate for {}: {}", f->name, options_.method.strategy->name(), *why));
         return true;
       }
-      throw Error(Exit::user,
-                  fmt::format("'{}' cannot be rounded to by '{}': {}", f->name, options_.method.strategy->name(), *why),
-                  "leave it out of --candidates, or take another --strategy");
+      throw Error(
+          Exit::user,
+          fmt::format("strategy '{}' cannot quantize to '{}': {}", options_.method.strategy->name(), f->name, *why),
+          "leave it out of --candidates, or take another --strategy");
     });
   }
 
@@ -337,7 +338,7 @@ class BudgetRun {
 
   void tell_choice(const model::ChoiceProblem& p, const model::Choice& choice) {
     const model::ChoiceFront front = model::choice_front(p);
-    put("what can be had, by prediction:\n        bytes   bits       loss\n");
+    put("predicted choices:\n        bytes   bits       loss\n");
     const size_t step = std::max<size_t>(1, front.points.size() / kFrontLines);
     for (size_t k = 0; k < front.points.size(); k += step)
       put(fmt::format("{:>13}  {:>5.3f}  {:>9.6f}\n", front.points[k].bytes, front.points[k].bits,
@@ -461,7 +462,7 @@ class BudgetRun {
     const Stopwatch watch;
     const model::Model result = model::read_model(library_, out_);
     model::MeasuredQuality q;
-    const model::Divergence d = measured("what was chosen", result, &q);
+    const model::Divergence d = measured("the choice", result, &q);
     divergence_ = d.mean;
     note(fmt::format("KL {:.6f} was predicted", choice.score));
     report_.result = Report::Whole{out_, result.weight_bytes(), choice.bits, q};

@@ -50,7 +50,7 @@ std::string branches_text(const std::vector<model::RoundedTensor>& rounded, cons
     if (p.role == model::kBranchRole) branches += bits;
   }
   const double weights = std::max<int64_t>(1, result.weight_count());
-  return fmt::format("branches of rank {} in {} beside {} weights: {:.3f} of {:.3f} bits per weight\n", rank, format,
+  return fmt::format("branches of rank {} in {} added to {} weights: {:.3f} of {:.3f} bits per weight\n", rank, format,
                      count, branches / weights, all / weights);
 }
 
@@ -227,12 +227,12 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
       [] { return interrupted().load(); });
   if (!whole) {
     progress.finish("quantize: stopped");
-    note(fmt::format("what is done is in '{}'; the same command goes on from there", folder.string()));
+    note(fmt::format("the work so far is in '{}'; the same command continues it", folder.string()));
     return false;
   }
   progress.finish(run.losses().empty()
                       ? "quantize: done"
-                      : fmt::format("quantize: perplexity {:.4f} on the calibration text as it is rounded",
+                      : fmt::format("quantize: perplexity {:.4f} of the quantized model on the calibration text",
                                     perplexity_of(run.losses(), run.window())));
   return true;
 }

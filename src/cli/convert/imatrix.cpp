@@ -23,7 +23,7 @@ struct ImatrixFlags {
 int measure(const Shared& shared, ImatrixFlags& flags) {
   const model::LibraryRef library = shared.library();
   if (flags.model.empty() && flags.earlier.empty())
-    throw usage_error("what is to be measured? Give a model with -m, or matrices to join with --in-file");
+    throw usage_error("no input: give a model with -m, or matrices to join with --in-file");
   if (flags.model.empty() && !flags.text.empty()) throw usage_error("-f TEXT needs a model: -m");
   model::Importance all;
   for (const std::string& path : flags.earlier) {
@@ -50,7 +50,7 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
       if (p.perplexity > 0) perplexity = fmt::format(", perplexity {:.4f}", p.perplexity);
       progress.update(fmt::format("imatrix window {}/{}{}", p.done, p.windows, perplexity));
     });
-    one.datasets = {flags.text.empty() ? "the text that comes with lumen" : flags.text};
+    one.datasets = {flags.text.empty() ? "the built-in text" : flags.text};
     progress.finish(fmt::format("imatrix: {} windows of {}{}", one.windows, one.length, perplexity));
     all.add(one);
   }

@@ -79,7 +79,7 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const MergeF
              const std::vector<model::ScaledAdapter>& adapters, const fs::path& merged) {
   if (!base.tokenizer) {
     if (flags.most || !flags.check.empty())
-      throw user_error("{} has no tokenizer, so nothing can be checked over a text", flags.base);
+      throw user_error("{} has no tokenizer, so the result cannot be checked on a text", flags.base);
     return note("not checked: the model has no tokenizer");
   }
   const std::vector<model::TokenId> text = check_text(flags, base);
@@ -148,7 +148,7 @@ int merge(const Shared& shared, MergeFlags& flags) {
   std::vector<model::ScaledAdapter> adapters = flags.adapters.read(base);
   for (model::ScaledAdapter& s : adapters) s.scale *= flags.scale;
   if (const auto branches = model::low_rank_branches(base); !branches.empty())
-    note(fmt::format("{} weights have branches of low rank, which stay beside them", branches.size()));
+    note(fmt::format("{} weights have low-rank branches, which are kept", branches.size()));
   run::Engine engine = shared.engine();
   model::MergeOptions options;
   options.type = flags.type;

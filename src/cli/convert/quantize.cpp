@@ -61,7 +61,7 @@ void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& j
 // folders have metadata keys for its result.
 void require_activations(const QuantizeFlags& flags, bool by_budget, const model::Destination& to) {
   if (by_budget)
-    throw usage_error("--budget chooses formats of weights; --activations is for what it has written, without TYPE");
+    throw usage_error("--budget chooses formats of weights; run --activations on its output, without TYPE");
   const ActivationFlags& a = flags.calibrated.activations;
   if (to.form == model::Destination::kFolder)
     throw usage_error("formats of activations are written to GGUF files and folders of packed weights alone");
@@ -71,27 +71,28 @@ void require_activations(const QuantizeFlags& flags, bool by_budget, const model
           "formats of caches that are fitted while the model runs are written to GGUF files alone: add --cache-scales "
           "static for a folder");
     if (a.cache.keys != a.cache.values)
-      throw usage_error("a folder says of keys and values that both are held alike: --cache-type-k and --cache-type-v");
+      throw usage_error("a folder has one format for keys and values: --cache-type-k and --cache-type-v");
   }
-  if (flags.dry_run) throw usage_error("--dry-run says sizes of weights: it does not go with --activations");
+  if (flags.dry_run) throw usage_error("--dry-run prints sizes of weights: it does not go with --activations");
   if (flags.type.empty() && !a.kept.empty()) throw usage_error("--keep-spikes needs TYPE: it keeps weights, too");
 }
 
 void require_low_rank(const QuantizeFlags& flags, bool by_budget) {
   if (flags.calibrated.low_rank == 0) return;
   if (by_budget) throw usage_error("--budget chooses formats of weights alone: --low-rank goes with TYPE");
-  if (flags.dry_run) throw usage_error("--dry-run says sizes of weights alone: it does not go with --low-rank");
+  if (flags.dry_run) throw usage_error("--dry-run prints only sizes of weights: it does not go with --low-rank");
 }
 
 // Refuses options that cannot be combined with --experts.
 void require_experts_alone(const QuantizeFlags& flags) {
-  if (!flags.calibrated.budget.empty()) throw usage_error("--budget chooses formats of its own: leave --experts away");
+  if (!flags.calibrated.budget.empty()) throw usage_error("--budget chooses formats of its own: leave out --experts");
   if (!flags.calibrated.high.empty()) throw usage_error("--experts and --high-impact do not cut the same model");
-  if (flags.dry_run) throw usage_error("--dry-run computes nothing, but classes of experts follow from a text");
+  if (flags.dry_run)
+    throw usage_error("--dry-run computes nothing, but classes of experts depend on a calibration text");
   if (flags.form != model::Destination::kGguf && flags.form != model::Destination::kFolder)
-    throw usage_error("folders of packed weights cannot say that experts lie in parts");
+    throw usage_error("folders of packed weights cannot store experts in parts");
   if (flags.calibrated.activations.are_given())
-    throw usage_error("--activations is for what --experts has written, without TYPE");
+    throw usage_error("run --activations on the output of --experts, without TYPE");
 }
 
 int write_rounded(const Shared& shared, QuantizeFlags& flags, const model::Model& model, model::Quantizer& job,
@@ -149,7 +150,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (!to.is_gguf() && !activations.format.empty()) {
     model::HeldFormat held{named_format(library->formats(), activations.format), {}};
     if (activations.scales == "static") held.scale = 1;
-    model::Packing::require_input(to.form, library->formats(), "what layers read", held);
+    model::Packing::require_input(to.form, library->formats(), "the layers' inputs", held);
   }
   if (!to.is_gguf() && !activations.cache.keys.empty())
     model::Packing::require_cache(to.form, library->formats(),
@@ -171,7 +172,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (!flags.dry_run && to.is_gguf()) require_writable(flags.out);
   if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
   if (weights_stay && flags.calibrated.low_rank > 0)
-    throw usage_error("--low-rank stands beside weights that are rounded: TYPE is missing");
+    throw usage_error("--low-rank needs weights that are quantized: TYPE is missing");
   if (weights_stay) return quantize_activations(shared, read(), flags.in, to, flags.calibrated);
   require_low_rank(flags, by_budget);
   if ((activations.are_given() || flags.calibrated.low_rank > 0) && flags.calibrated.strategy.empty())

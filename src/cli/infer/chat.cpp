@@ -129,7 +129,7 @@ class Conversation {
       drop("assistant");
       note(drop("user") ? "taken back" : "there is no question yet");
     } else if (name == "/history") {
-      if (messages_.empty()) note("nothing was said yet");
+      if (messages_.empty()) note("the conversation is empty");
       for (const auto& m : messages_)
         note(fmt::format("{}: {}", m["role"].get<std::string>(), m["content"].get<std::string>()));
     } else if (name == "/save" || name == "/load") {

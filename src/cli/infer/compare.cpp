@@ -38,7 +38,7 @@ class Compare {
       tasks_.get(name);
       if (flags.data.empty() && tasks_.folder_of(name).empty())
         throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
-                    "--data DIR says where they lie; docs/guide/evaluating.md names the files");
+                    "--data DIR names their folder; docs/guide/evaluating.md names the files");
     }
     for (const std::string& name : flags.tasks)
       for (const std::filesystem::path& file : model::data_files_of(tasks_, name, task_options())) rows_.add(file);

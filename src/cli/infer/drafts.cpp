@@ -36,7 +36,7 @@ void DraftFlags::add_flags(CLI::App& app, int64_t& most) {
 
 void DraftFlags::require_use(const CLI::App& app) const {
   if (!look_up && model.empty() && app.count("--draft") > 0)
-    throw usage_error("--draft bounds what a draft proposes: it goes with --lookup or --model-draft");
+    throw usage_error("--draft limits the tokens of a draft: it needs --lookup or --model-draft");
 }
 
 DraftChoice::DraftChoice(const DraftFlags& flags, const model::LibraryRef& library, run::Engine& engine,

@@ -37,7 +37,7 @@ std::vector<std::string> field_names(const std::string& fields) {
       names.back() += c;
   }
   if (names.size() != 3 || std::any_of(names.begin(), names.end(), [](const auto& n) { return n.empty(); }))
-    throw usage_error("--fields takes the names of two texts and a score, as in sentence1,sentence2,score");
+    throw usage_error("--fields takes the names of two sentences and a score, as in sentence1,sentence2,score");
   return names;
 }
 
@@ -74,7 +74,7 @@ Pairs read_pairs(const EmbedFlags& flags) {
       const std::string where = fmt::format("{}:{}: '{}'", flags.pairs, row.line, names[i]);
       if (!value)
         throw Error(Exit::user, where + " is missing",
-                    "--fields names the two texts and the score, e.g. a,b,labels.label");
+                    "--fields names the two sentences and the score, e.g. a,b,labels.label");
       if (i == 2) {
         out.scores.push_back(number_of(*value, where));
         continue;
@@ -166,7 +166,7 @@ model::Pooling embed_pooling(const EmbedFlags& flags, const model::Model& model,
   for (const auto& [name, pooling] : kPoolings)
     if (name == flags.pooling) return pooling;
   if (const auto own = model::pooling_of(model, model::resolve_path(path))) return *own;
-  note("the model does not say how its vectors are pooled; taking the mean (see --pooling)");
+  note("the model has no pooling type; the mean is used (see --pooling)");
   return model::Pooling::mean;
 }
 

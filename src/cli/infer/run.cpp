@@ -172,7 +172,7 @@ int generate(const Shared& shared, RunFlags& flags) {
     whole = answer(generator, *model.tokenizer, flags.prompt);
   } else {
     LineInput input;
-    if (input.terminal()) note("type a text and press Enter; an empty line or Ctrl-D ends");
+    if (input.terminal()) note("type a prompt and press Enter; an empty line or Ctrl-D ends");
     bool any = false;
     for (std::string line; whole;) {
       const LineInput::Status status = input.read("> ", &line);
@@ -181,8 +181,7 @@ int generate(const Shared& shared, RunFlags& flags) {
       any = true;
       whole = answer(generator, *model.tokenizer, line + "\n");
     }
-    if (!any && !input.terminal())
-      throw usage_error("no text to continue: give -p, --file, or lines on standard input");
+    if (!any && !input.terminal()) throw usage_error("no prompt: give -p, --file, or lines on standard input");
   }
   if (flags.explain) std::cerr << generator.session().explain();
   return exit_code(whole ? Exit::ok : Exit::interrupted);

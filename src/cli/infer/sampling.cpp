@@ -97,9 +97,9 @@ void note_length(const model::LoadedModel& loaded, const model::SessionOptions& 
   if (!model::depends_on_length(loaded)) return;
   const int64_t context = model::session_options(loaded.model(), session).context;
   note(fmt::format(
-      "this model scales positions by the length of the text; they are scaled for {} tokens (--ctx-size) from the "
-      "first "
-      "token on, so another --ctx-size gives other outputs, and a program that goes by the length so far does",
+      "this model scales positions by the length of the sequence; here they are scaled for {} tokens (--ctx-size) "
+      "from the first token on, so another --ctx-size gives other outputs, and so does a program that scales by the "
+      "current length",
       context));
 }
 

@@ -36,7 +36,7 @@ std::filesystem::path folder_of(const Shared& shared) {
   const std::filesystem::path folder = run::cache_folder(shared.cache);
   if (!folder.empty()) return folder;
   if (run::is_cache_off(shared.cache)) throw user_error("the cache is off: nothing is kept");
-  throw Error(Exit::user, "there is no cache: neither HOME nor XDG_CACHE_HOME says where",
+  throw Error(Exit::user, "there is no cache folder: neither HOME nor XDG_CACHE_HOME is set",
               "--cache DIR names a folder");
 }
 

@@ -130,7 +130,7 @@ int compile(const Shared& shared, const CompileFlags& flags) {
   for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
   const run::Stage stage = run::stage_from_name(flags.emit);
   if (flags.check && flags.emit_given && flags.out.empty())
-    throw usage_error("--check prints its report; --emit beside it needs a file (--out)");
+    throw usage_error("--check prints its report; with --emit it needs a file (--out)");
   run::CompileOptions options;
   options.symbols = symbol_values(flags.symbols);
   graph::Graph g = graph_of(*library, flags, options.symbols);

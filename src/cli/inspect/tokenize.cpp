@@ -64,7 +64,8 @@ void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options)
   for (std::string line; std::getline(std::cin, line);) {
     const auto value = parse_json(line, "line of stdin");
     const bool bytes = value.is_object();
-    if (!bytes && !value.is_string()) throw user_error("a line of stdin is neither a text nor {{\"bytes\": hex}}");
+    if (!bytes && !value.is_string())
+      throw user_error("a line of stdin is neither a JSON string nor {{\"bytes\": hex}}");
     const std::string text = bytes ? from_hex(json_text(value, "bytes", "line of stdin")) : value.get<std::string>();
     ordered_json out;
     try {

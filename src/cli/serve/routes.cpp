@@ -159,7 +159,7 @@ HttpReply Routes::answer(const HttpAsk& ask) {
     reply = refused(model::Refusal(500, error.what()), ask.path);
     line.ended = error.what();
   } catch (const std::exception& error) {
-    reply = refused(model::Refusal(500, "an internal error; the server's log says more"), ask.path);
+    reply = refused(model::Refusal(500, "an internal error; see the server's log"), ask.path);
     line.ended = error.what();
   }
   if (!is_logged) log(ask, reply.status, watch.seconds(), line);
@@ -348,7 +348,7 @@ void Routes::log(const HttpAsk& ask, int status, double seconds, const Line& lin
     text = fmt::format("{} {} {} {}", ask.remote, printable(ask.method), printable(ask.path), status);
     if (!line.model.empty()) text += " | " + printable(line.model);
     if (line.prompt > 0)
-      text += fmt::format(" | read {} tokens, {} of them known{}, wrote {}", line.prompt, line.cached,
+      text += fmt::format(" | read {} tokens, {} of them cached{}, wrote {}", line.prompt, line.cached,
                           line.from_disk > 0 ? fmt::format(" ({} on disk)", line.from_disk) : "", line.made);
     if (!line.ended.empty()) text += " | " + printable(line.ended);
     text += fmt::format(" | {:.3f} s\n", seconds);

@@ -293,7 +293,8 @@ int serve(const Shared& shared, ServeFlags flags) {
                   {[&](const HttpAsk& ask) { return routes.answer(ask); },
                    [&](int status, const std::string& message) { return routes.refusal(status, message); }});
   if (!is_loopback(flags.host) && keys.empty())
-    warn(fmt::format("whoever reaches {}:{} may use this: no --api-key was given", flags.host, http.port()));
+    warn(fmt::format("every client that can reach {}:{} may use this server: no --api-key was given", flags.host,
+                     http.port()));
   catch_interrupts();
   const SavesWhenStopped answers;  // running requests may finish
   for (const auto& host : hosts) host->start();

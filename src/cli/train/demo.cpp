@@ -197,10 +197,9 @@ class Demo {
                          row.perplexity, row.trained > 0 ? fmt::format("{:.4f}", row.trained) : "-",
                          row.tokens_per_second);
     }
-    put(out +
-        fmt::format("perplexity per character on 600 windows of the validation text; fine-tuned: {} further steps "
-                    "with the rounding in the loop\n",
-                    recipe_.demo_tuning_steps));
+    put(out + fmt::format("perplexity per character on 600 windows of the validation text; fine-tuned: {} further "
+                          "steps with quantization in the loop\n",
+                          recipe_.demo_tuning_steps));
   }
 
   // Generates a sample with the best file below five bits.

@@ -67,7 +67,7 @@ model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& d
   if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
   model::RowReport report;
   const std::string text = data.all_text(chat_template, &report);
-  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of\n{}", report.table());
+  if (text.empty()) throw user_error("the data has no text to train a tokenizer on\n{}", report.table());
   model::ChatVocabulary chat;
   if (data.has_chats())
     chat = model::chat_vocabulary(model::choose_template(chat_template, model::Tokenizer::characters(" ")));
@@ -317,7 +317,7 @@ void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const
   if (changes.empty()) return;
   if (!flags.changed_data) {
     throw Error(Exit::user, "the data has changed: " + changes,
-                "name the old data with --data (files are known by content), or add --allow-changed-data");
+                "name the old data with --data (files are identified by content), or add --allow-changed-data");
   }
   warn("the data has changed: " + changes);
 }

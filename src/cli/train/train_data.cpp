@@ -108,8 +108,9 @@ void take_document_settings(TrainFlags& flags) {
     }
     name(taken, key);
   }
-  if (!taken.empty()) note(fmt::format("'{}' says how to train: {}", path.string(), taken));
-  if (!other.empty()) note(fmt::format("'{}': in front stands what is no setting of a run: {}", path.string(), other));
+  if (!taken.empty()) note(fmt::format("'{}' has training settings: {}", path.string(), taken));
+  if (!other.empty())
+    note(fmt::format("'{}': these lines at its start are no settings of a run: {}", path.string(), other));
 }
 
 TrainingData find_training_data(const model::Recipe& recipe) {
@@ -193,7 +194,7 @@ std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, con
 std::optional<int64_t> steps_of_epochs(const model::Recipe& recipe, const model::Batches& batches) {
   if (recipe.epochs == 0) return std::nullopt;
   const auto* examples = dynamic_cast<const model::ExampleBatches*>(&batches);
-  if (!examples) throw usage_error("data.epochs: windows of a text are drawn at random and know no epochs");
+  if (!examples) throw usage_error("data.epochs: windows of plain text are drawn at random, without epochs");
   return examples->steps_of(recipe.epochs);
 }
 

@@ -151,10 +151,10 @@ void check_train_flags(const TrainFlags& f) {
          "--steps " + f.text("schedule.steps"), "the peak would never be reached");
   const auto ratio = f.number("schedule.warmup_ratio");
   refuse(warmup && ratio && *warmup > 0 && *ratio > 0, "--warmup " + f.text("schedule.warmup_steps"),
-         "--warmup-ratio " + f.text("schedule.warmup_ratio"), "say one of them");
-  refuse(f.has("data.epochs") && f.has("schedule.steps"), "--epochs", "--steps", "say one of them");
+         "--warmup-ratio " + f.text("schedule.warmup_ratio"), "give one of them");
+  refuse(f.has("data.epochs") && f.has("schedule.steps"), "--epochs", "--steps", "give one of them");
   refuse(f.has("data.validation") && f.has("data.validation_data"), "--validation", "--validation-data",
-         "say one of them");
+         "give one of them");
   if (!f.resume_given) {
     if (f.changed_data) throw usage_error("--allow-changed-data is for --resume: a fresh run takes any data");
     if (f.changed_recipe) throw usage_error("--allow-changed-recipe is for --resume: a fresh run takes any recipe");
@@ -198,7 +198,7 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
         throw Error(Exit::usage, fmt::format("{} {} is of adapters, but none is trained", key, text),
                     "add --lora or --dora");
   } else if (flags.model.empty() && !flags.print_config) {
-    throw Error(Exit::usage, "an adapter is trained beside a model", "name it with --model");
+    throw Error(Exit::usage, "an adapter is trained for a model", "name it with --model");
   }
   // The machine's own formats are known only once the device is.
   const auto products = [&] {
@@ -252,9 +252,9 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
     list += fmt::format("{}{}: {} here, {} in the checkpoint", list.empty() ? "" : "; ", c.key, c.now, c.was);
   }
   if (!refused.empty()) {
-    throw Error(Exit::usage, "what is asked contradicts the checkpoint's recipe: " + refused,
+    throw Error(Exit::usage, "the options contradict the checkpoint's recipe: " + refused,
                 flags.changed_recipe ? "these belong to the model: begin a new run with --model"
-                                     : "leave these flags away (a resumed run follows the stored recipe), or add "
+                                     : "leave out these options (a resumed run follows the stored recipe), or add "
                                        "--allow-changed-recipe");
   }
   if (!changed.empty()) note("changed: " + changed);

@@ -114,7 +114,7 @@ class Phases {
       return 0;
     }
     if (flags_.plan)
-      throw usage_error("--plan tells of one run, but this recipe has {} phases: plan one with a recipe of its own",
+      throw usage_error("--plan is for one run, but this recipe has {} phases: plan one with a recipe of its own",
                         whole_.phases.size());
     if (!flags_.resume_given) {
       if (model::read_phases(run_) && !flags_.overwrite)
@@ -161,7 +161,7 @@ class Phases {
                   fmt::format("--recipe {} and --resume contradict each other: the run in {} has phases and follows "
                               "their recipe",
                               flags_.recipe, run),
-                  "--print-config shows it; flags with --allow-changed-recipe change what is not done yet");
+                  "--print-config shows it; options with --allow-changed-recipe change the steps that are left");
     std::error_code error;
     if (flags_.out && !fs::equivalent(*flags_.out, run_, error))
       throw usage_error("--out {} and --resume contradict each other: a run in phases stays in its folder, {}",
@@ -190,8 +190,8 @@ class Phases {
       if (flags_.resume_given && !changes.empty()) {
         if (!flags_.changed_recipe)
           throw Error(Exit::usage,
-                      fmt::format("phase '{}': what is asked contradicts its recipe: {}", phase.name, changes),
-                      "leave these flags away (a resumed run follows the stored recipe), or add "
+                      fmt::format("phase '{}': the options contradict its recipe: {}", phase.name, changes),
+                      "leave out these options (a resumed run follows the stored recipe), or add "
                       "--allow-changed-recipe");
         note(fmt::format("phase '{}' changed: {}", phase.name, changes));
       }

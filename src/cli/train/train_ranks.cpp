@@ -25,7 +25,7 @@ std::string device_of_rank(const std::string& device, int local_rank) {
   if (device != "auto") {
     if (device.find(':') != std::string::npos)
       throw Error(Exit::usage, fmt::format("--device {} is one GPU, but there are several ranks", device),
-                  "leave the number away: each rank takes the GPU with its own on the host");
+                  "leave out the number: each rank takes the GPU with its own on the host");
     return device;
   }
   for (const run::GpuVendor vendor : {run::GpuVendor::cuda, run::GpuVendor::hip})
@@ -84,7 +84,7 @@ int train_by_ranks(const Shared& shared, TrainFlags& flags, int (*train)(const S
                   "--ranks starts as many, or more");
     for (const char* key : {"ranks.shard", "ranks.reduce_type", "ranks.gather_type", "ranks.sequence_parallel"})
       if (flags.has(key) && flags.text(key) != "none" && flags.text(key) != "f32" && flags.text(key) != "false")
-        note(fmt::format("{} = {} changes nothing: one process has nobody to share with", key, flags.text(key)));
+        note(fmt::format("{} = {} changes nothing: there is only one process", key, flags.text(key)));
     return train(shared, flags);
   }
   if (is_guest())

@@ -110,7 +110,7 @@ bool take(const json& line, RunLog& log, std::string& why) {
       return false;
     }
     if (!log.steps.empty() && log.steps.back().step >= *step) {
-      why = "its step is not behind the one before it";
+      why = "its step is not larger than the one before it";
       return false;
     }
     LoggedStep s{*step, *number, {}};

@@ -386,7 +386,7 @@ std::string html_report(const RunLog& run) {
   body += html_section("Events", events(run));
   body += html_section("Evaluation", evaluations(run));
   body += html_section("Samples", samples(run));
-  body += html_section("What was trained", trained(run));
+  body += html_section("Training", trained(run));
   body += html_section("Memory", memory(run));
   body += html_section("Files", files(run));
   if (const std::string recipe = run.text("recipe"); !recipe.empty())

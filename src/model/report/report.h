@@ -3,7 +3,7 @@
 // tests/model/report/report_test.cpp.
 //
 // May include: base, base/file, base/structured, model/recipe/record.
-// Offers: chart.h, page.h, spread.h, tensorboard.h.
+// Offers: chart.h, page.h, tensorboard.h.
 #pragma once
 
 #include <span>

@@ -96,7 +96,7 @@ ExpertChoice with_expert_classes(const Shared& shared, const model::Model& model
   const std::vector<FormatRef> formats = formats_of(model.family->library().formats(), flags);
   std::vector<model::ExpertLayer> layers = model::expert_layers(model);
   if (layers.empty())
-    throw Error(Exit::user, fmt::format("'{}' has no experts that a router picks", model.name), "leave --experts away");
+    throw Error(Exit::user, fmt::format("'{}' has no experts that a router picks", model.name), "leave out --experts");
   add_shares(shared, model, out, text, layers);
   std::vector<double> widths;
   for (const FormatRef& f : formats) widths.push_back(bits_of(*f));

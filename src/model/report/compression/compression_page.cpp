@@ -145,7 +145,7 @@ std::string about(const CompressionReport& r) {
   if (!r.front.empty())
     line("predicted front",
          fmt::format("{} points, {}", r.front.size(),
-                     r.front_exact ? "all that can be had" : "on the convex hull of what can be had"));
+                     r.front_exact ? "all that can be had" : "on the convex hull of the predicted choices"));
   return html_table(table);
 }
 
@@ -171,10 +171,10 @@ std::string html_report(const CompressionReport& r) {
   body += html_section("Weights before and after", histograms(r));
   body += html_section("Spikes", spike_table(r));
   body += html_section("Experts", expert_table(r));
-  body += html_section("Why each tensor got what it got", tensors(r));
+  body += html_section("Why each tensor got its format", tensors(r));
   body += html_section("Time", stage_table(r));
   body += html_section("Notes", notes(r));
-  body += html_section("What was measured", about(r));
+  body += html_section("Measurements", about(r));
   return html_page(title, body + "<footer>Made by lumen</footer>\n");
 }
 

@@ -81,7 +81,7 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
     (void)library_.get(name);
     if (options_.data.empty() && library_.folder_of(name).empty())
       throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
-                  "--eval-data DIR says where they lie; docs/guide/evaluating.md names the files");
+                  "--eval-data DIR names their folder; docs/guide/evaluating.md names the files");
     tasks_.push_back(std::move(name));
   }
   for (size_t at = 0; at < recipe.samples.size();) {

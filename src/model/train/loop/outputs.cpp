@@ -65,7 +65,7 @@ void check_gguf(const Model& model) {
     if (p.gguf.empty())
       throw Error(Exit::user,
                   fmt::format("parameter '{}' of '{}' has no name in GGUF files", p.name, model.family->name()),
-                  "give it the attribute gguf in the family's text");
+                  "give it the attribute gguf in the family's source");
     if (p.gguf.size() > kLongestName)
       throw user_error("parameter '{}': GGUF allows names of at most {} bytes", p.name, kLongestName);
     if (p.shape.size() > 4) throw user_error("parameter '{}': GGUF allows at most 4 dimensions", p.name);
@@ -80,13 +80,13 @@ void check_hf(const Model& model, const Recipe& recipe) {
   if (model.family->hf_architectures().empty() && !described) {
     throw Error(Exit::user,
                 fmt::format("the family '{}' has no names for a Hugging Face folder (--hf)", model.family->name()),
-                "give the family the attribute hf in its text, or train without --hf");
+                "give the family the attribute hf in its source, or train without --hf");
   }
   for (const Parameter& p : model.parameters) {
     if (!p.hf.empty() || !p.hf_rows.empty()) continue;
     if (p.optional && p.frozen) continue;  // its values decide whether it is stored, and they do not change
     throw Error(Exit::user, fmt::format("parameter '{}' has values no Hugging Face folder can hold (--hf)", p.name),
-                "give it the attribute hf in the family's text, or train without --hf");
+                "give it the attribute hf in the family's source, or train without --hf");
   }
   nlohmann::json config = described ? parse_json(model.files.at("config.json"), "config.json") : nlohmann::json();
   if (!config.is_object()) config = nlohmann::json::object();
@@ -104,7 +104,7 @@ void check_hf(const Model& model, const Recipe& recipe) {
           fmt::format("--output-type {}: '{}' would be held in '{}', which has no place in a Hugging Face folder "
                       "(--hf)",
                       recipe.output_type, name, format->name),
-          "leave one of the two away; `lumen quantize` rounds the trained model later");
+          "leave out one of the two; `lumen quantize` quantizes the trained model later");
   }
 }
 
@@ -218,8 +218,9 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
         return;
       }
       write(path);
-      lines.push_back(recipe.adapter.rewrites() ? fmt::format("{} ({}, beside {})", path.string(), kind, what.base)
-                                                : fmt::format("{} ({})", path.string(), kind));
+      lines.push_back(recipe.adapter.rewrites()
+                          ? fmt::format("{} ({}, for the base {})", path.string(), kind, what.base)
+                          : fmt::format("{} ({})", path.string(), kind));
     };
     try_to(
         folder / name, "adapter, PEFT", [&] { check_adapter_folder(base, one); },
@@ -244,7 +245,7 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
       }
     }
   } else {
-    lines.push_back("no adapter: what was learned of the formats is in the merged model alone");
+    lines.push_back("no adapter: the learned parameters of formats are only in the merged model");
   }
   if (!shipping && recipe.merge.empty()) {
     write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning});
@@ -255,11 +256,12 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
   write_merged(engine, trainer, merged, false);
   const Divergence d = distance(engine, trainer, merged, unchecked.path() / "logits");
   const std::string far =
-      fmt::format("KL divergence {:.2e} nats per token from what was trained, over {} tokens", d.mean, d.tokens);
+      fmt::format("KL divergence {:.2e} nats per token from the trained model, over {} tokens", d.mean, d.tokens);
   if (shipping && !(d.mean <= recipe.ship.max_kl))
-    throw Error(Exit::verify,
-                fmt::format("the merged model is not what was trained: {}; ship.max_kl is {}", far, recipe.ship.max_kl),
-                "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
+    throw Error(
+        Exit::verify,
+        fmt::format("the merged model differs from the trained one: {}; ship.max_kl is {}", far, recipe.ship.max_kl),
+        "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
   move_file(merged, written_path(folder / kModelFile));
   lines.push_back(fmt::format("{} (merged, {}; {})", (folder / kModelFile).string(),
                               shipping ? recipe.ship.type : recipe.merge, far));
