@@ -3,10 +3,10 @@
 // The shared library liblumen.so exports these functions and no other names; the Python package (python/) uses only
 // them. Proved by tests/api.
 //
-// May include: base, base/messages, base/structured, base/threads, cli, cli/settings, cli/train, graph/grad, graph/ir, graph/pass,
-// model/arch, model/arch/checkpoint, model/arch/family, model/device_tensors, model/file, model/infer/generate,
-// model/infer/measure, model/infer/sample, model/infer/session, model/template, model/text/unicode, model/train/loop,
-// run/device/choose, run/device/gpu, run/engine.
+// May include: base, base/messages, base/structured, base/threads, cli, cli/settings, cli/train, graph/grad, graph/ir,
+// graph/pass, model/arch, model/arch/checkpoint, model/arch/family, model/device_tensors, model/file,
+// model/infer/generate, model/infer/measure, model/infer/sample, model/infer/session, model/template,
+// model/text/unicode, model/train/loop, run/device/choose, run/device/gpu, run/engine.
 #pragma once
 
 #include "api/boundary.h"
