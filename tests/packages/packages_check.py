@@ -170,6 +170,8 @@ def main():
             with Root(roots / name, packages) as root:
                 done.append("wheel" if check_wheel(root, wheels) else "no wheel for its Python")
         print(f"{name}: {', '.join(done)} ({time.monotonic() - start:.0f} s)", flush=True)
+    (packages / "unpacked.tar").unlink()
+    (packages / "demo.py").unlink()
 
 
 main()
