@@ -73,7 +73,7 @@ fuzz:
 	tests/fuzz/run_fuzz.sh $(FUZZ_SECONDS)
 
 format:
-	git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' | xargs clang-format-22 -i
+	git ls-files 'src/*.h' 'src/*.cpp' 'apps/*.h' 'apps/*.cpp' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' | xargs clang-format-22 -i
 
 clean:
 	rm -rf build build-dev build-asan build-tsan build-fuzz demo-out

@@ -1,4 +1,4 @@
-# Embeds the language's own library (formats, models, recipes), the demo text and the server's page into the binary: each set becomes a small
+# Embeds the language's own library (formats, models, recipes), the demo text and the pages of the server and of reports into the binary: each set becomes a small
 # library with one function that lists (name, text) pairs.
 function(lumen_embed target namespace_name)
   set(files ${ARGN})
@@ -19,3 +19,4 @@ lumen_embed(lumen_embedded_formats formats ${format_files})
 lumen_embed(lumen_embedded_models models ${model_files})
 lumen_embed(lumen_embedded_data data ${CMAKE_SOURCE_DIR}/data/tinyshakespeare/input.txt)
 lumen_embed(lumen_embedded_page page ${CMAKE_SOURCE_DIR}/src/cli/serve/page.html)
+lumen_embed(lumen_embedded_report report_page ${CMAKE_SOURCE_DIR}/src/model/report/page.html)

@@ -23,7 +23,7 @@ def checks(build):
         ("tokenizers on random texts", "tokenizers, sentencepiece", script("model/tokenizer_reference.py", lumen, "--count", 200, FIXTURES / "tokenizers")),
         ("convolutions, poolings, norms, recurrences, and their gradients", "torch",
          script("graph/elaborate/functions_reference.py", build / "tests/test_graph")),
-        ("image classifiers and their gradients", "torch", script("model/classify/network_reference.py", tests)),
+        ("image classifiers and their gradients", "torch", script("apps/classify/network_reference.py", build / "tests/test_apps")),
         ("objectives and their gradients", "torch", script("model/objective_reference.py", tests)),
         ("files of ranks", "tiktoken", script("model/ranks_reference.py", lumen, "--count", 1000)),
         ("every family's folder -> GGUF -> logits", "llama.cpp, transformers", script("model/llama_cpp_families.py", lumen, FIXTURES / "families")),

@@ -13,7 +13,7 @@ alone() {  # SOURCE
   $CXX $FLAGS "$1" || { echo "$1 does not compile alone"; return 1; }
 }
 export -f alone
-sources=$({ git diff --name-only HEAD; git log --format= --name-only; } | grep -E '^(src|tests)/.*\.cpp$' |
+sources=$({ git diff --name-only HEAD; git log --format= --name-only; } | grep -E '^(src|apps|tests)/.*\.cpp$' |
   grep -vE '^tests/(amd|fuzz|hostile|run/fake_gpu)/' | awk '!seen[$0]++' |
   while read -r file; do if [ -f "$file" ]; then echo "$file"; fi; done | awk -v n="$count" 'NR <= n')
 echo "$sources" | xargs -P "$(nproc)" -I{} bash -c 'alone {}'

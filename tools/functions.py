@@ -11,6 +11,8 @@ and does not rise."""
 import re
 from pathlib import Path
 
+import rooms
+
 MOST_LINES = 100
 MOST_CASTS = 945
 
@@ -88,22 +90,18 @@ def functions(text: str) -> list[tuple[int, int]]:
     return out
 
 
-def sources(root: Path) -> list[Path]:
-    return sorted(p for p in (root / "src").rglob("*") if p.suffix in (".h", ".cpp", ".def"))
-
-
 def casts(root: Path) -> int:
-    return sum(file.read_text().count("static_cast") for file in sources(root))
+    return sum(file.read_text().count("static_cast") for file in rooms.sources(root))
 
 
 def breaches(root: Path) -> list[str]:
     out = []
-    for file in sources(root):
+    for file in rooms.sources(root):
         path = file.relative_to(root).as_posix()
         for line, count in functions(file.read_text()):
             if count > MOST_LINES:
                 out.append(f"{path}:{line}: a function of {count} lines; more than {MOST_LINES} do more than one thing")
     if (count := casts(root)) > MOST_CASTS:
-        out.append(f"static_cast stands {count} times in src/, {MOST_CASTS} at most: what converts by itself needs none "
+        out.append(f"static_cast stands {count} times in src/ and apps/, {MOST_CASTS} at most: what converts by itself needs none "
                    "(tools/functions.py)")
     return out

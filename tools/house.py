@@ -31,10 +31,14 @@ MAY_INCLUDE = {
     "cli": {"base", "number", "run", "model"},
     "api": {"base", "lang", "number", "graph", "run", "model", "cli"},
 }
+# The applications stand on the tower, whose files neither include nor name them.
+APPS_MAY_INCLUDE = {"base", "number", "graph", "run", "model", "cli"}
 # The floors inside model, from below. A folder includes itself and lower floors.
-FLOORS_OF_MODEL = [["file"], ["text"], ["template"], ["data"], ["arch"], ["recipe", "linear", "infer", "images"], ["calibrate"],
-                   ["compress"], ["eval", "report"], ["train"], ["serve", "network"],
-                   ["classify", "diffuse", "recommend", "federate"]]
+FLOORS_OF_MODEL = [["file"], ["text"], ["template"], ["data"], ["arch"], ["recipe", "linear", "infer"], ["calibrate"],
+                   ["compress"], ["eval", "report"], ["train"], ["serve", "device_tensors"]]
+# The same inside apps: applications include what they share, and no other application.
+FLOORS_OF_APPS = [["draws", "spread", "weighted_product"], ["network", "images"], ["image_training"], ["classify", "diffuse", "recommend", "federate"]]
+INSIDE = {"model": FLOORS_OF_MODEL, "apps": FLOORS_OF_APPS}
 # The floors, from below: README.md and docs/tour.md say how many there are, and list them.
 FLOORS = list(dict.fromkeys(row.split("/")[0] for row in MAY_INCLUDE))
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -53,7 +57,7 @@ BANNED_FILES = re.compile(r"(^|/|_)(utils?|helpers?|misc|common)(_|\.|/|$)")
 
 
 def floor_of(path: str) -> str:
-    """The row of the table a path under src/ belongs to."""
+    """The row of the table a path belongs to, as an #include spells it."""
     for floor in sorted(MAY_INCLUDE, key=len, reverse=True):
         if path.startswith(floor + "/"):
             return floor
@@ -63,19 +67,27 @@ def floor_of(path: str) -> str:
 def allowed(floor: str, header: str) -> bool:
     if header.startswith(floor + "/"):
         return True
-    return any(header.startswith(room + "/") for room in MAY_INCLUDE[floor])
+    rooms_below = APPS_MAY_INCLUDE if floor == "apps" else MAY_INCLUDE[floor]
+    return any(header.startswith(room + "/") for room in rooms_below)
 
 
-def climbs_in_model(path: str, header: str) -> str | None:
-    """What is wrong where a file of model includes another folder of it."""
-    level = {folder: number for number, floor in enumerate(FLOORS_OF_MODEL) for folder in floor}
+def climbs_inside(path: str, header: str) -> str | None:
+    """What is wrong where a file of model or of apps includes another folder of it."""
     one, two = path.split("/"), header.split("/")
-    if one[0] != "model" or two[0] != "model" or len(one) < 3 or len(two) < 3 or one[1] == two[1]:
+    top = one[0]
+    if top not in INSIDE or two[0] != top or len(one) < 3 or len(two) < 3 or one[1] == two[1]:
         return None
+    level = {folder: number for number, floor in enumerate(INSIDE[top]) for folder in floor}
     for folder in (one[1], two[1]):
         if folder not in level:
-            return f"model/{folder} is on no floor of FLOORS_OF_MODEL"
-    return None if level[two[1]] < level[one[1]] else f"model/{one[1]} must not include {header}: model/{two[1]} is no lower floor"
+            return f"{top}/{folder} is on no floor of FLOORS_OF_{top.upper()}"
+    return None if level[two[1]] < level[one[1]] else f"{top}/{one[1]} must not include {header}: {top}/{two[1]} is no lower floor"
+
+
+def names_of_applications(root: Path) -> re.Pattern[str] | None:
+    """Those folders of apps that have commands, as words or parts of identifiers; paths of their tests are no such names."""
+    names = sorted(p.parent.name for p in (root / "apps").glob("*/verbs"))
+    return re.compile(r"(?<![A-Za-z/])(?:" + "|".join(names) + r")(?![A-Za-z/])") if names else None
 
 
 def floor_breaches(root: Path) -> list[str]:
@@ -133,41 +145,45 @@ def main() -> int:
     if "--rooms" in flags:
         print(rooms.table(root))
     breaches: list[str] = []
-    sources = sorted(p for p in (root / "src").rglob("*") if p.suffix in (".h", ".cpp", ".def"))
+    sources = rooms.sources(root)
+    applications = names_of_applications(root)
     names = names_in_definitions(root)
     forbidden = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r"|qwen\d*|exaone|hyperclova)\b", re.I) if names else None
     graph: dict[str, list[str]] = {}
     for source in sources:
-        path = source.relative_to(root / "src").as_posix()
+        path = rooms.included_as(root, source)
+        place = rooms.path_of(path)
         text = source.read_text()
         floor = floor_of(path)
-        if floor not in MAY_INCLUDE:
-            breaches.append(f"src/{path}: folder is not in the table of the house")
+        if floor not in MAY_INCLUDE and floor != "apps":
+            breaches.append(f"{place}: folder is not in the table of the house")
             continue
         graph[path] = []
         for header in INCLUDE.findall(text):
             if header.startswith(("llvm/", "lld/", "llvm-c/")):
                 if floor != "emit":
-                    breaches.append(f"src/{path}: includes {header}; only src/emit may see LLVM")
-            elif (root / "src" / header).exists():
+                    breaches.append(f"{place}: includes {header}; only src/emit may see LLVM")
+            elif (root / rooms.path_of(header)).exists():
                 graph[path].append(header)
-                if climbs := climbs_in_model(path, header):
-                    breaches.append(f"src/{path}: {climbs}")
+                if climbs := climbs_inside(path, header):
+                    breaches.append(f"{place}: {climbs}")
                 if not allowed(floor, header):
-                    breaches.append(f"src/{path}: {floor} must not include {header}")
+                    breaches.append(f"{place}: {floor} must not include {header}")
         for number, line in enumerate(text.splitlines(), 1):
+            if applications and floor != "apps" and (found := applications.search(line)):
+                breaches.append(f"{place}:{number}: names '{found.group(0)}', an application; src/ knows none")
             if forbidden and (found := forbidden.search(line)):
-                breaches.append(f"src/{path}:{number}: names '{found.group(0)}'; formats and families live in .lum files only")
+                breaches.append(f"{place}:{number}: names '{found.group(0)}'; formats and families live in .lum files only")
             if not path.startswith(DOOR_OF_THREADS) and (found := STARTS_THREADS.search(line)):
-                breaches.append(f"src/{path}:{number}: '{found.group(0).strip()}'; threads are started by base/threads/threads.h alone")
+                breaches.append(f"{place}:{number}: '{found.group(0).strip()}'; threads are started by base/threads/threads.h alone")
             if not path.startswith(DOOR_OF_FOLDERS) and (found := WALKS_FOLDERS.search(line)):
-                breaches.append(f"src/{path}:{number}: '{found.group(0)}' ends the program where memory is short; see base/file/folder.h")
+                breaches.append(f"{place}:{number}: '{found.group(0)}' ends the program where memory is short; see base/file/folder.h")
             if found := WORDS_LEFT_FOR_LATER.search(line):
-                breaches.append(f"src/{path}:{number}: '{found.group(0)}' left in the code")
+                breaches.append(f"{place}:{number}: '{found.group(0)}' left in the code")
         if len(text.splitlines()) > LONGEST_FILE:
-            breaches.append(f"src/{path}: {len(text.splitlines())} lines; more than {LONGEST_FILE} hold more than one thing")
+            breaches.append(f"{place}: {len(text.splitlines())} lines; more than {LONGEST_FILE} hold more than one thing")
         if BANNED_FILES.search(path):
-            breaches.append(f"src/{path}: a dumping-ground name; name the file after the thing it holds")
+            breaches.append(f"{place}: a dumping-ground name; name the file after the thing it holds")
     breaches += [f"include cycle: {cycle}" for cycle in include_cycles(graph)]
     breaches += floor_breaches(root)
     breaches += rooms.breaches(root)

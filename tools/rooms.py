@@ -1,12 +1,12 @@
 """The rooms of the house: a folder with sources in it is a room. tools/house.py calls this; what is checked:
 
-- a room holds at most MOST_FILES sources (under src/ and under tests/);
+- a room holds at most MOST_FILES sources (under src/, apps/ and tests/);
 - rooms do not include each other in a circle; a folder and a folder in it are two rooms;
 - nor do the folders of a folder, whichever of their rooms it is: model/train and model/eval, kernel/synth/gemm and map;
-- every room under src/ has a door, the header named as the folder. Its first comment says what the room is for, in a
+- every room under src/ and apps/ has a door, the header named as the folder. Its first comment says what the room is for, in a
   sentence that begins with "May include:" which rooms the room may include, and in a last one that begins with
   "Offers:" which of its headers others may include besides the door and what the door includes of the room itself.
-  Nothing else is included under src/ (tests may look inside);
+  Nothing else is included under src/ and apps/ (tests may look inside);
 - what is included exists;
 - files named by "Proved by ..." exist, and so do the files and headings that documents link to;
 - docs/README.md links to every page of docs/, or to its folder;
@@ -25,6 +25,8 @@ MOST_FILES = 20
 COLUMNS = 120
 PROSE_COLUMNS, PROSE_WORDS = 100, 80
 FORMATTER = "clang-format-22"
+TOPS = ("src", "apps")
+SOURCE_FOLDERS = tuple(f"{top}/" for top in TOPS)
 SOURCES = (".h", ".cpp", ".def")
 TEST_SOURCES = (".h", ".cpp", ".c", ".py")
 DATA = ("fixtures", "corpus", "__pycache__")  # folders of files that are no sources
@@ -39,7 +41,17 @@ INDEX = "docs/README.md"
 
 
 def sources(root: Path) -> list[Path]:
-    return sorted(p for p in (root / "src").rglob("*") if p.suffix in SOURCES)
+    return sorted(p for top in TOPS for p in (root / top).rglob("*") if p.suffix in SOURCES)
+
+
+def included_as(root: Path, file: Path) -> str:
+    """A source as an #include spells it: without src/, which is a folder of includes, but with apps/."""
+    return file.relative_to(root).as_posix().removeprefix("src/")
+
+
+def path_of(header: str) -> str:
+    """The other way round: where in the tree a header or a room is."""
+    return header if header.startswith("apps/") else f"src/{header}"
 
 
 def test_sources(root: Path) -> list[Path]:
@@ -59,25 +71,25 @@ def rooms(root: Path) -> dict[str, list[str]]:
 
 
 def includes_between(root: Path) -> dict[str, dict[str, str]]:
-    """By room under src/ the rooms it includes, each with one file that does and what it includes."""
+    """By room the rooms it includes, each with one file that does and what it includes."""
     out: dict[str, dict[str, str]] = {}
     for file in sources(root):
-        path = file.relative_to(root / "src").as_posix()
+        path = included_as(root, file)
         seen = out.setdefault(room_of(path), {})
         for header in INCLUDE.findall(file.read_text()):
-            if (root / "src" / header).exists() and room_of(header) != room_of(path):
-                seen.setdefault(room_of(header), f"src/{path} includes {header}")
+            if (root / path_of(header)).exists() and room_of(header) != room_of(path):
+                seen.setdefault(room_of(header), f"{path_of(path)} includes {header}")
     return out
 
 
 def included_from_outside(root: Path) -> dict[str, dict[str, str]]:
-    """By room under src/ its headers that others include, each with one file that does."""
+    """By room its headers that others include, each with one file that does."""
     out: dict[str, dict[str, str]] = {}
     for file in sources(root):
-        path = file.relative_to(root / "src").as_posix()
+        path = included_as(root, file)
         for header in INCLUDE.findall(file.read_text()):
-            if (root / "src" / header).exists() and room_of(header) != room_of(path):
-                out.setdefault(room_of(header), {}).setdefault(header.rsplit("/", 1)[-1], f"src/{path}")
+            if (root / path_of(header)).exists() and room_of(header) != room_of(path):
+                out.setdefault(room_of(header), {}).setdefault(header.rsplit("/", 1)[-1], path_of(path))
     return out
 
 
@@ -165,12 +177,12 @@ def door_breaches(root: Path, graph: dict[str, dict[str, str]]) -> list[str]:
     out = []
     shown = included_from_outside(root)
     for room, included in sorted(graph.items()):
-        door = root / "src" / door_of(room)
-        if not room:
-            out.append("src: files belong into rooms")
+        door = root / path_of(door_of(room))
+        if room in ("", "apps"):
+            out.append(f"{room or 'src'}: files belong into rooms")
             continue
         if not door.exists():
-            out.append(f"src/{room}: no door; {door_of(room)} says what the room is for")
+            out.append(f"{path_of(room)}: no door; {door_of(room)} says what the room is for")
             continue
         comment = first_comment(door.read_text())
         named = may_include(comment)
@@ -179,15 +191,15 @@ def door_breaches(root: Path, graph: dict[str, dict[str, str]]) -> list[str]:
             if header not in known:
                 out.append(f"{where}: includes {room}/{header}, which the door {door_of(room)} does not offer")
         if not comment or comment[0].startswith("May include"):
-            out.append(f"src/{door_of(room)}: does not say what the room is for")
+            out.append(f"{path_of(door_of(room))}: does not say what the room is for")
         if named is None:
-            out.append(f"src/{door_of(room)}: does not say which rooms may be included ('May include: base, ..', or nothing)")
+            out.append(f"{path_of(door_of(room))}: does not say which rooms may be included ('May include: base, ..', or nothing)")
             continue
         for other, where in sorted(included.items()):
             if other not in named:
                 out.append(f"{where}; the door {door_of(room)} does not allow {other}")
         for other in sorted(named - set(included)):
-            out.append(f"src/{door_of(room)}: allows {other}, which nobody in the room includes")
+            out.append(f"{path_of(door_of(room))}: allows {other}, which nobody in the room includes")
     return out
 
 
@@ -195,7 +207,7 @@ def write_doors(root: Path) -> None:
     """Brings "May include:" and "Offers:" of every door up to what is included now."""
     shown = included_from_outside(root)
     for room, included in includes_between(root).items():
-        door = root / "src" / door_of(room)
+        door = root / path_of(door_of(room))
         if not door.exists():
             continue
         text = door.read_text()
@@ -237,10 +249,10 @@ def test_map(root: Path) -> str:
     """Which tests prove the sources of a room: those that its files name, and those in the room's place under tests/."""
     named: dict[str, set[str]] = {}
     for file, _, tests in proofs(root):
-        if file.startswith("src/"):
+        if file.startswith(SOURCE_FOLDERS):
             named.setdefault(file.rsplit("/", 1)[0], set()).update(t for t in tests if t.startswith("tests/"))
     out = []
-    for room in sorted(r for r in rooms(root) if r.startswith("src/")):
+    for room in sorted(r for r in rooms(root) if r.startswith(SOURCE_FOLDERS)):
         own = {p.relative_to(root).as_posix() for p in (root / "tests" / room.removeprefix("src/")).glob("*_test.cpp")}
         found = sorted(named.get(room, set()) | own)
         out.append(room + (":" if found else ": none of its own"))
@@ -371,9 +383,9 @@ def table(root: Path) -> str:
     out = []
     for room, files in sorted(rooms(root).items()):
         lines = sum(len((root / room / f).read_text().splitlines()) for f in files)
-        door = root / "src" / door_of(room.removeprefix("src/"))
+        door = root / door_of(room)
         purpose = ""
-        if room.startswith("src/") and door.exists():
+        if room.startswith(SOURCE_FOLDERS) and door.exists():
             purpose = re.split(r"(?<=\.) ", " ".join(first_comment(door.read_text())))[0]
         out.append(f"{room:<36} {len(files):>3} files {lines:>6} lines  {purpose}".rstrip())
     return "\n".join(out)

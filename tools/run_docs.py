@@ -47,7 +47,7 @@ def run_file(document: Path, build: Path) -> tuple[int, list[str]]:
     with tempfile.TemporaryDirectory(prefix="lumen-docs-") as folder:
         work = Path(folder)
         (work / "build").symlink_to(build)
-        for name in ("formats", "models", "recipes", "data", "docs", "src", "tests", "tools", "include", "examples", "README.md"):
+        for name in ("formats", "models", "recipes", "data", "docs", "src", "apps", "tests", "tools", "include", "examples", "README.md"):
             (work / name).symlink_to(ROOT / name)
         for language, content, before in blocks(document.read_text()):
             if found := SAVE.search(before):

@@ -4,6 +4,8 @@ identifier is what stands between underscores. No comment begins with 'Of': it h
 import re
 from pathlib import Path
 
+import rooms
+
 STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')
 ROW = re.compile(r"^\| (?P<words>[^|]+) \| (?P<instead>[^|]+) \| (?P<where>[^|]+) \|$")
 HEADING = "## Retired words"
@@ -41,11 +43,10 @@ def without_strings(text: str) -> str:
 def breaches(root: Path) -> list[str]:
     words = retired(root)
     out = []
-    for file in sorted((root / "src").rglob("*")):
-        if file.suffix not in (".h", ".cpp", ".def"):
-            continue
+    for file in rooms.sources(root):
         path = file.relative_to(root).as_posix()
-        here = [(pattern, instead) for pattern, instead, where in words if any(path.startswith(w) for w in where)]
+        place = path if path.startswith("src/") else f"src/{path}"  # words retired in all of src are so in apps
+        here = [(pattern, instead) for pattern, instead, where in words if any(place.startswith(w) for w in where)]
         for number, line in enumerate(without_strings(file.read_text()).splitlines(), 1):
             if line.lstrip().startswith("// Of "):
                 out.append(f"{path}:{number}: a comment begins with 'Of'; give it its noun")

@@ -1,11 +1,11 @@
 // Lumen for other programs: the functions of include/lumen.h, built on the same parts as the commands. They take and
-// return handles, strings, numbers in memory of the caller, and a status; an exception becomes a status (boundary.h).
-// The shared library liblumen.so has these functions and no other names; the Python package (python/) knows nothing
-// else of Lumen. Proved by tests/api.
+// return handles, strings, numbers in the caller's memory, and a status; an exception becomes a status (boundary.h).
+// The shared library liblumen.so exports these functions and no other names; the Python package (python/) uses only
+// them. Proved by tests/api.
 //
 // May include: base, base/messages, base/structured, base/threads, cli, cli/train, graph/grad, graph/ir, graph/pass,
-// model/arch, model/arch/checkpoint, model/arch/family, model/file, model/infer/generate, model/infer/measure,
-// model/infer/sample, model/infer/session, model/network, model/template, model/text/unicode, model/train/loop,
+// model/arch, model/arch/checkpoint, model/arch/family, model/device_tensors, model/file, model/infer/generate,
+// model/infer/measure, model/infer/sample, model/infer/session, model/template, model/text/unicode, model/train/loop,
 // run/device/choose, run/device/gpu, run/engine.
 #pragma once
 

@@ -11,7 +11,7 @@ bool settle(const graph::Dim& dim, int64_t extent, graph::Bindings& symbols) {
   int64_t known = dim.coefficient;
   for (const std::string& symbol : dim.symbols) {
     if (const auto at = symbols.find(symbol); at != symbols.end()) {
-      if (at->second > extent) return true;  // which is told when types are compared
+      if (at->second > extent) return true;  // an error that the comparison of types reports
       known *= at->second;
     } else if (unknown.empty()) {
       unknown = symbol;

@@ -1,4 +1,4 @@
-// Numbers that another program hands a function of the language: whether they are sound, and what their shapes say.
+// Arguments that another program passes to a function of the language: validation, and shape symbols.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ namespace lumen::api {
 std::string told(const lumen_tensor& t);
 int64_t bytes_of(const lumen_tensor& t);
 
-// Error (usage) where it is no array of numbers, or lies neither in memory of this process nor on `device`.
+// Error (usage) for an invalid tensor, or for memory that is neither of this process nor of `device`.
 void require_sound(const lumen_argument& argument, const lumen_device& device, const std::string& what);
-// Error where numbers are not of this type.
+// Error when the element type or the shape differs from `type`.
 void require_type(const lumen_tensor& t, const graph::Type& type, const std::string& what);
 
-// The symbol that a dimension settles when all of its others are known; false while it cannot.
+// Solves a dimension for its only unknown symbol; false while more than one symbol is unknown.
 bool settle(const graph::Dim& dim, int64_t extent, graph::Bindings& symbols);
 
 }  // namespace lumen::api

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "run/device/choose/choose.h"
 
-using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 namespace lumen::api {
 
@@ -18,7 +18,8 @@ std::string place_name(const lumen_device& device) {
                 : fmt::format("number {} of devices of DLPack's kind {}", device.id, device.kind);
 }
 
-// A GPU that is named binds the thread when it is opened; the one that "auto" finds is bound for good.
+// A GPU that is opened becomes the thread's current one. For a named GPU the visit restores the previous one at its
+// end; a GPU that "auto" finds stays current.
 Place::Place(run::Engine::Options options) {
   const run::DeviceChoice choice = run::parse_device(options.device);
   const bool is_gpu = choice.kind == run::DeviceChoice::Kind::gpu;
@@ -46,7 +47,7 @@ Place::Work::Work(Place& place) : place_(place), lock_(place.mutex_), visit_(std
   place.worker_ = std::this_thread::get_id();
 }
 
-// Memory that was given back meanwhile was left to whoever works.
+// Memory that was given back during this work was left for this thread to free.
 Place::Work::~Work() {
   visit_.reset();
   place_.worker_ = std::thread::id();
@@ -73,8 +74,8 @@ void Place::give_back(std::shared_ptr<std::byte> memory) {
   free_given_back();
 }
 
-// Launches that are being recorded would take a release in, so nothing is released while somebody works; and who was
-// handed the memory may still be reading it on the device.
+// While launches are being recorded, a release would be recorded with them, so memory is freed only while no work runs.
+// Kernels of another user of the array may still read it on the device, so the free waits for them.
 void Place::free_given_back() {
   for (;;) {
     {

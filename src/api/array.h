@@ -1,5 +1,4 @@
-// Numbers on the device of a model or a function, handed over where they lie, and the lock that work on that device
-// goes by.
+// Arrays that stay on the device of a model or a function, and the lock that serializes work on that device.
 #pragma once
 
 #include <atomic>
@@ -16,11 +15,10 @@
 
 namespace lumen::api {
 
-// Where numbers lie, for people: "cuda:0", "the processor".
+// The device's name for messages: "cuda:0", "the processor".
 std::string place_name(const lumen_device& device);
 
-// A handle's engine, and its device as others in this process see it. Lasts as long as the handle and the arrays that
-// it handed over.
+// A handle's engine and its device. It lives as long as the handle and all arrays that came from the handle.
 class Place {
  public:
   explicit Place(run::Engine::Options options);
@@ -30,7 +28,7 @@ class Place {
 
   run::Engine& engine() { return *engine_; }
   const lumen_device& device() const { return device_; }
-  // One thread at a time, whose GPU is others' again behind it.
+  // Exclusive use by one thread. Its GPU context is current on that thread only during the Work.
   class Work {
    public:
     explicit Work(Place& place);
@@ -44,11 +42,10 @@ class Place {
     std::optional<run::SharedGpu::Visit> visit_;
   };
 
-  // Copies within the device, behind launches and what others ordered into device().stream; launches come behind them.
-  // During Work, in the order of its calls.
+  // Copies within the device. The copy runs after earlier launches and after the work that callers queued on
+  // device().stream, and later launches run after the copy. Call during Work, in the order of the copies.
   void copy(void* to, const void* from, int64_t bytes);
-  // Takes memory that nobody has a use for any more. At once, or when work that is under way has ended: who gives it
-  // back need not wait.
+  // Frees memory that is no longer used: at once, or when the running Work ends. The caller does not wait.
   void give_back(std::shared_ptr<std::byte> memory);
 
  private:
@@ -59,12 +56,12 @@ class Place {
   std::shared_ptr<run::SharedGpu> gpu_;
   lumen_device device_{};
   std::mutex mutex_, given_back_mutex_;
-  std::atomic<std::thread::id> worker_;  // who has mutex_
+  std::atomic<std::thread::id> worker_;  // the thread that holds mutex_
   std::vector<std::shared_ptr<std::byte>> given_back_;
   std::unique_ptr<run::Device::Stream> stream_;
 };
 
-// An array of zeros. During Work.
+// An array of zeros. Call during Work.
 std::unique_ptr<lumen_array> make_array(const std::shared_ptr<Place>& place, std::vector<int64_t> shape);
 
 }  // namespace lumen::api

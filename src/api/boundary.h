@@ -1,5 +1,5 @@
-// The border between C and what is inside: errors become a status and a text that is kept for who asks, and results
-// memory that the caller frees.
+// The boundary between C and C++: an exception becomes a status and a message kept for lumen_last_error, and results
+// become memory that the caller frees.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace lumen::api {
 
-// What `work` ends with: 0, or the status of what it threw, kept for lumen_last_error.
+// Runs `work` and returns 0, or the status of its exception, whose message is kept for lumen_last_error.
 int guarded(const std::function<void()>& work) noexcept;
 
-// Error (usage) that names what is null.
+// Error (usage) that names the argument `what` when `pointer` is null.
 void require(const void* pointer, const char* what);
 
 // A copy that the caller frees.
@@ -28,9 +28,9 @@ T* handed_over(std::span<const T> values) {
   if (!values.empty()) std::memcpy(memory, values.data(), values.size_bytes());
   return static_cast<T*>(memory);
 }
-char* handed_over(std::string_view text);  // with a zero behind it
+char* handed_over(std::string_view text);  // zero-terminated
 
-// Asks whether to go on; Error (interrupted) where not. A null `on_text` always goes on.
+// Asks the caller's `on_text` whether to go on; Error (interrupted) when it returns 0. A null `on_text` always goes on.
 class Listener {
  public:
   Listener(lumen_on_text on_text, void* context) : on_text_(on_text), context_(context) {}

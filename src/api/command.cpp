@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "cli/run_app.h"
 
-using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 extern "C" {
 

@@ -1,4 +1,4 @@
-// Number formats on numbers of another program.
+// Number formats applied to another program's arrays.
 #include <mutex>
 
 #include "api/boundary.h"
@@ -9,7 +9,7 @@
 #include "model/arch/family/source.h"
 #include "run/engine/engine.h"
 
-using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 struct lumen_format {
   std::mutex mutex;

@@ -1,5 +1,5 @@
-// Functions of the language on numbers of another program, and their gradients. Symbols of shapes (f32[B, D]) get their
-// values from the numbers a call comes with; each set of values is compiled once.
+// Functions of the language called on another program's arrays, and their gradients. The shapes of the arguments give
+// the shape symbols (f32[B, D]) their values; each set of values is compiled once.
 #include <map>
 
 #include "api/argument.h"
@@ -14,16 +14,16 @@
 #include "graph/pass/pass.h"
 #include "include/lumen.h"
 #include "model/arch/family/source.h"
-#include "model/network/device_tensors.h"
+#include "model/device_tensors/device_tensors.h"
 #include "run/engine/engine.h"
 
-using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 struct lumen_function {
   lumen_function(const char* text, const char* name, api::Options& options);
 
   using Arguments = std::span<const lumen_argument>;
-  // Results as they lie on the device, until the next call.
+  // The results on the device; they are valid until the next call.
   std::vector<run::DeviceTensorRef> call(Arguments inputs);
   std::vector<run::DeviceTensorRef> gradient(Arguments inputs, Arguments cotangents, std::span<const size_t> wanted);
   const graph::Graph& graph() const { return graph_; }
@@ -31,7 +31,8 @@ struct lumen_function {
   const std::shared_ptr<api::Place> place;
 
  private:
-  using Key = std::pair<graph::Bindings, std::vector<size_t>>;  // no numbers of inputs: the function itself
+  using Key =
+      std::pair<graph::Bindings, std::vector<size_t>>;  // an empty list of inputs: the function itself, not a gradient
   graph::Bindings symbols_of(Arguments inputs) const;
   graph::Graph gradient_graph(const graph::Bindings& symbols, std::span<const size_t> wanted) const;
   void put(const model::BoundProgram& bound, const std::string& name, const lumen_argument& argument);
@@ -48,7 +49,7 @@ namespace {
 
 constexpr const char* kCotangent = "cotangent of ";
 
-// The function that is meant: the one of that name, or the last of the text, for which the others are.
+// The function of that name; without a name the last one of the text, because the others are then its callees.
 graph::Graph graph_of(model::Library& library, const char* text, const char* name) {
   const lang::File& file = library.replace_model_text(std::make_shared<Source>(Source{"function", text}));
   if (file.functions.empty())
@@ -61,7 +62,7 @@ graph::Graph graph_of(model::Library& library, const char* text, const char* nam
   return model::function_graph(library, file, name);
 }
 
-// What this border carries: plain numbers of 32 bits.
+// The interface supports only plain 32-bit numbers.
 void require_plain(const graph::Graph& g) {
   for (const graph::ValueId v : g.inputs()) {
     const graph::Element& e = g[v].type.element;
@@ -85,7 +86,7 @@ std::vector<int64_t> shape_of(const run::DeviceTensor& tensor) {
   return shape;
 }
 
-// Hands all results over, or none.
+// Copies all results to the caller's memory, or none when an allocation fails.
 void hand_over(const std::vector<run::DeviceTensorRef>& values, lumen_result* results) {
   std::vector<std::unique_ptr<int64_t, void (*)(void*)>> shapes;
   std::vector<std::unique_ptr<float, void (*)(void*)>> numbers;
@@ -126,7 +127,7 @@ lumen_function::lumen_function(const char* text, const char* name, api::Options&
   library_ = library;
   require_plain(graph_);
   inputs_ = graph_.inputs();
-  // The language gives all results one name; programs find them by it.
+  // The language gives all results the same name, but programs look results up by name.
   for (size_t i = 0; i < graph_.results.size(); ++i) graph_.result_names[i] = fmt::format("result {}", i);
 }
 
@@ -161,7 +162,8 @@ graph::Bindings lumen_function::symbols_of(Arguments inputs) const {
   return symbols;
 }
 
-// The function's graph, in whose place stand the gradients of the sum of its results, each weighed by its cotangent.
+// The function's graph with its results replaced by the gradients of the sum of all results, each weighted by its
+// cotangent.
 graph::Graph lumen_function::gradient_graph(const graph::Bindings& symbols, std::span<const size_t> wanted) const {
   graph::Graph g = graph::bind_symbols(graph_, symbols);
   graph::Builder build(g);
@@ -186,7 +188,7 @@ graph::Graph lumen_function::gradient_graph(const graph::Bindings& symbols, std:
   return g;
 }
 
-// Gives an input its numbers, from where they are. What the program does not read is left aside.
+// Copies an argument to its input from its device. An input that the program does not read is skipped.
 void lumen_function::put(const model::BoundProgram& bound, const std::string& name, const lumen_argument& argument) {
   const int64_t bytes = api::bytes_of(argument.tensor);
   if (argument.kind == LUMEN_CPU) return bound.put(name, argument.tensor.data, bytes);
@@ -228,7 +230,7 @@ std::vector<run::DeviceTensorRef> lumen_function::gradient(Arguments inputs, Arg
     api::require_sound(cotangents[i], place->device(), what);
     api::require_type(cotangents[i].tensor, graph::bind(graph_[graph_.results[i]].type, symbols), what);
   }
-  if (wanted.empty()) throw usage_error("gradients are asked for, but of nothing");
+  if (wanted.empty()) throw usage_error("no input is named for the gradients");
   for (const size_t i : wanted) {
     if (i >= inputs_.size()) throw usage_error("there is no argument {}: they are counted from 0", i);
     if (graph_[inputs_[i]].type.element.scalar != Scalar::f32)
@@ -240,7 +242,7 @@ std::vector<run::DeviceTensorRef> lumen_function::gradient(Arguments inputs, Arg
 
 namespace {
 
-// What is the same wherever arguments and results lie.
+// The part that all four call functions share.
 void called(lumen_function* function, std::span<const lumen_argument> inputs, const void* results, size_t result_count,
             const std::function<void(const std::vector<run::DeviceTensorRef>&)>& take) {
   api::require(results, "results");
@@ -250,7 +252,7 @@ void called(lumen_function* function, std::span<const lumen_argument> inputs, co
   take(function->call(inputs));
 }
 
-// What comes of null is told before anything is read.
+// Null pointers are reported before any argument is read.
 template <typename Argument>
 void require_all(lumen_function* function, std::span<const Argument> inputs, std::span<const Argument> cotangents,
                  std::span<const size_t> wanted) {
@@ -275,7 +277,7 @@ int lumen_function_open(const char* text, const char* name, const char* options,
 
 void lumen_function_close(lumen_function* function) {
   if (!function) return;
-  const std::shared_ptr<api::Place> place = function->place;  // arrays may go on
+  const std::shared_ptr<api::Place> place = function->place;  // arrays may outlive the function
   const api::Place::Work work(*place);
   delete function;
 }

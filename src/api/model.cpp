@@ -5,7 +5,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/in_memory.h"
 
-using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 namespace {
 
@@ -30,7 +30,7 @@ std::vector<model::ScaledAdapter> adapters_of(api::Options& options, const model
   return out;
 }
 
-// "mmap": whether the weights stay where their file is mapped.
+// Option "mmap": whether the weights stay in the mapped file or are copied into memory.
 const model::Model& placed(model::Model& model, api::Place& place, api::Options& options) {
   bool is_mapped = true;
   options.take("mmap", is_mapped);
@@ -102,7 +102,7 @@ int lumen_model_open(const char* path, const char* options, lumen_model** model)
 
 void lumen_model_close(lumen_model* model) {
   if (!model) return;
-  const std::shared_ptr<api::Place> place = model->place;  // arrays may go on
+  const std::shared_ptr<api::Place> place = model->place;  // arrays may outlive the model
   const api::Place::Work work(*place);
   delete model;
 }

@@ -1,4 +1,4 @@
-// A model that another program has opened: its file, its weights on the device, and what was compiled for it.
+// A model opened by another program: its file, its weights on the device, and its compiled programs.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@
 struct lumen_model {
   lumen_model(std::string path, lumen::api::Options& options);
 
-  // What is compiled stays for the next call with the same options.
+  // The session is kept for later calls with the same options.
   lumen::model::Session& session(const lumen::model::SessionOptions& options);
   lumen::model::Embedder& embedder(const lumen::model::EmbedOptions& options);
-  // After an error nobody knows what is in the caches.
+  // After an error the content of the caches is undefined.
   void forget() { session_.reset(); }
-  // Error where it has none.
+  // Error where the model has none.
   const lumen::model::Tokenizer& tokenizer() const;
 
   const std::string path;
@@ -33,7 +33,7 @@ struct lumen_model {
 
  public:
   const std::shared_ptr<lumen::api::Place> place;
-  const lumen::model::LoadedModel loaded;  // of what stands above
+  const lumen::model::LoadedModel loaded;  // made from model_, on place
 
  private:
   std::optional<lumen::model::Session> session_;
@@ -44,7 +44,7 @@ struct lumen_model {
 
 namespace lumen::api {
 
-// Work on a model, by one thread at a time.
+// Runs `work` on a model, one thread at a time.
 int with_model(lumen_model* model, const std::function<void(lumen_model&)>& work) noexcept;
 
 }  // namespace lumen::api

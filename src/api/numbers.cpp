@@ -1,4 +1,4 @@
-// Numbers that a model computes: logits, and embedding vectors.
+// Numbers that a model computes: logits and embedding vectors.
 #include <algorithm>
 #include <cmath>
 
@@ -9,11 +9,11 @@
 #include "model/infer/measure/pooling.h"
 #include "model/text/unicode/unicode.h"
 
-using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 namespace {
 
-// Tokens whose logits are computed at once.
+// Rows of logits that are computed in one pass.
 constexpr size_t kRowsAtOnce = 16;
 
 std::vector<float> logits_of_all(model::Session& session, std::span<const model::TokenId> tokens) {
@@ -44,10 +44,10 @@ std::unique_ptr<lumen_array> logits_on_device(lumen_model& m, model::Session& se
   return out;
 }
 
-// Work on a session that has no text yet, for one that is given.
+// Runs `work` on an emptied session, with the given tokens.
 void with_text(lumen_model& m, const int32_t* tokens, size_t count, const char* options,
                const std::function<void(model::Session&, std::span<const model::TokenId>)>& work) {
-  if (count == 0) throw usage_error("logits are asked for, but of no token");
+  if (count == 0) throw usage_error("no tokens are given");
   api::require(tokens, "tokens");
   api::Options given(options);
   model::SessionOptions wanted;

@@ -27,7 +27,7 @@ std::optional<nlohmann::ordered_json> Options::take(const char* key) {
   if (at == left_.end()) return std::nullopt;
   nlohmann::ordered_json value = std::move(*at);
   left_.erase(at);
-  if (value.is_null()) return std::nullopt;  // as if it were not there
+  if (value.is_null()) return std::nullopt;  // null means absent
   return value;
 }
 

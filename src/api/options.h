@@ -1,4 +1,5 @@
-// Options as callers give them: an object of JSON. Each is taken by who knows it; what nobody took is an error.
+// Options of the caller: a JSON object. Each part of the library takes its own options; one that is left over is an
+// error.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@ class Options {
  public:
   explicit Options(const char* text);  // null: none
 
-  // Error (usage) where there is a value of another kind.
+  // take() leaves the value unchanged where the option is absent. Error (usage) for a value of another type.
   void take(const char* key, bool& value);
   void take(const char* key, int64_t& value, int64_t least, int64_t most);
   void take(const char* key, double& value);  // finite
   void take(const char* key, std::string& value);
   void take(const char* key, std::vector<std::string>& values);
   std::optional<nlohmann::ordered_json> take(const char* key);
-  // Error (usage) that names what nobody took.
+  // Error (usage) that names an option that no take() asked for.
   void finish() const;
 
  private:
@@ -33,7 +34,7 @@ class Options {
 
 // "device", "threads", "cache", "tune".
 run::Engine::Options engine_options(Options& options);
-// The library, with the number formats that the option "formats" defines.
+// The library with the number formats that the option "formats" defines.
 model::LibraryRef library_with_formats(Options& options);
 
 }  // namespace lumen::api

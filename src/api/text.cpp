@@ -1,4 +1,4 @@
-// Texts: as tokens, continued, answered, and how well they are foretold.
+// Text functions: tokenize, generate, chat, perplexity.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -14,19 +14,19 @@
 #include "model/template/chat.h"
 #include "model/text/unicode/unicode.h"
 
-using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 namespace {
 
 using nlohmann::ordered_json;
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
-// How an output is generated.
+// The options of one generation.
 struct Wanted {
   model::SessionOptions session;
   model::SamplerOptions sampling;
   model::GenerateOptions generate;
-  std::optional<model::Tokenizer> tokenizer;  // in place of the model's
+  std::optional<model::Tokenizer> tokenizer;  // used instead of the model's
 };
 
 std::vector<std::pair<model::TokenId, double>> bias_of(const ordered_json& given, int64_t vocabulary) {
@@ -37,7 +37,7 @@ std::vector<std::pair<model::TokenId, double>> bias_of(const ordered_json& given
     char* end = nullptr;
     const long long id = std::strtoll(key.c_str(), &end, 10);
     if (key.empty() || *end != '\0' || id < 0 || id >= vocabulary) throw wrong;
-    // JSON has no infinities: null forbids.
+    // JSON has no infinities: null means minus infinity and forbids the token.
     if (!value.is_null() && !value.is_number()) throw wrong;
     out.emplace_back(model::TokenId(id), value.is_null() ? -kNoBound : value.get<double>());
   }
@@ -80,14 +80,14 @@ Wanted wanted_of(api::Options& options, const lumen_model& m) {
   return out;
 }
 
-// Reads a prompt a part at a time, so that somebody can be asked between.
+// Evaluates a prompt chunk by chunk and asks the listener before each chunk whether to go on.
 std::span<const float> read_prompt(model::Session& session, std::span<const model::TokenId> prompt,
                                    const model::SessionOptions& options, const api::Listener& listener) {
   if (prompt.empty()) throw usage_error("the prompt is empty");
   if (std::ssize(prompt) > session.context())
     throw Error(Exit::user, fmt::format("the prompt has {} tokens, the context {}", prompt.size(), session.context()),
                 "give a shorter prompt, or a greater 'context'");
-  session.rewind(0);  // what a text becomes does not depend on the one before
+  session.rewind(0);  // a result does not depend on the call before
   std::span<const float> logits;
   while (!prompt.empty()) {
     listener.ask();
@@ -98,7 +98,7 @@ std::span<const float> read_prompt(model::Session& session, std::span<const mode
   return logits;
 }
 
-// Continues the prompt as model::Generator does, on caches that stay for the next text.
+// Continues the prompt as model::Generator does, with caches that stay allocated for the next call.
 ordered_json written(lumen_model& m, const Wanted& wanted, std::span<const model::TokenId> prompt,
                      const api::Listener& listener) {
   const model::Tokenizer tokenizer = wanted.tokenizer.value_or(m.tokenizer());
@@ -152,7 +152,7 @@ char* written_text(lumen_model& m, const Wanted& wanted, std::span<const model::
 std::string_view utf8(const char* text, size_t size) {
   api::require(text, "text");
   const std::string_view view(text, size);
-  if (model::utf8_valid_run(view, 0) != view.size()) throw user_error("the text is no valid UTF-8");
+  if (model::utf8_valid_run(view, 0) != view.size()) throw user_error("the text is not valid UTF-8");
   return view;
 }
 

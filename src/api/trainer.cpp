@@ -1,6 +1,6 @@
-// Training a step at a time: the command `lumen train` in a thread of its own, whose loop does what it is asked and
-// then waits. So a run by steps begins and ends as a run of the command does. Who waits for an answer may leave: what
-// was asked is done all the same, before what is asked next.
+// Training one step at a time. The command `lumen train` runs in its own thread; its loop executes one request at a
+// time and then waits for the next. So a run by steps begins and ends exactly as a run of the command does. A caller
+// may stop waiting for an answer: its request is still completed before the next one starts.
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -18,7 +18,7 @@
 #include "include/lumen.h"
 #include "model/train/loop/loop.h"
 
-using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 struct lumen_trainer {
   using Work = std::function<void(model::Trainer&, const model::LoopOptions&)>;
@@ -29,9 +29,9 @@ struct lumen_trainer {
   lumen_trainer& operator=(const lumen_trainer&) = delete;
 
   void wait_until_ready(const api::Listener& listener);
-  // Does `work` where the trainer is, and waits for it; what it throws is thrown here.
+  // Runs `work` in the trainer's thread and waits for it; an exception of `work` is rethrown here.
   void ask(Work work, const api::Listener& listener);
-  // Lets the command go on behind its loop, and waits until it has ended.
+  // Lets the command leave its loop and waits until it has ended.
   nlohmann::ordered_json finish(const api::Listener& listener);
 
  private:
@@ -45,11 +45,11 @@ struct lumen_trainer {
   std::string output_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Work work_;                  // asked for, or under way
-  std::exception_ptr thrown_;  // by the work that was last done
+  Work work_;                  // requested or running
+  std::exception_ptr thrown_;  // by the last finished work
   uint64_t asked_ = 0, done_ = 0;
   bool is_ready_ = false, finishes_ = false, gives_up_ = false, is_over_ = false, is_finished_ = false;
-  std::exception_ptr end_;  // what the command threw
+  std::exception_ptr end_;  // exception of the command
   model::LoopResult result_;
   Thread thread_;
 };

@@ -23,7 +23,7 @@ double scale_of(const std::string& text, const std::string& given, const char* f
   return scale;
 }
 
-// A name that is there is taken as it stands, whatever signs it has.
+// An existing file of exactly this name is taken as a whole, even if the name contains the separator.
 Wanted split(const std::string& given, char sign, const char* flag) {
   std::error_code failure;
   const size_t at = given.rfind(sign);
@@ -71,7 +71,7 @@ std::string AdapterFlags::chat_template() const {
     if (own.empty() || own == out) continue;
     if (!out.empty())
       throw Error(Exit::user, fmt::format("'{}' and '{}' were trained with different chat templates", first, w.path),
-                  "--chat-template says which is used");
+                  "--chat-template chooses one");
     out = std::move(own);
     first = w.path;
   }

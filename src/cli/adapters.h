@@ -1,4 +1,4 @@
-// Flags of commands that run a model with adapters beside it.
+// Options of commands that run a model with adapters.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,14 +14,15 @@ struct AdapterFlags {
   std::vector<std::string> plain, scaled;
 
   void add_flags(CLI::App& app);
-  // The chat template that they were trained with; empty where they carry none. Error where two carry different ones.
+  // The chat template that the adapters were trained with; empty where they store none. Error where two adapters store
+  // different ones.
   std::string chat_template() const;
-  // Reads them and says which; Error when one does not fit the model.
+  // Reads the adapters and prints which ones; Error when one does not fit the model.
   std::vector<model::ScaledAdapter> read(const model::Model& model) const;
 };
 
-// The template of chats with a model and its adapters: the one that was asked for by name or file, else the one that
-// the adapters were trained with, else the model's own.
+// The chat template for a model with adapters: the one requested by name or file, else the one that the adapters were
+// trained with, else the model's own.
 model::ChosenTemplate choose_chat(const std::string& name, const AdapterFlags& adapters,
                                   const model::Tokenizer& tokenizer);
 

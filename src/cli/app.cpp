@@ -1,4 +1,4 @@
-// The program as a whole: parsing, and what errors look like.
+// The program as a whole: parsing, signals, and how errors are printed.
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -19,6 +19,7 @@
 #include "base/threads/team.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/other_programs/other_programs.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/run_app.h"
@@ -33,21 +34,23 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 std::atomic<int> stop_signal{0};
-// Signals after which a command ends by itself: bit n for signal n. Any other, and the second, end it at once.
+// Signals at which a command saves its work and ends by itself: bit n for signal n. Any other signal, and a second one,
+// end the program at once.
 std::atomic<unsigned> expected_signals{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free);
 
 thread_local bool runs_as_guest = false;
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-constexpr int kOfSignals = 128;               // what shells add to a signal's number
-constexpr int kMicrosecondsToStop = 700'000;  // for who saves nothing
+constexpr int kOfSignals = 128;               // shells add this to a signal's number
+constexpr int kMicrosecondsToStop = 700'000;  // grace period of a command that saves nothing
 
-// Those that save something when they are stopped, and whether who answers a prompt is asked to stop.
+// The number of running commands that save something when they are stopped, and whether a prompt that waits for input
+// is interrupted.
 std::atomic<int> saving{0};
 std::atomic<bool> ends_reads{false};
 
-// For signal handlers.
+// Safe in signal handlers.
 void say(std::string_view text) {
   if (verbosity() != Verbosity::quiet && !is_secondary_rank()) (void)!::write(STDERR_FILENO, text.data(), text.size());
 }
@@ -82,7 +85,8 @@ extern "C" void on_signal(int number) {
   errno = saved;
 }
 
-// A signal that was ignored at the start stays so (nohup), but for Ctrl-C's: background jobs of scripts begin so.
+// A signal that was ignored when the program started stays ignored (nohup). SIGINT is the exception, because shell
+// scripts start background jobs with SIGINT ignored.
 void handle_signal(int number, int flags) {
   struct sigaction old{};
   if (number != SIGINT && sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) return;
@@ -98,7 +102,7 @@ void handle_signals() {
   stop_requested = false;
   stop_signal = 0;
   for (const int number : kSignals) handle_signal(number, SA_RESTART);
-  // A file that would be larger than allowed (ulimit -f) is an error of who writes it.
+  // Writing a file past the allowed size (ulimit -f) then fails with EFBIG, which the writing code reports.
   ::signal(SIGXFSZ, SIG_IGN);
   struct sigaction late{};
   late.sa_handler = on_late;
@@ -106,12 +110,12 @@ void handle_signals() {
   sigaction(SIGALRM, &late, nullptr);
 }
 
-// What a command that was interrupted ends with.
+// The exit code of a command that was interrupted.
 int ended_by_signal(int code) {
   return code == exit_code(Exit::interrupted) && stop_signal != 0 ? kOfSignals + stop_signal : code;
 }
 
-struct sigaction host_action{};  // what the other program does at Ctrl-C
+struct sigaction host_action{};  // the host program's SIGINT action
 
 extern "C" void on_signal_of_host(int number, siginfo_t* info, void* context) {
   stop_requested = true;
@@ -121,7 +125,8 @@ extern "C" void on_signal_of_host(int number, siginfo_t* info, void* context) {
     host_action.sa_handler(number);
 }
 
-// While it lives Ctrl-C asks a guest to stop. Where the other program ignores it, so does the guest.
+// During its lifetime Ctrl-C asks the command inside a host program to stop. Where the host ignores SIGINT, so does the
+// command.
 class HostSignals {
  public:
   HostSignals() {
@@ -144,7 +149,7 @@ class HostSignals {
   bool is_set_ = false;
 };
 
-// While it lives this thread's command is a guest, and what it says is collected.
+// During its lifetime this thread's command runs inside a host program, and its output is collected.
 class Guest {
  public:
   explicit Guest(std::string* output) {
@@ -159,13 +164,14 @@ class Guest {
   }
 };
 
-// Names of several letters behind one dash, as other programs have them.
+// Option names of several letters after a single dash, for users of other programs.
 constexpr std::pair<std::string_view, const char*> kShortNames[] = {
     {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-md", "--model-draft"},
     {"-np", "--parallel"},      {"-ns", "--sequences"},
 };
 
-// Messages quote files. `about`: those that the command was given, where the message itself names none of them.
+// Prints an error; file names quoted in the message are made printable. `about`: the files given to the command, where
+// the message itself names none of them.
 int print_error(const std::string& message, const std::string& hint, Exit code, const std::string& about = "") {
   const bool color = use_color();
   std::fputs(fmt::format("lumen: {}{}error:{} {}\n", rank_prefix(), color ? "\033[1;31m" : "", color ? "\033[0m" : "",
@@ -177,7 +183,7 @@ int print_error(const std::string& message, const std::string& hint, Exit code, 
   return exit_code(code);
 }
 
-// The command that the words name, as far as they do.
+// The most deeply nested command that the words name.
 CLI::App& last_command(CLI::App& app) {
   CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
@@ -213,12 +219,15 @@ Error unknown_option(const CLI::App& command, const std::string& word) {
   for (const auto& [shorter, longer] : kShortNames)
     if (command.get_option_no_throw(longer)) known.emplace_back(shorter);
   const std::string name = word.substr(0, word.find('='));
+  const std::string message = fmt::format("'{}' is no option of {}", name, full_name(command));
+  if (const std::string hint = hint_for_other_option(command, name); !hint.empty())
+    return Error(Exit::usage, message, hint);
   const std::string near = did_you_mean_any(name, known);
-  return Error(Exit::usage, fmt::format("'{}' is no option of {}", name, full_name(command)),
+  return Error(Exit::usage, message,
                fmt::format("{}`{} --help` lists them", near.empty() ? "" : near + " ", full_name(command)));
 }
 
-// A command that must be one and is none: said before anything else is looked at, help included.
+// Refuses a missing or unknown command before anything else is checked, even --help.
 void require_commands(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* at = &app;
   for (const std::string& word : words) {
@@ -229,7 +238,18 @@ void require_commands(const CLI::App& app, const std::vector<std::string>& words
   }
 }
 
-// What the parser could not place, in words of ours; returns when it placed everything.
+// Refuses an option of another program that the parser would take apart.
+void refuse_other_options(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  for (const std::string& word : words) {
+    const auto subs = at->get_subcommands([&](const CLI::App* sub) { return sub->check_name(word); });
+    if (subs.empty()) break;
+    at = subs.front();
+  }
+  if (const auto word = other_short_option(*at, words)) throw unknown_option(*at, *word);
+}
+
+// Turns the parser's leftover words into an error in our own wording; returns when there are none.
 void refuse_leftovers(CLI::App& app) {
   for (const CLI::App* at = &last_command(app); at; at = at->get_parent()) {
     for (const std::string& word : at->remaining())
@@ -237,7 +257,7 @@ void refuse_leftovers(CLI::App& app) {
     for (const std::string& word : at->remaining()) {
       if (!names_of_commands(*at).empty()) throw unknown_command(*at, word);
       throw Error(Exit::usage, fmt::format("'{}' is one argument too many for {}", word, full_name(*at)),
-                  fmt::format("see `{} --help`; a text of several words stands in quotes", full_name(*at)));
+                  fmt::format("see `{} --help`; put several words in quotes", full_name(*at)));
     }
   }
 }
@@ -363,20 +383,21 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
       "Every command has --help. Exit codes: 0 ok, 1 bad data, 2 usage, 3 hardware or memory, 4 numeric guard, 5 "
       "verification\n"
       "failed, 130 Ctrl-C after saving (SIGTERM 143, SIGHUP 129).");
-  for (auto* add : {add_demo,     add_train,    add_data,       add_run,     add_chat,       add_serve,   add_tokenize,
-                    add_imatrix,  add_quantize, add_rewrite,    add_correct, add_recover,    add_export,  add_merge,
-                    add_verify,   add_report,   add_eval,       add_embed,   add_perplexity, add_compare, add_bench,
-                    add_inspect,  add_compile,  add_format,     add_doctor,  add_recommend,  add_diffuse, add_federate,
-                    add_classify, add_cache,    add_completion, add_manual}) {
+  for (auto* add : {add_demo,    add_train,    add_data,    add_run,     add_chat,       add_serve,   add_tokenize,
+                    add_imatrix, add_quantize, add_rewrite, add_correct, add_recover,    add_export,  add_merge,
+                    add_verify,  add_report,   add_eval,    add_embed,   add_perplexity, add_compare, add_bench,
+                    add_inspect, add_compile,  add_format,  add_doctor}) {
     add(app, command);
   }
+  for (const AddCommand add : application_commands()) add(app, command);
+  for (auto* add : {add_cache, add_completion, add_manual}) add(app, command);
   guard_numbers(app);
   return made;
 }
 
 namespace {
 
-// Fills the command; false when the words asked for help or the version, which were printed.
+// Parses the words into the command; false when they asked for help or the version, which this function prints.
 bool parse(CLI::App& app, std::vector<std::string> words) {
   const bool nothing = words.empty();
   for (std::string& word : words)
@@ -389,7 +410,8 @@ bool parse(CLI::App& app, std::vector<std::string> words) {
     words[i + 1] = "hf:" + words[i + 1];
   }
   require_commands(app, words);
-  std::reverse(words.begin(), words.end());  // as the parser takes them
+  refuse_other_options(app, words);
+  std::reverse(words.begin(), words.end());  // the parser expects them in reverse
   try {
     app.parse(words);
     return true;
@@ -410,7 +432,7 @@ bool parse(CLI::App& app, std::vector<std::string> words) {
   return false;
 }
 
-// What was given to the command and is there: files and folders.
+// The existing files and folders among the command's option values.
 std::vector<std::string> files_given(const CLI::App& command) {
   std::vector<std::string> files;
   for (const CLI::Option* option : command.get_options())
@@ -424,7 +446,7 @@ std::vector<std::string> files_given(const CLI::App& command) {
   return files;
 }
 
-// Those files, where `message` names none; a path counts as named by its last part.
+// Those of the files that `message` does not name yet; a path counts as named by its last component.
 std::string not_named(const std::vector<std::string>& files, const std::string& message) {
   std::string list;
   for (const std::string& file : files) {
@@ -451,7 +473,7 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   try {
     code = ended_by_signal(command.action());
   } catch (const Error&) {
-    require_whole_files(Look::size);  // what was wrong may be the zeros in the place of what was cut
+    require_whole_files(Look::size);  // the error may come from zeros read after a file was truncated
     throw;
   }
   require_whole_files(Look::size);
@@ -459,14 +481,14 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   return code;
 }
 
-// What `work` returns, or the code of its error, which people are told. `files`: those the command was given.
-// A template: std::function may allocate, where nothing catches what that throws.
+// Returns the result of `work`, or prints its error and returns the error's code. `files`: the files given to the
+// command. A template, because std::function may allocate outside this try block.
 template <class Work>
 int with_errors_told(const Work& work, const std::vector<std::string>& files) {
   try {
     return work();
   } catch (const ClosedOutput&) {
-    return exit_code(Exit::user);  // quietly: whoever closed it knows
+    return exit_code(Exit::user);  // quietly: the reader closed the pipe on purpose
   } catch (const Error& error) {
     std::fflush(stdout);
     return print_error(error.what(), error.hint(), error.code(),
@@ -480,7 +502,7 @@ int with_errors_told(const Work& work, const std::vector<std::string>& files) {
     return print_error(error.code().message(), "the system refused it", Exit::hardware, not_named(files, ""));
   } catch (const std::exception& error) {
     verbose(fmt::format("internal error: {}", error.what()));
-    return print_error("an internal error of the program", "please report it, with what the command prints with -v",
+    return print_error("an internal error of the program", "please report it, with the output of the command with -v",
                        Exit::user, not_named(files, ""));
   }
 }

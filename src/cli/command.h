@@ -1,12 +1,12 @@
-// The commands of the program, one file each. A command adds its flags to the application and leaves an action behind,
-// which runs after everything was parsed. Errors are thrown as lumen::Error and printed in one place (app.cpp). Proved
-// by tests/cli.
+// The commands of the program, one file each. A command adds its options to the application and sets an action, which
+// runs after parsing. Errors are thrown as lumen::Error and printed in one place (app.cpp). Proved by tests/cli.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +15,7 @@
 
 namespace lumen::cli {
 
-// Flags every command has.
+// Options that every command has.
 struct Shared {
   std::vector<std::string> format_folders, model_folders;
   int threads = 0;
@@ -27,7 +27,7 @@ struct Shared {
   bool tune = true, libraries = false;
 
   model::LibraryRef library() const;  // embedded texts plus the folders
-  // `timed`: times of single kernels will be asked for.
+  // `timed`: the caller needs times of single kernels.
   run::Engine engine(bool timed = false) const;
 };
 
@@ -63,34 +63,35 @@ void add_format(CLI::App& app, Command& command);
 void add_report(CLI::App& app, Command& command);
 void add_data(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
-void add_recommend(CLI::App& app, Command& command);
-void add_diffuse(CLI::App& app, Command& command);
-void add_federate(CLI::App& app, Command& command);
-void add_classify(CLI::App& app, Command& command);
 void add_cache(CLI::App& app, Command& command);
 void add_completion(CLI::App& app, Command& command);
 void add_manual(CLI::App& app, Command& command);
 
-// Set by Ctrl-C, SIGTERM and SIGHUP once catch_interrupts was called: the command saves what it has and returns
-// Exit::interrupted, which becomes 128 + the signal's number. Before that, and at the second one, they end the program
-// at once; temporary files are removed.
+// The commands of the applications that a program has besides those above, in the order of its help. Defined by the
+// build (cmake/applications.cmake), so that no source of this floor names an application.
+using AddCommand = void (*)(CLI::App& app, Command& command);
+std::span<const AddCommand> application_commands();
+
+// Becomes true at Ctrl-C, SIGTERM or SIGHUP after catch_interrupts() was called: the command then saves its work and
+// returns Exit::interrupted, which becomes exit code 128 + signal. Without catch_interrupts(), and at a second signal,
+// the program ends at once and removes its temporary files.
 const std::atomic<bool>& interrupted();
-// end_reads: waiting for input ends at Ctrl-C, too; the other signals still end the program at once.
+// end_reads: Ctrl-C also interrupts a read from standard input; the other signals still end the program at once.
 void catch_interrupts(bool end_reads = false);
 void forget_interrupt();
-// Whether this thread's command runs inside another program, whose signals and processes are not the command's.
+// Whether this thread's command runs inside another program, which owns the signals and processes.
 bool is_guest();
 
-// What `work` returns, in a process that was forked from a command's: errors are told as those of a command are.
+// Runs `work` in a process forked from a command's, and prints its errors as a command's errors are printed.
 int report_errors(const std::function<int()>& work);
 
 // The parser with all commands and their options.
 std::unique_ptr<CLI::App> make_app(Command& command);
 
-// What a command saves when it is asked to stop. Ctrl-C, SIGTERM and SIGHUP are answered at once: a line says so, and
-// who has called catch_interrupts() and is not at its end within a second is ended where it is, as its outputs appear
-// whole or not at all. While one of these lives there is more to do than that, and it takes its time. A second signal
-// ends every command at once. Proved by tests/cli/system/interrupt_check.py.
+// Marks a command that saves its work when it is asked to stop. Ctrl-C, SIGTERM and SIGHUP are acknowledged at once
+// with a line on stderr. A command that called catch_interrupts() but does not end within a second is terminated, which
+// is safe because outputs are written atomically. While an object of this class exists the command may take as long as
+// it needs. A second signal ends every command at once. Proved by tests/cli/system/interrupt_check.py.
 class SavesWhenStopped {
  public:
   SavesWhenStopped();

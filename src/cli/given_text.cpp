@@ -13,7 +13,7 @@
 namespace lumen::cli {
 
 std::string standard_input() {
-  if (isatty(0) != 0) note("type a text; Ctrl-D at the beginning of a line ends it");
+  if (isatty(0) != 0) note("type the input; Ctrl-D at the beginning of a line ends it");
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
@@ -25,7 +25,7 @@ std::string documents(const std::string& file) {
   return all;
 }
 
-// Where the last tenth begins.
+// The offset of the last tenth.
 size_t cut() {
   const size_t all = model::embedded_text().size();
   return all - all / 10;
@@ -35,13 +35,13 @@ size_t cut() {
 
 std::string held_out_text(const std::string& file, const std::string& doing) {
   if (!file.empty()) return documents(file);
-  if (!doing.empty()) note(fmt::format("no -f: {} the last tenth of the text that comes with the program", doing));
+  if (!doing.empty()) note(fmt::format("no -f: {} the last tenth of the built-in text", doing));
   return std::string(model::embedded_text().substr(cut()));
 }
 
 std::string learned_text(const std::string& file, const std::string& doing) {
   if (!file.empty()) return documents(file);
-  note(fmt::format("no -f: {} the text that comes with the program, but for its last tenth", doing));
+  note(fmt::format("no -f: {} the built-in text without its last tenth", doing));
   return std::string(model::embedded_text().substr(0, cut()));
 }
 
@@ -49,7 +49,7 @@ void mention_files(const std::vector<std::string>& inputs) {
   for (const std::string& text : inputs) {
     std::error_code failure;
     if (text.size() < 4096 && std::filesystem::is_regular_file(text, failure))
-      note(fmt::format("'{}' is taken as a text, not as the file of this name (see --file)", text));
+      note(fmt::format("'{}' is used as text, not as the file of this name (see --file)", text));
   }
 }
 

@@ -1,4 +1,4 @@
-// Text as commands are given it: files, words of the command line, standard input, or what the program brings.
+// Text inputs of commands: files, words of the command line, standard input, or the built-in text.
 #pragma once
 
 #include <string>
@@ -6,16 +6,17 @@
 
 namespace lumen::cli {
 
-// All of it; on a terminal with a word on how it ends.
+// Reads standard input to its end; on a terminal it first prints how to end the input.
 std::string standard_input();
 
-// All documents of a file or folder. Without one, of the text that comes with the program its last tenth, which is held
-// out of everything, or all but that, and a line with what it is for: "no -f: DOING the last tenth of ..". `doing`
-// empty: nothing is said.
+// All documents of a file or folder. Without a file: of the built-in text its last tenth (held_out_text), which no
+// command learns from, or the other nine tenths (learned_text), with a note on its use: "no -f: DOING the last tenth of
+// ..". An empty `doing` prints no note.
 std::string held_out_text(const std::string& file, const std::string& doing = {});
 std::string learned_text(const std::string& file, const std::string& doing);
 
-// A word that is also the name of a file stands for itself: says so, since the file may be what was meant.
+// Prints a note for each input that is also the name of a file: the input is used as text, but the file may have been
+// meant.
 void mention_files(const std::vector<std::string>& inputs);
 
 }  // namespace lumen::cli

@@ -15,7 +15,7 @@
 namespace lumen::cli {
 namespace {
 
-// The shortest text first, so that each gets an equal part of what is left.
+// Allots windows to the shortest document first, so that the others share its unused part equally.
 void take_shares(std::vector<std::vector<model::TokenId>>& texts, int64_t windows, int64_t length) {
   std::vector<size_t> order(texts.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -29,7 +29,7 @@ void take_shares(std::vector<std::vector<model::TokenId>>& texts, int64_t window
   }
 }
 
-// Whether the rows of a file or folder are more than texts.
+// Whether the rows of a file or folder are chats or examples rather than plain text.
 bool are_chats(const std::string& file) {
   const std::vector<std::filesystem::path> files = model::data_files(file);
   if (files.empty() || !std::ranges::all_of(files, model::is_row_file)) return false;
@@ -50,7 +50,7 @@ std::vector<model::TokenId> calibration_tokens(const model::Model& model, const 
   const model::ExampleStore& store = *loaded.store;
   if (const std::string dropped = store.report().table(); !dropped.empty())
     warn(fmt::format("'{}': {} rows are left out:\n{}", file, store.report().dropped(), dropped));
-  // In pairs every second example is the answer that was not chosen.
+  // In preference pairs every second example is the rejected answer, which is skipped.
   const size_t step = store.form() == model::RowForm::pairs ? 2 : 1;
   std::vector<model::TokenId> out;
   for (size_t i = 0; i < store.examples().size(); i += step)
@@ -89,7 +89,7 @@ std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {
 }
 
 std::vector<std::vector<model::TokenId>> LayerTextFlags::read_each(const model::Model& model) {
-  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
+  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, which calibration needs", model.name);
   run.products = model::product_type(precision, model.family->library().formats());
   run.bos = model::bos_place(bos) != model::BosPlace::none && model.tokenizer->adds_bos();
   const std::vector<std::string> files = texts.empty() ? std::vector<std::string>{""} : texts;

@@ -1,4 +1,5 @@
-// Texts that commands run models on layer by layer, and how. Proved by tests/cli/convert/experts/experts_test.cpp.
+// Calibration text: the tokens on which commands run a model layer by layer. Proved by
+// tests/cli/convert/experts/experts_test.cpp.
 #pragma once
 
 #include <string>
@@ -10,24 +11,24 @@
 
 namespace lumen::cli {
 
-// What a model is calibrated on: of rows with messages or answers every example's tokens, as training has them through
-// the chat template that the model has, one behind the other; of all else learned_text() with BOS at its place. What
-// becomes of rows that give none is said.
+// The tokens that calibrate a model. Rows of messages or answers are rendered with the model's chat template, as
+// training renders them, and concatenated; any other input is learned_text() with BOS at `place`. Rows that give no
+// example are reported.
 std::vector<model::TokenId> calibration_tokens(const model::Model& model, const std::string& file,
                                                model::BosPlace place, const std::string& doing);
 
 struct LayerTextFlags {
-  std::vector<std::string> texts;  // files or folders; none: the built-in text
+  std::vector<std::string> texts;  // files or folders; empty: the built-in text
   std::string precision = "f32", bos = "front";
   int64_t chunks = 128;
   model::LayerRunOptions run;
 
   void add_flags(CLI::App& sub, const char* group);
-  // Tokens of the texts, one behind the other, and run.products and run.bos for this model. Error (usage) for an
+  // The tokens of all documents, concatenated; sets run.products and run.bos for this model. Error (usage) for an
   // unknown precision.
   std::vector<model::TokenId> read(const model::Model& model);
-  // The same, text by text: of several whole windows, and of `chunks` fair shares; what a short one leaves goes to the
-  // others.
+  // The same per file: each cut to whole windows, and each with an equal share of `chunks`; the unused share of a short
+  // file goes to the others.
   std::vector<std::vector<model::TokenId>> read_each(const model::Model& model);
   // "wiki.txt, code.txt", or "the built-in text".
   std::string names() const;

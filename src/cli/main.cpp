@@ -15,8 +15,9 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 }
 
-// Numbers of whole weights come and go: in pages of 4 KiB touching such memory takes longer than what is done with it.
-// What is allocated so is freed by free(), as the library's own operator delete does.
+// Buffers of whole weights are allocated and freed often. With 4 KiB pages their page faults take longer than the
+// computation, so they are allocated in huge pages. The memory comes from functions that free() accepts, because the
+// library's own operator delete calls free().
 void* operator new(std::size_t size) {
   for (;;) {
     void* memory = nullptr;
@@ -37,13 +38,13 @@ void* operator new(std::size_t size) {
 
 namespace {
 
-// A program that starts with standard descriptors closed (`2>&-`) gets their numbers for the first files it opens, and
-// what it says would land inside a model. They lead nowhere instead.
+// When a program starts with a standard descriptor closed (`2>&-`), the first files that it opens get that number, and
+// messages would be written into a model file. So closed standard descriptors are opened on /dev/null first.
 void open_standard_descriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
     int opened = ::open("/dev/null", O_RDWR);        // the lowest number that is free: this one
-    if (opened < 0) opened = ::open("/", O_RDONLY);  // a system without devices: reading and writing fail
+    if (opened < 0) opened = ::open("/", O_RDONLY);  // a system without /dev: reads and writes fail
     if (opened != fd) ::_exit(lumen::exit_code(lumen::Exit::user));
   }
 }
@@ -52,8 +53,8 @@ void open_standard_descriptors() {
 
 int main(int argc, char** argv) {
   open_standard_descriptors();  // before anything is opened
-  // Large blocks are mapped one by one, so that a tensor that is freed goes back to the system. Tensors of half a
-  // megabyte count among them: between other blocks of the heap they leave gaps that add up over a model's layers.
+  // Large blocks are mapped one by one, so that freeing a tensor returns its memory to the system. The threshold
+  // includes tensors of half a megabyte, because on the heap they leave gaps that add up over a model's layers.
   mallopt(M_MMAP_THRESHOLD, 1 << 18);
   return lumen::cli::run_app(argc, argv);
 }

@@ -1,4 +1,4 @@
-// What was measured of a model beside a base, as reports have it.
+// Measured quality of a model compared with a base model, in the form that reports use.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace lumen::cli {
 
-// What the model has, and what the base has on the same tokens (its perplexity alone).
+// The model's figures, and the base's on the same tokens (perplexity only).
 model::MeasuredQuality quality_of(const model::Divergence& d);
 model::MeasuredQuality base_quality_of(const model::Divergence& d);
 
-// "2026-01-31", in universal time.
+// "2026-01-31", in UTC.
 std::string today();
 
 }  // namespace lumen::cli

@@ -1,4 +1,4 @@
-// Names for help texts, asked from the library: no command knows a format or a family by name.
+// Names for help texts, read from the library, so that no command has a format's or family's name in its code.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,22 +10,22 @@
 
 namespace lumen::cli {
 
-// The format of GGUF files whose bits per weight are nearest to `bits`; "TYPE" when there is none.
+// The GGUF format whose bits per weight are nearest to `bits`; "TYPE" when there is none.
 std::string example_format(double bits);
 // "Formats: a b c ..." and "Mixtures: ..." in lines of at most `width` characters.
 std::string format_names(size_t width = 110);
-// Flags that choose how a session's cache is held, and what they mean in the end.
+// Options for the format of a session's key-value cache.
 struct CacheTypes {
   std::string keys, values;
   void add_flags(CLI::App& app);
   void choose(const model::Library& library, model::SessionOptions* options) const;  // Error with the nearest names
 };
-// --narrow: where the candidates for a token are found; `auto` at first.
+// --narrow: how the candidates for a token are found; default `auto`.
 void add_narrow_flag(CLI::App& app, model::Narrow* narrow);
-// The named size whose number of weights is nearest.
+// The named model size nearest to this number of weights.
 std::string example_size(double weights);
 std::string size_names();
-// A format that a word of the command line names; the Error for an unknown one is one of usage, as for other words.
+// The format that a word of the command line names. An unknown name is a usage error (exit 2) with the nearest names.
 FormatRef named_format(const FormatLibrary& formats, const std::string& name);
 
 }  // namespace lumen::cli

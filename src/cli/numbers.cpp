@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMostCount = 1'000'000'000'000'000;
 constexpr double kMostReal = 1e30;
-constexpr int64_t kEndless = INT32_MAX;  // bounds from here on say nothing to a reader
+constexpr int64_t kEndless = INT32_MAX;  // a bound this large is not shown to users
 
 // 1,000,000
 std::string grouped(int64_t n) {
@@ -24,8 +24,8 @@ std::string grouped(int64_t n) {
 }
 
 struct Read {
-  bool number = false;           // it is one, of whatever size
-  std::optional<int64_t> value;  // none: too large for any count
+  bool number = false;           // the text is a number, of any size
+  std::optional<int64_t> value;  // nullopt: too large for any count
 };
 
 Read read_whole(std::string_view text) {
@@ -48,12 +48,13 @@ std::string plain(double x) {
   return std::abs(x) >= 1e6 ? fmt::format("{:g}", x) : fmt::format("{}", x);
 }
 
-// A bound that only keeps 0 out.
+// Whether a lower bound only excludes 0.
 bool is_above_zero(double least) {
   return least > 0 && least <= 1e-6;
 }
 
-// What is wrong with a text; it is rewritten in the one way the parser cannot misread.
+// The error for a text that is no whole number within bounds, else empty. A valid text is rewritten in decimal, which
+// the parser cannot misread.
 std::string check_whole(std::string& text, int64_t least, int64_t most) {
   const Read read = read_whole(text);
   if (!read.number) return fmt::format("'{}' is not a whole number", text);
@@ -85,7 +86,7 @@ bool is_type(const std::string& name, std::string_view type) {
   return name.starts_with(type) && (name.size() == type.size() || std::isalnum(name[type.size()]) == 0);
 }
 
-// "BEFORE sign BEHIND" in its two parts; all of it in front where the sign is missing.
+// Splits "BEFORE sign AFTER"; everything goes to the first part where the sign is missing.
 struct Parts {
   std::string_view before, behind;
 };
@@ -95,7 +96,7 @@ Parts parted(std::string_view text, std::string_view sign) {
   return {text.substr(0, at), text.substr(at + sign.size())};
 }
 
-// What a check says of a value. Those of our own (numbers.h and the commands') are sentences already.
+// Rewords a validator's message. Our own validators (numbers.h and the commands') already give full sentences.
 std::string check_text(std::string_view option, std::string_view told) {
   if (const auto [given, range] = parted(told, " not in range "); told.starts_with("Value ") && !range.empty()) {
     const auto [least, most] = parted(range, " to ");
@@ -136,12 +137,12 @@ void guard_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_expected_max() == 0 || option->get_type_size() == 0) continue;  // a flag
     const std::string type = option->get_type_name();
-    // The parser's own checks of signs name the largest number there is, digit by digit.
+    // The parser's own sign checks print the largest double digit by digit, so they are replaced.
     const bool positive = type.find(":POSITIVE") != std::string::npos;
     const bool not_negative = positive || type.find(":NONNEGATIVE") != std::string::npos || is_type(type, "UINT");
     const int64_t least = positive ? 1 : not_negative ? 0 : -kMostCount;
     const double least_real = positive ? DBL_MIN : not_negative ? 0 : -kMostReal;
-    // Without a description: the help shows the option's own bounds.
+    // No description: the help shows the option's own bounds.
     if (is_type(type, "INT") || is_type(type, "UINT"))
       option->transform(
           CLI::Validator([least](std::string& text) { return check_whole(text, least, kMostCount); }, ""));
@@ -220,13 +221,13 @@ std::string usage_text(const CLI::ParseError& error) {
   }
   if (kind == "RequiresError") {
     const auto [one, other] = parted(text, " requires ");
-    return fmt::format("{} needs {} beside it", one, other);
+    return fmt::format("{} needs {}", one, other);
   }
   if (kind == "ExcludesError") {
     const auto [one, other] = parted(text, " excludes ");
     return fmt::format("{} and {} cannot be given together", one, other);
   }
-  if (kind == "ExtrasError") return fmt::format("{}: not known here", parted(text, "not expected: ").behind);
+  if (kind == "ExtrasError") return fmt::format("{}: unknown", parted(text, "not expected: ").behind);
   return "these words cannot be read as a command";
 }
 

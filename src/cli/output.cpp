@@ -25,7 +25,7 @@ thread_local std::string* collected = nullptr;
 }
 
 void write(std::string_view text) {
-  require_whole_files(Look::size);  // nothing is said of a model whose pages are zeros
+  require_whole_files(Look::size);  // a truncated file reads as zeros: no result of it is printed
   if (collected) {
     *collected += text;
     return;
@@ -68,7 +68,8 @@ void put_coloured(std::string_view text) {
 
 void put_bytes(std::string_view bytes) {
   if (is_terminal())
-    throw Error(Exit::usage, "the output is no text, and a terminal reads it", "name a file with -o, or redirect it");
+    throw Error(Exit::usage, "the output is binary, and standard output is a terminal",
+                "name a file with -o, or redirect it");
   write(bytes);
 }
 

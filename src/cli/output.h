@@ -1,6 +1,5 @@
-// Standard output. What cannot be written is an error (exit 1): nobody may take half a result for a whole one. A reader
-// that has gone (a closed pipe) ends the program quietly, as it ends other filters. Proved by
-// tests/cli/output_test.cpp.
+// Standard output. A failed write is an error (exit 1), so that a partial result is not mistaken for a complete one. A
+// closed pipe ends the program quietly, as it ends other filters. Proved by tests/cli/output_test.cpp.
 #pragma once
 
 #include <string>
@@ -8,28 +7,27 @@
 
 namespace lumen::cli {
 
-// Thrown when nobody reads standard output any more.
+// Thrown when the reader of standard output has closed it.
 struct ClosedOutput {};
 
-// A report: what it quotes from files is made printable.
+// Prints a report; text that it quotes from files is made printable.
 void put(std::string_view text);
 
-// A text of a user or a model, and what programs read: as it is, but on a terminal nothing is left that a terminal
-// would obey.
+// Prints text of a user or a model, or output for programs, unchanged. On a terminal control sequences are removed.
 void put_text(std::string_view text);
 
-// Whether colours are for standard output: a terminal, and NO_COLOR unset.
+// Whether standard output gets colours: it is a terminal and NO_COLOR is unset.
 bool output_color();
-// A report with colours of its own; whoever makes it has made what it quotes printable.
+// Prints a report that contains colour codes; the caller has made quoted text printable.
 void put_coloured(std::string_view text);
 
-// Bytes. Error on a terminal.
+// Writes binary data. Error on a terminal.
 void put_bytes(std::string_view bytes);
 
-// What the library has buffered; called at the end of every command.
+// Flushes the buffered output; called at the end of every command.
 void finish_output();
 
-// What this thread puts from here on is appended there; null: goes to standard output.
+// Redirects this thread's output: it is appended to `into`; null restores standard output.
 void collect_output(std::string* into);
 
 }  // namespace lumen::cli

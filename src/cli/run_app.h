@@ -1,4 +1,4 @@
-// The whole program as one function. Apart from command.h, because who only calls it need not read the parser of flags.
+// The whole program as one function. It is separate from command.h, so that callers need not include the option parser.
 // Proved by tests/cli.
 #pragma once
 
@@ -7,13 +7,13 @@
 
 namespace lumen::cli {
 
-// Arguments in, exit code out. Output goes to stdout, notes and errors to stderr.
+// Takes the arguments and returns the exit code. Results go to stdout, notes and errors to stderr.
 int run_app(int argc, const char* const* argv);
 
-// A command inside another program: errors are thrown, what would go to stdout is appended to `output`, and Ctrl-C asks
-// it to stop, behind which the program's own handler is called. Returns its exit code. One runs at a time.
+// Runs a command inside another program: errors are thrown, standard output is appended to `output`, and Ctrl-C asks
+// the command to stop and then calls the program's own handler. Returns the exit code. Only one may run at a time.
 int run_command(const std::vector<std::string>& words, std::string* output);
-// The same beside others, in a thread of its own: no signal stops it.
+// The same, concurrently with others and in its own thread: no signal stops it.
 int run_beside(const std::vector<std::string>& words, std::string* output);
 
 }  // namespace lumen::cli

@@ -216,7 +216,7 @@ class Lexer {
   void close(uint32_t index) {
     Token& t = tokens_[index];
     if (open_.empty())
-      fail(t.begin, t.end, fmt::format("'{}' closes nothing", t.text), "remove it, or add what opens it");
+      fail(t.begin, t.end, fmt::format("'{}' closes nothing", t.text), "remove it, or add the opening one");
     Token& o = tokens_[open_.back()];
     const char expected = closing(o.text[0]);
     if (t.text[0] != expected) {

@@ -58,7 +58,7 @@ std::vector<Param> Parser::params() {
     out.push_back(std::move(p));
     if (!accept(",")) break;
   }
-  expect(")", "behind the parameters", "parameters are separated by ','");
+  expect(")", "after the parameters", "parameters are separated by ','");
   return out;
 }
 
@@ -131,9 +131,9 @@ Table Parser::table() {
   const uint32_t begin = next().begin;
   Table t;
   t.name = expect_name("the table's name");
-  expect(":", "behind the table's name", "a table is written 'table NAME : f32 = [1, 2, 3]'");
+  expect(":", "after the table's name", "a table is written 'table NAME : f32 = [1, 2, 3]'");
   t.type = type();
-  expect("=", "behind the table's type");
+  expect("=", "after the table's type");
   skip_newlines();
   expect("[", "before the table's values");
   while (!at_symbol("]")) {
@@ -141,7 +141,7 @@ Table Parser::table() {
     if (!accept(",")) break;
   }
   if (t.values.empty()) fail(peek(), fmt::format("table '{}' has no values", t.name));
-  expect("]", "behind the table's values", "values are separated by ','");
+  expect("]", "after the table's values", "values are separated by ','");
   t.place = place_from(begin);
   return t;
 }
@@ -199,8 +199,7 @@ void Parser::format(File& file) {
     file.aliases.push_back(std::move(a));
     return;
   }
-  expect("{", fmt::format("to open the body of format '{}'", f.name),
-         "attributes stand behind ':' and are separated by ','");
+  expect("{", fmt::format("to open the body of format '{}'", f.name), "attributes follow ':' and are separated by ','");
   while (at_kind(TokenKind::newline) || at_symbol(";")) next();
   while (!at_symbol("}")) {
     // A routine's name is followed by its parameters, with an optional level between.
@@ -229,7 +228,7 @@ FieldDecl Parser::field() {
     d.level = next().text;
   }
   d.name = expect_name("a field or a routine");
-  expect(":", fmt::format("behind the field's name '{}'", d.name),
+  expect(":", fmt::format("after the field's name '{}'", d.name),
          "a field is written 'name : type', a routine 'name(parameters) = value'");
   d.type = type();
   if (accept("at")) {
@@ -258,7 +257,7 @@ LayoutPiece Parser::piece() {
     p.index_from = binary(kAdd);
     expect("..", "in the piece's range of entries", "entries are written [a..b], both ends included");
     p.index_to = binary(kAdd);
-    expect("]", "behind the piece's entries");
+    expect("]", "after the piece's entries");
     empty = false;
   }
   if (!shorthand && accept("bits")) {
@@ -282,7 +281,7 @@ LayoutPiece Parser::piece() {
              "modes are written (extent : stride, ...), strides in bits, slowest first");
       p.modes.emplace_back(std::move(extent), binary(kAdd));
     } while (accept(","));
-    expect(")", "behind the piece's modes");
+    expect(")", "after the piece's modes");
     empty = false;
   }
   if (empty)

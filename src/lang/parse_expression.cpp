@@ -229,7 +229,7 @@ ExprPtr Parser::prefix() {
 ExprPtr Parser::choose(uint32_t begin) {
   ExprPtr condition = expression();
   if (!at_word("then"))
-    fail(peek(), fmt::format("expected 'then' behind the condition, found {}", describe(peek())),
+    fail(peek(), fmt::format("expected 'then' after the condition, found {}", describe(peek())),
          "a choice between values is written 'if c then a else b'");
   return choose_tail(begin, std::move(condition));
 }
@@ -293,7 +293,7 @@ ExprPtr Parser::reduction() {
     e.ranges.emplace_back(std::move(from), std::move(to));
     if (!accept(",")) break;
   }
-  expect(")", "behind the indices of the reduction");
+  expect(")", "after the indices of the reduction");
   e.args = {binary(kMultiply)};
   return make(std::move(e), begin);
 }
@@ -309,7 +309,7 @@ ExprPtr Parser::postfix() {
     } else if (at_symbol(".")) {
       next();
       Expr m = start(ExprKind::member);
-      m.text = expect_name("a member's name behind '.'");
+      m.text = expect_name("a member's name after '.'");
       m.args = {std::move(e)};
       e = make(std::move(m), begin);
     } else {
@@ -346,7 +346,8 @@ ExprPtr Parser::primary() {
   if (at_symbol("(")) {
     next();
     ExprPtr e = expression();
-    expect(")", "behind the expression", at_symbol(",") ? "several values stand without brackets: 'return a, b'" : "");
+    expect(")", "after the expression",
+           at_symbol(",") ? "several values are written without brackets: 'return a, b'" : "");
     return e;
   }
   if (at_symbol("[")) {
@@ -383,7 +384,7 @@ ExprPtr Parser::call(ExprPtr callee) {
     e.args.push_back(expression());
     if (!accept(",")) break;
   }
-  expect(")", fmt::format("behind the arguments of '{}'", e.text), "arguments are separated by ','");
+  expect(")", fmt::format("after the arguments of '{}'", e.text), "arguments are separated by ','");
   return make(std::move(e), callee->place.begin);
 }
 
@@ -398,7 +399,7 @@ ExprPtr Parser::index(ExprPtr base) {
   }
   if (e.args.size() == 1) fail(peek(), "a subscript is missing", "all of an axis is written ':'");
   if (accept(";")) e.outside = expression();
-  expect("]", "behind the subscripts");
+  expect("]", "after the subscripts");
   return make(std::move(e), begin);
 }
 
@@ -435,7 +436,7 @@ TypeExpr Parser::type() {
       }
       skip_newlines();
     } while (accept(","));
-    expect(">", "behind the type's parameters", "comparisons and shifts inside '<...>' need brackets");
+    expect(">", "after the type's parameters", "comparisons and shifts inside '<...>' need brackets");
   }
   if (accept("[")) {
     t.has_dims = true;
@@ -450,7 +451,7 @@ TypeExpr Parser::type() {
       t.dims.push_back(expression());
       if (!accept(",")) break;
     }
-    expect("]", "behind the shape", "extents are separated by ','");
+    expect("]", "after the shape", "extents are separated by ','");
   }
   t.place = place_from(begin);
   return t;

@@ -20,13 +20,12 @@ ModelDecl Parser::declared(const std::string& kind, const std::vector<std::strin
   const uint32_t begin = next().begin;
   ModelDecl m;
   m.name = expect_name(fmt::format("the {}'s name", kind));
-  expect("(", fmt::format("behind the {}'s name", kind),
-         fmt::format("{0} is written '{1} NAME(cfg) {{ }}'", one, kind));
+  expect("(", fmt::format("after the {}'s name", kind), fmt::format("{0} is written '{1} NAME(cfg) {{ }}'", one, kind));
   if (!at_word("cfg"))
     fail(peek(), fmt::format("expected 'cfg', found {}", describe(peek())),
          fmt::format("{}'s one parameter is called cfg", one));
   next();
-  expect(")", "behind 'cfg'");
+  expect(")", "after 'cfg'");
   if (kind != "model") {
     Attribute mark;
     mark.name = kind;
@@ -72,7 +71,7 @@ void Parser::member_of(ModelDecl& m, const std::string& one, const std::vector<s
 
 void Parser::config(ModelDecl& m) {
   next();
-  expect("{", "behind 'config'");
+  expect("{", "after 'config'");
   while (at_kind(TokenKind::newline) || at_symbol(";")) next();
   while (!at_symbol("}")) {
     m.config.push_back(config_key());
@@ -85,7 +84,7 @@ ConfigKey Parser::config_key() {
   const uint32_t begin = peek().begin;
   ConfigKey k;
   k.name = expect_name("a config key");
-  expect(":", fmt::format("behind the config key '{}'", k.name), "a key is written 'name : i32 = default'");
+  expect(":", fmt::format("after the config key '{}'", k.name), "a key is written 'name : i32 = default'");
   k.type = type();
   if (accept("=")) {
     skip_newlines();
@@ -118,7 +117,7 @@ SizeDecl Parser::size() {
   while (at_kind(TokenKind::newline) || at_symbol(";") || at_symbol(",")) next();
   while (!at_symbol("}")) {
     std::string key = expect_name("a config key");
-    expect("=", fmt::format("behind the config key '{}'", key));
+    expect("=", fmt::format("after the config key '{}'", key));
     skip_newlines();
     s.values.emplace_back(std::move(key), expression());
     // Short sizes fit on one line, separated by commas.
@@ -137,7 +136,7 @@ ModelParam Parser::model_param() {
   const uint32_t begin = next().begin;
   ModelParam p;
   p.name = expect_name("the parameter's name");
-  expect(":", fmt::format("behind the parameter's name '{}'", p.name),
+  expect(":", fmt::format("after the parameter's name '{}'", p.name),
          "a parameter is written 'param name : f32[shape]'");
   p.type = type();
   p.attributes = trailing_attributes();
@@ -149,12 +148,12 @@ void Parser::layers(ModelDecl& m) {
   const Token& word = next();
   if (m.layer_count) fail(word, "a model has one group of layers", "put all parameters of a layer into it");
   m.layer_count = expression();
-  expect("{", "behind the number of layers");
+  expect("{", "after the number of layers");
   while (at_kind(TokenKind::newline) || at_symbol(";")) next();
   while (!at_symbol("}")) {
     if (!at_word("param"))
       fail(peek(), fmt::format("expected 'param', found {}", describe(peek())),
-           "layers hold parameters; functions stand beside them");
+           "layers have only parameters; functions are written outside of them");
     m.layer_params.push_back(model_param());
     end_of_member("the parameter");
   }

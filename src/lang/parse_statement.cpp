@@ -89,11 +89,11 @@ Stmt Parser::let_statement() {
     do {
       s.names.push_back(expect_name("a name to bind"));
     } while (accept(","));
-    expect(")", "behind the names", "several results are taken with 'let (a, b) = f(...)'");
+    expect(")", "after the names", "several results are taken with 'let (a, b) = f(...)'");
   } else {
     s.names.push_back(expect_name("a name to bind"));
   }
-  expect("=", "behind the name", "a 'let' has a value: 'let x = ...'");
+  expect("=", "after the name", "a 'let' has a value: 'let x = ...'");
   skip_newlines();
   s.value = expression();
   for (const std::string& n : s.names) bind(n);
@@ -107,7 +107,7 @@ Stmt Parser::var_statement() {
   s.names.push_back(expect_name("a variable's name"));
   if (accept("[")) {
     s.extent = expression();
-    expect("]", "behind the extent of the array", "local arrays have one axis");
+    expect("]", "after the extent of the array", "local arrays have one axis");
   }
   if (accept("=")) {
     skip_newlines();
@@ -125,7 +125,7 @@ Stmt Parser::loop_statement() {
   const uint32_t begin = next().begin;
   Stmt s = start(StmtKind::loop);
   s.names.push_back(expect_name("the loop's variable"));
-  expect("in", "behind the loop's variable", "a loop is written 'for i in a..b { }'");
+  expect("in", "after the loop's variable", "a loop is written 'for i in a..b { }'");
   s.from = expression();
   if (accept("..")) {
     s.to = expression();

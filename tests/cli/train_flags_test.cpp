@@ -148,7 +148,7 @@ const std::set<std::pair<std::string, std::string>> kContradict = {
     {"--warmup", "--warmup-ratio"},
 };
 
-// Adapters are trained beside a model.
+// Adapters are trained for a model.
 bool of_adapter(const std::string& option) {
   return option.starts_with("--lora") || option.starts_with("--ship") || option == "--dora" || option == "--rslora" ||
          option == "--merge" || option == "--max-kl";
@@ -285,7 +285,7 @@ TEST_F(TrainFlagsTest, ARecipeOfAnAdapterIsPrintedWithoutItsModel) {
   EXPECT_TRUE(contains(o.out, "method = \"lora\"")) << o.out;
   const Outcome trained = lumen({"train", "--recipe", path("lora.toml"), "--out", path("out")});
   EXPECT_EQ(trained.code, 2);
-  EXPECT_TRUE(contains(trained.error, "beside a model")) << trained.error;
+  EXPECT_TRUE(contains(trained.error, "for a model")) << trained.error;
 }
 
 // Whatever is wrong in a recipe, the message says in which file, line and key.

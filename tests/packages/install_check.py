@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What is installed is whole and works: `cmake --install` and the Debian package of `make deb`, each into an empty folder.
-packages_check.py looks at the packages of `make packages`.
+And a build without the applications (LUMEN_APPS=OFF) configures. packages_check.py looks at the packages of `make packages`.
 
 Usage: tests/packages/install_check.py BUILD_FOLDER
 """
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 FILES = ["bin/lumen", "include/lumen.h", "share/lumen/formats/q4_0.lum", "share/lumen/models/llama.lum", "share/lumen/recipes/lora.toml",
          "share/man/man1/lumen.1", "share/man/man1/lumen-train.1", "share/bash-completion/completions/lumen",
          "share/zsh/site-functions/_lumen", "share/fish/vendor_completions.d/lumen.fish"]
@@ -50,6 +51,7 @@ def main():
         work = Path(folder)
         run("cmake", "--install", build, "--prefix", work / "opt")
         check(work / "opt", work)
+        run("cmake", "-S", ROOT, "-B", work / "without", "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Release", "-D", "LUMEN_APPS=OFF")
         if not shutil.which("dpkg-shlibdeps"):
             print("no dpkg-dev: the Debian package is not looked at")
             return
@@ -60,7 +62,7 @@ def main():
             assert wanted in fields, f"{wanted} is not in\n{fields}"
         run("dpkg-deb", "-x", package, work / "root")
         check(work / "root/usr", work)
-    print("installed: cmake --install, Debian package")
+    print("installed: cmake --install, Debian package; configured: without applications")
 
 
 main()

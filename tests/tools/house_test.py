@@ -144,6 +144,25 @@ class House(unittest.TestCase):
         self.assert_breach({"src/model/attic/attic.h": DOOR.format("model/data") + '\n#include "model/data/data.h"\n', low: DOOR.format("nothing")},
                            "model/attic is on no floor")
 
+    def test_applications(self):
+        door = DOOR.format("base") + '\n#include "base/error.h"\n'
+        files = {"apps/paint/paint.h": door, "apps/paint/verbs/verbs.h": DOOR.format("apps/paint") + '\n#include "apps/paint/paint.h"\n'}
+        code, out = self.said(files)
+        self.assertEqual(code, 0, out)
+        self.assert_breach({**files, "src/lang/lang.h": DOOR.format("apps/paint") + '\n#include "apps/paint/paint.h"\n'},
+                           "src/lang/lang.h: lang must not include apps/paint/paint.h")
+        self.assert_breach({**files, "src/lang/lang.h": DOOR.format("base") + '\n#include "base/error.h"\nvoid add_paint();\n'},
+                           "src/lang/lang.h:7: names 'paint', an application")
+        self.assert_breach({"apps/paint/paint.h": DOOR.format("lang") + '\n#include "lang/lang.h"\n'}, "apps must not include lang/lang.h")
+        self.assert_breach({"apps/classify/classify.h": DOOR.format("apps/diffuse") + '\n#include "apps/diffuse/diffuse.h"\n',
+                            "apps/diffuse/diffuse.h": door}, "apps/classify must not include apps/diffuse/diffuse.h")
+        self.assert_breach({"apps/paint/paint.h": DOOR.format("nothing") + '\n#include "base/error.h"\n'},
+                           "the door apps/paint/paint.h does not allow base")
+        self.assert_breach({"apps/paint/a.h": '#include "apps/paint/b.h"\n'}, "apps/paint/a.h: includes apps/paint/b.h, which does not exist")
+        self.assert_breach({"apps/paint/paint.h": door + "// Any gizmo.\n", "docs/reference/glossary.md":
+                            "## Retired words\n\n| retired | instead | where |\n|---|---|---|\n| `gizmo` | device | `src` |\n"},
+                           "apps/paint/paint.h:7: 'gizmo' is a retired word")
+
     def test_circle_of_folders_by_different_rooms(self):
         # base/a/x -> base/b, base/b/y -> base/a: no room is in a circle, but the folders a and b are.
         files = {"src/base/a/a.h": DOOR.format("nothing"), "src/base/a/x/x.h": DOOR.format("base/b") + '\n#include "base/b/b.h"\n',

@@ -135,7 +135,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(written_path(path)) {
     throw Error(Exit::user,
                 fmt::format("cannot write '{}': it is {}", path_.string(),
                             fs::is_directory(there) ? "a folder" : "a device or a pipe, not a file"),
-                "name a file; it is written beside and then renamed");
+                "name a file; it is written under another name and then renamed");
   require_parent(path_, path);
   remove_leavings_of(path_);
   do {

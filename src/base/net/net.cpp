@@ -201,7 +201,7 @@ std::optional<Frame> take_frame(const Protocol& protocol, std::string& bytes, si
     throw no_message("it does not begin as one");
   if (bytes.size() < kFrameHead) return std::nullopt;
   if (const auto version = get_number<uint16_t>(bytes, 4); version != protocol.version)
-    throw no_message(fmt::format("version {}, and {} is known", version, protocol.version));
+    throw no_message(fmt::format("version {}, but only {} is supported", version, protocol.version));
   const auto kind = get_number<uint16_t>(bytes, 6);
   if (kind < 1 || kind > protocol.kinds) throw no_message(fmt::format("kind {}", kind));
   const auto size = get_number<uint32_t>(bytes, 8);
@@ -309,7 +309,7 @@ Answered ask_frame(const Address& address, const Protocol& protocol, const Frame
     auto answer = take_frame(protocol, from, most);
     if (!answer) continue;
     if (answer->kind == protocol.no)
-      throw user_error("the {} says no: {}", peer.name, printable(answer->content.substr(0, kMostReason)));
+      throw user_error("the {} refused: {}", peer.name, printable(answer->content.substr(0, kMostReason)));
     out.frame = std::move(*answer);
     out.seconds = watch.seconds();
     return out;

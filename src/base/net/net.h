@@ -1,7 +1,7 @@
 // Messages between processes over TCP: a server replies to each message with one message, and a client waits for it.
 // Bytes from the peer are hostile: every length is checked before it is used, size and time per connection are limited,
-// and a peer that violates the format gets an error and is disconnected. Proved by tests/model/recommend/wire_test.cpp
-// and tests/fuzz/plan_fuzz.cpp.
+// and a peer that violates the format gets an error and is disconnected. Proved by tests/apps/recommend/wire_test.cpp
+// and tests/fuzz/apps/plan_fuzz.cpp.
 //
 // Every message, little-endian, starts with a header of 20 bytes:
 //

@@ -155,7 +155,7 @@ SealedContents SealedWriter::map() const {
   const auto file = map_open(fd_);
   const std::span<const std::byte> all = file->bytes();
   if (all.size() != position_ + sizeof(Trailer))
-    throw user_error("'{}' does not hold what was written to it", (folder_.path() / kind_ / name_).string());
+    throw user_error("'{}' differs from the data written to it", (folder_.path() / kind_ / name_).string());
   return {SealedContents::State::whole, {}, {reinterpret_cast<const uint8_t*>(all.data()), position_}, file};
 }
 

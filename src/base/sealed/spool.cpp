@@ -76,7 +76,7 @@ bool Spool::move_to(PrivateFile& to) {
   std::vector<uint8_t> piece;
   for (uint64_t at = 0; at < position_; at += piece.size()) {
     piece.resize(std::min<uint64_t>(kPiece, position_ - at));
-    if (!sealed_->read_back(at, piece)) throw system_error("read back what was written to", folder_->path());
+    if (!sealed_->read_back(at, piece)) throw system_error("read back the data written to", folder_->path());
     if (!to.write(piece.data(), piece.size())) return false;
   }
   return true;
@@ -89,13 +89,13 @@ void Spool::leave_folder(const std::string& why) {
   if (!file_->is_open() || !move_to(*file_)) {
     file_ = nullptr;
     memory_.resize(position_);
-    if (!sealed_->read_back(0, memory_)) throw system_error("read back what was written to", folder_->path());
+    if (!sealed_->read_back(0, memory_)) throw system_error("read back the data written to", folder_->path());
   }
   sealed_ = nullptr;
 }
 
 void Spool::leave_file() {
-  warn(fmt::format("'{}' is full: what does not fit there is held in memory", file_->folder().string()));
+  warn(fmt::format("'{}' is full: the rest is kept in memory", file_->folder().string()));
   memory_.resize(position_);
   file_->read(0, memory_.data(), memory_.size());
   file_ = nullptr;

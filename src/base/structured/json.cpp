@@ -111,7 +111,7 @@ class Reader : public nlohmann::json_sax<Json> {
   bool number_unsigned(number_unsigned_t value) override { return put(Json(value)); }
   bool number_float(number_float_t value, const string_t&) override { return put(Json(value)); }
   bool string(string_t& value) override { return put(Json(std::move(value))); }
-  bool binary(binary_t&) override { LUMEN_UNREACHABLE("a text has no binary values"); }
+  bool binary(binary_t&) override { LUMEN_UNREACHABLE("JSON text has no binary values"); }
   bool start_object(size_t) override { return open(Json::object()); }
   bool end_object() override { return close(); }
   bool start_array(size_t) override { return open(Json::array()); }
@@ -223,7 +223,7 @@ std::string json_print(const json& value, const std::string& where, int indent) 
   try {
     return value.dump(indent);
   } catch (const json::exception&) {
-    throw user_error("{}: a text in it is not valid UTF-8", where);
+    throw user_error("{}: a string in it is not valid UTF-8", where);
   }
 }
 

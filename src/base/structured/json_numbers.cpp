@@ -34,7 +34,7 @@ std::vector<double> json_reals(const nlohmann::json& object, const char* key, co
   if (!values.is_array()) throw user_error("{}: \"{}\" is no list", where, key);
   std::vector<double> out;
   for (const nlohmann::json& x : values) {
-    if (!x.is_number()) throw user_error("{}: \"{}\" has what is no number", where, key);
+    if (!x.is_number()) throw user_error("{}: \"{}\" has an entry that is not a number", where, key);
     out.push_back(x.get<double>());
   }
   return out;

@@ -17,7 +17,7 @@ namespace {
 void require_scale(const FormatLibrary& formats, const std::string& format, const char* flag) {
   if (tensor_scale(*named_format(formats, format)) < 0)
     throw usage_error(
-        "format '{}' has no scale to calibrate: {} static is for formats with one number for the whole tensor beside "
+        "format '{}' has no scale to calibrate: {} static is for formats with one number per tensor in addition to "
         "their codes",
         format, flag);
 }
@@ -37,7 +37,7 @@ void check_activations(const Shared& shared, const ActivationFlags& flags) {
     throw usage_error("--keep-spikes needs --activations: spikes are of activations that are held in few bits");
   }
   if (flags.spike_gain > 0 && (flags.kept.empty() || flags.random_seed >= 0))
-    throw usage_error("--spike-gain chooses among what --keep-spikes finds, and nothing is drawn at random then");
+    throw usage_error("--spike-gain chooses among the projections of --keep-spikes; --keep-random does not go with it");
   if (flags.reach != "largest" && flags.scales != "static")
     throw usage_error("--activation-reach is about scales that are calibrated: add --activation-scales static");
   if (flags.scales == "static") require_scale(formats, flags.format, "--activation-scales");
@@ -82,7 +82,7 @@ void ActivationWork::keep_spikes(const model::Model& model, const model::WeightS
     for (const auto& [name, kl] : by_loss.alone)
       put(fmt::format("{}: KL {:.6f} where it alone is kept{}\n", model.find(name)->gguf, kl,
                       by_loss.kept.contains(name) ? "" : "; it is not"));
-    note(fmt::format("KL {:.6f} with nothing kept, {:.6f} with what is, rounded to nearest", by_loss.before,
+    note(fmt::format("KL {:.6f} with none kept, {:.6f} with those kept, rounded to nearest", by_loss.before,
                      by_loss.after));
     formats_.kept = by_loss.kept;
   }
@@ -103,7 +103,7 @@ void ActivationWork::calibrate(model::Model* model, const model::WeightSource& s
     ranges_ = observe(*model, source, text, run);
     encodings_ = model::encodings_of(ranges_, formats_);
     model::set_encoded_inputs(*model, encodings_);
-    (void)model::encoded_inputs(*model);  // an Error where a format cannot hold what a weight reads
+    (void)model::encoded_inputs(*model);  // throws where a format cannot hold the inputs of a weight
   }
   if (flags_.cache.keys.empty() && flags_.cache.values.empty()) return;
   if (flags_.cache_scales == "static") {
@@ -113,13 +113,13 @@ void ActivationWork::calibrate(model::Model* model, const model::WeightSource& s
   for (const auto& [key, name] :
        {std::pair(model::kCacheKeys, flags_.cache.keys), std::pair(model::kCacheValues, flags_.cache.values)})
     if (!name.empty()) model::set_held_cache(*model, key, named_format(library_, name));
-  // Mistakes show now rather than when somebody runs it.
+  // Detects errors now instead of when the model is first run.
   (void)model::step_options(*model, model::function_of(*model, "step"), model::session_options(*model, {}));
 }
 
 void ActivationWork::calibrate_caches(model::Model* model, const model::WeightSource& source,
                                       const std::vector<model::TokenId>& text, const model::LayerRunOptions& run) {
-  // Seen are the keys and values of a model that holds them in floats, with its weights as they are rounded.
+  // Keys and values are observed with a cache in float and with the quantized weights.
   model::Model whole = *model;
   for (const char* key : {model::kCacheKeys, model::kCacheValues}) model::set_held_cache(whole, key, nullptr);
   for (const model::Parameter& p : whole.parameters)
@@ -139,7 +139,7 @@ void ActivationWork::calibrate_caches(model::Model* model, const model::WeightSo
   };
   set(model::kCacheKeys, flags_.cache.keys, caches_.keys);
   set(model::kCacheValues, flags_.cache.values, caches_.values);
-  (void)model::function_of(*model, "step");  // an Error where layers have no caches of their own
+  (void)model::function_of(*model, "step");  // throws where layers have no cache of their own
 }
 
 void ActivationWork::tell(const model::Model& model, const std::string& out, model::CompressionReport* report) const {

@@ -1,4 +1,5 @@
-// `lumen quantize --activations`: formats of activations and of the cache, as flags say and a text shows.
+// `lumen quantize --activations`: chooses the formats of activations and the key-value cache and calibrates them on a
+// text.
 #pragma once
 
 #include <map>
@@ -12,22 +13,23 @@
 
 namespace lumen::cli {
 
-// Error (usage) for names nobody knows, and flags that need others; nothing is read.
+// Error (usage) for unknown names, and for options that need others; no file is read.
 void check_activations(const Shared& shared, const ActivationFlags& flags);
 
-// What is done about activations around rounding.
+// The work on activations before and after the weights are quantized.
 class ActivationWork {
  public:
   ActivationWork(run::Engine& engine, const ActivationFlags& flags, const FormatLibrary& formats);
 
-  // Before rounding: projections that are kept at a higher precision get its format among `formats`.
+  // Before the weights are quantized: adds to `formats` the projections that are kept at a higher precision.
   void keep_spikes(const model::Model& model, const model::WeightSource& source,
                    const std::vector<model::TokenId>& text, const model::LayerRunOptions& run,
                    std::map<std::string, FormatRef>* formats);
-  // Behind it: the model says what its activations and caches are held in, calibrated with its weights as they are now.
+  // After the weights are quantized: stores the formats of activations and caches in the model, calibrated with the
+  // quantized weights.
   void calibrate(model::Model* model, const model::WeightSource& source, const std::vector<model::TokenId>& text,
                  const model::LayerRunOptions& run);
-  // A line for each projection: what it reads, and in what that is held; the report gets it, too.
+  // Prints one line per projection with its input and the input's format; they are added to the report, too.
   void tell(const model::Model& model, const std::string& out, model::CompressionReport* report) const;
 
  private:

@@ -23,10 +23,10 @@
 namespace lumen::cli {
 namespace {
 
-constexpr double kMostBits = 16;  // of formats that are candidates without being named
-constexpr int kTries = 3;         // of a budget of quality: predictions are scaled by what was measured
+constexpr double kMostBits = 16;  // upper limit for candidates that are not named explicitly
+constexpr int kTries = 3;         // of a quality budget: later tries scale predictions by the measured loss
 constexpr size_t kFrontLines = 12;
-constexpr const char *kByLoss = "loss", *kByCriteria = "criteria";  // what scores are kept as
+constexpr const char *kByLoss = "loss", *kByCriteria = "criteria";  // names of the stored scores
 
 std::vector<FormatRef> candidates_of(const FormatLibrary& formats, const std::vector<std::string>& names) {
   std::vector<FormatRef> out;
@@ -60,7 +60,7 @@ class BudgetRun {
     if (cuts()) {
       cut_ = high_impact(model.family->library().formats(), flags_);
       if (budget_.kind == model::Budget::Kind::time)
-        throw usage_error("--high-impact: what weights in parts take of a token's time is not measured");
+        throw usage_error("--high-impact: the time of weights in parts is not measured");
       if (flags_.criteria != "loss" || fastest_)
         throw usage_error(
             "--high-impact: shares are chosen by the predicted loss, without --criteria and --as-fast-as");
@@ -73,7 +73,7 @@ class BudgetRun {
     report_.budget = budget_.text();
   }
 
-  // Nothing is computed but sizes.
+  // Dry run: computes only sizes.
   int say() {
     if (cuts())
       ratios_ = model::unscored_ratios(model_, names_, groups_, ratio_options());
@@ -104,7 +104,7 @@ class BudgetRun {
     split_text();
     catch_interrupts();
     score();
-    double scale = 1;  // of scores: what was measured over what was predicted
+    double scale = 1;  // of scores: measured loss divided by predicted loss
     for (int k = 0;; ++k) {
       const model::ChoiceProblem p = problem(scale);
       const model::Choice choice = model::choose(p, budget_);
@@ -127,7 +127,7 @@ class BudgetRun {
     return out;
   }
 
-  // Matrices that rounding takes, as `lumen quantize` without a budget: small ones that much depends on stay f32.
+  // The matrices that `lumen quantize` would quantize without a budget; small sensitive ones stay f32.
   void find_weights(model::QuantizeOptions what) {
     const FormatRef probe = model::format_of_scalar(model_.family->library().formats(), Scalar::bf16);
     what.target = probe->name;
@@ -156,13 +156,13 @@ class BudgetRun {
     return o;
   }
 
-  // Candidates that the strategy cannot round to.
+  // Removes candidates that the strategy cannot produce.
   void drop_refused() {
     for (const FormatRef& f : cut_.formats)
       if (const auto why = options_.method.strategy->refuses(*f, options_.numbers))
         throw Error(
             Exit::user,
-            fmt::format("'{}' cannot be rounded to by '{}': {}", f->name, options_.method.strategy->name(), *why),
+            fmt::format("strategy '{}' cannot quantize to '{}': {}", options_.method.strategy->name(), f->name, *why),
             "take another for --high-impact, or another --strategy");
     std::erase_if(candidates_, [&](const FormatRef& f) {
       const std::optional<std::string> why = options_.method.strategy->refuses(*f, options_.numbers);
@@ -171,13 +171,14 @@ class BudgetRun {
         note(fmt::format("{} is no candidate for {}: {}", f->name, options_.method.strategy->name(), *why));
         return true;
       }
-      throw Error(Exit::user,
-                  fmt::format("'{}' cannot be rounded to by '{}': {}", f->name, options_.method.strategy->name(), *why),
-                  "leave it out of --candidates, or take another --strategy");
+      throw Error(
+          Exit::user,
+          fmt::format("strategy '{}' cannot quantize to '{}': {}", options_.method.strategy->name(), f->name, *why),
+          "leave it out of --candidates, or take another --strategy");
     });
   }
 
-  // The last tenth of the windows is kept for measuring.
+  // Keeps the last tenth of the windows for the measurement.
   void split_text() {
     text_ = flags_.read(model_);
     options_.run = flags_.run;
@@ -212,7 +213,8 @@ class BudgetRun {
     SealedFolderOptions places;
     places.lost = "scores of weights are not kept";
     SealedFolder kept(folder_, places);
-    // Scores are those of the very model, and there is no other proof of it later: its bytes are waited for.
+    // Scores belong to exactly this model, and nothing checks that later, so this waits for the hash of its whole
+    // content.
     const std::string key =
         model::score_key(options_.identity->whole() + options_.source, model_, names_, candidates_, some, o);
     if (const auto known = model::read_scores(kept, kByLoss, key, model_.family->library().formats())) {
@@ -235,7 +237,7 @@ class BudgetRun {
     report_.stages.push_back({"scores", watch.seconds()});
   }
 
-  // By what layers hand on, attentions look at, and the largest numbers lose.
+  // Scores candidates by the error of layer outputs, of attention weights and of the largest values.
   void judge(SealedFolder& kept, const std::string& key_of_loss, std::span<const model::TokenId> text) {
     model::CriteriaOptions o;
     o.run = options_.run;
@@ -266,7 +268,7 @@ class BudgetRun {
       const double most = known != ms_.end() ? known->second
                                              : w.products * times.ms(fastest_, p.shape[p.shape.size() - 2].number(),
                                                                      p.shape.back().number());
-      // What times differ by from one measurement to the next.
+      // The run-to-run variation of timings.
       constexpr double kNoise = 1.05;
       std::vector<model::CandidateScore> kept;
       for (const model::CandidateScore& c : w.candidates)
@@ -306,7 +308,7 @@ class BudgetRun {
     }
   }
 
-  // A block for each weight: nothing couples them, but where weights may be cut.
+  // One block per weight, because weights are independent, except where columns may be split.
   model::ChoiceProblem problem(double scale) {
     model::ChoiceProblem p;
     if (cuts()) p = model::ratio_problem(ratios_, scale, &where_);
@@ -320,7 +322,7 @@ class BudgetRun {
       }
       p.blocks.push_back({{std::move(item)}, {}});
     }
-    // Orders, where columns cannot simply lie in theirs.
+    // Column permutations are stored, except where the weight before can be permuted instead.
     for (const model::ColumnGroup& g : groups_)
       if (!g.before) p.fixed_bytes += g.columns * int64_t{sizeof(float)};
     for (const model::Parameter& q : model_.parameters) {
@@ -336,7 +338,7 @@ class BudgetRun {
 
   void tell_choice(const model::ChoiceProblem& p, const model::Choice& choice) {
     const model::ChoiceFront front = model::choice_front(p);
-    put("what can be had, by prediction:\n        bytes   bits       loss\n");
+    put("predicted choices:\n        bytes   bits       loss\n");
     const size_t step = std::max<size_t>(1, front.points.size() / kFrontLines);
     for (size_t k = 0; k < front.points.size(); k += step)
       put(fmt::format("{:>13}  {:>5.3f}  {:>9.6f}\n", front.points[k].bytes, front.points[k].bits,
@@ -366,7 +368,7 @@ class BudgetRun {
     t.strategy = options_.method.text();
     t.bytes = c.bytes;
     t.bits = 8.0 * c.bytes / std::max<int64_t>(item.weights, 1);
-    // The next smaller and the next larger one: why it is neither.
+    // The next smaller and the next larger candidate, for the reason in the report.
     const model::ChoiceCandidate *less = nullptr, *more = nullptr;
     for (const model::ChoiceCandidate& other : item.candidates) {
       t.candidates.push_back({other.name, other.bytes, other.score});
@@ -382,7 +384,8 @@ class BudgetRun {
           fmt::format("; {} would lose {:.2g} for {} bytes more", more->name, more->score, more->bytes - c.bytes);
   }
 
-  // The model with columns apart as chosen, the formats of its weights, and what says so in the key of a run.
+  // Returns the model with columns split as chosen, sets the formats of its weights, and appends the split to the run's
+  // key.
   model::Model cut_as(const model::Choice& choice, std::map<std::string, FormatRef>* chosen,
                       std::string* source) const {
     std::vector<model::WeightParts> parts;
@@ -430,7 +433,7 @@ class BudgetRun {
     return true;
   }
 
-  // Beside the model as it was, on the windows that were kept for it.
+  // The divergence from the original model on the held-out windows.
   model::Divergence measured(const std::string& what, const model::Model& rounded, model::MeasuredQuality* quality) {
     const model::LoadedModel base(engine_, model_), other(engine_, rounded);
     model::PerplexityOptions o;
@@ -459,7 +462,7 @@ class BudgetRun {
     const Stopwatch watch;
     const model::Model result = model::read_model(library_, out_);
     model::MeasuredQuality q;
-    const model::Divergence d = measured("what was chosen", result, &q);
+    const model::Divergence d = measured("the choice", result, &q);
     divergence_ = d.mean;
     note(fmt::format("KL {:.6f} was predicted", choice.score));
     report_.result = Report::Whole{out_, result.weight_bytes(), choice.bits, q};
@@ -470,7 +473,7 @@ class BudgetRun {
     report_.stages.push_back({"measuring", watch.seconds()});
   }
 
-  // What could be taken without choosing, made of the same text: for the report.
+  // For the report: quantizes on the same text to the fixed formats of --beside and measures each.
   bool measure_beside() {
     for (const std::string& name : flags_.beside) {
       const Stopwatch watch;
@@ -495,7 +498,8 @@ class BudgetRun {
     return true;
   }
 
-  // Whether a budget of quality was missed, or bytes can be saved; then with scores as they were measured.
+  // Whether to choose again, because a quality budget was missed or leaves room to save bytes; then updates the scale
+  // of scores from the measurement.
   bool again(const model::Choice& choice, int k, double* scale) {
     if (!budget_.limits_score()) return false;
     const double lost = budget_.kind == model::Budget::Kind::divergence
@@ -507,11 +511,11 @@ class BudgetRun {
         warn(fmt::format("{:.6f} nats were measured, more than the budget of {:.6f}", lost, budget_.most_score()));
       return false;
     }
-    // Close enough from below: another try would save little.
+    // Close enough to the budget: another try would save little.
     if (fits && lost > 0.7 * budget_.most_score()) return false;
     const double before = *scale;
     *scale *= lost / choice.score;
-    // A try that fitted must not be given up for one that does not: aim lower.
+    // Another try after one that fits must not miss the budget, so it aims lower.
     if (fits) *scale = std::max(*scale, before / 8) * 1.1;
     note(fmt::format("{} nats of loss were measured where {:.6f} were predicted: choosing again", lost, choice.score));
     return true;
@@ -532,17 +536,17 @@ class BudgetRun {
   const model::Budget budget_;
   run::Engine engine_;
   std::vector<FormatRef> candidates_;
-  FormatRef fastest_;  // that others must not be slower than
+  FormatRef fastest_;  // the format of --as-fast-as
   std::vector<std::string> names_;
-  std::map<std::string, FormatRef> fixed_;  // formats that are not chosen
+  std::map<std::string, FormatRef> fixed_;  // formats of weights that are not chosen
   model::ByLayersOptions options_;
   std::filesystem::path folder_;
   std::vector<model::TokenId> text_, held_;
   std::vector<model::WeightScore> scores_;
   HighImpact cut_;
-  std::vector<model::ColumnGroup> groups_;  // of weights whose columns may be held in two formats
+  std::vector<model::ColumnGroup> groups_;  // weights whose columns may be split between two formats
   model::RatioScores ratios_;
-  std::vector<std::vector<size_t>> where_;  // by block and item of the problem, the number of the weight in ratios_
+  std::vector<std::vector<size_t>> where_;  // the weight's index in ratios_, by block and item of the problem
   std::map<std::pair<std::string, std::string>, double> ms_;
   double divergence_ = 0;
   Report report_;

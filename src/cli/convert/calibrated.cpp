@@ -22,7 +22,7 @@
 namespace lumen::cli {
 namespace {
 
-// Perplexity on the calibration text itself, second halves of windows.
+// Perplexity on the calibration text, over the second halves of windows.
 double perplexity_of(const std::vector<float>& losses, int64_t length) {
   double nats = 0;
   int64_t scored = 0;
@@ -31,12 +31,12 @@ double perplexity_of(const std::vector<float>& losses, int64_t length) {
   return std::exp(nats / std::max<int64_t>(scored, 1));
 }
 
-// As it is written, whether it is here or not.
+// The stored size, even for a weight that is not loaded.
 int64_t stored_bytes(const model::Model& model, const std::string& parameter) {
   return graph::byte_size(model.weights.at(parameter).type);
 }
 
-// How many bits branches of low rank take of a weight; the others are counted as they are held.
+// The bits per weight that low-rank branches add.
 std::string branches_text(const std::vector<model::RoundedTensor>& rounded, const model::Model& result,
                           const std::string& format) {
   int64_t rank = 0, count = 0;
@@ -51,7 +51,7 @@ std::string branches_text(const std::vector<model::RoundedTensor>& rounded, cons
     if (p.role == model::kBranchRole) branches += bits;
   }
   const double weights = std::max<int64_t>(1, result.weight_count());
-  return fmt::format("branches of rank {} in {} beside {} weights: {:.3f} of {:.3f} bits per weight\n", rank, format,
+  return fmt::format("branches of rank {} in {} added to {} weights: {:.3f} of {:.3f} bits per weight\n", rank, format,
                      count, branches / weights, all / weights);
 }
 
@@ -227,7 +227,7 @@ model::CompressionReport::Tensor& add_tensor(const model::Parameter& p, const st
   return t;
 }
 
-// What layers were rounded to.
+// Adds the result of each quantized tensor.
 void add_tensors(const model::Model& result, const std::vector<model::RoundedTensor>& rounded,
                  model::CompressionReport* report) {
   for (const model::Parameter& p : result.parameters)
@@ -327,12 +327,12 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
       [] { return interrupted().load(); });
   if (!whole) {
     progress.finish("quantize: stopped");
-    note(fmt::format("what is done is in '{}'; the same command goes on from there", folder.string()));
+    note(fmt::format("the work so far is in '{}'; the same command continues it", folder.string()));
     return false;
   }
   progress.finish(run.losses().empty()
                       ? "quantize: done"
-                      : fmt::format("quantize: perplexity {:.4f} on the calibration text as it is rounded",
+                      : fmt::format("quantize: perplexity {:.4f} of the quantized model on the calibration text",
                                     perplexity_of(run.losses(), run.window())));
   return true;
 }
@@ -345,7 +345,7 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   if (what.train_tables) model::train_formats(engine, model, what, formats, chosen);
   const Stopwatch watch;
   const std::vector<model::TokenId> text = flags.read(model);
-  if (!flags.activations.format.empty()) model::set_encoded_inputs(model, {});  // others are asked for
+  if (!flags.activations.format.empty()) model::set_encoded_inputs(model, {});  // new formats replace them
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
   activations.keep_spikes(model, {}, text, flags.run, &formats);
   model::ByLayersOptions o = by_layers_options(model, flags);
@@ -363,13 +363,13 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   model::CompressionReport report = begin_report(model, in);
   report.device = engine.device().describe();
   report.text = "calibrated on " + flags.names();
-  int64_t bytes = 0;  // of what is read from the journal when it is written, too
+  int64_t bytes = 0;  // includes weights that are read from the journal
   for (const model::Parameter& p : result.parameters) bytes += stored_bytes(result, p.name);
   report.result = model::CompressionReport::Whole{
       to.path.string(), bytes, 8.0 * bytes / std::max<int64_t>(1, model.weight_count()), {}};
   report.experts = flags.classes;
   add_tensors(result, run.report(), &report);
-  // Preparations move what weights are compared with, and branches are part of it.
+  // Preparations change the weights that errors are compared with, and low-rank branches are part of the result.
   const bool draws = (!flags.json.empty() || !flags.html.empty()) && !o.branch.are_wanted();
   if (draws && o.method.preparations.empty()) draw_histograms(engine, model, result, source, &report);
   activations.tell(result, to.path.string(), &report);

@@ -1,4 +1,4 @@
-// `lumen quantize --strategy`: rounding layer by layer, by what layers read of a text.
+// `lumen quantize --strategy`: layer-by-layer quantization, calibrated on the layers' inputs for a text.
 #pragma once
 
 #include <filesystem>
@@ -14,16 +14,16 @@
 
 namespace lumen::cli {
 
-// Formats that activations and caches are held in while the model runs.
+// Formats of activations and caches when the model runs.
 struct ActivationFlags {
   std::string format, scales = "dynamic", reach = "largest";
-  std::string kept;  // format of projections whose activations have spikes; empty: like all others
+  std::string kept;  // format of projections whose activations have spikes; empty: the same as all others
   double spike_ratio = 20;
-  double spike_gain = 0;     // nats, for less than which a projection is not worth keeping; 0: all are kept
-  int64_t random_seed = -1;  // as many others are kept instead, drawn by this seed; -1: none
+  double spike_gain = 0;     // nats; a projection is kept only when it gains at least this much; 0: all are kept
+  int64_t random_seed = -1;  // seed for keeping as many random projections instead; -1: off
   CacheTypes cache;
   std::string cache_scales = "dynamic";
-  bool drops = false;  // --activations none: what the model says of them and of caches is left out
+  bool drops = false;  // --activations none: removes formats of activations and caches from the model
   // Whether formats or scales are calibrated on a text.
   bool need_text() const { return !format.empty() || cache_scales == "static"; }
   bool are_given() const { return !format.empty() || !cache.keys.empty() || !cache.values.empty(); }
@@ -32,47 +32,46 @@ struct ActivationFlags {
 struct CalibratedFlags : LayerTextFlags {
   std::string strategy, folder;
   model::ByLayersOptions options;
-  int64_t low_rank = 0;  // of the branch beside every rounded weight; 0: none
+  int64_t low_rank = 0;  // rank of a low-rank branch added to every quantized weight; 0: none
   std::string low_rank_method = "svdquant", low_rank_format = "bf16";
-  // Where the report goes; and with a budget what formats are chosen among, and windows that scores are computed on.
+  // Paths of the report (json, html); with a budget the scoring criteria, candidate formats and score windows.
   std::string budget, json, html, criteria = "loss", as_fast_as;
   std::vector<std::string> candidates;
-  std::vector<std::string> beside;  // formats and mixtures that the report shows, too
+  std::vector<std::string> beside;  // formats and mixtures that the report also measures
   int64_t score_chunks = 32;
   ActivationFlags activations;
-  // Columns apart (high_impact.h): formats, ratios as they are written, and what is known of the columns once they are
-  // cut, which is part of the run's key.
+  // Column split (high_impact.h): formats, ratios as written, and the resulting split, which is part of the run's key.
   std::vector<std::string> high, high_ratios;
   std::string cut;
-  // Experts by class (experts/experts.h).
+  // Expert classes (experts/experts.h).
   ExpertFlags experts;
-  std::vector<model::CompressionReport::Expert> classes;  // once they are chosen
+  std::vector<model::CompressionReport::Expert> classes;  // set once they are chosen
 };
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);
-// Error (usage) for an unknown strategy or precision; nothing is read.
+// Error (usage) for an unknown strategy or precision; no file is read.
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags);
-// What the flags say, once they have read the text; the model begins to be read for its identity.
+// The options, after the text was read. Starts hashing the model in the background for its identity.
 model::ByLayersOptions by_layers_options(const model::Model& model, const CalibratedFlags& flags);
-// With progress and a time that is left; false when it was interrupted, and then says how to go on.
+// Runs with a progress line and remaining time; false when interrupted, after a note on how to resume.
 bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder);
-// The document of a model without what was done to its weights.
+// A report on the model before quantization.
 model::CompressionReport begin_report(const model::Model& model, const std::string& in);
-// The document of weights rounded one by one.
+// A report on weights quantized one by one.
 model::CompressionReport report_of(const model::Model& model, const std::string& in, const std::string& out,
                                    const model::QuantizeReport& rounded);
-// Numbers before and after, of the tensors of a document that lost most. Those that `after` has not have none.
+// Adds histograms before and after for the tensors with the largest errors. Tensors missing in `after` get none.
 void draw_histograms(run::Engine& engine, const model::Model& before, const model::Model& after,
                      const model::WeightSource& source, model::CompressionReport* report);
-// As a document and as a page, where flags name files.
+// Writes the JSON document and the HTML page where the options name files.
 void write_reports(const CalibratedFlags& flags, const model::CompressionReport& report);
-// What was done to each weight, as a table.
+// A table of what was done to each weight.
 std::string table_of(const std::vector<model::RoundedTensor>& tensors);
 
-// Rounds and writes. Exit code.
+// Quantizes and writes the model. Returns the exit code.
 int quantize_by_layers(const Shared& shared, model::Model model, const std::string& in, model::Destination to,
                        const model::QuantizeOptions& what, CalibratedFlags& flags);
-// Weights stay as they are; formats of activations and caches are written with them. Exit code.
+// Writes the model with unchanged weights and with formats of activations and caches. Returns the exit code.
 int quantize_activations(const Shared& shared, model::Model model, const std::string& in, const model::Destination& to,
                          CalibratedFlags& flags);
 

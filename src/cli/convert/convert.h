@@ -1,5 +1,5 @@
-// Commands that make one model file of another: quantize (and imatrix, which measures for it), rewrite, export, merge;
-// and verify, which checks where one comes from.
+// Commands that convert one model file into another: quantize (and imatrix, which measures for it), rewrite, export,
+// merge; and verify, which checks a file's provenance.
 //
 // May include: base, base/file, cli, cli/convert/experts, cli/paths, model/arch, model/arch/chat,
 // model/arch/checkpoint, model/arch/checkpoint/packed, model/calibrate, model/compress, model/compress/activations,

@@ -32,7 +32,7 @@ int export_model(const Shared& shared, const ExportFlags& flags) {
   const model::LibraryRef library = shared.library();
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
   if (type && !model::is_float_format(*type))
-    throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", type->name);
+    throw usage_error("'{}' is no float format; `lumen quantize` converts to other formats", type->name);
   if (gguf) {
     require_writable(flags.out);
   } else {

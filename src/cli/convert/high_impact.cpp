@@ -15,9 +15,9 @@ namespace lumen::cli {
 namespace {
 
 constexpr double kUsualRatio = 0.05;
-constexpr double kUsualRatios[] = {0.02, 0.05, 0.1, 0.15, 0.2};  // to choose among, beside none
+constexpr double kUsualRatios[] = {0.02, 0.05, 0.1, 0.15, 0.2};  // the choices besides 0
 
-// A regular expression that finds this name alone.
+// A regular expression that matches only this name.
 std::string only(const std::string& name) {
   std::string out = "^";
   for (const char c : name) {
@@ -90,12 +90,12 @@ namespace {
 
 void rank(const Shared& shared, const model::Model& model, const std::string& out, const CalibratedFlags& flags,
           std::vector<model::ColumnGroup>& groups) {
-  CalibratedFlags ranked = flags;  // reading a text fills in how it is run
+  CalibratedFlags ranked = flags;  // a copy, because read() sets run options
   std::vector<model::TokenId> text = ranked.read(model);
   text.resize(std::min<size_t>(text.size(), flags.score_chunks * ranked.run.length));
   run::Engine engine = shared.engine();
   Progress progress;
-  const AtomicFolder scratch(std::filesystem::absolute(out + ".ranks"));  // never kept
+  const AtomicFolder scratch(std::filesystem::absolute(out + ".ranks"));  // deleted at the end
   model::rank_columns(engine, model, text, ranked.run, scratch.path(), groups,
                       [&](double share) { progress.update(fmt::format("ranks columns {:.0f}%", 100 * share)); });
   progress.finish(fmt::format("columns ranked on {} tokens", text.size()));

@@ -1,4 +1,4 @@
-// `lumen quantize --high-impact`: the most important columns of weights in a format of their own.
+// `lumen quantize --high-impact`: stores the most important columns of weights in a higher-precision format.
 #pragma once
 
 #include "cli/convert/calibrated.h"
@@ -6,22 +6,23 @@
 
 namespace lumen::cli {
 
-// What the flags say. Error (usage) for what is no format, no share (a part of 1), or no regular expression.
+// The parsed options. Error (usage) for an unknown format, a share outside 0 to 1, or an invalid regular expression.
 struct HighImpact {
   std::vector<FormatRef> formats;
-  std::vector<double> ratios;                                   // without a regular expression, in rising order
-  std::vector<std::pair<std::string, double>> ratios_of_names;  // the last that fits is taken
+  std::vector<double> ratios;                                   // those without a regular expression, ascending
+  std::vector<std::pair<std::string, double>> ratios_of_names;  // the last match wins
 };
 HighImpact high_impact(const FormatLibrary& formats, const CalibratedFlags& flags);
-// The same, and one format and at most one share of all where nothing is chosen.
+// The same, and requires one format and at most one ratio where no budget chooses among them.
 void check_high_impact(const Shared& shared, const CalibratedFlags& flags);
 
-// Columns ranked on the text, and cut from the weights that `what` rounds; `what` then says the formats of parts. With
-// `sizes` columns stay in their order: nothing is computed. What goes from layer to layer lies beside `out` meanwhile.
+// Ranks columns on the text and splits the weights that `what` quantizes; `what` then has the formats of the parts.
+// With `sizes` columns keep their order and nothing is computed. Intermediate activations are stored next to `out`
+// during the run.
 model::Model with_high_impact(const Shared& shared, const model::Model& model, model::QuantizeOptions& what,
                               const std::string& out, CalibratedFlags& flags, bool sizes);
 
-// What columns are where, for keys of runs.
+// A description of the column split, for the keys of runs.
 std::string identity_of(std::span<const model::ColumnGroup> groups, std::span<const model::WeightParts> parts);
 
 }  // namespace lumen::cli

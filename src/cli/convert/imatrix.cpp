@@ -23,12 +23,12 @@ struct ImatrixFlags {
 int measure(const Shared& shared, ImatrixFlags& flags) {
   const model::LibraryRef library = shared.library();
   if (flags.model.empty() && flags.earlier.empty())
-    throw usage_error("what is to be measured? Give a model with -m, or matrices to join with --in-file");
+    throw usage_error("no input: give a model with -m, or matrices to join with --in-file");
   if (flags.model.empty() && !flags.text.empty()) throw usage_error("-f TEXT needs a model: -m");
   model::Importance all;
   for (const std::string& path : flags.earlier) {
     model::Importance one = model::read_importance(path, library->formats());
-    // What counts windows is brought to rows, as the others count.
+    // A file that counts windows is converted to counts of rows, as in the other files.
     if (one.length == 0)
       for (auto& [name, e] : one.entries) {
         for (double& x : e.sums) x *= static_cast<double>(flags.options.length);
@@ -45,12 +45,12 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
     run::Engine engine = shared.engine();
     const model::LoadedModel loaded(engine, model);
     Progress progress;
-    std::string perplexity;  // of families that predict tokens
+    std::string perplexity;  // only for models that predict tokens
     model::Importance one = model::calibrate(loaded, tokens, flags.options, [&](const model::CalibrationProgress& p) {
       if (p.perplexity > 0) perplexity = fmt::format(", perplexity {:.4f}", p.perplexity);
       progress.update(fmt::format("imatrix window {}/{}{}", p.done, p.windows, perplexity));
     });
-    one.datasets = {flags.text.empty() ? "the text that comes with lumen" : flags.text};
+    one.datasets = {flags.text.empty() ? "the built-in text" : flags.text};
     progress.finish(fmt::format("imatrix: {} windows of {}{}", one.windows, one.length, perplexity));
     all.add(one);
   }

@@ -1,4 +1,4 @@
-// `lumen rewrite --learn-rotation`: rotations learned by what rounding costs under them.
+// `lumen rewrite --learn-rotation`: rotations trained to minimize quantization error.
 #pragma once
 
 #include "cli/convert/calibrated.h"
@@ -8,14 +8,14 @@ namespace lumen::cli {
 
 struct LearnedRotationFlags : LayerTextFlags {
   std::string format, activations, loss = "kl";
-  int steps = 0;  // 0, and of the rate: what the loss usually takes
+  int steps = 0;  // 0 (also for `rate`): the default of the loss
   double rate = 0;
   int64_t step_windows = 8;
 
   void add_learning_flags(CLI::App& sub);
 };
 
-// Rotations by site and block, as `start` has them. `model`: f32, as sites need it. Says what it gained.
+// Rotations by site and block, in the order of `start`. `model` must be in f32. Prints the improvement.
 std::vector<std::vector<model::Rotation>> learned_rotations(run::Engine& engine, const model::Model& model,
                                                             const std::vector<graph::RotationSite>& sites,
                                                             const std::vector<std::vector<model::Rotation>>& start,

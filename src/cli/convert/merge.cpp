@@ -37,7 +37,7 @@ struct MergeFlags {
   bool no_check = false, overwrite = false;
 };
 
-// Holds the result until it has been checked, in a hidden folder next to its place.
+// Holds the result in a hidden folder next to its destination until it has been checked.
 class Staged {
  public:
   Staged(const fs::path& out, bool folder)
@@ -52,10 +52,10 @@ class Staged {
 
  private:
   fs::path out_, file_;  // `file_`: empty where the result is a folder
-  AtomicFolder folder_;  // not kept where the result is a file
+  AtomicFolder folder_;  // deleted where the result is a file
 };
 
-// The files that adapters are read from.
+// The files that the adapters are read from.
 model::Paths adapter_files(const AdapterFlags& flags) {
   model::Paths files;
   for (const std::string& given : flags.plain) {
@@ -79,7 +79,7 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const MergeF
              const std::vector<model::ScaledAdapter>& adapters, const fs::path& merged) {
   if (!base.tokenizer) {
     if (flags.most || !flags.check.empty())
-      throw user_error("{} has no tokenizer, so nothing can be checked over a text", flags.base);
+      throw user_error("{} has no tokenizer, so the result cannot be checked on a text", flags.base);
     return note("not checked: the model has no tokenizer");
   }
   const std::vector<model::TokenId> text = check_text(flags, base);
@@ -90,7 +90,7 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const MergeF
   if (options.length == 0) options.length = std::min<int64_t>(512, base.integer("context"));
   options.bos = base.tokenizer->adds_bos();
   Progress progress;
-  const AtomicFolder scratch(merged.parent_path() / "lumen-merge");  // never kept
+  const AtomicFolder scratch(merged.parent_path() / "lumen-merge");  // deleted at the end
   const model::Divergence d = model::divergence_between(
       engine, base, adapters, model::read_model(library, merged), text, options, scratch.path() / "logits",
       [&](int64_t done, int64_t all) { progress.update(fmt::format("check window {}/{}", done, all)); });
@@ -107,7 +107,7 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const MergeF
                 "a format of more bits with --type, or training with --ship, which makes the merge exact");
 }
 
-// What the result was made of.
+// The provenance of the result: its base, adapters and options.
 model::Provenance provenance_of(const MergeFlags& flags, const model::Model& base, const model::Paths& inputs) {
   model::Provenance from;
   from.base = flags.base.starts_with("hf:") ? flags.base : fs::absolute(flags.base).lexically_normal().string();
@@ -148,7 +148,7 @@ int merge(const Shared& shared, MergeFlags& flags) {
   std::vector<model::ScaledAdapter> adapters = flags.adapters.read(base);
   for (model::ScaledAdapter& s : adapters) s.scale *= flags.scale;
   if (const auto branches = model::low_rank_branches(base); !branches.empty())
-    note(fmt::format("{} weights have branches of low rank, which stay beside them", branches.size()));
+    note(fmt::format("{} weights have low-rank branches, which are kept", branches.size()));
   run::Engine engine = shared.engine();
   model::MergeOptions options;
   options.type = flags.type;

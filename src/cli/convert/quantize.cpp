@@ -36,7 +36,7 @@ struct QuantizeFlags {
 void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& job, model::Destination to) {
   run::Engine engine = shared.engine();
   if (flags.options.train_tables) job.train_tables(engine);
-  if (flags.options.importance) {  // where the scales come from, by the names other programs look for
+  if (flags.options.importance) {  // metadata keys that other programs read, too
     const model::Importance& from = *flags.options.importance;
     model::GgufMetadata& metadata = job.result().metadata;
     metadata.set("quantize.imatrix.file", flags.importance);
@@ -56,11 +56,11 @@ void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& j
   progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
 }
 
-// What goes with formats of activations and caches, which a text is read for, and GGUF files and folders of packed
-// weights have keys for.
+// Checks the options that --activations combines with: it needs a calibration text, and only GGUF files and packed
+// folders have metadata keys for its result.
 void require_activations(const QuantizeFlags& flags, bool by_budget, const model::Destination& to) {
   if (by_budget)
-    throw usage_error("--budget chooses formats of weights; --activations is for what it has written, without TYPE");
+    throw usage_error("--budget chooses formats of weights; run --activations on its output, without TYPE");
   const ActivationFlags& a = flags.calibrated.activations;
   if (to.form == model::Destination::kFolder)
     throw usage_error("formats of activations are written to GGUF files and folders of packed weights alone");
@@ -70,27 +70,28 @@ void require_activations(const QuantizeFlags& flags, bool by_budget, const model
           "formats of caches that are fitted while the model runs are written to GGUF files alone: add --cache-scales "
           "static for a folder");
     if (a.cache.keys != a.cache.values)
-      throw usage_error("a folder says of keys and values that both are held alike: --cache-type-k and --cache-type-v");
+      throw usage_error("a folder has one format for keys and values: --cache-type-k and --cache-type-v");
   }
-  if (flags.dry_run) throw usage_error("--dry-run says sizes of weights: it does not go with --activations");
+  if (flags.dry_run) throw usage_error("--dry-run prints sizes of weights: it does not go with --activations");
   if (flags.type.empty() && !a.kept.empty()) throw usage_error("--keep-spikes needs TYPE: it keeps weights, too");
 }
 
 void require_low_rank(const QuantizeFlags& flags, bool by_budget) {
   if (flags.calibrated.low_rank == 0) return;
   if (by_budget) throw usage_error("--budget chooses formats of weights alone: --low-rank goes with TYPE");
-  if (flags.dry_run) throw usage_error("--dry-run says sizes of weights alone: it does not go with --low-rank");
+  if (flags.dry_run) throw usage_error("--dry-run prints only sizes of weights: it does not go with --low-rank");
 }
 
-// What is not said of experts together with their classes.
+// Refuses options that cannot be combined with --experts.
 void require_experts_alone(const QuantizeFlags& flags) {
-  if (!flags.calibrated.budget.empty()) throw usage_error("--budget chooses formats of its own: leave --experts away");
+  if (!flags.calibrated.budget.empty()) throw usage_error("--budget chooses formats of its own: leave out --experts");
   if (!flags.calibrated.high.empty()) throw usage_error("--experts and --high-impact do not cut the same model");
-  if (flags.dry_run) throw usage_error("--dry-run computes nothing, but classes of experts follow from a text");
+  if (flags.dry_run)
+    throw usage_error("--dry-run computes nothing, but classes of experts depend on a calibration text");
   if (flags.form != model::Destination::kGguf && flags.form != model::Destination::kFolder)
-    throw usage_error("folders of packed weights cannot say that experts lie in parts");
+    throw usage_error("folders of packed weights cannot store experts in parts");
   if (flags.calibrated.activations.are_given())
-    throw usage_error("--activations is for what --experts has written, without TYPE");
+    throw usage_error("run --activations on the output of --experts, without TYPE");
 }
 
 int write_rounded(const Shared& shared, QuantizeFlags& flags, const model::Model& model, model::Quantizer& job,
@@ -135,7 +136,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   to.part_bytes = size_of(to.is_gguf() ? flags.split : flags.shard);
   flags.options.stacked = model::takes_stacked_alone(flags.form);
   flags.options.linear_layers = !to.is_gguf() && flags.form != model::Destination::kFolder;
-  // Mistakes show before the work.
+  // Reports errors before the work.
   const model::LibraryRef library = shared.library();
   const bool by_budget = !flags.calibrated.budget.empty();
   if (by_budget && !flags.type.empty()) throw usage_error("--budget chooses formats: '{}' is one too many", flags.type);
@@ -148,7 +149,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (!to.is_gguf() && !activations.format.empty()) {
     model::HeldFormat held{named_format(library->formats(), activations.format), {}};
     if (activations.scales == "static") held.scale = 1;
-    model::Packing::require_input(to.form, library->formats(), "what layers read", held);
+    model::Packing::require_input(to.form, library->formats(), "the layers' inputs", held);
   }
   if (!to.is_gguf() && !activations.cache.keys.empty())
     model::Packing::require_cache(to.form, library->formats(),
@@ -170,7 +171,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (!flags.dry_run && to.is_gguf()) require_writable(flags.out);
   if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
   if (weights_stay && flags.calibrated.low_rank > 0)
-    throw usage_error("--low-rank stands beside weights that are rounded: TYPE is missing");
+    throw usage_error("--low-rank needs weights that are quantized: TYPE is missing");
   if (weights_stay) return quantize_activations(shared, read(), flags.in, to, flags.calibrated);
   require_low_rank(flags, by_budget);
   if ((activations.are_given() || flags.calibrated.low_rank > 0) && flags.calibrated.strategy.empty())
@@ -273,7 +274,7 @@ void add_quantize(CLI::App& app, Command& command) {
       std::optional<PathGuard> of_recipe;
       if (!flags->recipe.empty()) {
         take_recipe(*sub, *shared->library(), flags->recipe);
-        of_recipe.emplace(*sub);  // it may name files as well
+        of_recipe.emplace(*sub);  // the recipe may name files, too
       }
       if (flags->threads > 0) shared->threads = flags->threads;
       return quantize_file(*shared, *flags);

@@ -20,7 +20,7 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
     if (!model::parse_recipe(library.recipe(one)->text, one).compress.empty())
       known += (known.empty() ? "" : ", ") + one;
   throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name),
-              "known recipes of this command: " + known);
+              "recipes for this command: " + known);
 }
 
 }  // namespace
@@ -28,15 +28,15 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
 void take_recipe(CLI::App& sub, const model::Library& library, const std::string& name) {
   const model::Recipe recipe = read_recipe(library, name);
   if (recipe.compress.empty())
-    throw usage_error("'{}' has no [compress], which is what a recipe says to `lumen {}`", name, sub.get_name());
+    throw usage_error("'{}' has no [compress], the section for `lumen {}`", name, sub.get_name());
   std::string said;
   for (const auto& [key, values] : recipe.compress) {
-    // Where a model comes from and goes to is no matter of recipes.
+    // Recipes do not contain the model's input and output paths.
     CLI::Option* option = key == "type" ? sub.get_option_no_throw(key) : sub.get_option_no_throw("--" + key);
     if (!option || key == "recipe")
       throw usage_error("'{}': [compress] has '{}', which is no option of `lumen {}`", name, key, sub.get_name());
     if (option->count() > 0) {
-      verbose(fmt::format("--{} stays as the command line says it", key));
+      verbose(fmt::format("--{} keeps the value of the command line", key));
       continue;
     }
     try {

@@ -1,4 +1,4 @@
-// `lumen quantize --recipe`: options that a recipe's [compress] gives, where the command line does not.
+// `lumen quantize --recipe`: takes options from a recipe's [compress] where the command line does not set them.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace lumen::cli {
 
-// `name`: a recipe of the library, or a file. Error (usage) where it has no [compress], or one of its keys is no option
-// of the command, or an option refuses its value.
+// `name`: a recipe of the library, or a file. Error (usage) where it has no [compress], has a key that is no option of
+// the command, or has a value that the option refuses.
 void take_recipe(CLI::App& sub, const model::Library& library, const std::string& name);
 
 }  // namespace lumen::cli

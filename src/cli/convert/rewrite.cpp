@@ -22,7 +22,7 @@
 namespace lumen::cli {
 namespace {
 
-constexpr double kMostDivergence = 1e-4;  // nats a token; what rounding to f32 gives is far below
+constexpr double kMostDivergence = 1e-4;  // nats per token; the effect of rounding to f32 is far below
 
 struct RewriteFlags {
   std::string in, out, type, kind = "hadamard", online, outliers;
@@ -56,12 +56,12 @@ class Rewriting {
     const std::vector<graph::ScaleSite> sites = graph::scale_sites(g);
     if (!flags_.outliers.empty()) inject(sites);
     if (flags_.fold || stream)
-      say(fmt::format("{} norms folded into the weights behind them", model::fold_norms(model_, sites).size()));
+      say(fmt::format("{} norms folded into the weights after them", model::fold_norms(model_, sites).size()));
     const std::vector<std::string> online = online_weights();
     rotate(g, online);
     if (!online.empty()) {
       model::rotate_online(model_, online);
-      say(fmt::format("what {} weights read is rotated while the model runs; other programs do not know that",
+      say(fmt::format("the inputs of {} weights are rotated while the model runs; other programs do not support that",
                       online.size()));
     }
     if (!changed_) throw usage_error("nothing is asked for: --rotate, --online, --fold-norms, --untie or --outliers");
@@ -100,15 +100,15 @@ class Rewriting {
     if (sites.size() == before) throw user_error("values cannot be rotated: {}", reason);
   }
 
-  // Rotations at run time take part in what is learned, where they turn other spaces.
+  // The loss includes the online rotations, which must be in other spaces than the learned ones.
   std::vector<std::vector<model::Rotation>> learned(const std::vector<graph::RotationSite>& sites,
                                                     const std::vector<std::vector<model::Rotation>>& start,
                                                     const std::vector<std::string>& online) {
-    if (sites.empty()) throw usage_error("--learn-rotation learns what --rotate rotates: stream, values");
+    if (sites.empty()) throw usage_error("--learn-rotation learns the rotations of --rotate: stream, values");
     for (const graph::RotationSite& site : sites)
       for (const graph::RotatedParameter& change : site.changes)
         if (change.along == graph::Along::columns && std::ranges::find(online, change.parameter) != online.end())
-          throw usage_error("--online: what '{}' reads is rotated by a rotation that is learned", change.parameter);
+          throw usage_error("--online: the input of '{}' is rotated by a learned rotation", change.parameter);
     model::Model seen = model_;
     if (!online.empty()) model::rotate_online(seen, online);
     return learned_rotations(engine_, seen, sites, start, flags_.learning, flags_.seed);
@@ -129,7 +129,7 @@ class Rewriting {
     return names;
   }
 
-  // "4:30": four channels of every site, made 30 times larger.
+  // "4:30": scales four channels of every site by 30.
   void inject(const std::vector<graph::ScaleSite>& sites) {
     int channels = 0;
     double factor = 0;
@@ -157,7 +157,7 @@ class Rewriting {
   bool changed_ = false;
 };
 
-// The model as it was and as it is now over a text: the same but for rounding, or Error (exit 5).
+// Compares the model before and after on a text. They must be equal up to rounding errors, else Error (exit 5).
 void check(run::Engine& engine, const RewriteFlags& flags, const model::Model& before, const model::Model& after) {
   if (!before.tokenizer) return note("not checked: the model has no tokenizer");
   std::string text = flags.learning.texts.empty() ? held_out_text("") : "";
@@ -196,7 +196,8 @@ int rewrite(const Shared& shared, RewriteFlags& flags) {
   if (const std::string& read = flags.learning.activations; !read.empty()) {
     (void)named_format(library->formats(), read);
     if (learned.empty() || flags.learning.loss == "error")
-      throw usage_error("--activations is for --learn-rotation by kl or tokens: errors of weights know none");
+      throw usage_error(
+          "--activations is for --learn-rotation by kl or tokens: errors of weights involve no activations");
   }
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
   require_writable(flags.out);

@@ -24,8 +24,8 @@ int verify(const Shared& shared, const std::string& path) {
   put(text);
   put(fmt::format("{} same, {} different, {} missing\n", same, differing, missing));
   if (differing == 0) return 0;
-  throw Error(Exit::verify, fmt::format("{} is not what was recorded: {}", path, what),
-              "what is listed has changed since; the same run would give something else now");
+  throw Error(Exit::verify, fmt::format("{} differs from the record: {}", path, what),
+              "the listed inputs have changed since; the same run would now give another result");
 }
 
 }  // namespace

@@ -47,10 +47,10 @@ struct ChatFlags {
   Mapping mapping;
   DraftFlags draft;
   bool times = false, show_prompt = false, ids = false;
-  bool prompt_given = false;  // be it empty
+  bool prompt_given = false;  // an empty prompt counts, too
 };
 
-// The template, parsed, and the strings that end answers.
+// The parsed template and the strings that end an answer.
 struct Chosen {
   model::ChatTemplate chat;
   std::vector<std::string> stops;
@@ -67,7 +67,7 @@ Chosen choose_template(const ChatFlags& flags, model::Model& model) {
 
 class Conversation {
  public:
-  // Without a generator nothing can be asked; prompts can be shown.
+  // Without a generator prompts can only be printed.
   Conversation(const ChatFlags& flags, const model::Tokenizer& tokenizer, Chosen chosen, model::Generator* generator)
       : flags_(flags), tokenizer_(tokenizer), chosen_(std::move(chosen)), generator_(generator) {
     if (!flags.template_values.empty()) {
@@ -79,7 +79,7 @@ class Conversation {
     if (!flags.system.empty() || flags.load.empty()) set_system(flags.system);
   }
 
-  // Exactly what the model reads before it answers; control tokens by their names.
+  // The exact input of the model for the next answer; control tokens appear by name.
   std::string prompt(bool ids) {
     if (flags_.prompt_given) messages_.push_back(message("user", flags_.prompt));
     std::string out;
@@ -93,12 +93,12 @@ class Conversation {
     try {
       answer();
     } catch (const Error&) {
-      drop("user");  // a question that cannot be put is not part of the conversation
+      drop("user");  // a question without an answer is removed from the conversation
       throw;
     }
   }
 
-  // False when a command ends the conversation.
+  // Runs a command of the user; false when it ends the conversation.
   bool command(const std::string& line) {
     const size_t space = line.find(' ');
     const std::string name = line.substr(0, space);
@@ -129,7 +129,7 @@ class Conversation {
       drop("assistant");
       note(drop("user") ? "taken back" : "there is no question yet");
     } else if (name == "/history") {
-      if (messages_.empty()) note("nothing was said yet");
+      if (messages_.empty()) note("the conversation is empty");
       for (const auto& m : messages_)
         note(fmt::format("{}: {}", m["role"].get<std::string>(), m["content"].get<std::string>()));
     } else if (name == "/save" || name == "/load") {
@@ -215,7 +215,7 @@ class Conversation {
   ordered_json messages_ = ordered_json::array(), more_ = ordered_json::object();
 };
 
-// One message: a line, lines joined by \ at their ends, or lines between """.
+// Reads one message: a line, lines joined by \ at their ends, or lines between """.
 LineInput::Status read_message(LineInput& input, std::string* out) {
   out->clear();
   std::string line;
@@ -273,7 +273,7 @@ int chat(const Shared& shared, ChatFlags& flags) {
     const auto status = read_message(input, &message);
     if (status == LineInput::Status::interrupted) {
       note("\n(Ctrl-C once more ends; so does /exit)");
-      // The next Ctrl-C ends at once, unless something is typed before.
+      // A second Ctrl-C ends the program, unless something is typed first.
       std::string line;
       const auto again = input.read("> ", &line);
       if (again == LineInput::Status::interrupted || again == LineInput::Status::end)
@@ -296,7 +296,7 @@ int chat(const Shared& shared, ChatFlags& flags) {
       }
     } catch (const Error& error) {
       if (!input.terminal()) throw;
-      // A mistake must not end a conversation.
+      // An error in one message must not end the conversation.
       warn(error.what());
       if (!error.hint().empty()) note("  hint: " + error.hint());
     }

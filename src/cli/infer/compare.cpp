@@ -39,7 +39,7 @@ class Compare {
       tasks_.get(name);
       if (flags.data.empty() && tasks_.folder_of(name).empty())
         throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
-                    "--data DIR says where they lie; docs/guide/evaluating.md names the files");
+                    "--data DIR names their folder; docs/guide/evaluating.md names the files");
     }
     for (const std::string& name : flags.tasks)
       for (const std::filesystem::path& file : model::data_files_of(tasks_, name, task_options())) rows_.add(file);
@@ -151,7 +151,7 @@ class Compare {
   void compare_one_by_one(const std::vector<model::TokenId>& text) {
     const std::filesystem::path folder =
         flags_.scratch.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(flags_.scratch);
-    const AtomicFolder scratch(folder / "lumen-compare");  // never kept
+    const AtomicFolder scratch(folder / "lumen-compare");  // deleted at the end
     const std::filesystem::path logits = scratch.path() / "logits";
     const auto timed = [&](const std::string& name, const auto& work) {
       const Stopwatch watch;
@@ -177,7 +177,7 @@ class Compare {
         "hidden vectors were not compared.");
   }
 
-  // Speed and tasks, a model at a time.
+  // Measures speed and tasks, one model at a time.
   void measure_alone(size_t i) {
     const model::LoadedModel loaded(engine_, models_[i]);
     if (!flags_.no_speed) {
@@ -244,7 +244,7 @@ class Compare {
   CompareFlags& flags_;
   run::Engine engine_;
   model::TaskLibrary tasks_;
-  ProtectedFiles rows_;  // of tasks
+  ProtectedFiles rows_;  // input files of the tasks
   std::vector<model::Model> models_;
   Report report_;
   Progress progress_;

@@ -17,7 +17,7 @@ void check_vocabulary(const model::Model& model, const model::Model& small, cons
   if (!small.tokenizer) throw other("the draft model has no tokenizer");
   const model::Tokenizer& a = *model.tokenizer;
   const model::Tokenizer& b = *small.tokenizer;
-  // Beyond the tokenizer's ids models may differ: nothing there is ever drawn.
+  // Models may be padded differently beyond the tokenizer's ids, because those ids are never sampled.
   if (a.size() != b.size()) throw other(fmt::format("the draft has {} tokens, the model {}", b.size(), a.size()));
   if (a.size() > std::min(model.integer("vocab"), small.integer("vocab")))
     throw other(fmt::format("the tokenizer has {} tokens, but the draft {} and the model {}", a.size(),
@@ -46,7 +46,7 @@ void DraftFlags::add_flags(CLI::App& app, int64_t& most) {
 
 void DraftFlags::require_use(const CLI::App& app) const {
   if (!look_up && model.empty() && app.count("--draft") > 0)
-    throw usage_error("--draft bounds what a draft proposes: it goes with --lookup or --model-draft");
+    throw usage_error("--draft limits the tokens of a draft: it needs --lookup or --model-draft");
 }
 
 DraftChoice::DraftChoice(const DraftFlags& flags, const model::LibraryRef& library, run::Engine& engine,
@@ -75,7 +75,7 @@ model::SessionOptions DraftChoice::small_options(const model::SessionOptions& se
   model::SessionOptions options = session;
   if (options.context == 0) options.context = model.integer("context");
   options.context = std::min(options.context, small_->integer("context"));
-  options.narrow = model::Narrow::never;  // drafts are not chosen by a sampler
+  options.narrow = model::Narrow::never;  // the sampler does not choose the draft's tokens
   return options;
 }
 

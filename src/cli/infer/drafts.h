@@ -1,4 +1,4 @@
-// Flags of commands that may let a cheap draft propose what the model then only checks.
+// Options for speculative decoding: a cheap draft proposes tokens, and the model verifies them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,22 +16,22 @@ struct DraftFlags {
   std::string model;
   bool look_up = false;
 
-  void add_flags(CLI::App& app, int64_t& most);  // `most`: tokens proposed at once
-  void require_use(const CLI::App& app) const;   // Error where flags bound a draft that nobody asked for
+  void add_flags(CLI::App& app, int64_t& most);  // `most`: tokens proposed per step
+  void require_use(const CLI::App& app) const;   // Error where options limit a draft but none is selected
 };
 
-// The draft chosen by flags, and what it needs as long as it is used.
+// The draft that the options select, and the state it needs while it is used.
 class DraftChoice {
  public:
   // Error when the draft's vocabulary is not the model's.
   DraftChoice(const DraftFlags& flags, const model::LibraryRef& library, run::Engine& engine,
               const model::Model& model);
-  // What the draft will take, and what the model takes to read up to `most` of its tokens at once.
+  // The memory that the draft needs, and the memory that the model needs to verify up to `most` tokens at once.
   model::MemoryForecast forecast(const model::LoadedModel& model, const model::SessionOptions& session,
                                  int64_t most) const;
-  // For one sequence; null when no flag asks for one.
+  // A draft for one sequence; null when the options select none.
   std::unique_ptr<model::Draft> make(const model::Model& model, const model::SessionOptions& session) const;
-  // For many sequences, as long as this lives.
+  // A draft for many sequences, valid as long as this object.
   model::DraftOptions many(int64_t most) const;
   model::MemoryForecast forecast_many(const model::LoadedModel& model, const model::SessionOptions& session,
                                       const model::ManyLimits& limits) const;
@@ -43,7 +43,7 @@ class DraftChoice {
   std::optional<model::LoadedModel> loaded_;
 };
 
-// " | draft: 60 of 75 tokens accepted", or nothing.
+// " | draft: 60 of 75 tokens accepted"; empty without a draft.
 std::string draft_text(int64_t drafted, int64_t accepted);
 
 }  // namespace lumen::cli

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// An input on each line, empty lines aside.
+// One input per line; empty lines are skipped.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
@@ -59,7 +59,7 @@ std::vector<std::vector<double>> cosines(const EmbeddedInputs& all) {
   return out;
 }
 
-// In the form in which servers answer, with the cosines of all pairs where they are asked for.
+// The JSON of the OpenAI embeddings API, plus the cosines of all pairs when requested.
 std::string json_of(const EmbedFlags& flags, const EmbeddedInputs& all, bool with_cosines) {
   ordered_json data = ordered_json::array();
   for (size_t i = 0; i < all.vectors.size(); ++i)

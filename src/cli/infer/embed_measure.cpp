@@ -21,13 +21,13 @@ const std::vector<std::pair<std::string, model::Pooling>> kPoolings = {{"mean", 
                                                                        {"last", model::Pooling::last},
                                                                        {"none", model::Pooling::none}};
 
-// Pairs of texts, one behind the other, and the similarity scores that people gave them.
+// Pairs of sentences, stored consecutively, with the similarity scores that people gave them.
 struct Pairs {
   std::vector<std::string> inputs;
   std::vector<double> scores;
 };
 
-// The names behind --fields: of two texts and a score.
+// The three names in --fields: two sentences and a score.
 std::vector<std::string> field_names(const std::string& fields) {
   std::vector<std::string> names(1);
   for (const char c : fields) {
@@ -37,11 +37,11 @@ std::vector<std::string> field_names(const std::string& fields) {
       names.back() += c;
   }
   if (names.size() != 3 || std::any_of(names.begin(), names.end(), [](const auto& n) { return n.empty(); }))
-    throw usage_error("--fields takes the names of two texts and a score, as in sentence1,sentence2,score");
+    throw usage_error("--fields takes the names of two sentences and a score, as in sentence1,sentence2,score");
   return names;
 }
 
-// A dot leads into an object; null when there is no such field.
+// A dot in the name descends into an object; null when there is no such field.
 const ordered_json* field_of(const ordered_json& row, const std::string& name) {
   if (const auto whole = row.find(name); whole != row.end()) return &*whole;
   const size_t dot = name.find('.');
@@ -74,7 +74,7 @@ Pairs read_pairs(const EmbedFlags& flags) {
       const std::string where = fmt::format("{}:{}: '{}'", flags.pairs, row.line, names[i]);
       if (!value)
         throw Error(Exit::user, where + " is missing",
-                    "--fields names the two texts and the score, e.g. a,b,labels.label");
+                    "--fields names the two sentences and the score, e.g. a,b,labels.label");
       if (i == 2) {
         out.scores.push_back(number_of(*value, where));
         continue;
@@ -90,9 +90,9 @@ Pairs read_pairs(const EmbedFlags& flags) {
 struct Measured {
   std::string name;
   double bits = 0, mib = 0, seconds = 0;
-  double cosine_mean = 1, cosine_least = 1;  // to the vectors of the first model
+  double cosine_mean = 1, cosine_least = 1;  // cosine similarity to the vectors of the first model
   size_t least_input = 0;
-  double linear = 0, rank = 0;  // of the pairs' scores
+  double linear = 0, rank = 0;  // correlation with the pairs' scores
 };
 
 void compare_vectors(const std::vector<model::Embedder::Vectors>& base,
@@ -166,7 +166,7 @@ model::Pooling embed_pooling(const EmbedFlags& flags, const model::Model& model,
   for (const auto& [name, pooling] : kPoolings)
     if (name == flags.pooling) return pooling;
   if (const auto own = model::pooling_of(model, model::resolve_path(path))) return *own;
-  note("the model does not say how its vectors are pooled; taking the mean (see --pooling)");
+  note("the model has no pooling type; the mean is used (see --pooling)");
   return model::Pooling::mean;
 }
 
@@ -186,7 +186,7 @@ EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const
     encode.add_special = true;
     ids.push_back(model.tokenizer->encode(input, encode));
     if (flags.truncate && std::ssize(ids.back()) > embedder.context()) {
-      // The end token of an input stays at its end.
+      // A truncated input keeps its end token.
       const model::TokenId last = ids.back().back();
       ids.back().resize(embedder.context());
       if (model.tokenizer->adds_eos()) ids.back().back() = last;

@@ -1,5 +1,5 @@
-// Vectors of several models measured side by side: how close those of others are to those of the first, and how well
-// cosines of pairs of texts follow scores that people gave. Proved by tests/cli/embed_test.cpp.
+// Compares the embedding vectors of several models: their cosine similarity to the first model's vectors, and how well
+// cosines of sentence pairs correlate with human similarity scores. Proved by tests/cli/embed_test.cpp.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lumen::cli {
 
-// What `lumen embed` computes vectors with.
+// Options of `lumen embed`.
 struct EmbedFlags {
   std::string model, file, pooling, form = "plain", out, pairs, fields = "sentence1,sentence2,score";
   std::vector<std::string> inputs, against;
@@ -21,20 +21,20 @@ struct EmbedFlags {
   AdapterFlags adapters;
 };
 
-// A vector of each input, or one of each token (none).
+// One vector per input, or one per token (pooling "none").
 struct EmbeddedInputs {
   std::vector<model::Embedder::Vectors> vectors;
-  int64_t tokens = 0, cut = 0;  // of all inputs; inputs whose end was left out
-  int64_t size = 0;             // numbers of a vector
-  double seconds = 0;           // without compiling and reading
+  int64_t tokens = 0, cut = 0;  // totals over all inputs; `cut`: truncated inputs
+  int64_t size = 0;             // components of a vector
+  double seconds = 0;           // without compiling and loading
 };
-// By the model in flags.model or another one. Throws Exit::interrupted when stopped.
+// Embeds the inputs with the model in flags.model or another one. Throws Exit::interrupted when stopped.
 EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const model::Model& model,
                             const std::string& path, const std::vector<std::string>& inputs);
-// Empty: the model's own, told with a note where it says nothing.
+// The pooling option; when it is empty, the model's own, or a default with a note where the model defines none.
 model::Pooling embed_pooling(const EmbedFlags& flags, const model::Model& model, const std::string& path);
 
-// A report on flags.model and flags.against over flags.pairs, or over `inputs` where there are no pairs.
+// A report that compares flags.against with flags.model on flags.pairs, or on `inputs` where there are no pairs.
 std::string measure_embeddings(const Shared& shared, const EmbedFlags& flags, std::vector<std::string> inputs);
 
 }  // namespace lumen::cli

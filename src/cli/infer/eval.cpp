@@ -58,14 +58,15 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
     for (const std::string& name : tasks.names()) put(fmt::format("{:<24} {}\n", name, tasks.get(name).doc));
     return 0;
   }
-  if (flags.model.empty()) throw usage_error("-m says which model; --list shows the tasks");
+  if (flags.model.empty()) throw usage_error("a model is missing: name one with -m; --list shows the tasks");
   if (flags.tasks.empty())
-    throw Error(Exit::usage, "--tasks says what to ask", fmt::format("there are {}", fmt::join(tasks.names(), ", ")));
+    throw Error(Exit::usage, "no task is named: --tasks NAME,..",
+                fmt::format("there are {}", fmt::join(tasks.names(), ", ")));
   for (const std::string& name : flags.tasks) {
     tasks.get(name);
     if (flags.data.empty() && tasks.folder_of(name).empty())
       throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
-                  "--data DIR says where they lie; docs/guide/evaluating.md names the files");
+                  "--data DIR names their folder; docs/guide/evaluating.md names the files");
   }
   flags.options.data = flags.data;
   ProtectedFiles rows;

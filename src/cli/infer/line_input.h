@@ -1,5 +1,5 @@
-// Lines from a terminal or a pipe. On a terminal the system's own line editing is used, told that the text is UTF-8, so
-// that backspace takes a whole character (a Hangul syllable, too).
+// Lines from a terminal or a pipe. On a terminal the kernel's line editing is used in UTF-8 mode, so that backspace
+// deletes a whole character (a Hangul syllable, too).
 #pragma once
 
 #include <termios.h>

@@ -8,7 +8,7 @@
 namespace lumen::cli {
 namespace {
 
-constexpr double kSilent = 1;  // seconds in which nothing needs to be said
+constexpr double kSilent = 1;  // shorter loads print no note
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Where the weights of a model that runs lie: in its mapped file, or in memory of their own (--no-mmap).
+// Where the weights of a running model are stored: in the mapped file, or in allocated memory (--no-mmap).
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -30,10 +30,10 @@ struct RunFlags {
   DraftFlags draft;
   int64_t parallel = 0, sequences = 0;
   bool no_echo = false, explain = false, json = false;
-  bool text_given = false;  // by -p or --file, be it empty
+  bool text_given = false;  // by -p or --file; an empty prompt counts, too
 };
 
-// Feeds a text and streams the continuation to stdout. False when Ctrl-C ended it.
+// Feeds a prompt and streams the continuation to stdout. False when Ctrl-C ended it.
 bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, const std::string& text) {
   model::EncodeOptions encode;
   encode.add_special = generator.tokens().empty();
@@ -49,7 +49,7 @@ bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, cons
   return result.reason != model::EndReason::interrupted;
 }
 
-// The prompts: a line each, or {"prompt": TEXT} where the file's name ends in .jsonl.
+// The prompts: one per line, or {"prompt": TEXT} per line where the file's name ends in .jsonl.
 std::vector<std::string> read_prompts(const std::string& file) {
   const std::string text = read_file(file, 256 << 20);
   std::vector<std::string> prompts;
@@ -68,13 +68,14 @@ std::vector<std::string> read_prompts(const std::string& file) {
   return prompts;
 }
 
-// Prompts that are continued together. Results are printed in their order, each as soon as all before it are there.
+// Continues several prompts in one batch. Results are printed in the order of the prompts, each as soon as all before
+// it are finished.
 int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, RunFlags& flags) {
   const model::Tokenizer& tokenizer = *loaded.model().tokenizer;
   std::vector<std::string> prompts;
   if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
   if (flags.text_given) prompts.push_back(flags.prompt);
-  // One prompt and several sequences at once: so many continuations of it.
+  // With one prompt, --parallel N generates N continuations of it.
   if (flags.sequences == 0) flags.sequences = prompts.size() == 1 && flags.parallel > 0 ? flags.parallel : 1;
   if (prompts.empty()) throw usage_error("--parallel and --sequences need --prompts, -p or -f");
   model::ManyOptions options;
@@ -170,7 +171,7 @@ int generate(const Shared& shared, RunFlags& flags) {
     whole = answer(generator, *model.tokenizer, flags.prompt);
   } else {
     LineInput input;
-    if (input.terminal()) note("type a text and press Enter; an empty line or Ctrl-D ends");
+    if (input.terminal()) note("type a prompt and press Enter; an empty line or Ctrl-D ends");
     bool any = false;
     for (std::string line; whole;) {
       const LineInput::Status status = input.read("> ", &line);
@@ -179,8 +180,7 @@ int generate(const Shared& shared, RunFlags& flags) {
       any = true;
       whole = answer(generator, *model.tokenizer, line + "\n");
     }
-    if (!any && !input.terminal())
-      throw usage_error("no text to continue: give -p, --file, or lines on standard input");
+    if (!any && !input.terminal()) throw usage_error("no prompt: give -p, --file, or lines on standard input");
   }
   if (flags.explain) std::cerr << generator.session().explain();
   return exit_code(whole ? Exit::ok : Exit::interrupted);

@@ -17,7 +17,7 @@
 namespace lumen::cli {
 namespace {
 
-// "15043+1", "15043-0.5", "15043-inf" or "15043-false": an id and what is added to its logit.
+// "15043+1", "15043-0.5", "15043-inf" or "15043-false": a token id and the bias added to its logit.
 std::pair<model::TokenId, double> read_bias(const std::string& text, int64_t vocabulary) {
   const size_t sign = text.find_first_of("+-=", 1);
   char* end = nullptr;
@@ -67,7 +67,7 @@ void SamplingFlags::add_flags(CLI::App& app) {
   const auto option = [&](const char* names, auto& value, const CLI::Validator& bounds, const char* help) {
     return app.add_option(names, value, help)->capture_default_str()->group("Sampling")->check(bounds);
   };
-  constexpr double kLeast = 1e-6;  // of what must be above 0
+  constexpr double kLeast = 1e-6;  // the lower bound of options that must be above 0
   option("--temp,--temperature", sampling.temperature, real(0, 1000), "0 is greedy");
   auto* top_k = option("--top-k", sampling.top_k, whole(0, INT32_MAX), "Only the k best tokens; 0: all");
   auto* top_p =
@@ -121,12 +121,12 @@ void SamplingFlags::finish(const model::Model& model, const model::Library& libr
   if (given > 1) throw usage_error("one of --grammar, --grammar-file, --json-schema and --json-schema-file");
   if (!grammar_file.empty()) {
     generate.grammar = read_file(grammar_file, 1 << 20);
-    model::Grammar::parse(generate.grammar, grammar_file);  // its errors name the file
+    model::Grammar::parse(generate.grammar, grammar_file);  // parsed here so that errors name the file
   }
   if (!schema_file.empty()) schema = read_file(schema_file, 4 << 20);
   if (schema.empty()) return;
   const std::string name = schema_file.empty() ? "--json-schema" : schema_file;
-  parse_json(schema, name, 64);  // its errors are the better ones
+  parse_json(schema, name, 64);  // parsed first because its error messages are better
   generate.grammar = naming(name, [&] { return model::schema_grammar(nlohmann::ordered_json::parse(schema)); });
 }
 
@@ -134,9 +134,9 @@ void note_length(const model::LoadedModel& loaded, const model::SessionOptions& 
   if (!model::depends_on_length(loaded)) return;
   const int64_t context = model::session_options(loaded.model(), session).context;
   note(fmt::format(
-      "this model scales positions by the length of the text; they are scaled for {} tokens (--ctx-size) from the "
-      "first "
-      "token on, so another --ctx-size gives other outputs, and a program that goes by the length so far does",
+      "this model scales positions by the length of the sequence; here they are scaled for {} tokens (--ctx-size) "
+      "from the first token on, so another --ctx-size gives other outputs, and so does a program that scales by the "
+      "current length",
       context));
 }
 

@@ -1,4 +1,4 @@
-// Flags of commands that generate text with a model: what is drawn, and where it ends.
+// Options of commands that generate text: sampling, and when generation ends.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,12 +20,12 @@ struct SamplingFlags {
   std::string grammar_file, schema, schema_file;
 
   void add_flags(CLI::App& app);
-  // Fills the options with what depends on the model (which has a tokenizer) and on files. Draws a seed where none was
-  // given.
+  // Completes the options with values that depend on the model (which has a tokenizer) and on files. Draws a random
+  // seed where none was given.
   void finish(const model::Model& model, const model::Library& library);
 };
 
-// Says so when positions are scaled by the length that the context allows, so that another context gives another text.
+// Prints a note when the model scales positions by the context length, because another context then gives other output.
 void note_length(const model::LoadedModel& loaded, const model::SessionOptions& session);
 
 }  // namespace lumen::cli

@@ -1,4 +1,4 @@
-// lumen bench: how fast models run here. The kernels' own table is bench_kernels.cpp.
+// lumen bench: the speed of models on this machine. `lumen bench kernels` is in bench_kernels.cpp.
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -35,7 +35,7 @@ struct BenchFlags {
   bool no_warm_up = false, explain = false;
 };
 
-// Each test with each number of sequences.
+// The cross product of the tests and the numbers of sequences.
 std::vector<model::SpeedTest> together(const std::vector<model::SpeedTest>& tests,
                                        const std::vector<int64_t>& sequences) {
   std::vector<model::SpeedTest> out;

@@ -27,7 +27,7 @@ run::ProductShape shape_of(const std::string& text) {
   return shape;
 }
 
-// The least a format takes of a shape, before anything is measured.
+// Refuses a product that does not fit into memory even at one bit per weight, before anything is measured.
 void require_room(run::Engine& engine, const run::ProductShape& s, int64_t rows) {
   const int64_t numbers = sizeof(float);
   engine.require_memory(fmt::format("a product with weights of {}x{}", s.n, s.k),

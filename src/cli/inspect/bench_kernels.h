@@ -1,4 +1,4 @@
-// lumen bench kernels: single matrix products beside the machine's ceilings.
+// lumen bench kernels: single matrix products compared with the machine's limits of bandwidth and arithmetic.
 #pragma once
 
 #include "cli/command.h"

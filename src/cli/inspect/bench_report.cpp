@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "CPU", or the interface a GPU is driven by.
+// "CPU", or the name of the GPU's interface.
 std::string backend(const BenchLine& line) {
   if (line.gpu.empty()) return "CPU";
   std::string name = line.gpu.substr(0, line.gpu.find_first_of(": "));
@@ -22,7 +22,7 @@ std::string backend(const BenchLine& line) {
   return name;
 }
 
-// Every field once; the forms differ in how they are written.
+// All fields of a result; the output forms differ only in how they write them.
 Json fields(const BenchLine& line) {
   const model::Speed& s = line.speed;
   const auto nanoseconds = [](double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); };

@@ -21,7 +21,7 @@ struct CacheFlags {
   bool json = false;
 };
 
-// As an ISO date and time, UTC.
+// ISO 8601 date and time, UTC.
 std::string time_text(std::chrono::system_clock::time_point at) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(at);
   std::tm parts{};
@@ -31,12 +31,12 @@ std::string time_text(std::chrono::system_clock::time_point at) {
   return text;
 }
 
-// Error where there is none: what is asked for is a folder.
+// The cache folder; Error when the cache is off.
 std::filesystem::path folder_of(const Shared& shared) {
   const std::filesystem::path folder = run::cache_folder(shared.cache);
   if (!folder.empty()) return folder;
   if (run::is_cache_off(shared.cache)) throw user_error("the cache is off: nothing is kept");
-  throw Error(Exit::user, "there is no cache: neither HOME nor XDG_CACHE_HOME says where",
+  throw Error(Exit::user, "there is no cache folder: neither HOME nor XDG_CACHE_HOME is set",
               "--cache DIR names a folder");
 }
 

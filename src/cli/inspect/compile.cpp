@@ -30,7 +30,7 @@ struct CompileFlags {
   bool exact = false, explain = false, check = false, emit_given = false;
 };
 
-// "B=1,T=512" or several flags.
+// Symbol values from "B=1,T=512", or from several options.
 graph::Bindings symbol_values(const std::vector<std::string>& texts) {
   graph::Bindings symbols;
   for (const std::string& text : texts) {
@@ -45,8 +45,7 @@ graph::Bindings symbol_values(const std::vector<std::string>& texts) {
   return symbols;
 }
 
-// The graph a user means: a function of a model, its training step ("train"), or a plain function of the file.
-// Symbols nobody gave get small numbers, so that a first look needs no flags.
+// Gives symbols without a value small numbers, so that a first look at a graph needs no options.
 void complete(graph::Bindings& symbols, const graph::Graph& g) {
   for (graph::ValueId v : g.inputs()) {
     for (const graph::Dim& d : g[v].type.shape) {
@@ -60,7 +59,7 @@ graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph:
   const lang::File* file = nullptr;
   if (flags.file.ends_with(".lum") && std::filesystem::exists(flags.file)) {
     const auto source = std::make_shared<Source>(Source{flags.file, read_file(flags.file, 16 << 20)});
-    // The file stands in for the library's file that defines the same names.
+    // This file replaces the library's file that defines the same names.
     file = &library.replace_model_text(source);
     if (!file->models.empty()) family = library.family(file->models.front().name);
   } else if (flags.file.ends_with(".lum")) {
@@ -88,7 +87,7 @@ graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph:
   return model::training_step(graph::bind_symbols(loss, symbols), trained, model::Optimizer(family->library(), {}));
 }
 
-// Runs the graph on numbers drawn for it and prints each kernel's plan, predicted and measured time.
+// Runs the graph on random inputs and prints each kernel's plan, predicted time and measured time.
 int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptions& options,
             const CompileFlags& flags) {
   Shared here = shared;
@@ -114,7 +113,7 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
   return 0;
 }
 
-// A type, or a recipe that says what operands pass through and what a step keeps.
+// Applies --precision: a scalar type, or a recipe that gives the formats of operands and saved activations.
 void take_precision(const model::Library& library, const std::string& precision, run::CompileOptions& options) {
   if (!model::is_recipe_of_products(library, precision)) {
     options.products = model::product_type(precision, library.formats());
@@ -131,7 +130,7 @@ int compile(const Shared& shared, const CompileFlags& flags) {
   for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
   const run::Stage stage = run::stage_from_name(flags.emit);
   if (flags.check && flags.emit_given && flags.out.empty())
-    throw usage_error("--check prints its report; --emit beside it needs a file (--out)");
+    throw usage_error("--check prints its report; with --emit it needs a file (--out)");
   run::CompileOptions options;
   options.symbols = symbol_values(flags.symbols);
   graph::Graph g = graph_of(*library, flags, options.symbols);
@@ -146,7 +145,7 @@ int compile(const Shared& shared, const CompileFlags& flags) {
     a.what = graph::FormatAssignment::What::stored;
     a.format = named_format(library->formats(), at == std::string::npos ? text : text.substr(at + 1));
     const std::string pattern = at == std::string::npos ? "*" : text.substr(0, at);
-    // Vectors stay f32, as everywhere; inputs of a plain function are held in a format when they are named.
+    // Vectors stay f32, as in all commands. Inputs of a plain function get a format only when they are named in full.
     const bool named = pattern.find_first_of("*?") == std::string::npos;
     const size_t before = options.assignments.size();
     for (graph::ValueId v : g.inputs()) {
@@ -165,7 +164,7 @@ int compile(const Shared& shared, const CompileFlags& flags) {
     }
   }
   if (flags.explain) return explain(shared, g, options, flags);
-  // Beside --check, --emit names what goes to the file.
+  // With --check, --emit chooses the content of the output file.
   const std::string report = flags.check ? run::check_text(g, options, flags.target) : "";
   const bool stage_wanted = !flags.check || flags.emit_given;
   const std::string text = stage_wanted ? run::stage_text(g, options, flags.target, stage) : report;

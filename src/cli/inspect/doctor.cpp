@@ -49,7 +49,7 @@ CacheState look_at_cache(const Shared& shared) {
   return c;
 }
 
-// Without --all: the formats that files of other programs are in, near 4 and 8 bits.
+// The formats tried without --all: common GGUF formats near 4 and 8 bits.
 std::vector<FormatRef> formats_to_try(const Shared& shared, const DoctorFlags& flags) {
   std::vector<FormatRef> chosen;
   for (const FormatRef& f : shared.library()->formats().all()) {

@@ -97,7 +97,7 @@ std::string text_of(const run::SelfTest& e) {
   const auto line = [&](const std::string& text) { out += fmt::format("{:20}{}\n", "", text); };
   if (!e.refusal.empty()) line("why: " + e.refusal);
   if (!e.refusal.empty() && !e.advice.empty()) line("hint: " + e.advice);
-  if (e.tier.empty()) return out;  // it could not be opened
+  if (e.tier.empty()) return out;  // the device could not be opened
   line(fmt::format("code for {} ({})", e.machine, e.tier));
   line(fmt::format("kernels of programs are {} (--try)",
                    e.tries_programs ? "tried once each before they are trusted" : "trusted as they are"));
@@ -125,7 +125,7 @@ std::string text_of(const run::SelfTest& e) {
   return out;
 }
 
-// ---- what can be sent to others
+// ---- the shareable report
 
 constexpr const char* kVariables[] = {"AMD_LOG_LEVEL",
                                       "AMD_SERIALIZE_KERNEL",
@@ -149,12 +149,13 @@ constexpr const char* kVariables[] = {"AMD_LOG_LEVEL",
                                       "ROCR_VISIBLE_DEVICES"};
 
 void replace_all(std::string* text, const std::string& what, const char* by) {
-  if (what.size() < 3) return;  // nobody's name alone
+  if (what.size() < 3) return;  // too short to be a private name
   for (size_t at = text->find(what); at != std::string::npos; at = text->find(what, at + std::string(by).size()))
     text->replace(at, what.size(), by);
 }
 
-// What belongs to a person, a host or one card: paths but their last part, names, and numbers of devices.
+// Removes private data about a person, a host or one card: names, device serial numbers, and all of a path but its last
+// component.
 class Scrubber {
  public:
   Scrubber() {

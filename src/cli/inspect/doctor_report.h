@@ -1,4 +1,4 @@
-// What `lumen doctor` has found, as text, as JSON, and as a file that can be sent to others.
+// The results of `lumen doctor` as text, as JSON, and as a file that can be shared.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct CacheState {
   int64_t files = 0, bytes = 0;
 };
 
-// All that is known after looking.
+// All results of the checks.
 struct Findings {
   CacheState cache;
   std::vector<run::MachineLine> machines;
@@ -34,8 +34,8 @@ struct Findings {
 
 std::string findings_text(const Findings& found);
 std::string findings_json(const Findings& found);
-// The same with the system, the GPUs' properties and the variables of the environment that matter, and without what is
-// private: names of users and hosts, paths, and numbers that belong to one card.
+// The same plus the system, the GPUs' properties and the relevant environment variables, without private data: names of
+// users and hosts, paths, and serial numbers.
 std::string shareable_json(const Findings& found);
 
 }  // namespace lumen::cli

@@ -66,7 +66,7 @@ int show(const Shared& shared, const FormatFlags& flags) {
   return 0;
 }
 
-// The formats whose bits per weight are nearest to f's, without f.
+// The formats whose bits per weight are nearest to those of f, except f itself.
 std::vector<FormatRef> neighbours(const FormatLibrary& library, const Format& f, size_t count) {
   std::vector<FormatRef> others;
   for (const FormatRef& other : library.all()) {
@@ -94,7 +94,7 @@ void print_errors(const FormatLibrary& library, const FormatRef& f) {
   put(out);
 }
 
-// 0 failed lines when all is well.
+// Prints check results and returns the number of failed ones.
 int print_lines(const std::vector<run::CheckLine>& lines) {
   int failed = 0;
   for (const run::CheckLine& line : lines) {
@@ -134,7 +134,7 @@ int check(const Shared& shared, const FormatFlags& flags) {
     formats.push_back(known);
   } else {
     if (!flags.file.ends_with(".lum") && !std::filesystem::exists(flags.file))
-      (void)named_format(all, flags.file);  // the Error with the nearest names
+      (void)named_format(all, flags.file);  // throws the Error with the nearest names
     const auto source = std::make_shared<Source>(Source{flags.file, read_file(flags.file, 1 << 20)});
     formats = model::formats_of_text(all, source);
   }

@@ -40,7 +40,8 @@ void print_tensors(const model::TensorFile& file, const std::map<std::string, st
     if (stored == 0) stored = t.data.size();
     bytes += stored;
     const auto role = roles.find(t.name);
-    const bool is_branch = role != roles.end() && role->second == model::kBranchRole;  // its bytes are another's
+    const bool is_branch =
+        role != roles.end() && role->second == model::kBranchRole;  // its bytes belong to another tensor
     weights += is_branch ? 0 : count;
     out += fmt::format("{:<44} {:>20} {:<10} {:>14} {:>8.3f}  {}\n", printable(t.name), shape, element_text(t.element),
                        stored, count > 0 ? 8.0 * stored / count : 0.0, role == roles.end() ? "" : role->second);
@@ -58,7 +59,7 @@ void inspect_gguf(const model::LibraryRef& library, const std::filesystem::path&
                       printable(model::gguf_print(value, flags.limit))));
     }
   }
-  // Roles, where the file is a model of a known family.
+  // Roles, if the file is a model of a known family.
   std::map<std::string, std::string> roles;
   try {
     const model::Model model = model::read_gguf(library, path);
@@ -78,7 +79,7 @@ void inspect_checkpoint(const model::LibraryRef& library, const std::filesystem:
   print_tensors(*checkpoint.optimizer, {});
 }
 
-// A Hugging Face folder: its family and numbers, then its tensors.
+// A Hugging Face folder: its family and configuration, then its tensors.
 void inspect_folder(const model::LibraryRef& library, const std::filesystem::path& path, const InspectFlags& flags) {
   std::map<std::string, std::string> roles;
   if (std::filesystem::exists(path / "config.json")) {

@@ -1,4 +1,4 @@
-// Commands that show or measure: inspect, compile, format, tokenize, doctor, bench.
+// Commands that inspect or measure: inspect, compile, format, tokenize, doctor, bench, cache.
 //
 // May include: base, base/file, base/messages, base/structured, cli, cli/infer, cli/paths, model/arch,
 // model/arch/checkpoint, model/arch/family, model/compress, model/file, model/infer/measure, model/recipe,

@@ -5,6 +5,6 @@
 
 namespace lumen::cli {
 
-std::string processor_name();  // as the system calls it; "unknown processor" where it does not say
+std::string processor_name();  // the operating system's name for it; "unknown processor" where there is none
 
 }  // namespace lumen::cli

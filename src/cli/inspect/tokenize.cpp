@@ -42,7 +42,7 @@ std::string from_hex(const std::string& text) {
   return out;
 }
 
-// A piece as it can be shown: broken characters as bytes, white space visible.
+// A token in printable form: invalid UTF-8 as bytes, white space visible.
 std::string shown(const std::string& bytes) {
   std::string out;
   for (size_t at = 0; at < bytes.size();) {
@@ -59,12 +59,13 @@ std::string shown(const std::string& bytes) {
   return out;
 }
 
-// One JSON value for each line of stdin: a text, or {"bytes": hex}; one object for each on stdout.
+// Reads one JSON value per line of stdin, a string or {"bytes": hex}, and writes one object per line to stdout.
 void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options) {
   for (std::string line; std::getline(std::cin, line);) {
     const auto value = parse_json(line, "line of stdin");
     const bool bytes = value.is_object();
-    if (!bytes && !value.is_string()) throw user_error("a line of stdin is neither a text nor {{\"bytes\": hex}}");
+    if (!bytes && !value.is_string())
+      throw user_error("a line of stdin is neither a JSON string nor {{\"bytes\": hex}}");
     const std::string text = bytes ? from_hex(json_text(value, "bytes", "line of stdin")) : value.get<std::string>();
     ordered_json out;
     try {
@@ -161,7 +162,7 @@ void add_tokenize(CLI::App& app, Command& command) {
   auto* train = sub->add_option("--train", flags->training, "Learn byte pairs from these files instead")
                     ->check(reads(Reads::file))
                     ->type_name("FILE...");
-  // What goes with one way of work alone.
+  // These options belong to one mode only.
   for (auto* other : {text, file, ids, json, stats, special, plain, lines}) decode->excludes(other);
   for (auto* other : {text, file, ids, json, stats}) lines->excludes(other);
   for (auto* other : {model, text, file, ids, json, stats, decode, special, plain, lines}) train->excludes(other);

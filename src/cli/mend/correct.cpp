@@ -31,7 +31,7 @@ struct CorrectFlags : MendedFlags {
   bool to_gguf() const { return fs::path(out).extension() == ".gguf"; }
 };
 
-// How far the rounded model is from the original, without the adapter and with it.
+// Prints the divergence of the quantized model from the original, without and with the adapter.
 void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model& original, const model::Model& rounded,
              const model::Adapter& adapter) {
   if (!original.tokenizer) return note("not checked: the model has no tokenizer");
@@ -42,7 +42,7 @@ void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model&
     progress.update(fmt::format("check window {}/{}", done, all));
   };
   const fs::path out = fs::absolute(flags.out);
-  const AtomicFolder scratch(out.parent_path() / "lumen-correct");  // never kept
+  const AtomicFolder scratch(out.parent_path() / "lumen-correct");  // deleted at the end
   const fs::path logits = scratch.path() / "logits";
   model::record_logits(model::LoadedModel(engine, original), tokens, options, logits, windows);
   const auto distance = [&](std::span<const model::ScaledAdapter> adapters) {
@@ -56,7 +56,8 @@ void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model&
                   "it, over {} tokens of {}; same likeliest token {:.3f} %, {:.3f} %\n",
                   flags.original, without.mean, without.error, with.mean, with.error, with.tokens, flags.check_name(),
                   100 * without.same_top, 100 * with.same_top));
-  if (with.mean > without.mean) warn("on this text the adapter does not help: calibrate on more, or likelier, text");
+  if (with.mean > without.mean)
+    warn("the adapter does not help on this text: calibrate on more text, or on text of another kind");
 }
 
 model::Provenance provenance_of(const CorrectFlags& flags, const model::Model& original, const model::Model& rounded) {
@@ -76,7 +77,7 @@ model::Provenance provenance_of(const CorrectFlags& flags, const model::Model& o
 int correct_file(const Shared& shared, CorrectFlags& flags) {
   flags.options.weighted = flags.method == kWeighted;
   if (!flags.options.weighted && !flags.text.texts.empty())
-    throw usage_error("--method {} looks at matrices alone, not at a text: leave -f away", flags.method);
+    throw usage_error("--method {} uses only the matrices, no text: leave out -f", flags.method);
   flags.refuse_outputs(flags.to_gguf());
   const model::LibraryRef library = shared.library();
   const model::Model original = model::read_model(library, flags.original);
@@ -89,7 +90,7 @@ int correct_file(const Shared& shared, CorrectFlags& flags) {
   catch_interrupts();
   std::optional<model::Correction> found;
   {
-    const AtomicFolder scratch(fs::absolute(flags.out + ".work"));  // never kept
+    const AtomicFolder scratch(fs::absolute(flags.out + ".work"));  // deleted at the end
     flags.options.folder = scratch.path();
     found = model::correct(
         engine, original, rounded, text, flags.options,
@@ -104,7 +105,7 @@ int correct_file(const Shared& shared, CorrectFlags& flags) {
   }
   int64_t bytes = 0;
   for (const auto& [name, part] : found->adapter.parts) bytes += part.a.bytes.size() + part.b.bytes.size();
-  progress.finish(fmt::format("correct: {} matrices, {} beside {} of weights", found->adapter.parts.size(),
+  progress.finish(fmt::format("correct: {} matrices, {} in addition to {} of weights", found->adapter.parts.size(),
                               size_text(bytes), size_text(rounded.weight_bytes())));
   put(found->text());
   model::AdapterFile about;

@@ -1,5 +1,5 @@
-// Commands that give a rounded model back some of what rounding took: correct (an adapter beside it) and recover (its
-// scales and norms, trained).
+// Commands that recover quality lost in quantization: correct (trains an adapter for the quantized model) and recover
+// (trains its scales and norms).
 //
 // May include: base, base/file, cli, cli/convert, cli/paths, model/arch/adapter, model/arch/checkpoint,
 // model/compress/correct, model/compress/fields, model/infer/measure, model/recipe/record, run/engine.

@@ -1,5 +1,5 @@
-// What commands that mend a rounded model have in common: the two models, where the result goes, and the held-out text
-// over which the distance from the original is measured.
+// The shared part of `correct` and `recover`: the two models, the output path, and the held-out text on which the
+// divergence from the original is measured.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct MendedFlags {
 
   void add_models(CLI::App& sub);
   void add_check(CLI::App& sub, const char* out_name);
-  // Error when the result, one file or a folder, would replace an input, is there already, or cannot be written.
+  // Error when the output, one file or a folder, would replace an input, already exists, or cannot be written.
   void refuse_outputs(bool is_file) const;
-  // What the check looks at.
+  // The tokens on which the divergence is measured.
   std::vector<model::TokenId> check_tokens(const model::Model& base) const;
   model::PerplexityOptions check_options(const model::Model& base) const;
   std::string check_name() const { return check.empty() ? "the built-in text" : check; }

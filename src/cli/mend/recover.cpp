@@ -24,7 +24,7 @@ struct RecoverFlags : MendedFlags {
   model::FieldRecoveryOptions options;
 };
 
-// How far both are from the original over a text that nothing was learned from.
+// Prints the divergence of both quantized models from the original on held-out text.
 void compare(run::Engine& engine, const RecoverFlags& flags, const model::Model& original, const model::Model& before,
              const model::Model& after) {
   const model::PerplexityOptions options = flags.check_options(original);
@@ -42,7 +42,7 @@ void compare(run::Engine& engine, const RecoverFlags& flags, const model::Model&
       "same likeliest token {:.3f} %, {:.3f} %\n",
       flags.original, a.mean, a.error, b.mean, b.error, a.tokens, flags.check_name(), 100 * a.same_top,
       100 * b.same_top));
-  if (b.mean > a.mean) warn("on this text nothing was gained: learn from more, or likelier, text");
+  if (b.mean > a.mean) warn("nothing was gained on this text: train on more text, or on text of another kind");
 }
 
 bool run(model::FieldRecovery& recovery, const RecoverFlags& flags) {
@@ -55,7 +55,7 @@ bool run(model::FieldRecovery& recovery, const RecoverFlags& flags) {
       [] { return interrupted().load(); });
   if (!whole) {
     progress.finish("recover: stopped");
-    note(fmt::format("what is done is in '{}'; the same command goes on from there", flags.options.folder.string()));
+    note(fmt::format("the work so far is in '{}'; the same command continues it", flags.options.folder.string()));
     return false;
   }
   progress.finish(fmt::format("recover: {} numbers trained", recovery.trained()));

@@ -73,7 +73,7 @@ bool is_given(const CLI::App& command, const char* name) {
   return option && option->count() > 0;
 }
 
-// An output, as messages name it.
+// An output's name in messages.
 std::string shown(const CLI::Option& option, const std::string& value) {
   return fmt::format("{} '{}'", option.get_name(), value);
 }
@@ -82,7 +82,7 @@ void append(std::vector<fs::path>& to, const model::Paths& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
-// The files below a folder that `wanted` says yes to.
+// The files in a folder, searched `depth` levels deep, that `wanted` accepts.
 std::vector<fs::path> files_below(const fs::path& folder, int depth, bool (*wanted)(const fs::path&)) {
   std::vector<fs::path> out;
   std::error_code failure;
@@ -100,7 +100,7 @@ bool is_of_library(const fs::path& file) {
   return file.extension() == ".lum" || file.extension() == ".toml";
 }
 
-// What a name must be for a second output to be taken for the first.
+// The canonical form of a path; two outputs with the same form are the same file.
 std::string place_of(const std::string& path) {
   std::error_code failure;
   const fs::path place = fs::weakly_canonical(written_path(path), failure);
@@ -186,14 +186,14 @@ void PathGuard::take_inputs(CLI::App& command) {
         try {
           for (const fs::path& file : files_read(path, *what)) inputs_.add(file);
         } catch (const Error&) {
-          // What cannot be found or read is told by the command, in its own words.
+          // A missing or unreadable input is reported by the command itself, with a better message.
         }
       }
   }
 }
 
 void PathGuard::check_outputs(CLI::App& command) {
-  std::map<std::string, std::string> places;  // and which option named them
+  std::map<std::string, std::string> places;  // normalized path and the option that named it
   for (CLI::Option* option : command.get_options({})) {
     const std::optional<Writes> what = option->count() > 0 ? declared_writes(*option) : std::nullopt;
     if (!what) continue;
@@ -224,7 +224,7 @@ void PathGuard::check_outputs(CLI::App& command) {
               throw Error(Exit::usage, fmt::format("{} is the folder '{}', which is read", name, folder),
                           "name another folder");
       }
-      // What the rename would refuse is said before the work (base/file/file.h, AtomicFolder).
+      // Reports before the work begins what the final rename would refuse (base/file/file.h, AtomicFolder).
       if (is_model && is_folder)
         for (const fs::path& file : replaced)
           if (fs::is_symlink(file, failure) && (file.extension() == ".safetensors" || file.extension() == ".json"))

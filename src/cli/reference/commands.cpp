@@ -6,7 +6,7 @@
 namespace lumen::cli {
 namespace {
 
-// A type is written "TEXT:{a,b}" where a value is one of some.
+// Splits a type such as "TEXT:{a,b}" into its name and its choices.
 void read_type(const std::string& type, OptionEntry* entry) {
   const size_t begin = type.find('{'), end = type.find('}', begin);
   entry->type = type.substr(0, type.find(':'));

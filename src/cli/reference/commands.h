@@ -8,7 +8,7 @@
 namespace lumen::cli {
 
 struct OptionEntry {
-  std::vector<std::string> names;  // with dashes, "-m" and "--model"; of an argument without a dash its name
+  std::vector<std::string> names;  // with dashes, "-m" and "--model"; a positional argument has its name without a dash
   std::string type;                // "FILE"; empty for flags
   std::vector<std::string> choices;
   std::string help, group, fallback;  // fallback: the value without the option, where the help shows one
@@ -23,17 +23,17 @@ struct CommandEntry {
 };
 
 CommandEntry describe(const CLI::App& app);
-// "data stats" -> that entry; null where there is none.
+// The entry for "data stats"; null where there is none.
 const CommandEntry* find_command(const CommandEntry& program, const std::vector<std::string>& words);
 
-// Scripts that complete commands, options and choices; other words complete to files. Shells: bash, zsh, fish.
+// Completion scripts for commands, options and choices; other words complete to files. Shells: bash, zsh, fish.
 std::string bash_completion(const CommandEntry& program);
 std::string zsh_completion(const CommandEntry& program);
 std::string fish_completion(const CommandEntry& program);
 
-// A page of section 1 for `man`, of a command.
+// A manual page (section 1) for one command.
 std::string manual_page(const CommandEntry& command, const std::string& version);
-// The same of a command and all below it, as Markdown.
+// The same for a command and all its subcommands, as Markdown.
 std::string markdown_reference(const CommandEntry& command);
 
 }  // namespace lumen::cli

@@ -1,4 +1,4 @@
-// Completion scripts of shells.
+// Completion scripts for shells.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,7 +14,7 @@ std::string last_word(const std::string& name) {
   return name.substr(name.rfind(' ') + 1);
 }
 
-// Behind "lumen": " data stats"; of the program itself nothing.
+// The command's words after "lumen": " data stats"; empty for the program itself.
 std::string path_of(const CommandEntry& command) {
   const size_t space = command.name.find(' ');
   return space == std::string::npos ? "" : command.name.substr(space);
@@ -31,14 +31,14 @@ std::vector<std::string> words_of(const CommandEntry& command) {
   return words;
 }
 
-// Up to the first full stop or line, and without what shells would take for their own.
+// The help up to its first full stop or line break, without the characters that the shell would interpret.
 std::string short_help(const std::string& help, const std::string& without) {
   std::string out = help.substr(0, std::min(help.find(". "), help.find('\n')));
   std::erase_if(out, [&](char c) { return without.find(c) != std::string::npos; });
   return out;
 }
 
-// The function of zsh that completes a command: _lumen_data_stats for "lumen data stats".
+// The name of the zsh function that completes a command: _lumen_data_stats for "lumen data stats".
 std::string function_of(const CommandEntry& command) {
   std::string name = "_" + command.name;
   std::ranges::replace_if(name, [](char c) { return c == ' ' || c == '-'; }, '_');

@@ -1,4 +1,4 @@
-// Manual pages (man, section 1) and the same as Markdown.
+// Manual pages (man, section 1) and the same reference as Markdown.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// As roff has it: backslashes and dashes escaped, and no line that begins with a request.
+// Escapes text for roff: backslashes, dashes, and lines that would start a request.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -58,7 +58,7 @@ std::string about(const OptionEntry& o) {
   return out;
 }
 
-// A | in a cell would begin another, and < a tag.
+// Escapes text for a Markdown table cell: | would start another cell, and < a tag.
 std::string cell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? "\\|" : c == '<' ? "&lt;" : c == '\n' ? " " : std::string(1, c);

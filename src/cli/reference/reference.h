@@ -1,5 +1,4 @@
-// What the parser knows of every command, for people and shells: completion scripts, manual pages and a reference in
-// Markdown come from it.
+// The command reference, generated from the parser: completion scripts, manual pages and a reference in Markdown.
 //
 // May include: base, cli.
 #pragma once

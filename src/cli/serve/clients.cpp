@@ -5,7 +5,7 @@
 namespace lumen::cli {
 namespace {
 
-constexpr size_t kMostClients = 10'000;  // remembered at once
+constexpr size_t kMostClients = 10'000;  // clients tracked at once
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void ClientCounts::leave(const std::string& client) {
   if (at != counts_.end() && --at->second == 0) counts_.erase(at);
 }
 
-// Those whose budget is full again are as good as new.
+// A client whose budget is full again is equivalent to a new one, so its entry is dropped.
 void ClientRates::forget_idle(double now) {
   std::erase_if(budgets_, [&](const auto& entry) {
     return entry.second.left + (now - entry.second.at) * rate_ >= std::max(1.0, 2 * rate_);

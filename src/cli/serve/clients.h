@@ -1,4 +1,4 @@
-// What one client may have: connections of an address, and requests a second of a key or an address. Proved by
+// Limits per client: connections of an address, and requests per second of a key or an address. Proved by
 // tests/cli/serve/clients_test.cpp.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace lumen::cli {
 
 class ClientCounts {
  public:
-  explicit ClientCounts(int64_t most) : most_(most) {}  // 0: as many as come
+  explicit ClientCounts(int64_t most) : most_(most) {}  // 0: no limit
   bool enter(const std::string& client);
   void leave(const std::string& client);
 
@@ -21,11 +21,12 @@ class ClientCounts {
   std::map<std::string, int64_t> counts_;
 };
 
-// A client may ask `rate` times a second on average, and twice that at once. Who has not asked for long is forgotten.
+// Token bucket: a client may send `rate` requests per second on average, in bursts of twice that. Clients that have
+// been idle for long are dropped.
 class ClientRates {
  public:
-  explicit ClientRates(double rate) : rate_(rate) {}  // 0: as often as it likes
-  // Seconds to wait, or 0: it may. `now`: seconds of a clock that does not go back.
+  explicit ClientRates(double rate) : rate_(rate) {}  // 0: no limit
+  // Seconds that the client has to wait, or 0 when the request is allowed. `now`: seconds of a monotonic clock.
   double ask(const std::string& client, double now);
 
  private:

@@ -18,7 +18,7 @@
 #include "base/threads/threads.h"
 #include "cli/serve/clients.h"
 
-// As the library was built; what it declares depends on them.
+// The options that the library was built with, because the layout of its classes depends on them.
 #define CPPHTTPLIB_OPENSSL_SUPPORT
 #define CPPHTTPLIB_ZLIB_SUPPORT
 #define CPPHTTPLIB_BROTLI_SUPPORT
@@ -40,13 +40,13 @@ Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// Milliseconds of a poll.
+// The timeout of poll() in milliseconds.
 int until(Clock::time_point end) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
   return int(std::clamp<int64_t>(left + 1, 0, 60'000));
 }
 
-// False when the time is over first.
+// Waits until the socket is ready; false when `end` comes first.
 bool wait_for_socket(int fd, short events, Clock::time_point end) {
   while (Clock::now() < end) {
     pollfd p{fd, events, 0};
@@ -57,7 +57,7 @@ bool wait_for_socket(int fd, short events, Clock::time_point end) {
   return false;
 }
 
-// One client. What is read first is the head, checked; the body follows from the socket.
+// One client. The head of a request is read and checked first; the library then reads the body from the socket.
 class Connection : public httplib::Stream {
  public:
   Connection(int fd, SSL* ssl, const HttpLimits& limits, std::string remote)
@@ -67,7 +67,7 @@ class Connection : public httplib::Stream {
     ::close(fd_);
   }
 
-  // A request's head, or nothing when the client has left or says nothing in time.
+  // Reads a request's head; false when the client has closed the connection or the head is not complete in time.
   bool next_head(const std::atomic<bool>& is_closing) {
     given_ = 0;
     head_ = {};
@@ -91,14 +91,14 @@ class Connection : public httplib::Stream {
         head_.message = "the head of the request is too long";
         return true;
       }
-      // Looks up now and then: an idle connection ends when the server does.
+      // Wakes up regularly, because an idle connection is closed when the server shuts down.
       if (!has_begun && is_closing) return false;
       const auto some = has_begun ? end : std::min(end, after(0.2));
       if (!more(some) && (is_over_ || Clock::now() >= end)) return false;
     }
   }
   const HttpHead& head() const { return head_; }
-  // Whether the body was read whole, so that another request may follow.
+  // Marks the body as read completely, so that another request may follow on the connection.
   void body_was_read() { body_read_ = true; }
   bool may_go_on() const { return !is_over_ && !is_last_ && (body_read_ || (head_.length == 0 && !head_.is_chunked)); }
   void begin_answer() { body_read_ = false; }
@@ -127,7 +127,7 @@ class Connection : public httplib::Stream {
     bytes_.erase(0, count);
     return ssize_t(count);
   }
-  // All of it in the time that a piece has, or nothing.
+  // Writes all bytes within the time limit of a piece, or fails.
   ssize_t write(const char* from, size_t size) override {
     const auto end = after(limits_.write);
     size_t done = 0;
@@ -162,7 +162,7 @@ class Connection : public httplib::Stream {
   }
 
  private:
-  // Whether it is worth another try.
+  // Waits as SSL_get_error asks; returns whether to retry the operation.
   bool wait_for_tls(int got, Clock::time_point end) {
     const int why = SSL_get_error(ssl_, got);
     const bool reads = why == SSL_ERROR_WANT_READ, writes = why == SSL_ERROR_WANT_WRITE;
@@ -171,7 +171,7 @@ class Connection : public httplib::Stream {
     return again;
   }
 
-  // Reads what is there; false when nothing came until `end`, or the client has closed its side.
+  // Reads available bytes; false when none came before `end` or the client has closed its side.
   bool more(Clock::time_point end) {
     char some[kReadAtOnce];
     while (!is_over_) {
@@ -214,8 +214,8 @@ class Connection : public httplib::Stream {
   std::string remote_;
   HttpHead head_;
   ChunkedBody chunks_;
-  size_t given_ = 0;   // of the head, to the parser
-  std::string bytes_;  // read, and not taken
+  size_t given_ = 0;   // bytes of the head already passed to the parser
+  std::string bytes_;  // read but not yet consumed
   Clock::time_point body_end_;
   bool is_over_ = false, is_last_ = false, body_read_ = false;
 };
@@ -243,7 +243,7 @@ class HttpServer::Part : public httplib::Server {
       refuse(reply, 500, "the server failed");
     });
     set_payload_max_length(limits_.body);
-    set_keep_alive_timeout(time_t(limits_.idle));  // what clients are told
+    set_keep_alive_timeout(time_t(limits_.idle));  // sent to clients as a header
     set_keep_alive_max_count(kMostAnswers);
   }
   ~Part() override {
@@ -267,7 +267,7 @@ class HttpServer::Part : public httplib::Server {
 
   void listen_at(const std::string& host, int port) {
     listener_ = open_listener({.host = host, .port = port}, "--port");
-    svr_sock_ = listener_;  // what streams look at
+    svr_sock_ = listener_;  // the socket that streams check
     port_ = listener_port(listener_);
   }
 
@@ -324,7 +324,7 @@ class HttpServer::Part : public httplib::Server {
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: "
         "application/json\r\nContent-Length: {}\r\n\r\n{}",
         body.size(), body);
-    // With TLS nobody could read it.
+    // A TLS client could not read a plain-text answer.
     if (!tls_) (void)!::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::close(fd);
   }
@@ -350,12 +350,12 @@ class HttpServer::Part : public httplib::Server {
           goes_on = connection.head().status == 0 ? answer_one(connection) : refuse_head(connection);
         }
       } catch (const std::exception&) {
-        // The connection ends; what it was about was told where it happened.
+        // The connection is closed; the error was reported where it occurred.
       }
       current = nullptr;
       linger(connection);
       const std::lock_guard lock(mutex_);
-      open_.erase(fd);  // its number is another's from here on
+      open_.erase(fd);  // the descriptor may be reused from here on
     }
     clients_.leave(remote);
     const std::lock_guard lock(mutex_);
@@ -363,7 +363,7 @@ class HttpServer::Part : public httplib::Server {
     left_.notify_all();
   }
 
-  // A client that still sends would lose the answer to a reset.
+  // Closing while the client still sends would reset the connection and lose the answer.
   void linger(Connection& connection) const {
     connection.say_goodbye();
     char some[4096];
@@ -420,7 +420,7 @@ class HttpServer::Part : public httplib::Server {
     given.method = ask.method;
     given.path = ask.path;
     given.authorization = ask.get_header_value("Authorization");
-    if (given.authorization.empty() && ask.has_header("x-api-key"))  // as Anthropic's clients send it
+    if (given.authorization.empty() && ask.has_header("x-api-key"))  // Anthropic's clients send the key in this header
       given.authorization = "Bearer " + ask.get_header_value("x-api-key");
     given.body = std::move(body);
     given.remote = connection->remote();
@@ -436,7 +436,7 @@ class HttpServer::Part : public httplib::Server {
       return is_whole;
     };
     if (ask.version != "HTTP/1.0") return reply.set_chunked_content_provider(said.type, provide);
-    // Its end is that of the connection.
+    // The end of the connection marks the end of the stream.
     connection->end_behind_answer();
     reply.set_header("Connection", "close");
     reply.set_content_provider(said.type, provide);

@@ -1,6 +1,6 @@
-// HTTP/1.1 for servers of ours: connections, their limits and times, TLS. Bytes from outside are hostile: the head of a
-// request is read and checked here before anything else sees it, everything has a bound in bytes and in time, and who
-// leaves or does not read is let go. Proved by tests/cli/serve/serve_check.py.
+// An HTTP/1.1 server: connections, limits in size and time, TLS. Input from the network is untrusted: the head of a
+// request is read and checked here before any other code uses it, everything is bounded in bytes and in time, and
+// clients that leave or do not read are disconnected. Proved by tests/cli/serve/serve_check.py.
 #pragma once
 
 #include <atomic>
@@ -20,41 +20,41 @@ struct HttpAsk {
 };
 
 struct HttpReply {
-  using Write = std::function<bool(std::string_view)>;  // false when nobody reads
+  using Write = std::function<bool(std::string_view)>;  // returns false when the client has left
 
   int status = 200;
   std::string type = "application/json", body;
   std::vector<std::pair<std::string, std::string>> headers = {};
-  // In place of a body: writes events until their end; true when it has come to it.
+  // Used instead of the body: writes events until their end; returns true when it has reached it.
   std::function<bool(const Write&)> stream = {};
 };
 
 struct HttpLimits {
-  int64_t connections = 256;       // at once; more are told 503
-  int64_t client_connections = 0;  // of one address; 0: as many as come; more are told 503
+  int64_t connections = 256;       // at once; more get status 503
+  int64_t client_connections = 0;  // of one address; 0: no limit; more get status 503
   size_t head = size_t{32} << 10;  // bytes of a request's line and headers
   size_t body = size_t{8} << 20;
-  double read = 30;   // seconds in which a request must be there, whole
-  double write = 30;  // seconds in which a piece of an answer must be taken
-  double idle = 30;   // seconds between two requests of a connection
+  double read = 30;   // seconds for the whole request to arrive
+  double write = 30;  // seconds for the client to take a piece of an answer
+  double idle = 30;   // seconds between two requests on a connection
 };
 
 struct HttpHandlers {
-  std::function<HttpReply(const HttpAsk&)> answer;                             // throws nothing
-  std::function<std::string(int status, const std::string& message)> refusal;  // the body of what refuses
+  std::function<HttpReply(const HttpAsk&)> answer;                             // must not throw
+  std::function<std::string(int status, const std::string& message)> refusal;  // the body of an error response
 };
 
 class HttpServer {
  public:
-  // Error when the address cannot be had, or the certificate is none. Port 0 takes a free one. Without a certificate:
-  // no TLS.
+  // Error when the address is not available or the certificate is invalid. Port 0 chooses a free port. Without a
+  // certificate the server uses no TLS.
   HttpServer(const std::string& host, int port, const std::string& certificate, const std::string& key,
              HttpLimits limits, HttpHandlers handlers);
   ~HttpServer();
   int port() const;
-  void start();  // answers from now on, in threads of its own
-  // Nobody new is let in; ends when all connections have, for which those that are idle are closed. After `seconds`
-  // all are.
+  void start();  // serves from now on, in its own threads
+  // Accepts no new connections, closes the idle ones and returns when all have ended; after `seconds` it closes those
+  // that are left.
   void close(double seconds);
 
  private:

@@ -1,33 +1,18 @@
 #include "cli/serve/page.h"
 
-#include <openssl/sha.h>
-
-#include <array>
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "base/embedded.h"
-#include "base/structured/base64.h"
+#include "base/structured/page_policy.h"
 
-// Made by the build from page.html.
+// The build generates this from page.html.
 namespace lumen::embedded {
 std::vector<File> page();
 }
 
 namespace lumen::cli {
 namespace {
-
-// The digest of what stands between two tags, as policies name it.
-std::string policy_digest(const std::string& page, const std::string& tag) {
-  const std::string open = "<" + tag + ">";
-  const size_t begin = page.find(open), end = page.find("</" + tag + ">");
-  LUMEN_CHECK(begin != std::string::npos && end != std::string::npos && begin < end);
-  const std::string text = page.substr(begin + open.size(), end - begin - open.size());
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
-  return "'sha256-" + encode_base64(std::string(digest.begin(), digest.end())) + "'";
-}
 
 HttpReply made_page() {
   HttpReply out;

@@ -1,4 +1,4 @@
-// The page at `/`: one file with its style and script, which may reach this server and nothing else. Proved by
+// The page at `/`: one file with its style and script, which may connect only to this server. Proved by
 // tests/cli/serve/page_check.py.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace lumen::cli {
 
-// What browsers hold it to: its own style and script by their digests, and no other origin.
+// The page with its Content-Security-Policy: only its own style and script, by digest, and no other origin.
 HttpReply page_reply();
 
 }  // namespace lumen::cli

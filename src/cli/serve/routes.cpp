@@ -20,8 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
-constexpr double kLook = 0.1;     // seconds between looks at whether a client is still there
-constexpr int kClientLeft = 499;  // as other servers log it; nobody gets it
+constexpr double kLook = 0.1;     // seconds between checks for a disconnected client
+constexpr int kClientLeft = 499;  // only for the log, as nginx has it; never sent
 constexpr const char *kChats = "/v1/chat/completions", *kCompletions = "/v1/completions", *kResponses = "/v1/responses",
                      *kMessages = "/v1/messages", *kCount = "/v1/messages/count_tokens",
                      *kEmbeddings = "/v1/embeddings";
@@ -46,7 +46,7 @@ HttpReply json_reply(const ordered_json& value) {
   return out;
 }
 
-// As the API of the path says it.
+// An error in the form of the API that the path belongs to.
 HttpReply refused(const model::Refusal& refusal, const std::string& path) {
   HttpReply out;
   out.status = refusal.status;
@@ -56,7 +56,7 @@ HttpReply refused(const model::Refusal& refusal, const std::string& path) {
   return out;
 }
 
-// Under the name that Prometheus' own clients give it.
+// The process's memory under the metric name of Prometheus' client libraries.
 std::string memory_metric() {
   std::ifstream in("/proc/self/statm");
   int64_t whole = 0, resident = 0;
@@ -81,7 +81,7 @@ struct Routes::Running {
   std::shared_ptr<model::Answering> answering;
   Stopwatch watch;
 
-  // The next piece; nothing yet. Refusal when the client has left.
+  // The next piece; nullopt when there is none yet. Refusal when the client has disconnected.
   std::optional<model::Delta> next(const HttpAsk& ask, Line* line) {
     std::optional<model::Delta> delta = answering->next(kLook);
     if (delta && line->first < 0) line->first = watch.seconds();
@@ -115,7 +115,7 @@ std::string Routes::refusal(int status, const std::string& message) {
   return model::Refusal(status, message).body();
 }
 
-// In the same time for every wrong key.
+// Takes the same time for every wrong key, so that timing reveals nothing.
 bool Routes::is_known(const std::string& authorization) const {
   if (keys_.empty()) return true;
   const std::string bearer = "Bearer ";
@@ -134,7 +134,7 @@ const Routes::Entry& Routes::entry_of(const ordered_json& body) const {
                        "model_not_found");
 }
 
-// By key where there are keys: clients behind one address are told apart.
+// Limits by API key where keys are in use, so that clients that share an address have separate budgets.
 void Routes::check_rate(const HttpAsk& ask) {
   const std::string client = keys_.empty() ? ask.remote : ask.authorization;
   const double wait = rates_.ask(client, std::chrono::duration<double>(Clock::now().time_since_epoch()).count());
@@ -146,7 +146,7 @@ void Routes::check_rate(const HttpAsk& ask) {
 HttpReply Routes::answer(const HttpAsk& ask) {
   const Stopwatch watch;
   Line line;
-  bool is_logged = false;  // by who writes a stream, when it is at its end
+  bool is_logged = false;  // a stream is logged by its writer, when it ends
   HttpReply reply;
   try {
     reply = route(ask, &line, &is_logged);
@@ -159,7 +159,7 @@ HttpReply Routes::answer(const HttpAsk& ask) {
     reply = refused(model::Refusal(500, error.what()), ask.path);
     line.ended = error.what();
   } catch (const std::exception& error) {
-    reply = refused(model::Refusal(500, "an internal error; the server's log says more"), ask.path);
+    reply = refused(model::Refusal(500, "an internal error; see the server's log"), ask.path);
     line.ended = error.what();
   }
   if (!is_logged) log(ask, reply.status, watch.seconds(), line);
@@ -186,7 +186,7 @@ HttpReply Routes::route(const HttpAsk& ask, Line* line, bool* is_logged) {
   return ask.path == kEmbeddings ? embed(ask, line) : other_post(ask, line);
 }
 
-// Reads a request of one of the APIs and submits it.
+// Parses a request of one of the APIs and submits it to the scheduler.
 std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, bool* is_stream) {
   const Stopwatch watch;
   const ordered_json body = model::request_object(ask.body);
@@ -348,7 +348,7 @@ void Routes::log(const HttpAsk& ask, int status, double seconds, const Line& lin
     text = fmt::format("{} {} {} {}", ask.remote, printable(ask.method), printable(ask.path), status);
     if (!line.model.empty()) text += " | " + printable(line.model);
     if (line.prompt > 0)
-      text += fmt::format(" | read {} tokens, {} of them known{}, wrote {}", line.prompt, line.cached,
+      text += fmt::format(" | read {} tokens, {} of them cached{}, wrote {}", line.prompt, line.cached,
                           line.from_disk > 0 ? fmt::format(" ({} on disk)", line.from_disk) : "", line.made);
     if (!line.ended.empty()) text += " | " + printable(line.ended);
     text += fmt::format(" | {:.3f} s\n", seconds);

@@ -1,4 +1,4 @@
-// The paths of the server: what is asked of a model, and what is said back. Knows nothing of sockets. Proved by
+// The routes of the server: requests to models, and their responses. This code does not depend on sockets. Proved by
 // tests/cli/serve/serve_check.py.
 #pragma once
 
@@ -19,15 +19,15 @@
 namespace lumen::cli {
 
 struct RouteOptions {
-  std::vector<std::string> keys;  // one of which clients must have; none: nobody is asked
+  std::vector<std::string> keys;  // valid API keys; empty: none is required
   bool log_json = false;
-  std::shared_ptr<model::PrefixFiles> prefixes = nullptr;  // which the models keep theirs in
-  double client_rate = 0;                                  // requests a second of one client; 0: as many as come
+  std::shared_ptr<model::PrefixFiles> prefixes = nullptr;  // where the models store their cached prefixes
+  double client_rate = 0;                                  // requests per second of one client; 0: no limit
 };
 
 class Routes {
  public:
-  // A model, and who runs it; both outlive this.
+  // A model and its scheduler; both must outlive this object.
   struct Entry {
     const model::ServedModel* model;
     model::Scheduler* scheduler;
@@ -39,7 +39,7 @@ class Routes {
   void drain() { is_draining_ = true; }
 
  private:
-  // What a line of the log says.
+  // The content of one line of the log.
   struct Line {
     std::string id, model, ended;
     int64_t prompt = 0, cached = 0, from_disk = 0, made = 0;

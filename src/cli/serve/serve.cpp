@@ -33,8 +33,9 @@
 namespace lumen::cli {
 namespace {
 
-constexpr int64_t kUsualText = 4096, kUsualShare = 1024;  // tokens of the cache: of one sequence, and for each at once
-constexpr double kFarewellSeconds = 5;                    // in which the last answers may go out
+constexpr int64_t kUsualText = 4096,
+                  kUsualShare = 1024;   // default tokens of the cache: for one sequence, and per parallel sequence
+constexpr double kFarewellSeconds = 5;  // time for the last answers to be sent
 
 struct ServeFlags {
   std::vector<std::string> models, named_adapters, keys;
@@ -52,7 +53,7 @@ struct ServeFlags {
   bool log_json = false;
 };
 
-// NAME=FILE, or a file, which then gives the name.
+// Splits NAME=FILE; a plain file name also gives the model name.
 std::pair<std::string, std::string> name_and_file(const std::string& given) {
   std::error_code failure;
   const size_t sign = given.find('=');
@@ -63,7 +64,7 @@ std::pair<std::string, std::string> name_and_file(const std::string& given) {
   return {path.extension() == ".gguf" ? path.stem().string() : path.filename().string(), given};
 }
 
-// What runs together, and the names it is served under: each has one of the sets of adapters.
+// A loaded model with its scheduler, and the names it is served under, each with one of the sets of adapters.
 struct Unit {
   template <typename Adapters>
   Unit(run::Engine& engine, const model::Model& model, const Adapters& adapters, const model::SchedulerOptions& options)
@@ -74,14 +75,14 @@ struct Unit {
   std::deque<model::ServedModel> served;
 };
 
-// A model, its adapters, and the thread that runs them in turn.
+// A model, its adapters, and the thread that runs them.
 class Host {
  public:
   Host(const Shared& shared, const model::LibraryRef& library, const ServeFlags& flags, const std::string& name,
        const std::string& file)
       : model_(flags.mapping.read(shared, library, file)), engine_(shared.engine()) {
     model::SchedulerOptions options = options_of(flags, *library, file);
-    // On a GPU the weights are a copy: only what was read of the file while it was made counts.
+    // A GPU holds a copy of the weights, so only the parts of the file that were read for the copy must be intact.
     const Look look = engine_.device().reads_host_memory() ? Look::size : Look::touched;
     options.require_whole = [this, look] { files_.require_whole(look); };
     draft_.emplace(flags.draft, library, engine_, model_);
@@ -94,7 +95,7 @@ class Host {
     }
     for (const auto& [served, adapters] : all) take_chat(flags, served, adapters);
     std::vector<std::string> names;
-    std::vector<model::AdapterSet> sets;  // that share steps
+    std::vector<model::AdapterSet> sets;  // sets that share a batch
     const auto add = [&](const std::string& served, const AdapterFlags& adapters) {
       model::AdapterSet set = adapters.read(model_);
       if (!flags.named_adapters.empty() && model::can_differ(set)) {
@@ -134,7 +135,7 @@ class Host {
     });
   }
   bool is_over() const { return is_over_; }
-  // Ends what is left; throws what ended the thread.
+  // Stops the thread and rethrows the exception that ended it.
   void end() {
     is_stopped_ = true;
     thread_.join();
@@ -144,7 +145,7 @@ class Host {
   }
 
  private:
-  // Chooses the template of what is served as `name`. All outputs end with the tokens that end its answers.
+  // Chooses the chat template of the model served as `name`. Its end tokens end all outputs of the unit.
   void take_chat(const ServeFlags& flags, const std::string& name, const AdapterFlags& adapters) {
     const bool carries_none = model_.tokenizer->chat_template().empty();
     const model::ChosenTemplate& chosen =
@@ -190,8 +191,8 @@ class Host {
   }
 
   model::Model model_;
-  std::map<std::string, model::ChosenTemplate> chats_;  // by the name that is served
-  FileWatch files_;  // of the model, its draft and its adapters: where one is cut, other models go on
+  std::map<std::string, model::ChosenTemplate> chats_;  // by served name
+  FileWatch files_;  // The files of the model, its draft and its adapters. When one is truncated, other models go on.
   run::Engine engine_;
   std::optional<DraftChoice> draft_;
   std::vector<std::unique_ptr<Unit>> units_;
@@ -239,7 +240,7 @@ void check_flags(ServeFlags& flags) {
   flags.limits.write = flags.limits.idle = flags.limits.read;
 }
 
-// Until a signal, or until one of the models cannot go on; then what runs may end.
+// Waits for a signal or the failure of a model, then lets running requests finish for up to `seconds`.
 void wait_and_drain(std::vector<std::unique_ptr<Host>>& hosts, Routes& routes, double seconds) {
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
   const auto any_over = [&] {
@@ -257,7 +258,7 @@ void wait_and_drain(std::vector<std::unique_ptr<Host>>& hosts, Routes& routes, d
   for (const auto& host : hosts) host->end();
 }
 
-// What this program computes is another program's no longer.
+// The version and a hash of the executable, because stored prefixes are valid only for the program that computed them.
 std::string revision() {
   try {
     const MappedFile self("/proc/self/exe");
@@ -292,9 +293,10 @@ int serve(const Shared& shared, ServeFlags flags) {
                   {[&](const HttpAsk& ask) { return routes.answer(ask); },
                    [&](int status, const std::string& message) { return routes.refusal(status, message); }});
   if (!is_loopback(flags.host) && keys.empty())
-    warn(fmt::format("whoever reaches {}:{} may use this: no --api-key was given", flags.host, http.port()));
+    warn(fmt::format("every client that can reach {}:{} may use this server: no --api-key was given", flags.host,
+                     http.port()));
   catch_interrupts();
-  const SavesWhenStopped answers;  // those that run may end
+  const SavesWhenStopped answers;  // running requests may finish
   for (const auto& host : hosts) host->start();
   http.start();
   const std::string address = flags.host.find(':') == std::string::npos ? flags.host : "[" + flags.host + "]";

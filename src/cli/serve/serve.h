@@ -1,4 +1,5 @@
-// `lumen serve`: models behind HTTP, as OpenAI's API (docs/guide/serving.md). Only http.cpp knows the library of HTTP.
+// `lumen serve`: models behind an HTTP server with OpenAI's API (docs/guide/serving.md). Only http.cpp uses the HTTP
+// library.
 //
 // May include: base, base/file, base/http, base/net, base/structured, base/threads, cli, cli/infer, cli/paths,
 // model/arch/checkpoint, model/infer/session, model/serve, model/serve/forms, model/template.

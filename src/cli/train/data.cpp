@@ -36,13 +36,13 @@ model::Tokenizer tokenizer_of(const Shared& shared, const std::string& path) {
   return *model.tokenizer;
 }
 
-// Learned tokens stand out: by colour on a terminal, between brackets elsewhere.
+// Tokens in the loss are highlighted: by colour on a terminal, by brackets elsewhere.
 std::string shown_text(const model::Tokenizer& tokenizer, std::span<const uint32_t> tokens) {
   const bool color = output_color();
   const std::string begin = color ? "\x1b[1;32m" : "[", end = color ? "\x1b[0m" : "]";
   std::string out, run;
   bool learned = false;
-  // Characters may be spread over tokens: a run becomes text as a whole.
+  // A character may span several tokens, so a run of tokens is decoded as a whole.
   const auto flush = [&] {
     if (!run.empty()) out += (learned ? begin : "") + printable(run, Lines::kept) + (learned ? end : "");
     run.clear();
@@ -67,7 +67,7 @@ std::string shown_tokens(const model::Tokenizer& tokenizer, std::span<const uint
   return out;
 }
 
-// One object a line, for programs.
+// One JSON object per line.
 std::string json_line(const std::string& file, const StoredExample& e, std::span<const uint32_t> tokens) {
   nlohmann::ordered_json line = {{"file", model::utf8_repair(file)}, {"line", e.line}};
   for (const uint32_t token : tokens) {

@@ -1,4 +1,5 @@
-// lumen demo: train, round to many formats, fine-tune with the rounding in the loop, one table.
+// lumen demo: trains a model, quantizes it to many formats, fine-tunes with quantization in the loop, and prints one
+// table.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -33,10 +34,10 @@ struct Row {
   std::string format;
   double bits = 0;
   int64_t file_bytes = 0;
-  double perplexity = 0;  // after rounding
-  double trained = 0;     // after fine-tuning with rounding; 0: not done
+  double perplexity = 0;  // after quantization
+  double trained = 0;     // after quantization-aware fine-tuning; 0: not run
   double tokens_per_second = 0;
-  std::filesystem::path best_file;  // the better one of rounded and fine-tuned
+  std::filesystem::path best_file;  // the better of the quantized and the fine-tuned file
 };
 
 struct Interrupted {};
@@ -52,7 +53,7 @@ class Demo {
     if (flags_.tuning_steps) recipe_.demo_tuning_steps = *flags_.tuning_steps;
     recipe_.schedule.warmup = std::min(recipe_.schedule.warmup, recipe_.schedule.steps / 4);
     for (const std::string& name : recipe_.demo_formats)
-      (void)named_format(library_->formats(), name);  // mistakes show before the work
+      (void)named_format(library_->formats(), name);  // reports errors before the work
   }
 
   int run() {
@@ -118,7 +119,7 @@ class Demo {
     return model::perplexity(loaded, data_->validation(), options).value;
   }
 
-  // Greedy generation until the context is full, warm.
+  // Tokens per second of greedy generation until the context is full, after a warm-up.
   double speed_of(const model::LoadedModel& loaded) {
     model::Session session(loaded, {});
     const std::vector<model::TokenId> prompt = loaded.model().tokenizer->encode("\n");
@@ -131,7 +132,7 @@ class Demo {
       const Stopwatch watch;
       int64_t made = 0;
       for (; session.position() < session.context(); ++made) id = greedy.pick(session.feed({&id, 1}));
-      if (round == 0) continue;  // compiling and first touches
+      if (round == 0) continue;  // warm-up: compilation and page faults
       seconds += watch.seconds();
       tokens += made;
     }
@@ -196,13 +197,12 @@ class Demo {
                          row.perplexity, row.trained > 0 ? fmt::format("{:.4f}", row.trained) : "-",
                          row.tokens_per_second);
     }
-    put(out +
-        fmt::format("perplexity per character on 600 windows of the validation text; fine-tuned: {} further steps "
-                    "with the rounding in the loop\n",
-                    recipe_.demo_tuning_steps));
+    put(out + fmt::format("perplexity per character on 600 windows of the validation text; fine-tuned: {} further "
+                          "steps with quantization in the loop\n",
+                          recipe_.demo_tuning_steps));
   }
 
-  // A text from the best file of less than five bits.
+  // Generates a sample with the best file below five bits.
   void write_sample() {
     const Row* best = nullptr;
     const auto value = [](const Row& r) { return r.trained > 0 ? std::min(r.trained, r.perplexity) : r.perplexity; };
@@ -226,7 +226,7 @@ class Demo {
       put_text(stream.push(id));
       text.push_back(id);
       if (session.position() == session.context()) {
-        // The window is full: begin again with its second half.
+        // The context is full: restart from its second half.
         text.erase(text.begin(), text.end() - session.context() / 2);
         session.rewind(0);
         logits = session.feed(text);

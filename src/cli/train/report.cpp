@@ -54,7 +54,7 @@ int report(const ReportFlags& flags) {
     if (const model::RunLog& log = runs.back(); log.skipped > 0)
       warn(fmt::format("{}: {} lines are left out; {}", log.path.string(), log.skipped, log.first_skipped));
   }
-  // Runs in folders of one name are told apart by their paths.
+  // Runs in folders of the same name are shown by their paths.
   for (size_t i = 0; i < runs.size(); ++i)
     for (size_t j = 0; j < runs.size(); ++j)
       if (i != j && runs[i].name == runs[j].name) runs[i].name = flags.runs[i];
@@ -65,7 +65,7 @@ int report(const ReportFlags& flags) {
   std::filesystem::path output = flags.output;
   if (output.empty())
     output = runs.size() == 1 ? runs[0].path.parent_path() / model::kReportName : std::filesystem::path("report.html");
-  write_file_atomic(output, runs.size() == 1 ? model::html_report(runs[0]) : model::html_comparison(runs));
+  write_file_atomic(output, model::html_report(runs));
   put(fmt::format("wrote {}\n", output.string()));
   return 0;
 }
@@ -87,7 +87,7 @@ void add_report(CLI::App& app, Command& command) {
       ->type_name("FILE");
   sub->add_flag("--text", flags->text, "A table on the terminal instead");
   sub->footer(
-      "The page needs no network and no scripts.\n"
+      "The page is one file that needs no network.\n"
       "Examples:\n"
       "  lumen report my-model\n"
       "  lumen report first second third -o compared.html\n"

@@ -48,7 +48,7 @@ model::LoopResult run_loop(model::Trainer& trainer, const model::LoopOptions& op
   return given_loop ? given_loop(trainer, options) : model::run_training(trainer, options);
 }
 
-// Whether this process writes and speaks.
+// Whether this process writes files and messages.
 bool is_first(const TrainFlags& flags) {
   return !flags.ranks || flags.ranks->rank() == 0;
 }
@@ -57,7 +57,7 @@ int ranks_of(const TrainFlags& flags) {
   return flags.ranks ? flags.ranks->size() : flags.plan ? std::max(1, flags.ranks_here) : 1;
 }
 
-// What this process does of a recipe.
+// The part of a recipe that this rank runs.
 model::Recipe recipe_here(const TrainFlags& flags, const model::Recipe& recipe) {
   return model::recipe_of_rank(recipe, ranks_of(flags));
 }
@@ -67,11 +67,11 @@ model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& d
   if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
   model::RowReport report;
   const std::string text = data.all_text(chat_template, &report);
-  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of\n{}", report.table());
+  if (text.empty()) throw user_error("the data has no text to train a tokenizer on\n{}", report.table());
   model::ChatVocabulary chat;
   if (data.has_chats())
     chat = model::chat_vocabulary(model::choose_template(chat_template, model::Tokenizer::characters(" ")));
-  // Rows that give no text give no tokens either: make_batches tells of each, once.
+  // Rows without text give no tokens either, and make_batches reports each of them once.
   if (!tokens) return model::character_tokenizer(text, chat.controls, chat.end);
   model::BpeTraining options;
   options.vocabulary = *tokens;
@@ -83,7 +83,7 @@ model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& d
   return made;
 }
 
-// Makes one path absolute, or several with commas between them.
+// Makes one path absolute, or several separated by commas.
 std::string absolute_path(const std::string& paths) {
   if (paths.empty()) return paths;
   std::string out;
@@ -92,7 +92,7 @@ std::string absolute_path(const std::string& paths) {
   return out;
 }
 
-// Windows longer than the model's context make the context longer, where its parameters do not depend on it.
+// Windows longer than the model's context extend the context, where the parameters do not depend on it.
 void fit_context(model::Model& model, const model::Recipe& r) {
   if (!model.config.contains("context")) return;
   const int64_t context = model.integer("context");
@@ -111,12 +111,12 @@ void fit_context(model::Model& model, const model::Recipe& r) {
   model.config = longer;
 }
 
-// Whether a run that is not resumed writes a base of its own before its first step.
+// Whether a fresh run writes a rewritten base model before its first step.
 bool rewrites(const TrainFlags& flags, const model::Recipe& r) {
   return flags.begin.empty() && r.adapter.trains() && r.adapter.rewrites();
 }
 
-// Names of the machine's own 8-bit floats become those of formats; a run that goes on keeps what it has.
+// Replaces names of the machine's 8-bit float types with format names; a resumed run keeps its formats.
 void take_machine_floats(run::Engine& engine, const model::Library& library, bool goes_on, model::Recipe& r) {
   const auto& codes = engine.device().machine().codes;
   const auto multiplies = [&](const FieldType& t) {
@@ -136,7 +136,8 @@ double product_ceiling(run::Engine& engine, const model::Library& library, const
                               shared.cache);
 }
 
-// --memory: the recipe gets what keeps the device within it. Of several ranks the first measures, and says what all do.
+// --memory: adapts the recipe so that the run fits into the limit. With several ranks the first one measures and sends
+// its choice to the others.
 void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryRef& library, const TrainFlags& flags,
                 const model::Model& model, model::Recipe& r, bool is_there, const model::Model* teacher) {
   if (r.memory_limit.empty()) return;
@@ -163,7 +164,7 @@ void require_room(const TrainFlags& flags, const fs::path& out, const model::Mod
   if (!flags.plan && is_first(flags)) model::require_room(out, model, r, model::list_checkpoints(out).size());
 }
 
-// Before weights are read or made it is known whether there is room. A plan is of one step, which is planned later.
+// Checks the memory before weights are read or initialized. --plan covers a single step and plans it later.
 void require_planned(run::Engine& engine, const model::Model& model, const model::Recipe& recipe, bool is_there,
                      const model::Model* teacher, int ranks) {
   (void)model::require_training(engine, model, recipe, is_there, {}, teacher, ranks);
@@ -173,7 +174,7 @@ void require_certain(run::Engine& engine, const model::Model& model, const model
   model::require_certain_training(engine, model, recipe, is_there, {}, teacher, ranks);
 }
 
-// The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
+// The model that a run starts from: a file, or new weights of a named size with the tokenizer's vocabulary.
 model::Model starting_model(run::Engine& engine, const Shared& shared, const model::LibraryRef& library,
                             const TrainFlags& flags, model::Recipe& r, const TrainingData& data,
                             const model::Model* teacher, const fs::path& out) {
@@ -212,14 +213,14 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
   take_limit(engine, shared, library, flags, outline, r, false, teacher);
   (flags.plan ? require_certain : require_planned)(engine, outline, recipe_here(flags, r), false, teacher,
                                                    ranks_of(flags));
-  require_room(flags, out, outline, r);  // before billions of numbers are drawn
+  require_room(flags, out, outline, r);  // before billions of random numbers are drawn
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
   return model;
 }
 
-// Where a run is resumed from: the folder of a run, and of it the latest checkpoint unless one is named.
+// The origin of a resumed run: its folder and, unless one is named, its latest checkpoint.
 struct Resumed {
   fs::path run;
   std::optional<fs::path> named;
@@ -241,8 +242,8 @@ struct Resumed {
   }
 };
 
-// The base that the recipe's beginning of adapters writes; the recipe names it from here on. Of several ranks the first
-// writes it.
+// Writes the rewritten base that the recipe's adapter initialization needs and sets it as the recipe's base. With
+// several ranks the first one writes it.
 model::Model rewritten_model(run::Engine& engine, const model::LibraryRef& library, const model::Model& given,
                              model::Recipe& r, const fs::path& out, const TrainFlags& flags) {
   if (!is_first(flags)) {
@@ -263,7 +264,7 @@ model::Model rewritten_model(run::Engine& engine, const model::LibraryRef& libra
   return model::read_model(library, base);
 }
 
-// Nothing of another run is mixed with this one's, and nothing is replaced without a word.
+// Prepares the output folder: files of another run are not mixed with this run's, and nothing is replaced silently.
 void prepare_folder(const TrainFlags& flags, const fs::path& out) {
   model::clean_checkpoints(out);
   remove_leavings(out / "hf");
@@ -276,11 +277,11 @@ void prepare_folder(const TrainFlags& flags, const fs::path& out) {
         "continue it with --resume, name another folder with --out, or add --overwrite");
   }
   for (const fs::path& path : earlier) model::discard_checkpoint(path);
-  // Nothing of a base that the other run has rewritten is of use to this one, which may write its own.
+  // Rewritten base files of the other run are of no use, because this run writes its own.
   for (const fs::path& path : model::rewritten_files(out)) remove_tree(path);
 }
 
-// What a recipe names and a run reads stays as it is.
+// Protects the files that a recipe names from being overwritten by the run.
 struct ProtectedInputs {
   ProtectedInputs(const TrainFlags& flags, const model::Recipe& recipe);
   ProtectedFiles files;
@@ -291,7 +292,7 @@ ProtectedInputs::ProtectedInputs(const TrainFlags& flags, const model::Recipe& r
       try {
         for (const fs::path& file : files_read(path, what)) files.add(file);
       } catch (const Error&) {
-        // What cannot be found or read is told where it is read.
+        // A missing or unreadable file is reported by the code that reads it.
       }
     }
   };
@@ -307,7 +308,7 @@ ProtectedInputs::ProtectedInputs(const TrainFlags& flags, const model::Recipe& r
     protect(value, what);
 }
 
-// The files a resumed run reads are those it has read before, and make the same tokens.
+// Checks that a resumed run reads the same files as before and gets the same tokens.
 void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const model::Batches& data,
                   double validation) {
   std::string changes = model::data_changes(stored.files, data.files());
@@ -316,12 +317,12 @@ void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const
   if (changes.empty()) return;
   if (!flags.changed_data) {
     throw Error(Exit::user, "the data has changed: " + changes,
-                "name the old data with --data (files are known by content), or add --allow-changed-data");
+                "name the old data with --data (files are identified by content), or add --allow-changed-data");
   }
   warn("the data has changed: " + changes);
 }
 
-// Compares a flag's tokenizer with that of the checkpoint, which has one.
+// Compares the tokenizer option with the checkpoint's tokenizer.
 void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, const TrainingData& data) {
   const std::string asked = flags.text("data.tokenizer");
   if (!flags.has("data.tokenizer") || asked == stored.recipe.tokenizer) return;
@@ -333,14 +334,14 @@ void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, 
                     stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
 }
 
-// The run's folder is ready for what will be written; a run that goes on keeps what it has.
+// Prepares the folder for the run's output; a resumed run keeps its files.
 void take_folder(const TrainFlags& flags, const fs::path& out, bool resumed_here) {
   if (!resumed_here) return prepare_folder(flags, out);
   model::clean_checkpoints(out);
   remove_leavings(out / "hf");
 }
 
-// What is stored of a recipe holds from every folder.
+// Makes the paths in a stored recipe independent of the current folder.
 void make_paths_absolute(model::Recipe& recipe) {
   recipe.data = absolute_path(recipe.data);
   recipe.eval_data = absolute_path(recipe.eval_data);
@@ -349,7 +350,7 @@ void make_paths_absolute(model::Recipe& recipe) {
     recipe.chat_template = fs::absolute(recipe.chat_template).lexically_normal().string();
 }
 
-// The model that teaches, if the objective has one; its path holds from every folder then.
+// The teacher model, if the objective has one; its path becomes absolute.
 std::shared_ptr<const model::Model> read_teacher(const model::LibraryRef& library, model::Recipe& recipe) {
   std::string& path = recipe.objective.teacher;
   if (path.empty()) return nullptr;
@@ -364,7 +365,7 @@ void note_short_schedule(const model::Schedule& schedule) {
                      schedule.warmup, schedule.peak));
 }
 
-// Where the run was, or the adapter that it begins with.
+// Restores the run's state, or loads the adapter that it starts with.
 void begin_training(model::Trainer& trainer, const TrainFlags& flags, const model::Library& library,
                     std::optional<model::Checkpoint>& checkpoint) {
   if (checkpoint) {
@@ -377,7 +378,7 @@ void begin_training(model::Trainer& trainer, const TrainFlags& flags, const mode
   }
 }
 
-// Ranks that do not train the same would do anything but fail.
+// Ranks that do not train the same model on the same data would diverge silently, so this compares them.
 void require_same(const TrainFlags& flags, const model::Recipe& recipe, const model::Batches& batches,
                   const std::optional<model::Checkpoint>& checkpoint) {
   if (!flags.ranks) return;
@@ -391,13 +392,14 @@ void require_same(const TrainFlags& flags, const model::Recipe& recipe, const mo
                   "all ranks are started with the same words, and read the same files");
 }
 
-// The model's files, and the line that says how it went.
+// Writes the model's files and prints the summary line.
 void write_results(run::Engine& engine, model::Trainer& trainer, const fs::path& out, const model::LoopResult& result) {
   trainer.finish();
   std::string written;
   try {
-    for (const std::string& line : model::write_outputs(engine, trainer, out))
-      written += fmt::format("wrote {}\n", line);
+    const std::vector<model::Output> outputs = model::write_outputs(engine, trainer, out);
+    for (const model::Output& output : outputs) written += fmt::format("wrote {}\n", output.line());
+    model::log_outputs(out, trainer, outputs);
   } catch (const Error& error) {
     throw Error(error.code(), error.what(),
                 fmt::format("{}{}the checkpoint {} is whole: --resume {} writes the model again", error.hint(),
@@ -413,7 +415,7 @@ void write_results(run::Engine& engine, model::Trainer& trainer, const fs::path&
   put(fmt::format("{}\n{}wrote {}\n", text, written, result.checkpoint.string()));
 }
 
-// What the first rank of a host compiles the others find.
+// The first rank of a host compiles first; the others then find the kernels in the cache.
 std::unique_ptr<model::Trainer> make_trainer(run::Engine& engine, const Shared& shared, const TrainFlags& flags,
                                              model::Model model, const model::Recipe& recipe,
                                              const std::shared_ptr<const model::Batches>& batches,
@@ -426,7 +428,7 @@ std::unique_ptr<model::Trainer> make_trainer(run::Engine& engine, const Shared& 
   return trainer;
 }
 
-// What a run ends with, and its code.
+// Finishes a run and returns its exit code.
 int hand_over(run::Engine& engine, model::Trainer& trainer, const TrainFlags& flags, const fs::path& out,
               const model::LoopResult& result) {
   if (result.interrupted) {
@@ -441,7 +443,8 @@ int hand_over(run::Engine& engine, model::Trainer& trainer, const TrainFlags& fl
   return 0;
 }
 
-// The model whose weights are trained themselves; nothing for adapters, whose files name their base, and fresh models.
+// The path and hash of the model whose own weights are trained; empty for adapters, whose files name their base, and
+// for new models.
 model::Trainer::Origin origin_of(const TrainFlags& flags, const model::Recipe& recipe, const model::Model& model) {
   if (flags.model.empty() || recipe.adapter.trains()) return {};
   return {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model), model::weights_hash(model).hex()};
@@ -487,7 +490,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     compare_tokenizer(flags, *stored, data);
     recipe.tokenizer = stored->recipe.tokenizer;
     model = std::move(stored->model);
-    // A run that goes on keeps what was chosen when it began.
+    // A resumed run keeps the choice that it started with.
     if (flags.has("memory.limit")) take_limit(engine, shared, library, flags, model, recipe, true, teacher.get());
     model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get(), ranks_of(flags));
   } else {
@@ -504,7 +507,7 @@ int train(const Shared& shared, TrainFlags& flags) {
                    model.tokenizer->size()));
   const auto batches =
       make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe), data_cache(shared));
-  // Before weights are rounded and memory is taken, which lasts minutes for large models.
+  // Before weights are quantized and memory is allocated, which takes minutes for large models.
   if (!flags.plan) model::require_tokens(*batches, model);
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
   if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;

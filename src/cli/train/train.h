@@ -1,4 +1,4 @@
-// Commands that train, and those about what training reads and leaves.
+// Commands for training, for its data, and for its reports.
 //
 // May include: base, base/file, base/messages, base/sealed, cli, cli/paths, model/arch, model/arch/chat,
 // model/arch/checkpoint, model/arch/family, model/compress, model/data/examples, model/data/rows, model/file,
@@ -13,8 +13,8 @@
 
 namespace lumen::cli {
 
-// What takes the steps of runs that this thread begins, in place of model::run_training, for programs that take them
-// one by one; empty: that. Whatever comes before and behind the steps stays the same.
+// Replaces model::run_training for the runs that this thread starts, so that a program can take single steps; an empty
+// function restores it. Everything before and after the steps is unchanged.
 using TrainingLoop = std::function<model::LoopResult(model::Trainer&, const model::LoopOptions&)>;
 void take_steps_by(TrainingLoop loop);
 

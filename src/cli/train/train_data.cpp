@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using model::Example;
 
-// Files that are read as one document, or as documents in lines of JSON.
+// Whether a file is read as one document, or as documents in lines of JSON.
 bool is_text_file(const fs::path& path) {
   const std::string ending = path.extension().string();
   return ending == ".txt" || ending == ".md" || ending == ".jsonl" || !model::is_row_file(path);
@@ -57,7 +57,7 @@ std::string TrainingData::all_text(const std::string& chat_template, model::RowR
     for (const std::string& text : documents->contents) out += text;
     return out;
   }
-  // The model that is to come has no template of its own.
+  // The new model has no template of its own yet.
   model::ReadOptions as = options;
   as.chat = model::choose_template(chat_template, model::Tokenizer::characters(" "));
   for (const auto* side : {&sets, &validation})
@@ -108,8 +108,9 @@ void take_document_settings(TrainFlags& flags) {
     }
     name(taken, key);
   }
-  if (!taken.empty()) note(fmt::format("'{}' says how to train: {}", path.string(), taken));
-  if (!other.empty()) note(fmt::format("'{}': in front stands what is no setting of a run: {}", path.string(), other));
+  if (!taken.empty()) note(fmt::format("'{}' has training settings: {}", path.string(), taken));
+  if (!other.empty())
+    note(fmt::format("'{}': these lines at its start are no settings of a run: {}", path.string(), other));
 }
 
 TrainingData find_training_data(const model::Recipe& recipe) {
@@ -130,7 +131,7 @@ TrainingData find_training_data(const model::Recipe& recipe) {
     is_text = is_text && std::all_of(data.sets.back().begin(), data.sets.back().end(), is_text_file);
   }
   for (const auto& files : data.sets) {
-    // A file that is nothing but one text needs no look.
+    // A single file of plain text needs no inspection.
     const bool known = is_text && files.size() == 1 && !model::is_row_file(files.front());
     const auto kind = known ? std::optional(Example::Kind::text) : model::kind_of_rows(files, data.options.columns);
     if (!data.kind || data.kind == Example::Kind::text) data.kind = kind;
@@ -193,7 +194,7 @@ std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, con
 std::optional<int64_t> steps_of_epochs(const model::Recipe& recipe, const model::Batches& batches) {
   if (recipe.epochs == 0) return std::nullopt;
   const auto* examples = dynamic_cast<const model::ExampleBatches*>(&batches);
-  if (!examples) throw usage_error("data.epochs: windows of a text are drawn at random and know no epochs");
+  if (!examples) throw usage_error("data.epochs: windows of plain text are drawn at random, without epochs");
   return examples->steps_of(recipe.epochs);
 }
 

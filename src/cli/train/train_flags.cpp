@@ -16,17 +16,17 @@
 namespace lumen::cli {
 namespace {
 
-// A flag that stands for one key of a recipe.
+// An option that sets one key of a recipe.
 struct KeyFlag {
   const char* names;
   const char* key;
   const char* help;
   const char* type = "";
-  double least = -1e300;   // where a flag may be less than a recipe's key
-  const char* value = "";  // of flags that stand for one
+  double least = -1e300;   // a stricter lower bound than the recipe's
+  const char* value = "";  // the value that a flag without argument sets
 };
 
-// In the order in which --help lists them.
+// In the order of --help.
 constexpr KeyFlag kKeyFlags[] = {
     {"--family", "model.family", "Model family"},
     {"--shape,--size", "model.size", "Named size of the family"},
@@ -191,7 +191,7 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},
 };
 
-// Keys of recipes whose values may be files.
+// Recipe keys whose values may be files.
 constexpr std::pair<std::string_view, Reads> kReadKeys[] = {
     {"data.path", Reads::data},        {"data.validation_data", Reads::data}, {"data.chat_template", Reads::file},
     {"data.tokenizer", Reads::model},  {"objective.name", Reads::file},       {"objective.teacher", Reads::model},
@@ -199,7 +199,7 @@ constexpr std::pair<std::string_view, Reads> kReadKeys[] = {
 };
 constexpr std::string_view kOffload = "memory.offload";
 
-// Whether the key may have the value that a flag gives, said so that people can read it.
+// Checks that the recipe key accepts the option's value; the message is written for users.
 CLI::Validator allowed(const KeyFlag& flag) {
   return CLI::Validator(
       [&flag](std::string& text) {
@@ -217,7 +217,7 @@ CLI::Validator allowed(const KeyFlag& flag) {
       "");
 }
 
-// Whether no row that gives a key `held` follows the one that gives it `value`.
+// Whether the option that sets `value` comes later in the table than the one that sets `held`.
 bool is_later(const std::string& key, const std::string& value, const std::string& held) {
   bool passed = false;
   for (const KeyFlag& flag : kKeyFlags) {
@@ -236,13 +236,13 @@ void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
     app.add_flag_callback(
         flag.names,
         [&f, key, value] {
-          // The one of two flags for one key (--use_peft --use_dora) that says more wins: it stands later in the table.
+          // The more specific of two flags for one key wins (--use_peft --use_dora): it comes later in the table.
           std::string& held = f.values[key];
           if (is_later(key, value, held)) held = value;
         },
         flag.help);
     if (!is_switch) return;
-    // What a recipe switches on, a flag can switch off; not listed.
+    // A hidden --no- form turns off what a recipe turns on.
     const std::string names = flag.names;
     app.add_flag_callback("--no-" + names.substr(2, names.find(',') - 2), [&f, key] { f.values[key] = "false"; })
         ->group("");
@@ -262,7 +262,7 @@ model::Recipe of_training(model::Recipe r) {
   return r;
 }
 
-// A recipe by name or from a file, on top of `base`; of several with commas between them each on top of those before.
+// Reads a recipe by name or from a file, applied on top of `base`; several separated by commas are applied in order.
 model::Recipe read_recipe(const model::Library& library, const std::string& name, model::Recipe base) {
   if (const auto text = library.recipe(name))
     return of_training(model::parse_recipe(text->text, text->name, std::move(base)));
@@ -276,7 +276,7 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
   throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name), "known recipes: " + known);
 }
 
-// Says what another name was taken for.
+// Replaces an alias by the optimizer's name and prints which one.
 void settle_optimizer(const model::Library& library, model::Recipe& r) {
   std::string said;
   model::in_section(r, "optimizer", [&] { r.optimizer = model::resolved(library, r.optimizer, &said); });
@@ -285,7 +285,7 @@ void settle_optimizer(const model::Library& library, model::Recipe& r) {
 
 constexpr const char* kPrecision = "run.precision";
 
-// --precision names a type, or a recipe that says what all operands pass through.
+// --precision: a scalar type, or a recipe that gives the formats of all operands.
 void apply_precision(const model::Library& library, const std::string& name, model::Recipe& r) {
   if (model::is_recipe_of_products(library, name))
     r = read_recipe(library, name, std::move(r));
@@ -339,10 +339,10 @@ void check_train_flags(const TrainFlags& f) {
          "--steps " + f.text("schedule.steps"), "the peak would never be reached");
   const auto ratio = f.number("schedule.warmup_ratio");
   refuse(warmup && ratio && *warmup > 0 && *ratio > 0, "--warmup " + f.text("schedule.warmup_steps"),
-         "--warmup-ratio " + f.text("schedule.warmup_ratio"), "say one of them");
-  refuse(f.has("data.epochs") && f.has("schedule.steps"), "--epochs", "--steps", "say one of them");
+         "--warmup-ratio " + f.text("schedule.warmup_ratio"), "give one of them");
+  refuse(f.has("data.epochs") && f.has("schedule.steps"), "--epochs", "--steps", "give one of them");
   refuse(f.has("data.validation") && f.has("data.validation_data"), "--validation", "--validation-data",
-         "say one of them");
+         "give one of them");
   if (!f.resume_given) {
     if (f.changed_data) throw usage_error("--allow-changed-data is for --resume: a fresh run takes any data");
     if (f.changed_recipe) throw usage_error("--allow-changed-recipe is for --resume: a fresh run takes any recipe");
@@ -386,9 +386,9 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
         throw Error(Exit::usage, fmt::format("{} {} is of adapters, but none is trained", key, text),
                     "add --lora or --dora");
   } else if (flags.model.empty() && !flags.print_config) {
-    throw Error(Exit::usage, "an adapter is trained beside a model", "name it with --model");
+    throw Error(Exit::usage, "an adapter is trained for a model", "name it with --model");
   }
-  // What a machine's own formats are is known when the device is.
+  // The machine's own formats are known only once the device is.
   const auto products = [&] {
     (void)model::product_type(
         model::with_machine_floats(r, [](const FieldType&) { return false; }, library.formats()), library.formats());
@@ -405,7 +405,7 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
   r.name = stored.name;
   apply_flags(library, flags, r);
   model::Schedule& schedule = r.schedule;
-  if (schedule.warmup_ratio > 0) {  // of the steps that were planned
+  if (schedule.warmup_ratio > 0) {  // a ratio of the originally planned steps
     model::Schedule planned = schedule;
     planned.steps = stored.schedule.steps;
     planned.decay_steps = stored.schedule.decay_steps;
@@ -440,9 +440,9 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
     list += fmt::format("{}{}: {} here, {} in the checkpoint", list.empty() ? "" : "; ", c.key, c.now, c.was);
   }
   if (!refused.empty()) {
-    throw Error(Exit::usage, "what is asked contradicts the checkpoint's recipe: " + refused,
+    throw Error(Exit::usage, "the options contradict the checkpoint's recipe: " + refused,
                 flags.changed_recipe ? "these belong to the model: begin a new run with --model"
-                                     : "leave these flags away (a resumed run follows the stored recipe), or add "
+                                     : "leave out these options (a resumed run follows the stored recipe), or add "
                                        "--allow-changed-recipe");
   }
   if (!changed.empty()) note("changed: " + changed);

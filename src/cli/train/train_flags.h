@@ -1,4 +1,4 @@
-// The flags of `lumen train`, what contradicts what, and the recipe they make. Proved by
+// The options of `lumen train`, the checks for contradictions, and the resulting recipe. Proved by
 // tests/cli/train_flags_test.cpp.
 #pragma once
 
@@ -15,16 +15,16 @@
 
 namespace lumen::cli {
 
-// Flags win over the recipe; absent ones leave it as it is.
+// Options override the recipe; an absent option leaves it unchanged.
 struct TrainFlags {
   std::string recipe, model, resume, format;
-  std::string begin;  // a checkpoint whose adapter goes on; phases set it
+  std::string begin;  // a checkpoint whose adapter is trained further; set by phases
   bool resume_given = false, print_config = false, plan = false, explain = false, bf16 = false, overwrite = false;
   bool changed_data = false, changed_recipe = false;
-  int ranks_here = 1;                             // --ranks: how many processes this one starts
-  std::shared_ptr<run::Communicator> ranks = {};  // those that this process is one of; null: it is alone
+  int ranks_here = 1;                             // --ranks: processes to start
+  std::shared_ptr<run::Communicator> ranks = {};  // the communicator of this process; null: a single process
   std::optional<std::string> out;
-  // Those that stand for one key of a recipe: "schedule.learning_rate" and the text that was given.
+  // Values of options that set one recipe key each: "schedule.learning_rate" and the given text.
   std::map<std::string, std::string> values;
   std::map<std::string, double> objective_settings;
 
@@ -33,27 +33,27 @@ struct TrainFlags {
   std::optional<double> number(const std::string& key) const;
 };
 
-// Returns the option --resume, whose value may be left out.
+// Returns the option --resume, whose value is optional.
 CLI::Option* add_train_flags(CLI::App& app, TrainFlags& flags);
 
 // Error (usage) that names both flags when two contradict each other.
 void check_train_flags(const TrainFlags& flags);
 
-// What the flags say, in place of what the recipe says.
+// Applies the options on top of the recipe.
 void apply_flags(const model::Library& library, const TrainFlags& flags, model::Recipe& recipe);
 
 // A recipe by name or from a file.
 model::Recipe named_recipe(const model::Library& library, const std::string& name);
 
-// The recipe a fresh run follows.
+// The recipe of a new run.
 model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags);
 
-// The recipe a resumed run follows: the stored one. Error (usage) that names both values where a flag or a recipe given
-// along contradicts it, unless changes were asked for; changes are noted. `--steps` may be more: the rates of the steps
-// planned before stay, further steps run at the last rate.
+// The recipe of a resumed run: the stored one. Error (usage) that names both values where an option or a given recipe
+// contradicts it, unless changes were allowed; changes are noted. `--steps` may be larger: the rates of the originally
+// planned steps stay, and further steps use the last rate.
 model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& stored);
 
-// How many tokens "bytes:N" asks for; nothing for other texts. Error when N is no such number.
+// The number N of "bytes:N"; nullopt for other tokenizers. Error when N is no valid number.
 std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer);
 
 }  // namespace lumen::cli

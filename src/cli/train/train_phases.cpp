@@ -31,7 +31,7 @@ fs::path run_folder(const TrainFlags& flags) {
   return flags.out.value_or("lumen-out");
 }
 
-// The model with the adapter that a phase trained beside it, in floats.
+// Writes the model merged with the adapter that a phase trained, in float.
 void merge_adapter(const Shared& shared, const std::string& base, const fs::path& checkpoint, const fs::path& to) {
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
@@ -47,7 +47,7 @@ void merge_adapter(const Shared& shared, const std::string& base, const fs::path
   (void)merge.write(to);
 }
 
-// Whatever else is in the run's folder, inputs are not replaced.
+// Refuses to replace input files that are in the run's folder.
 void refuse_protected_in(const fs::path& path) {
   refuse_protected(path, "name another folder with --out");
   std::error_code failure;
@@ -66,7 +66,7 @@ void copy_tree(const fs::path& from, const fs::path& to, std::error_code& failur
   }
 }
 
-// What the last phase wrote becomes the run's: models and folders, not its checkpoints.
+// Copies the output of the last phase into the run's folder: models and folders, without checkpoints.
 void publish(const fs::path& from, const fs::path& to) {
   for (const fs::path& entry : list_folder(from)) {
     const std::string name = entry.filename().string();
@@ -114,7 +114,7 @@ class Phases {
       return 0;
     }
     if (flags_.plan)
-      throw usage_error("--plan tells of one run, but this recipe has {} phases: plan one with a recipe of its own",
+      throw usage_error("--plan is for one run, but this recipe has {} phases: plan one with a recipe of its own",
                         whole_.phases.size());
     if (!flags_.resume_given) {
       if (model::read_phases(run_) && !flags_.overwrite)
@@ -131,7 +131,7 @@ class Phases {
       const model::PhaseBegin begin = model::phase_begin(whole_.phases[i].begin);
       const fs::path before = i == 0 ? fs::path() : folder(i - 1);
       if (i > 0 && begin == model::PhaseBegin::model) model = (before / model::kModelFile).string();
-      // What the phase before it has made of the model stands in its place.
+      // A base that the phase before has rewritten replaces the model.
       if (i > 0 && begin != model::PhaseBegin::model)
         if (const auto own = model::rewritten_base(before)) model = own->string();
       if (begin == model::PhaseBegin::merged) {
@@ -151,7 +151,7 @@ class Phases {
   }
 
  private:
-  // Contradictions to a resumed run.
+  // Refuses options that contradict a resumed run.
   void refuse_contradictions() const {
     const std::string run = run_.string();
     if (flags_.overwrite)
@@ -161,7 +161,7 @@ class Phases {
                   fmt::format("--recipe {} and --resume contradict each other: the run in {} has phases and follows "
                               "their recipe",
                               flags_.recipe, run),
-                  "--print-config shows it; flags with --allow-changed-recipe change what is not done yet");
+                  "--print-config shows it; options with --allow-changed-recipe change the steps that are left");
     std::error_code error;
     if (flags_.out && !fs::equivalent(*flags_.out, run_, error))
       throw usage_error("--out {} and --resume contradict each other: a run in phases stays in its folder, {}",
@@ -173,8 +173,8 @@ class Phases {
                         state_.model.empty() ? "fresh weights" : state_.model);
   }
 
-  // What flags say wins over phases, too: those from `first` on. Where a run is resumed they may say nothing new of
-  // what is trained, unless that was asked for; a phase that has begun compares them with its checkpoint.
+  // Applies options to the phases from `first` on; they override the phases' recipes. A resumed run accepts no new
+  // training option unless changes were allowed; a phase that has started compares the options with its checkpoint.
   void take_flags(size_t first) {
     for (size_t i = first; i < whole_.phases.size(); ++i) {
       model::Phase& phase = whole_.phases[i];
@@ -190,8 +190,8 @@ class Phases {
       if (flags_.resume_given && !changes.empty()) {
         if (!flags_.changed_recipe)
           throw Error(Exit::usage,
-                      fmt::format("phase '{}': what is asked contradicts its recipe: {}", phase.name, changes),
-                      "leave these flags away (a resumed run follows the stored recipe), or add "
+                      fmt::format("phase '{}': the options contradict its recipe: {}", phase.name, changes),
+                      "leave out these options (a resumed run follows the stored recipe), or add "
                       "--allow-changed-recipe");
         note(fmt::format("phase '{}' changed: {}", phase.name, changes));
       }
@@ -201,8 +201,8 @@ class Phases {
 
   fs::path folder(size_t phase) const { return model::phase_folder(run_, whole_, phase); }
 
-  // The checkpoint with what a phase ended with: the best one's weights where its recipe asks for them, as the files
-  // that it wrote have them.
+  // The checkpoint with a phase's final state: the best one's weights where its recipe asks for them, as in the files
+  // that it wrote.
   fs::path handed_over(size_t phase) const {
     std::error_code error;
     const fs::path best = folder(phase) / model::kBestName;
@@ -224,10 +224,10 @@ class Phases {
     flags.resume.clear();
     flags.overwrite = flags_.overwrite && !flags_.resume_given;
     flags.resume_given = flags_.resume_given && model::latest_checkpoint(out).has_value();
-    flags.recipe = flags.resume_given ? "" : text.string();  // a checkpoint has its own, and its model
+    flags.recipe = flags.resume_given ? "" : text.string();  // a checkpoint has its own recipe and model
     if (flags.resume_given) {
       flags.model.clear();
-    } else {  // they are in the recipe
+    } else {  // the recipe contains them
       flags.changed_recipe = flags.changed_data = flags.bf16 = false;
       flags.values.clear();
       flags.objective_settings.clear();

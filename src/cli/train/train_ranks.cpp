@@ -19,13 +19,13 @@ int usable_cores() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-// "cuda" means as many GPUs as there are ranks on this host, one each.
+// "cuda" stands for one GPU per rank of this host.
 std::string device_of_rank(const std::string& device, int local_rank) {
   if (device == "cuda" || device == "hip") return fmt::format("{}:{}", device, local_rank);
   if (device != "auto") {
     if (device.find(':') != std::string::npos)
       throw Error(Exit::usage, fmt::format("--device {} is one GPU, but there are several ranks", device),
-                  "leave the number away: each rank takes the GPU with its own on the host");
+                  "leave out the number: each rank takes the GPU with its own on the host");
     return device;
   }
   for (const run::GpuVendor vendor : {run::GpuVendor::cuda, run::GpuVendor::hip})
@@ -43,19 +43,20 @@ int as_rank(const Shared& shared, const TrainFlags& flags, std::shared_ptr<run::
     Shared own = shared;
     own.device = device_of_rank(shared.device, ranks->local_rank());
     if (own.threads == 0) own.threads = std::max(1, usable_cores() / ranks->local_size());
-    own.tune = shared.tune && ranks->local_rank() == 0;  // what it finds serves all
+    own.tune =
+        shared.tune && ranks->local_rank() == 0;  // only local rank 0 tunes kernels; the others use its cached results
     TrainFlags mine = flags;
     mine.ranks = ranks;
     return train(own, mine);
   } catch (const run::RankLost& lost) {
     ranks->abort(lost.what());
-    // One of those that are left tells of it.
+    // Only one of the remaining ranks reports it.
     if (ranks->rank() == (lost.rank() == 0 ? 1 : 0) && !(lost.rank() == 0 && lost.has_told())) throw;
     return exit_code(lost.code());
   } catch (const Error& error) {
     ranks->abort(error.what());
     if (ranks->rank() == 0) throw;
-    return exit_code(error.code());  // the first rank tells why this one is gone, or has the same error
+    return exit_code(error.code());  // the first rank reports the error, or has the same one
   } catch (const std::exception& error) {
     ranks->abort(error.what());
     throw;
@@ -83,7 +84,7 @@ int train_by_ranks(const Shared& shared, TrainFlags& flags, int (*train)(const S
                   "--ranks starts as many, or more");
     for (const char* key : {"ranks.shard", "ranks.reduce_type", "ranks.gather_type", "ranks.sequence_parallel"})
       if (flags.has(key) && flags.text(key) != "none" && flags.text(key) != "f32" && flags.text(key) != "false")
-        note(fmt::format("{} = {} changes nothing: one process has nobody to share with", key, flags.text(key)));
+        note(fmt::format("{} = {} changes nothing: there is only one process", key, flags.text(key)));
     return train(shared, flags);
   }
   if (is_guest())

@@ -1,5 +1,5 @@
-// lumen train as one of several ranks: those that --ranks starts on this host, or those that torchrun, srun or mpirun
-// has started. Proved by tests/cli/ranks_check.py.
+// lumen train as one of several ranks, which --ranks starts on this host, or which torchrun, srun or mpirun has
+// started. Proved by tests/cli/ranks_check.py.
 #pragma once
 
 #include "cli/command.h"
@@ -7,10 +7,10 @@
 
 namespace lumen::cli {
 
-// Whether several processes were asked for, or have been started.
+// Whether several processes are requested or already started.
 bool has_ranks(const TrainFlags& flags);
 
-// Runs `train` in this process alone, or as one of so many.
+// Runs `train` in this process alone, or as one of several ranks.
 int train_by_ranks(const Shared& shared, TrainFlags& flags, int (*train)(const Shared&, TrainFlags&));
 
 }  // namespace lumen::cli

@@ -588,7 +588,7 @@ class KernelLowering {
       return call_spelled(b_, *row, operands, register_type(context_, instr.type));
     }
     const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row->llvm);
-    LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row->name, row->llvm);
+    LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not have {}", row->name, row->llvm);
     const bool scalable = target_.scalable && llvm::Intrinsic::getBaseName(id).starts_with("llvm.aarch64.sve.");
     std::vector<Value*> arguments;
     std::vector<llvm::Type*> types;

@@ -151,7 +151,7 @@ Value* join_bits(Ir& b, const std::vector<Value*>& parts, llvm::Type* type) {
 
 Value* call_on_memory(Ir& b, const machine::Row& row, Value* place, llvm::Type* result) {
   const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row.llvm);
-  LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row.name, row.llvm);
+  LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not have {}", row.name, row.llvm);
   llvm::Module* module = b.GetInsertBlock()->getModule();
   llvm::CallInst* out = b.CreateCall(llvm::Intrinsic::getOrInsertDeclaration(module, id, {place->getType()}), {place});
   out->setConvergent();
@@ -160,7 +160,7 @@ Value* call_on_memory(Ir& b, const machine::Row& row, Value* place, llvm::Type* 
 
 Value* call_spelled(Ir& b, const machine::Row& row, const std::vector<Value*>& operands, llvm::Type* result) {
   const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row.llvm);
-  LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row.name, row.llvm);
+  LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not have {}", row.name, row.llvm);
   const std::vector<Argument> arguments = arguments_of(row);
   llvm::Function* callee = declaration(b, row, id, arguments, operands, result);
   llvm::Type* returned = callee->getReturnType();

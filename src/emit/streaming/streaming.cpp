@@ -151,7 +151,7 @@ void StreamingLowering::multiply(const Instr& instr) {
   const machine::Row* row = machine_.find_row(instr.row);
   LUMEN_CHECK(row, "machine {} has no instruction '{}'", machine_.name, instr.row);
   const Intrinsic::ID id = Intrinsic::lookupIntrinsicID(row->llvm);
-  LUMEN_CHECK(id != Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row->name, row->llvm);
+  LUMEN_CHECK(id != Intrinsic::not_intrinsic, "row {}: LLVM does not have {}", row->name, row->llvm);
   const int tile = places_.tile_of_product(instr);
   put(tile, sums_.at(instr.operands[0]));
   Value *a = factors_.at(instr.operands[1]), *c = factors_.at(instr.operands[2]);

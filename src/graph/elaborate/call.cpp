@@ -248,7 +248,7 @@ Graph Elaboration::finish(const lang::Function& fn, std::vector<Value> values, c
   }
   for (ValueId id : ids)
     if (newer_.contains(id))
-      throw error_at(place, "this result is a state's value before its update", "hand back what update() gave");
+      throw error_at(place, "this result is a state's value before its update", "return the result of update()");
   return in_order(std::move(ids), std::move(names));
 }
 

@@ -96,7 +96,7 @@ class Resolver {
   static void check_type(const ConfigKey& k) {
     const bool text = k.type.name == "text";
     if (text == choices_of(k).empty())
-      throw error_at(k.type.place, fmt::format("config key '{}' is a text with choices, or neither", k.name),
+      throw error_at(k.type.place, fmt::format("config key '{}' is a string with choices, or neither", k.name),
                      "e.g. kind : text = \"plain\", choices \"plain\" \"gated\"");
     if (!text && !scalar_from_name(k.type.name))
       throw error_at(k.type.place, fmt::format("config key '{}' must be one number", k.name), "e.g. i32, f32 or text");

@@ -70,7 +70,7 @@ Value Elaboration::use(const Value& v, const Place& place) {
   const auto check = [&](ValueId id) {
     if (newer_.contains(id))
       throw error_at(place, "this is the state's value before its update",
-                     "read what update() gave back: 'cache = update(cache, ...)'");
+                     "read the result of update(): 'cache = update(cache, ...)'");
   };
   if (v.is_tensor() && v.id >= 0) check(v.id);
   if (v.is_pending())

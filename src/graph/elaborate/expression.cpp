@@ -193,7 +193,7 @@ std::vector<int64_t> Elaboration::integer_list(const Expr& e, std::string_view w
 
 Value Elaboration::index(const Expr& e) {
   if (e.outside)
-    throw error_at(e.outside->place, "what stands outside of a tensor has a meaning in index notation alone",
+    throw error_at(e.outside->place, "a padding value has a meaning in index notation alone",
                    "name the indices of the result: y[i] = x[i + 1; 0]");
   return index_value(expression(*e.args[0]), e);
 }

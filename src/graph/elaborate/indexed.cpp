@@ -478,7 +478,7 @@ Indexed::Item Indexed::reduce(const Expr& e) {
   const auto leave = [&](Item out) {
     for (size_t k = outer; k < indices_.size(); ++k)
       if (!indices_[k].extent)
-        throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", indices_[k].name),
+        throw error_at(e.place, fmt::format("index '{}' is not used in the reduced expression", indices_[k].name),
                        "use it as a subscript, or give it a range: sum(j in 0..8)");
     indices_.resize(outer);
     return out;
@@ -501,14 +501,14 @@ Indexed::Item Indexed::reduce(const Expr& e) {
   }
   for (const auto& f : all) (mentions(*f, summed) ? inside : outside).push_back(f);
   if (inside.empty())
-    throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", e.vars[0]),
+    throw error_at(e.place, fmt::format("index '{}' is not used in the reduced expression", e.vars[0]),
                    "remove it, or use it as a subscript");
 
   std::vector<Item> parts;
   for (const auto& f : inside) parts.push_back(item(*f));
   for (int k : summed)
     if (!std::any_of(parts.begin(), parts.end(), [&](const Item& i) { return is_among(i.over, k); }))
-      throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", indices_[k].name));
+      throw error_at(e.place, fmt::format("index '{}' is not used in the reduced expression", indices_[k].name));
   Item result = reduced(e, summed, std::move(parts));
   Dim count(1);
   for (int k : summed) count = count * indices_[k].extent.value_or(Dim(1));
@@ -540,7 +540,7 @@ Value Indexed::define(const lang::Stmt& s) {
       throw error_at(t.place, fmt::format("index '{}' stands twice on the left side", t.text));
     add_index(t.text, t.place);
   }
-  if (target.outside) throw error_at(target.outside->place, "what stands outside is said of tensors that are read");
+  if (target.outside) throw error_at(target.outside->place, "a padding value is for tensors that are read");
   learn_extents(*s.value);
   const auto declared = e_.declared_extents(target.args[0]->text, indices_.size());
   for (size_t k = 0; k < indices_.size(); ++k)

@@ -65,7 +65,7 @@ const lang::Function& Elaboration::step_function(const Expr& name, size_t argume
   for (const lang::Param& p : fn->params)
     if (p.type && p.type->is_state)
       throw error_at(name.place, fmt::format("'{}' has the state '{}'", name.text, p.name),
-                     "what lives from step to step is a carry");
+                     "a value that lasts from step to step is a carry");
   size_t least = 0;
   for (const lang::Param& p : fn->params) least += p.default_value ? 0 : 1;
   if (arguments < least || arguments > fn->params.size())
@@ -120,10 +120,10 @@ Value Elaboration::scan(const Expr& e) {
   if (body->results.size() < std::max<size_t>(carries, 1))
     throw error_at(name.place,
                    fmt::format("'{}' gives {} values for {} carries", fn.name, body->results.size(), carries),
-                   "a step gives its carries for the next one, then what it puts out");
+                   "a step returns its carries for the next one, then its outputs");
   for (size_t k = 0; k < carries; ++k)
     if (const Type& next = (*body)[body->results[k]].type; next != args[k].type())
-      throw error_at(places[k], fmt::format("this carry is {} before a step of '{}' and {} behind it",
+      throw error_at(places[k], fmt::format("this carry is {} before a step of '{}' and {} after it",
                                             written(args[k].type()), fn.name, written(next)));
   Node n = make(Op::scan_, std::move(operands));
   n.attributes.name = body->name;

@@ -99,9 +99,10 @@ void Indexed::find_extent(const Affine& a, const Dim& extent, bool has_outside, 
     Index& index = indices_[k];
     if (!index.extent) {
       if (open >= 0 || has_outside)
-        throw error_at(place, fmt::format("the extent of index '{}' is not known", index.name),
-                       "the type of the function's result may say it, a range, sum(i in 0..3), or a subscript that is "
-                       "this index alone");
+        throw error_at(
+            place, fmt::format("the extent of index '{}' is not known", index.name),
+            "it follows from the type of the function's result, a range, sum(i in 0..3), or a subscript that is "
+            "this index alone");
       open = k;
       own = stride;
     } else if (!index.extent->is_number()) {
@@ -144,7 +145,7 @@ Value Indexed::surrounded(const Expr& e, const Value& base, std::vector<Affine>&
     if (!e.outside)
       throw error_at(place,
                      fmt::format("this subscript reads places {} to {} of an axis of extent {}", first, last, extent),
-                     "say what stands outside: x[i - 1; 0], or keep the index inside");
+                     "give a padding value: x[i - 1; 0], or keep the index inside");
     constexpr int64_t kMost = int64_t{1} << 40;
     if (first < -kMost || last > kMost) throw error_at(place, "this subscript reaches too far outside");
     starts[d] = std::max<int64_t>(0, -first);
@@ -155,7 +156,7 @@ Value Indexed::surrounded(const Expr& e, const Value& base, std::vector<Affine>&
   if (!grows) return base;
   const Value outside = e_.expression(*e.outside);
   if (!outside.is_number())
-    throw error_at(e.outside->place, fmt::format("what stands outside is a number, found {}", describe(outside)));
+    throw error_at(e.outside->place, fmt::format("the padding value is a number, found {}", describe(outside)));
   Node pad = e_.make(Op::pad_, {base.id}, {shape, {}});
   pad.attributes.starts = starts;
   pad.attributes.strides.assign(axes.size(), 1);

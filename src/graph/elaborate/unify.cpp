@@ -154,9 +154,10 @@ void Elaboration::solve(std::vector<Equation>& equations, Symbols& symbols) {
   }
   for (const Equation& q : equations)
     if (!q.solved)
-      throw error_at(q.written->place,
-                     fmt::format("the extents in '{}' cannot be told from the arguments", text_of(q.written->place)),
-                     "let each symbol stand alone in the type of some parameter");
+      throw error_at(
+          q.written->place,
+          fmt::format("the extents in '{}' cannot be inferred from the arguments", text_of(q.written->place)),
+          "let each symbol stand alone in the type of some parameter");
 }
 
 void Elaboration::bind_symbols(const Symbols& symbols) {
@@ -219,7 +220,7 @@ void Elaboration::check_results(const lang::Function& fn, std::vector<Value>& va
     const Element wanted = element_of(t);
     if (!v.is_tensor()) {
       if (!t.dims.empty())
-        throw error_at(place, fmt::format("'{}' gives {}, its type says {}", fn.name, describe(v), text_of(t.place)),
+        throw error_at(place, fmt::format("'{}' gives {}, its type is {}", fn.name, describe(v), text_of(t.place)),
                        "a constant tensor is broadcast(x, [shape])");
       v = Value::of_node(graph_, node_of(v, place, wanted.scalar));
     }

@@ -205,7 +205,7 @@ bool has_hadamard(int64_t n) {
 
 std::vector<SignMatrix> hadamard_factors(int64_t n) {
   std::vector<SignMatrix> factors = find(n);
-  if (factors.empty()) throw user_error("no Hadamard matrix of order {} is known here", n);
+  if (factors.empty()) throw user_error("no Hadamard matrix of order {} is available", n);
   return factors;
 }
 

@@ -48,8 +48,7 @@ class Inserter {
     }
     for (const ValueId w : wanted_)
       if (!reached.contains(w))
-        throw user_error("no product reads columns of '{}': what it reads cannot be rotated",
-                         r_.from[w].attributes.name);
+        throw user_error("no product reads columns of '{}': its input cannot be rotated", r_.from[w].attributes.name);
     return r_.finish();
   }
 

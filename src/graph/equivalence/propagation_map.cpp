@@ -92,7 +92,8 @@ void Propagation::relate_map(ValueId v) {
   bool any = is_marked(v);
   for (const ValueId o : node.operands) any = any || is_marked(o);
   if (!any || (law_ == Law::rotation && relate_square(v))) return;
-  why_ = "what is computed of it is no multiple of it" + (node.label.empty() ? std::string() : " (" + node.label + ")");
+  why_ = "the value computed from it is no multiple of it" +
+         (node.label.empty() ? std::string() : " (" + node.label + ")");
   const std::vector<Choice> choices = choices_of(v);
   if (!choices.empty()) return choose(v, choices);
   const std::string why = why_;

@@ -234,7 +234,7 @@ void Propagation::cancel_contract(ValueId v) {
     if (law_ == Law::rotation && code != 0) ++seen[{walk.offset(i[2]), (code - 2) / block_}];
   }
   for (const auto& [where, count] : seen)
-    if (count != block_) return stop("parts of what is rotated are multiplied alone");
+    if (count != block_) return stop("parts of a rotated value are multiplied separately");
   if (!changed) return;
   touch(a);
   touch(b);

@@ -62,7 +62,7 @@ class Rotation {
     for (const auto& [where, seen] : places) {
       bool whole = std::ssize(seen) == site_.width;
       for (const auto& [place, times] : seen) whole = whole && times == seen.begin()->second;
-      if (!whole) return incomplete("'" + c.parameter + "' has a part of what is rotated alone");
+      if (!whole) return incomplete("'" + c.parameter + "' has a part of a rotated value for itself");
     }
     site_.changes.push_back(std::move(c));
   }
@@ -122,7 +122,7 @@ RotationSite stream_rotation(const Graph& g) {
     return Rotation(g, users, width).run(v, std::move(marks));
   }
   RotationSite none;
-  none.reason = "no rows of a table are read by what is given from outside";
+  none.reason = "no rows of a table are selected by an input";
   return none;
 }
 

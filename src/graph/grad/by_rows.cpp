@@ -198,7 +198,7 @@ std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::v
                                            int64_t most_bytes, std::vector<ValueId>* beside) {
   check_loss(g, loss);
   if (beside)
-    for (const ValueId v : *beside) LUMEN_CHECK(v <= loss, "a value beside the loss comes behind it");
+    for (const ValueId v : *beside) LUMEN_CHECK(v <= loss, "an additional value is computed after the loss");
   const auto tail = find_row_tail(g, loss, most_bytes);
   if (!tail) return differentiate(g, loss, with_respect_to);
   const int64_t parts = parts_for(g, *tail, most_bytes);

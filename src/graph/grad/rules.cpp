@@ -203,7 +203,7 @@ void grad_update(Reverse& r, ValueId v, ValueId) {
 }
 
 void grad_exchange(Reverse&, ValueId v, ValueId) {
-  LUMEN_UNREACHABLE("exchange %{} in what is differentiated: graphs are partitioned behind that", v);
+  LUMEN_UNREACHABLE("exchange %{} in a graph to differentiate: graphs are partitioned later", v);
 }
 void grad_call(Reverse&, ValueId, ValueId) {
   LUMEN_UNREACHABLE("calls are expanded by reverse.cpp");

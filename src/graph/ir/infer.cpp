@@ -263,7 +263,7 @@ Type infer_contract_scatter(const Site& s) {
   std::string wanted = result.substr(1);
   std::sort(wanted.begin(), wanted.end());
   std::sort(free.begin(), free.end());
-  require(wanted == free, "behind its first axis the result must have the letters {}, not {}", free, wanted);
+  require(wanted == free, "after its first axis the result must have the letters {}, not {}", free, wanted);
   Shape shape{s.node.type.shape[0]};
   for (size_t d = 1; d < result.size(); ++d) shape.push_back(extent[result[d]]);
   return {shape, product_element(s)};
@@ -359,7 +359,7 @@ Type infer_windows(const Site& s) {
   const auto& [starts, strides] = std::tie(s.attributes.starts, s.attributes.strides);
   require(!from.empty(), "a single number has no axis to read at");
   require(starts.size() == from.size(), "{} subscripts for {}", starts.size(), shown(from));
-  require(strides.size() == from.size() * to.size(), "the subscripts know another number of indices than {} has",
+  require(strides.size() == from.size() * to.size(), "the subscripts have another number of indices than {}",
           shown(to));
   for (size_t d = 0; d < from.size(); ++d) {
     const std::span<const int64_t> row(strides.data() + d * to.size(), to.size());
@@ -406,7 +406,7 @@ Type infer_concat(const Site& s) {
         !__builtin_add_overflow(t.shape[axis].coefficient, part.shape[axis].coefficient, &t.shape[axis].coefficient),
         "the result is too large");
     part.shape[axis] = t.shape[axis];
-    require(part == t, "{} does not fit beside {}", shown(s.operand(i)), shown(s.operand(0)));
+    require(part == t, "{} does not fit to {}", shown(s.operand(i)), shown(s.operand(0)));
   }
   return t;
 }
@@ -514,7 +514,7 @@ void check_body(const Graph& body) {
             op_info(node.op).name, body.name);
     require(node.op != Op::exchange_, "ranks exchange nothing within a step, as {} does", body.name);
     require(node.op != Op::input_ || node.attributes.role != Role::state,
-            "{} has the state '{}': what lives from step to step is a carry", body.name, node.attributes.name);
+            "{} has the state '{}': a value that lasts from step to step is a carry", body.name, node.attributes.name);
   }
 }
 
@@ -546,7 +546,7 @@ Type infer_scan(const Site& s) {
   for (int k = 0; k < results; ++k) {
     const Type& given = body[body.results[k]].type;
     require(!given.element.format, "result {} of {} is held in a format", k, body.name);
-    require(k >= a.carries || given == s.operand(k), "carry {} is {} before a step and {} behind it", k,
+    require(k >= a.carries || given == s.operand(k), "carry {} is {} before a step and {} after it", k,
             k < a.carries ? print(s.operand(k)) : "", shown(given));
   }
   return scan_result(s.g, s.node, 0);

@@ -180,7 +180,7 @@ class Parser {
         if (!next) fail("expected a factor of the dimension");
         dim = *dim * *next;
       }
-      if (peek() != 'x') fail("expected 'x' behind a dimension");
+      if (peek() != 'x') fail("expected 'x' after a dimension");
       ++at_;
       t.shape.push_back(*dim);
       if (t.shape.size() > kMaxRank) fail(fmt::format("more than {} axes", kMaxRank));
@@ -257,7 +257,7 @@ class Parser {
       a.salt = number<uint32_t>();
     } else if (word_ == "moves") {
       constexpr std::string_view kNames[] = {"gather", "spread"};
-      const auto m = position(kNames, word("what an exchange moves"));
+      const auto m = position(kNames, word("the operand of an exchange"));
       if (!m) fail("expected gather or spread");
       a.moves = Moves(*m);
     } else if (word_ == "ranks") {

@@ -32,11 +32,14 @@ int scramble(Formula& f, int x) {
 
 }  // namespace
 
-float uniform_random(uint32_t seed, uint32_t salt, uint64_t element) {
+uint32_t random_bits(uint32_t seed, uint32_t salt, uint64_t element) {
   const uint32_t counter = element + (element >> 32) * kGolden;
   const uint32_t key = scramble(seed ^ scramble(salt + kGolden));
-  const uint32_t bits = scramble(scramble(counter ^ key) + key);
-  return (bits >> 8) * 0x1p-24f;
+  return scramble(scramble(counter ^ key) + key);
+}
+
+float uniform_random(uint32_t seed, uint32_t salt, uint64_t element) {
+  return (random_bits(seed, salt, element) >> 8) * 0x1p-24f;
 }
 
 uint32_t seed_as(uint32_t seed, uint32_t salt, uint32_t with) {

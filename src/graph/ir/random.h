@@ -12,6 +12,9 @@ namespace lumen::graph {
 // Equal to uniform_random(seed, salt, element) of eval.h for every element below 2^32.
 Formula random_formula(uint32_t salt);
 
+// The 32 random bits of which uniform_random takes the upper 24.
+uint32_t random_bits(uint32_t seed, uint32_t salt, uint64_t element);
+
 // The seed with which salt `with` generates the numbers of `seed` and `salt`, so that one kernel serves several salts.
 uint32_t seed_as(uint32_t seed, uint32_t salt, uint32_t with);
 

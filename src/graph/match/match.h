@@ -9,4 +9,3 @@
 #include "graph/match/codes.h"
 #include "graph/match/sign.h"
 #include "graph/match/uses.h"
-#include "graph/match/weighted_product.h"

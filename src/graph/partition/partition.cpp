@@ -600,7 +600,8 @@ class Partitioner {
     const Node& node = g_[v];
     const ValueId state = node.operands[0];
     if (!is_split(state)) return keep_whole(v);
-    if (node.operands.size() > 2) throw user_error("%{}: ranks have parts of what is updated at some places", v);
+    if (node.operands.size() > 2)
+      throw user_error("%{}: ranks have parts of a tensor that is updated at some places", v);
     const Split split = forms_[state].split;
     const ValueId value = part(node.operands[1], split);
     set(v, How::split, build_.update(forms_[state].native, value), split);

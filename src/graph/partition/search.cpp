@@ -58,7 +58,7 @@ class Search {
                   fmt::format("{} ranks cannot share this model's matrices: it has no pair of products with "
                               "nothing but elementwise work, or work by heads, between them",
                               out_.ranks),
-                  "leave --tensor-parallel away: --shard divides what ranks hold of any model");
+                  "leave out --tensor-parallel: --shard divides the tensors of any model among the ranks");
     split_tables();
     return std::move(out_);
   }
@@ -100,7 +100,7 @@ class Search {
   [[noreturn]] void refuse(const Pair& pair) const {
     throw Error(
         Exit::usage,
-        fmt::format("{} ranks do not divide what '{}' multiplies: it has {} parts (heads, or columns) that stay "
+        fmt::format("{} ranks do not divide the product of '{}': it has {} parts (heads, or columns) that stay "
                     "together",
                     out_.ranks, pair.weight, pair.closure.undivided),
         "--tensor-parallel takes a number that divides the key-value heads and the width of the feed-forward part");

@@ -265,11 +265,11 @@ bool is_parameter(const Graph& g, ValueId v) {
 
 void refuse_learned_rounding(const Format& f, bool is_random) {
   throw Error(Exit::user,
-              fmt::format("an operand in '{}' is {}: the gradient of a scale that is learned is what rounding to the "
-                          "nearest leaves over of the operand itself",
+              fmt::format("an operand in '{}' is {}: the gradient of a learned scale is the operand's own error after "
+                          "rounding to nearest",
                           f.name, is_random ? "rounded at random" : "rotated"),
               is_random ? "round it to the nearest, or let its scale be fitted"
-                        : "leave rotations away, or let scales be fitted");
+                        : "leave out rotations, or let scales be fitted");
 }
 
 void require_learned_rows(const Graph& g, ValueId v, const Format& f, const std::string& letters,
@@ -283,7 +283,9 @@ void require_learned_rows(const Graph& g, ValueId v, const Format& f, const std:
   if (!is_parameter(g, below_order(g, v)))
     throw Error(
         Exit::user,
-        fmt::format("what '{}' becomes before products read it is no parameter: its scale cannot be learned", weight),
+        fmt::format(
+            "products read '{}' only after it was changed, and the result is no parameter: its scale cannot be learned",
+            weight),
         "let scales of weights be fitted");
   while (g[v].op == Op::reshape_) v = g[v].operands[0];
   if (tensor_scale(f) < 0 && !is_same_transposed(f) && (!in_order || !is_parameter(g, v)))

@@ -35,7 +35,7 @@ class Encoder {
     }
     for (const auto& [weight, input] : wanted_)
       if (!reached_.contains(weight))
-        throw user_error("no product reads columns of '{}': what it reads cannot be encoded", input->weight);
+        throw user_error("no product reads columns of '{}': its input cannot be encoded", input->weight);
     return r_.finish();
   }
 
@@ -73,7 +73,7 @@ class Encoder {
     const Format& f = *input.format;
     const Shape shape = r_.from[x].type.shape;
     if (const auto why = refuses_inputs(f, shape[column].number(), input.scale))
-      throw user_error("what '{}' reads cannot be held in the format '{}': {}", input.weight, f.name, *why);
+      throw user_error("the input of '{}' cannot be stored in the format '{}': {}", input.weight, f.name, *why);
     const auto key = std::tuple(x, column, f.hash.hex(), input.scale.value_or(-1));
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
     std::vector<int> order, back(shape.size());
@@ -231,7 +231,7 @@ std::optional<std::string> refuses_inputs(const Format& f, int64_t columns, cons
   if (columns % f.block != 0) return fmt::format("{} columns do not divide into its blocks of {}", columns, f.block);
   if (!scale) return std::nullopt;
   const int field = tensor_scale(f);
-  if (field < 0) return "a calibrated scale is for formats with one number for the whole tensor beside their codes";
+  if (field < 0) return "a calibrated scale is for formats with one number per tensor in addition to their codes";
   const FieldType& type = f.fields[field].type;
   const double kept = field_decode(type, field_encode(type, *scale));
   if (!std::isfinite(*scale) || !(*scale > 0) || !std::isfinite(kept) || !(kept > 0))

@@ -97,8 +97,8 @@ class Separator {
 
   [[noreturn]] void refuse(ValueId v, const std::string& why) const {
     const std::string label = v < 0 || g_[v].label.empty() ? "" : fmt::format(" at '{}'", g_[v].label);
-    throw Error(Exit::user, fmt::format("texts cannot be packed into one row for '{}'{}: {}", name_, label, why),
-                "give every text a row of its own: --no-packing, or packing = false in the recipe");
+    throw Error(Exit::user, fmt::format("sequences cannot be packed into one row for '{}'{}: {}", name_, label, why),
+                "give every sequence a row of its own: --no-packing, or packing = false in the recipe");
   }
 
   bool counts_positions(const Dim& d) const {
@@ -129,7 +129,7 @@ class Separator {
       refuse(a.score,
              fmt::format("the scores of its attention are {}, not [B, .., T, .., T]", print(g_[a.score].type)));
     if (!is_masked(a.score)) refuse(a.score, "its attention has no mask: select(key <= query, score, very negative)");
-    if (!is_causal(a.score, mask)) refuse(a.score, "its attention's mask shows keys behind the query");
+    if (!is_causal(a.score, mask)) refuse(a.score, "its attention's mask includes keys after the query");
     masks_[a.score] = mask;
     inside_.insert(a.nodes.begin(), a.nodes.end());
   }
@@ -363,7 +363,7 @@ class Separator {
       const Shape& own = r_.build.type(operands[k]).shape;
       const Shape& whole = g_[v].type.shape;
       if (own.size() > whole.size() || !std::equal(own.rbegin(), own.rend(), whole.rbegin()))
-        refuse(v, "rows that are read by position do not lie as the texts do");
+        refuse(v, "rows that are read by position are not laid out as the sequences are");
     }
     return r_.build.map(g_[v].attributes.formula, std::move(operands));
   }

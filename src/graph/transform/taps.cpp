@@ -306,7 +306,7 @@ Graph beside(const Graph& g, const std::string& suffix, std::vector<ValueId>* ot
       (*other)[v] = v;
       continue;
     }
-    LUMEN_CHECK(node.op != Op::update_, "a graph with states has no copy beside it");
+    LUMEN_CHECK(node.op != Op::update_, "a graph with states cannot be copied");
     Node copy = node;
     for (ValueId& o : copy.operands) o = (*other)[o];
     if (is_other) copy.attributes.name += suffix;

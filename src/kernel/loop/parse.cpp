@@ -85,7 +85,7 @@ class Parser {
   }
   void end() {
     skip();
-    if (at_ != text_.size()) fail("text behind the end");
+    if (at_ != text_.size()) fail("text after the end");
   }
   bool accept(std::string_view symbol) {
     skip();

@@ -14,7 +14,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr size_t kPages = size_t{1} << 20;  // from so many bytes on, pages of their own: given back at once
+constexpr size_t kPages = size_t{1} << 20;  // from this size on, allocated by mmap: returned to the system when freed
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The bytes of a weight: read-only, shared by copies, and not always memory of their own: a weight of a mapped file is
-// the file. Whoever wants other bytes makes a new object. Proved by tests/model/arch/arch_test.cpp.
+// The bytes of a weight: read-only, shared by copies, and either owned or a view: a weight of a mapped file refers to
+// the mapping. To change bytes, create a new object. Proved by tests/model/arch/arch_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace lumen::model {
 class Bytes {
  public:
   Bytes() = default;
-  Bytes(std::vector<uint8_t> own) {  // implicit: results of encoders are bytes
+  Bytes(std::vector<uint8_t> own) {  // implicit: encoders return vectors
     auto kept = std::make_shared<const std::vector<uint8_t>>(std::move(own));
     part_ = *kept;
     keeper_ = std::move(kept);
   }
-  // Part of something that `keeper` keeps alive.
+  // A view of memory that `keeper` keeps alive.
   Bytes(std::span<const uint8_t> part, std::shared_ptr<const void> keeper) : part_(part), keeper_(std::move(keeper)) {}
 
   const uint8_t* data() const { return part_.data(); }
@@ -35,15 +35,15 @@ class Bytes {
   std::shared_ptr<const void> keeper_;
 };
 
-// Memory that is filled once and then becomes Bytes: aligned, zero to begin with, in huge pages where it fills any.
-// What there is no room for is refused (exit 3) before it is taken, by the name of `what` it is for.
+// A buffer that is filled once and then becomes Bytes: aligned, zero-initialized, in huge pages if it is large enough.
+// Error (exit 3) before allocation where memory does not suffice; `what` names the use.
 class Room {
  public:
   explicit Room(size_t size, const std::string& what = "a weight");
   uint8_t* data() { return data_; }
   size_t size() const { return size_; }
   Bytes bytes() && { return {{data_, size_}, std::move(keeper_)}; }
-  Bytes bytes(size_t first, size_t count) const { return {{data_ + first, count}, keeper_}; }  // which keeps all of it
+  Bytes bytes(size_t first, size_t count) const { return {{data_ + first, count}, keeper_}; }  // keeps all of it alive
 
  private:
   uint8_t* data_ = nullptr;

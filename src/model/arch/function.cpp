@@ -12,8 +12,7 @@
 namespace lumen::model {
 namespace {
 
-// What products with these weights read goes through their branches, too. It is read as the products have it: rotated,
-// but never rounded to what activations are held in.
+// Products with these weights get low-rank branches. A branch reads the same input: rotated, but not quantized.
 graph::Graph with_low_rank(graph::Graph g, const Model& model) {
   const std::vector<LowRankBranch> branches = low_rank_branches(model);
   if (branches.empty()) return g;
@@ -25,7 +24,7 @@ graph::Graph with_low_rank(graph::Graph g, const Model& model) {
     if (g.find_input(b.weight) < 0) continue;
     const auto place = places.find(b.weight);
     if (place == places.end() || !place->second.products || place->second.rows)
-      throw user_error("'{}': {} names '{}', which is not read by products alone", model.name, kLowRankWeights,
+      throw user_error("'{}': {} names '{}', which is not only read by products", model.name, kLowRankWeights,
                        b.weight);
     graph::LowRank part;
     part.weight = b.weight;
@@ -46,7 +45,7 @@ std::vector<std::string> online_rotations(const Model& model) {
     const auto p = std::find_if(model.parameters.begin(), model.parameters.end(),
                                 [&](const Parameter& q) { return q.gguf == gguf; });
     if (p == model.parameters.end())
-      throw user_error("'{}': {} names '{}', which is no weight of it", model.name, kOnlineRotations, gguf);
+      throw user_error("'{}': {} names '{}', which is not one of its weights", model.name, kOnlineRotations, gguf);
     names.push_back(p->name);
   }
   return names;

@@ -1,6 +1,6 @@
-// A model's functions as graphs: its family's, and what the file says of weights in parts (split_weights.h), of
-// rotations that are computed while it runs, of branches of low rank beside weights (low_rank_weights.h), and of
-// formats that activations are held in (held_formats.h). Proved by tests/model/compress/rewrite and tests/model/arch.
+// A model's functions as graphs: the family's function, plus transforms from the model's metadata: weights stored in
+// parts (split_weights.h), rotations at run time, low-rank branches of weights (low_rank_weights.h), and quantized
+// activations (held_formats.h). Proved by tests/model/compress/rewrite and tests/model/arch.
 #pragma once
 
 #include <string>
@@ -10,16 +10,15 @@
 
 namespace lumen::model {
 
-// The metadata key of a model whose weights have columns that a Hadamard matrix multiplied: GGUF names of those
-// weights. What products with them read is multiplied by the matrix first. Programs that do not know the key compute
-// something else with such a file.
+// The metadata key of a model whose weights' columns were multiplied by a Hadamard matrix: GGUF names of those weights.
+// The inputs of their products are multiplied by the matrix at run time. Programs that do not know the key compute
+// wrong results with such a file.
 inline constexpr const char* kOnlineRotations = "lumen.rewrite.online";
 
-// Parameters of that key. Error when the file names what is no parameter.
+// The parameters of that key. Error when it names no parameter.
 std::vector<std::string> online_rotations(const Model& model);
 
-// A function of the model's family, with parts, rotations, branches and formats. Whoever makes graphs of a model makes
-// them with this.
+// A function of the model's family with all these transforms. All graphs of models are created with this.
 graph::Graph function_of(const Model& model, const std::string& name);
 
 }  // namespace lumen::model

@@ -13,9 +13,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr double kMostEncodeInFile = 65536;  // operations for an element
+constexpr double kMostEncodeInFile = 65536;  // operations per element
 
-// A definition that came inside the file has to encode while the model runs.
+// A definition inside a file must encode at run time, so its cost is limited.
 void require_cheap(const Model& model, const Format& f) {
   double work = f.code ? operations_of(*f.code) : 0;
   for (const std::optional<Routine>& fit : f.fit)
@@ -48,7 +48,7 @@ void define(Model& model, const Format& f) {
   model.metadata.set(key, f.source_text);
 }
 
-// Definitions that nothing names any more go.
+// Removes definitions that are no longer used.
 void forget_definitions(Model& model) {
   std::set<std::string> named;
   for (const char* key : {kCacheKeys, kCacheValues})
@@ -65,7 +65,7 @@ void forget_definitions(Model& model) {
 
 namespace {
 
-// What states are called, and where their formats and scales stand.
+// Graph states of the cache, with the keys of their formats and scales.
 struct CacheKeys {
   const char *ending, *format, *scales;
 };
@@ -97,13 +97,14 @@ std::vector<graph::EncodedInput> encoded_inputs(const Model& model) {
   for (size_t i = 0; i < weights.size(); ++i) {
     const auto p = std::ranges::find(model.parameters, weights[i], &Parameter::gguf);
     if (p == model.parameters.end() || p->is_vector())
-      throw user_error("'{}': {} names '{}', which is no weight of it", model.name, kActivationWeights, weights[i]);
+      throw user_error("'{}': {} names '{}', which is not one of its weights", model.name, kActivationWeights,
+                       weights[i]);
     if (!seen.insert(weights[i]).second)
       throw user_error("'{}': {} names '{}' twice", model.name, kActivationWeights, weights[i]);
     graph::EncodedInput input{p->name, here.get(formats[i]), {}};
     if (scales[i] != 0) input.scale = scales[i];
     if (const auto why = graph::refuses_inputs(*input.format, p->shape.back().number(), input.scale))
-      throw user_error("'{}': what '{}' reads cannot be held in the format '{}': {}", model.name, weights[i],
+      throw user_error("'{}': the input of '{}' cannot be held in the format '{}': {}", model.name, weights[i],
                        formats[i], *why);
     out.push_back(std::move(input));
   }
@@ -118,7 +119,7 @@ void set_encoded_inputs(Model& model, const std::vector<graph::EncodedInput>& in
   std::vector<float> scales;
   for (const graph::EncodedInput& input : inputs) {
     const Parameter* const p = model.find(input.weight);
-    if (!p || p->gguf.empty()) throw user_error("'{}' is no weight that a file could name", input.weight);
+    if (!p || p->gguf.empty()) throw user_error("'{}' is not a weight with a name in files", input.weight);
     weights.push_back(p->gguf);
     formats.push_back(input.format->name);
     scales.push_back(input.scale.value_or(0));

@@ -1,7 +1,6 @@
-// What a file says of the formats that numbers are held in while the model runs: activations that products with its
-// weights read, and the cache of keys and values. Metadata, beside the definitions of these formats; other programs
-// that do not know the keys compute with floats. Hostile files give Errors. Proved by
-// tests/model/arch/held_formats_test.cpp.
+// Formats in a model file's metadata that are used at run time: for activations that products with its weights read,
+// and for the KV cache. The metadata includes the formats' definitions; programs that do not know the keys compute with
+// floats. Hostile files cause Errors. Proved by tests/model/arch/held_formats_test.cpp.
 #pragma once
 
 #include <string>
@@ -13,42 +12,42 @@
 
 namespace lumen::model {
 
-// Three arrays of one length: GGUF names of weights, names of formats, and scales that a calibration found: one number
-// for the whole activation, 0 where the format's fields are fitted while the model runs.
+// Three arrays of equal length: GGUF names of weights, names of formats, and calibrated scales: one number for the
+// whole activation, 0 where the format's fields are fitted at run time.
 inline constexpr const char* kActivationWeights = "lumen.activations.weights";
 inline constexpr const char* kActivationFormats = "lumen.activations.formats";
 inline constexpr const char* kActivationScales = "lumen.activations.scales";
-// Names of formats for the cache, where nobody asks for others.
+// Names of formats for the KV cache, unless the user chooses others.
 inline constexpr const char* kCacheKeys = "lumen.cache.keys";
 inline constexpr const char* kCacheValues = "lumen.cache.values";
-// Scales that a calibration found, one for each layer: what goes into the cache passes through the format first, and
-// the cache itself is stored as whoever runs the model asks.
+// Calibrated scales, one per layer: keys and values pass through the format first, and the cache is then stored in the
+// type that the user chooses.
 inline constexpr const char* kCacheKeyScales = "lumen.cache.key_scales";
 inline constexpr const char* kCacheValueScales = "lumen.cache.value_scales";
-// The text of a format's definition; its name follows.
+// The source of a format's definition; its name follows.
 inline constexpr const char* kDefinition = "lumen.definition.";
 
-// By the names of parameters. Error when the arrays are of several lengths, or name what is no weight, one twice, no
-// format, or one that cannot hold what the weight reads, and for scales that are no positive numbers.
+// By parameter name. Error when the arrays differ in length, or name something that is no weight, a weight twice, an
+// unknown format, or one that cannot hold the weight's input, and for scales that are not positive numbers.
 std::vector<graph::EncodedInput> encoded_inputs(const Model& model);
-// In place of what the metadata says; none: nothing is encoded.
+// Replaces the metadata's entries; an empty list removes them.
 void set_encoded_inputs(Model& model, const std::vector<graph::EncodedInput>& inputs);
 
-// Under kCacheKeys or kCacheValues; null where the file says nothing, or has scales, so that nothing is to be fitted.
+// For kCacheKeys or kCacheValues; null where the file has no format, or has scales, so that nothing is fitted.
 FormatRef held_cache(const Model& model, const char* key);
-// Null: the file says nothing.
+// A null format removes the key.
 void set_held_cache(Model& model, const char* key, const FormatRef& format);
 
-// Keys and values with scales; none where the file has no scales. Error where it has as many as there are no layers, or
-// the format has no number for the whole, and for scales that are no positive numbers.
+// Keys and values with calibrated scales; empty where the file has none. Error when there is not one scale per layer,
+// the format has no scale for the whole tensor, or a scale is not a positive number.
 std::vector<graph::EncodedState> encoded_states(const Model& model);
-// Under kCacheKeys or kCacheValues, in place of what the metadata says.
+// For kCacheKeys or kCacheValues, replaces the metadata's entries.
 void set_encoded_state(Model& model, const char* key, const FormatRef& format, const std::vector<double>& scales);
 
-// Nothing is said any more.
+// Removes all of these keys.
 void forget_held_formats(Model& model);
 
-// Whether the metadata says anything of these.
+// Whether the metadata has any of these keys.
 bool has_held_formats(const Model& model);
 
 }  // namespace lumen::model

@@ -15,9 +15,9 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kBlocks = 64, kBlock = 4096;
-constexpr int kNice = 10;  // of the thread that reads in the background
+constexpr int kNice = 10;  // of the background thread
 
-// All but the bytes of weights.
+// Everything but the bytes of weights.
 std::string description(const Model& model) {
   std::string out = model.family ? model.family->name() + "\n" : "";
   for (const auto& [key, value] : model.config) out += fmt::format("{} {}\n", key, value);
@@ -30,7 +30,7 @@ std::string line_of(const std::string& name, const Weight& w, const Hash& hash) 
   return fmt::format("{} {} {}\n", name, graph::print(w.type), hash.hex());
 }
 
-// Blocks spread over the bytes of all weights as if they lay one behind the other; all of what is small.
+// Blocks spread evenly over the concatenated bytes of all weights; all bytes of small models.
 Hash hash_of_blocks(const Model& model) {
   int64_t all = 0;
   for (const auto& [name, w] : model.weights) all += std::ssize(std::span(w.bytes));
@@ -46,7 +46,7 @@ Hash hash_of_blocks(const Model& model) {
     if (all <= kBlocks * kBlock) {
       take(begin, end);
     } else {
-      // Block i begins at share i / (kBlocks - 1) of where the last one does.
+      // Block i begins at fraction i / (kBlocks - 1) of the last block's offset.
       const double step = double(all - kBlock) / (kBlocks - 1);
       const auto first = std::max<int64_t>(0, int64_t(double(begin - kBlock) / step) - 1);
       for (int64_t i = first; i < kBlocks && int64_t(double(i) * step) < end; ++i)
@@ -67,7 +67,7 @@ Hash weights_hash(const Model& model) {
 
 struct ModelIdentity::Reading {
   std::string described;
-  std::map<std::string, Weight> weights;  // which share their bytes
+  std::map<std::string, Weight> weights;  // they share the model's bytes
   std::atomic<bool> ends{false};
   std::string text;
   Thread thread;
@@ -85,7 +85,7 @@ ModelIdentity::ModelIdentity(const Model& model)
       reading_(std::make_unique<Reading>()) {
   reading_->described = description(model);
   reading_->weights = model.weights;
-  // Without a thread whole() reads.
+  // If no thread can be started, whole() reads.
   reading_->thread = Thread::where_possible([r = reading_.get()] {
     (void)::setpriority(PRIO_PROCESS, id_t(::syscall(SYS_gettid)), kNice);
     r->read();

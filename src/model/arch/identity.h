@@ -1,6 +1,6 @@
-// Whether two models are the same, by their contents: what computes (family and configuration) and all weights,
-// whatever files they lie in, how those are called and when they were written. One definition for everything that keeps
-// work between runs. Proved by tests/model/arch/identity_test.cpp.
+// Identity of models by content: the family, the configuration and all weights, independent of file names, file layout
+// and times. The one definition for everything that is cached between runs. Proved by
+// tests/model/arch/identity_test.cpp.
 #pragma once
 
 #include <memory>
@@ -14,19 +14,19 @@ namespace lumen::model {
 // The hash of all weights: names, shapes, elements and bytes.
 Hash weights_hash(const Model& model);
 
-// The identity of a model in two strengths. Its weights' bytes are kept alive; they must not change.
+// The identity of a model at two levels. It keeps the weights' bytes alive; they must not change.
 class ModelIdentity {
  public:
-  // Begins to read all weights in the background.
+  // Starts to hash all weights in the background.
   explicit ModelIdentity(const Model& model);
   ModelIdentity(const ModelIdentity&) = delete;
   ModelIdentity& operator=(const ModelIdentity&) = delete;
   ~ModelIdentity();
 
-  // Family, configuration, names, shapes and elements of weights, and 64 blocks of 4 KiB spread over their bytes.
-  // Another model has another one, but for changes between the blocks.
+  // A hash of family, configuration, names, shapes and elements of weights, and 64 blocks of 4 KiB spread over their
+  // bytes. Changes between the blocks are not detected.
   const std::string& sampled() const { return sampled_; }
-  // The same of all bytes; waits until they are read.
+  // The same with all bytes; waits for the background hash.
   const std::string& whole();
 
  private:

@@ -14,15 +14,14 @@
 namespace lumen::model {
 namespace {
 
-constexpr size_t kPart = size_t{4} << 20;  // copied at once
+constexpr size_t kPart = size_t{4} << 20;  // bytes copied at once
 
 struct Part {
   std::span<const uint8_t> from;
   uint8_t* to = nullptr;
 };
 
-// Parts are taken in order by whoever is free. A page that was copied goes back to its file, so that the process never
-// holds the model twice.
+// Threads take parts in order. Copied pages are released to the file, so that the process never holds the model twice.
 void copy(const std::vector<Part>& parts, const std::function<void(int64_t, int64_t)>& told, int64_t all) {
   std::atomic<size_t> next = 0;
   std::atomic<int64_t> done = 0;

@@ -12,19 +12,19 @@
 namespace lumen::model {
 namespace {
 
-// One text of the key.
+// Parses one string of the key.
 LowRankBranch branch_of(const std::string& text, const std::vector<Parameter>& parameters, const std::string& source) {
   const size_t space = text.find(' ');
   const std::string word = text.substr(0, space);
   const auto p = std::ranges::find(parameters, word, &Parameter::gguf);
   if (word.empty() || p == parameters.end() || p->role == kBranchRole || p->role == kOrderRole || p->is_vector())
-    throw user_error("{}: {} names '{}', which is no matrix of the model", source, kLowRankWeights, printable(word));
+    throw user_error("{}: {} names '{}', which is not a matrix of the model", source, kLowRankWeights, printable(word));
   LowRankBranch out{p->name, 0};
   const char *begin = text.data() + std::min(space, text.size() - 1) + 1, *end = text.data() + text.size();
   const auto [at, failure] = std::from_chars(begin, end, out.rank);
   const int64_t most = std::min(p->shape.back().number(), p->shape[p->shape.size() - 2].number());
   if (space == std::string::npos || failure != std::errc{} || at != end || out.rank < 1 || out.rank > most)
-    throw user_error("{}: {}: '{}' is no matrix and a rank from 1 to {}", source, kLowRankWeights, printable(text),
+    throw user_error("{}: {}: '{}' is not a matrix with a rank from 1 to {}", source, kLowRankWeights, printable(text),
                      most);
   return out;
 }

@@ -1,5 +1,5 @@
-// Branches of low rank: weights beside which the file holds a second, narrow way, y = x W^T + (x A^T) B^T, in a format
-// of its own: what the file says of them, and the parameters that the model then has. Proved by
+// Low-rank branches: weights with an additional low-rank term, y = x W^T + (x A^T) B^T, in a format of its own: the
+// metadata that describes them, and the parameters of such a model. Proved by
 // tests/model/arch/low_rank_weights_test.cpp.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace lumen::model {
 
-// The metadata key: texts "WEIGHT R", WEIGHT being the GGUF name of a matrix of the model [N, K], or of stacked ones
-// [E, N, K]; WEIGHT.a is [R, K] and WEIGHT.b [N, R], each of E where they are stacked. Folders say the same in
-// config.json (kLowRankMember). Programs that do not know the key would leave the branches away.
+// The metadata key: strings "WEIGHT R", where WEIGHT is the GGUF name of a matrix of the model [N, K], or of stacked
+// ones [E, N, K]; WEIGHT.a is [R, K] and WEIGHT.b [N, R], with a leading axis E if stacked. Folders have the same in
+// config.json (kLowRankMember). Programs that do not know the key would ignore the branches.
 inline constexpr const char* kLowRankWeights = "lumen.low_rank";
 inline constexpr const char* kLowRankMember = "lumen_low_rank";
 inline constexpr const char* kLowRankModelType = "lumen_low_rank";  // model_type of such folders: others refuse it
@@ -21,21 +21,20 @@ inline constexpr const char* kBranchRole = "low_rank";
 
 struct LowRankBranch {
   std::string weight;  // a parameter
-  int64_t rank = 0;    // at least 1, and at most as many as rows or columns
+  int64_t rank = 0;    // from 1 to the smaller dimension
 };
 
-// The parameters of a branch.
+// The parameter names of a branch's A and B.
 std::string branch_a(const std::string& weight);
 std::string branch_b(const std::string& weight);
 
-// Those a model has, by the names of its parameters.
+// The branches of a model, by parameter name.
 std::vector<LowRankBranch> low_rank_branches(const Model& model);
-// Writes the key; no branches erase it. LUMEN_CHECKs that the model has the weights.
+// Writes the key; an empty list removes it. LUMEN_CHECKs that the model has the weights.
 void set_low_rank_branches(Model& model, std::span<const LowRankBranch> branches);
 
-// The parameters, with A and B behind each weight that has a branch: frozen, and never rounded with the others. Error
-// naming `source` for anything but what the key may say: weights that are none of these, ranks that do not fit, a
-// weight named twice.
+// The parameters, with A and B after each weight that has a branch: frozen, and excluded from quantization rules. Error
+// naming `source` when the key is malformed: an unknown weight, a rank that does not fit, a weight named twice.
 std::vector<Parameter> with_branches(std::vector<Parameter> parameters, const GgufMetadata& metadata,
                                      const std::string& source);
 

@@ -15,7 +15,7 @@
 namespace lumen::model {
 namespace {
 
-// Box-Muller over the counter-based uniform numbers of the graph floor.
+// Box-Muller on the graph layer's counter-based uniform random numbers.
 float normal_value(uint32_t seed, uint32_t salt, uint64_t element) {
   const double u = 1.0 - graph::uniform_random(seed, salt, 2 * element);
   const double v = graph::uniform_random(seed, salt, 2 * element + 1);
@@ -82,7 +82,7 @@ const Parameter* Model::find(const std::string& parameter) const {
 
 Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed,
                       uint32_t salt) {
-  // Threads write into the weight's own pages, which are fresh: touching them is half of the work for large models.
+  // Threads write into the weight's fresh pages: page faults are half of the work for large models.
   Room room(p.count() * sizeof(float));
   const std::span values(reinterpret_cast<float*>(room.data()), p.count());
   const auto count = std::ssize(values);

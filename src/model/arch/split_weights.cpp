@@ -34,14 +34,14 @@ std::optional<int64_t> number_of(const std::string& word) {
   return failure == std::errc{} && at == end ? std::optional(n) : std::nullopt;
 }
 
-// What parts are parts of.
+// The axis that is split.
 struct Along {
   const char *key, *what;  // "columns"
   bool is_first;           // the first axis of three, or the last of two or three
 };
 constexpr Along kColumns{kSplitColumns, "columns", false}, kExperts{kSplitExperts, "experts", true};
 
-// Nothing of vectors, and of weights that have no such axis.
+// nullopt for vectors, and for weights without such an axis.
 std::optional<graph::Dim> extent(const Parameter& p, const Along& along) {
   if (p.gguf.empty() || p.is_vector() || p.shape.size() < (along.is_first ? 3 : 2)) return std::nullopt;
   return along.is_first ? p.shape.front() : p.shape.back();
@@ -53,7 +53,7 @@ struct Split {
   std::string order;
 };
 
-// One text of a key.
+// Parses one string of a key.
 Split split_of(const std::string& text, const std::vector<Parameter>& parameters, const Along& along,
                const std::string& source) {
   std::istringstream words(text);
@@ -61,7 +61,7 @@ Split split_of(const std::string& text, const std::vector<Parameter>& parameters
   words >> word;
   const Parameter* const p = named(parameters, word);
   if (!p || !extent(*p, along))
-    throw user_error("{}: {} names '{}', which is no {} of the family", source, along.key, printable(word),
+    throw user_error("{}: {} names '{}', which is not a {} of the family", source, along.key, printable(word),
                      along.is_first ? "stacked weight" : "weight");
   Split out{p->name, {}, ""};
   const int64_t all = extent(*p, along)->number();
@@ -90,7 +90,7 @@ Split split_of(const std::string& text, const std::vector<Parameter>& parameters
 
 Parameter order_of(const Parameter& p, const Along& along) {
   Parameter out = parameter_beside(p, end_of_order(""), {*extent(p, along)});
-  // Stacked weights have one order for all their matrices.
+  // Stacked weights have one order for all matrices.
   if (const size_t expert = out.hf.find("{e}"); expert != std::string::npos) out.hf.replace(expert, 3, "all");
   out.role = kOrderRole;
   out.init = "zeros";
@@ -237,7 +237,7 @@ void require_orders(const Model& model, const std::string& source) {
       const bool fits = c >= 0 && c < order.size();
       const size_t at = fits ? c : 0;
       if (!fits || at != c || seen[at])
-        throw user_error("{}: '{}' is no order of {}: it holds {}{}", source, p.gguf, order.size(), c,
+        throw user_error("{}: '{}' is not a permutation of {}: it holds {}{}", source, p.gguf, order.size(), c,
                          fits && seen[at] ? " twice" : "");
       seen[at] = true;
     }

@@ -107,7 +107,7 @@ class Windows {
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (!std::isfinite(numbers[i]))
         throw Error(Exit::numeric,
-                    fmt::format("what '{}' reads in column {} is {} when squared and summed", o.weight, i % o.columns,
+                    fmt::format("the input of '{}' in column {} is {} when squared and summed", o.weight, i % o.columns,
                                 numbers[i]),
                     "the model's activations broke; find out where");
       e.sums[i] += numbers[i];
@@ -136,8 +136,7 @@ class Windows {
 const char* watched_function(const Family& family) {
   for (const char* name : {kTokenLoss, "hidden"})
     if (family.has_function(name)) return name;
-  throw user_error("the family '{}' has neither 'token_loss' nor 'hidden': there is nothing to run over a text",
-                   family.name());
+  throw user_error("the family '{}' has neither 'token_loss' nor 'hidden': it cannot be run on a text", family.name());
 }
 
 Importance calibrate(const LoadedModel& loaded, std::span<const TokenId> text, const CalibrateOptions& options,

@@ -101,7 +101,7 @@ void CarriedValues::write(int number, int64_t at, std::span<const uint8_t> part)
 void CarriedValues::read(int number, int64_t at, std::span<uint8_t> part) {
   if (!folder_.empty()) return file(number).read(at, part);
   const std::vector<uint8_t>& memory = memory_.at(number);
-  LUMEN_CHECK(at + part.size() <= memory.size(), "carried values that nobody wrote");
+  LUMEN_CHECK(at + part.size() <= memory.size(), "carried values that were never written");
   std::copy_n(memory.begin() + at, part.size(), part.begin());
 }
 

@@ -17,8 +17,7 @@ constexpr const char* kWindows = "imatrix.chunk_count";
 constexpr const char* kLength = "imatrix.chunk_size";
 
 Error wrong(const std::filesystem::path& path, const std::string& what) {
-  return Error(Exit::user, fmt::format("{}: {}", path.string(), what),
-               "an importance matrix is what `lumen imatrix` writes");
+  return Error(Exit::user, fmt::format("{}: {}", path.string(), what), "`lumen imatrix` writes importance matrices");
 }
 
 void check(const std::filesystem::path& path, const std::string& name, const ImportanceEntry& e) {

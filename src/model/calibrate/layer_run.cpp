@@ -30,7 +30,7 @@ std::vector<float> numbers_of(const run::DeviceTensorRef& t) {
 void require_finite(const std::vector<float>& sums, const graph::Tap& tap) {
   if (const auto i = run::first_not_finite(sums))
     throw Error(Exit::numeric,
-                fmt::format("what '{}' reads of the text sums to {} in column {}", tap.weights.at(0), sums[*i],
+                fmt::format("the inputs of '{}' on the text sum to {} in column {}", tap.weights.at(0), sums[*i],
                             *i % tap.columns),
                 "the model's activations broke; find out where");
 }
@@ -102,7 +102,7 @@ void LayerRun::take(std::span<const TokenId> text) {
                 "give a longer text or a smaller --ctx-size");
   for (const TokenId id : text.first(windows * length))
     if (id < 0 || id >= vocabulary_)
-      throw user_error("token {} of the text is not among the model's {}", id, vocabulary_);
+      throw user_error("token {} of the text is not in the model's vocabulary of {}", id, vocabulary_);
   windows_ = windows;
   text_.assign(text.begin(), text.begin() + windows * length);
   for (int64_t w = 0; begin_ >= 0 && w < windows; ++w) text_[w * length] = begin_;
@@ -193,8 +193,7 @@ PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from,
 
 PartRun LayerRun::back(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& kinds,
                        const Progress& progress) {
-  if (!has_losses_)
-    throw user_error("what a family that predicts no tokens loses is not known: there is nothing to go back from");
+  if (!has_losses_) throw user_error("the family predicts no tokens: there is no loss to compute gradients of");
   if (part + 1 == parts()) sloped_.clear();
   PartRun out = run(part, weight, streams, kinds, progress);
   const graph::LayerPart& p = cut_.parts[part];

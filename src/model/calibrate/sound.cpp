@@ -42,11 +42,11 @@ std::vector<std::string> drop_unsound(std::span<TapSums> taps) {
     }
     std::string& why = out.emplace_back();
     if (broken > 0 && matrices > 1)
-      why = fmt::format("what {} of {} matrices read of the text is not finite", broken, matrices);
+      why = fmt::format("the inputs of {} of {} matrices on the text are not finite", broken, matrices);
     else if (broken > 0)
-      why = "what it reads of the text is not finite";
+      why = "its inputs on the text are not finite";
     else if (zero > 0 && matrices == 1)
-      why = "it reads nothing but zeros of the text";
+      why = "its inputs on the text are all zero";
   }
   return out;
 }

@@ -72,7 +72,7 @@ class Fallbacks {
     throw Error(Exit::user,
                 fmt::format("'{}' has rows of {}, which do not divide into blocks of {} ({})", p.gguf, columns,
                             format->block, format->name),
-                "name what to take instead with --fallback FORMAT (repeatable), or give the tensor a format with "
+                "name another format with --fallback FORMAT (repeatable), or give the tensor a format with "
                 "--tensor-type REGEX=FORMAT");
   }
 
@@ -382,7 +382,7 @@ Weight Quantizer::make(PanelRounder& rounder, const Parameter& p, const Quantize
 }
 
 void Quantizer::write(run::Engine& engine, const Destination& to, const QuantizeProgress& progress) {
-  run::require_host_memory(fmt::format("quantizing '{}'", model_.name), {{"the largest rounded weight", largest_}},
+  run::require_host_memory(fmt::format("quantizing '{}'", model_.name), {{"the largest quantized weight", largest_}},
                            "choose formats of fewer bits, or a machine with more memory");
   PanelRounder rounder(engine);
   write_model(result_, to, [&](const Parameter& p) { return make(rounder, p, progress); });
@@ -432,7 +432,7 @@ Model dequantize(run::Engine& engine, const Model& model) {
 
 Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report) {
   if (!is_float_format(*format))
-    throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
+    throw usage_error("'{}' is no float format; `lumen quantize` converts to other formats", format->name);
   Model out = dequantize(engine, model);
   if (is_plain(*format, Scalar::f32)) return out;
   for (auto& [name, w] : out.weights) {

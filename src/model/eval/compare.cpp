@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kInvalid = "[invalid]";
 constexpr const char* kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-// One pattern, with the meaning it has in Python but for rare things.
+// A regular expression with Python's semantics, except for rare constructs.
 class Expression {
  public:
   Expression(const std::string& text, const std::string& where) : text_(text) {
@@ -35,14 +35,14 @@ class Expression {
     pcre2_set_match_limit(limits_.get(), 10'000'000);
   }
 
-  // Groups of every match, in order; group 0 is the whole.
-  using Groups = std::vector<std::pair<size_t, size_t>>;  // npos where a group took no part
+  // Groups of every match, in order; group 0 is the whole match.
+  using Groups = std::vector<std::pair<size_t, size_t>>;  // npos for groups that did not participate
   void each(const std::string& text, const std::function<void(const Groups&)>& found) const {
     const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(
         pcre2_match_data_create_from_pattern(code_.get(), nullptr), pcre2_match_data_free);
     if (!data) throw std::bad_alloc();
     size_t at = 0;
-    bool not_empty = false;  // an empty match here was found already
+    bool not_empty = false;  // an empty match at this position has been reported
     while (at <= text.size()) {
       const uint32_t options = not_empty ? PCRE2_NOTEMPTY_ATSTART | PCRE2_ANCHORED : 0;
       const int count = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, options,
@@ -54,7 +54,8 @@ class Expression {
         while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
         continue;
       }
-      if (count < 0) throw user_error("the pattern '{}' runs away on a text of {} bytes", text_, text.size());
+      if (count < 0)
+        throw user_error("the pattern '{}' exceeds the limits of matching on a text of {} bytes", text_, text.size());
       const PCRE2_SIZE* places = pcre2_get_ovector_pointer(data.get());
       Groups groups;
       for (uint32_t g = 0; g < pcre2_get_ovector_count(data.get()); ++g) {
@@ -102,7 +103,7 @@ std::string lower(const std::string& text) {
 }  // namespace
 
 struct Comparison::Patterns {
-  std::vector<std::unique_ptr<Expression>> extract;  // null: the text as it is
+  std::vector<std::unique_ptr<Expression>> extract;  // null: the whole text
   std::vector<Expression> ignore;
 };
 
@@ -121,7 +122,7 @@ std::string Comparison::extract(size_t which, const std::string& text) const {
   if (!expression) return text;
   std::vector<std::string> found;
   expression->each(text, [&](const Expression::Groups& groups) {
-    // With groups the first of them that holds anything, without the whole match.
+    // If the pattern has groups: the first non-empty group, without the whole match.
     std::string one;
     for (size_t g = groups.size() > 1 ? 1 : 0; g < groups.size() && one.empty(); ++g)
       if (groups[g].first != std::string::npos) one = text.substr(groups[g].first, groups[g].second - groups[g].first);

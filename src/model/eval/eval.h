@@ -1,4 +1,4 @@
-// Tasks put to a model and counted: rows of data, prompts, likelihoods and answers, figures.
+// Evaluates models on tasks: rows of data, prompts, likelihoods, generated answers, and metrics.
 //
 // May include: base, base/file, base/structured, model/data/rows, model/infer/generate, model/infer/session,
 // model/template, model/text/pattern, model/text/unicode.

@@ -35,7 +35,7 @@ std::vector<Row> rows_of(const std::filesystem::path& path) {
   return out;
 }
 
-// Mean and its standard error, as that of a sample.
+// Mean, with the sample standard error.
 Figure mean_figure(std::string name, const std::vector<double>& values) {
   const double n = values.size();
   double sum = 0, squares = 0;
@@ -47,7 +47,7 @@ Figure mean_figure(std::string name, const std::vector<double>& values) {
   return figure;
 }
 
-// The average over the choices that were right or picked of their F1 scores.
+// The macro-averaged F1 score over all choices that were correct or picked.
 double macro_f1(const std::vector<std::pair<size_t, size_t>>& right_and_picked) {
   std::set<size_t> classes;
   for (const auto& [right, picked] : right_and_picked) classes.insert({right, picked});
@@ -94,7 +94,7 @@ class Evaluation {
   }
 
  private:
-  // What stands in front of a row's prompt.
+  // The text before a row's prompt.
   std::string beginning(const Row& row) {
     std::string text;
     if (task_.description) text = naming(row.where, [&] { return task_.description->render(context_of(row.fields)); });
@@ -103,7 +103,7 @@ class Evaluation {
     return text;
   }
 
-  // Places of the examples in front of a row.
+  // Indices of the few-shot examples of a row.
   std::vector<size_t> drawn(const Row& row) {
     const size_t count = result_.fewshot;
     if (count == 0) return {};
@@ -113,7 +113,7 @@ class Evaluation {
       if (task_.alike.empty() || field(examples_[i].fields) == field(row.fields)) from.push_back(i);
     const auto draw = [&](size_t wanted) {
       if (from.size() < wanted)
-        throw user_error("{}: {} examples are wanted, but there are only {} rows to take them from", row.where, wanted,
+        throw user_error("{}: {} examples are needed, but there are only {} rows to take them from", row.where, wanted,
                          from.size());
       std::vector<size_t> out = draws_.sample(from.size(), wanted);
       for (size_t& at : out) at = from[at];
@@ -124,7 +124,7 @@ class Evaluation {
     };
     std::vector<size_t> out = task_.first_examples ? from : draw(without_itself_ ? count + 1 : count);
     leave_out_itself(out);
-    if (out.size() < count) {  // the row stands there several times
+    if (out.size() < count) {  // the row is among the examples several times
       leave_out_itself(from);
       out = draw(count);
     }
@@ -186,7 +186,7 @@ class Evaluation {
     many.parallel = std::min<int64_t>(options_.parallel, result_.rows);
     const int64_t room = session_options(loaded_.model(), options_.session).context - task_.most;
     if (room < 1)
-      throw user_error("task '{}' writes {} tokens, for which the context has no room", task_.name, task_.most);
+      throw user_error("task '{}' generates {} tokens, which do not fit the context", task_.name, task_.most);
     std::vector<ManyRequest> requests;
     std::vector<Question> questions;
     for (size_t r = 0; r < rows_.size(); ++r) {
@@ -202,7 +202,7 @@ class Evaluation {
       requests.push_back({std::move(ids), 0});
     }
     int64_t done = 0;
-    many.session.context = 0;  // as many positions as all sequences may need
+    many.session.context = 0;  // as many cache positions as all sequences may need
     const auto answers = answer_all(
         loaded_, many, requests,
         [&](size_t, const ManyAnswer&) {
@@ -240,7 +240,7 @@ class Evaluation {
   TaskResult result_;
 };
 
-// Figures of all members together, each row counting once.
+// Metrics over all members, weighted by rows.
 TaskResult average(const std::string& name, const std::vector<TaskResult>& members) {
   TaskResult out;
   out.task = name;

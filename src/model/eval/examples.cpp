@@ -9,7 +9,7 @@
 
 namespace lumen::model {
 
-// Matsumoto and Nishimura's initialisation by an array of one number (mt19937ar, 2002).
+// Initialization of MT19937 by an array with one element (Matsumoto and Nishimura, mt19937ar, 2002).
 ExampleDraws::ExampleDraws(uint32_t seed) {
   constexpr uint32_t n = 624;
   const auto mixed = [&](uint32_t i) { return state_[i] ^ (state_[i] >> 30); };
@@ -55,7 +55,7 @@ size_t ExampleDraws::below(size_t n) {
 
 std::vector<size_t> ExampleDraws::sample(size_t size, size_t count) {
   LUMEN_CHECK(count <= size);
-  // Small sets are drawn from a pool, large ones by trying again.
+  // Small sets are drawn from a pool, large ones by rejection.
   size_t pool_size = 21;
   if (count > 5) pool_size += static_cast<size_t>(std::pow(4, std::ceil(std::log(count * 3) / std::log(4.0))));
   std::vector<size_t> out;

@@ -1,6 +1,6 @@
-// Which rows stand as examples in front of a question: the same that lm-evaluation-harness draws, so that figures with
-// examples compare. It draws with Python's generator (MT19937, seeded with a number) and random.sample. Proved by
-// tests/model/eval/eval_task_test.cpp with numbers that Python gave.
+// Draws few-shot examples: the same rows as lm-evaluation-harness, so that few-shot metrics are comparable. It uses
+// Python's generator (MT19937, seeded with a number) and random.sample. Proved by tests/model/eval/eval_task_test.cpp
+// with numbers from Python.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ namespace lumen::model {
 class ExampleDraws {
  public:
   explicit ExampleDraws(uint32_t seed);
-  // `count` different places below `size`, in the order drawn; count <= size.
+  // Draws `count` different indices below `size`; count <= size.
   std::vector<size_t> sample(size_t size, size_t count);
 
  private:
   uint32_t next();
-  size_t below(size_t n);  // n >= 1
+  size_t below(size_t n);  // uniform below n; n >= 1
 
   std::array<uint32_t, 624> state_;
   size_t at_ = 624;

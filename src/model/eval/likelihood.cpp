@@ -14,8 +14,8 @@ double log_probability(std::span<const float> logits, TokenId id, const char* wh
   for (const float v : logits) sum += std::exp(static_cast<double>(v) - top);
   const double out = static_cast<double>(logits[id]) - top - std::log(sum);
   if (!std::isfinite(out))
-    throw Error(Exit::numeric, fmt::format("the model's logits {} are no finite numbers", what),
-                "look for the weight that broke with `lumen inspect`, or try --exact");
+    throw Error(Exit::numeric, fmt::format("the model's logits {} are not finite", what),
+                "look for the damaged weight with `lumen inspect`, or try --exact");
   return out;
 }
 
@@ -35,7 +35,7 @@ TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string
   TokenPair pair;
   const std::vector<TokenId> whole = encode(prompt + continuation);
   pair.before = encode(prompt);
-  if (pair.before.empty()) {  // something has to stand before the first token
+  if (pair.before.empty()) {  // the first token needs a context
     const auto first = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
     if (!first) throw user_error("an empty prompt needs a tokenizer with a token for the beginning or end of a text");
     pair.before = {*first};
@@ -44,7 +44,7 @@ TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string
     pair.behind.assign(whole.begin() + std::min(pair.before.size(), whole.size()), whole.end());
   }
   if (pair.behind.empty())
-    throw user_error("nothing follows the prompt, so that it has no likelihood: '{}'", continuation);
+    throw user_error("the continuation has no tokens, so it has no likelihood: '{}'", continuation);
   return pair;
 }
 
@@ -52,7 +52,7 @@ Likelihood::Likelihood(const LoadedModel& loaded, const SessionOptions& options)
 
 double Likelihood::of(const TokenPair& pair) {
   std::vector<TokenId> before = pair.before;
-  // The last token of all is asked for, but not read.
+  // The last token's probability is needed, but the token is not computed.
   const size_t room = session_.context();
   if (pair.behind.size() > room)
     throw user_error("a choice of {} tokens is longer than the context of {}", pair.behind.size(), room);
@@ -68,7 +68,7 @@ double Likelihood::of(const TokenPair& pair) {
     row_.assign(row.begin(), row.end());
     row_tokens_ = before;
   }
-  double sum = log_probability(row_, pair.behind.front(), "behind a prompt");
+  double sum = log_probability(row_, pair.behind.front(), "after a prompt");
   if (pair.behind.size() == 1) return sum;
   session_.rewind(before.size());
   const std::span<const TokenId> read(pair.behind.data(), pair.behind.size() - 1);
@@ -76,7 +76,7 @@ double Likelihood::of(const TokenPair& pair) {
   computed_ += read.size();
   const size_t vocabulary = session_.vocabulary();
   for (size_t i = 0; i < read.size(); ++i)
-    sum += log_probability(rows.subspan(i * vocabulary, vocabulary), pair.behind[i + 1], "inside a choice");
+    sum += log_probability(rows.subspan(i * vocabulary, vocabulary), pair.behind[i + 1], "within a choice");
   return sum;
 }
 

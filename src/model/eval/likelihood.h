@@ -1,4 +1,4 @@
-// How likely a model finds a continuation behind a prompt. Prefixes that sequences share are computed once. Proved by
+// The likelihood of a continuation after a prompt. Common prefixes of sequences are computed once. Proved by
 // tests/model/eval/eval_test.cpp.
 #pragma once
 
@@ -9,27 +9,27 @@
 
 namespace lumen::model {
 
-// Two token sequences, one behind the other; the second is not empty.
+// A prompt and its continuation as tokens; the continuation is not empty.
 struct TokenPair {
   std::vector<TokenId> before, behind;
 };
 
-// The tokens of a prompt and of what follows it: both are cut into words together, so that words which reach across
-// are those of the whole text. Spaces at the prompt's end belong to what follows. Error when nothing follows.
+// Tokenizes a prompt and its continuation as one text, so that tokens across the boundary are those of the whole text.
+// Trailing spaces of the prompt belong to the continuation. Error if the continuation has no tokens.
 TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string continuation);
 
 class Likelihood {
  public:
-  // A sequence has at most as many tokens as the session's context; longer ones lose their beginning.
+  // Sequences longer than the session's context are truncated at their beginning.
   Likelihood(const LoadedModel& loaded, const SessionOptions& options);
-  // The logarithm of the probability of `behind` after `before`, in nats.
+  // The log probability of `behind` after `before`, in nats.
   double of(const TokenPair& pair);
-  int64_t cut() const { return cut_; }            // sequences that lost their beginning
-  int64_t computed() const { return computed_; }  // tokens that went through the model
+  int64_t cut() const { return cut_; }            // number of truncated sequences
+  int64_t computed() const { return computed_; }  // tokens computed by the model
 
  private:
   Session session_;
-  // The tokens behind which the row stands that was asked for last.
+  // The tokens whose logits are in row_.
   std::vector<TokenId> row_tokens_;
   std::vector<float> row_;
   int64_t cut_ = 0, computed_ = 0;

@@ -1,5 +1,4 @@
-// Rows of data files, as JSON objects, where each of them must be one.
-// Proved by tests/model/eval/eval_rows_test.cpp.
+// Rows of data files; each must be a JSON object. Proved by tests/model/eval/eval_rows_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +7,7 @@
 
 namespace lumen::model {
 
-// All rows in order, as model/data/rows/rows.h reads them. Error with file and line for what is no row.
+// All rows in order, as read by model/data/rows/rows.h. Error with file and line for rows that are not objects.
 std::vector<nlohmann::ordered_json> read_rows(const std::filesystem::path& file);
 
 }  // namespace lumen::model

@@ -24,7 +24,7 @@ ChatTemplate template_at(const Toml& toml, const std::string& key, const std::st
   }
 }
 
-// A template over a row; an error names the key of the task that it is.
+// Renders a template with a row; errors name the task's key of the template.
 std::string rendered(const Task& task, const char* key, const ChatTemplate& text, const ordered_json& context) {
   try {
     return text.render(context);
@@ -43,8 +43,8 @@ size_t right_choice(const std::string& answer, const std::vector<Question::Choic
     if (!digits && choices[i].text == answer) return i;
   const size_t number = digits ? std::stoul(answer) : choices.size();
   if (number < choices.size()) return number;
-  throw user_error("{}: the right answer is '{}', which is no number or text of its {} choices", where, answer,
-                   choices.size());
+  throw user_error("{}: the right answer is '{}', which is neither the number nor the text of one of its {} choices",
+                   where, answer, choices.size());
 }
 
 std::vector<std::string> choices_of(const Task& task, const ordered_json& row, const ordered_json& context,
@@ -55,7 +55,7 @@ std::vector<std::string> choices_of(const Task& task, const ordered_json& row, c
   const auto list = row.find(task.choice_list);
   if (list == row.end() || !list->is_array()) throw user_error("{}: no list '{}'", where, task.choice_list);
   for (const ordered_json& one : *list) {
-    if (!one.is_string()) throw user_error("{}: '{}' holds something that is no string", where, task.choice_list);
+    if (!one.is_string()) throw user_error("{}: '{}' has an element that is not a string", where, task.choice_list);
     choices.push_back(one.get<std::string>());
   }
   return choices;
@@ -73,7 +73,7 @@ void read_choices(const Toml& toml, Task& task) {
   task.continuation = template_at(toml, "continuation", toml.text("continuation", "{{choice}}"));
   for (const std::string& metric : task.metrics) {
     if (std::find(std::begin(kChoiceMetrics), std::end(kChoiceMetrics), metric) == std::end(kChoiceMetrics))
-      throw error_at(toml.place("metrics"), fmt::format("'{}' is no figure of choices", metric),
+      throw error_at(toml.place("metrics"), fmt::format("'{}' is not a metric of choices", metric),
                      fmt::format("there are {}", fmt::join(kChoiceMetrics, ", ")));
   }
   if (task.metrics.empty()) task.metrics = {"acc"};

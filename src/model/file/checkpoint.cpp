@@ -260,9 +260,10 @@ Checkpoint load_checkpoint(const fs::path& folder, const FormatLibrary& formats)
   check_sizes(folder, state);
   for (const auto& [name, record] : state["files"].items()) {
     if (file_record(folder / name)["xxh3_128"] != json_text(record, "xxh3_128", where)) {
-      throw Error(Exit::verify,
-                  fmt::format("'{}' is not what was saved: its content hash differs", (folder / name).string()),
-                  "the checkpoint is damaged; go on from an earlier one");
+      throw Error(
+          Exit::verify,
+          fmt::format("'{}' has changed since it was saved: its content hash differs", (folder / name).string()),
+          "the checkpoint is damaged; go on from an earlier one");
     }
   }
   Checkpoint out;

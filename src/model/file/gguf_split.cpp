@@ -46,7 +46,7 @@ SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& for
       files_.push_back(std::make_unique<GgufFile>(one, formats));
       const GgufMetadata& m = files_.back()->metadata();
       if (m.integer(kSplitNumber) != i || m.integer(kSplitCount) != count)
-        throw user_error("{}: it says it is file {} of {}", one.string(), m.integer(kSplitNumber) + 1,
+        throw user_error("{}: it is marked as file {} of {}", one.string(), m.integer(kSplitNumber) + 1,
                          m.integer(kSplitCount));
     }
   }
@@ -56,7 +56,7 @@ SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& for
     const int64_t claimed = metadata().integer(kSplitTensors, tensors_.size());
     // Tensors of a format with several sections are counted once per section.
     if (claimed < std::ssize(tensors_))
-      throw user_error("{}: {} tensors in all, but {} says {}", path.string(), tensors_.size(), kSplitTensors, claimed);
+      throw user_error("{}: {} tensors in all, but {} has {}", path.string(), tensors_.size(), kSplitTensors, claimed);
   }
 }
 

@@ -130,7 +130,7 @@ void SafetensorsFile::read(std::span<const std::byte> bytes, const FormatLibrary
     expected = r.end;
     in_order.push_back(std::move(tensors_[r.tensor]));
   }
-  if (expected != data.size()) throw user_error("{}: {} bytes behind the last tensor", name_, data.size() - expected);
+  if (expected != data.size()) throw user_error("{}: {} bytes after the last tensor", name_, data.size() - expected);
   tensors_ = std::move(in_order);
   join_sections(tensors_, name_);
   index(name_);
@@ -214,7 +214,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, Safetens
   try {
     text = header.dump();
   } catch (const json::exception&) {
-    throw user_error("'{}': a tensor's name or a metadata text is not valid UTF-8", path.string());
+    throw user_error("'{}': a tensor's name or a metadata string is not valid UTF-8", path.string());
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t size = text.size();

@@ -160,7 +160,7 @@ FormatRef FormatsOfFile::read(const std::string& name, const std::string& text) 
   }
   if (text.size() > (1u << 20)) throw user_error("{}: the definition of format '{}' is too long", file_, name);
   const FormatRef own = format_of_text(text, name, file_);
-  if (!own) throw user_error("{}: the text under '{}' defines no format '{}'", file_, text_key(name), name);
+  if (!own) throw user_error("{}: the source under '{}' defines no format '{}'", file_, text_key(name), name);
   if (const double work = operations_of(own->decode); work > kMostDecodeInFile)
     throw Error(
         Exit::user,
@@ -180,7 +180,7 @@ FormatRef FormatsOfFile::read(const std::string& name, const std::string& text) 
   }
   if (const auto taken = known_.taken_id(*own))
     throw Error(Exit::user, fmt::format("{}: {}", file_, *taken),
-                "the file's definition contradicts what other readers know");
+                "the file's definition contradicts the one of other programs");
   return own;
 }
 

@@ -10,7 +10,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kTurns = 5, kMostTurns = 1000;  // of loftq, and most of any
+constexpr int64_t kTurns = 5, kMostTurns = 1000;  // iterations of loftq: default; and the maximum of both methods
 
 std::optional<int64_t> number_after(const std::string& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return std::nullopt;
@@ -53,19 +53,17 @@ void check_adapter(const AdapterSettings& s) {
   const auto refuse = [](const std::string& what, const char* hint) { throw Error(Exit::usage, what, hint); };
   if (!s.trains()) return;
   if (s.rewrites() && s.has_magnitudes())
-    refuse(fmt::format("adapter.init {} and magnitudes of rows (DoRA) contradict each other", s.init),
-           "leave one of the two away");
+    refuse(fmt::format("adapter.init {} and DoRA's magnitudes contradict each other", s.init), "remove one of the two");
   if (!s.rewrites() && s.base_type != "base")
-    refuse(
-        fmt::format("adapter.base_type {} is of a base that is rewritten, but adapter.init default leaves it as it is",
-                    s.base_type),
-        "add --lora-init pissa or loftq, or make the base with `lumen quantize`");
+    refuse(fmt::format("adapter.base_type {} needs an init that rewrites the base, but adapter.init default does not",
+                       s.base_type),
+           "add --lora-init pissa or loftq, or quantize the base with `lumen quantize`");
   if (init.kind == AdapterInit::Kind::loftq && s.base_type == "base")
-    refuse("adapter.init loftq makes up for what rounding loses, but adapter.base_type names no format",
-           "name the format the base shall be held in with --lora-base-type, and a base of more bits with --model");
+    refuse("adapter.init loftq compensates rounding errors, but adapter.base_type names no format",
+           "name the base's format with --lora-base-type, and a base of higher precision with --model");
   if (s.targets.empty())
     throw Error(Exit::usage, "adapter.targets names no weight",
-                fmt::format("\"{}\" means all that products read", kAllLinear));
+                fmt::format("\"{}\" means all matrices of linear layers", kAllLinear));
 }
 
 }  // namespace lumen::model

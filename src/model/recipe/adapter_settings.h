@@ -1,4 +1,4 @@
-// What a recipe says of the adapter that is trained. Proved by tests/model/train/adapter/lora_test.cpp.
+// Settings of a recipe's adapter. Proved by tests/model/train/adapter/lora_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace lumen::model {
 struct AdapterSettings {
   std::string method = "none";  // or lora, dora
   int64_t rank = 16;
-  double alpha = 32;  // the change counts alpha / rank; with rs_lora alpha / sqrt(rank)
+  double alpha = 32;  // the update is scaled by alpha / rank; with rs_lora by alpha / sqrt(rank)
   double dropout = 0;
   bool rs_lora = false;
-  double b_rate = 1;  // LoRA+: B learns so many times as fast as A
-  // Names or ends of names, here, in GGUF files or in Hugging Face folders (* and ? match), roles, or "all-linear":
-  // every matrix that is multiplied with, but outputs and routers.
+  double b_rate = 1;  // LoRA+: factor on the learning rate of B
+  // Names or ends of names, in this program, in GGUF files or in Hugging Face folders (* and ? match), roles, or
+  // "all-linear": every matrix of a linear layer, except outputs and routers.
   std::vector<std::string> targets = {"all-linear"};
-  // What A and B begin with: default (adapter_parameters), or what changes the base (rewrite/rewrite.h).
+  // Initial values of A and B: default (adapter_parameters), or one that changes the base (rewrite/rewrite.h).
   std::string init = "default";
-  std::string base_type = "base";  // what a changed base is held in: each weight's own, a format or a mixture
+  std::string base_type = "base";  // type of a changed base: "base" (each weight's own type), a format or a mixture
 
   bool rewrites() const { return init != "default"; }
 
@@ -29,15 +29,15 @@ struct AdapterSettings {
   double scale() const;
 };
 
-// What adapter.init says. Error (usage) when it is not known.
+// Parses adapter.init. Error (usage) when it is unknown.
 struct AdapterInit {
   enum class Kind { plain, pissa, loftq } kind = Kind::plain;
-  int64_t iterations = 0;  // pissa: of a random subspace, 0: exactly where it is quick; loftq: turns
+  int64_t iterations = 0;  // pissa: of the randomized SVD, 0: exact SVD where it is fast; loftq: alternations
 };
 AdapterInit adapter_init(const AdapterSettings& settings);
 
 inline constexpr const char* kAllLinear = "all-linear";
-// Error (usage) when a name is not known or a number contradicts another.
+// Error (usage) when a name is unknown or two settings contradict each other.
 void check_adapter(const AdapterSettings& settings);
 
 }  // namespace lumen::model

@@ -81,7 +81,7 @@ void require_members(const std::vector<ParameterGroup>& groups, const std::vecto
     if (std::any_of(trained.begin(), trained.end(), [&](const Parameter& p) { return g.holds(p); })) continue;
     std::vector<std::string> names = g.values;
     for (const std::string& role : g.roles) names.push_back("role " + role);
-    throw Error(Exit::user, fmt::format("the group of {} holds no parameter that is trained", fmt::join(names, ", ")),
+    throw Error(Exit::user, fmt::format("the group of {} matches no trained parameter", fmt::join(names, ", ")),
                 "`lumen inspect` lists the parameters and their roles");
   }
   if (!trained.empty() && grouped(trained, groups).empty())

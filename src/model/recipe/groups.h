@@ -1,5 +1,5 @@
-// Parameter groups of a recipe ([[group]]): other rates and decays, or none at all, for parameters by role or name.
-// Proved by tests/model/recipe/groups_test.cpp.
+// Parameter groups of a recipe ([[group]]): learning-rate factors, weight decays or freezing for parameters by role or
+// name. Proved by tests/model/recipe/groups_test.cpp.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace lumen::model {
 
-// Where several groups hold a parameter, rates multiply and later decays win; one that freezes it decides.
+// For a parameter of several groups, the rates multiply, the last weight decay wins, and one `frozen` suffices.
 struct ParameterGroup {
   std::vector<std::string> values;  // parameter names; * and ? match
   std::vector<std::string> roles;   // or parameter roles
@@ -25,13 +25,13 @@ struct ParameterGroup {
   friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
-// What is trained, with the rates and decays of the groups; frozen ones are gone.
+// The trained parameters with the groups' rates and weight decays applied; frozen ones are removed.
 std::vector<Parameter> grouped(std::vector<Parameter> trained, const std::vector<ParameterGroup>& groups);
 
-// Numbers that move: those of parameters that a rate of 0 holds still are not counted.
+// The number of elements that are updated: parameters with a rate of 0 are not counted.
 int64_t moving_count(const std::vector<Parameter>& trained);
 
-// Error when a group holds none of them.
+// Error when a group matches none of them.
 void require_members(const std::vector<ParameterGroup>& groups, const std::vector<Parameter>& trained);
 
 }  // namespace lumen::model

@@ -14,7 +14,7 @@ OffloadSettings offload_settings(const std::string& text) {
     const std::string what = one.substr(0, equals);
     const bool is_known = what == "moments" || what == "layers" || what == "activations";
     if (!is_known || (equals < one.size() && equals + 1 == one.size()))
-      throw Error(Exit::usage, fmt::format("memory.offload: '{}' is nothing that can be offloaded", one),
+      throw Error(Exit::usage, fmt::format("memory.offload: '{}' cannot be offloaded", one),
                   "moments, layers or activations, alone, with =host or with =FOLDER");
     std::optional<OffloadPlace>& to = what == "moments" ? out.moments : what == "layers" ? out.layers : out.activations;
     if (to) throw usage_error("memory.offload: '{}' is named twice", what);

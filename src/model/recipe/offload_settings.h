@@ -1,4 +1,4 @@
-// What of a training run lies outside of its device's memory, as --offload says it: "moments", "moments=host",
+// Which state of a training run is offloaded from device memory, in the syntax of --offload: "moments", "moments=host",
 // "moments=/nvme,layers=host", "activations". Proved by tests/model/train/offload/settings_test.cpp.
 #pragma once
 
@@ -8,21 +8,21 @@
 namespace lumen::model {
 
 struct OffloadPlace {
-  bool host = false;   // memory of the host; else a file
-  std::string folder;  // of the file; "": the run's own
+  bool host = false;   // host memory; else a file
+  std::string folder;  // of the file; "": the run's folder
   friend bool operator==(const OffloadPlace&, const OffloadPlace&) = default;
 };
 
 struct OffloadSettings {
-  std::optional<OffloadPlace> moments;  // states of the optimizer
-  // Parameters of layers, and their gradients; then moments, too, in the same place or another.
+  std::optional<OffloadPlace> moments;  // optimizer states
+  // Parameters of layers, and their gradients; implies offloaded moments, in the same place unless another is given.
   std::optional<OffloadPlace> layers;
-  // What the forward pass keeps for the backward pass; the step goes by layers then, wherever parameters are.
+  // Activations saved for the backward pass; the step then runs layer by layer, wherever parameters are.
   std::optional<OffloadPlace> activations;
   bool any() const { return moments || activations; }
 };
 
-// Error (usage) when the text names nothing that can be offloaded, or something twice.
+// Error (usage) when the text names an unknown kind of state, or one twice.
 OffloadSettings offload_settings(const std::string& text);
 
 }  // namespace lumen::model

@@ -26,8 +26,9 @@ PhaseBegin phase_begin(const std::string& name) {
   if (name == "model") return PhaseBegin::model;
   if (name == "adapter") return PhaseBegin::adapter;
   if (name == "merged") return PhaseBegin::merged;
-  throw Error(Exit::usage, fmt::format("a phase cannot begin with '{}'", name),
-              "known: model (the weights trained before), adapter (it goes on), merged (it is folded in)");
+  throw Error(
+      Exit::usage, fmt::format("a phase cannot begin with '{}'", name),
+      "known: model (the trained weights), adapter (training it continues), merged (it is merged into the base)");
 }
 
 Recipe phase_recipe(const Recipe& whole, size_t phase) {
@@ -36,7 +37,7 @@ Recipe phase_recipe(const Recipe& whole, size_t phase) {
   base.phases.clear();
   const Phase& p = whole.phases[phase];
   Recipe out = parse_recipe(p.text, fmt::format("{}, phase '{}'", whole.name, p.name), std::move(base));
-  if (phase > 0) {  // the model comes from the phase before
+  if (phase > 0) {  // the model comes from the previous phase
     out.family = out.size = "";
     out.config.clear();
   }
@@ -62,7 +63,7 @@ void check_phases(const Recipe& whole) {
     const Recipe before = phase_recipe(whole, i - 1);
     const std::string& last = whole.phases[i - 1].name;
     if (begin == PhaseBegin::model && before.adapter.trains())
-      refuse(fmt::format("'{}' trains an adapter", last), "begin = \"adapter\" lets it go on, \"merged\" folds it in");
+      refuse(fmt::format("'{}' trains an adapter", last), "begin = \"adapter\" continues it, \"merged\" merges it");
     if (begin != PhaseBegin::model && !before.adapter.trains())
       refuse(fmt::format("'{}' trains no adapter", last), "begin = \"model\"");
     const auto shape = [](const Recipe& r) {
@@ -76,7 +77,7 @@ void check_phases(const Recipe& whole) {
 }
 
 void make_absolute(Recipe& whole) {
-  // One path, or several with commas between them.
+  // One path, or several separated by commas.
   const auto absolute = [](std::string& paths) {
     std::error_code error;
     std::string out;

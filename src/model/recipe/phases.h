@@ -1,7 +1,7 @@
-// A run in phases (continued pre-training, chats, rounding in the loop, ..): each is a run of its own with its own
-// data, method, objective and schedule, in a folder of its own below the run's, and begins with what the one before it
-// left. phases.json in the run's folder says which are done, so that a run that was killed goes on in the right phase
-// with the right step. Proved by tests/model/recipe/phases_test.cpp and tests/cli/phases_check.py.
+// A run in phases (continued pre-training, chats, quantization-aware training, ..): each phase is a run of its own with
+// its own data, method, objective and schedule, in a subfolder of the run's folder, and starts from the result of the
+// previous phase. phases.json in the run's folder records which are done, so that a killed run resumes in the right
+// phase and step. Proved by tests/model/recipe/phases_test.cpp and tests/cli/phases_check.py.
 #pragma once
 
 #include <filesystem>
@@ -15,34 +15,34 @@
 
 namespace lumen::model {
 
-// What a phase begins with.
+// The starting point of a phase.
 enum class PhaseBegin {
-  model,    // the weights the phase before it trained; the first: the run's model
-  adapter,  // the adapter the phase before it trained goes on, beside the same model
-  merged,   // the model with that adapter folded in, in floats
+  model,    // the weights trained by the previous phase; for the first phase the run's model
+  adapter,  // continues training the previous phase's adapter, on the same base model
+  merged,   // the base model with that adapter merged, in floats
 };
 PhaseBegin phase_begin(const std::string& name);  // Error (usage) that lists the names
 
-// The recipe of one phase: the whole one with what the phase says instead.
+// The recipe of one phase: the run's recipe with the phase's values in their place.
 Recipe phase_recipe(const Recipe& whole, size_t phase);
-// Paths of data and tokenizers that exist become absolute, so that a run can be resumed from anywhere.
+// Makes paths of existing data and tokenizers absolute, so that a run can be resumed from any working directory.
 void make_absolute(Recipe& whole);
-// Error (usage) when a phase cannot begin with what the one before it leaves.
+// Error (usage) when a phase cannot start from the result of the previous one.
 void check_phases(const Recipe& whole);
 
 // "2-chat" below the run's folder.
 std::filesystem::path phase_folder(const std::filesystem::path& run, const Recipe& whole, size_t phase);
 
-// The adapter that a checkpoint holds. Error when it holds none.
+// The adapter stored in a checkpoint. Error when it holds none.
 Adapter adapter_of(const Model& model, const Checkpoint& checkpoint);
 
 struct PhasesState {
-  std::string recipe;  // the whole, as text (describe)
-  std::string model;   // the run's, "" for fresh weights
-  size_t done = 0;     // phases
+  std::string recipe;  // the run's recipe, as text (describe)
+  std::string model;   // the run's model, "" for fresh weights
+  size_t done = 0;     // finished phases
 };
 void write_phases(const std::filesystem::path& run, const PhasesState& state);
-// Nothing where the folder holds no run in phases. Error when its file is damaged.
+// nullopt where the folder holds no run in phases. Error when phases.json is malformed.
 std::optional<PhasesState> read_phases(const std::filesystem::path& run);
 
 }  // namespace lumen::model

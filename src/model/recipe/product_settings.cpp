@@ -12,13 +12,13 @@ FormatRef encodable(const std::string& key, const std::string& name, const Forma
   const FormatRef f = formats.get(name);
   if (f->encodes()) return f;
   throw Error(Exit::user, fmt::format("{}: format '{}' can only be decoded", key, name),
-              "name a format that numbers can be written in, `lumen format list` has them");
+              "name a format with an encoder, `lumen format list` shows them");
 }
 
 namespace {
 
-// Scales that are learned are those of the forward product, which has an operand in a format then, to the nearest and
-// as it is: in the products of the backward pass that read its codes, too.
+// A learned scale is the forward product's: its operand must have a format, rounding to nearest and no rotation, also
+// in the products of the backward pass that read the same codes.
 void check_learned(const graph::ProductType& type, const ProductSettings& s) {
   const graph::OperandFormats& forward = type.formats[ordinal(graph::ProductKind::forward)];
   const auto check = [&](const char* role, const std::string& source, const FormatRef& format,
@@ -28,15 +28,14 @@ void check_learned(const graph::ProductType& type, const ProductSettings& s) {
       throw Error(Exit::usage, fmt::format("products.{}_scale = \"learned\": {}", role, what), hint);
     };
     if (!format)
-      refuse("nothing of the forward pass is in a format there",
-             fmt::format("name one with products.{}, or leave the scale away", role));
+      refuse("this operand of the forward pass has no format",
+             fmt::format("name one with products.{}, or remove the setting", role));
     if (rounding != "nearest")
-      refuse(
-          "the gradient of a scale is what rounding to the nearest leaves over, and this operand is rounded at random",
-          fmt::format("products.{}_rounding = \"nearest\", or a scale that is fitted", role));
+      refuse("the gradient of a scale is defined by rounding to nearest, and this operand is rounded stochastically",
+             fmt::format("products.{}_rounding = \"nearest\", or a scale that is fitted", role));
     if (rotation > 0)
-      refuse("a rotated operand is another one in each product, and a scale is learned for one",
-             "leave the rotations of its products away, or fit the scale");
+      refuse("a rotated operand differs between the products, but one scale is learned",
+             "remove the rotations of its products, or use a fitted scale");
   };
   check("activation", s.activation_scale, forward.activation, s.activation_rounding,
         std::max(s.forward_rotation, s.weight_rotation));
@@ -71,7 +70,7 @@ void set_formats(graph::ProductType& type, const ProductSettings& settings, cons
   for (const int64_t run : {s.forward_rotation, s.input_rotation, s.weight_rotation})
     if (run > 0 && (run & (run - 1)) != 0)
       throw Error(Exit::usage, fmt::format("[products]: {} is no power of two", run),
-                  "runs that are rotated are 16, 32, 64, .. numbers");
+                  "rotations have blocks of 16, 32, 64, .. numbers");
   type.rotations = {s.forward_rotation, s.input_rotation, s.weight_rotation};
   const auto source = [](const std::string& name) {
     return name == "delayed"     ? FieldSource::delayed

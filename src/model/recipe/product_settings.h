@@ -1,5 +1,6 @@
-// [products] of a recipe: the formats that activations, weights and gradients of outputs pass through where products
-// multiply them, by name; for all three products of a linear layer, or for one of them. Empty: as `precision` says.
+// [products] of a recipe: the formats to which the operands of matrix products (activations, weights and gradients of
+// outputs) are quantized, by name; for all three products of a linear layer, or for one of them. Empty: as `precision`
+// sets it.
 #pragma once
 
 #include <string>
@@ -11,22 +12,22 @@ namespace lumen::model {
 
 struct ProductSettings {
   std::string activation, weight, gradient;
-  // In single products: the forward one, that of the gradient of its input, and that of the gradient of its weight.
-  // "none": the type of everything else.
+  // For single products: forward, input gradient and weight gradient. "none": the type of the rest of the step.
   std::string forward_activation, forward_weight;
   std::string input_weight, input_gradient;
   std::string weight_activation, weight_gradient;
-  // Queries, keys and values where attentions multiply them, and the gradient of what they mixed.
+  // Queries, keys and values as operands of attention's products, and the gradient of attention's output.
   std::string attention, attention_gradient;
-  // "nearest", or "stochastic".
+  // "nearest" or "stochastic".
   std::string activation_rounding = "nearest", weight_rounding = "nearest", gradient_rounding = "nearest";
-  // "fitted", "delayed" (the largest of the last `history` steps), of activations and weights "learned" (parameters
-  // that are trained) or, of weights, "predicted": by what their optimizer can move them at most, which is compared
-  // with the weights every `rescale_every` steps. Of what attentions multiply: fitted or learned.
+  // "fitted" (from the current values), "delayed" (from the maximum of the last `history` steps), for activations and
+  // weights "learned" (trained parameters), or for weights "predicted": from an upper bound that grows by the
+  // optimizer's largest possible move and is reset to the true maximum every `rescale_every` steps. For attention:
+  // fitted or learned.
   std::string activation_scale = "fitted", weight_scale = "fitted", gradient_scale = "fitted";
   std::string attention_scale = "fitted";
   int64_t history = 16, rescale_every = 1;
-  // Operands are rotated along what a product sums, runs of so many numbers (a power of two); 0: they are not.
+  // Operands are rotated (Hadamard) along the summed axis in blocks of this many numbers, a power of two; 0: none.
   int64_t forward_rotation = 0, input_rotation = 0, weight_rotation = 0;
 
   bool learns_attention() const { return attention_scale == "learned"; }
@@ -34,8 +35,8 @@ struct ProductSettings {
   bool learns() const { return learns_activations() || weight_scale == "learned"; }
 };
 
-// Error for names of no format, and of formats that cannot be encoded.
-// Null for "" and "none". `key`: where a recipe says the name.
+// Error for unknown formats, and for those that cannot be encoded.
+// Null for "" and "none". `key`: the recipe's key, for messages.
 FormatRef encodable(const std::string& key, const std::string& name, const FormatLibrary& formats);
 void set_formats(graph::ProductType& type, const ProductSettings& settings, const FormatLibrary& formats);
 

@@ -18,7 +18,7 @@ FieldSource field_source(const Toml& table, std::string_view key) {
   if (name == "fitted") return FieldSource::fitted;
   if (name == "learned") return FieldSource::learned;
   throw error_at(table.place(key), fmt::format("unknown source '{}'", name),
-                 "sources of a training recipe: fitted, learned");
+                 "sources in a training recipe: fitted, learned");
 }
 
 std::vector<std::string> one_or_many(const Toml& table, std::string_view key) {
@@ -26,14 +26,14 @@ std::vector<std::string> one_or_many(const Toml& table, std::string_view key) {
   return table.texts(key);
 }
 
-// A number, a truth value or a text, as a text.
+// A number, boolean or string, as a string.
 std::string plain_text(const Toml& table, const std::string& key) {
   if (table.kind(key) == Toml::Kind::text) return table.text(key);
   if (table.kind(key) == Toml::Kind::boolean) return table.boolean(key) ? "true" : "false";
   return fmt::format("{}", table.number(key));
 }
 
-// How many layers "first 4" or "first 1/8" are; -1 for another text.
+// The number of layers for "first 4" or "first 1/8"; -1 for other strings.
 int64_t first_layers(const std::string& choice, int64_t layers) {
   int number = 0, share = 0, end = 0;
   if (std::sscanf(choice.c_str(), "first 1/%4d%n", &share, &end) == 1 && share > 0 && choice.c_str()[end] == 0) {
@@ -44,7 +44,7 @@ int64_t first_layers(const std::string& choice, int64_t layers) {
   return -1;
 }
 
-// The first layer of "from 7/8"; -1 for another text.
+// The first layer of "from 7/8"; -1 for other strings.
 int64_t layers_from(const std::string& choice, int64_t layers) {
   int part = 0, share = 0, end = 0;
   const bool read = std::sscanf(choice.c_str(), "from %4d/%4d%n", &part, &share, &end) == 2;
@@ -75,7 +75,7 @@ QuantizeRule read_rule(const Toml& table) {
   return rule;
 }
 
-// Layer of "layers.12.wq"; -1 for parameters outside the layers.
+// The layer of "layers.12.wq"; -1 for parameters outside the layers.
 int64_t layer_of(const std::string& parameter) {
   if (!parameter.starts_with("layers.")) return -1;
   return std::strtoll(parameter.c_str() + 7, nullptr, 10);
@@ -132,11 +132,11 @@ void check_recipe(const Recipe& r) {
   in_section(r, "adapter", [&] { check_adapter(r.adapter); });
   in_section(r, "ship", [&] { check_ship(r.ship); });
   if (!r.merge.empty() && r.ship.ships())
-    throw usage_error("--merge and --ship contradict each other: what is shipped is merged");
+    throw usage_error("--merge and --ship contradict each other: --ship merges the adapter");
   if (r.ship.ships() && !r.adapter.trains())
-    throw Error(Exit::usage, "--ship is of adapters, but none is trained",
-                "add --lora; --format rounds a model that is trained as a whole");
-  if (!r.merge.empty() && !r.adapter.trains()) throw usage_error("--merge is of adapters, but none is trained");
+    throw Error(Exit::usage, "--ship needs an adapter, but none is trained",
+                "add --lora; --format quantizes a model whose weights are all trained");
+  if (!r.merge.empty() && !r.adapter.trains()) throw usage_error("--merge needs an adapter, but none is trained");
   if (ends_at_floor(r.schedule.shape) && r.schedule.floor > r.schedule.peak) {
     throw usage_error("{}min_learning_rate {} is above learning_rate {}", place_of(r, "schedule.min_learning_rate"),
                       r.schedule.floor, r.schedule.peak);
@@ -168,19 +168,20 @@ bool matches(std::string_view pattern, std::string_view text) {
 
 namespace {
 
-// A number of steps and a share of them say the same: the one that is given takes the other's place.
+// A number of steps and a ratio are alternatives: the given one replaces the other.
 void read_warmup(const Toml& file, Recipe& r) {
   constexpr const char *kSteps = "warmup_steps", *kRatio = "warmup_ratio";
   const auto section = file.table("schedule");
   if (!section) return;
   const bool steps = section->has(kSteps), ratio = section->has(kRatio);
   if (steps && ratio && r.schedule.warmup > 0 && r.schedule.warmup_ratio > 0)
-    throw error_at(section->place(kRatio), "warmup_ratio and warmup_steps contradict each other", "say one of them");
+    throw error_at(section->place(kRatio), "warmup_ratio and warmup_steps contradict each other",
+                   "set only one of them");
   if (steps && !ratio) r.schedule.warmup_ratio = 0;
   if (ratio && r.schedule.warmup_ratio > 0) r.schedule.warmup = 0;
 }
 
-// What a recipe and each of its phases may say.
+// Keys that a recipe and each of its phases may have.
 void read_sections(const Toml& file, Recipe& r) {
   for (const RecipeKey& key : recipe_keys())
     if (const auto section = file.table(key.section)) read_value(key, *section, r);
@@ -194,7 +195,7 @@ void read_sections(const Toml& file, Recipe& r) {
       for (const std::string& key : config->keys()) r.optimizer.config[key] = plain_text(*config, key);
   }
   if (const auto objective = file.table("objective")) {
-    // Settings of another objective mean nothing here.
+    // Settings of the previous objective do not apply to a new one.
     if (objective->has("name")) r.objective.settings.clear();
     if (objective->has("name") && !objective->has("text")) r.objective.text.clear();
     if (const auto settings = objective->table("settings"))
@@ -221,7 +222,7 @@ Phase read_phase(const Toml& table, const Recipe& base) {
   return phase;
 }
 
-// As it stands in the whole recipe: its tables are below [[phase]].
+// As part of the whole recipe: its tables are below [[phase]].
 std::string phase_text(const Phase& phase) {
   std::string out = fmt::format("[[phase]]\nname = {}\nbegin = {}\n", quoted(phase.name), quoted(phase.begin));
   for (size_t at = 0; at < phase.text.size();) {
@@ -238,7 +239,7 @@ std::string phase_text(const Phase& phase) {
   return out;
 }
 
-// As a command line would say them.
+// As on a command line.
 std::vector<std::string> option_values(const Toml& t, const std::string& key) {
   switch (t.kind(key)) {
     case Toml::Kind::text:
@@ -335,7 +336,7 @@ std::string changed_values(const Recipe& base, const Recipe& now) {
   for (const RecipeValue& v : values_of(base)) before[v.section + "." + v.key] = v.text;
   std::string out, section;
   for (const RecipeValue& v : values_of(now)) {
-    // Settings are of an objective: another one has none of those before.
+    // Settings belong to an objective: those of another one are not inherited.
     const bool of_another = v.section == "objective.settings" && base.objective.name != now.objective.name;
     const auto was = before.find(v.section + "." + v.key);
     if (was != before.end() && was->second == v.text && !of_another) continue;
@@ -420,7 +421,7 @@ std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const s
   for (const QuantizeRule& rule : rules) {
     const FormatRef format = format_of(rule, model.family->library().formats());
     if (!rule.scope.holds(model) || rule.importance.value_or(importance) != importance) continue;
-    // A tied model has no output matrix; rules for one are then without effect. But a name nothing has is a mistake.
+    // A tied model has no output matrix, so rules for one have no effect. But an unknown name is a mistake.
     QuantizeRule anywhere = rule;
     anywhere.layers = "all";
     if (rule.tensors.empty() &&

@@ -23,7 +23,7 @@ void set_shape(Recipe& r, const std::string& name) {
   r.schedule.shape = schedule_shape(name);
 }
 
-// A text that is one of a few.
+// A string with a fixed set of values.
 void set_one_of(std::string& value, const std::string& name, const char* what, const std::vector<const char*>& names) {
   if (std::find(names.begin(), names.end(), name) == names.end())
     throw Error(Exit::usage, fmt::format("{}: '{}' is unknown", what, name), fmt::format("{}", fmt::join(names, ", ")));
@@ -73,7 +73,7 @@ template <std::string ProductSettings::* member>
 NamedChoice rounding() {
   return {[](const Recipe& r) { return r.products.*member; },
           [](Recipe& r, const std::string& name) {
-            set_one_of(r.products.*member, name, "products: how it is rounded", {"nearest", "stochastic"});
+            set_one_of(r.products.*member, name, "products: rounding", {"nearest", "stochastic"});
           }};
 }
 template <std::string ProductSettings::* member>
@@ -83,12 +83,12 @@ NamedChoice scale(std::initializer_list<const char*> sources) {
           [](Recipe& r, const std::string& name) {
             if (name == "learned" && member == &ProductSettings::gradient_scale)
               throw Error(Exit::usage, "products.gradient_scale: a gradient's scale cannot be learned",
-                          "nothing differentiates the backward pass, so that it has no gradient: fitted, or delayed");
-            set_one_of(r.products.*member, name, "products: where the scale comes from", known);
+                          "the backward pass is not differentiated, so that it has no gradient: fitted, or delayed");
+            set_one_of(r.products.*member, name, "products: scale", known);
           }};
 }
 
-// Names of other programs for the same: ZeRO's stages, and FSDP's strategies.
+// Aliases from other programs: ZeRO's stages and FSDP's strategies.
 const NamedChoice kShard = {[](const Recipe& r) { return r.shard; },
                             [](Recipe& r, const std::string& name) {
                               const std::string own = name == "0" || name == "no_shard"        ? "none"
@@ -246,7 +246,7 @@ bool is_given(const RecipeKey& key, Recipe& recipe) {
   return !optional || (*optional)(recipe);
 }
 
-// Whole numbers are held exactly: below 2^53 as doubles are.
+// Whole numbers are exact: their bounds are below 2^53.
 void set_number(const RecipeKey& key, double value, Recipe& recipe) {
   if (const auto real = std::get_if<double& (*)(Recipe&)>(&key.value)) (*real)(recipe) = value;
   if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) (*whole)(recipe) = static_cast<int64_t>(value);
@@ -268,7 +268,7 @@ const RecipeKey& recipe_key(const std::string& name) {
 }
 
 std::string value_text(const RecipeKey& key, const Recipe& recipe) {
-  auto& r = const_cast<Recipe&>(recipe);  // the rows' functions serve writing as well
+  auto& r = const_cast<Recipe&>(recipe);  // the rows' accessors are shared with writing
   return std::visit(Overloaded{
                         [&](std::string& (*get)(Recipe&)) { return model::quoted(get(r)); },
                         [&](std::vector<std::string>& (*get)(Recipe&)) { return model::quoted_list(get(r)); },

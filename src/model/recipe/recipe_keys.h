@@ -1,6 +1,6 @@
-// Every key of a recipe that holds one value, in one table: its section and name, what it may be, where it lives in a
-// Recipe. Reading, printing, bounds, and comparing a resumed run with its checkpoint follow from the rows. Proved by
-// tests/model/recipe/recipe_keys_test.cpp.
+// One table of every single-valued key of a recipe: its section and name, its allowed values, and its member of Recipe.
+// Reading, printing, bounds checks, and comparing a resumed run with its checkpoint are derived from the rows. Proved
+// by tests/model/recipe/recipe_keys_test.cpp.
 #pragma once
 
 #include <optional>
@@ -14,11 +14,11 @@
 
 namespace lumen::model {
 
-// What another value would change; a resumed run is held to it.
+// What a change of the value affects; checked when a run is resumed.
 enum class RecipeEffect {
-  training,  // the steps: not without the user's word
-  model,     // the model itself: never
-  none,      // how often it is evaluated or saved, what is written, where files lie
+  training,  // the training steps: only if the user asks for it
+  model,     // the model itself: never allowed
+  none,      // nothing trained: how often to evaluate or save, output types, paths
 };
 
 // A value that is one of a few names.
@@ -32,9 +32,9 @@ struct RecipeKey {
   const char* key;
   std::variant<double& (*)(Recipe&), int64_t& (*)(Recipe&), uint32_t& (*)(Recipe&), bool& (*)(Recipe&),
                std::string& (*)(Recipe&), std::vector<std::string>& (*)(Recipe&), NamedChoice,
-               std::optional<double>& (*)(Recipe&)>  // the last: what is not given is decided elsewhere
+               std::optional<double>& (*)(Recipe&)>  // the last: a missing value gets its default elsewhere
       value;
-  double least = 0, most = 0;  // of numbers, both included
+  double least = 0, most = 0;  // of numbers, inclusive
   RecipeEffect effect = RecipeEffect::training;
 
   std::string name() const { return std::string(section) + "." + key; }
@@ -50,20 +50,20 @@ const RecipeKey& recipe_key(const std::string& name);
 
 // The value as TOML writes it; "" when there is none.
 std::string value_text(const RecipeKey& key, const Recipe& recipe);
-// What the table of its section says, where it says something. Error with its place when it is out of bounds.
+// Reads the key from its section's table, if present. Error with its position when it is out of bounds.
 void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe);
-// From a flag's text ("1e-3", "cosine", "a,b" for lists). Error (usage) when it is none of what it may be.
+// From a flag's value ("1e-3", "cosine", "a,b" for lists). Error (usage) when it is invalid.
 void set_value(const RecipeKey& key, const std::string& text, Recipe& recipe);
 // Error (usage) when a number is out of its bounds.
 void check_value(const RecipeKey& key, const Recipe& recipe);
 
 // "mine.toml:3:9".
 std::string place_text(const Place& place);
-// The place of a key, or of the one of a section that `message` is about, with ": " behind it; "" when no file says it.
+// The position of a key, or of the section's key that `message` mentions, followed by ": "; "" when no file sets it.
 std::string place_of(const Recipe& recipe, const std::string& key);
 std::string place_of_section(const Recipe& recipe, const std::string& section, const std::string& message);
 
-// A string, and several as an array, as TOML writes them.
+// A string as TOML, and a list of them as a TOML array.
 std::string quoted(const std::string& text);
 std::string quoted_list(const std::vector<std::string>& strings);
 

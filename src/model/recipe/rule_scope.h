@@ -1,6 +1,5 @@
-// Models a line of [[quantize]] is for, where it is not for all: what mixtures ask about a model before they choose.
-// Written as `model = { layers = 80, tied = true }`; every key that is there must hold. Proved by
-// tests/model/compress/mixture_test.cpp.
+// Conditions on the model for a [[quantize]] rule, as mixtures need them. Written as `model = { layers = 80, tied =
+// true }`; every given key must hold. Proved by tests/model/compress/mixture_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +15,14 @@ namespace lumen::model {
 
 struct RuleScope {
   std::vector<std::string> architectures;  // of GGUF files
-  std::optional<bool> tied;                // the embedding is the output matrix, too
-  int64_t queries_per_key = 0;             // heads, at least
-  std::map<std::string, int64_t> values;   // any other key: a number of the model's config; one that it lacks is 0
-  std::map<std::string, int64_t> least;    // written KEY_at_least: that number, or more
+  std::optional<bool> tied;                // tied embeddings: the embedding is the output matrix, too
+  int64_t queries_per_key = 0;             // minimum ratio of query heads to key/value heads
+  std::map<std::string, int64_t> values;   // any other key: a value of the model's config; a missing one is 0
+  std::map<std::string, int64_t> least;    // written KEY_at_least: minimum values
 
   bool holds(const Model& model) const;
   bool everywhere() const;
-  std::string text() const;  // "{ tied = true, layers = 80 }", which reads as the same
+  std::string text() const;  // "{ tied = true, layers = 80 }", which read() parses back
   static RuleScope read(const Toml& table);
 };
 

@@ -11,8 +11,7 @@ void check_ship(const ShipSettings& s) {
     if (one != "adapter" && one != "fields" && one != "magnitudes")
       throw Error(Exit::usage, fmt::format("ship.trains '{}' is not known", one), "known: adapter, fields, magnitudes");
   if (!s.ships() && (s.learns() || s.magnitudes))
-    throw Error(Exit::usage,
-                "ship.fields and ship.magnitudes are of formats that are shipped, but ship.type names none",
+    throw Error(Exit::usage, "ship.fields and ship.magnitudes need a format to ship, but ship.type names none",
                 "add --ship FORMAT");
 }
 

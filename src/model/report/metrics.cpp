@@ -58,6 +58,8 @@ LoggedEvaluation evaluation_of(const json& line, int64_t step) {
     } else if (const auto x = finite(value)) {
       if (key == "validation_loss")
         e.validation_loss = *x;
+      else if (key == "validation_rows")
+        e.rows = *x;
       else
         e.figures[key] = *x;
     }
@@ -65,20 +67,27 @@ LoggedEvaluation evaluation_of(const json& line, int64_t step) {
   return e;
 }
 
-// Sorts by step, one for each: later lines replace earlier ones.
+// Whether both lines are of one evaluation: of one step, and not of losses on different rows.
+bool are_alike(const LoggedEvaluation& a, const LoggedEvaluation& b) {
+  return a.step == b.step && (!a.validation_loss || !b.validation_loss || a.rows == b.rows);
+}
+
+// Sorts by step, one for each step and number of rows: later lines replace earlier ones.
 void join_evaluations(std::vector<LoggedEvaluation>& all) {
   std::stable_sort(all.begin(), all.end(),
                    [](const LoggedEvaluation& a, const LoggedEvaluation& b) { return a.step < b.step; });
   std::vector<LoggedEvaluation> joined;
   for (LoggedEvaluation& e : all) {
-    if (joined.empty() || joined.back().step != e.step) {
+    const auto found = std::find_if(joined.rbegin(), joined.rend(),
+                                    [&](const LoggedEvaluation& to) { return to.step < e.step || are_alike(to, e); });
+    if (found == joined.rend() || found->step < e.step) {
       joined.push_back(std::move(e));
       continue;
     }
-    LoggedEvaluation& to = joined.back();
-    if (e.validation_loss) to.validation_loss = e.validation_loss;
-    for (const auto& [name, value] : e.figures) to.figures[name] = value;
-    if (!e.samples.empty()) to.samples = std::move(e.samples);
+    if (e.validation_loss) found->validation_loss = e.validation_loss;
+    if (e.rows) found->rows = e.rows;
+    for (const auto& [name, value] : e.figures) found->figures[name] = value;
+    if (!e.samples.empty()) found->samples = std::move(e.samples);
   }
   all = std::move(joined);
 }
@@ -99,6 +108,10 @@ bool take(const json& line, RunLog& log, std::string& why) {
     ++log.starts;
     return true;
   }
+  if (const auto outputs = line.find("outputs"); outputs != line.end() && outputs->is_object()) {
+    log.outputs = *outputs;
+    return true;
+  }
   if (line.contains("event")) {
     log.events.push_back({*step, text_of(line, "event"), text_of(line, "text")});
     return true;
@@ -110,7 +123,7 @@ bool take(const json& line, RunLog& log, std::string& why) {
       return false;
     }
     if (!log.steps.empty() && log.steps.back().step >= *step) {
-      why = "its step is not behind the one before it";
+      why = "its step is not larger than the one before it";
       return false;
     }
     LoggedStep s{*step, *number, {}};
@@ -166,6 +179,15 @@ void MetricsFile::go_back(int64_t done) {
   if (!path_.empty()) open(done, false);
 }
 
+void MetricsFile::append(const fs::path& out, const json& line) {
+  MetricsFile log;
+  log.path_ = out / kMetricsName;
+  std::error_code error;
+  if (!fs::exists(log.path_, error)) return;
+  log.file_.open(log.path_, std::ios::app);
+  log.write(line);
+}
+
 std::optional<double> RunLog::train_loss() const {
   if (steps.empty()) return std::nullopt;
   const size_t count = std::min(kRecent, steps.size());
@@ -174,17 +196,31 @@ std::optional<double> RunLog::train_loss() const {
   return sum / count;
 }
 
-std::optional<double> RunLog::last_validation() const {
+const LoggedEvaluation* RunLog::last_validation() const {
   for (size_t i = evaluations.size(); i-- > 0;)
-    if (evaluations[i].validation_loss) return evaluations[i].validation_loss;
-  return std::nullopt;
+    if (evaluations[i].validation_loss) return &evaluations[i];
+  return nullptr;
 }
 
-std::optional<double> RunLog::best_validation() const {
-  std::optional<double> best;
-  for (const LoggedEvaluation& e : evaluations)
-    if (e.validation_loss && (!best || *e.validation_loss < *best)) best = e.validation_loss;
+const LoggedEvaluation* RunLog::best_validation() const {
+  const LoggedEvaluation *first = nullptr, *best = nullptr;
+  for (const LoggedEvaluation& e : evaluations) {
+    if (!e.validation_loss) continue;
+    if (!first) first = &e;
+    if (e.rows == first->rows && (!best || *e.validation_loss < *best->validation_loss)) best = &e;
+  }
   return best;
+}
+
+std::optional<double> RunLog::mean_over_time(const std::string& key) const {
+  double sum = 0, time = 0;
+  for (const LoggedStep& s : steps) {
+    const auto value = s.values.find(key), seconds = s.values.find("seconds");
+    if (value == s.values.end() || seconds == s.values.end()) continue;
+    sum += value->second * seconds->second;
+    time += seconds->second;
+  }
+  return time > 0 ? std::optional(sum / time) : std::nullopt;
 }
 
 std::string RunLog::text(const char* key) const {

@@ -1,38 +1,49 @@
-// The frame of a report: a page with its style for light and dark, sections, and tables of escaped texts.
+// A report is one JSON document. Its page is a static file (page.html, embedded by the build) that carries the document
+// and draws it by a script of its own: it fetches nothing, and the document's text only ever becomes text, never
+// markup. Proved by tests/model/report/page_test.cpp and, in a browser, by tests/cli/pages/report_page_check.py.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "model/report/chart.h"
 
 namespace lumen::model {
 
-// `title` is escaped here, `body` is HTML.
-std::string html_page(std::string_view title, std::string_view body);
-std::string html_section(std::string_view title, std::string_view body);  // empty when the body is
+// The document: "title", "subtitle", and at least one of "runs" (with "differences"), "compression" and "study".
+// Invalid UTF-8 in it is replaced.
+std::string html_page(const nlohmann::ordered_json& report);
 
 struct Table {
   std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;  // plain texts
+  std::vector<std::vector<std::string>> rows;  // as many cells in each
   size_t texts = 1;                            // this many columns from the left are texts, the others numbers
 };
-std::string html_table(const Table& table);  // empty without rows
-std::string text_table(const Table& table);  // columns aligned, a line each
+std::string text_table(const Table& table);  // columns aligned, a line each; an empty head has none
 
 // Large figures with a name and a remark each.
 struct Tile {
   std::string name, value, remark;
 };
-std::string html_tiles(const std::vector<Tile>& tiles);
 
-// "1.25 GiB", "12 bytes".
-std::string bytes_text(double bytes);
-
-// Parts of a whole as one bar with a table of names and bytes.
-struct Part {
-  std::string name;
-  double bytes = 0;
+struct Picture {
+  std::string caption, source;  // source: data:image/png;base64,..
 };
-std::string html_parts(const std::vector<Part>& parts);
+
+struct Section {
+  std::string title, text;
+  std::vector<Table> tables = {};
+  std::vector<Chart> charts = {};
+  std::vector<Picture> pictures = {};
+};
+
+// A comparison of methods: all texts are plain.
+struct Study {
+  std::string title, text;
+  std::vector<Tile> tiles;
+  std::vector<Section> sections;
+};
+std::string html_page(const Study& study);
 
 }  // namespace lumen::model

@@ -1,5 +1,5 @@
-// The members of a request's object: each is asked for by whoever knows it, and what nobody asked for is refused.
-// Proved by tests/model/serve/request_test.cpp.
+// Reads the members of a request's JSON object. Each reader asks for the members it supports; members that were never
+// asked for are rejected. Proved by tests/model/serve/request_test.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 
 namespace lumen::model {
 
-inline constexpr size_t kLongestName = 64;  // of what messages quote
+inline constexpr size_t kLongestName = 64;  // of a key quoted in messages
 
-// A key as messages quote it.
+// A key as quoted in messages.
 inline std::string key_in_quotes(const std::string& key) {
   return "'" + (key.size() > kLongestName ? key.substr(0, kLongestName) + ".." : key) + "'";
 }
@@ -25,12 +25,12 @@ inline Refusal wrong_value(const std::string& param, const std::string& message)
   return Refusal(400, message, param, "invalid_value");
 }
 
-// The members of a request, each of which somebody must ask for.
+// The members of a request; each must be asked for.
 class Fields {
  public:
   explicit Fields(const nlohmann::ordered_json& object) : object_(object) {}
 
-  // Null where it is not there, or null.
+  // Null if the member is missing or null.
   const nlohmann::ordered_json* find(const std::string& name) {
     known_.insert(name);
     const auto at = object_.find(name);
@@ -62,9 +62,9 @@ class Fields {
       throw wrong_value(name, fmt::format("{} must be a number from {} to {}", key_in_quotes(name), least, most));
     return x;
   }
-  // Says nothing that changes a result.
+  // Accepts members that do not affect results.
   void ignore(std::initializer_list<const char*> names) { known_.insert(names.begin(), names.end()); }
-  // What is not done here may be asked for only by saying that it is not wanted.
+  // An unsupported feature: the member may only have one of these values, which disable it.
   void only(const std::string& name, std::initializer_list<nlohmann::ordered_json> harmless) {
     const nlohmann::ordered_json* value = find(name);
     if (value && std::find(harmless.begin(), harmless.end(), *value) == harmless.end())

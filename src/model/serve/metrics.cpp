@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-// Within quotes of a label.
+// Escapes a label value.
 std::string label(const std::string& value) {
   std::string out;
   for (const char c : value) {
@@ -62,12 +62,15 @@ std::string prefix_metrics(const PrefixNumbers& numbers) {
   const auto line = [](const std::string& name, const char* kind, const char* help, int64_t value) {
     return head(name, kind, help) + fmt::format("{} {}\n", name, value);
   };
-  return line("lumen_prefix_cache_bytes", "gauge", "Bytes of files of prefixes.", numbers.bytes) +
-         line("lumen_prefix_cache_files", "gauge", "Files of prefixes.", numbers.files) +
-         line("lumen_prefix_cache_read_total", "counter", "Files of prefixes that prompts began with.", numbers.read) +
-         line("lumen_prefix_cache_written_total", "counter", "Files of prefixes written.", numbers.written) +
-         line("lumen_prefix_cache_dropped_total", "counter", "Files of prefixes that made room.", numbers.dropped) +
-         line("lumen_prefix_cache_refused_total", "counter", "Files of prefixes that were damaged.", numbers.refused);
+  return line("lumen_prefix_cache_bytes", "gauge", "Bytes of the prefix cache on disk.", numbers.bytes) +
+         line("lumen_prefix_cache_files", "gauge", "Files in the prefix cache on disk.", numbers.files) +
+         line("lumen_prefix_cache_read_total", "counter", "Files read from the prefix cache on disk.", numbers.read) +
+         line("lumen_prefix_cache_written_total", "counter", "Files written to the prefix cache on disk.",
+              numbers.written) +
+         line("lumen_prefix_cache_dropped_total", "counter", "Files evicted from the prefix cache on disk.",
+              numbers.dropped) +
+         line("lumen_prefix_cache_refused_total", "counter", "Damaged files removed from the prefix cache on disk.",
+              numbers.refused);
 }
 
 std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, const RequestCounts& requests) {
@@ -80,29 +83,27 @@ std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, co
   };
   const Row rows[] = {
       {"lumen_requests_running", "gauge", "Sequences being generated.", [](const auto& n) { return n.running; }},
-      {"lumen_requests_waiting", "gauge", "Sequences waiting for their turn.", [](const auto& n) { return n.waiting; }},
-      {"lumen_cache_usage_ratio", "gauge", "Share of the cache's pages that sequences hold, ended ones included.",
-       used},
-      {"lumen_prompt_tokens_total", "counter", "Tokens of prompts.", [](const auto& n) { return n.prompt_tokens; }},
-      {"lumen_prompt_tokens_cached_total", "counter", "Those of them that other sequences had computed, or files held.",
+      {"lumen_requests_waiting", "gauge", "Sequences waiting to run.", [](const auto& n) { return n.waiting; }},
+      {"lumen_cache_usage_ratio", "gauge", "Share of KV cache pages in use, including the prefix cache.", used},
+      {"lumen_prompt_tokens_total", "counter", "Prompt tokens.", [](const auto& n) { return n.prompt_tokens; }},
+      {"lumen_prompt_tokens_cached_total", "counter", "Prompt tokens from the prefix cache, in memory or on disk.",
        [](const auto& n) { return n.cached_tokens; }},
-      {"lumen_prompt_tokens_from_disk_total", "counter", "Those of them that files of prefixes held.",
+      {"lumen_prompt_tokens_from_disk_total", "counter", "Prompt tokens from the prefix cache on disk.",
        [](const auto& n) { return n.disk_tokens; }},
       {"lumen_generation_tokens_total", "counter", "Tokens generated.",
        [](const auto& n) { return n.generation_tokens; }},
-      {"lumen_drafted_tokens_total", "counter", "Tokens that drafts proposed.",
+      {"lumen_drafted_tokens_total", "counter", "Draft tokens proposed.",
        [](const auto& n) { return n.drafted_tokens; }},
-      {"lumen_accepted_tokens_total", "counter", "Those of them that were accepted.",
+      {"lumen_accepted_tokens_total", "counter", "Draft tokens accepted.",
        [](const auto& n) { return n.accepted_tokens; }},
       {"lumen_embedded_tokens_total", "counter", "Tokens of embedded inputs.",
        [](const auto& n) { return n.embedded_tokens; }},
-      {"lumen_preemptions_total", "counter", "Sequences that gave up their pages to others.",
-       [](const auto& n) { return n.put_back; }},
-      {"lumen_requests_cancelled_total", "counter", "Requests whose client left.",
-       [](const auto& n) { return n.cancelled; }},
-      {"lumen_requests_out_of_time_total", "counter", "Requests that were ended by their time.",
+      {"lumen_preemptions_total", "counter", "Preempted sequences.", [](const auto& n) { return n.put_back; }},
+      {"lumen_requests_cancelled_total", "counter",
+       "Requests cancelled by their client, or because it read too slowly.", [](const auto& n) { return n.cancelled; }},
+      {"lumen_requests_out_of_time_total", "counter", "Requests that reached their time limit.",
        [](const auto& n) { return n.out_of_time; }},
-      {"lumen_requests_failed_total", "counter", "Requests that ended with an error of the server.",
+      {"lumen_requests_failed_total", "counter", "Requests that failed with a server error.",
        [](const auto& n) { return n.failed; }},
   };
   std::string out;
@@ -116,10 +117,10 @@ std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, co
     for (const auto& [model, numbers] : by_model)
       out += (numbers.*which).text(name, fmt::format("model=\"{}\"", label(model)));
   };
-  times("lumen_time_to_first_token_seconds", "From a request to its first token.", &ServeNumbers::first_token);
-  times("lumen_time_per_output_token_seconds", "Between the tokens of a sequence, on average.",
+  times("lumen_time_to_first_token_seconds", "Time to first token.", &ServeNumbers::first_token);
+  times("lumen_time_per_output_token_seconds", "Mean time between the tokens of a sequence.",
         &ServeNumbers::each_token);
-  times("lumen_request_seconds", "From a request to its end.", &ServeNumbers::whole);
+  times("lumen_request_seconds", "Duration of requests.", &ServeNumbers::whole);
   return out + requests.text();
 }
 

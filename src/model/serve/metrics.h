@@ -1,4 +1,4 @@
-// What a server counts, as Prometheus reads it (text format 0.0.4). Proved by tests/model/serve/reply_test.cpp.
+// Metrics of a server, in Prometheus' text format 0.0.4. Proved by tests/model/serve/reply_test.cpp.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace lumen::model {
 
-// How often something took at most so long.
+// A histogram of durations.
 class TimeHistogram {
  public:
   void add(double seconds);
@@ -25,14 +25,14 @@ class TimeHistogram {
   double sum_ = 0;
 };
 
-// What one model does.
+// Metrics of one model.
 struct ServeNumbers {
   int64_t running = 0, waiting = 0;  // sequences
   int64_t pages = 0, free_pages = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0, disk_tokens = 0, generation_tokens = 0, embedded_tokens = 0;
-  int64_t drafted_tokens = 0, accepted_tokens = 0;  // proposed by drafts, and those of them that were accepted
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // tokens proposed by drafts, and those accepted
   int64_t put_back = 0, cancelled = 0, out_of_time = 0, failed = 0;
-  TimeHistogram first_token, each_token, whole;  // seconds to the first token, for each later one, of a request
+  TimeHistogram first_token, each_token, whole;  // seconds: time to first token, time per later token, time per request
 };
 
 // Requests by path and status.
@@ -46,7 +46,7 @@ class RequestCounts {
   std::map<std::pair<std::string, int>, int64_t> counts_;
 };
 
-// What is kept of prompts on disk, by all models.
+// Metrics of the prefix cache on disk, shared by all models.
 std::string prefix_metrics(const PrefixNumbers& numbers);
 std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, const RequestCounts& requests);
 

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Counts the characters whose first byte is among `bytes`.
+// Counts the characters that start in `bytes`.
 int64_t characters_begun(std::string_view bytes) {
   int64_t count = 0;
   for (const char c : bytes) count += (uint8_t(c) & 0xc0) != 0x80 ? 1 : 0;
@@ -145,7 +145,8 @@ void Reply::put_logprobs(const Delta& delta, int64_t* offset, ordered_json* out)
     ordered_json top;
     if (token) {
       top = ordered_json::object();
-      for (const auto& [other, value] : token->top) top.emplace(token_text(other), value);  // the likelier one stays
+      for (const auto& [other, value] : token->top)
+        top.emplace(token_text(other), value);  // the likelier of equal strings stays
       top.emplace(token_text(id), token->chance);
     }
     (*out)["top_logprobs"].push_back(std::move(top));
@@ -194,7 +195,7 @@ ordered_json Reply::whole() const {
   return out;
 }
 
-// `call`: the number of the call that the piece is of.
+// `call`: the index of the tool call that the piece belongs to.
 ordered_json Reply::delta_of(const CallPiece& piece, int64_t call, const Output& output) const {
   if (piece.kind == CallPiece::Kind::text) return {{"content", piece.text}};
   ordered_json one;

@@ -1,4 +1,4 @@
-// What is said back, in the forms of OpenAI's API: a whole answer, or events of a stream. Proved by
+// Replies in the formats of OpenAI's API: a complete response, or a stream of events. Proved by
 // tests/model/serve/reply_test.cpp.
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace lumen::model {
 
-// "chatcmpl-1f3c..": a name nobody else has.
+// "chatcmpl-1f3c..": a unique id.
 std::string reply_id(const std::string& prefix);
 
-// One line of JSON. Bytes that are no UTF-8 become U+FFFD.
+// One line of JSON. Invalid UTF-8 is replaced by U+FFFD.
 std::string json_line(const nlohmann::ordered_json& value);
 
-// The answer to a GenerationRequest, as it grows. Other APIs say the same in other forms.
+// Accumulates the answer to a GenerationRequest. Other APIs derive their formats from it.
 class Reply {
  public:
   // `created`: seconds since 1970.
@@ -29,8 +29,8 @@ class Reply {
   void add(Delta delta);
   bool has_ended() const { return ended_ == std::ssize(outputs_); }
   virtual nlohmann::ordered_json whole() const;
-  // The events that tell a piece ("data: {..}\n\n"), which is added as well; those in front of all, those at the end,
-  // and those of a request that failed.
+  // Events of a stream ("data: {..}\n\n"): `events` adds a delta and returns its events; first_events come before and
+  // last_events after all others; failed_events end a failed request.
   virtual std::string first_events() { return {}; }
   virtual std::string events(Delta delta);
   virtual std::string last_events();
@@ -39,9 +39,9 @@ class Reply {
   const std::string& id() const { return id_; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t cached_tokens() const { return cached_tokens_; }
-  int64_t disk_tokens() const { return disk_tokens_; }  // of them those that files held
+  int64_t disk_tokens() const { return disk_tokens_; }  // part of the cached ones, read from files
   int64_t made_tokens() const { return made_tokens_; }
-  std::string endings() const;  // how its outputs ended, for logs: "end", "limit", "time", ..
+  std::string endings() const;  // the reasons its outputs ended, for logs: "end", "limit", "time", ..
 
  protected:
   struct Call {
@@ -50,17 +50,17 @@ class Reply {
   struct Output {
     std::string text;
     std::vector<Call> calls;
-    std::optional<CallReader> reader;  // of what may hold calls
+    std::optional<CallReader> reader;  // set if the output may contain tool calls
     nlohmann::ordered_json logprobs;
-    int64_t offset = 0;  // characters told in logprobs
+    int64_t offset = 0;  // characters covered by logprobs so far
     bool is_begun = false, is_over = false, out_of_time = false;
     EndReason reason = EndReason::interrupted;
-    std::string stop;  // the string that ended it
+    std::string stop;  // the stop string that ended it
   };
-  // Adds a piece; returns the text and calls in it.
+  // Adds a delta; returns its text and tool calls.
   std::vector<CallPiece> take(const Delta& delta);
   void rename(std::string id) { id_ = std::move(id); }
-  const char* finish_reason(const Output& output) const;  // as chats have it
+  const char* finish_reason(const Output& output) const;  // as in chat completions
   const Output& output_at(int64_t index) const { return outputs_.at(index); }
   const ServedModel& model() const { return model_; }
   int64_t created() const { return created_; }
@@ -89,8 +89,8 @@ class Reply {
 nlohmann::ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel& model,
                                        const std::vector<std::vector<float>>& vectors);
 nlohmann::ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
-// What programs that use /tokenize ask beside it, as vLLM answers it: names of special tokens, null where there are
-// none, and the chat template.
+// The tokenizer's information for programs that use /tokenize, in vLLM's format: names of special tokens, null for
+// missing ones, and the chat template.
 nlohmann::ordered_json tokenizer_reply(const ServedModel& model);
 nlohmann::ordered_json detokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
 // {"object": "list", "data": [..]}

@@ -19,10 +19,10 @@ using nlohmann::ordered_json;
 constexpr int kDeepestRequest = 64;
 constexpr int64_t kMostStops = 16, kMostInputs = 2048, kMostTop = 20, kMostTools = 128, kMostNumber = INT32_MAX;
 constexpr size_t kLongestStop = 1024;
-constexpr int64_t kUsualCompletion = 16;  // tokens, where a completion does not say how many
-constexpr double kLeastAbove = 1e-6;      // of what must be above 0
+constexpr int64_t kUsualCompletion = 16;  // tokens, if a completion request has no max_tokens
+constexpr double kLeastAbove = 1e-6;      // smallest value of parameters that must be above 0
 
-// A list of ids of the vocabulary.
+// Reads a list of token ids.
 std::vector<TokenId> ids_of(const ordered_json& list, const std::string& name, const ServedModel& model) {
   std::vector<TokenId> ids;
   ids.reserve(list.size());
@@ -38,11 +38,11 @@ std::vector<TokenId> ids_of(const std::string& text, const std::string& name, co
   try {
     return model.tokenizer.encode(text, encode);
   } catch (const Error& error) {
-    throw wrong_value(name, error.what());  // characters that the vocabulary has not
+    throw wrong_value(name, error.what());  // characters that are not in the vocabulary
   }
 }
 
-// Ids that a model has beyond its vocabulary stand for nothing.
+// Ids outside of the tokenizer's vocabulary are skipped.
 std::string text_of(const std::vector<TokenId>& ids, const ServedModel& model) {
   std::vector<TokenId> known;
   for (const TokenId id : ids)
@@ -105,7 +105,7 @@ void read_bias(Fields& fields, const ServedModel& model, SamplerOptions* samplin
     const bool digits = !key.empty() && key.size() <= 10 &&
                         std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || id >= model.vocabulary)
-      throw wrong_value("logit_bias", key_in_quotes(key) + " is no token id of the vocabulary");
+      throw wrong_value("logit_bias", key_in_quotes(key) + " is not a token id of the vocabulary");
     sampling->bias.emplace_back(TokenId(id), Fields::real_of(value, "logit_bias", -100, 100));
   }
 }
@@ -145,7 +145,8 @@ std::vector<std::string> read_stops(Fields& fields) {
   return out;
 }
 
-// A JSON schema as {"type": "json_schema", "json_schema": {"name", "schema", ..}}, or any object. Null: any text.
+// The schema of a response format: a JSON schema given as {"type": "json_schema", "json_schema": {"name", "schema",
+// ..}}, or any object. Null: any text.
 ordered_json schema_of_format(const ordered_json& format) {
   const auto bad = [](const std::string& message) { return wrong_value("response_format", message); };
   if (!format.is_object() || !format.contains("type") || !format["type"].is_string())
@@ -188,7 +189,7 @@ void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* o
     const bool controls = out->calls && !out->calls->form.controls.empty();
     out->constraint =
         std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_strings(controls));
-    // A grammar with too many ways to begin fails here, and not among other requests.
+    // A grammar with too many alternatives at its start fails here, not in the batch.
     GrammarMatcher(out->constraint->grammar);
   } catch (const Error& error) {
     throw wrong_value(name, error.what());
@@ -208,7 +209,7 @@ void read_length(Fields& fields, const ServedModel& model, std::initializer_list
   }
 }
 
-// Reads what chats and completions have in common.
+// Reads the parameters shared by chats and completions.
 void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* out) {
   if (model.longest == 0) throw Refusal(400, "this model generates no text", "model", "unsupported_model");
   read_sampling(fields, model, &out->sampling);
@@ -219,7 +220,7 @@ void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* o
   out->stream = fields.boolean("stream", false);
   if (const ordered_json* options = fields.find("stream_options")) {
     if (!options->is_object()) throw wrong_value("stream_options", "'stream_options' must be an object");
-    if (!out->stream) throw wrong_value("stream_options", "'stream_options' goes with 'stream'");
+    if (!out->stream) throw wrong_value("stream_options", "'stream_options' requires 'stream'");
     Fields more(*options);
     out->include_usage = more.boolean("include_usage", false);
     more.ignore({"include_obfuscation"});
@@ -229,7 +230,7 @@ void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* o
   fields.only("store", {false});
 }
 
-// Messages as templates take them.
+// Normalizes messages for templates.
 ordered_json plain_messages(const ordered_json* messages) {
   if (!messages || !messages->is_array() || messages->empty())
     throw wrong_value("messages", "'messages' must be a list of messages");
@@ -264,14 +265,14 @@ OfferedTool offered_tool(const ordered_json& tool) {
   if (function.contains("parameters") && !function["parameters"].is_null()) out.parameters = function["parameters"];
   if (!out.parameters.is_object() || out.parameters.value("type", ordered_json("object")) != "object")
     throw wrong_value("tools", "the 'parameters' of a function are a JSON schema of an object");
-  // A schema that says nothing of members allows none: functions without parameters are written so.
+  // A schema without properties allows no members: functions without parameters are declared so.
   if (!out.parameters.contains("properties") && !out.parameters.contains("additionalProperties"))
     out.parameters["additionalProperties"] = false;
   if (out.parameters.value("type", ordered_json()) != "object") out.parameters["type"] = "object";
   return out;
 }
 
-// Which of the functions may be called: {"type": "function", "function": {"name"}} leaves one.
+// Restricts the callable functions: {"type": "function", "function": {"name"}} selects one.
 void read_choice(const ordered_json* choice, CallPlan* plan) {
   if (!choice || *choice == "auto") return;
   if (*choice == "required") {
@@ -289,7 +290,7 @@ void read_choice(const ordered_json* choice, CallPlan* plan) {
   plan->is_needed = plan->is_one = true;
 }
 
-// The functions that a chat may call, as its template gets them in `more`.
+// Reads the functions that a chat may call; `more` gets them for the template.
 void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out, ordered_json* more) {
   const ordered_json *tools = fields.find("tools"), *choice = fields.find("tool_choice");
   const bool may_be_many = fields.boolean("parallel_tool_calls", true);
@@ -307,12 +308,12 @@ void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out
   for (const auto& tool : *tools) {
     plan->tools.push_back(offered_tool(tool));
     if (!names.insert(plan->tools.back().name).second)
-      throw wrong_value("tools", "two functions are called " + key_in_quotes(plan->tools.back().name));
+      throw wrong_value("tools", "two functions are named " + key_in_quotes(plan->tools.back().name));
   }
   if (choice && *choice == "none") return;
   if (!model.calls)
-    throw Refusal(400, "this model's chat template does not know functions (--chat-template names another)", "tools",
-                  "unsupported_parameter");
+    throw Refusal(400, "this model's chat template does not support tools (choose another one with --chat-template)",
+                  "tools", "unsupported_parameter");
   plan->form = *model.calls;
   plan->is_one = !may_be_many;
   read_choice(choice, plan.get());
@@ -320,7 +321,8 @@ void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out
   out->calls = std::move(plan);
 }
 
-// {"type": "content", "content": TEXT}: what the answer may be. It is read faster where that is so, and no other one.
+// {"type": "content", "content": TEXT}: a prediction of the output (OpenAI's predicted outputs). It speeds up matching
+// outputs and never changes the output.
 void read_prediction(Fields& fields, const ServedModel& model, GenerationRequest* out) {
   const std::string name = "prediction";
   const ordered_json* prediction = fields.find(name);
@@ -374,7 +376,7 @@ std::shared_ptr<const TokenStrings> ServedModel::token_strings(bool controls) co
 ordered_json request_object(std::string_view body) {
   try {
     ordered_json out = parse_ordered_json(body, "the request", kDeepestRequest);
-    if (!out.is_object()) throw Refusal(400, "the request is no JSON object", {}, "invalid_json");
+    if (!out.is_object()) throw Refusal(400, "the request is not a JSON object", {}, "invalid_json");
     return out;
   } catch (const Error& error) {
     throw Refusal(400, error.what(), {}, "invalid_json");
@@ -399,7 +401,7 @@ GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) 
   const bool told = fields.boolean("logprobs", false);
   out.top = told ? 0 : -1;
   if (fields.find("top_logprobs")) {
-    if (!told) throw wrong_value("top_logprobs", "'top_logprobs' goes with 'logprobs': true");
+    if (!told) throw wrong_value("top_logprobs", "'top_logprobs' requires 'logprobs': true");
     out.top = fields.whole("top_logprobs", 0, 0, kMostTop);
   }
   read_prediction(fields, model, &out);
@@ -408,7 +410,7 @@ GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) 
     if (!values->is_object()) throw wrong_value("chat_template_kwargs", "'chat_template_kwargs' must be an object");
     for (const char* own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
       if (values->contains(own))
-        throw wrong_value("chat_template_kwargs", key_in_quotes(own) + " is not for requests to say");
+        throw wrong_value("chat_template_kwargs", key_in_quotes(own) + " cannot be set by requests");
     more.update(*values);
   }
   const ordered_json messages = plain_messages(fields.find("messages"));
@@ -445,7 +447,7 @@ GenerationRequest read_completion(const ordered_json& body, const ServedModel& m
 
 EmbeddingRequest read_embedding(const ordered_json& body, const ServedModel& model) {
   if (model.longest_read == 0)
-    throw Refusal(400, "this model's family does not say what hidden states are", "model", "unsupported_model");
+    throw Refusal(400, "this model's family does not define hidden states", "model", "unsupported_model");
   EmbeddingRequest out;
   Fields fields(body);
   read_inputs(fields.find("input"), "input", model, model.longest_read, kMostInputs, &out.inputs, nullptr);
@@ -477,7 +479,7 @@ std::vector<TokenId> read_detokenize(const ordered_json& body, const ServedModel
   if (!tokens || !tokens->is_array()) throw wrong_value("tokens", "'tokens' must be a list of token ids");
   std::vector<TokenId> ids = ids_of(*tokens, "tokens", model);
   for (const TokenId id : ids)
-    if (!model.tokenizer.has(id)) throw wrong_value("tokens", fmt::format("{} is no token of the vocabulary", id));
+    if (!model.tokenizer.has(id)) throw wrong_value("tokens", fmt::format("{} is not a token of the vocabulary", id));
   fields.ignore({"model"});
   fields.refuse_others();
   return ids;

@@ -1,5 +1,5 @@
-// What clients ask for, read from JSON: every field is known and within its bounds, or the request is refused with the
-// reason; nothing that would change a result is dropped in silence. Proved by tests/model/serve/request_test.cpp.
+// Parses requests from JSON. Every field must be known and within its bounds, otherwise the request is rejected with
+// the reason; nothing that would change a result is silently ignored. Proved by tests/model/serve/request_test.cpp.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@
 
 namespace lumen::model {
 
-// What a request is refused with: a status of HTTP, and the words of its error.
+// The rejection of a request: an HTTP status and the members of the error object.
 struct Refusal : std::runtime_error {
-  // Bytes that are no UTF-8 become U+FFFD.
+  // Invalid UTF-8 is replaced by U+FFFD.
   Refusal(int status_, const std::string& message, const std::string& param_ = {}, std::string code_ = {});
   int status;
   std::string param, code;
@@ -29,26 +29,26 @@ struct Refusal : std::runtime_error {
   std::string body() const;
 };
 
-// What requests are read for.
+// The model that requests are parsed for.
 struct ServedModel {
   ServedModel(std::string name_, Tokenizer tokenizer_, int64_t vocabulary_)
       : name(std::move(name_)), tokenizer(std::move(tokenizer_)), vocabulary(vocabulary_) {}
 
-  std::string name;  // as requests call it
-  int64_t set = 0;   // of the sets of adapters of the model that is run
+  std::string name;  // the name in requests
+  int64_t set = 0;   // adapter set of the underlying model
   Tokenizer tokenizer;
-  int64_t vocabulary;                   // ids are below it
-  int64_t longest = 0;                  // tokens of a sequence at most; 0: it generates none
-  int64_t longest_read = 0;             // tokens of an input at most that becomes a vector; 0: none does
-  std::optional<ChatRenderer> chat;     // none: no chats
-  std::vector<std::string> chat_stops;  // at which answers end
-  std::optional<CallForm> calls;        // how it calls functions; none: it does not
-  int64_t most_tokens = 0;              // that an output may have; 0: as many as fit
-  int64_t most_outputs = 64;            // of one request, for all its prompts together
-  bool has_draft = false;               // that proposes tokens for its sequences
+  int64_t vocabulary;                   // upper bound of ids
+  int64_t longest = 0;                  // most tokens of a sequence; 0: it cannot generate
+  int64_t longest_read = 0;             // most tokens of an input to embed; 0: it has no embeddings
+  std::optional<ChatRenderer> chat;     // nullopt: no chats
+  std::vector<std::string> chat_stops;  // the template's stop strings
+  std::optional<CallForm> calls;        // its format of tool calls; nullopt: no tool calls
+  int64_t most_tokens = 0;              // most tokens of an output; 0: limited by the context only
+  int64_t most_outputs = 64;            // of one request, over all its prompts
+  bool has_draft = false;               // it has a draft for speculative decoding
 
-  // The strings of the vocabulary's tokens, as grammars need them (with `controls` the names of control tokens, too);
-  // made when first asked for.
+  // The strings of the vocabulary's tokens, for grammars (with `controls` also the names of control tokens); created on
+  // first use.
   std::shared_ptr<const TokenStrings> token_strings(bool controls) const;
 
  private:
@@ -59,29 +59,29 @@ struct ServedModel {
 // A request for chat answers or completions.
 struct GenerationRequest {
   bool is_chat = false, stream = false, include_usage = false, echo = false;
-  int64_t top = -1;  // likeliest tokens told beside each one; 0: its own logarithm alone; -1: nothing of it
-  int64_t n = 1;     // outputs for each prompt, with seeds that follow each other
-  int64_t set = 0;   // of the model's sets of adapters
+  int64_t top = -1;  // number of most likely tokens in logprobs; 0: only the token's own; -1: no logprobs
+  int64_t n = 1;     // outputs per prompt, with consecutive seeds
+  int64_t set = 0;   // adapter set of the model
   std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::string> echoed;  // prompts as text, repeated in front of each output
+  std::vector<std::string> echoed;  // prompts as text, repeated at the start of each output
   SamplerOptions sampling;
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;
-  std::shared_ptr<const CallPlan> calls;                 // functions that it may call
-  std::shared_ptr<const std::vector<TokenId>> expected;  // what the client expects the output to be
+  std::shared_ptr<const CallPlan> calls;                 // functions that may be called
+  std::shared_ptr<const std::vector<TokenId>> expected;  // the output predicted by the client
 };
 
 // A request for embedding vectors.
 struct EmbeddingRequest {
   std::vector<std::vector<TokenId>> inputs;
-  int64_t set = 0;  // of the model's sets of adapters
+  int64_t set = 0;  // adapter set of the model
   bool base64 = false;
 };
 
-// The text of a request as an object. Refusal where it is none, has bytes that are no UTF-8, the same key twice, or
+// Parses a request's body as a JSON object. Refusal if it is not an object, or has invalid UTF-8, a duplicate key, or
 // more than 64 levels.
 nlohmann::ordered_json request_object(std::string_view body);
-// The model it names, or empty.
+// The model named by the request, or empty.
 std::string request_model(const nlohmann::ordered_json& body);
 
 GenerationRequest read_chat(const nlohmann::ordered_json& body, const ServedModel& model);

@@ -10,9 +10,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr double kIdle = 0.05;         // seconds between looks at what else there is
-constexpr double kIdleInTurn = 0.002;  // likewise, where several take turns
-constexpr int64_t kVectorsAtOnce = 8;  // inputs that are embedded between two steps of the sequences
+constexpr double kIdle = 0.05;         // seconds to wait for requests when idle
+constexpr double kIdleInTurn = 0.002;  // the same if several schedulers take turns
+constexpr int64_t kVectorsAtOnce = 8;  // inputs that are embedded between two steps of the batch
 
 double since(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -30,20 +30,23 @@ size_t weight_of(const Delta& delta) {
 
 }  // namespace
 
-TokenChance chance_of(std::span<const float> logits, TokenId id, int64_t top) {
+TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top) {
+  if (const Narrowed* const narrowed = row.narrowed();
+      narrowed && !row.is_whole() && narrowed->temperature == 1 && top <= std::ssize(narrowed->best)) {
+    try {
+      const double all = narrowed->best[0].logit + std::log(narrowed->sum);
+      TokenChance out{id, narrowed->at(id) - all, {}};
+      for (int64_t i = 0; i < top; ++i) out.top.emplace_back(narrowed->best[i].id, narrowed->best[i].logit - all);
+      return out;
+    } catch (const Undecided&) {
+    }
+  }
+  const std::span<const float> logits = row.whole();
   LUMEN_CHECK(id >= 0 && id < std::ssize(logits));
-  double most = logits[0], sum = 0;
-  for (const float x : logits) most = std::max<double>(most, x);
-  for (const float x : logits) sum += std::exp(x - most);
-  const double all = most + std::log(sum);
+  Ranking ranking(logits, {}, {}, static_cast<size_t>(std::max<int64_t>(1, top)));
+  const double all = ranking.has(0) ? ranking[0].logit + std::log(ranking.total(1)) : 0;
   TokenChance out{id, logits[id] - all, {}};
-  if (top <= 0) return out;
-  std::vector<TokenId> order(logits.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = TokenId(i);
-  const auto count = std::min<int64_t>(top, order.size());
-  std::partial_sort(order.begin(), order.begin() + count, order.end(),
-                    [&](TokenId a, TokenId b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); });
-  for (int64_t i = 0; i < count; ++i) out.top.emplace_back(order[i], logits[order[i]] - all);
+  for (int64_t i = 0; i < top && ranking.has(i); ++i) out.top.emplace_back(ranking[i].id, ranking[i].logit - all);
   return out;
 }
 
@@ -109,7 +112,7 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
     batch_.emplace(loaded, options_.session, limits, options_.parallel);
     batch_->draft_with(make_draft(options_.draft, options_.session, limits));
     if (options_.prefixes && !batch_->keep_in(options_.prefixes, options_.require_whole))
-      warn(fmt::format("'{}' has layers that forget: none of its prefixes are kept on disk", loaded.model().name));
+      warn(fmt::format("'{}' has sliding-window caches: its prefixes are not cached on disk", loaded.model().name));
     for (ServeNumbers& n : numbers_) n.pages = n.free_pages = batch_->session().pages();
   }
   if (family.has_function("hidden")) embedder_.emplace(loaded, EmbedOptions{.exact = options_.session.exact});
@@ -142,7 +145,7 @@ std::shared_ptr<Embedding> Scheduler::submit(EmbeddingRequest request) {
   embedding->set_ = request.set;
   const std::lock_guard lock(mutex_);
   require_service();
-  // A request alone may have more inputs than the queue.
+  // A single request may have more inputs than the queue.
   if (waiting_embeddings_ > 0 && waiting_embeddings_ + std::ssize(embedding->inputs_) > options_.queue)
     throw Refusal(429, "too many requests are waiting; try again later");
   waiting_embeddings_ += std::ssize(embedding->inputs_);
@@ -172,7 +175,8 @@ bool Scheduler::is_idle() {
   return open_.empty() && embeddings_.empty() && new_.empty() && new_embeddings_.empty();
 }
 
-// False when there is nothing to do, and will not be any more. Waits so many seconds for something.
+// Takes new requests from the queue; if there is no work, waits up to `wait` seconds for one. False if there is no work
+// and the scheduler is draining.
 bool Scheduler::take_new(double wait) {
   std::unique_lock lock(mutex_);
   if (open_.empty() && embeddings_.empty() && new_.empty() && new_embeddings_.empty()) {
@@ -184,15 +188,23 @@ bool Scheduler::take_new(double wait) {
   return true;
 }
 
-// Begins the next output, where there is room for one more: of the request with the fewest running, the oldest of
-// those.
+// Starts outputs in the free slots: each time that of the request with the fewest running outputs, the oldest request
+// first. Where prompts share steps, all slots are filled, so that a burst of requests is read in full steps; elsewhere
+// one prompt is read at a time, and a later request with fewer running outputs may come before the others.
 void Scheduler::begin_outputs() {
-  if (!batch_ || batch_->waiting() > 0 || batch_->running() >= options_.parallel) return;
-  std::shared_ptr<Open> least;
-  for (const auto& open : open_)
-    if (!open->is_over && open->next < open->count() && (!least || open->running.size() < least->running.size()))
-      least = open;
-  if (least) begin_output(least);
+  if (!batch_) return;
+  const auto begin_next = [&] {
+    if (batch_->waiting() + batch_->running() >= options_.parallel) return false;
+    std::shared_ptr<Open> least;
+    for (const auto& open : open_)
+      if (!open->is_over && open->next < open->count() && (!least || open->running.size() < least->running.size()))
+        least = open;
+    if (least) begin_output(least);
+    return least != nullptr;
+  };
+  if (batch_->waiting() > 0) return;
+  while (begin_next() && batch_->shares_steps()) {
+  }
 }
 
 void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
@@ -216,8 +228,9 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
   order.drawn = [open, &fresh, top](TokenId id, const LogitRow& row, bool is_end) {
     if (!open->has_begun) open->first = Clock::now();
     open->has_begun = true;
-    // Completions tell the end's, too: as many as completion_tokens. A chat's are those of what it says.
-    if (top >= 0 && !(is_end && open->request.is_chat)) fresh.tokens.emplace_back(chance_of(row.whole(), id, top));
+    // Completions include the end token's logprobs, so their number equals completion_tokens. Chats only have those of
+    // the content.
+    if (top >= 0 && !(is_end && open->request.is_chat)) fresh.tokens.emplace_back(chance_of(row, id, top));
   };
   if (request.echo && top >= 0) {
     fresh.tokens.emplace_back(std::nullopt);
@@ -256,7 +269,7 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
   open->running.emplace_back(index, batch_->add(std::move(order)));
 }
 
-// Ends requests: those out of time say so and keep what they have.
+// Ends requests; requests that ran out of time are marked so and keep their output.
 void Scheduler::end_some(const std::function<bool(const Open&)>& which, bool out_of_time) {
   for (const auto& open : open_) {
     if (!which(*open)) continue;
@@ -280,7 +293,7 @@ void Scheduler::end_some(const std::function<bool(const Open&)>& which, bool out
 
 void Scheduler::look_at_clients() {
   const auto now = Clock::now();
-  std::vector<int64_t> cancelled, late;  // their sets
+  std::vector<int64_t> cancelled, late;  // adapter sets of these requests
   const auto is_cancelled = [&](const Open& open) {
     const bool yes = !open.is_over && open.answering->cancelled_ != CancelReason::none;
     if (yes) cancelled.push_back(open.set());
@@ -300,7 +313,7 @@ void Scheduler::look_at_clients() {
   for (const int64_t set : late) ++numbers_[set].out_of_time;
 }
 
-// What is new goes to the clients; requests that are at their end are let go.
+// Passes new output to the clients, and removes finished requests.
 void Scheduler::hand_over() {
   const auto now = Clock::now();
   for (auto at = open_.begin(); at != open_.end();) {
@@ -339,25 +352,25 @@ void Scheduler::step() {
   try {
     batch_->step();
   } catch (const Error& error) {
-    look_at_files();  // which may be why
+    look_at_files();  // a modified file may be the cause
     fail_all(500, error.what());
     const std::lock_guard lock(mutex_);
     for (const auto& open : open_) ++numbers_[open->set()].failed;
   }
 }
 
-// Why the model's files are no longer what they were; empty where they are.
+// Why the model's files have changed; empty if they are unchanged.
 std::string Scheduler::broken() const {
   if (!options_.require_whole) return {};
   try {
     options_.require_whole();
     return {};
   } catch (const Error& error) {
-    return fmt::format("{}; its model is not served until the server starts again", error.what());
+    return fmt::format("{}; its model is not served until the server is restarted", error.what());
   }
 }
 
-// Where a file of the model was cut, nothing of what was computed goes out.
+// If a file of the model has been truncated, no computed result is sent.
 void Scheduler::look_at_files() {
   const std::string why = broken();
   if (why.empty()) return;
@@ -376,7 +389,7 @@ void Scheduler::look_at_files() {
   }
 }
 
-// Embeds a few inputs of the first request in line, so that the sequences go on in between.
+// Embeds a few inputs of the first request in the queue; the batch continues between these calls.
 void Scheduler::embed() {
   if (embeddings_.empty()) return;
   Embedding& first = *embeddings_.front();
@@ -395,12 +408,12 @@ void Scheduler::embed() {
       }
       over = first.vectors_.size() == all;
     } catch (const Error& error) {
-      look_at_files();  // which may be why
+      look_at_files();  // a modified file may be the cause
       first.fail(500, error.what());
       over = true;
     }
   }
-  look_at_files();  // before the vectors are there to be taken
+  look_at_files();  // before the vectors become visible to the client
   if (over) {
     const std::lock_guard lock(first.mutex_);
     first.is_done_ = true;
@@ -415,7 +428,7 @@ void Scheduler::embed() {
 void Scheduler::count() {
   const std::lock_guard lock(mutex_);
   if (!batch_) return;
-  std::vector<int64_t> outputs(numbers_.size());  // asked for, and not ended
+  std::vector<int64_t> outputs(numbers_.size());  // requested and not ended, by adapter set
   for (const auto* list : {&open_, &new_})
     for (const auto& open : *list) outputs[open->set()] += open->count() - open->ended;
   for (size_t set = 0; set < numbers_.size(); ++set) {

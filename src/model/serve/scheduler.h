@@ -1,7 +1,7 @@
-// Decides which request runs when. Requests wait in a bounded queue, and their sequences join the running batch as
-// others leave; of several requests the one with the fewest running sequences begins its next one, the oldest first. A
-// request ends when its outputs do, when its client has left or reads too slowly, and when its time is over. One thread
-// runs the model (run()), any thread may submit. An output depends on its request alone. Proved by
+// Schedules requests. They wait in a bounded queue, and their sequences join the running batch when slots become free;
+// the request with the fewest running sequences starts its next one first, then the oldest request. A request ends when
+// its outputs end, when its client disconnects or reads too slowly, or when its time limit is reached. One thread runs
+// the model (run()); any thread may submit. An output depends only on its own request. Proved by
 // tests/model/serve/scheduler_test.cpp.
 #pragma once
 
@@ -25,35 +25,36 @@
 
 namespace lumen::model {
 
-// A token and how likely it was: natural logarithms of what the model's own logits say, before penalties, temperature
-// and cuts.
+// A token and its log probability (natural logarithm) by the model's own logits, before penalties, temperature and
+// truncation.
 struct TokenChance {
   TokenId id = 0;
   double chance = 0;
-  std::vector<std::pair<TokenId, double>> top;  // the likeliest, best first
+  std::vector<std::pair<TokenId, double>> top;  // the most likely tokens, best first
 };
-// Error when `id` is none of them. `top` of the others are told as well.
-TokenChance chance_of(std::span<const float> logits, TokenId id, int64_t top);
+// Of a token of the vocabulary. `top`: number of most likely tokens to include. A reduced row that has all of these is
+// not fetched.
+TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top);
 
-// The new part of one answer of a request.
+// New output of one answer of a request.
 struct Delta {
-  int64_t index = 0;  // of the answer: prompt * n + which of its n
+  int64_t index = 0;  // index of the answer: prompt * n + its number among the n
   std::string text;
   std::vector<std::optional<TokenChance>>
-      tokens;  // where asked for; nullopt for the first of a prompt, which is `first`
+      tokens;  // if requested; nullopt for the first token of a prompt, which is `first`
   TokenId first = 0;
   bool ended = false;
   bool out_of_time = false;
-  ManyAnswer answer;  // when ended
+  ManyAnswer answer;  // valid if ended
 };
 
 enum class CancelReason { none, client_left, too_slow, shutdown };
 
-// A running request: the model's thread puts parts in, the client's thread takes them out.
+// A running request: the model's thread adds deltas, the client's thread takes them.
 class Answering {
  public:
   explicit Answering(size_t most_bytes) : most_bytes_(most_bytes) {}
-  // The next part; nullopt when there is none within `seconds`. Refusal when the request failed.
+  // The next delta; nullopt if there is none within `seconds`. Refusal if the request failed.
   std::optional<Delta> next(double seconds);
   void cancel(CancelReason reason);
 
@@ -62,7 +63,7 @@ class Answering {
   void put(Delta delta);
   void fail(int status, const std::string& message);
 
-  const size_t most_bytes_;  // that wait to be taken; with more the client reads too slowly
+  const size_t most_bytes_;  // limit of unread output; beyond it the client is too slow
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Delta> deltas_;
@@ -74,7 +75,8 @@ class Answering {
 // A running request for embedding vectors.
 class Embedding {
  public:
-  // The vectors, in the order of the inputs; nothing within `seconds`. Refusal when it failed.
+  // The vectors, in the order of the inputs; nullopt if they are not ready within `seconds`. Refusal if the request
+  // failed.
   std::optional<std::vector<std::vector<float>>> take(double seconds);
   void cancel() { is_cancelled_ = true; }
 
@@ -93,47 +95,49 @@ class Embedding {
 };
 
 struct SchedulerOptions {
-  SessionOptions session;               // context: tokens of all sequences together
-  int64_t parallel = 8;                 // sequences generated at once
-  int64_t kept = 8;                     // ended sequences whose pages are kept for prompts with the same prefix
-  int64_t queue = 256;                  // sequences that may wait; more are refused
-  double seconds = 600;                 // a request may take, waiting included
-  size_t most_bytes = size_t{1} << 20;  // of a request that its client has not taken
-  Pooling pooling = Pooling::mean;      // of vectors
-  DraftOptions draft;                   // its model outlives this
-  std::shared_ptr<PrefixFiles> prefixes = nullptr;  // where prompt prefixes outlive this process; null: nowhere
-  // Asked behind every step, before anything of it is handed over: an Error where what the model is read from is no
-  // longer what it was. Then all requests end, and new ones are refused (503). May be empty.
+  SessionOptions session;                           // context: cache positions of all sequences together
+  int64_t parallel = 8;                             // sequences decoded at once
+  int64_t kept = 8;                                 // ended sequences whose pages stay in the prefix cache
+  int64_t queue = 256;                              // sequences that may wait; further requests are rejected
+  double seconds = 600;                             // time limit of a request, including waiting
+  size_t most_bytes = size_t{1} << 20;              // limit of a request's output that its client has not read
+  Pooling pooling = Pooling::mean;                  // of embedding vectors
+  DraftOptions draft;                               // its model must outlive this
+  std::shared_ptr<PrefixFiles> prefixes = nullptr;  // prefix cache on disk; null: none
+  // Called after every step, before its results are passed on: throws an Error if the model's files have been modified.
+  // Then all requests end, and new ones are rejected (503). May be empty.
   std::function<void()> require_whole = {};
 };
 
 class Scheduler {
  public:
-  // The model outlives this. Requests that name different sets of its adapters share queue, cache and steps.
+  // The model must outlive this object. Requests for different adapter sets share queue, cache and steps.
   Scheduler(const LoadedModel& loaded, SchedulerOptions options);
 
-  int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens of a sequence; 0: it generates none
+  int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens per sequence; 0: it cannot generate
   int64_t longest_read() const { return embedder_ ? embedder_->context() : 0; }
 
-  // Refusal when the queue is full (429) or no more are taken (503).
+  // Refusal if the queue is full (429) or the server is shutting down (503).
   std::shared_ptr<Answering> submit(GenerationRequest request);
   std::shared_ptr<Embedding> submit(EmbeddingRequest request);
-  void drain();  // no more are taken
-  // Runs the model until it is told to drain and all is done, or `go_on` is false, which ends what is left.
+  void drain();  // rejects new requests
+  // Runs the model until drain() was called and all requests are finished, or until `go_on` returns false; remaining
+  // requests are ended then.
   void run(const std::function<bool()>& go_on);
-  // The same for several that share one engine and one thread: a step of each in turn, so that none holds another up.
+  // The same for several schedulers that share one engine and one thread: one step of each in turn, so that none blocks
+  // the others.
   static void run_in_turn(std::span<Scheduler* const> all, const std::function<bool()>& go_on);
-  ServeNumbers numbers(int64_t set = 0) const;  // of the requests with one of the model's sets of adapters
+  ServeNumbers numbers(int64_t set = 0) const;  // of the requests for one adapter set
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Open {  // a request
+  struct Open {  // a submitted request
     std::shared_ptr<Answering> answering;
     GenerationRequest request;
     Clock::time_point begin, first;
-    int64_t next = 0, ended = 0, made = 0;  // outputs begun, ended, and tokens
+    int64_t next = 0, ended = 0, made = 0;  // outputs started, outputs ended, and tokens generated
     bool has_begun = false, is_over = false;
-    std::vector<std::pair<int64_t, uint64_t>> running;  // outputs by index, and their numbers in the batch
+    std::vector<std::pair<int64_t, uint64_t>> running;  // index of each running output, and its number in the batch
     std::vector<Delta> fresh;                           // by output
     int64_t set() const { return request.set; }
     int64_t count() const { return std::ssize(request.prompts) * request.n; }
@@ -153,24 +157,24 @@ class Scheduler {
   void fail_all(int status, const std::string& message);
   std::string broken() const;
   void look_at_files();
-  void require_service() const;  // Refusal where nothing is taken; the lock is held
+  void require_service() const;  // Refusal if no requests are accepted; the lock must be held
   void count();
 
   SchedulerOptions options_;
   std::optional<SequenceBatch> batch_;
   std::optional<Embedder> embedder_;
-  std::list<std::shared_ptr<Open>> open_;             // of the model's thread
-  std::list<std::shared_ptr<Embedding>> embeddings_;  // likewise, the first is at work
+  std::list<std::shared_ptr<Open>> open_;             // owned by the model's thread
+  std::list<std::shared_ptr<Embedding>> embeddings_;  // the same; the first is in progress
 
   mutable std::mutex mutex_;
   std::condition_variable asked_;
   std::list<std::shared_ptr<Open>> new_;
   std::list<std::shared_ptr<Embedding>> new_embeddings_;
-  int64_t outputs_ = 0;             // asked for, and not ended
+  int64_t outputs_ = 0;             // outputs requested and not ended
   int64_t waiting_embeddings_ = 0;  // inputs not yet computed
   bool is_draining_ = false;
-  std::string broken_;                 // why the model cannot be used any more
-  std::vector<ServeNumbers> numbers_;  // by set
+  std::string broken_;                 // why the model cannot be used any more; empty: it can
+  std::vector<ServeNumbers> numbers_;  // by adapter set
 };
 
 }  // namespace lumen::model

@@ -1,5 +1,5 @@
-// A model that answers many clients at once, without HTTP: what requests ask for, the sequences generated together,
-// what is said back, and how it goes. src/cli/serve puts it behind HTTP (docs/guide/serving.md).
+// Serves a model to many clients at once, without the HTTP layer: parsing of requests, continuous batching, replies,
+// and metrics. src/cli/serve adds HTTP (docs/guide/serving.md).
 //
 // May include: base, base/structured, model/infer/generate, model/infer/measure, model/infer/prefixes,
 // model/infer/sample, model/serve/tools, model/template, model/text/tokenizer, model/text/unicode.

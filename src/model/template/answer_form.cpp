@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// What the template is given; nothing of it stands in any template.
+// Probe strings passed to the template; they occur in no template.
 constexpr const char *kAsked = "qasked", *kAnswered = "qanswered", *kNext = "qnext", *kKey = "qkey", *kValue = "qvalue";
 
 ordered_json message(const char* role, const char* content) {
@@ -20,13 +20,13 @@ ordered_json message(const char* role, const char* content) {
 
 ordered_json call(const ordered_json& arguments) {
   ordered_json out = message("assistant", "");
-  // Nine letters and digits: some templates insist on such a name of a call.
+  // Nine letters and digits, because some templates require a call id of this form.
   out["tool_calls"] = {
       {{"id", "qcallone1"}, {"type", "function"}, {"function", {{"name", "qcalled"}, {"arguments", arguments}}}}};
   return out;
 }
 
-// What is printed; nothing where the template refuses.
+// The rendered text; nullopt if the template raises an error.
 std::optional<ChatText> print(const ChatRenderer& renderer, const MarkedChat& chat, bool open = false) {
   try {
     return renderer.render(chat, {.open_answer = open});
@@ -39,8 +39,8 @@ bool is_space(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// The end of the answer that comes last in `answered`, in which `mark` is its last text: the last control token behind
-// it, or else that with which `next` begins.
+// The token that ends the last answer in `messages`, whose last text is `mark`: the last control token after the text,
+// or otherwise the one with which the message `next` begins.
 struct FoundEnd {
   std::optional<TokenId> id;
   bool is_next = false;
@@ -130,7 +130,7 @@ bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-// <|name|>, <name>, </name>, [NAME] or [/NAME] at a place; its size, or 0.
+// The size of <|name|>, <name>, </name>, [NAME] or [/NAME] at `at`, or 0.
 size_t name_at(std::string_view text, size_t at) {
   const char open = text[at], close = open == '<' ? '>' : ']';
   if (open != '<' && open != '[') return 0;
@@ -154,7 +154,7 @@ void take_names(std::string_view text, std::set<std::string>& names) {
   }
 }
 
-// Conversations in which everything occurs that templates have names for; each may be refused.
+// Conversations with everything that templates write names for; a template may reject some of them.
 std::vector<ordered_json> conversations() {
   const ordered_json user = message("user", "q"), answer = message("assistant", "q"), called = call({{"q", "q"}});
   ordered_json thoughtful = answer, result = message("tool", "q");
@@ -171,15 +171,15 @@ std::set<std::string> names_in(const ChatRenderer& renderer) {
     for (const bool open : {false, true}) {
       try {
         take_names(renderer.render(renderer.mark(messages), {.open_answer = open}).text, names);
-      } catch (const Error&) {  // alternation is enforced, tools are not known, ..
+      } catch (const Error&) {  // alternating roles are enforced, tools are not supported, ..
       }
     }
   }
   return names;
 }
 
-// Tags that stand around something (<think> .. </think>) are text that a model writes; only what has no other half, or
-// is the beginning and end of a text, is a control token.
+// Paired tags (<think> .. </think>) are ordinary text written by a model; only tags without a partner, and <s> and
+// </s>, are control tokens.
 std::vector<std::string> without_pairs(const std::set<std::string>& names, const std::string& text) {
   std::vector<std::string> out;
   for (const std::string& name : names) {
@@ -204,7 +204,7 @@ ChatVocabulary chat_vocabulary(const ChosenTemplate& chosen) {
     if (std::find(all.begin(), all.end(), kOwnEnd) == all.end()) all.push_back(kOwnEnd);
     return all;
   };
-  // What the template writes for the end of a text, it writes for the end of answers, or something of its own.
+  // The template either ends answers with its end token (EOS), or has a token of its own for them.
   const std::vector<std::string> all = with_own_end();
   const ChatRenderer renderer(character_tokenizer(" ", all, kOwnEnd), chat);
   std::string end;

@@ -1,6 +1,5 @@
-// What a template does with answers, learned from the template itself: it is given messages whose text is known, and
-// what stands around them is the form. So no template is known by name. Proved by
-// tests/model/template/answer_form_test.cpp.
+// How a template formats answers, derived from the template itself: it renders messages with known text, and the text
+// around them is the format. So no template is recognized by name. Proved by tests/model/template/answer_form_test.cpp.
 #pragma once
 
 #include <optional>
@@ -10,14 +9,14 @@
 
 namespace lumen::model {
 
-// The first style in which the template prints a call whole: plain objects and strings where it takes them.
+// The first style in which the template renders a call completely; plain objects and strings are tried first.
 CallStyle learn_call_style(const ChatRenderer& renderer);
 
 AnswerForm learn_answer_form(const ChatRenderer& renderer);
 
-// The control token with which an answer ends, which lies in a part of what is printed: of those that stand at the end
-// of the part, white space aside, the first that is one of `ends` (what stands behind it the template puts behind all
-// messages), else the last.
+// The control token that ends an answer within a part of rendered text. Of the control tokens at the end of the part,
+// ignoring white space, it is the first one in `ends` (the template adds later ones after all messages), otherwise the
+// last one.
 struct LastControl {
   size_t end = 0;
   TokenId id = -1;
@@ -25,14 +24,14 @@ struct LastControl {
 std::optional<LastControl> last_control(const ChatRenderer& renderer, const ChatText& text, ChatText::Part part,
                                         std::span<const TokenId> ends);
 
-// The control tokens of a vocabulary that is made for a chat template.
+// The control tokens of a vocabulary created for a chat template.
 struct ChatVocabulary {
-  std::vector<std::string> controls;  // names, each a token of its own; `end` among them
-  std::string end;                    // ends documents and answers; empty: there are no chats
+  std::vector<std::string> controls;  // names, each a single token; includes `end`
+  std::string end;                    // ends documents and answers; empty: no chats
 };
 
 // The names that the template writes around messages (<|user|>, [INST], </s>, ..), and the token with which it ends
-// answers; one of our own where it writes none for that.
+// answers; if it has none, one of Lumen's own is added.
 ChatVocabulary chat_vocabulary(const ChosenTemplate& chosen);
 
 }  // namespace lumen::model

@@ -63,7 +63,7 @@ bool is_said(const std::string& key) {
 
 namespace {
 
-// Applies `change` to every text of a value.
+// Applies `change` to every string of a value.
 template <typename Change>
 void each_text(ordered_json& value, const Change& change) {
   if (value.is_string()) {
@@ -82,7 +82,7 @@ void see_strings(const ordered_json& value, const See& see) {
   }
 }
 
-// The characters that are none (U+FDD0 and following) which no text of the messages has.
+// Unicode noncharacters (from U+FDD0 on) that occur in no string of the messages.
 std::vector<std::string> free_marks(const ordered_json& messages, const ordered_json& more, size_t count) {
   std::vector<std::string> out;
   for (char32_t c = 0xfdd0; c <= 0xfdef && out.size() < count; ++c) {
@@ -94,7 +94,7 @@ std::vector<std::string> free_marks(const ordered_json& messages, const ordered_
     see_strings(more, see);
     if (!used) out.push_back(std::move(mark));
   }
-  if (out.size() < count) throw user_error("a message uses every character that is none");
+  if (out.size() < count) throw user_error("the messages use every Unicode noncharacter");
   return out;
 }
 
@@ -183,7 +183,7 @@ ChatText ChatRenderer::render(const MarkedChat& chat, const Options& options) co
   for (const auto& [key, value] : chat.more.items()) context[key] = value;
   AnswerMarks marks;
   if (options.mark_answers) marks = {chat.begin, chat.end};
-  // Some templates look through the tools before they look whether there are any.
+  // Some templates iterate over the tools without testing whether there are any.
   const auto printed = [&] {
     try {
       return chat_.render(context, now_, marks);
@@ -194,7 +194,7 @@ ChatText ChatRenderer::render(const MarkedChat& chat, const Options& options) co
       context["tools"] = ordered_json::array();
       try {
         return chat_.render(context, now_, marks);
-      } catch (const Error&) {  // the first mistake says more
+      } catch (const Error&) {  // the first error is more informative
       }
       throw;
     }
@@ -207,7 +207,7 @@ ChatText ChatRenderer::unmarked(const MarkedChat& chat, std::string_view printed
   bool plain = false;
   for (size_t at = 0; at < printed.size();) {
     const auto is = [&](const std::string& mark) { return printed.compare(at, mark.size(), mark) == 0; };
-    // The marks begin with the byte of U+F000 and following.
+    // All marks begin with the same byte, 0xef.
     if (printed[at] != chat.plain[0] || !(is(chat.plain) || is(chat.begin) || is(chat.end))) {
       out.text += printed[at++];
       continue;
@@ -231,7 +231,7 @@ ChatText ChatRenderer::unmarked(const MarkedChat& chat, std::string_view printed
 
 namespace {
 
-// Calls `see(begin, end, is_plain)` for the parts of a text that are tokenized on their own.
+// Calls `see(begin, end, is_plain)` for the parts of a text that are tokenized separately.
 template <typename See>
 void each_part(const ChatText& text, size_t begin, size_t end, const See& see) {
   size_t at = begin;
@@ -273,7 +273,7 @@ PlacedTokens ChatRenderer::placed_tokens(const ChatText& text) const {
       const std::string said = tokenizer_.bytes(ids[i]);
       const bool control = tokenizer_.kind(ids[i]) == TokenKind::control;
       std::string_view rest = said;
-      // Vocabularies of words put a space before a text's first word, and some tokens swallow spaces beside them.
+      // Word-based vocabularies add a space before the first word of a text, and some tokens absorb adjacent spaces.
       if (!part.substr(at).starts_with(rest) && (i == 0 || near_control) && rest.starts_with(' '))
         rest.remove_prefix(1);
       if (!part.substr(at).starts_with(rest) && (near_control || control) && skip_space()) rest = said;
@@ -321,7 +321,7 @@ std::vector<std::string> ChatRenderer::control_names() const {
 std::vector<TokenId> ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more) const {
   const ChatText text = render(mark(messages, more), {.open_answer = true});
   std::vector<TokenId> out = tokens(text, 0, text.text.size());
-  // Templates write BOS themselves; where one does not, the tokenizer's habit counts.
+  // Templates usually write BOS themselves; otherwise the tokenizer's setting decides.
   const auto bos = tokenizer_.bos();
   if (tokenizer_.adds_bos() && bos && (out.empty() || out.front() != *bos)) out.insert(out.begin(), *bos);
   return out;

@@ -1,5 +1,5 @@
-// Conversations as tokens: messages through a template, and what users wrote kept apart from what the template wrote,
-// so that no text of a user becomes a control token. Proved by tests/model/data/data_mask_test.cpp.
+// Chat template rendering and tokenization: text from users is kept apart from text of the template, so that no user
+// text becomes a control token. Proved by tests/model/data/data_mask_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,97 +13,96 @@
 
 namespace lumen::model {
 
-// A template for models that carry none (models/chat_templates.toml).
+// A template for models without one (models/chat_templates.toml).
 struct NamedTemplate {
   std::string name, text;
   std::vector<std::string> stops;  // strings that end an answer
 };
 const std::vector<NamedTemplate>& named_templates();
 
-// A template of chats, and how it was found.
+// A chat template and its source.
 struct ChosenTemplate {
   std::string name, text;
   std::vector<std::string> stops;
   ChatTemplate parse() const { return ChatTemplate::parse(text, "chat template '" + name + "'"); }
 };
-// By name, from a file, or (without a name) the model's own; a model without one is given "plain". Error (usage) when
-// it is neither a name nor a file.
+// Chooses by name, by file, or (without a name) the model's own template; a model without one gets "plain". Error
+// (usage) if `name` is neither a known name nor a file.
 ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer);
-bool is_template_file(const std::string& name);  // what is no name
+bool is_template_file(const std::string& name);  // true for names of files
 
-// Whether a member of a message holds what is said in it, and not a name.
+// Whether a member of a message has content, as opposed to a name or an id.
 bool is_said(const std::string& key);
 
-// What a template made of messages.
+// Messages rendered by a template.
 struct ChatText {
   std::string text;
   struct Part {
     size_t begin = 0, end = 0;
     bool operator==(const Part&) const = default;
   };
-  std::vector<Part> plain;           // names of control tokens that users wrote: they stay text
-  std::vector<size_t> begins, ends;  // where answers were marked
+  std::vector<Part> plain;           // user text that looks like a control token; tokenized as plain text
+  std::vector<size_t> begins, ends;  // positions of the answer marks
 };
 
-// Messages in their normal form (messages.h), in which what reads like a control token stands between marks that no
-// message has.
+// Messages in normal form (messages.h), in which text that looks like a control token is enclosed in marks that occur
+// in no message.
 struct MarkedChat {
   nlohmann::ordered_json messages;
-  nlohmann::ordered_json more;    // other values for the template (tools, enable_thinking, ...)
-  std::string plain, begin, end;  // the marks; the other two are for answers
+  nlohmann::ordered_json more;    // other variables of the template (tools, enable_thinking, ...)
+  std::string plain, begin, end;  // the marks: `plain` for such text, the other two for answers
 };
 
-// How answers begin and end, as the template shows it for messages that are known. What an answer ends with is the
-// token that the model must produce for it to end, whichever message the template writes it with.
+// How answers begin and end, determined by rendering known messages. The end is the token that the model must generate
+// to end its answer, even if the template writes it as part of the next message.
 struct AnswerForm {
-  std::string opening;                             // what opens an answer to come behind a user's message
-  std::optional<TokenId> after_text, after_calls;  // ends an answer; nothing: the template writes no token for it
-  bool next_role_ends = false;                     // what ends a text is the beginning of the next message
-  std::vector<TokenId> ends;                       // these two, and those of the tokenizer; ascending
+  std::string opening;                             // the generation prompt after a user message
+  std::optional<TokenId> after_text, after_calls;  // the token that ends an answer; nullopt: the template writes none
+  bool next_role_ends = false;                     // the next message's first token ends an answer
+  std::vector<TokenId> ends;                       // these two, and the tokenizer's end tokens; ascending
 };
 
-// The token ids of a text, and where in the text each of them ends.
+// The token ids of a text, and the end position of each token.
 struct PlacedTokens {
   std::vector<TokenId> ids;
-  std::vector<size_t> ends;  // empty where the tokenizer changes text, so that places cannot be told
+  std::vector<size_t> ends;  // empty if the tokenizer normalizes text, so that positions are unknown
 };
 
-// How a template wants messages that call tools, where it does not take every form.
+// How a template expects messages with tool calls, if it does not accept every form.
 struct CallStyle {
-  bool text_arguments = false;  // the arguments as the text of JSON
-  bool null_content = false;    // null, and no empty text, where nothing is said beside the calls
+  bool text_arguments = false;  // the arguments as a JSON string
+  bool null_content = false;    // null instead of an empty string if there is no text besides the calls
 };
 
 class ChatRenderer {
  public:
-  // `now`: what templates are told when they ask for the time; null: the machine's clock.
+  // `now`: the time for templates that use it; null: the system clock.
   ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now = nullptr);
 
-  // Error when it is no list of messages ([{"role", "content"}, ...]). Of `more`, tools and documents are strings of
-  // users, too.
+  // Error if `messages` is not a list of messages ([{"role", "content"}, ...]). In `more`, tools and documents are user
+  // text, too.
   MarkedChat mark(const nlohmann::ordered_json& messages,
                   const nlohmann::ordered_json& more = nlohmann::ordered_json::object()) const;
-  // A text with the marks of `chat` in it, as what they say.
+  // Removes the marks of `chat` from a rendered text, and returns their positions.
   static ChatText unmarked(const MarkedChat& chat, std::string_view text);
 
   struct Options {
-    size_t count = SIZE_MAX;            // of the messages, from the first one
-    bool open_answer = false;           // with the beginning of an answer behind them
-    bool mark_answers = false;          // where the template has blocks for what the model says: where they lie
-    std::optional<size_t> marked = {};  // or: where the strings of this message lie
+    size_t count = SIZE_MAX;            // number of messages, from the first one
+    bool open_answer = false;           // adds the generation prompt
+    bool mark_answers = false;          // marks answers in templates with generation blocks
+    std::optional<size_t> marked = {};  // or: marks the strings of this message
   };
   ChatText render(const MarkedChat& chat, const Options& options) const;
 
-  // The tokens of a text from `begin` to `end`, without BOS and EOS put around it.
+  // The tokens of a text from `begin` to `end`, without added BOS and EOS.
   std::vector<TokenId> tokens(const ChatText& text, size_t begin, size_t end) const;
   PlacedTokens placed_tokens(const ChatText& text) const;
-  // The tokens of all messages, with the beginning of an answer behind them; what begins a text is in front where it
-  // belongs there.
+  // The tokens of all messages with the generation prompt, and with BOS if the template or the tokenizer adds it.
   std::vector<TokenId> prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more) const;
 
-  // The first control token that the template wrote at or behind `from`.
+  // The first control token written by the template at or after `from`.
   std::optional<AddedTokens::Match> next_control(const ChatText& text, size_t from) const;
-  // All of them within a part of the text.
+  // All control tokens of the template within a part of the text.
   std::vector<AddedTokens::Match> controls_in(const ChatText& text, const ChatText::Part& part) const;
 
   bool has_answers() const { return chat_.has_answers(); }
@@ -120,11 +119,11 @@ class ChatRenderer {
   AnswerForm form_;
 };
 
-// The tokenizer of a model that answers by this template: it carries the template, and generation ends where answers
-// do. Used alike where chats are trained, served and exported.
+// The tokenizer of a model that uses this template: it includes the template, and its end tokens include those of
+// answers. Training, serving and export all use it.
 Tokenizer with_chat(const Tokenizer& tokenizer, const ChosenTemplate& chosen);
 
-// Tokens of the messages, with the beginning of an answer behind them.
+// Tokens of the messages, with the generation prompt.
 std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more);
 

@@ -14,9 +14,10 @@ namespace lumen::model {
 using Expression = TemplateExpression;
 using Node = TemplateNode;
 
-// Everything a template may make together: bytes of strings, elements of lists. Steps and time: TemplateMeter.
+// Limit on the total size of all values a template creates: bytes of strings, elements of lists. TemplateMeter limits
+// steps and time.
 constexpr uint64_t kMostWork = 64 << 20;
-constexpr uint64_t kNodeSteps = 8, kTurnSteps = 64;  // of a statement or expression, and of one turn of a loop
+constexpr uint64_t kNodeSteps = 8, kTurnSteps = 64;  // cost of a statement or expression, and of a loop iteration
 constexpr size_t kLongestText = 16 << 20;
 constexpr int kDeepest = 200;
 
@@ -32,7 +33,7 @@ struct TemplateDepth {
   explicit TemplateDepth(TemplateRun& r) : run(r) {
     if (++run.depth_ > kDeepest) {
       --run.depth_;
-      refuse("the template calls itself too deeply");
+      refuse("the template's calls are nested too deeply");
     }
   }
   ~TemplateDepth() { --run.depth_; }
@@ -49,11 +50,11 @@ void TemplateRun::wrong(size_t at, const TemplateFault& fault) const {
 void TemplateRun::charge(uint64_t cost) {
   spent_ += cost;
   TemplateMeter::step(1 + cost);
-  if (spent_ > kMostWork) refuse("the template does too much: its limit of memory is reached");
+  if (spent_ > kMostWork) refuse("the template reached its memory limit");
 }
 
 Value TemplateRun::made(std::string text) {
-  if (text.size() > kLongestText) refuse("a text is too long");
+  if (text.size() > kLongestText) refuse("a string is too long");
   charge(text.size() + 1);
   return Value(std::move(text));
 }
@@ -78,7 +79,7 @@ std::string TemplateRun::run(const nlohmann::ordered_json& context, const Templa
   for (const auto& [key, value] : context.items()) scope->names[key] = Value::from_json(value);
   std::string out;
   body(tree_.body, scope, out);
-  // Macros hold the scope they stand in; it must not hold them for ever.
+  // Macros hold a reference to their scope; this breaks the cycle.
   scope->names.clear();
   globals->names.clear();
   return out;
@@ -236,7 +237,7 @@ TemplateRun::Flow TemplateRun::loop(const Node& n, const Value& over, int64_t de
     const Flow flow = body(n.body, s, out);
     if (flow == Flow::leave) break;
   }
-  state->members.clear();  // a loop's members may hold what holds the loop
+  state->members.clear();  // a loop's members may refer to the loop; this breaks the cycle
   state->call = [](TemplateCall&) -> Value { refuse("the loop is over"); };
   if (count == 0) return body(n.other, scope, out);
   return Flow::on;
@@ -325,7 +326,7 @@ TemplateCall TemplateRun::arguments(const Expression& e, const TemplateScopeRef&
     if (a.spread == 1) {
       for (Value& item : iterate(value)) out.values.push_back(std::move(item));
     } else if (a.spread == 2) {
-      if (!value.is_table()) refuse("only a table can follow **");
+      if (!value.is_table()) refuse("the argument after ** must be a mapping");
       for (const auto& [key, item] : value.table().items) out.named.emplace_back(key.print(), item);
     } else if (a.name.empty()) {
       out.values.push_back(std::move(value));
@@ -340,7 +341,7 @@ Value TemplateRun::call(const Value& function, TemplateCall& c) {
   if (function.is_undefined()) refuse_undefined(function);
   if (!function.is_function() || !function.function().call)
     refuse(fmt::format("'{}' object is not callable", function.type_name()));
-  // The function may go away while it runs.
+  // Keeps the function alive while it runs.
   const Value keep = function;
   return keep.function().call(c);
 }
@@ -461,7 +462,7 @@ Value TemplateRun::add(const Value& a, const Value& b) {
   if (a.is_undefined()) refuse_undefined(a);
   if (b.is_undefined()) refuse_undefined(b);
   if (a.is_text() && b.is_text()) {
-    if (a.text().size() + b.text().size() > kLongestText) refuse("a text is too long");
+    if (a.text().size() + b.text().size() > kLongestText) refuse("a string is too long");
     return made(a.text() + b.text());
   }
   if (a.is_list() && b.is_list() && a.list().tuple == b.list().tuple) {
@@ -491,7 +492,7 @@ Value TemplateRun::arithmetic(const std::string& sign, const Value& a, const Val
       refuse(fmt::format("can't multiply sequence by non-int of type '{}'", times.type_name()));
     const uint64_t n = std::max<int64_t>(0, times.integer());
     const uint64_t size = many.is_text() ? many.text().size() : many.list().items.size() * 16;
-    if (size != 0 && n > kLongestText / size) refuse("a text or list is too long");
+    if (size != 0 && n > kLongestText / size) refuse("a string or list is too long");
     charge(n * size);
     if (many.is_text()) {
       std::string out;

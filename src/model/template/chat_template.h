@@ -1,6 +1,6 @@
-// Templates of chats: the part of Jinja that real models use, in a sandbox of our own. A template reads the values it
-// is given and prints a text; it can reach nothing else. Loops, depth, memory and time are limited, unknown constructs
-// are Errors with their place. What is printed equals what transformers prints. Proved by
+// Chat templates: an interpreter of the part of Jinja used by real models, in a sandbox. A template reads the given
+// values and prints text; it has access to nothing else. Loops, depth, memory and time are limited; unknown constructs
+// are Errors with their position. The output equals that of transformers. Proved by
 // tests/model/template/template_test.cpp.
 #pragma once
 
@@ -18,19 +18,19 @@ namespace lumen::model {
 
 struct TemplateTree;
 
-// What is printed around {% generation %} blocks, which hold what the model says itself.
+// Strings printed around {% generation %} blocks, which contain the model's answers.
 struct AnswerMarks {
   std::string begin = {}, end = {};
 };
 
-// What one rendering may take. A step is some nanoseconds; templates of real models take some thousands for a chat.
+// Limits of one rendering. A step takes some nanoseconds; templates of real models take some thousand steps for a chat.
 struct TemplateLimits {
   uint64_t steps = 200'000'000;
-  double seconds = 2;  // of the processor
+  double seconds = 2;  // CPU time
 };
 
-// What several renderings of a thread may take together: those of one row, or of the first look at a template. The one
-// before comes back at the end.
+// Limits for several renderings of a thread together: those of one row, or those that analyze a template. The
+// destructor restores the previous budget.
 class TemplateBudget {
  public:
   explicit TemplateBudget(const TemplateLimits& limits = {});
@@ -48,22 +48,22 @@ class TemplateBudget {
   TemplateBudget* before_;
 };
 
-// A template that takes more steps or time than its limits: what another rendering will not mend.
+// A template exceeded its limits of steps or time; a retry is useless.
 struct TemplateOverrun : Error {
   explicit TemplateOverrun(const Error& error) : Error(error) {}
 };
 
 class ChatTemplate {
  public:
-  // Error with the place when the text is no template we know. `name` is used in messages.
+  // Error with the position if the template is not supported. `name` is used in messages.
   static ChatTemplate parse(std::string_view text, const std::string& name = "chat template");
 
-  // What the template prints for the members of `context` (messages, tools, add_generation_prompt, bos_token, ...).
-  // Error with the place where it goes wrong, TemplateOverrun where it takes more than the limits.
-  // `now`: what strftime_now() tells, in local time; null: the machine's clock.
+  // Renders the template with the members of `context` (messages, tools, add_generation_prompt, bos_token, ...). Error
+  // with the position of a fault; TemplateOverrun if it exceeds the limits. `now`: local time for strftime_now(); null:
+  // the system clock.
   std::string render(const nlohmann::ordered_json& context, const std::function<std::tm()>& now = nullptr,
                      const AnswerMarks& marks = {}, const TemplateLimits& limits = {}) const;
-  // Whether the template has such blocks.
+  // Whether the template has {% generation %} blocks.
   bool has_answers() const;
 
  private:

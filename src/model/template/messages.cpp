@@ -23,7 +23,7 @@ bool is_thoughts(const std::string& key) {
   return std::find(kThoughts.begin(), kThoughts.end(), key) != kThoughts.end();
 }
 
-// Arguments as an object. Some programs write the text of the text of one.
+// Returns arguments as an object. Some programs encode them as a JSON string twice.
 ordered_json arguments_of(const ordered_json& given, const std::string& name) {
   ordered_json out = given;
   for (int times = 0; out.is_string() && times < 2; ++times) {
@@ -32,26 +32,26 @@ ordered_json arguments_of(const ordered_json& given, const std::string& name) {
     try {
       out = parse_ordered_json(text, "arguments", kDeepestArguments);
     } catch (const Error& error) {
-      wrong("the arguments of a call are no JSON", fmt::format("'{}': {}", name, error.what()));
+      wrong("the arguments of a call are not valid JSON", fmt::format("'{}': {}", name, error.what()));
     }
   }
   if (out.is_null()) return ordered_json::object();
-  if (!out.is_object()) wrong("the arguments of a call are no JSON object", fmt::format("'{}'", name));
+  if (!out.is_object()) wrong("the arguments of a call are not a JSON object", fmt::format("'{}'", name));
   return out;
 }
 
 ordered_json normal_call(const ordered_json& call) {
-  if (!call.is_object()) wrong("a call is no object", call.type_name());
+  if (!call.is_object()) wrong("a call is not an object", call.type_name());
   const auto type = call.find("type");
-  if (type != call.end() && !type->is_null() && *type != "function") wrong("a call of something else than a function");
+  if (type != call.end() && !type->is_null() && *type != "function") wrong("a call that is not of a function");
   const auto own = call.find("function");
   const bool wrapped = own != call.end() && own->is_object();
   const ordered_json& function = wrapped ? *own : call;
   const auto name = function.find("name");
-  if (name == function.end() || !name->is_string()) wrong("a call without the name of a function");
+  if (name == function.end() || !name->is_string()) wrong("a call without a function name");
   ordered_json out = ordered_json::object();
   if (const auto id = call.find("id"); id != call.end() && !id->is_null()) {
-    if (!id->is_string()) wrong("the id of a call is no text", id->type_name());
+    if (!id->is_string()) wrong("the id of a call is not a string", id->type_name());
     out["id"] = *id;
   }
   out["type"] = "function";
@@ -63,13 +63,13 @@ ordered_json normal_call(const ordered_json& call) {
 }
 
 ordered_json normal_calls(const ordered_json& calls) {
-  if (!calls.is_array()) wrong("\"tool_calls\" is no list", calls.type_name());
+  if (!calls.is_array()) wrong("\"tool_calls\" is not a list", calls.type_name());
   ordered_json out = ordered_json::array();
   for (const ordered_json& call : calls) out.push_back(normal_call(call));
   return out;
 }
 
-// Results are named as the calls that they answer, where their rows did not: some templates ask for it.
+// Adds missing names to tool results, from the calls they answer: some templates need them.
 void name_results(ordered_json& messages) {
   std::map<std::string, ordered_json> names;
   for (ordered_json& message : messages) {
@@ -83,7 +83,7 @@ void name_results(ordered_json& messages) {
 }
 
 ordered_json normal_message(const ordered_json& given, OtherKeys other) {
-  if (!given.is_object()) wrong("a message is no object", given.type_name());
+  if (!given.is_object()) wrong("a message is not an object", given.type_name());
   const auto role = given.find("role");
   if (role == given.end() || !role->is_string() || role->get_ref<const std::string&>().empty())
     wrong("a message without a role");
@@ -98,7 +98,7 @@ ordered_json normal_message(const ordered_json& given, OtherKeys other) {
     } else if (key == "function_call") {
       calls.push_back(normal_call(value));
     } else if (key == "role" || key == "name" || key == "tool_call_id" || is_thoughts(key)) {
-      if (!value.is_string()) wrong(fmt::format("\"{}\" of a message is no text", key), value.type_name());
+      if (!value.is_string()) wrong(fmt::format("\"{}\" of a message is not a string", key), value.type_name());
       out[key] = value;
     } else if (other == OtherKeys::kept) {
       out[key] = value;
@@ -106,7 +106,7 @@ ordered_json normal_message(const ordered_json& given, OtherKeys other) {
       wrong(fmt::format("a message has no \"{}\"", key));
     }
   }
-  if (!calls.empty() && *role != "assistant") wrong("calls in a message that is no assistant's");
+  if (!calls.empty() && *role != "assistant") wrong("calls in a message that is not from an assistant");
   const bool has_other_text = !calls.empty() || !thoughts_of(out).empty();
   const auto content = out.find("content");
   if (content == out.end() || content->is_null()) {
@@ -121,12 +121,12 @@ ordered_json normal_message(const ordered_json& given, OtherKeys other) {
 
 std::string content_text(const ordered_json& content, const char* owner) {
   if (content.is_string()) return content;
-  if (!content.is_array()) wrong(fmt::format("a {}'s content is no text", owner), content.type_name());
+  if (!content.is_array()) wrong(fmt::format("a {}'s content is not text", owner), content.type_name());
   std::string out;
   for (const ordered_json& part : content) {
     const bool is_text = part.is_object() && part.value("type", ordered_json("text")) == "text" &&
                          part.contains("text") && part["text"].is_string();
-    if (!is_text) wrong(fmt::format("a {} holds something else than text", owner));
+    if (!is_text) wrong(fmt::format("a {} has content other than text", owner));
     out += part["text"].get_ref<const std::string&>();
   }
   return out;
@@ -148,7 +148,7 @@ std::string thoughts_of(const ordered_json& message) {
 }
 
 ordered_json normal_messages(const ordered_json& messages, OtherKeys other) {
-  if (!messages.is_array()) wrong("messages are no list", messages.type_name());
+  if (!messages.is_array()) wrong("messages are not a list", messages.type_name());
   ordered_json out = ordered_json::array();
   for (const ordered_json& message : messages) out.push_back(normal_message(message, other));
   name_results(out);

@@ -1,6 +1,6 @@
-// Messages of chats in the one form that templates are given, wherever they come from: rows of data, requests,
-// conversations that were saved. ChatRenderer brings every message into it, so that what is trained, served, measured
-// and shown reaches a template alike. Proved by tests/model/template/messages_test.cpp.
+// Converts chat messages to the normal form passed to templates, from all sources: rows of data, requests, saved
+// conversations. ChatRenderer normalizes every message, so that templates get the same input in training, serving and
+// evaluation. Proved by tests/model/template/messages_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,31 +8,31 @@
 
 namespace lumen::model {
 
-// Why a list is none of messages: in few words that many lists share, and what exactly.
+// Why a list is not a valid list of messages: a short reason that many lists share, and the detail.
 struct MessageFault {
   std::string reason, detail;
 };
 
 enum class OtherKeys { kept, refused };
 
-// The messages with
-//   "content"       as one string: parts of text are joined; "" where there is none beside calls or thoughts,
-//   "tool_calls"    as {"id", "type": "function", "function": {"name", "arguments"}}, arguments as an object, be they
-//                   given as one or as the text of one; calls without "function" around them, and the older
-//                   "function_call", become such calls; an empty list goes,
-//   "name"          of results as that of the call they answer, where they have none,
-// and without keys whose value is null. Calling it again changes nothing. Throws MessageFault. Keys that mean nothing
-// here are kept for the template, or refused.
+// Returns the messages with
+//   "content"       as one string: text parts are joined; "" if there is none besides calls or reasoning,
+//   "tool_calls"    as {"id", "type": "function", "function": {"name", "arguments"}}; arguments become an object, even
+//   if
+//                   given as a JSON string; calls without "function" around them, and the older "function_call", are
+//                   converted; an empty list is removed,
+//   "name"          of tool results set to that of the call they answer, if it is missing,
+// and without keys whose value is null. The function is idempotent. Throws MessageFault. Unknown keys are kept for the
+// template, or rejected.
 nlohmann::ordered_json normal_messages(const nlohmann::ordered_json& messages, OtherKeys other = OtherKeys::kept);
 
-// The text of a content: itself, or its parts joined. Throws MessageFault where a part is no text. `owner`: what it is
-// the content of ("message").
+// The text of a content: the string itself, or its parts joined. Throws MessageFault if a part is not text. `owner`:
+// used in messages ("message").
 std::string content_text(const nlohmann::ordered_json& content, const char* owner);
 
-// What an assistant thought before it answered stands under one of several keys, and templates look for one of them:
-// every key gets it.
+// An assistant's reasoning is stored under one of several keys, and templates read one of them: copies it to all keys.
 void share_thoughts(nlohmann::ordered_json& message);
-// The thoughts under such a key; empty where there are none.
+// The reasoning under one of these keys; empty if there is none.
 std::string thoughts_of(const nlohmann::ordered_json& message);
 
 }  // namespace lumen::model

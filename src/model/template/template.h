@@ -1,5 +1,5 @@
-// Chats as text and tokens: an interpreter of the part of Jinja that models use, in a sandbox
-// (docs/decisions/0012-a-template-interpreter-of-our-own.md), and the messages it is given.
+// Renders chats to text and tokens: an interpreter of the part of Jinja used by models, in a sandbox
+// (docs/decisions/0012-a-template-interpreter-of-our-own.md), and the normal form of its messages.
 //
 // May include: base, base/file, base/structured, model/text/tokenizer, model/text/unicode, model/text/vocabulary.
 // Offers: answer_form.h, messages.h.

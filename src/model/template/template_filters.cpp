@@ -27,7 +27,7 @@ std::string change_case(const std::string& text, bool up) {
   });
 }
 
-// A method of the value as text.
+// Calls a string method on the value's text.
 Value by_method(TemplateRun& r, const char* name, const Value& v, TemplateCall& c) {
   const auto m = r.method(Value(v.print()), name);
   return r.call(*m, c);
@@ -47,7 +47,7 @@ int64_t whole(const Value& v, int64_t fallback) {
   return v.integer();
 }
 
-// a.b.c of a value, for sort and its kin.
+// a.b.c of a value, for sort and related filters.
 Value attribute(TemplateRun& r, const Value& v, const Value& name) {
   if (name.is_integer()) return r.item(v, name);
   Value out = v;
@@ -79,7 +79,7 @@ void sort_values(TemplateRun& r, std::vector<std::pair<Value, Value>>& keyed, bo
                          b.first.type_name()));
     return *order < 0;
   };
-  // A stable order of our own: what compares by a rule that may be no order must not reach std::sort.
+  // A stable sort with a custom comparison; an inconsistent order must not reach std::sort.
   if (reverse) std::reverse(keyed.begin(), keyed.end());
   std::stable_sort(keyed.begin(), keyed.end(), less);
   if (reverse) std::reverse(keyed.begin(), keyed.end());
@@ -99,7 +99,7 @@ std::string indent(const std::string& text, const std::string& by, bool first, b
   return out;
 }
 
-// select, reject and their kin: with a test, and on an attribute.
+// select, reject and related filters: with a test, optionally on an attribute.
 Value chosen(TemplateRun& r, const Value& v, TemplateCall& c, bool wanted, bool by_attribute) {
   TemplateCall rest = c;
   Value name;
@@ -184,7 +184,7 @@ Value rounded(TemplateRun&, const Value& v, TemplateCall& c) {
   if (how == "floor") return std::floor(v.number() * scale) / scale;
   if (how != "common") refuse("method must be common, ceil or floor");
   if (v.is_integer() && digits >= 0) return v;
-  // As Python rounds: the decimal that is nearest to the exact value.
+  // Rounds like Python: the decimal nearest to the exact value.
   if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", v.number(), digits).c_str(), nullptr);
   return std::nearbyint(v.number() * scale) / scale;
 }
@@ -221,7 +221,7 @@ Value filter_default(TemplateRun& r, const Value& v, TemplateCall& c) {
 
 Value filter_dictsort(TemplateRun& r, const Value& v, TemplateCall& c) {
   if (v.is_undefined()) refuse_undefined(v);
-  if (!v.is_table()) refuse("dictsort needs a table");
+  if (!v.is_table()) refuse("dictsort requires a mapping");
   const bool sensitive = c.get(0, "case_sensitive").truth(), reverse = c.get(2, "reverse").truth();
   const bool by_value = c.has(1, "by") && c.get(1, "by").print() == "value";
   std::vector<std::pair<Value, Value>> keyed;
@@ -562,7 +562,7 @@ Value TemplateRun::filter(const std::string& name, const Value& value, TemplateC
 
 bool TemplateRun::test(const std::string& name, const Value& value, TemplateCall& c) {
   charge(1);
-  // Named like filters and tests themselves.
+  // These tests take the names of filters and tests.
   if (name == "filter") return look_up(filters(), value.print()) != filters().end();
   if (name == "test") return look_up(tests(), value.print()) != tests().end();
   const auto found = look_up(tests(), name);
@@ -590,7 +590,7 @@ void TemplateRun::define_globals(TemplateScope& scope) {
     auto space = std::make_shared<TableValue>();
     space->changes = true;
     for (const Value& v : c.values) {
-      if (!v.is_table()) refuse("namespace() takes a table and named values");
+      if (!v.is_table()) refuse("namespace() takes a mapping and named values");
       for (const auto& [key, item] : v.table().items) space->set(key, item);
     }
     for (const auto& [name, value] : c.named) space->set(Value(name), value);
@@ -601,7 +601,7 @@ void TemplateRun::define_globals(TemplateScope& scope) {
   define("dict", [](TemplateCall& c) {
     auto table = std::make_shared<TableValue>();
     for (const Value& v : c.values) {
-      if (!v.is_table()) refuse("dict() takes a table and named values");
+      if (!v.is_table()) refuse("dict() takes a mapping and named values");
       for (const auto& [key, item] : v.table().items) table->set(key, item);
     }
     for (const auto& [name, value] : c.named) table->set(Value(name), value);

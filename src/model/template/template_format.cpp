@@ -1,4 +1,4 @@
-// Strings made from formats, as Python makes them.
+// String formatting with the semantics of Python.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace lumen::model {
 
-// {} {0} {name} of str.format, without formats of their own.
+// {} {0} {name} of str.format, without format specifications.
 std::string format_braces(const std::string& text, const TemplateCall& c) {
   std::string out;
   size_t next = 0;
@@ -33,7 +33,7 @@ std::string format_braces(const std::string& text, const TemplateCall& c) {
       } else {
         refuse(fmt::format("the format '{{{}}}' is not supported", name));
       }
-      if (value.is_undefined()) refuse(fmt::format("nothing was given for '{{{}}}'", name));
+      if (value.is_undefined()) refuse(fmt::format("there is no argument for '{{{}}}'", name));
       out += value.print();
       i = end;
     } else if (text[i] == '}') {
@@ -47,14 +47,14 @@ std::string format_braces(const std::string& text, const TemplateCall& c) {
 
 namespace {
 
-// One conversion of printf: %-08.3f, without the value's name.
+// A conversion of the % operator: %-08.3f, without the name.
 struct Conversion {
   bool minus = false, zero = false, plus = false, space = false;
   int64_t width = 0, precision = -1;
   char kind = 0;
 };
 
-// Reads what follows the percent sign (and the name); `i` comes to the letter.
+// Parses a conversion after the percent sign (and the name); `i` ends at the letter.
 Conversion read_conversion(const std::string& text, size_t& i) {
   Conversion out;
   for (; i < text.size(); ++i) {
@@ -115,7 +115,7 @@ std::string real_digits(const Conversion& c, const Value& v, bool* negative) {
                                         : fmt::format("{:.{}G}", size, digits);
 }
 
-// The value as the conversion writes it, filled to its width.
+// Formats the value, padded to the width.
 std::string converted(const Conversion& c, const Value& v) {
   const std::string_view kind(&c.kind, 1);
   if (v.is_undefined() && c.kind != 's') refuse_undefined(v);
@@ -148,7 +148,7 @@ std::string converted(const Conversion& c, const Value& v) {
 
 }  // namespace
 
-// printf of Python: %s %r %d %i %f %x %X %o %e %g %c %% with flags, width and precision, and %(name)s.
+// Python's % operator on strings: %s %r %d %i %f %x %X %o %e %g %c %% with flags, width and precision, and %(name)s.
 std::string TemplateRun::format_percent(const std::string& text, const Value& values) {
   std::string out;
   const bool tuple = values.is_list() && values.list().tuple;
@@ -171,7 +171,7 @@ std::string TemplateRun::format_percent(const std::string& text, const Value& va
     std::optional<Value> value;
     if (text[i] == '(') {
       const size_t end = text.find(')', i);
-      if (end == std::string::npos || !values.is_table()) refuse("a format with a name needs a table");
+      if (end == std::string::npos || !values.is_table()) refuse("a format with a name requires a mapping");
       value = item(values, Value(text.substr(i + 1, end - i - 1)));
       named = true;
       i = end + 1;

@@ -50,7 +50,7 @@ class Lexer {
     return text;
   }
 
-  // Text up to the next tag, and that tag.
+  // Reads text up to the next tag, and that tag.
   void data() {
     size_t tag = at_;
     for (;; ++tag) {
@@ -84,7 +84,7 @@ class Lexer {
     }
   }
 
-  // Behind the closing of a tag: white space that goes with it.
+  // Applies white space control after the end of a tag.
   void after(size_t close, bool minus, bool plus, bool block) {
     at_ = close + 2;
     line_starts_ = false;
@@ -100,7 +100,7 @@ class Lexer {
 
   void comment(size_t tag) {
     const size_t close = text_.find("#}", at_);
-    if (close == std::string::npos) throw wrong(tag, "a comment without its end", "#}");
+    if (close == std::string::npos) throw wrong(tag, "an unterminated comment", "#}");
     after(close, close > at_ && text_[close - 1] == '-', close > at_ && text_[close - 1] == '+', true);
   }
 
@@ -132,7 +132,7 @@ class Lexer {
       after(p + (minus_end || plus_end ? 1 : 0), minus_end, plus_end, true);
       return true;
     }
-    throw wrong(tag, "raw text without its end", "{% endraw %}");
+    throw wrong(tag, "an unterminated raw block", "{% endraw %}");
   }
 
   void inside(std::string_view close, size_t tag) {
@@ -140,7 +140,7 @@ class Lexer {
     int depth = 0;
     for (;;) {
       at_ = white_behind(at_);
-      if (at_ >= text_.size()) throw wrong(tag, "a tag without its end", std::string(close));
+      if (at_ >= text_.size()) throw wrong(tag, "an unterminated tag", std::string(close));
       for (const char sign : {'-', '+'}) {
         if (depth == 0 && text_[at_] == sign && here(close, at_ + 1) && (sign == '-' || block)) {
           put(block ? Token::Kind::close_block : Token::Kind::close_print, std::string(close), at_);
@@ -166,7 +166,7 @@ class Lexer {
         constexpr std::string_view kSigns[] = {"**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<",
                                                ">",  "=",  "(",  ")",  "[",  "]",  "{", "}", ",", ":", ".", "|"};
         const auto found = std::find_if(std::begin(kSigns), std::end(kSigns), [&](auto s) { return here(s, at_); });
-        if (found == std::end(kSigns)) throw wrong(at_, "a character that has no place here");
+        if (found == std::end(kSigns)) throw wrong(at_, "an unexpected character");
         if (*found == "(" || *found == "[" || *found == "{") ++depth;
         if (*found == ")" || *found == "]" || *found == "}") --depth;
         put(Token::Kind::sign, std::string(*found), at_);
@@ -218,11 +218,11 @@ class Lexer {
         if (d < 0) throw wrong(at_, "a hexadecimal digit is missing");
         value = value * 16 + d;
       }
-      if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) throw wrong(begin, "an escape that is no character");
+      if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) throw wrong(begin, "the escape is not a character");
       utf8_append(out, value);
     };
     for (;;) {
-      if (at_ >= text_.size()) throw wrong(begin, "a text without its end");
+      if (at_ >= text_.size()) throw wrong(begin, "an unterminated string");
       const char c = text_[at_++];
       if (c == mark) break;
       if (c != '\\' || at_ >= text_.size()) {

@@ -1,4 +1,4 @@
-// The words of a template: text, tags, and what stands in tags; white space around tags goes where it shall.
+// Tokens of a template: text, tags, and tokens within tags, with Jinja's white space control applied.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ struct TemplateToken {
   size_t at = 0;
 };
 
-// Lines end in \n, and one at the end of the text does not count.
+// Normalizes line ends to \n, and removes one at the end of the text.
 std::string template_lines(std::string_view text);
-// Error with its place at what has no end or no place.
+// Error with the position of an unterminated or unexpected token.
 std::vector<TemplateToken> template_tokens(const SourceRef& source);
 
 }  // namespace lumen::model

@@ -1,4 +1,4 @@
-// What values of templates have: items, members and methods, as Python gives them.
+// Items, members and methods of template values, with the semantics of Python.
 #include <fmt/format.h>
 #include <utf8proc.h>
 
@@ -26,7 +26,7 @@ bool in_category(char32_t c, std::string_view name) {
   return category.starts_with(name);
 }
 
-// True when the text has characters and each satisfies `test`.
+// Whether the text is not empty and each character satisfies `test`.
 template <typename Test>
 bool all_characters(const std::string& text, const Test& test) {
   for (size_t at = 0; at < text.size();) {
@@ -40,18 +40,17 @@ bool all_characters(const std::string& text, const Test& test) {
 
 const std::string& need_text(const Value& v, std::string_view function) {
   if (v.is_undefined()) refuse_undefined(v);
-  if (!v.is_text()) refuse(fmt::format("{}() needs a text, not {}", function, v.type_name()));
+  if (!v.is_text()) refuse(fmt::format("{}() requires a string, not {}", function, v.type_name()));
   return v.text();
 }
 
 int64_t need_integer(const Value& v, std::string_view function) {
   if (v.is_undefined()) refuse_undefined(v);
-  if (!v.is_integer() && !v.is_bool())
-    refuse(fmt::format("{}() needs a whole number, not {}", function, v.type_name()));
+  if (!v.is_integer() && !v.is_bool()) refuse(fmt::format("{}() requires an integer, not {}", function, v.type_name()));
   return v.integer();
 }
 
-// [begin, end) without the characters at the ends that are in `set`, or white space.
+// The text without leading or trailing characters that are in `set`, or are white space.
 std::string strip(const std::string& text, const std::optional<std::string>& set, bool left, bool right) {
   const std::vector<size_t> starts = character_starts(text);
   size_t begin = 0, end = starts.size() - 1;
@@ -109,7 +108,7 @@ std::vector<std::string> split_spaces(const std::string& text, int64_t most, boo
   return out;
 }
 
-// Where `what` begins in `text` from `from` on, in time linear in both; a search from every place would not be.
+// Position of `what` in `text` at or after `from`, in linear time; a naive search is quadratic.
 size_t find_text(std::string_view text, std::string_view what, size_t from = 0) {
   if (from > text.size()) return std::string::npos;
   if (what.empty()) return from;
@@ -125,7 +124,7 @@ std::string reversed(std::string_view text) {
   return {text.rbegin(), text.rend()};
 }
 
-// The last place.
+// The last position.
 size_t rfind_text(std::string_view text, std::string_view what) {
   const size_t at = find_text(reversed(text), reversed(what));
   return at == std::string::npos ? at : text.size() - at - what.size();
@@ -174,7 +173,7 @@ std::string replace(const std::string& text, const std::string& from, const std:
     for (size_t i = 0; i < starts.size(); ++i) {
       if (most < 0 || static_cast<int64_t>(i) < most) out += to;
       if (i + 1 < starts.size()) out += text.substr(starts[i], starts[i + 1] - starts[i]);
-      if (out.size() > (size_t{1} << 24)) refuse("a text is too long");
+      if (out.size() > (size_t{1} << 24)) refuse("a string is too long");
     }
     return out;
   }
@@ -184,7 +183,7 @@ std::string replace(const std::string& text, const std::string& from, const std:
        end = at + from.size(), ++n) {
     out.append(text, end, at - end);
     out += to;
-    if (out.size() > (size_t{1} << 24)) refuse("a text is too long");
+    if (out.size() > (size_t{1} << 24)) refuse("a string is too long");
   }
   return out + text.substr(end);
 }
@@ -192,7 +191,7 @@ std::string replace(const std::string& text, const std::string& from, const std:
 std::string pad(const std::string& text, int64_t width, const std::string& fill, double left) {
   const int64_t size = character_starts(text).size() - 1;
   if (width <= size) return text;
-  if (width > 1 << 20) refuse("a text is too long");
+  if (width > 1 << 20) refuse("a string is too long");
   const int64_t missing = width - size;
   int64_t before = static_cast<int64_t>(missing * left);
   if (left == 0.5) before = missing / 2 + (missing & width & 1);
@@ -203,7 +202,7 @@ std::string pad(const std::string& text, int64_t width, const std::string& fill,
   return out;
 }
 
-// What `object.name` is where that is a function.
+// Wraps a method as a function value.
 template <typename Call>
 Value callable(const std::string& name, Call call) {
   auto f = std::make_shared<FunctionValue>();
@@ -469,7 +468,7 @@ Value parted(TemplateRun& r, const Value& object, const std::string& name, Templ
   return r.made(ValueList{t.substr(0, at), by, t.substr(at + by.size())}, true);
 }
 
-// A method of a text: of the table, or one of those that answer to several names.
+// Looks up a method of a string: in the table, or among the functions that implement several names.
 std::optional<Value> text_method(TemplateRun& r, const Value& object, const std::string& name) {
   if (const auto found = text_methods().find(name); found != text_methods().end()) {
     const TextMethod m = found->second;

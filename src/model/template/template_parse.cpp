@@ -88,14 +88,14 @@ class Parser {
     return n;
   }
 
-  // Nodes up to a block whose name is one of `ends`, which is then the current token (behind the opening).
+  // Nodes up to a block whose name is one of `ends`; that name is the current token then.
   std::vector<Node> body(const std::vector<std::string_view>& ends, const Token* opener) {
     const Deeper deeper(*this);
     std::vector<Node> out;
     for (;;) {
       const Token& t = now();
       if (t.kind == Token::Kind::end) {
-        if (opener) throw wrong(*opener, fmt::format("'{}' without its end", opener->text), std::string(ends.back()));
+        if (opener) throw wrong(*opener, fmt::format("'{}' is not closed", opener->text), std::string(ends.back()));
         return out;
       }
       if (t.kind == Token::Kind::text) {
@@ -140,7 +140,7 @@ class Parser {
       return n;
     }
     throw wrong(t, fmt::format("unknown statement '{}'", t.text),
-                "templates of chats have for, if, set, macro, call, filter, break, continue, generation and raw");
+                "chat templates support for, if, set, macro, call, filter, break, continue, generation and raw");
   }
 
   Node loop(const Token& t) {
@@ -233,7 +233,7 @@ class Parser {
       if (take_sign("=")) {
         p.fallback = expression(true);
       } else if (!out.empty() && out.back().fallback) {
-        throw wrong(now(), "a parameter without a default behind one with");
+        throw wrong(now(), "a parameter without a default after one with");
       }
       out.push_back(std::move(p));
     }
@@ -279,7 +279,7 @@ class Parser {
     return n;
   }
 
-  // One expression, or several with commas between: a tuple.
+  // An expression, or a tuple of several separated by commas.
   ExpressionRef tuple(bool choices) {
     const size_t at = now().at;
     ExpressionRef first = expression(choices);
@@ -492,7 +492,7 @@ class Parser {
   ExpressionRef subscript(ExpressionRef object, size_t at) {
     ExpressionRef from = is_sign(":") ? nullptr : expression(true);
     if (take_sign("]")) return make(Expression::Kind::item, at, "", std::move(object), std::move(from));
-    if (is_sign(",")) throw wrong(now(), "several subscripts are not known here");
+    if (is_sign(",")) throw wrong(now(), "several subscripts are not supported");
     need_sign(":");
     ExpressionRef to = is_sign(":") || is_sign("]") ? nullptr : expression(true), step;
     if (take_sign(":") && !is_sign("]")) step = expression(true);
@@ -516,7 +516,7 @@ class Parser {
         a.name = any_name();
         ++at_;
       } else if (!out.arguments.empty() && !out.arguments.back().name.empty()) {
-        throw wrong(now(), "an argument without a name behind one with");
+        throw wrong(now(), "a positional argument after a named one");
       }
       a.value = expression(true);
       out.arguments.push_back(std::move(a));
@@ -533,7 +533,7 @@ class Parser {
     return out;
   }
 
-  // Filters, tests and calls behind an expression.
+  // Filters, tests and calls after an expression.
   ExpressionRef filters(ExpressionRef out) {
     for (int n = 0;; ++n) {
       if (n > kDeepest) throw wrong(now(), "the expression is too long");
@@ -584,7 +584,7 @@ class Parser {
 
 TemplateTree parse_template(std::string_view text, const std::string& name) {
   if (text.size() > kLongest) throw user_error("{}: a template of {} bytes is too long", name, text.size());
-  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: the template is no UTF-8", name);
+  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: the template is not valid UTF-8", name);
   TemplateTree out;
   out.source = std::make_shared<const Source>(Source{name, template_lines(text)});
   Parser parser(template_tokens(out.source), out.source);

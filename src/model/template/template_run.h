@@ -1,5 +1,5 @@
-// A running template: names, limits, and what expressions do. Shared by the files that execute templates; nobody else
-// includes this.
+// The state of a running template: names, limits, and evaluation of expressions. Internal to the files that execute
+// templates.
 #pragma once
 
 #include <ctime>
@@ -29,16 +29,16 @@ class TemplateRun {
   }
   std::string run(const nlohmann::ordered_json& context, const TemplateLimits& limits);
 
-  // Costs: every step, and every byte or element made. TemplateFault when there were too many.
+  // Adds a cost: one for every step, and for every byte or element created. TemplateFault if the limit is exceeded.
   void charge(uint64_t cost);
-  Value made(std::string text);  // a text, paid for
+  Value made(std::string text);  // charges for the string
   Value made(ValueList items, bool tuple = false);
 
   Value call(const Value& function, TemplateCall& call);
   // template_filters.cpp
   Value filter(const std::string& name, const Value& value, TemplateCall& call);
   bool test(const std::string& name, const Value& value, TemplateCall& call);
-  // template_members.cpp: a method of a text, list or table, if it has one.
+  // template_members.cpp: a method of a string, list or table, if it exists.
   std::optional<Value> method(const Value& object, const std::string& name);
   Value member(const Value& object, const std::string& name);
   Value item(const Value& object, const Value& key);
@@ -71,14 +71,14 @@ class TemplateRun {
   AnswerMarks marks_;
   uint64_t spent_ = 0;
   int depth_ = 0;
-  std::vector<std::shared_ptr<TableValue>> namespaces_;  // emptied at the end: they may hold themselves
+  std::vector<std::shared_ptr<TableValue>> namespaces_;  // cleared at the end, because they may contain themselves
 
   friend struct TemplateDepth;
 };
 
-// Text of str.format: {} {0} {name}, without formats of their own.
+// str.format: {} {0} {name}, without format specifications.
 std::string format_braces(const std::string& text, const TemplateCall& c);
-// What a fault says when something that is undefined is used.
+// Throws the fault for the use of an undefined value.
 [[noreturn]] void refuse_undefined(const Value& value);
 [[noreturn]] void refuse(std::string message);
 

@@ -1,4 +1,4 @@
-// A template as a tree: what it prints, and what it does. Made by parse_template(), executed by chat_template.cpp.
+// The syntax tree of a template: output and statements. Created by parse_template(), executed by chat_template.cpp.
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ struct TemplateExpression {
   Value value = {};
   std::vector<std::unique_ptr<TemplateExpression>> parts = {};
   std::vector<std::string> operators = {};
-  // Arguments of calls, filters and tests: values in order, then those with names; `spread` marks *values and **table.
+  // Arguments of calls, filters and tests: positional ones, then named ones; `spread` marks *values and **table.
   struct Argument {
     std::string name;
     int spread = 0;  // 1: *, 2: **
@@ -57,13 +57,13 @@ struct TemplateNode {
     loop,     // for target in expression if condition: body, else other; recursive
     branch,   // if expression: body, else other
     set,      // target = expression
-    capture,  // target = what body prints, through the filters in expression (on the name ""), or null
+    capture,  // target = output of body, through the filters in expression (on the name ""), or null
     macro,    // text(parameters): body
     call,     // expression is a call; body is its caller
-    filter,   // what body prints through expression (on the name "")
+    filter,   // output of body through expression (on the name "")
     leave,    // break
     next,     // continue
-    answer,   // body: what the model says itself ({% generation %})
+    answer,   // body is the model's answer ({% generation %})
   } kind = Kind::text;
   size_t at = 0;
   std::string text = {};
@@ -78,12 +78,12 @@ struct TemplateNode {
 };
 
 struct TemplateTree {
-  SourceRef source;  // as the places count it
+  SourceRef source;  // positions refer to it
   std::vector<TemplateNode> body;
   bool has_answers = false;  // some node is an answer
 };
 
-// Error with file:line:column at what is no template, or needs what we do not have. `name` is used in messages.
+// Error with file:line:column for invalid or unsupported templates. `name` is used in messages.
 TemplateTree parse_template(std::string_view text, const std::string& name);
 
 }  // namespace lumen::model

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 constexpr size_t kLongestText = size_t{1} << 24;
-constexpr uint64_t kStepsPerLook = 20'000;  // at the clock
+constexpr uint64_t kStepsPerLook = 20'000;  // between reads of the clock
 
 double thread_seconds() {
   timespec now{};
@@ -24,7 +24,7 @@ double thread_seconds() {
 }
 
 void check_length(const std::string& text) {
-  if (text.size() > kLongestText) throw TemplateFault{"a text is too long"};
+  if (text.size() > kLongestText) throw TemplateFault{"a string is too long"};
 }
 
 void check_depth(int depth) {
@@ -71,7 +71,7 @@ std::string json_text(const std::string& text, bool ascii) {
     char32_t c = 0;
     const size_t n = utf8_char(text, at, &c);
     TemplateMeter::step();
-    if (n == 0) throw TemplateFault{"a text is no valid UTF-8"};
+    if (n == 0) throw TemplateFault{"a string is not valid UTF-8"};
     switch (c) {
       case '"':
         out += "\\\"";
@@ -428,7 +428,7 @@ std::optional<int> Value::order(const Value& other) const {
     return a < b ? -1 : a > b ? 1 : 0;
   }
   if (is_text() && other.is_text()) {
-    const int c = text().compare(other.text());  // UTF-8 keeps the order of code points
+    const int c = text().compare(other.text());  // UTF-8 preserves the order of code points
     return c < 0 ? -1 : c > 0 ? 1 : 0;
   }
   if (is_list() && other.is_list() && list().tuple == other.list().tuple) {

@@ -1,6 +1,5 @@
-// Values of templates: those of Python that the templates of chats use, with its ways to print, compare and count them.
-// Lists and tables are shared and never change once made (but namespaces do). Proved by
-// tests/model/template/template_test.cpp.
+// Values of templates: the Python types used by chat templates, with Python's output, comparison and truth rules. Lists
+// and tables are shared and immutable, except for namespaces. Proved by tests/model/template/template_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +21,7 @@ struct TemplateCall;
 class TemplateBudget;
 
 struct Undefined {
-  std::string what;  // why: "'x' is undefined"
+  std::string what;  // reason: "'x' is undefined"
 };
 struct None {};
 using ValueList = std::vector<Value>;
@@ -30,18 +29,18 @@ struct ListValue {
   ValueList items;
   bool tuple = false;
 };
-// In order of insertion.
+// In insertion order.
 struct TableValue {
   std::vector<std::pair<Value, Value>> items;
-  bool changes = false;  // a namespace
+  bool changes = false;  // mutable: a namespace
   const Value* find(const Value& key) const;
   void set(Value key, Value value);
 };
 struct FunctionValue {
   std::string name;
   std::function<Value(TemplateCall&)> call;
-  std::map<std::string, Value> members;  // of objects that are functions with members: loops, macros
-  std::string object;                    // what an object calls itself; empty: a function
+  std::map<std::string, Value> members;  // of objects with a call operator and members: loops, macros
+  std::string object;                    // type name of an object; empty: a function
 };
 
 class Value {
@@ -73,7 +72,7 @@ class Value {
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
   bool is_bool() const { return std::holds_alternative<bool>(data_); }
-  bool is_integer() const { return std::holds_alternative<int64_t>(data_); }  // no truth value
+  bool is_integer() const { return std::holds_alternative<int64_t>(data_); }  // excludes bool
   bool is_float() const { return std::holds_alternative<double>(data_); }
   bool is_number() const { return is_bool() || is_integer() || is_float(); }
   bool is_text() const { return std::holds_alternative<std::shared_ptr<const std::string>>(data_); }
@@ -86,36 +85,36 @@ class Value {
   TableValue& table() const { return *std::get<std::shared_ptr<TableValue>>(data_); }
   FunctionValue& function() const { return *std::get<std::shared_ptr<FunctionValue>>(data_); }
   const std::string& why_undefined() const { return std::get<Undefined>(data_).what; }
-  int64_t integer() const;  // of an integer or a truth value
+  int64_t integer() const;  // of an integer or bool
   double number() const;    // of any number
   const Data& data() const { return data_; }
 
   bool truth() const;
-  std::string print() const;               // as Python's str()
-  std::string quote(int depth = 0) const;  // as Python's repr()
-  const char* type_name() const;           // as Python calls it
-  bool same(const Value& other) const;     // ==
-  // Below, equal, above; nothing when the two cannot be ordered.
+  std::string print() const;               // Python's str()
+  std::string quote(int depth = 0) const;  // Python's repr()
+  const char* type_name() const;           // Python's type name
+  bool same(const Value& other) const;     // Python's ==
+  // Negative, zero or positive; nullopt if the values cannot be ordered.
   std::optional<int> order(const Value& other) const;
 
  private:
-  static constexpr size_t kPlain = 5;  // kinds up to this one hold no other values
-  // Lets go of what it holds, in room that does not grow with the depth of values within values.
+  static constexpr size_t kPlain = 5;  // types up to this index contain no other values
+  // Destroys the content without recursion, so that the stack does not grow with nesting depth.
   void release();
 
   Data data_;
 };
 
-// What a running template does, counted for its thread: whatever takes time in proportion to values says so, and
-// TemplateFault ends what takes too many steps or too much time of the processor, its own or its budget's. The one
-// before comes back at the end.
+// Limits the running template of a thread: operations whose time depends on the size of values report their cost, and
+// TemplateFault ends a template that exceeds its steps or CPU time, or those of its budget. The destructor restores the
+// previous meter.
 class TemplateMeter {
  public:
-  TemplateMeter(uint64_t steps, double seconds);  // at most; `seconds` of the processor
+  TemplateMeter(uint64_t steps, double seconds);  // limits; `seconds` of CPU time
   TemplateMeter(const TemplateMeter&) = delete;
   TemplateMeter& operator=(const TemplateMeter&) = delete;
   ~TemplateMeter();
-  // Does nothing on a thread that runs no template.
+  // Does nothing on a thread without a running template.
   static void step(uint64_t cost = 1) {
     if (current != nullptr) current->add(cost);
   }
@@ -126,14 +125,14 @@ class TemplateMeter {
   static thread_local TemplateMeter* current;
   TemplateBudget* const budget_;
   const uint64_t most_steps_;
-  const double most_seconds_;  // which is left
-  const double told_seconds_;  // which was given
+  const double most_seconds_;  // the remaining time
+  const double told_seconds_;  // the limit shown in messages
   TemplateMeter* before_;
-  uint64_t steps_ = 0, looked_at_ = 0;  // steps at the last look at the clock
-  double begin_;                        // seconds of the thread's processor time
+  uint64_t steps_ = 0, looked_at_ = 0;  // steps_ at the last read of the clock
+  double begin_;                        // the thread's CPU seconds at the start
 };
 
-// As Python's json.dumps. `indent` below 0: one line. Throws TemplateFault on values that have no JSON.
+// Python's json.dumps. `indent` below 0: one line. Throws TemplateFault for values without a JSON form.
 struct JsonStyle {
   bool ascii = false, sort = false;
   int indent = -1;
@@ -142,10 +141,10 @@ struct JsonStyle {
 std::string template_json(const Value& value, const JsonStyle& style);
 std::string print_float(double d);
 
-// What goes wrong while a template runs, without a place yet.
+// An error during execution, without a position yet.
 struct TemplateFault {
   std::string message;
-  bool is_overrun = false;  // more steps or time than the limits
+  bool is_overrun = false;  // a limit of steps or time was exceeded
 };
 
 // Arguments of a call.
@@ -153,13 +152,13 @@ struct TemplateCall {
   std::vector<Value> values;
   std::vector<std::pair<std::string, Value>> named;
 
-  // The argument at `index` or by name; undefined when it is not there.
+  // The argument at `index` or by name; undefined if it is missing.
   Value get(size_t index, std::string_view name) const;
   bool has(size_t index, std::string_view name) const;
   void at_most(size_t count, std::string_view function) const;
 };
 
-// Characters of a text: where each begins, and the end.
+// Byte positions of the characters of a text, and its size.
 std::vector<size_t> character_starts(std::string_view text);
 bool is_python_space(char32_t c);
 

@@ -41,7 +41,7 @@ RoutineExpr RoutineBuilder::expression(const lang::Expr& e) {
     case lang::ExprKind::choose:
       return choose(e);
     case lang::ExprKind::string:
-      throw error_at(e.place, "a text has no value in a routine");
+      throw error_at(e.place, "a string has no value in a routine");
     case lang::ExprKind::member:
       throw error_at(e.place, fmt::format("'.{}' has no meaning in a format", e.text));
     case lang::ExprKind::list:

@@ -197,7 +197,7 @@ void RoutineBuilder::assign_to(const lang::Expr& target, RoutineExpr value, cons
 
 void RoutineBuilder::loop(const lang::Stmt& s) {
   if (gives_result(s.body))
-    throw error_at(s.place, "a loop cannot give a result", "store it in a var and give it behind the loop");
+    throw error_at(s.place, "a loop cannot give a result", "store it in a var and return it after the loop");
   const Bounds b = bounds(s.from, s.to, s.place);
   int64_t step = 1;
   if (s.step) {

@@ -54,7 +54,7 @@ void read_attributes(FormatContext& context, const std::vector<lang::Attribute>&
       f.tile_columns = whole(1, 1, kMaxTile);
     } else {
       throw error_at(a.place, fmt::format("'{}' is no attribute {}", a.name, of_alias ? "of an alias" : "of a format"),
-                     "known are block, tile, gguf, gguf_file, safetensors and doc");
+                     "supported are block, tile, gguf, gguf_file, safetensors and doc");
     }
   }
 }
@@ -216,7 +216,7 @@ void read_routines(FormatContext& context, const lang::FormatDecl& d) {
   if (const lang::Function* code = routine_named(d, "code", 0)) {
     if (f.fit[0] && assigns(f.fit[0]->body, f.code_field)) {
       throw error_at(code->place, fmt::format("'fit' and 'code' both write '{}'", f.fields[f.code_field].name),
-                     "keep one of them; only fit(x, w) may choose codes beside 'code'");
+                     "keep one of them; only fit(x, w) may choose codes in addition to 'code'");
     }
     RoutineBuilder builder(context, RoutineBuilder::Role::code, Level::block);
     if (f.fit[0]) builder.may_keep(&*f.fit[0], &block_locals, &f.kept);

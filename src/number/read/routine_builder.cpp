@@ -51,7 +51,8 @@ Routine RoutineBuilder::build(const lang::Function& f) {
     if (count != 1) refuse("write decode(i): the value of element i of a block");
     parameter(0, Scalar::i32, element);
   } else if (role_ == Role::code) {
-    if (count != 1 && count != 2) refuse("write code(v) or code(v, i): what is stored for element i of value v");
+    if (count != 1 && count != 2)
+      refuse("write code(v) or code(v, i): the code that is stored for element i of value v");
     parameter(0, Scalar::f32, range_of_type(Scalar::f32));
     if (count == 2) {
       parameter(1, Scalar::i32, element);

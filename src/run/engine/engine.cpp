@@ -108,7 +108,7 @@ struct Engine::State {
       verbose(fmt::format("'{}': {} tried in {:.1f} s, {} refused", what, kernels(now.tried - before.tried),
                           now.seconds - before.seconds, now.refused - before.refused));
     if (now.not_tried > before.not_tried)
-      note(fmt::format("'{}': {} could not be tried, and used all the same; -v says why", what,
+      note(fmt::format("'{}': {} could not be tried, and is used without a test; -v prints why", what,
                        kernels(now.not_tried - before.not_tried)));
     return out;
   }

@@ -129,7 +129,7 @@ std::string check_text(const graph::Graph& g, const CompileOptions& options, con
                         fmt::format("{}+{}/{}", r.loop_matrix, r.loop_dots, r.loop_instructions), written.plans[i]);
   }
   if (unknown)
-    text += "?: PTX does not say it; registers and spills are decided when the driver compiles it for its card\n";
+    text += "?: unknown from PTX; registers and spills are decided when the driver compiles it for its card\n";
   return text;
 }
 

@@ -122,7 +122,7 @@ std::vector<std::string> Communicator::gather_texts(const std::string& mine, int
     if (takes(r)) to[r] = {{mine.data(), own}};
     if (!takes(rank())) continue;
     if (lengths[r] < 0 || lengths[r] > kLongestText)
-      throw RankLost(r, fmt::format("it says that it will send {} bytes", lengths[r]));
+      throw RankLost(r, fmt::format("it announces {} bytes", lengths[r]));
     all[r].resize(lengths[r]);
     from[r] = {{all[r].data(), lengths[r]}};
   }

@@ -126,7 +126,7 @@ class GpuTransport : public Transport {
   void check(int error, const char* what) const {
     if (error == 0 || error == kInProgress) return;
     throw Error(Exit::hardware, fmt::format("{}: {}: {} ({})", symbols_.title, what, symbols_.text(error), error),
-                "NCCL_DEBUG=INFO makes the library say more");
+                "NCCL_DEBUG=INFO makes the library print more");
   }
 
   Symbols symbols_;
@@ -154,7 +154,7 @@ std::unique_ptr<Transport> open_gpu_transport(Communicator& ranks, Device& devic
   for (int r = 0; r < ranks.size(); ++r) {
     if (refusals[r].empty()) continue;
     if (ranks.rank() == 0)
-      note(fmt::format("rank {}: {}; what GPUs say to each other goes through memory of the host", r, refusals[r]));
+      note(fmt::format("rank {}: {}; GPUs exchange data through memory of the host", r, refusals[r]));
     return nullptr;
   }
   UniqueId id{};

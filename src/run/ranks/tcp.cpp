@@ -145,7 +145,7 @@ class TcpTransport : public Transport {
 
   void check_head(int r, const Peer& peer) const {
     const Frame& f = peer.in_head;
-    if (f.magic != kFrameMagic) throw lost(r, "it sends what is no message");
+    if (f.magic != kFrameMagic) throw lost(r, "it sends data that is no message");
     if (f.kind == kAbort) throw told(r, f);
     if (f.kind == kFarewell) throw lost(r, "it has ended before the others");
     if (f.kind != kBytes || f.number != peer.taken || f.bytes != peer.expects)

@@ -63,7 +63,7 @@ TEST(Toml, MistakesHavePlaces) {
 // What is wrong is said in words of our own, with what to do.
 TEST(Toml, MistakesAreOurWords) {
   refuse([] { parse("a = 1\na = 2\n"); }, "r.toml:2:", "a key or section that was there already");
-  refuse([] { parse("a = word\n"); }, "r.toml:1:", "texts stand between quotation marks");
+  refuse([] { parse("a = word\n"); }, "r.toml:1:", "strings are written between quotation marks");
   refuse([] { parse("a\n"); }, "r.toml:1:", "a key without '=' and a value");
   refuse([] { parse("a = [1, 2\n"); }, "r.toml:", "");
   refuse([] { parse("a = \"x\ny\"\n"); }, "r.toml:1:", "");

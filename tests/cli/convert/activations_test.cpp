@@ -100,7 +100,7 @@ TEST_F(ActivationsTest, FoldersSayInWhatCachesAreHeld) {
     EXPECT_FALSE(std::filesystem::exists(path("fx")));
   };
   refused({"--cache-type-k", "fp8_tensor", "--cache-type-v", "fp8_tensor"}, "add --cache-scales static");
-  refused({"--cache-type-k", "fp8_tensor", "--cache-scales", "static"}, "both are held alike");
+  refused({"--cache-type-k", "fp8_tensor", "--cache-scales", "static"}, "one format for");
   refused({"--cache-type-k", "int8_row", "--cache-type-v", "int8_row", "--cache-scales", "static"}, "has no scale");
 }
 

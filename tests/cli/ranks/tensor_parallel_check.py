@@ -64,7 +64,7 @@ def kinds(c):
 
 def refusals(c):
     for words, code, told in (
-        (grid(4, 4), 2, "4 ranks do not divide what"),
+        (grid(4, 4), 2, "4 ranks do not divide the product"),
         (grid(3, 2), 2, "does not divide 3 ranks"),
         (["--tensor-parallel", 2], 2, "there is one process"),
         (grid(2, 2, "--shard", "parameters"), 2, "--shard gradients works with it"),

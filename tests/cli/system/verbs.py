@@ -1,5 +1,6 @@
 """The smallest command of every verb that writes, for checks of what the system does to the program as a whole."""
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,8 @@ class Verbs:
         for name in ("LUMEN_TEST_THREADS", "LD_PRELOAD"):
             self.environment.pop(name, None)
         (self.work / "text.txt").write_text("To be, or not to be, that is the question:\n" * 60)
+        self.commands = set(re.findall(r"^  ([\w-]+)(?:, [\w-]+)*  ", self.run(["--help"])[1], re.M))
+        assert self.has("train") and self.has("run"), self.commands
         self.do("train", "--shape", "tiny", "--steps", "2", "--eval-every", "0", "-o", "m", "-q")
         self.do("quantize", "m/model.gguf", "small.gguf", "q4_0", "-q")
 
@@ -24,6 +27,10 @@ class Verbs:
         out, error = process.communicate(timeout=timeout)
         return process.returncode, out.decode(errors="replace"), error.decode(errors="replace")
 
+    def has(self, command):
+        """Whether the program was built with it: LUMEN_APPS=OFF leaves the applications out."""
+        return command in self.commands
+
     def do(self, *words):
         code, out, error = self.run(words)
         assert code == 0, (words, code, out[-500:], error[-2000:])
@@ -31,7 +38,7 @@ class Verbs:
     def writing(self, out):
         """(name, words, what it writes into the folder `out`) of each."""
         model, text = "m/model.gguf", "text.txt"
-        return [
+        all_of_them = [
             ("train", ["train", "--shape", "tiny", "--steps", "2", "--eval-every", "0", "-o", f"{out}/m"], "m/model.gguf"),
             ("export", ["export", model, f"{out}/e.gguf", "--type", "bf16"], "e.gguf"),
             ("export to a folder", ["export", model, f"{out}/folder"], "folder/model.safetensors"),
@@ -47,3 +54,4 @@ class Verbs:
             ("recommend", ["recommend", "sample", "-o", f"{out}/interactions"], "interactions"),
             ("diffuse", ["diffuse", "data", "-o", f"{out}/shapes", "--count", "60", "--size", "12"], "shapes/train-images-idx3-ubyte"),
         ]
+        return [one for one in all_of_them if self.has(one[1][0])]

@@ -263,7 +263,7 @@ TEST(Subscripts, WrongOnesAreRefused) {
   said("sum(i) x[a, t - i; 0] * k[i]", "index 'i' walks backwards");
   said("sum(i) x[a, a + i] * k[i]", "index 'a' stands twice");
   said("sum(i) x[a, t * t + i; 0] * k[i]", "only the first subscript may be computed");
-  said("sum(i) x[a, t + i; k] * k[i]", "what stands outside is a number");
+  said("sum(i) x[a, t + i; k] * k[i]", "the padding value is a number");
   said("sum(i) x[a, t + 2 * j; 0] * k[i]", "unknown name 'j'");
   said("sum(i) z[t, a + i; 0] * k[i]", "an index is shifted along an axis of extent S");
   said("sum(i) x[a, t + 9223372036854775807 * (i + 1); 0] * k[i]", "fit into 64 bits");

@@ -164,7 +164,7 @@ TEST(Partition, HeadsThatRanksDoNotDivideAreRefused) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::usage);
-    EXPECT_NE(std::string(e.what()).find("'wo' multiplies: it has 2 parts"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("the product of 'wo': it has 2 parts"), std::string::npos) << e.what();
   }
 }
 

@@ -109,7 +109,7 @@ TEST(EncodeInputs, WhatCannotBe) {
     return std::string("taken");
   };
   EXPECT_NE(refused("w", "int8_block", {}).find("8 columns do not divide into its blocks of 32"), std::string::npos);
-  EXPECT_NE(refused("w", "int8_row", 1.0).find("one number for the whole tensor"), std::string::npos);
+  EXPECT_NE(refused("w", "int8_row", 1.0).find("one number per tensor"), std::string::npos);
   for (const double bad : {-1.0, 0.0, std::nan(""), HUGE_VAL, 1e-60})
     EXPECT_NE(refused("w", "int8", bad).find("is no scale that it can hold"), std::string::npos) << bad;
   EXPECT_NE(refused("x", "int8", {}).find("no product reads columns"), std::string::npos);

@@ -224,9 +224,9 @@ TEST(Segments, AttentionMustBeMaskedAndCausal) {
   const std::string end =
       "  let p = softmax(masked, -1)\n  y[b, t, d] = sum(s) p[b, t, s] * x[b, s, d]\n  return y\n}\n";
   EXPECT_NE(refusal(begin + "  let masked = scores * 0.5\n" + end).find("no mask"), std::string::npos);
-  EXPECT_NE(refusal(begin + "  masked[b, t, s] = select(s <= t + 1, scores[b, t, s], -1e30)\n" + end)
-                .find("behind the query"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(begin + "  masked[b, t, s] = select(s <= t + 1, scores[b, t, s], -1e30)\n" + end).find("after the query"),
+      std::string::npos);
   EXPECT_NE(refusal(begin + "  masked[b, t, s] = select(s <= t, scores[b, t, s] + f32(s - t), -1e30)\n" + end)
                 .find("numbers of positions"),
             std::string::npos);

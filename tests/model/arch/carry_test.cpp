@@ -31,7 +31,8 @@ TEST(Carry, NumbersThatAreNoCountsAreNotTaken) {
   for (const char* number : {"40.5", "1e20", "-1e300", "4294967297", "18446744073709551615", "\"40\"", "[40]"}) {
     testing::internal::CaptureStderr();
     EXPECT_EQ(top_k(number), std::nullopt) << number;
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("\"top_k\" is no whole number"), std::string::npos) << number;
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("\"top_k\" is not a whole number"), std::string::npos)
+        << number;
   }
   testing::internal::CaptureStderr();
   EXPECT_EQ(top_k("null"), std::nullopt);

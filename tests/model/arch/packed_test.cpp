@@ -463,7 +463,7 @@ TEST(Packed, Refused) {
   EXPECT_NE(refusal(R"({"quant_method": "gptq", "bits": 64, "group_size": 64})", {q, z, s}).find("bits"),
             std::string::npos);
   EXPECT_NE(
-      refusal(R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"})", {q, z, s}).find("not read"),
+      refusal(R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"})", {q, z, s}).find("not supported"),
       std::string::npos);
   EXPECT_NE(refusal(R"({"quant_method": "quip"})", {q, z, s}).find("quip"), std::string::npos);
   // Scales finer than the layout says would hold at the wrong places.

@@ -150,17 +150,17 @@ TEST(SplitWeights, OfHostileFiles) {
   says({q + " 4 -8 " + q, k, o}, "cannot be");
   says({q + " 12", k, o}, "have 12 columns, but it has 12");
   says({q, k, o}, "have 0 columns");
-  says({q + " 4 4 4 " + q, k, o}, "attn_q.weight.1' has shape [16, 8], but the config asks for [16, 4]");
+  says({q + " 4 4 4 " + q, k, o}, "attn_q.weight.1' has shape [16, 8], but the config needs [16, 4]");
   says({q + " 4 8 " + q, q + " 4 8 " + q, k, o}, "twice");
   says({q + " 4 8 " + q, k}, "blk.1.attn_output.weight' is missing");
   says({q + " 4 8 " + q, k, o, "blk.0.attn_v.weight 4 8"}, "blk.0.attn_v.weight.0' is missing");
   says({q + " 4 8 blk.0.attn_v.weight", k, o}, "blk.0.attn_v.weight.order' is missing");
   says({q + " 4 8 blk.0.attn_output.weight", k, o}, "nor a weight that has as many");
   says({q + " 4 8 " + q + " " + q, k, o}, "nor a weight that has as many");
-  says({q + " 4 8", "blk.0.attn_k.weight 2 3 7", o}, "blk.0.attn_q.weight.order' has no place");
-  says({q + " 4 8 " + q, k, o, "blk.0.attn_norm.weight 6 6"}, "which is no weight of the family");
-  says({q + " 4 8 " + q, k, o, "\x1b[2J 6 6"}, "which is no weight of the family");
-  says({"", q + " 4 8 " + q, k, o}, "which is no weight of the family");
+  says({q + " 4 8", "blk.0.attn_k.weight 2 3 7", o}, "blk.0.attn_q.weight.order' is unknown to the family");
+  says({q + " 4 8 " + q, k, o, "blk.0.attn_norm.weight 6 6"}, "which is not a weight of the family");
+  says({q + " 4 8 " + q, k, o, "\x1b[2J 6 6"}, "which is not a weight of the family");
+  says({"", q + " 4 8 " + q, k, o}, "which is not a weight of the family");
   Model tied = tiny_model(1, true);
   cut(tied, "embed", {4, 8}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
   set_column_splits(tied, std::vector<graph::ColumnSplit>{{"embed", {4, 8}, ""}});
@@ -181,15 +181,15 @@ TEST(SplitWeights, ExpertsOfHostileFiles) {
   says({gates + " 2 2"}, "have 4 experts, but it has 5");
   says({gates + " 2 4"}, "cannot be");
   says({gates + " 2 -3"}, "cannot be");
-  says({gates + " 3 2"}, "but the config asks for [3,");
+  says({gates + " 3 2"}, "but the config needs [3,");
   says({gates + " 99999999999999999999"}, "neither a number of experts nor a weight");
   says({gates + " 5"}, "have 5 experts");
   says({gates}, "have 0 experts");
   says({gates + " 2 3", gates + " 2 3"}, "twice");
   says({gates + " 2 3 blk.0.ffn_up_exps.weight"}, "blk.0.ffn_up_exps.weight.order' is missing");
   says({gates + " 2 3 blk.0.attn_q.weight"}, "nor a weight that has as many");
-  says({gates + " 2 3", "blk.0.attn_q.weight 2 3"}, "which is no stacked weight of the family");
-  says({"\x1b[2J 2 3"}, "which is no stacked weight of the family");
+  says({gates + " 2 3", "blk.0.attn_q.weight 2 3"}, "which is not a stacked weight of the family");
+  says({"\x1b[2J 2 3"}, "which is not a stacked weight of the family");
 }
 
 TEST(SplitWeights, OrdersThatAreNoPermutations) {

@@ -154,12 +154,12 @@ TEST(ByLayers, LearnsLayerByLayer) {
     for (const RoundedTensor& t : run.report()) {
       EXPECT_EQ(t.strategy, strategy);
       outside += t.remark == "lies in no layer: rounded to nearest by importance";
-      if (!t.remark.starts_with("what its layer hands on is ")) continue;
+      if (!t.remark.starts_with("the error of its layer's output is ")) continue;
       ++layers;
       double now = 0, before = 0;
-      ASSERT_EQ(
-          std::sscanf(t.remark.c_str(), "what its layer hands on is %lf off, rounded to nearest %lf", &now, &before),
-          2);
+      ASSERT_EQ(std::sscanf(t.remark.c_str(), "the error of its layer's output is %lf, and %lf when rounded to nearest",
+                            &now, &before),
+                2);
       if (strategy != std::string("omniquant")) {
         EXPECT_LT(now, before) << strategy;
       }
@@ -179,7 +179,7 @@ TEST(ByLayers, FormatsThatAStrategyCannotMove) {
     ByLayers(by_layers_engine(), m, formats_of(m, "iq2_xs"), some_text(5 * 8), options_in(folder / "w", "autoround"));
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("cannot be rounded to 'iq2_xs' by 'autoround': its codes stand for several "
+    EXPECT_NE(std::string(e.what()).find("cannot be quantized to 'iq2_xs' by 'autoround': its codes stand for several "
                                          "values at once, so that no value can be moved alone"),
               std::string::npos)
         << e.what();

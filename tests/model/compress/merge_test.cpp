@@ -161,7 +161,7 @@ TEST(Merge, RefusesWhatCannotBe) {
             std::string::npos);
   for (const Case* one : {&whole, &magnitudes}) {
     const std::vector<ScaledAdapter> half = {{one->adapters[0].adapter, 0.5}};
-    EXPECT_NE(refusal([&] { Merge(engine(), one->model, half, {}); }).find("have no scale"), std::string::npos);
+    EXPECT_NE(refusal([&] { Merge(engine(), one->model, half, {}); }).find("cannot be scaled"), std::string::npos);
   }
 }
 

@@ -66,14 +66,14 @@ std::string gzip(const std::string& text, int effort = 9) {
 // A bracket or a comma too many was read for ever.
 TEST(DataForm, EveryReadEnds) {
   const DataFolder f;
-  EXPECT_THAT(error(f.put("a.json", "{\"a\":1}}")), HasSubstr("a.json:1: '}' behind row 1"));
-  EXPECT_THAT(error(f.put("b.json", "{\"a\":1},\n{\"a\":2}")), HasSubstr("b.json:1: ',' behind row 1"));
-  EXPECT_THAT(error(f.put("c.json", "{\"a\":1},\n{\"a\":2}")), HasSubstr("put [ in front"));
-  EXPECT_THAT(error(f.put("d.json", "{\"a\":1}\n{\n\"a\":2}]")), HasSubstr("d.json:3: ']' behind row 2"));
-  EXPECT_THAT(error(f.put("e.json", "[{\"a\":1}]]")), HasSubstr("behind the list"));
+  EXPECT_THAT(error(f.put("a.json", "{\"a\":1}}")), HasSubstr("a.json:1: '}' after row 1"));
+  EXPECT_THAT(error(f.put("b.json", "{\"a\":1},\n{\"a\":2}")), HasSubstr("b.json:1: ',' after row 1"));
+  EXPECT_THAT(error(f.put("c.json", "{\"a\":1},\n{\"a\":2}")), HasSubstr("put [ before"));
+  EXPECT_THAT(error(f.put("d.json", "{\"a\":1}\n{\n\"a\":2}]")), HasSubstr("d.json:3: ']' after row 2"));
+  EXPECT_THAT(error(f.put("e.json", "[{\"a\":1}]]")), HasSubstr("after the list"));
   EXPECT_THAT(error(f.put("f.json", "[}")), HasSubstr("no comma between"));
-  EXPECT_THAT(error(f.put("g.json", "{\"a\":1} \"b\"")), HasSubstr("'\"' behind row 1"));
-  EXPECT_THAT(error(f.put("h.json", "{\"a\":1}\n{\n\"a\":2}\n\\")), HasSubstr("h.json:4: '\\' behind row 2"));
+  EXPECT_THAT(error(f.put("g.json", "{\"a\":1} \"b\"")), HasSubstr("'\"' after row 1"));
+  EXPECT_THAT(error(f.put("h.json", "{\"a\":1}\n{\n\"a\":2}\n\\")), HasSubstr("h.json:4: '\\' after row 2"));
 }
 
 TEST(DataForm, ListsAndLinesByTheirContent) {

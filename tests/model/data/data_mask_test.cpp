@@ -171,7 +171,7 @@ TEST(DataMask, WhatCannotBeFoundIsAFault) {
   EXPECT_THAT(learned(qwen, turns({{"user", "a"}})), ElementsAre("fault: no answer of the assistant"));
   // Questions stand behind their answers.
   EXPECT_THAT(learned("{% for m in messages | reverse %}{{ m.content }};{% endfor %}", kTwoTurns),
-              ElementsAre(testing::StartsWith("fault: the answer cannot be told apart")));
+              ElementsAre(testing::StartsWith("fault: the answer cannot be found")));
   EXPECT_THAT(learned("{{ raise_exception('never') }}", kTwoTurns),
               ElementsAre("fault: the template refuses the conversation"));
   EXPECT_THAT(learned("nothing", kTwoTurns), ElementsAre(testing::StartsWith("fault:")));

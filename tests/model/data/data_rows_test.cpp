@@ -63,7 +63,7 @@ TEST(DataRows, Lists) {
   EXPECT_THAT(error(f.put("d.json", "[{\"a\":1},")), HasSubstr("d.json:1: the list has no end"));
   EXPECT_THAT(error(f.put("e.json", "[{\"a\":\n1")), HasSubstr("e.json:1: the row that begins there has no end"));
   EXPECT_THAT(error(f.put("g.json", "[{} {}]")), HasSubstr("no comma"));
-  EXPECT_THAT(error(f.put("h.json", "[{}] x")), HasSubstr("behind the list"));
+  EXPECT_THAT(error(f.put("h.json", "[{}] x")), HasSubstr("after the list"));
   EXPECT_THAT(error(f.put("i.json", "7")), HasSubstr("not a list"));
   EXPECT_THAT(error(f.put("j.json", "{\"a\":1}")), HasSubstr("not a list"));
   EXPECT_THAT(error(f.put("k.json", "")), HasSubstr("not a list"));
@@ -74,13 +74,13 @@ TEST(DataRows, Tables) {
   const DataFolder f;
   EXPECT_THAT(rows(f.put("a.csv", "q,a\n\"x\ny\",1\n1,2,3\n\"a\"b,c\nd,\xff\n\nlast,row")),
               ElementsAre("2: {\"q\":\"x\\ny\",\"a\":\"1\"}", "4! another number of fields than the header",
-                          "5! text behind a quoted field", "6! no valid UTF-8", "8: {\"q\":\"last\",\"a\":\"row\"}"));
+                          "5! text after a quoted field", "6! no valid UTF-8", "8: {\"q\":\"last\",\"a\":\"row\"}"));
   EXPECT_THAT(error(f.put("b.csv", "q,a\n\"" + std::string(1 << 20, 'x'))),
               HasSubstr("b.csv:2: a quoted field has no end"));
   EXPECT_THAT(error(f.put("c.csv", "q,q\n1,2\n")), HasSubstr("a column twice"));
   EXPECT_THAT(error(f.put("d.csv", "")), HasSubstr("no header"));
   EXPECT_THAT(rows(f.put("e.tsv", "q\ta\n\"b\t2\n")), ElementsAre("2: {\"q\":\"\\\"b\",\"a\":\"2\"}"));
-  EXPECT_THAT(error(f.put("a.bin", "x")), HasSubstr("does not say what it holds"));
+  EXPECT_THAT(error(f.put("a.bin", "x")), HasSubstr("has no known ending"));
   EXPECT_TRUE(rows(f.put("b.csv.gz", "no gzip")).empty());  // a header alone, whatever its name says
 }
 
@@ -148,19 +148,19 @@ TEST(DataShapes, EveryShape) {
 }
 
 TEST(DataShapes, Faults) {
-  EXPECT_EQ(example("{}"), "fault: no columns that are known");
-  EXPECT_EQ(example(R"({"text":7})"), "fault: \"text\" is no text");
+  EXPECT_EQ(example("{}"), "fault: no known columns");
+  EXPECT_EQ(example(R"({"text":7})"), "fault: \"text\" is not a string");
   EXPECT_EQ(example(R"({"text":" \n"})"), "fault: \"text\" is empty");
   EXPECT_EQ(example(R"({"messages":{}})"), "fault: \"messages\" is no list");
   EXPECT_EQ(example(R"({"messages":[]})"), "fault: \"messages\" is empty");
   EXPECT_EQ(example(R"({"messages":{"role":["user","assistant"],"content":["q"]}})"),
             "fault: lists that belong together are of different lengths");
-  EXPECT_EQ(example(R"({"messages":[7]})"), "fault: a message is no object");
+  EXPECT_EQ(example(R"({"messages":[7]})"), "fault: a message is not an object");
   EXPECT_EQ(example(R"({"messages":[{"content":"a"}]})"), "fault: a message without a role");
   EXPECT_EQ(example(R"({"messages":[{"role":"user"}]})"), "fault: a message without content");
-  EXPECT_EQ(example(R"({"messages":[{"role":"user","content":7}]})"), "fault: a message's content is no text");
+  EXPECT_EQ(example(R"({"messages":[{"role":"user","content":7}]})"), "fault: a message's content is not text");
   EXPECT_EQ(example(R"({"messages":[{"role":"user","content":[{"type":"image","url":"x"}]}]})"),
-            "fault: a message holds something else than text");
+            "fault: a message has content other than text");
   EXPECT_EQ(example(R"({"conversations":[{"from":"alien","value":"x"}]})"), "fault: a turn of an unknown speaker");
   EXPECT_EQ(example(R"({"conversations":[{"from":"function_call","value":"x"}]})"),
             "fault: a function call is no valid JSON");

@@ -58,12 +58,12 @@ TEST_F(Rows, EveryKindOfFile) {
 TEST_F(Rows, WhatIsRefusedNamesItsPlace) {
   EXPECT_THAT(error(put("b.csv", "a,b\n1,2\n1\n")), testing::HasSubstr("b.csv:3: 1 fields, but the header names 2"));
   EXPECT_THAT(error(put("b.csv", "a,b\n\"1,2\n")), testing::HasSubstr("b.csv:2: a quoted field has no end"));
-  EXPECT_THAT(error(put("b.csv", "a,b\n\"1\"x,2\n")), testing::HasSubstr("b.csv:2: text behind a quoted field"));
+  EXPECT_THAT(error(put("b.csv", "a,b\n\"1\"x,2\n")), testing::HasSubstr("b.csv:2: text after a quoted field"));
   EXPECT_THAT(error(put("b.jsonl", "{\"a\": 1}\n{\"a\"\n")), testing::HasSubstr("b.jsonl:2"));
   EXPECT_THAT(error(put("b.jsonl", "{\"a\": 1}\n[1]\n")), testing::HasSubstr("b.jsonl:2: no JSON object"));
   EXPECT_THAT(error(put("b.json", "{}")), testing::HasSubstr("not a list"));
   EXPECT_THAT(error(put("b.tsv", "a\n\xff\n")), testing::HasSubstr("b.tsv:2: no valid UTF-8"));
-  EXPECT_THAT(error(put("b.bin", "a")), testing::HasSubstr("does not say what it holds"));
+  EXPECT_THAT(error(put("b.bin", "a")), testing::HasSubstr("has no known ending"));
   EXPECT_THAT(error(put("b.tsv.gz", "\x1f\x8b no gzip")), testing::HasSubstr("damaged gzip"));
   const std::string whole = read_file(put("c.tsv.gz", "a\n1\n", true));
   EXPECT_THAT(error(put("d.tsv.gz", whole.substr(0, whole.size() - 6))), testing::HasSubstr("ends too early"));

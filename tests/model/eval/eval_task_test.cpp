@@ -75,7 +75,7 @@ TEST(EvalTask, MistakesAreNamed) {
   const std::string good = "name = \"t\"\nkind = \"choice\"\ndata = \"d\"\nprompt = \"p\"\nanswer = \"a\"\n";
   EXPECT_THAT(error(good), HasSubstr("at least two choices"));
   EXPECT_THAT(error(good + "choices = \"c\"\nmetrics = [\"accuracy\"]"),
-              HasSubstr("'accuracy' is no figure of choices"));
+              HasSubstr("'accuracy' is not a metric of choices"));
   EXPECT_THAT(error(good + "choices = \"c\"\nfewshots = 3"), HasSubstr("did you mean 'fewshot'"));
   EXPECT_THAT(error(good + "choices = \"c\"\nfewshot = -1"), HasSubstr("0 to 1000"));
   EXPECT_THAT(error("name = \"t\"\nkind = \"guess\""), HasSubstr("choice or generate"));

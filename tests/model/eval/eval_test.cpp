@@ -124,7 +124,7 @@ TEST(Eval, FiguresOfATask) {
     with(3);
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("t.jsonl: row 1: 4 examples are wanted"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("t.jsonl: row 1: 4 examples are needed"));
   }
   std::filesystem::remove_all(folder);
 }

@@ -118,7 +118,7 @@ TEST(Safetensors, RefusesFilesThatLie) {
   refuse(file_with("[]", 0), "no JSON object");
   refuse(file_with("{\"a\":{\"dtype\":\"\xff\"}}", 0), "JSON");
   refuse(file_with(std::string(100, '['), 0), "nested");
-  refuse(file_with("{}", 1), "1 bytes behind");
+  refuse(file_with("{}", 1), "1 bytes after");
   const auto tensor = [](std::string_view dtype, std::string_view shape, std::string_view offsets) {
     return fmt::format(R"({{"a":{{"dtype":"{}","shape":{},"data_offsets":{}}}}})", dtype, shape, offsets);
   };
@@ -135,7 +135,7 @@ TEST(Safetensors, RefusesFilesThatLie) {
   refuse(file_with(tensor("F32", "[2]", "[8,0]"), 8), "not inside");
   refuse(file_with(tensor("F32", "[2]", "[0,16]"), 8), "not inside");
   refuse(file_with(tensor("F32", "[2]", "[0]"), 8), "no pair");
-  refuse(file_with(tensor("F32", "[2]", "[0,8]"), 9), "behind the last");
+  refuse(file_with(tensor("F32", "[2]", "[0,8]"), 9), "after the last");
   refuse(
       file_with(
           R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",

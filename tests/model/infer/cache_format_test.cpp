@@ -52,7 +52,7 @@ format both : block 2 {
   code(v) = v
 }
 )"})));
-  for (const auto& [name, why] : {std::pair{"reads", "only decodes"}, {"both", "fields of rows and of tiles"}}) {
+  for (const auto& [name, why] : {std::pair{"reads", "can only be decoded"}, {"both", "fields per row and per tile"}}) {
     try {
       (void)cache_format(formats, formats.get(name));
       FAIL() << name;

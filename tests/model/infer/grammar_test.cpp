@@ -60,13 +60,13 @@ TEST(Grammar, RefusesWithThePlace) {
   refuse("root ::= x", "'x' is not defined");
   refuse("a ::= \"x\"", "'root'");
   refuse("root ::= \"x", "g.gbnf:1:10");
-  refuse("root ::= [a", "without its end");
-  refuse("root ::= [b-a]", "backward");
+  refuse("root ::= [a", "unterminated");
+  refuse("root ::= [b-a]", "below its start");
   refuse("root ::= root \"a\" | \"b\"", "begin with itself");
   refuse("root ::= a? root \"x\"\na ::= \"y\"", "begin with itself");
   refuse("root ::= a \"x\"\na ::= b\nb ::= a \"y\" | \"z\"", "begin with itself");
   refuse("root ::= \"a\"\nroot ::= \"b\"", "twice");
-  refuse("root ::= \"a\"{99999}", "repetitions");
+  refuse("root ::= \"a\"{99999}", "repetition count");
   std::string large = "root ::=";
   for (int i = 0; i < 300; ++i) large += " \"a\"{4000}";
   refuse(large, "too large");

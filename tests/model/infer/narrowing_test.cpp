@@ -28,10 +28,11 @@ class NarrowingProgram {
   explicit NarrowingProgram(int64_t vocabulary, Narrowing::Rows rows)
       : narrowing(vocabulary, rows), vocabulary_(vocabulary) {
     const auto library = Library::builtin();
-    const lang::Function fn =
-        lang::parse_file(std::make_shared<Source>(Source{"<test>", narrowing.text()})).functions.at(0);
+    const std::string step =
+        fmt::format("fn step(logits: f32[R, {0}]) -> f32[R, {0}] {{\n  return logits\n}}\n", vocabulary);
+    const lang::Function fn = lang::parse_file(std::make_shared<Source>(Source{"<test>", step})).functions.at(0);
     graph::Graph g = graph::elaborate_function(library->scope(), fn);
-    g.result_names = {"out"};
+    narrowing.append(*library, g);
     run::CompileOptions options;
     options.symbols = {{"R", kNarrowedRows}};
     program_ = engine().compile(g, options);
@@ -54,7 +55,7 @@ class NarrowingProgram {
     in_.at(Narrowing::kScales)->upload(scales.data(), in_.at(Narrowing::kScales)->bytes());
     program_->run();
     std::vector<float> out(kNarrowedRows * narrowing.width());
-    program_->result("out")->download(out.data(), std::ssize(out) * int64_t{sizeof(float)});
+    program_->result(Narrowing::kNarrowed)->download(out.data(), std::ssize(out) * int64_t{sizeof(float)});
     std::vector<std::optional<Narrowed>> read;
     for (int64_t r = 0; r < kNarrowedRows; ++r)
       read.push_back(
@@ -98,6 +99,8 @@ SamplerOptions drawn_options(std::mt19937& random, int64_t vocabulary) {
   if (one_in(4)) o.presence_penalty = 0.7;
   if (one_in(4)) o.frequency_penalty = -0.4;
   if (one_in(5)) o.dry_multiplier = 0.8;
+  if (one_in(8)) o.top_n_sigma = 2;
+  if (one_in(6)) o.xtc_probability = 0.5;
   if (one_in(8)) o.mirostat = 1 + int(random() % 2);
   for (uint32_t i = 0; one_in(3) && i < 6; ++i)
     o.bias.emplace_back(TokenId(random() % (vocabulary + 2)),
@@ -207,6 +210,44 @@ TEST(Narrowing, SamplersDrawTheSameTokens) {
     }
   }
   EXPECT_LT(fetched, drawn * 2 / 3);
+}
+
+// Where filters leave little of the groups in front, another group may win: then the whole row decides.
+TEST(Narrowing, GroupsBeyondTheFrontMayWin) {
+  constexpr int64_t kVocabulary = 32000;
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal(0, 1);
+  NarrowingProgram program(kVocabulary, Narrowing::Rows::many);
+  SamplerOptions options{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
+  int fetched = 0, others = 0;
+  for (int round = 0; round < 8; ++round) {
+    options.seed = uint32_t(round);
+    options.forbidden.clear();
+    const std::vector<std::vector<float>> rows(kNarrowedRows, [&] {
+      std::vector<float> logits(kVocabulary);
+      for (float& x : logits) x = normal(random);
+      return logits;
+    }());
+    const std::vector<Asked> asked(kNarrowedRows, Sampler(options).asked(kVocabulary));
+    const Narrowed narrowed = *program.run(rows, asked)[0];
+    ASSERT_EQ(narrowed.front.size(), 4U);
+    ASSERT_TRUE(narrowed.has_others);
+    const LogitRow row(narrowed, [&] {
+      ++fetched;
+      return std::span<const float>(rows[0]);
+    });
+    // All but one token of each group in front, or none of them, and of few groups or all.
+    for (size_t g = 0; g < (round % 2 == 0 ? 4U : 1U); ++g)
+      for (int64_t i = round % 4 < 2 ? 1 : 0; i < Race::kGroup; ++i)
+        options.forbidden.push_back(TokenId(narrowed.front[g].number * Race::kGroup + i));
+    Sampler narrow(options), whole(options);
+    const TokenId want = whole.pick(std::span<const float>(rows[0]));
+    EXPECT_EQ(narrow.pick(row), want) << round;
+    others += std::ranges::none_of(narrowed.front, [&](const auto& g) { return g.number == want / Race::kGroup; });
+  }
+  EXPECT_GE(fetched, 4);
+  EXPECT_LE(fetched, 6);
+  EXPECT_GE(others, 3);
 }
 
 // What most sequences are drawn with is decided by the candidates of a large vocabulary.

@@ -221,8 +221,11 @@ TEST(Weights, AreThoseOfExp) {
       for (size_t i = 1; i < n; i += 5)
         if (i != n / 2) hidden.add(i);
       const Weighing how{20, scale, -50};
-      const double sum = weights_of(logits, how, hidden, weights);
-      double want = 0;
+      std::vector<float> sums((n + 63) / 64);
+      const double sum = weights_of(logits, how, hidden, weights, sums);
+      double want = 0, of_words = 0;
+      for (const float part : sums) of_words += part;
+      EXPECT_EQ(of_words, sum);
       for (size_t i = 0; i < n; ++i) {
         const double x = (double{logits[i]} - how.best) * how.scale, w = std::exp(x);
         if (hidden.has(i) || logits[i] < how.least || x < -87.01) {
@@ -244,7 +247,9 @@ TEST(Weights, HiddenOnesDoNotSpoilTheSum) {
   TokenSet hidden(128);
   for (size_t i = 0; i < 127; ++i) hidden.add(i);
   logits[127] = -3;
-  EXPECT_EQ(weights_of(logits, {-3, 1, -100}, hidden, weights), 1);
+  std::vector<float> sums(2);
+  EXPECT_EQ(weights_of(logits, {-3, 1, -100}, hidden, weights, sums), 1);
+  EXPECT_EQ(sums, (std::vector<float>{0, 1}));
   EXPECT_EQ(weights[0], 0);
 }
 

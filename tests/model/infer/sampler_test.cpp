@@ -10,7 +10,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "graph/ir/eval.h"
+#include "model/infer/sample/race.h"
 
 namespace lumen::model {
 namespace {
@@ -236,8 +236,26 @@ TEST(Sampler, FiltersAreTheSameAskedOneByOne) {
   EXPECT_GT(asked, 0);
 }
 
-// Large vocabularies, where most draws lie beyond the ranks that are looked at in turn: the tokens are those of a walk
-// through all of them in order.
+// The winner of the two races among `tokens`, computed as race.h states it.
+Candidate winner_of(const std::vector<Candidate>& tokens, double temperature, const Race& race) {
+  const auto weight = [&](const Candidate& c) { return std::exp((c.logit - tokens[0].logit) / temperature); };
+  std::map<int64_t, double> groups;
+  for (const Candidate& c : tokens) groups[c.id / Race::kGroup] += weight(c);
+  const auto lead = std::ranges::max_element(
+      groups, {}, [&](const auto& g) { return std::log(g.second) - std::log(race.of_group(g.first)); });
+  Candidate best{-1, 0};
+  double most = -1;
+  for (const Candidate& c : tokens) {
+    const double ratio = weight(c) / race.of_token(c.id);
+    if (c.id / Race::kGroup != lead->first || ratio <= most) continue;
+    most = ratio;
+    best = c;
+  }
+  return best;
+}
+
+// Large vocabularies, where most draws lie beyond the ranks that are looked at in turn: the tokens are those of a race
+// among all that the filters leave.
 TEST(Sampler, FarDrawsAreThoseOfTheWholeOrder) {
   constexpr double kAll = std::numeric_limits<double>::infinity();
   std::mt19937 random(5);
@@ -292,22 +310,67 @@ TEST(Sampler, FarDrawsAreThoseOfTheWholeOrder) {
       mass += p(all[n], 1);
     }
     all.resize(n);
-    const double sum = total(o.temperature);
     Sampler sampler(o);
     int same = 0, times = 40;
     for (int i = 0; i < times; ++i) {
-      double target = graph::uniform_random(o.seed, 0x5a3b1e, uint64_t(i)) * sum;
-      size_t at = 0;
-      while (at + 1 < all.size() && (target -= p(all[at], o.temperature)) >= 0) ++at;
+      const Candidate want = winner_of(all, o.temperature, Race(o.seed, uint64_t(i)));
       const TokenId got = sampler.pick(logits);
-      same += got == all[at].id ? 1 : 0;
-      far += at > 512 ? 1 : 0;
+      same += got == want.id ? 1 : 0;
+      far += n > 512 && is_better(all[512], want) ? 1 : 0;
       ASSERT_TRUE(std::ranges::any_of(all, [&](const Candidate& c) { return c.id == got; })) << round;
     }
-    // Sums in f32 move an edge between two tokens by some 1e-7 of the whole; a typical set ends elsewhere by one token.
-    EXPECT_GE(same, o.typical_p < 1 ? times - 4 : times - 1) << round;
+    // A typical set may end elsewhere by one token, as its middle is computed in f32.
+    EXPECT_GE(same, o.typical_p < 1 ? times - 1 : times) << round;
   }
   EXPECT_GT(far, 600);
+}
+
+// Top-n-sigma and XTC against their definitions, on small and large vocabularies.
+TEST(Sampler, TopNSigmaKeepsWhatIsNearTheBest) {
+  std::mt19937 random(8);
+  for (const size_t vocabulary : {50UL, 30000UL}) {
+    std::normal_distribution<float> normal(1, 2);
+    std::vector<float> logits(vocabulary);
+    for (float& x : logits) x = normal(random);
+    double sum = 0, squares = 0;
+    for (const float x : logits) sum += x, squares += double{x} * x;
+    const double mean = sum / double(vocabulary), sigma = std::sqrt(squares / double(vocabulary) - mean * mean);
+    const float best = *std::ranges::max_element(logits);
+    SamplerOptions o = plain();
+    o.temperature = 50;  // nearly all are equally likely, but for the filter
+    o.top_n_sigma = 1.5;
+    const auto found = drawn(o, logits, 2000);
+    size_t kept = 0;
+    for (const float x : logits) kept += x >= best - 1.5 * sigma ? 1 : 0;
+    EXPECT_LE(found.size(), kept);
+    if (vocabulary == 50) {
+      EXPECT_EQ(found.size(), kept);
+    }
+    for (const auto& [id, times] : found) EXPECT_GE(logits[size_t(id)], best - 1.5 * sigma - 1e-4);
+  }
+}
+
+TEST(Sampler, XtcLeavesTheLeastLikelyOfTheLikely) {
+  for (const size_t vocabulary : {6UL, 20000UL}) {
+    std::vector<float> logits(vocabulary, -40);
+    const double shares[] = {0.4, 0.3, 0.2, 0.06, 0.04};
+    for (size_t i = 0; i < 5; ++i) logits[i] = float(std::log(shares[i]));
+    SamplerOptions o = plain();
+    o.xtc_threshold = 0.1;
+    o.xtc_probability = 1;
+    auto found = drawn(o, logits);
+    EXPECT_EQ(found.size(), 3U);  // 0 and 1 are left out
+    EXPECT_NEAR(found[2], 4000 * 0.2 / 0.3, 150);
+    o.xtc_probability = 0.5;
+    found = drawn(o, logits);
+    EXPECT_EQ(found.size(), 5U);
+    EXPECT_NEAR(found[0], 4000 * 0.2, 150);
+    o.xtc_threshold = 0.35;  // one likely token alone stays
+    o.xtc_probability = 1;
+    EXPECT_NEAR(drawn(o, logits)[0], 4000 * 0.4, 150);
+    o.xtc_threshold = 0.6;
+    EXPECT_NEAR(drawn(o, logits)[0], 4000 * 0.4, 150);
+  }
 }
 
 // Surprises beyond the ranks that are looked at in turn.

@@ -39,7 +39,8 @@ TEST(Metrics, AreReadAsWritten) {
   EXPECT_EQ(log.starts, 1);
   EXPECT_EQ(log.skipped, 0);
   EXPECT_NEAR(*log.train_loss(), (4.0 + 2.0 + 4.0 / 3) / 3, 1e-12);
-  EXPECT_EQ(log.best_validation(), 1.5);
+  EXPECT_EQ(log.best_validation()->validation_loss, 1.5);
+  EXPECT_FALSE(log.mean_over_time("norm")) << "no step has its seconds";
 }
 
 TEST(Metrics, AResumedRunDropsWhatItDoesAgain) {
@@ -120,7 +121,45 @@ TEST(Metrics, EvaluationsAreByStep) {
   ASSERT_EQ(log.evaluations.size(), 2U);
   EXPECT_EQ(log.evaluations[0].validation_loss, 3.0) << "the last one of a step counts";
   EXPECT_EQ(log.evaluations[0].figures.at("a.acc"), 1.0);
-  EXPECT_EQ(log.last_validation(), 5.0);
+  EXPECT_EQ(log.last_validation()->validation_loss, 5.0);
+}
+
+// Losses on different rows are not comparable: neither replaces the other, and the best is one of the curve.
+TEST(Metrics, EvaluationsOnOtherRowsAreOthers) {
+  const TestFolder folder;
+  const RunLog log = read(folder,
+                          "{\"step\": 0, \"samples\": [{\"prompt\": \"a\", \"text\": \"b\"}]}\n"
+                          "{\"step\": 4, \"validation_loss\": 4, \"validation_rows\": 64}\n"
+                          "{\"step\": 8, \"validation_loss\": 5, \"validation_rows\": 64}\n"
+                          "{\"step\": 8, \"validation_loss\": 3, \"validation_rows\": 512}\n"
+                          "{\"step\": 8, \"validation_loss\": 4.5, \"validation_rows\": 64}\n");
+  ASSERT_EQ(log.evaluations.size(), 4U);
+  EXPECT_FALSE(log.evaluations[0].validation_loss);
+  EXPECT_EQ(log.evaluations[2].validation_loss, 4.5);
+  EXPECT_EQ(log.last_validation()->rows, 512.0);
+  EXPECT_EQ(log.last_validation()->validation_loss, 3.0);
+  EXPECT_EQ(log.best_validation()->validation_loss, 4.0);
+  EXPECT_TRUE(log.evaluations[3].figures.empty()) << "the number of rows is no figure";
+}
+
+TEST(Metrics, SpeedIsTokensByTime) {
+  const TestFolder folder;
+  const RunLog log = read(folder,
+                          "{\"step\": 1, \"loss\": 1, \"seconds\": 3, \"tokens_per_second\": 100}\n"
+                          "{\"step\": 2, \"loss\": 1, \"seconds\": 1, \"tokens_per_second\": 300}\n");
+  EXPECT_DOUBLE_EQ(*log.mean_over_time("tokens_per_second"), 150) << "600 tokens in 4 seconds";
+}
+
+TEST(Metrics, TheEndIsAddedToALogThatIsThere) {
+  const TestFolder folder;
+  MetricsFile::append(folder.path(), {{"step", 2}});
+  EXPECT_FALSE(std::filesystem::exists(folder / "metrics.jsonl"));
+  (void)read(folder, "{\"step\": 1, \"loss\": 1}\n");
+  MetricsFile::append(folder.path(), {{"step", 1}, {"outputs", {{"command", "run it"}}}});
+  const RunLog log = read_run_log(folder.path());
+  EXPECT_EQ(log.steps.size(), 1U);
+  EXPECT_EQ(log.outputs["command"], "run it");
+  EXPECT_EQ(log.skipped, 0);
 }
 
 // Values of another kind than expected, everywhere inside lines that are read.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "model/infer/generate/generate.h"
@@ -177,6 +178,40 @@ TEST(Scheduler, ChancesAreTold) {
 }
 
 // Clients that count on as many logarithms as tokens get them, the text's end included; a chat's are those of its text.
+// A narrowed row has what log-probabilities take, unless a token or the sum at temperature 1 is not known.
+TEST(Scheduler, ChancesOfNarrowedRowsFetchNothing) {
+  std::vector<float> logits(9000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = float(std::sin(double(i * i) * 0.11) * 6);
+  Narrowed narrowed;
+  narrowed.vocabulary = std::ssize(logits);
+  for (size_t i = 0; i < logits.size(); ++i) narrowed.best.push_back({TokenId(i), logits[i]});
+  std::sort(narrowed.best.begin(), narrowed.best.end(), is_better);
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - narrowed.best[0].logit);
+  narrowed.sum = sum;
+  const double all = narrowed.best[0].logit + std::log(sum);
+  narrowed.best.resize(40);
+  const TokenId best = narrowed.best[3].id, far = 17;
+  narrowed.front.push_back({1, {logits.begin() + 128, logits.begin() + 256}});
+  for (const double temperature : {1.0, 0.7})
+    for (const TokenId id : {best, far, TokenId(130)}) {
+      narrowed.temperature = temperature;
+      int fetched = 0;
+      const LogitRow row(narrowed, [&] {
+        ++fetched;
+        return std::span<const float>(logits);
+      });
+      const TokenChance told = chance_of(row, id, 5);
+      EXPECT_EQ(fetched, temperature != 1 || id == far ? 1 : 0);
+      EXPECT_NEAR(told.chance, logits[size_t(id)] - all, 1e-5);
+      ASSERT_EQ(told.top.size(), 5U);
+      for (size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(told.top[i].first, narrowed.best[i].id);
+        EXPECT_NEAR(told.top[i].second, narrowed.best[i].logit - all, 1e-5);
+      }
+    }
+}
+
 TEST(Scheduler, TheEndOfACompletionIsTold) {
   Model m = served_tiny();
   const std::vector<TokenId> ends = {1, 2, 3, 4, 5};

@@ -49,20 +49,21 @@ TEST(Messages, ContentsAndResults) {
 
 TEST(Messages, WhatIsNoMessage) {
   const std::pair<const char*, const char*> kCases[] = {
-      {R"({})", "messages are no list"},
-      {R"([3])", "a message is no object"},
+      {R"({})", "messages are not a list"},
+      {R"([3])", "a message is not an object"},
       {R"([{"content":"a"}])", "a message without a role"},
       {R"([{"role":"user","content":null}])", "a message without content"},
-      {R"([{"role":"user","content":7}])", "a message's content is no text"},
-      {R"([{"role":"user","content":[{"type":"image"}]}])", "a message holds something else than text"},
-      {R"([{"role":"user","content":"a","name":7}])", "\"name\" of a message is no text"},
-      {R"([{"role":"user","content":"a","tool_calls":[{"name":"f"}]}])", "calls in a message that is no assistant's"},
-      {R"([{"role":"assistant","tool_calls":7}])", "\"tool_calls\" is no list"},
-      {R"([{"role":"assistant","tool_calls":[{}]}])", "a call without the name of a function"},
+      {R"([{"role":"user","content":7}])", "a message's content is not text"},
+      {R"([{"role":"user","content":[{"type":"image"}]}])", "a message has content other than text"},
+      {R"([{"role":"user","content":"a","name":7}])", "\"name\" of a message is not a string"},
+      {R"([{"role":"user","content":"a","tool_calls":[{"name":"f"}]}])",
+       "calls in a message that is not from an assistant"},
+      {R"([{"role":"assistant","tool_calls":7}])", "\"tool_calls\" is not a list"},
+      {R"([{"role":"assistant","tool_calls":[{}]}])", "a call without a function name"},
       {R"([{"role":"assistant","tool_calls":[{"name":"f","arguments":"{\"a\""}]}])",
-       "the arguments of a call are no JSON"},
+       "the arguments of a call are not valid JSON"},
       {R"([{"role":"assistant","tool_calls":[{"name":"f","arguments":"[1]"}]}])",
-       "the arguments of a call are no JSON object"}};
+       "the arguments of a call are not a JSON object"}};
   for (const auto& [given, reason] : kCases) EXPECT_EQ(normal(given), std::string("fault: ") + reason) << given;
   EXPECT_EQ(normal(R"([{"role":"user","content":"a","weight":1}])", OtherKeys::refused),
             "fault: a message has no \"weight\"");

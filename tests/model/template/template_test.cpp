@@ -169,9 +169,9 @@ TEST(Template, RefusesWithThePlace) {
   refuse("{{ [1].append(2) }}", "unsafe");
   refuse("{{ {}.update({}) }}", "unsafe");
   refuse("{{ ''.__class__.__mro__ }}", "__class__");
-  refuse("{% for i in [1] %}", "without its end");
-  refuse("{{ 'a", "without its end");
-  refuse("{{ 1", "without its end");
+  refuse("{% for i in [1] %}", "not closed");
+  refuse("{{ 'a", "unterminated");
+  refuse("{{ 1", "unterminated");
   refuse("{% if %}", "expected an expression");
   refuse("{% break %}", "outside of a loop");
   refuse("{{ 9223372036854775807 + 1 }}", "too large");

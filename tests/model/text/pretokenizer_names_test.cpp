@@ -148,7 +148,7 @@ TEST(PretokenizerNames, FlagsThatTheNameDoesNotHave) {
   unreachable["model"]["vocab"]["xyz"] = 258;
   testing::internal::CaptureStderr();
   EXPECT_EQ(through_gguf(unreachable).pre, "gpt-4o");
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("cut some words differently"), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("split some words differently"), std::string::npos);
 }
 
 TEST(PretokenizerNames, NoneForWhatNobodyKnows) {

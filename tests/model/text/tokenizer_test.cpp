@@ -439,21 +439,21 @@ TEST(Tokenizer, RefusesWhatItCannotHonour) {
   refuse("{", "t.json");
   refuse("[]", "JSON object");
   refuse(R"({"model":{"type":"Unigram","vocab":[]}})", "empty");
-  refuse(R"({"model":{"type":"Unigram","vocab":[["a"]]}})", "no pair of a text and a score");
+  refuse(R"({"model":{"type":"Unigram","vocab":[["a"]]}})", "not a pair of a string and a score");
   refuse(R"({"model":{"type":"Unigram","unk_id":3,"vocab":[["a",0]]}})", "outside the vocabulary");
   refuse(R"({"model":{"type":"Bigram","vocab":[]}})", "Bigram");
-  refuse(R"({"model":{"type":"WordPiece","vocab":{"a":0}}})", "no token for unknown words");
+  refuse(R"({"model":{"type":"WordPiece","vocab":{"a":0}}})", "no unknown token");
   refuse(R"({"model":{"vocab":{"a":0},"merges":[],"dropout":0.1}})", "dropout");
   refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"decoder":{"type":"CTC"}})", "CTC");
   refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"post_processor":{"type":"Odd"}})", "Odd");
   refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAAA"}})",
-         "map of characters");
+         "character map");
   refuse(R"({"model":{"vocab":{"a":-1},"merges":[]},"pre_tokenizer":{"type":"ByteLevel"}})", "id of 'a'");
   refuse(R"({"model":{"vocab":{"a":0,"b":0},"merges":[]},"pre_tokenizer":{"type":"ByteLevel"}})", "same id");
   refuse(R"({"model":{"vocab":{"a":0,"a":1},"merges":[]},"pre_tokenizer":{"type":"ByteLevel"}})", "same key twice");
   refuse(R"({"model":{"vocab":{"a":0},"merges":["a b"]},"pre_tokenizer":{"type":"ByteLevel"}})",
          "not in the vocabulary");
-  refuse(R"({"model":{"vocab":{"a":0},"merges":["ab"]},"pre_tokenizer":{"type":"ByteLevel"}})", "no pair");
+  refuse(R"({"model":{"vocab":{"a":0},"merges":["ab"]},"pre_tokenizer":{"type":"ByteLevel"}})", "not a pair");
   refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"UnicodeScripts"}})", "UnicodeScripts");
   refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"normalizer":{"type":"Odd"}})", "Odd");
   refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[
@@ -473,7 +473,7 @@ TEST(Tokenizer, RunawayPatternsEndInAnError) {
     runaway.encode(std::string(64, 'a'));
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("takes too long"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("takes too much time"), std::string::npos) << e.what();
   }
 }
 

@@ -85,7 +85,7 @@ TEST(VocabularyScan, ErrorsAreThoseOfTheWholeText) {
   EXPECT_EQ(refusal(with_vocabulary(R"({"a": 0, "b": 1})")), "");
   EXPECT_NE(refusal(with_vocabulary(R"({"a": 0, "a": 1})")).find("same key twice"), std::string::npos);
   EXPECT_NE(refusal(with_vocabulary(R"({"a": 0, "b": 0})")).find("same id"), std::string::npos);
-  EXPECT_NE(refusal(with_vocabulary(R"({"a": 0, "b": 99999999})")).find("no whole number below"), std::string::npos);
+  EXPECT_NE(refusal(with_vocabulary(R"({"a": 0, "b": 99999999})")).find("not a whole number below"), std::string::npos);
   const std::string text = with_vocabulary(R"({"a": 0, "b": 1})", ", oops");
   EXPECT_NE(refusal(text).find(fmt::format(":1:{}: ", text.find("oops") + 1)), std::string::npos) << refusal(text);
 }

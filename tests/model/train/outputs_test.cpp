@@ -113,7 +113,7 @@ TEST(Outputs, WrittenAsSaid) {
     (void)trainer.step();
     const auto lines = write_outputs(engine(), trainer, folder.path());
     ASSERT_EQ(lines.size(), recipe.hugging_face ? 2U : 1U);
-    for (const std::string& line : lines) EXPECT_TRUE(contains(line, "(" + type + ")")) << line;
+    for (const Output& o : lines) EXPECT_TRUE(contains(o.line(), "(" + type + ")")) << o.line();
     for (const char* name : {"model.gguf", "hf"}) {
       if (!fs::exists(folder / name)) continue;
       const Model read = read_model(test_library(), folder / name);

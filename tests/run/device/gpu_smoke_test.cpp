@@ -148,7 +148,8 @@ TEST_F(GpuSmoke, WhatIsWrongIsExplained) {
     ADD_FAILURE() << "nonsense was compiled";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::hardware);
-    EXPECT_EQ(std::string(e.what()).find("compiler says") != std::string::npos, vendor == GpuVendor::cuda) << e.what();
+    EXPECT_EQ(std::string(e.what()).find("compiler reports") != std::string::npos, vendor == GpuVendor::cuda)
+        << e.what();
     EXPECT_FALSE(e.hint().empty());
     std::printf("%s\n  hint: %s\n", e.what(), e.hint().c_str());
   }

@@ -34,7 +34,7 @@ std::vector<FormatRef> formats_of(const FormatLibrary& library, const ExpertFlag
   return out;
 }
 
-// A regular expression that finds this name alone.
+// A regular expression that matches only this name.
 std::string only(const std::string& name) {
   std::string out = "^";
   for (const char c : name) {
@@ -50,7 +50,7 @@ void add_shares(const Shared& shared, const model::Model& model, const std::stri
   run::Engine engine = shared.engine();
   Progress progress;
   int64_t tokens = 0;
-  const AtomicFolder scratch(std::filesystem::absolute(out + ".experts"));  // never kept
+  const AtomicFolder scratch(std::filesystem::absolute(out + ".experts"));  // deleted at the end
   for (size_t d = 0; d < texts.size(); ++d) {
     tokens += std::ssize(texts[d]);
     const std::filesystem::path folder = scratch.path() / std::to_string(d);
@@ -96,12 +96,12 @@ ExpertChoice with_expert_classes(const Shared& shared, const model::Model& model
   const std::vector<FormatRef> formats = formats_of(model.family->library().formats(), flags);
   std::vector<model::ExpertLayer> layers = model::expert_layers(model);
   if (layers.empty())
-    throw Error(Exit::user, fmt::format("'{}' has no experts that a router picks", model.name), "leave --experts away");
+    throw Error(Exit::user, fmt::format("'{}' has no experts that a router picks", model.name), "leave out --experts");
   add_shares(shared, model, out, text, layers);
   std::vector<double> widths;
   for (const FormatRef& f : formats) widths.push_back(bits_of(*f));
   model::choose_expert_classes(layers, widths, flags.bits);
-  // Experts that all tokens share: of layers with mixtures, matrices in the same places that nothing picks.
+  // Shared experts: in layers with mixtures, the matrices at the same places that the router does not select.
   const std::map<std::string, FormatRef> plain = model::choose_formats(model, what, nullptr);
   ExpertChoice choice;
   std::vector<model::ExpertParts> parts;

@@ -1,4 +1,4 @@
-// `lumen quantize --experts`: experts of mixtures in formats by how much they matter on the texts.
+// `lumen quantize --experts`: formats for the experts of mixtures, by their importance on the calibration text.
 //
 // May include: base, base/file, cli, model/compress, model/compress/split, model/report/compression.
 #pragma once
@@ -16,26 +16,26 @@
 namespace lumen::cli {
 
 struct ExpertFlags {
-  std::vector<std::string> formats;  // of the classes, of falling bits
-  std::optional<double> bits;        // on average at most
+  std::vector<std::string> formats;  // one per class, from most to fewest bits
+  std::optional<double> bits;        // upper limit of the average bits per weight
   bool are_given() const { return !formats.empty(); }
 };
 
-// Error (usage) for names that are no formats or can only be read, formats that do not fall, and bits that the lowest
-// class has not.
+// Error (usage) for names that are no formats or that cannot be quantized to, formats that are not in order of falling
+// bits, and a bit budget below the lowest class.
 void check_experts(const Shared& shared, const ExpertFlags& flags);
 
 struct ExpertChoice {
-  model::Model model;  // with experts in parts
-  std::string cut;     // what is where, for keys of runs
+  model::Model model;  // with the experts split into parts
+  std::string cut;     // description of the split, for the keys of runs
   std::vector<model::CompressionReport::Expert> experts;
 };
-// Runs the texts, chooses, cuts; `what` then says the formats of parts, and of experts that all tokens share: they get
-// the highest class's unless TYPE has more bits. What goes from layer to layer lies beside `out` meanwhile. Error
-// where the model has no experts.
+// Runs the text, assigns experts to classes and splits the tensors. `what` then has the formats of the parts, and of
+// shared experts, which get the highest class's format unless TYPE has more bits. Intermediate activations are stored
+// next to `out` during the run. Error where the model has no experts.
 ExpertChoice with_expert_classes(const Shared& shared, const model::Model& model, model::QuantizeOptions& what,
                                  const std::string& out, LayerTextFlags& text, const ExpertFlags& flags);
-// Layers, their classes, and the experts that matter most, as a table.
+// A table of layers, their classes, and the most important experts.
 std::string table_of(const std::vector<model::CompressionReport::Expert>& experts);
 
 }  // namespace lumen::cli

@@ -80,7 +80,7 @@ ValueId Learning::parameter(Builder& build, LearnedScale scale, int64_t numbers)
 void require_learned(const Format& f, bool is_activation) {
   if (f.code_field < 0 || std::ssize(f.fields) < 2)
     throw Error(Exit::user, fmt::format("format '{}' has no scale that could be learned", f.name),
-                "name a format with a field beside its codes, or let scales be fitted");
+                "name a format with a field in addition to its codes, or let scales be fitted");
   if (!fake_quantize_formula(f))
     throw Error(Exit::user,
                 fmt::format("scales of format '{}' cannot be learned: its code is no single formula", f.name),

@@ -186,7 +186,7 @@ int64_t Products::rotation_of(ValueId product) const {
 void Products::require_fitted(ValueId product, ValueId v, const FormatRef& f) const {
   if (rotation_of(product) == 0 || (source_of_scale(v) == FieldSource::fitted && !is_learned_as(v, *f))) return;
   throw Error(Exit::user, fmt::format("an operand in '{}' is rotated, so that its scale must be fitted to it", f->name),
-              "leave rotations away, or delayed, predicted and learned scales");
+              "leave out rotations, or delayed, predicted and learned scales");
 }
 
 FieldSource Products::source_of_scale(ValueId v) const {

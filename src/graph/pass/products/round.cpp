@@ -315,7 +315,9 @@ class Rounder : Products {
   ValueId largest_of(ValueId v, const std::string& weight) {
     Builder& b = r_.build;
     if (!data_[v] && type_.sources.weight == FieldSource::predicted && !is_parameter(r_.from, below(v)))
-      throw user_error("what '{}' becomes before products read it has no bound: its scale cannot be predicted", weight);
+      throw user_error(
+          "products read '{}' only after it was changed, and the result has no bound: its scale cannot be predicted",
+          weight);
     if (!data_[v] && type_.sources.weight == FieldSource::predicted) {
       const std::string name = kLargestState + weight;
       const ValueId there = r_.from.find_input(name);
@@ -334,7 +336,7 @@ class Rounder : Products {
     ValueId input = below(v);
     if (is_held(g_, input)) input = g_[input].operands[0];
     if (g_[input].op != Op::input_)
-      throw user_error("what '{}' becomes in the steps of a scan has no scale that is known before", weight);
+      throw user_error("the values of '{}' in the steps of a scan have no scale that is known in advance", weight);
     return supplies_.constant(around_->largest(input, weight));
   }
   ValueId as_scalar(ValueId v, Scalar scalar) {

@@ -22,7 +22,7 @@ class TextAdder {
   TextAdder(const Graph& g, const std::vector<TextLowRank>& parts) : r_(g) {
     const ValueId tokens = g.find_input("tokens"), rows = g.find_input("rows");
     if (tokens < 0 || g[tokens].type.shape.size() != 2)
-      throw user_error("'{}' has no tokens [B, T]: changes of low rank cannot differ from text to text", g.name);
+      throw user_error("'{}' has no tokens [B, T]: low-rank changes cannot differ between sequences", g.name);
     texts_ = g[tokens].type.shape[0];
     each_ = g[tokens].type.shape[1];
     if (rows >= 0 && g[rows].type.shape.size() == 1) asked_ = g[rows].type.shape[0];
@@ -65,8 +65,7 @@ class TextAdder {
   };
 
   [[noreturn]] static void refuse(const Part& part) {
-    throw user_error("'{}' is not used in a way that changes of low rank of each text could be added to",
-                     part.what.weight);
+    throw user_error("'{}' is not used in a way that allows a low-rank change per sequence", part.what.weight);
   }
 
   void add_inputs(Part& part, ValueId weight) {

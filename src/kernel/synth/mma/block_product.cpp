@@ -182,7 +182,7 @@ BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile
   run_ = run_of(acc_.columns.back());
   column_run_ = run_of(acc_.rows.back());
   for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i) sums_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
-  LUMEN_CHECK(tile_.row || !tile_.scales_runs, "runs are scaled behind matrix instructions");
+  LUMEN_CHECK(tile_.row || !tile_.scales_runs, "runs are scaled after matrix instructions");
   if (tile_.has_partial())
     for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i)
       partial_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));

@@ -11,13 +11,13 @@
 namespace lumen::model {
 namespace {
 
-// An adapter's weights fit a model whose config others have changed as well.
+// Checks an adapter against a model whose config other adapters have changed as well.
 void check_sizes(const Model& model, const Adapter& adapter) {
   const auto refuse = [&](const Parameter& p) {
     throw Error(Exit::user,
-                fmt::format("{}: made for a model of another vocabulary than another adapter: parameter {} has {} rows",
+                fmt::format("{}: made for another vocabulary than another adapter: parameter {} has {} rows",
                             adapter.name, p.name, p.shape[0].number()),
-                "use the two apart");
+                "use the two separately");
   };
   for (const Parameter& p : all_own_parameters(model)) {
     const auto whole = adapter.whole.find(p.name);
@@ -71,8 +71,8 @@ void require_scale(const ScaledAdapter& s) {
                                       [](const auto& part) { return part.second.magnitude.has_value(); });
   if (s.adapter.whole.empty() && !magnitudes) return;
   throw Error(Exit::user,
-              fmt::format("{}: {} have no scale, but {} was asked for", s.adapter.name,
-                          magnitudes ? "magnitudes" : "whole weights", s.scale),
+              fmt::format("{}: {} cannot be scaled, but the scale is {}", s.adapter.name,
+                          magnitudes ? "magnitudes" : "full weights", s.scale),
               "use it with the scale 1");
 }
 

@@ -1,11 +1,9 @@
-// Adapters: small changes of a model's weights, W + scale * B A, as files keep them. Two kinds of files: a folder of
-// adapter_config.json and adapter_model.safetensors (names and row orders of Hugging Face folders), and GGUF files of
-// the type "adapter". The weights themselves are never touched: infer/session/session.h computes beside them;
-// compress/merge.h folds them in, and adapter_write.h writes such files. Folders may hold
-// whole weights and biases as well, which stand in place of the model's (or beside one that the model uses twice).
-// Hostile files: keys (models/adapters.toml), names, shapes and pairs are checked against the model before anything is
-// computed. Proved by
-// tests/model/arch/adapter/adapter_test.cpp.
+// Adapters: low-rank updates of a model's weights, W + scale * B A, in files of two kinds: a folder with
+// adapter_config.json and adapter_model.safetensors (names and row orders of Hugging Face), and GGUF files of the type
+// "adapter". The base weights stay unchanged: infer/session/session.h computes the update separately, compress/merge.h
+// merges it, and adapter_write.h writes such files. Folders may also hold full weights and biases, which replace the
+// model's (or untie a weight that the model uses twice). Hostile files: keys (models/adapters.toml), names, shapes and
+// pairs are checked against the model before any computation. Proved by tests/model/arch/adapter/adapter_test.cpp.
 //
 // May include: base, base/file, base/structured, graph/transform, model/arch, model/arch/checkpoint, model/file,
 // model/text/pattern, number/codec, run/engine.
@@ -27,8 +25,8 @@ namespace lumen::model {
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterWeights = "adapter_model.safetensors";
 
-// W + scale * B A of one parameter; with magnitudes (DoRA) each of its rows, an embedding's columns, is then stretched
-// to the norm given.
+// W + scale * B A of one parameter; with magnitudes (DoRA) each row (of an embedding: column) is then rescaled to the
+// given norm.
 struct AdapterPart {
   Weight a;  // f32 [rank, K]; of an embedding [N, rank]; of stacked matrices [E, rank, K]
   Weight b;  // f32 [N, rank]; of an embedding [K, rank]; of stacked matrices [E, N, rank]
@@ -38,30 +36,31 @@ struct AdapterPart {
 };
 
 struct Adapter {
-  std::string name;                          // the file's
+  std::string name;                          // of the file
   bool by_root = false;                      // files give scale * sqrt(rank), not scale * rank (rsLoRA)
   std::map<std::string, AdapterPart> parts;  // by parameter
-  std::map<std::string, Weight> whole;       // by parameter: those that are not what the model has
-  graph::Config config;                      // keys that are not what the model has: its vocabulary, that it has biases
+  std::map<std::string, Weight> whole;       // by parameter: full weights that differ from the model's
+  graph::Config config;                      // keys that differ from the model's: vocabulary size, use of biases
 };
 
-// An adapter and how much of it is wanted: 1 is as it was trained.
+// An adapter and its strength: 1 is as trained.
 struct ScaledAdapter {
   Adapter adapter;
   double scale = 1;
 };
-// Error when it has whole weights or magnitudes, which have no scale, and another than 1 is wanted.
+// Error when the adapter has full weights or magnitudes, which cannot be scaled, and the scale is not 1.
 void require_scale(const ScaledAdapter& adapter);
 
-// The model with the whole weights of adapters in place of its own, and their values of its config. An output that is
-// its embedding becomes a weight of its own where an adapter changes one of the two. Error where two adapters differ
-// about a weight, or were made for models of different vocabularies.
+// The model with the adapters' full weights in place of its own, and their config values. A tied output becomes a
+// separate weight where an adapter changes only one of output and embedding. Error where two adapters have different
+// values for a weight, or were made for different vocabularies.
 Model with_whole_weights(const Model& model, std::span<const Adapter* const> adapters);
 
-// Whether a parameter's rows are read by number, not multiplied.
+// Whether a parameter is a lookup table (embedding) and not a matrix of a product.
 bool is_looked_up(const Parameter& p);
 
-// A folder, its adapter_model.safetensors, or a GGUF file. Error when it is none, or does not fit the model.
+// Reads a folder, its adapter_model.safetensors, or a GGUF file. Error when it is no adapter, or does not fit the
+// model.
 Adapter read_adapter(const Model& model, const std::filesystem::path& path);
 
 }  // namespace lumen::model

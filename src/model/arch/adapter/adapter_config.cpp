@@ -25,7 +25,7 @@ bool is_whole_match(const Pattern& pattern, const std::string& text) {
   return pattern.find(text, 0, &match, &work) && match.begin == 0 && match.end == text.size();
 }
 
-// A module of this name, or one that ends with it.
+// Whether a module has this name, or ends with it.
 bool is_named(const std::string& name, const std::string& module) {
   return module == name || module.ends_with("." + name);
 }
@@ -34,7 +34,7 @@ std::string last_part(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
 
-// Stacks of versions before 0.19 are turned; the version is told since 0.18.
+// Stacks of versions before 0.19 are transposed; the version is recorded since 0.18.
 bool turns_stacks(const std::string& version) {
   constexpr int kMinor = 19;
   if (version.empty()) return true;
@@ -49,12 +49,12 @@ bool turns_stacks(const std::string& version) {
 
 FolderConfig::FolderConfig(const std::filesystem::path& path) : file_(path.string()) {
   const std::string text = read_file(path, kMostConfig);
-  parse_json(text, file_);  // its errors are the better ones
+  parse_json(text, file_);  // it has better error messages
   json_ = ordered_json::parse(text);
   const AdapterKeys::Kind& kind = check_adapter_keys(json_, file_);
   const auto is_read = [&](const char* key) { return std::ranges::find(kind.read, key) != kind.read.end(); };
   read_modules("target_modules", targets_);
-  if (is_read("token_indices")) {  // a kind of its own: nothing else is changed
+  if (is_read("token_indices")) {  // a separate kind of adapter: nothing else is changed
     read_tokens("token_indices");
     return;
   }
@@ -134,13 +134,13 @@ void FolderConfig::read_modules(const char* key, Modules& out) const {
     out.is_said = true;
     return;
   }
-  // Which modules "all-linear" means is known to the program that has the modules.
+  // "all-linear" needs the modules of the original program.
   if (value->get<std::string>() == "all-linear") return;
   try {
     out.pattern.emplace("^(?:" + value->get<std::string>() + ")$", file_ + ": " + key);
     out.is_said = true;
   } catch (const Error& error) {
-    warn(fmt::format("{}; it is not checked which modules it means", error.what()));
+    warn(fmt::format("{}; the names of target modules are not checked", error.what()));
   }
 }
 
@@ -207,7 +207,7 @@ bool FolderConfig::Modules::has(const std::string& module) const {
 
 bool FolderConfig::is_in_layers(const std::string& module) const {
   if (layers_.empty()) return true;
-  // The last number of the name that a pattern leads to.
+  // The number in the name at the last position that matches a pattern.
   for (size_t end = module.rfind('.'); end != std::string::npos && end > 0; end = module.rfind('.', end - 1)) {
     const std::string begin = module.substr(0, end + 1);
     if (!std::ranges::any_of(layers_patterns_, [&](const Pattern& p) { return is_whole_match(p, begin); })) continue;

@@ -1,5 +1,5 @@
-// What adapter_config.json says, checked: sizes and scales of changes, which modules have one, and what else is in the
-// file beside it. Names are those of modules of Hugging Face models. Proved by
+// The parsed and checked adapter_config.json: ranks and scales of updates, target modules, and the other contents of
+// the weights file. Names are those of modules of Hugging Face models. Proved by
 // tests/model/arch/adapter/adapter_test.cpp.
 #pragma once
 
@@ -16,33 +16,33 @@ namespace lumen::model {
 
 class FolderConfig {
  public:
-  // Error when a key is refused, or says what it cannot.
+  // Error when a key is refused or has an invalid value.
   explicit FolderConfig(const std::filesystem::path& path);
 
   const std::string& file() const { return file_; }
   bool by_root() const { return by_root_; }
   bool has_magnitudes() const { return has_magnitudes_; }
-  bool has_bias() const { return has_bias_; }  // B gives a bias as well
+  bool has_bias() const { return has_bias_; }  // B has a bias as well (lora_bias)
   double rank(const std::string& target) const { return of(ranks_, target, rank_); }
   double scale(const std::string& target) const;
 
-  // Modules that were copied before they were trained: what else uses their weight keeps the model's.
+  // modules_to_save: modules that were copied before training; other users of their weight keep the model's.
   const std::vector<std::string>& copies() const { return copies_; }
   bool is_copy(const std::string& target) const;
-  // Whether that of the embedding is the output's as well, where a model has one weight for both.
+  // Whether a copied embedding is the output's as well, in models with tied embeddings.
   bool ties_copies() const { return ties_copies_; }
-  bool ties() const { return ties_; }  // the same of changes of low rank
+  bool ties() const { return ties_; }  // the same for low-rank updates
 
-  // Whether a module has a change of low rank, as the config says it; nothing where that cannot be told.
+  // Whether a module is a target by the config; nullopt where the config does not define it.
   std::optional<bool> targets(const std::string& module) const;
-  // Entries of a list of modules, none where they are said otherwise.
+  // Listed target modules; empty where they are given by a pattern.
   const std::vector<std::string>& target_names() const { return targets_.names; }
-  // Weights that have one, though they are no module's, as ends of their names.
+  // target_parameters: tensors that are targets without being a module's weight, by the end of their name.
   bool targets_parameter(const std::string& tensor) const;
-  // Stacked matrices were taken as [E, in, out] whatever they are: what versions before that wrote is turned.
+  // Stacked matrices were always taken as [E, in, out]: files of earlier versions are transposed.
   bool is_turned_in_stacks() const { return turned_stacks_; }
 
-  // Rows of embeddings and outputs that were trained alone: by the end of a module's name ("": the embedding's).
+  // Trained rows of embeddings and outputs: by the end of a module's name ("": the embedding's).
   struct Tokens {
     std::string module;
     std::vector<int64_t> ids;
@@ -54,15 +54,15 @@ class FolderConfig {
     Pattern names;
     double value;
   };
-  // Names of modules, or a pattern of the whole name.
+  // Names of modules, or a pattern for the whole name.
   struct Modules {
     std::vector<std::string> names;
     std::optional<Pattern> pattern;
-    bool is_said = false;  // else nothing is known
+    bool is_said = false;  // else the targets are unknown
     bool has(const std::string& module) const;
   };
 
-  const nlohmann::ordered_json* find(const char* key) const;  // null is absent
+  const nlohmann::ordered_json* find(const char* key) const;  // null if absent
   bool flag(const char* key) const;
   std::vector<std::string> texts(const char* key) const;
   double positive(const nlohmann::ordered_json& value, const std::string& key) const;
@@ -84,7 +84,7 @@ class FolderConfig {
   std::vector<std::string> copies_, parameters_;
   Modules targets_, excluded_;
   std::vector<int64_t> layers_;           // empty: all
-  std::vector<Pattern> layers_patterns_;  // of names up to the number of a layer
+  std::vector<Pattern> layers_patterns_;  // for names up to a layer's number
   std::vector<Tokens> tokens_;
 };
 

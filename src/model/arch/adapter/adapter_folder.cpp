@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kBase = "base_model.model.", kWeight = ".weight", kBias = ".bias", kDefault = ".default";
 
-// The target of a magnitude's name, "base_model.model.model.layers.0.mlp.up_proj.lora_magnitude_vector".
+// The target in a magnitude's name, "base_model.model.model.layers.0.mlp.up_proj.lora_magnitude_vector".
 std::optional<std::string> magnitude_name(std::string name) {
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
   for (const std::string_view inside : {".default.weight", ".default", ".weight"})
@@ -36,7 +36,8 @@ std::optional<std::string> magnitude_name(std::string name) {
   return name.substr(0, name.size() - kEnding.size());
 }
 
-// "model.layers.0.mlp.up_proj" and which matrix, of "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight".
+// The target "model.layers.0.mlp.up_proj", and whether it is A or B, of
+// "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight".
 struct FolderName {
   std::string target;
   bool is_a = false, looked_up = false;
@@ -56,11 +57,11 @@ std::optional<FolderName> folder_name(std::string name) {
   return std::nullopt;
 }
 
-// A whole weight, by the name it has in the base model: "model.embed_tokens.weight" and whose weight it is, of
+// A full weight, by its name in the base model: "model.embed_tokens.weight" and its module, of
 // "base_model.model.model.embed_tokens.base_layer.weight".
 struct WholeName {
   std::string tensor, target;
-  bool unused = false;  // what a copy stands for
+  bool unused = false;  // the original of a copy
 };
 std::optional<WholeName> whole_name(std::string name) {
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
@@ -83,7 +84,7 @@ std::optional<WholeName> whole_name(std::string name) {
   return std::nullopt;
 }
 
-// The module of "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta".
+// The module in "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta".
 std::optional<std::string> tokens_name(std::string name) {
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
   if (name.ends_with(kDefault)) name.erase(name.size() - kDefault.size());
@@ -92,7 +93,7 @@ std::optional<std::string> tokens_name(std::string name) {
   return std::nullopt;
 }
 
-// The target whose B gives a bias as well.
+// The target in the name of B's bias.
 std::optional<std::string> low_rank_bias_name(std::string name) {
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
   for (const std::string_view end : {".lora_B.bias", ".lora_B.default.bias"})
@@ -100,7 +101,7 @@ std::optional<std::string> low_rank_bias_name(std::string name) {
   return std::nullopt;
 }
 
-// Part n of a matrix whose rows are those of several parameters.
+// The rows of `p` in a fused matrix of several parameters.
 Weight rows_of_part(const Weight& b, const Parameter& p) {
   const int64_t rows = p.shape[0].number();
   std::vector<int64_t> source;
@@ -108,7 +109,7 @@ Weight rows_of_part(const Weight& b, const Parameter& p) {
   return take_rows(b, {graph::Dim(rows), graph::Dim(b.columns())}, source);
 }
 
-// "model.layers.0.mlp.experts", 1 of "model.layers.0.mlp.experts.base_layer".
+// Returns "model.layers.0.mlp.experts", 1 for "model.layers.0.mlp.experts.base_layer".
 std::pair<std::string, int> without_layers(std::string target) {
   constexpr std::string_view kLayer = ".base_layer";
   int depth = 0;
@@ -148,7 +149,7 @@ class FolderReader {
   }
 
  private:
-  // The model that is changed, as the adapter has it: other numbers of tokens, biases that the given one has not.
+  // The model as the adapter changes it: other vocabulary size, biases that the given model lacks.
   const Model& model() const { return changed_ ? *changed_ : given_; }
 
   void sort_tensors() {
@@ -162,11 +163,11 @@ class FolderReader {
         biases.emplace_back(&t, *b);
       } else if (const auto module = tokens_name(t.name)) {
         if (!token_rows_.emplace(*module, &t).second)
-          throw user_error("{}: '{}' has two tensors of tokens, '{}' among them", name_, *module, t.name);
+          throw user_error("{}: '{}' has two tensors of token rows, one is '{}'", name_, *module, t.name);
       } else if (auto w = whole_name(t.name)) {
         if (!w->unused) whole_.emplace_back(&t, std::move(*w));
       } else {
-        throw user_error("{}: tensor '{}' is no part of a low-rank change, nor a weight or a bias", name_, t.name);
+        throw user_error("{}: tensor '{}' is not part of a low-rank update, nor a weight or a bias", name_, t.name);
       }
     }
     if (pairs_.empty() && whole_.empty() && token_rows_.empty())
@@ -175,23 +176,24 @@ class FolderReader {
     put_magnitudes(magnitudes);
     put_biases(biases);
     if (token_rows_.empty() && !config_.tokens().empty())
-      throw user_error("{}: {} names tokens that were trained, but there are no rows of them", name_, kAdapterConfig);
+      throw user_error("{}: {} names trained tokens, but their rows are missing", name_, kAdapterConfig);
     if (!token_rows_.empty() && config_.tokens().empty())
-      throw user_error("{}: there are rows of tokens, but {} does not say of which", name_, kAdapterConfig);
+      throw user_error("{}: there are rows of trained tokens, but {} does not name the tokens", name_, kAdapterConfig);
   }
 
-  // What the config does not name other programs leave away.
+  // Other programs ignore tensors of modules that the config does not name.
   void check_targets() const {
     std::set<std::string> found;
     for (const auto& [target, pair] : pairs_) {
       const auto [module, depth] = without_layers(target);
       found.insert(module);
       if (depth > 0 || config_.targets(module) != false || !parameters_of(module).empty() || is_tied(module)) continue;
-      throw Error(Exit::user,
-                  fmt::format("{}: tensor '{}' changes '{}', which {} does not name", name_, pair.a->name, module,
-                              kAdapterConfig),
-                  "target_modules, exclude_modules, layers_to_transform and modules_to_save say which modules are "
-                  "changed; other programs leave such a tensor away");
+      throw Error(
+          Exit::user,
+          fmt::format("{}: tensor '{}' changes '{}', which {} does not name", name_, pair.a->name, module,
+                      kAdapterConfig),
+          "target_modules, exclude_modules, layers_to_transform and modules_to_save select the modules that are "
+          "changed; other programs ignore such a tensor");
     }
     if (pairs_.empty()) return;
     std::vector<std::string> idle;
@@ -200,7 +202,7 @@ class FolderReader {
       if (std::ranges::none_of(found, means)) idle.push_back(name);
     }
     if (!idle.empty())
-      warn(fmt::format("{}: \"target_modules\" names {}, but nothing of the name is changed", config_.file(),
+      warn(fmt::format("{}: \"target_modules\" names {}, but the file has no tensors of that name", config_.file(),
                        printable(fmt::format("{}", fmt::join(idle, ", ")))));
   }
 
@@ -210,7 +212,7 @@ class FolderReader {
     });
   }
 
-  // An adapter of a model whose vocabulary was changed holds the embedding of that.
+  // An adapter of a model with a resized vocabulary contains its embedding.
   void resize() {
     for (const auto& [t, name] : whole_) {
       for (const Parameter& p : all_own_parameters(given_)) {
@@ -225,8 +227,8 @@ class FolderReader {
                       "the adapter was made for another model");
         if (given_.tokenizer && given_.tokenizer->size() < tokens)
           warn(fmt::format(
-              "{}: the vocabulary becomes {} tokens, of which the tokenizer of '{}' has {}: it neither reads "
-              "nor writes the others",
+              "{}: the vocabulary becomes {} tokens, of which the tokenizer of '{}' has {}: it cannot encode "
+              "or decode the others",
               name_, tokens, given_.name, given_.tokenizer->size()));
         out_.config[kVocabulary] = tokens;
         changed_ = with_config(given_, out_.config);
@@ -235,8 +237,8 @@ class FolderReader {
     }
   }
 
-  // The names in the base model of those weights of a module that the config names as parameters, in the order of the
-  // family's text, which is that in which they were wrapped.
+  // The base-model names of those weights of a module that target_parameters names, in the order of the family's
+  // source, which is that of PEFT's wrapping.
   std::vector<std::string> parameters_of(const std::string& module) const {
     std::vector<std::string> out;
     const auto take = [&](const std::string& tensor) {
@@ -252,7 +254,7 @@ class FolderReader {
     return out;
   }
 
-  // Changes of parameters: one inside the other where a module has several.
+  // Updates of target_parameters: nested wrappers where a module has several.
   bool set_aside(const std::string& target, const Pair& pair) {
     const auto [module, depth] = without_layers(target);
     if (depth == 0 && parameters_of(module).empty()) return false;
@@ -263,11 +265,12 @@ class FolderReader {
   void take_parameters(const std::string& module, const std::map<int, const Pair*>& depths) {
     const std::vector<std::string> tensors = parameters_of(module);
     if (tensors.size() != depths.size() || depths.rbegin()->first + 1 != std::ssize(tensors))
-      throw Error(Exit::user,
-                  fmt::format("{}: {} parameters of '{}' are changed, but \"target_parameters\" of {} means {} of the "
-                              "model",
-                              name_, depths.size(), module, kAdapterConfig, tensors.size()),
-                  "the adapter was made for another model");
+      throw Error(
+          Exit::user,
+          fmt::format("{}: {} parameters of '{}' are changed, but \"target_parameters\" of {} matches {} of the "
+                      "model",
+                      name_, depths.size(), module, kAdapterConfig, tensors.size()),
+          "the adapter was made for another model");
     for (const auto& [depth, pair] : depths) {
       const std::string& tensor = tensors[tensors.size() - 1 - depth];
       bool found = false;
@@ -289,7 +292,7 @@ class FolderReader {
                       target, p.name);
   }
 
-  // A pair of matrices that changes all of a stack.
+  // A pair of matrices that updates all matrices of a stack.
   AdapterPart stacked_part(const Parameter& p, const std::string& tensor, const Pair& pair) const {
     const bool fused = p.hf_fused == tensor, between = p.hf_rows == tensor;
     if ((between && !(p.hf_columns && p.hf_transposed)) || p.hf_halves > 0 || pair.magnitude || pair.bias ||
@@ -306,11 +309,11 @@ class FolderReader {
     const int64_t all = a.rows();
     if (all % matrices != 0)
       throw Error(Exit::user,
-                  fmt::format("{}: tensor '{}' has shape {}, whose rows are no multiple of {} matrices", name_,
+                  fmt::format("{}: tensor '{}' has shape {}, whose rows are not a multiple of {} matrices", name_,
                               pair.a->name, shape_text(pair.a->shape), matrices),
                   "the adapter was made for another model");
     if (all / matrices != config_.rank(tensor))
-      throw user_error("{}: '{}' has rank {}, but {} says {}", name_, tensor, all / matrices, kAdapterConfig,
+      throw user_error("{}: '{}' has rank {}, but {} has {}", name_, tensor, all / matrices, kAdapterConfig,
                        config_.rank(tensor));
     const bool fits = a.columns() == columns && b.rows() == rows, turned = a.columns() == rows && b.rows() == columns;
     const bool turns = turned && (!fits || (config_.is_turned_in_stacks() && !p.hf_transposed));
@@ -321,7 +324,7 @@ class FolderReader {
     return out;
   }
 
-  // One of several stacked matrices, which have a module each in such folders.
+  // One matrix of a stack; such folders have a module for each.
   bool take_stacked(const std::string& target, const Pair& pair) {
     for (const Parameter& p : model().parameters) {
       if (p.shape.size() != 3) continue;
@@ -343,11 +346,11 @@ class FolderReader {
     return false;
   }
 
-  // What a tensor of the base model is here.
+  // The parameter that a tensor of the base model corresponds to.
   struct Place {
     Parameter parameter;
-    bool fused = false;   // one of several parts of it
-    bool shared = false;  // the model has another parameter for it
+    bool fused = false;   // one part of a fused tensor
+    bool shared = false;  // the model uses another parameter for it (tied)
   };
 
   static std::optional<Place> place(const Parameter& p, const std::string& tensor) {
@@ -381,7 +384,7 @@ class FolderReader {
     return out;
   }
 
-  // The embedding that a model without the parameter uses for it, or null.
+  // The embedding that a model without the parameter uses in its place (tied), or null.
   const Parameter* embedding_like(const Parameter& p) const {
     for (const Parameter& e : model().parameters)
       if (e.role == "embedding" && e.shape == p.shape && e.hf_plus == p.hf_plus) return &e;
@@ -390,20 +393,20 @@ class FolderReader {
 
   static std::string module_of(const Parameter& p) { return p.hf.substr(0, p.hf.rfind('.')); }
 
-  // A copy of the module alone: what else uses the weight does not follow.
+  // Only the module's copy changes: other users of the weight keep the model's.
   bool is_apart(const std::string& target) const { return config_.is_copy(target) && !config_.ties_copies(); }
 
   void take_whole(const StoredTensor& t, const WholeName& name) {
     for (const Place& place : places(name.tensor, name.target)) {
       const bool apart = is_apart(name.target);
-      // Without a copy the weight stays one for all that use it.
+      // Without a copy the weight stays tied.
       const Parameter* const embedding = place.shared ? embedding_like(place.parameter) : nullptr;
       const Parameter& p = embedding && !apart && !is_apart(module_of(*embedding)) ? *embedding : place.parameter;
       const Weight w = whole(t, p, place.fused);
       const auto [before, fresh] = given_weights_.emplace(p.name, w);
       if (!fresh && !equal(before->second, w))
         throw user_error("{}: two different weights for parameter {}, the second is '{}'", name_, p.name, t.name);
-      // What the model has already is no change.
+      // Weights equal to the model's are no change.
       if (const auto own = model().weights.find(p.name); own != model().weights.end() && equal(own->second, w))
         continue;
       if (apart) copies_.insert(p.name);
@@ -411,7 +414,7 @@ class FolderReader {
     }
   }
 
-  // The values that a parameter has before this adapter changes it.
+  // The values of a parameter before this adapter changes it.
   std::vector<float> values_before(const Parameter& p, bool shared) const {
     if (const auto changed = out_.whole.find(p.name); changed != out_.whole.end())
       return {changed->second.f32().begin(), changed->second.f32().end()};
@@ -420,30 +423,29 @@ class FolderReader {
       return {changed->second.f32().begin(), changed->second.f32().end()};
     const Weight& w = model().weights.at(name);
     if (w.type.shape != p.shape)
-      throw Error(
-          Exit::user,
-          fmt::format("{}: the adapter's model has {} tokens, but the file does not hold parameter {} of as many",
-                      name_, p.shape[0].number(), p.name),
-          "save the adapter with its embeddings (save_embedding_layers=True)");
+      throw Error(Exit::user,
+                  fmt::format("{}: the adapter's model has {} tokens, but the file has no parameter {} of that size",
+                              name_, p.shape[0].number(), p.name),
+                  "save the adapter with its embeddings (save_embedding_layers=True)");
     return values_of(w);
   }
 
-  // Rows of an embedding, or of an output, that stand in the place of the model's.
+  // Trained rows of an embedding or output replace the model's.
   void take_tokens(const StoredTensor& t, const std::string& module) {
     const std::vector<FolderConfig::Tokens>& all = config_.tokens();
     const auto tokens =
         std::ranges::find_if(all, [&](const FolderConfig::Tokens& x) { return module.ends_with(x.module); });
     if (tokens == all.end())
-      throw user_error("{}: tensor '{}' has rows of tokens, but {} does not say of which", name_, t.name,
+      throw user_error("{}: tensor '{}' has rows of trained tokens, but {} does not name the tokens", name_, t.name,
                        kAdapterConfig);
-    // Other tokens of a module that shares the weight: the two are one no longer.
+    // Different tokens for a module that shares the weight untie the two.
     const bool parted = std::ranges::any_of(all, [&](const FolderConfig::Tokens& x) { return x.ids != tokens->ids; });
     for (const Place& place : places(module + std::string(kWeight), module)) {
       const Parameter& p = place.parameter;
       if (place.shared && !parted && is_row_copy(t, *embedding_like(p))) continue;
       if (place.fused || p.shape.size() != 2 || (p.role != "embedding" && p.role != "output")) throw unmade(p, module);
       if (pairs_.contains(module))
-        throw user_error("{}: '{}' has both a low-rank change and rows of tokens", name_, module);
+        throw user_error("{}: '{}' has both a low-rank update and rows of trained tokens", name_, module);
       const int64_t columns = p.shape[1].number(), count = std::ssize(tokens->ids);
       if (t.shape != std::vector<int64_t>{count, columns}) refuse_shape(t, {count, columns}, name_);
       const std::vector<float> rows = floats_of(formats_, t, name_);
@@ -452,7 +454,7 @@ class FolderReader {
         const int64_t id = tokens->ids[i];
         if (id >= p.shape[0].number())
           throw Error(Exit::user,
-                      fmt::format("{}: token {} was trained, but '{}' has {} of them", config_.file(), id, module,
+                      fmt::format("{}: token {} was trained, but '{}' has {} tokens", config_.file(), id, module,
                                   p.shape[0].number()),
                       "the adapter was made for another model, or for one with more tokens");
         for (int64_t k = 0; k < columns; ++k)
@@ -463,13 +465,13 @@ class FolderReader {
     }
   }
 
-  // Whether rows of an output are those of the embedding that it uses.
+  // Whether the rows of a tied output equal those of the embedding.
   bool is_row_copy(const StoredTensor& t, const Parameter& embedding) const {
     const auto rows = token_rows_.find(module_of(embedding));
     return rows != token_rows_.end() && rows->second->shape == t.shape && rows->second->blob() == t.blob();
   }
 
-  // What B gives beside its product becomes part of the module's bias.
+  // B's bias is added to the module's bias.
   void add_bias(const StoredTensor& t, const std::string& target) {
     for (const Place& place : places(target + std::string(kBias), target)) {
       const Parameter& p = place.parameter;
@@ -480,7 +482,7 @@ class FolderReader {
     }
   }
 
-  // A copy that the config names and the model could have is in the file.
+  // Checks that each of modules_to_save that the model can have is in the file.
   void check_copies() const {
     for (const std::string& name : config_.copies()) {
       const auto has = [&](const std::string& target) {
@@ -493,14 +495,14 @@ class FolderReader {
           std::ranges::find(adapter_keys().tied, name.substr(name.rfind('.') + 1)) != adapter_keys().tied.end();
       if (is_tied || !std::ranges::any_of(all_own_parameters(model()), means)) continue;
       throw Error(Exit::user,
-                  fmt::format("{}: \"modules_to_save\" of {} names '{}', but there is no weight of it", name_,
+                  fmt::format("{}: \"modules_to_save\" of {} names '{}', but the file has no weight of it", name_,
                               kAdapterConfig, name),
                   "the file is not complete: save the adapter again");
     }
   }
 
-  // Outputs that were the model's embedding until now, and can be no longer: they are adapted, or the embedding became
-  // a copy, which they do not follow.
+  // Unties outputs that cannot share the model's embedding any longer: they are adapted, or the embedding became a
+  // copy, which they do not follow.
   void set_apart() {
     for (const Parameter& p : all_own_parameters(model())) {
       const bool shares = !p.absent_if.empty() && !model().find(p.name) && embedding_like(p);
@@ -514,7 +516,7 @@ class FolderReader {
     }
   }
 
-  // The file holds all of what has another shape than the model's.
+  // Checks that every weight whose shape differs from the model's is in the file.
   void check_sizes() const {
     for (const auto& [name, w] : out_.whole)
       for (const Parameter& p : all_own_parameters(model()))
@@ -527,7 +529,7 @@ class FolderReader {
   }
   [[noreturn]] void refuse_size(const Parameter& p) const {
     throw Error(Exit::user,
-                fmt::format("{}: the adapter's model has {} tokens, but the file does not hold parameter {} of as many",
+                fmt::format("{}: the adapter's model has {} tokens, but the file has no parameter {} of that size",
                             name_, p.shape[0].number(), p.name),
                 "save the adapter with its embeddings (save_embedding_layers=True)");
   }
@@ -541,7 +543,7 @@ class FolderReader {
     return a.type.shape == b.type.shape && values_of(a) == values_of(b);
   }
 
-  // A tensor as the parameter has it; with a factor what is added to it.
+  // A tensor in the parameter's layout; with a factor, as an addend.
   Weight whole(const StoredTensor& t, const Parameter& p, bool fused, std::optional<double> factor = {}) const {
     if (p.shape.size() > 2 || p.shape.empty() || (fused && p.hf_transposed && p.shape.size() == 2))
       throw user_error("{}: '{}' is not one matrix of the model (parameter {})", name_, t.name, p.name);
@@ -553,7 +555,7 @@ class FolderReader {
     for (const graph::Dim& d : shape) wanted.push_back(d.number());
     if (t.shape != wanted)
       throw Error(Exit::user,
-                  fmt::format("{}: tensor '{}' has shape {}, but the model asks for {}", name_, t.name,
+                  fmt::format("{}: tensor '{}' has shape {}, but the model needs {}", name_, t.name,
                               shape_text(t.shape), shape_text(wanted)),
                   "the adapter was made for another model, or for one with more tokens");
     std::vector<float> values = floats_of(formats_, t, name_);
@@ -567,7 +569,7 @@ class FolderReader {
     return w;
   }
 
-  // A tensor that each pair has besides A and B where the config says `key`, and no pair has otherwise.
+  // A tensor that each pair has besides A and B if the config sets `key`, and no pair has otherwise.
   struct Companion {
     const StoredTensor* Pair::* place;
     const char* noun;
@@ -579,18 +581,18 @@ class FolderReader {
   void put(const Companion& c, const std::vector<std::pair<const StoredTensor*, std::string>>& tensors) {
     for (const auto& [t, target] : tensors) {
       if (!c.is_wanted)
-        throw user_error("{}: tensor '{}' is a {}, but {} does not say \"{}\"", name_, t->name, c.full_noun,
+        throw user_error("{}: tensor '{}' is a {}, but {} does not set \"{}\"", name_, t->name, c.full_noun,
                          kAdapterConfig, c.key);
       const auto pair = pairs_.find(target);
       if (pair == pairs_.end() || pair->second.*c.place)
         throw user_error("{}: tensor '{}' is a {} of {}", name_, t->name, c.noun,
-                         pair == pairs_.end() ? "nothing that is adapted" : "what has one already");
+                         pair == pairs_.end() ? "a module that is not adapted" : "a module that has one already");
       pair->second.*c.place = t;
     }
     if (!c.is_wanted) return;
     for (const auto& [target, pair] : pairs_)
       if (!(pair.*c.place) && (c.is_of_embeddings || !pair.looked_up))
-        throw user_error("{}: {} says \"{}\", but '{}' has no {}", name_, kAdapterConfig, c.key, target, c.noun);
+        throw user_error("{}: {} sets \"{}\", but '{}' has no {}", name_, kAdapterConfig, c.key, target, c.noun);
   }
   void put_biases(const std::vector<std::pair<const StoredTensor*, std::string>>& biases) {
     put({&Pair::bias, "bias", "bias of B", "lora_bias", config_.has_bias(), false}, biases);
@@ -599,7 +601,7 @@ class FolderReader {
     put({&Pair::magnitude, "magnitude", "magnitude", "use_dora", config_.has_magnitudes(), true}, magnitudes);
   }
 
-  // One number for each row of the target (column of an embedding), in our order.
+  // One number for each row of the target (of an embedding: column), in our order.
   Weight magnitude(const StoredTensor& t, const Parameter& p, bool looked_up, bool fused) const {
     const int64_t own = p.shape[looked_up ? 1 : 0].number(), count = own * (fused ? p.hf_parts : 1);
     int64_t held = 1;
@@ -626,14 +628,14 @@ class FolderReader {
 
   AdapterPart part(const Parameter& p, const std::string& target, const Pair& pair, bool fused) {
     if (pair.looked_up != is_looked_up(p))
-      throw user_error("{}: '{}' is adapted as {}, but the model uses it otherwise", name_, target,
+      throw user_error("{}: '{}' is adapted as {}, but the model uses it differently", name_, target,
                        pair.looked_up ? "an embedding" : "a product");
     AdapterPart out;
     out.a = matrix_in(formats_, *pair.a, name_);
     out.b = matrix_in(formats_, *pair.b, name_);
     const int64_t rank = out.rank();
     if (rank != config_.rank(target))
-      throw user_error("{}: '{}' has rank {}, but {} says {}", name_, target, rank, kAdapterConfig,
+      throw user_error("{}: '{}' has rank {}, but {} has {}", name_, target, rank, kAdapterConfig,
                        config_.rank(target));
     const int64_t rows = p.shape[0].number(), columns = p.shape[1].number();
     if (pair.looked_up) {  // A is [rank, N], B [K, rank]
@@ -662,11 +664,11 @@ class FolderReader {
   Pairs pairs_;
   std::vector<std::pair<const StoredTensor*, WholeName>> whole_;
   std::map<std::string, const StoredTensor*> token_rows_;         // by module
-  std::map<std::string, std::map<int, const Pair*>> nested_;      // changes of parameters, by module and depth
-  std::map<std::string, Weight> given_weights_;                   // whole ones, by parameter
+  std::map<std::string, std::map<int, const Pair*>> nested_;      // updates of target_parameters, by module and depth
+  std::map<std::string, Weight> given_weights_;                   // full weights, by parameter
   std::set<std::string> copies_;                                  // parameters replaced by copies
   std::map<std::string, std::map<int64_t, AdapterPart>> stacks_;  // by parameter and number
-  std::vector<Parameter> apart_;                                  // that the model has not, and will have
+  std::vector<Parameter> apart_;                                  // weights that the model lacks, and will have
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
   if (m.text("general.type", "model") != "adapter")
     throw Error(Exit::user, fmt::format("{}: this file is a model, not an adapter", name), "give models with -m");
   if (const std::string kind = m.text("adapter.type", "lora"); kind != "lora")
-    throw user_error("{}: adapters of the type '{}' are not known; only 'lora' is", name, kind);
+    throw user_error("{}: adapters of the type '{}' are not supported; only 'lora' is", name, kind);
   check_adapter_keys(m, name);
   const std::string& made_for = m.text("general.architecture");
   if (made_for != model.family->gguf_architecture())
@@ -30,7 +30,7 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
   for (const StoredTensor& t : file.tensors()) {
     const bool is_a = t.name.ends_with(".lora_a");
     if (!is_a && !t.name.ends_with(".lora_b"))
-      throw user_error("{}: tensor '{}' is no part of a low-rank change", name, t.name);
+      throw user_error("{}: tensor '{}' is not part of a low-rank update", name, t.name);
     put_in_pair(pairs, t.name.substr(0, t.name.size() - 7), is_a, t, false, name);
   }
   if (pairs.empty()) throw user_error("{}: no tensors of an adapter", name);
@@ -55,7 +55,7 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
       require_shape(part.a, matrices * rank, columns, *pair.a, name);
       require_shape(part.b, matrices * rows, rank, *pair.b, name);
     }
-    // Without alpha nothing is divided by the rank, as other programs have it.
+    // Without alpha the scale is 1, as in other programs.
     if (alpha != 0) part.scale = alpha / rank;
     out.parts.emplace(p->name, std::move(part));
   }

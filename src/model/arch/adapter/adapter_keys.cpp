@@ -57,7 +57,7 @@ bool holds(const std::vector<std::string>& patterns, const std::string& key) {
   return std::ranges::any_of(patterns, [&](const std::string& p) { return matches_key(p, key); });
 }
 
-// Null, false, and what is empty say nothing.
+// Null, false and empty values have no effect.
 bool says_something(const ordered_json& value) {
   if (value.is_null() || value == false || value == "") return false;
   return !((value.is_object() || value.is_array()) && value.empty());
@@ -97,7 +97,7 @@ AdapterKeys::Use AdapterKeys::Kind::use_of(const std::string& key) const {
 
 namespace {
 
-// Error when a key that says something may not.
+// Error when a key with an effect is refused or unknown.
 void check_key(const AdapterKeys::Kind& kind, const std::string& key, const std::string& value,
                const std::string& file) {
   const AdapterKeys::Use use = kind.use_of(key);
@@ -108,8 +108,8 @@ void check_key(const AdapterKeys::Kind& kind, const std::string& key, const std:
         use.rule->instead);
   if (use.verdict == AdapterKeys::Verdict::unknown)
     throw Error(
-        Exit::user, fmt::format("{}: \"{}\" is {}, and it is not known what that changes", file, printable(key), value),
-        "merge the adapter into its model with the program that made it; or, where the key changes nothing, remove it "
+        Exit::user, fmt::format("{}: \"{}\" is {}, and the effect of the key is unknown", file, printable(key), value),
+        "merge the adapter into its model with the program that made it; or, if the key has no effect, remove it "
         "from the file");
 }
 
@@ -125,9 +125,8 @@ const AdapterKeys::Kind& check_adapter_keys(const ordered_json& config, const st
   const AdapterKeys& table = adapter_keys();
   const auto type = config.find("peft_type");
   if (type == config.end() || !type->is_string())
-    throw Error(Exit::user,
-                fmt::format("{}: \"peft_type\" is missing, so it is not known what kind of adapter this is", file),
-                "adapters of low rank say \"LORA\"");
+    throw Error(Exit::user, fmt::format("{}: \"peft_type\" is missing, so the kind of adapter is unknown", file),
+                "low-rank adapters have \"LORA\"");
   const auto name = type->get<std::string>();
   const auto kind = std::ranges::find(table.kinds, name, &AdapterKeys::Kind::name);
   if (kind == table.kinds.end()) {

@@ -10,7 +10,7 @@
 namespace lumen::model {
 namespace {
 
-// Matrices of as many rows, or stacks of them, side by side, the n-th times scales[n].
+// Concatenates matrices, or stacks of them, along columns, the n-th times scales[n].
 Weight beside(std::span<const Weight* const> parts, std::span<const double> scales) {
   const int64_t rows = parts[0]->rows();
   graph::Shape shape = parts[0]->type.shape;
@@ -28,7 +28,7 @@ Weight beside(std::span<const Weight* const> parts, std::span<const double> scal
   return f32_weight(shape, values);
 }
 
-// Matrices of as many columns, one below the other; of stacks, matrix by matrix.
+// Concatenates matrices along rows; stacks matrix by matrix.
 Weight below(std::span<const Weight* const> parts) {
   graph::Shape shape = parts[0]->type.shape;
   const bool stacked = shape.size() == 3;
@@ -47,7 +47,7 @@ Weight below(std::span<const Weight* const> parts) {
   return f32_weight(shape, values);
 }
 
-// The last axis made longer with zeros.
+// Pads the last axis with zeros.
 std::vector<float> wider(const Weight& w, int64_t columns) {
   std::vector<float> out;
   out.reserve(w.rows() * columns);
@@ -59,7 +59,7 @@ std::vector<float> wider(const Weight& w, int64_t columns) {
   return out;
 }
 
-// Each of `matrices` made longer with rows of zeros.
+// Pads each of `matrices` with rows of zeros.
 std::vector<float> longer(const Weight& w, int64_t matrices, int64_t rows) {
   const size_t size = w.f32().size() / matrices, whole = rows * w.columns();
   std::vector<float> out;
@@ -76,7 +76,7 @@ void append(std::vector<float>& to, const std::vector<float>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
-// The changes of one weight, by set; null: none.
+// The updates of one weight, by set; null: none.
 WeightChange stack_of(const Parameter& p, std::span<const WeightChange* const> changes) {
   const bool looked_up = is_looked_up(p), picked = p.shape.size() == 3 && !looked_up;
   const int64_t matrices = picked ? p.shape[0].number() : 1, columns = p.shape.back().number();
@@ -114,7 +114,7 @@ std::map<std::string, WeightChange> combined_changes(run::Engine& engine, const 
   for (const Parameter& p : model.parameters) {
     std::vector<const Weight*> as, bs;
     std::vector<double> scales;
-    std::deque<Weight> scaled;  // keeps what bs points to
+    std::deque<Weight> scaled;  // owns the weights that bs points to
     std::vector<float> gains;
     for (const ScaledAdapter& s : adapters) {
       const auto found = s.adapter.parts.find(p.name);
@@ -154,7 +154,7 @@ std::map<std::string, WeightChange> stacked_changes(run::Engine& engine, const M
     }
     if (std::ranges::all_of(changes, [](const WeightChange* c) { return !c; })) continue;
     out.emplace(p.name, stack_of(p, changes));
-    for (auto& set : by_set) set.erase(p.name);  // not longer than they are needed
+    for (auto& set : by_set) set.erase(p.name);  // frees them early
   }
   return out;
 }

@@ -55,15 +55,15 @@ AdapterPart stack_matrices(const Parameter& p, const std::map<int64_t, AdapterPa
       throw user_error("{}: some of the {} matrices of parameter {} have magnitudes, others have none", file, count,
                        p.name);
   }
-  // What one matrix has all of them get: no small file may ask for a large one of zeros.
+  // The rank applies to all matrices: a small file must not allocate a large one of zeros.
   if (rank > std::max(rows, columns))
-    throw user_error("{}: the change of a matrix of parameter {} has rank {}, more than that has rows or columns", file,
-                     p.name, rank);
+    throw user_error("{}: the update of a matrix of parameter {} has rank {}, more than the matrix has rows or columns",
+                     file, p.name, rank);
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   std::vector<float> a(size(count * rank * columns)), b(size(count * rows * rank)), lengths;
   for (const auto& [number, one] : matrices) {
     std::copy(one.a.f32().begin(), one.a.f32().end(), a.begin() + number * rank * columns);
-    // What another scale asks for is a factor of B.
+    // Differences of scale become a factor of B.
     const double factor = one.scale / out.scale;
     const std::span<const float> from = one.b.f32();
     for (int64_t n = 0; n < rows; ++n)

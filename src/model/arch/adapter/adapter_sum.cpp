@@ -70,7 +70,7 @@ std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const
   Builder& build = one.build();
   const ValueId v = one.weight();
   const ValueId a = one.input("a", part.a), b = one.input("b", scaled(part.b, part.scale));
-  // |w + b a|^2 = |w|^2 + b . (2 w a + b (a a)): no matrix of the weight's size comes to be.
+  // |w + b a|^2 = |w|^2 + b . (2 w a + b (a a)): needs no matrix of the weight's size.
   const ValueId wa = looked_up ? build.contract(v, a, "nk", "nr", "kr")
                                : build.contract(v, a, letters("nk"), letters("rk"), letters("nr"));
   const ValueId aa = looked_up ? build.contract(a, a, "nr", "ns", "rs")
@@ -87,7 +87,7 @@ std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const
     gain[n] = static_cast<float>(part.magnitude->f32()[n] / length);
     if (std::isfinite(gain[n])) continue;
     throw Error(Exit::numeric,
-                fmt::format("row {} of parameter {} has the length {} under the adapter, so that its magnitude has no "
+                fmt::format("row {} of parameter {} has the norm {} with the adapter, so that its magnitude has no "
                             "direction",
                             n, p.name, length),
                 "the adapter was made for another model");
@@ -112,7 +112,7 @@ std::vector<float> adapted_values(run::Engine& engine, const Parameter& p, const
   const bool looked_up = is_looked_up(p);
   std::vector<std::pair<const ScaledAdapter*, const AdapterPart*>> parts;
   std::vector<float> gain;                // of the weight itself
-  std::vector<std::vector<float>> gains;  // of each change
+  std::vector<std::vector<float>> gains;  // of each update
   for (const ScaledAdapter& s : adapters) {
     require_scale(s);
     const auto found = s.adapter.parts.find(p.name);

@@ -19,7 +19,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 std::vector<float> floats_of(const FormatLibrary& formats, const StoredTensor& t, const std::string& file) {
   const FormatRef format = t.element.format ? t.element.format : format_of_scalar(formats, t.element.scalar);
-  if (!format) throw user_error("{}: tensor '{}' is not of floats", file, t.name);
+  if (!format) throw user_error("{}: tensor '{}' does not hold floats", file, t.name);
   std::vector<float> values;
   if (is_plain(*format, Scalar::f32)) {
     values.resize(t.rows() * t.columns());
@@ -39,7 +39,7 @@ std::vector<float> floats_of(const FormatLibrary& formats, const StoredTensor& t
 Weight matrix_in(const FormatLibrary& formats, const StoredTensor& t, const std::string& file, int64_t count) {
   const size_t axes = count > 0 ? 3 : 2;
   if (t.shape.size() != axes || t.rows() < 1 || t.columns() < 1 || (count > 0 && t.shape[0] != count))
-    throw user_error("{}: tensor '{}' has shape {}, but here an adapter has {}", file, t.name, shape_text(t.shape),
+    throw user_error("{}: tensor '{}' has shape {}, but an adapter needs {} here", file, t.name, shape_text(t.shape),
                      count > 0 ? fmt::format("{} stacked matrices", count) : "matrices");
   graph::Shape shape;
   for (const int64_t d : t.shape) shape.emplace_back(d);
@@ -59,7 +59,7 @@ void put_in_pair(Pairs& pairs, const std::string& target, bool is_a, const Store
   Pair& pair = pairs[target];
   const StoredTensor*& place = is_a ? pair.a : pair.b;
   if (place || ((pair.a || pair.b) && pair.looked_up != looked_up))
-    throw user_error("{}: '{}' has two kinds of tensors for one matrix, '{}' among them", file, target, t.name);
+    throw user_error("{}: '{}' has conflicting tensors for one matrix, one is '{}'", file, target, t.name);
   place = &t;
   pair.looked_up = looked_up;
 }
@@ -70,7 +70,7 @@ void require_shape(const Weight& w, int64_t rows, int64_t columns, const StoredT
 
 void refuse_shape(const StoredTensor& t, const std::vector<int64_t>& wanted, const std::string& file) {
   throw Error(Exit::user,
-              fmt::format("{}: tensor '{}' has shape {}, but the model asks for {}", file, t.name, shape_text(t.shape),
+              fmt::format("{}: tensor '{}' has shape {}, but the model needs {}", file, t.name, shape_text(t.shape),
                           shape_text(wanted)),
               "the adapter was made for another model");
 }

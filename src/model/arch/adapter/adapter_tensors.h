@@ -1,4 +1,4 @@
-// Tensors of adapters' files: checked, and as f32, for the readers of both kinds of files. Errors name the file and the
+// Tensors of adapter files: validated, and as f32, for the readers of both kinds of files. Errors name the file and the
 // tensor. Proved by tests/model/arch/adapter/adapter_test.cpp.
 #pragma once
 
@@ -15,28 +15,28 @@ namespace lumen::model {
 
 std::string shape_text(const std::vector<int64_t>& shape);
 
-// Numbers of any kind of floats, as f32; all are finite.
+// Values of any float type, as f32; Error unless all are finite.
 std::vector<float> floats_of(const FormatLibrary& formats, const StoredTensor& t, const std::string& file);
-// A matrix, or `count` stacked ones where that is not 0.
+// A matrix, or `count` stacked ones if that is not 0.
 Weight matrix_in(const FormatLibrary& formats, const StoredTensor& t, const std::string& file, int64_t count = 0);
 
-// The matrices of one target, as the file names it.
+// The tensors of one target, as the file names it.
 struct Pair {
   const StoredTensor* a = nullptr;
   const StoredTensor* b = nullptr;
   const StoredTensor* magnitude = nullptr;
-  const StoredTensor* bias = nullptr;  // that B gives as well
-  bool looked_up = false;              // kept as changes of an embedding are
+  const StoredTensor* bias = nullptr;  // of B
+  bool looked_up = false;              // stored in the layout of an embedding's update
 };
 using Pairs = std::map<std::string, Pair>;
 
 void put_in_pair(Pairs& pairs, const std::string& target, bool is_a, const StoredTensor& t, bool looked_up,
                  const std::string& file);
-// Each has both.
+// Checks that each target has both A and B.
 void require_pairs(const Pairs& pairs, const std::string& file);
 
 void require_shape(const Weight& w, int64_t rows, int64_t columns, const StoredTensor& t, const std::string& file);
-// The parameter is one matrix.
+// Checks that the parameter is a single matrix.
 void require_matrix(const Parameter& p, const std::string& target, const std::string& file);
 [[noreturn]] void refuse_shape(const StoredTensor& t, const std::vector<int64_t>& wanted, const std::string& file);
 [[noreturn]] void refuse_target(const Model& model, const std::string& target, const std::string& file);

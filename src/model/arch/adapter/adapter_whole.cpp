@@ -12,13 +12,13 @@ bool is_called(const Parameter& p, const std::string& tensor) {
   return p.hf == tensor || p.hf_fused == tensor || std::ranges::find(p.hf_also, tensor) != p.hf_also.end();
 }
 
-// What a key is that a file does not name, where the others are as given.
+// The default of a key that a file lacks, where the others are as given.
 double usual(const Family& family, graph::Config values, const std::string& key) {
   values.erase(key);
   return family.config("", values).at(key);
 }
 
-// A key made true, and those whose usual value follows it.
+// Sets a key to true, and those whose default follows it.
 graph::Config switched(const Family& family, const graph::Config& config, const std::string& key) {
   graph::Config out = config;
   out[key] = 1;

@@ -1,4 +1,4 @@
-// A model under the numbers that an adapter's whole weights ask for: another vocabulary, or biases that the model's
+// A model with the config that an adapter's full weights need: another vocabulary size, or biases that the model's
 // config leaves out. Proved by tests/model/arch/adapter/adapter_whole_test.cpp.
 #pragma once
 
@@ -11,12 +11,12 @@ namespace lumen::model {
 
 inline constexpr const char* kVocabulary = "vocab";  // the config key of every family
 
-// The config under which the model has the tensor that folders call so, as well as all it has: a key that was false is
-// true, and with it those that follow it. Nothing where the family has no such tensor.
+// The config with which the model has the named tensor of HF folders, and still all its own: a boolean key becomes
+// true, and with it those that default to it. nullopt where the family has no such tensor, or the model has it already.
 std::optional<graph::Config> config_with(const Model& model, const std::string& tensor);
 
-// The model with these values of config keys. Biases that it gains are zeros; other weights may be missing, or have
-// another shape than their parameter.
+// The model with these config values. New biases are zeros; other weights may be missing, or differ in shape from their
+// parameter.
 Model with_config(const Model& model, const graph::Config& values);
 
 }  // namespace lumen::model

@@ -28,7 +28,7 @@ const Parameter& parameter_of(const Model& model, const std::vector<Parameter>& 
   throw user_error("the adapter changes '{}', which models of the family '{}' do not have", name, model.family->name());
 }
 
-// Scales that files cannot hold become part of B.
+// Scales that files cannot hold become a factor of B.
 AdapterPart with_positive_scale(AdapterPart part) {
   if (part.scale > 0 && std::isfinite(part.scale)) return part;
   std::vector<float> values(part.b.f32().begin(), part.b.f32().end());
@@ -38,7 +38,7 @@ AdapterPart with_positive_scale(AdapterPart part) {
   return part;
 }
 
-// What most of the values are; the first of those that are as many.
+// The most frequent value; of several the smallest.
 template <typename T>
 T most_frequent(const std::vector<T>& values) {
   std::map<T, int> counts;
@@ -48,7 +48,7 @@ T most_frequent(const std::vector<T>& values) {
       ->first;
 }
 
-// What was a whole number before it was divided by the rank and multiplied again.
+// Rounds a value that was a whole number before it was divided by the rank and multiplied again.
 double tidy(double alpha) {
   const double whole = std::round(alpha);
   return std::abs(alpha - whole) < 1e-6 * std::max(1.0, std::abs(alpha)) && whole > 0 ? whole : alpha;
@@ -80,7 +80,7 @@ class Folder {
       const Parameter& p = parameter_of(model, all_, name);
       if (!is_shared(p, weight)) take_whole(p, weight);
     }
-    if (targets_.empty()) throw user_error("the adapter '{}' changes nothing of low rank", adapter.name);
+    if (targets_.empty()) throw user_error("the adapter '{}' has no low-rank updates", adapter.name);
   }
 
   void write(const std::filesystem::path& path, const AdapterFile& about) const {
@@ -112,13 +112,13 @@ class Folder {
   std::string module_of(const Parameter& p) const {
     if (p.hf.ends_with(kWeight)) return p.hf.substr(0, p.hf.size() - kWeight.size());
     throw Error(Exit::user,
-                fmt::format("parameter '{}' of the family '{}' has no module of its own in Hugging Face models, so no "
-                            "folder can hold its change",
+                fmt::format("parameter '{}' of the family '{}' has no module of its own in Hugging Face models, so a "
+                            "folder cannot hold its update",
                             p.name, model_.family->name()),
                 "write a GGUF adapter, or merge the adapter with `lumen merge`");
   }
 
-  // An embedding that is the changed output as well: the folder holds it once, as that.
+  // An embedding that equals the changed output: the folder holds it once, as the output.
   bool is_shared(const Parameter& embedding, const Weight& weight) const {
     if (embedding.role != "embedding") return false;
     return std::any_of(all_.begin(), all_.end(), [&](const Parameter& p) {
@@ -160,7 +160,7 @@ class Folder {
     const std::string module = module_of(p);
     if (module.find(kExpert) != std::string::npos)
       throw Error(Exit::user,
-                  fmt::format("a folder cannot hold parameter '{}', all matrices of a layer, whole", p.name),
+                  fmt::format("a folder cannot hold the full weight of parameter '{}', a stack of matrices", p.name),
                   "merge the adapter with `lumen merge`");
     std::vector<float> values;
     const Weight floats = decoded(weight);
@@ -168,13 +168,13 @@ class Folder {
     Weight w = f32_weight(weight.type.shape, values);
     if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
     if (p.hf_transposed && w.type.shape.size() > 1) w = transposed(w);
-    // Beside a change of low rank it is what that is added to; alone it is a copy that was trained.
+    // With a low-rank update it is the base layer of that update; alone it is a trained copy.
     const bool beside = adapter_.parts.contains(p.name);
     if (!beside) copies_.insert(module.substr(module.rfind('.') + 1));
     whole_.emplace_back(module + (beside ? ".base_layer.weight" : ".weight"), w);
   }
 
-  // Modules by the last part of their name where all of that name are meant, by their full name otherwise.
+  // Modules by the last part of their name where all modules of that name are targets, else by their full name.
   std::vector<std::string> target_modules() const {
     const auto last = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
     std::set<std::string> meant, out;
@@ -189,7 +189,7 @@ class Folder {
     return {out.begin(), out.end()};
   }
 
-  // Whole numbers as such: some readers want them.
+  // Integral values as integers: some readers require them.
   static ordered_json number(double x) {
     return x == std::round(x) && x < 1e9 ? ordered_json(static_cast<int64_t>(x)) : ordered_json(x);
   }
@@ -206,7 +206,7 @@ class Folder {
     }
     for (const Target& t : targets_)
       if (t.part.magnitude.has_value() != magnitudes)
-        throw user_error("the adapter has magnitudes for some weights, but none for '{}': a folder says it of all",
+        throw user_error("the adapter has magnitudes for some weights, but none for '{}': a folder needs them for all",
                          t.name);
     const int64_t rank = most_frequent(ranks);
     const double alpha = most_frequent(alphas);
@@ -243,7 +243,7 @@ class Folder {
   const std::vector<Parameter> all_;
   std::vector<Target> targets_;
   std::vector<std::pair<std::string, Weight>> whole_;
-  std::set<std::string> copies_;  // modules that stand for themselves
+  std::set<std::string> copies_;  // modules_to_save
 };
 
 }  // namespace
@@ -262,7 +262,7 @@ void check_adapter_gguf(const Model& model, const Adapter& adapter) {
     throw user_error("the family '{}' has no name in GGUF files", model.family->name());
   if (!adapter.whole.empty())
     throw Error(Exit::user,
-                fmt::format("a GGUF adapter cannot hold whole weights, but '{}' is one", adapter.whole.begin()->first),
+                fmt::format("a GGUF adapter cannot hold full weights, but '{}' is one", adapter.whole.begin()->first),
                 "merge the adapter with `lumen merge`, or write a folder");
   for (const auto& [name, part] : adapter.parts) {
     if (part.magnitude)
@@ -272,7 +272,7 @@ void check_adapter_gguf(const Model& model, const Adapter& adapter) {
     if (!p) throw user_error("the adapter changes '{}', which the model does not have", name);
     if (p->gguf.empty()) throw user_error("parameter '{}' has no name in GGUF files", name);
   }
-  if (adapter.parts.empty()) throw user_error("the adapter '{}' changes nothing of low rank", adapter.name);
+  if (adapter.parts.empty()) throw user_error("the adapter '{}' has no low-rank updates", adapter.name);
 }
 
 void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::filesystem::path& path,
@@ -284,7 +284,7 @@ void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::f
     const AdapterPart& own = parts.emplace(name, with_positive_scale(part)).first->second;
     alphas.push_back(tidy(own.scale * own.rank()));
   }
-  // One alpha serves all; what another one asks for is a factor of B.
+  // GGUF files have one alpha; differences become a factor of B.
   const auto alpha = static_cast<float>(most_frequent(alphas));
   std::vector<TensorSpec> specs;
   std::vector<Weight> weights;

@@ -32,7 +32,7 @@ void template_to_files(const std::string& text, SmallFiles& files) {
   if (!files.contains(kConfig)) return;
   json config = object_of(files, kConfig);
   json& own = config[kMember];
-  if (own.is_array()) {  // of several by name the usual one
+  if (own.is_array()) {  // of several named templates the default one
     std::erase_if(own.get_ref<json::array_t&>(),
                   [](const json& one) { return one.is_object() && one.value("name", json()) == "default"; });
     own.push_back({{"name", "default"}, {"template", text}});
@@ -42,7 +42,7 @@ void template_to_files(const std::string& text, SmallFiles& files) {
   files[kConfig] = json_print(config, kConfig, 2) + "\n";
 }
 
-// Further ends of texts, where the files do not name them.
+// Adds end-of-generation tokens that the files do not list.
 void ends_to_files(std::span<const TokenId> ends, int64_t vocabulary, SmallFiles& files) {
   std::vector<TokenId> all = named_ends(files, vocabulary);
   const size_t before = all.size();
@@ -54,8 +54,8 @@ void ends_to_files(std::span<const TokenId> ends, int64_t vocabulary, SmallFiles
   files[kGeneration] = json_print(generation, kGeneration, 2) + "\n";
 }
 
-// Puts the chat template in place of the one that the files and the metadata of a model name, and adds `ends`, tokens
-// with which its answers end, to those that the files name. What says nothing of a tokenizer stays as it is.
+// Replaces the chat template in a model's files and metadata, and adds `ends`, its end-of-turn tokens, to those of the
+// files. Metadata without a tokenizer stays unchanged.
 void replace_chat_template(const std::string& text, std::span<const TokenId> ends, int64_t vocabulary,
                            SmallFiles& files, GgufMetadata& metadata) {
   if (!files.empty()) {
@@ -83,7 +83,7 @@ std::string adapter_chat_template(const std::filesystem::path& adapter) {
   std::error_code failure;
   const bool is_folder = std::filesystem::is_directory(adapter, failure);
   if (!is_folder && adapter.extension() != ".json" && adapter.extension() != ".safetensors") {
-    if (!std::filesystem::exists(adapter, failure)) return {};  // reading it says so
+    if (!std::filesystem::exists(adapter, failure)) return {};  // the reader reports the error
     const MappedFile file(adapter);
     return read_gguf_metadata(file.bytes(), adapter.string()).text(kTemplateKey, "");
   }

@@ -36,7 +36,7 @@ struct Default {
   const char *hf, *gguf;
   bool is_integer;
 };
-// Defaults of generation.
+// Default sampling parameters.
 constexpr Default kDefaults[] = {{"temperature", "general.sampling.temp", false},
                                  {"top_k", "general.sampling.top_k", true},
                                  {"top_p", "general.sampling.top_p", false},
@@ -53,7 +53,7 @@ json object_of(const SmallFiles& files, const std::string& name) {
   return value.is_object() ? value : json::object();
 }
 
-// Templates by name; "" is the plain one.
+// Templates by name; "" is the default.
 std::map<std::string, std::string> templates_of(const SmallFiles& files) {
   std::map<std::string, std::string> out;
   const auto take = [&](const json& value) {
@@ -73,7 +73,7 @@ std::map<std::string, std::string> templates_of(const SmallFiles& files) {
   return out;
 }
 
-// One id or several; nothing of what cannot be one.
+// One id or several; ids out of range are skipped.
 void take_ids(const json& object, const char* key, const std::string& file, int64_t below, std::vector<TokenId>& out) {
   const auto value = object.find(key);
   if (value == object.end() || value->is_null()) return;
@@ -119,7 +119,7 @@ std::optional<uint32_t> pooling_number(const std::string& text, const std::strin
     const auto* kind = std::find_if(std::begin(kPoolings), std::end(kPoolings),
                                     [name = key](const auto& p) { return name == p.first; });
     if (kind == std::end(kPoolings) || chosen)
-      throw Error(Exit::user, fmt::format("{}: pooling by {} is not known here", where, chosen ? "several ways" : key),
+      throw Error(Exit::user, fmt::format("{}: pooling by {} is not supported", where, chosen ? "several modes" : key),
                   "choose with --pooling mean, cls or last");
     chosen = kind->second;
   }
@@ -132,7 +132,7 @@ std::string pooling_key(const GgufMetadata& metadata) {
   return metadata.text("general.architecture", "") + ".pooling_type";
 }
 
-// The files by which other programs find the pooling of a folder.
+// Writes the files that define the pooling of a folder for other programs.
 void pooling_to_hf(const GgufMetadata& metadata, SmallFiles& files) {
   const std::string key = pooling_key(metadata);
   if (!metadata.has(key) || files.contains(kPoolingFile)) return;
@@ -170,10 +170,10 @@ void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& me
     const double number = value->is_number() ? value->get<double>() : NAN;
     if (!d.is_integer && std::isfinite(number))
       metadata.set(d.gguf, static_cast<float>(number));
-    else if (number == std::floor(number) && number >= INT32_MIN && number <= INT32_MAX)  // 40.0 is one, too
+    else if (number == std::floor(number) && number >= INT32_MIN && number <= INT32_MAX)  // 40.0 is integral, too
       metadata.set(d.gguf, static_cast<int32_t>(number));
     else
-      warn(fmt::format("generation_config.json: \"{}\" is no {}number; the file is written without it", d.hf,
+      warn(fmt::format("generation_config.json: \"{}\" is not a {}number; the file is written without it", d.hf,
                        d.is_integer ? "whole " : ""));
   }
   for (const Default& d : kTokens) {
@@ -192,7 +192,7 @@ SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, st
   out.erase("config.json");
   if (templates_of(files).empty() && metadata.has(kTemplate)) out["chat_template.jinja"] = metadata.text(kTemplate);
   pooling_to_hf(metadata, out);
-  // A folder's own config.json says what it says without that file.
+  // A folder's own config.json is used as it is.
   if (!files.contains("generation_config.json") && !files.contains("config.json")) {
     json generation = json::object();
     for (const Default& d : kDefaults) {

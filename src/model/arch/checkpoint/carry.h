@@ -1,6 +1,5 @@
-// What a model's files say besides its weights and its numbers: chat template, special tokens, defaults of generation.
-// Small files of Hugging Face folders and metadata of GGUF say the same in two ways. Proved by
-// tests/model/arch/carry_test.cpp.
+// A model's data besides weights and config: chat template, special tokens, default sampling parameters. Converts
+// between small files of Hugging Face folders and GGUF metadata. Proved by tests/model/arch/carry_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -15,9 +14,9 @@
 
 namespace lumen::model {
 
-// tokenizer.ggml.model of files that have none; other programs refuse files without the key.
+// tokenizer.ggml.model of files without a tokenizer; other programs refuse files without the key.
 inline const std::string kNoTokenizer = "no_vocab";
-// Files without the key, and with any word other programs have for none.
+// True for files without the key, and for the values that other programs write.
 inline bool has_no_tokenizer(const GgufMetadata& metadata) {
   const std::string kind = metadata.text("tokenizer.ggml.model", kNoTokenizer);
   return kind == kNoTokenizer || kind == "none";
@@ -25,25 +24,25 @@ inline bool has_no_tokenizer(const GgufMetadata& metadata) {
 
 using SmallFiles = std::map<std::string, std::string>;  // by name
 
-// config.json, generation_config.json, tokenizer files, chat templates: those the folder has.
+// config.json, generation_config.json, tokenizer files, chat templates: those that exist in the folder.
 SmallFiles small_files(const std::filesystem::path& folder);
 
-// The tokens at which texts end, as generation_config.json and config.json name them, in that order. Ids that are not
-// below `vocabulary` are never drawn and left out.
+// The EOS ids of generation_config.json and config.json, in that order. Ids that are not below `vocabulary` can never
+// be sampled and are left out.
 std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary);
 
-// How the file that says it in a folder calls the pooling of a model's vectors, as the number of {a}.pooling_type of
-// GGUF: 1 the mean, 2 the first token, 3 the last. Nothing where it chooses none; Error where it chooses what neither
-// form has a number for. `text`: the file's.
+// The pooling of an embedding model in a folder's pooling config, as the value of {a}.pooling_type in GGUF: 1 mean, 2
+// first token (CLS), 3 last. nullopt where none is chosen; Error for another kind of pooling. `text`: contents of the
+// file.
 inline constexpr const char* kPoolingFile = "1_Pooling/config.json";
 std::optional<uint32_t> pooling_number(const std::string& text, const std::string& where);
 
-// Adds what the files say and the metadata does not; ids below `vocabulary` only. Without ends of texts, which
-// ends_to_gguf() writes.
+// Adds data of the files that the metadata lacks; only ids below `vocabulary`. Without EOS ids, which ends_to_gguf()
+// writes.
 void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& metadata);
 
-// The files of a folder: those there were, and where there were none what the metadata says. `ends`: at which tokens
-// texts end. Without config.json and tokenizer.json, which have writers of their own.
+// The small files of a folder: the existing ones, and missing ones from the metadata. `ends`: EOS ids. Without
+// config.json and tokenizer.json, which have their own writers.
 SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, std::span<const TokenId> ends);
 
 }  // namespace lumen::model

@@ -1,5 +1,5 @@
-// Models from files and into files: names become roles, packed checkpoints become formats, parts and fused tensors are
-// taken apart and joined.
+// Reading and writing of models: tensor names map to parameters, packed checkpoints to formats; split and fused tensors
+// are converted.
 //
 // May include: base, base/file, base/structured, base/threads, model/arch, model/arch/checkpoint/packed,
 // model/arch/family, model/file, model/text/tokenizer, model/text/tokenizer/file, number/codec, run/device.

@@ -23,7 +23,7 @@ bool is_rounded_type(const graph::Type& type) {
   return is_rounded(w);
 }
 
-// A weight as it is in the folder before it is packed: `turned`, matrices are [in, out] where such folders have that.
+// A weight in the folder's layout before packing; `turned`: transposed to [in, out].
 Weight in_folder(const Parameter& p, Weight w, bool turned) {
   if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
   if (p.hf_plus != 0) {
@@ -41,13 +41,13 @@ graph::Type type_in_folder(graph::Type type, bool turned) {
   return type;
 }
 
-// One weight of the folder, under a name of its own.
+// One weight of the folder, with a name of its own.
 struct Entry {
   std::string name;
   graph::Type type;
   std::function<Weight()> make;
   bool is_matrix = false;                // of a linear layer
-  std::optional<HeldFormat> input = {};  // what it reads, in few bits
+  std::optional<HeldFormat> input = {};  // format of its quantized input
 };
 
 class Entries {
@@ -65,7 +65,7 @@ class Entries {
       if (!p.hf_rows.empty()) {
         between[p.hf_rows].push_back(&p);
       } else {
-        if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
+        if (p.hf.empty()) throw user_error("parameter '{}' has no name in Hugging Face folders", p.name);
         add(p);
       }
     }
@@ -77,7 +77,7 @@ class Entries {
   std::vector<std::string> decoded_names;
 
  private:
-  // In what products with these weights, which are one in the folder, hold what they read.
+  // The input format of products with these weights, which are one weight in the folder.
   std::optional<HeldFormat> input_of(const std::string& name, const std::vector<const Parameter*>& parts) const {
     std::optional<HeldFormat> out;
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -88,7 +88,7 @@ class Entries {
                                    (!own || (own->format->hash == out->format->hash && own->scale == out->scale)));
       if (!same)
         throw Error(Exit::user,
-                    fmt::format("'{}' is one weight in folders, but its parts read what is held in several ways", name),
+                    fmt::format("'{}' is one weight in folders, but its parts have inputs in different formats", name),
                     "write a GGUF file");
       out = std::move(own);
     }
@@ -99,7 +99,7 @@ class Entries {
     for (const Entry& e : all)
       if (e.input && !(packs_ && is_rounded_type(e.type)))
         throw Error(Exit::user,
-                    fmt::format("what '{}' reads is held in '{}', which a folder can say of packed weights alone",
+                    fmt::format("the input of '{}' is held in '{}', which a folder supports only for packed weights",
                                 e.name, e.input->format->name),
                     "write a GGUF file");
   }
@@ -107,12 +107,12 @@ class Entries {
   void add(const Parameter& p) {
     const Weight& w = model_.weights.at(p.name);
     const bool turned = p.hf_transposed && !(unturned_ && is_rounded(w));
-    // Those who read packed folders pack linear layers alone.
+    // Readers of packed folders support only packed linear layers.
     const bool is_expert = p.hf.find("{e}") != std::string::npos;
     const bool decodes = packs_ && is_rounded(w) && (p.role == "embedding" || (is_expert && float_experts_));
     if (packs_ && !decodes && turned && is_rounded(w))
       throw Error(Exit::user,
-                  fmt::format("'{}' is kept turned in folders of this family, and cannot be packed in rows of '{}'",
+                  fmt::format("'{}' is transposed in folders of this family, and cannot be packed in rows of '{}'",
                               p.name, w.type.element.format->name),
                   "write a GGUF file");
     if (decodes) decoded_names.push_back(p.gguf);
@@ -132,7 +132,7 @@ class Entries {
     }
     const graph::Shape one(type.shape.begin() + 1, type.shape.end());
     const int64_t count = type.shape[0].number();
-    const auto stacked = std::make_shared<Weight>();  // while its parts are written
+    const auto stacked = std::make_shared<Weight>();  // kept while its parts are written
     for (int64_t e = 0; e < count; ++e) {
       std::string name = p.hf;
       const auto part = [make, stacked, one, e, count] {
@@ -168,8 +168,8 @@ class Entries {
   bool packs_, unturned_, float_experts_;
 };
 
-// Matrices that readers have as modules of their own though the model has none: an output that is the embedding. Such
-// a module shares floats, so that a reader must not wait for packed weights there.
+// Matrices that are modules for readers but absent from the model: a tied output. Such a module shares the embedding's
+// floats, so it is listed as not packed.
 std::vector<std::string> shared_matrices(const Model& model, const std::vector<Entry>& entries) {
   std::vector<std::string> out;
   for (const Parameter& p : model.family->all_parameters(model.config)) {
@@ -180,12 +180,12 @@ std::vector<std::string> shared_matrices(const Model& model, const std::vector<E
   return out;
 }
 
-// What keys and values pass through; a folder says one thing of both.
+// The format of keys and values; a folder has only one setting for both.
 std::optional<HeldFormat> cache_of(const Model& model) {
   const std::vector<graph::EncodedState> states = encoded_states(model);
   if (states.empty()) return std::nullopt;
   if (states.size() != 2 || states[0].format->hash != states[1].format->hash)
-    throw Error(Exit::user, fmt::format("'{}': a folder says of keys and values that both are held alike", model.name),
+    throw Error(Exit::user, fmt::format("'{}': a folder has one format for both keys and values", model.name),
                 "write a GGUF file");
   return HeldFormat{states[0].format, 1.0};
 }
@@ -233,7 +233,7 @@ FolderTensors folder_tensors(const Model& model, const WeightSource& source, con
       continue;
     }
     const std::vector<TensorSpec>& specs = out.packing->specs(e.name);
-    const auto tensors = std::make_shared<std::vector<Bytes>>();  // while they are written
+    const auto tensors = std::make_shared<std::vector<Bytes>>();  // kept while they are written
     for (size_t i = 0; i < specs.size(); ++i) {
       out.specs.push_back(specs[i]);
       out.make.emplace_back([make = e.make, name = e.name, packing = out.packing, tensors, i, last = specs.size() - 1] {

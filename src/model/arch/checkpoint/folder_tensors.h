@@ -1,5 +1,5 @@
-// The tensors of a Hugging Face folder in their order: names, rows and matrices as such folders have them, plain or
-// packed by a scheme, each made when it is written.
+// The tensors of a Hugging Face folder in file order: with the names, row order and matrix layout of such folders,
+// plain or packed by a scheme, each created when it is written.
 #pragma once
 
 #include <functional>
@@ -15,13 +15,13 @@ namespace lumen::model {
 
 struct FolderTensors {
   std::vector<TensorSpec> specs;
-  std::vector<std::function<Bytes()>> make;  // asked in this order
-  std::shared_ptr<const Packing> packing;    // null: none is packed
-  std::vector<std::string> decoded;          // names of rounded weights that such a folder has in floats
+  std::vector<std::function<Bytes()>> make;  // called in this order
+  std::shared_ptr<const Packing> packing;    // null: nothing is packed
+  std::vector<std::string> decoded;          // names of quantized weights that such a folder stores as floats
 };
 
-// `back`: the config as readers of the folder will see it. `output`: one of Packing::outputs(), or empty. The model and
-// `source` must live as long.
+// `back`: the config that a reader of the folder will get. `output`: one of Packing::outputs(), or empty. The model and
+// `source` must outlive the result.
 FolderTensors folder_tensors(const Model& model, const WeightSource& source, const graph::Config& back,
                              const std::string& output);
 

@@ -14,8 +14,8 @@ int64_t row_count(const Weight& w) {
   return w.type.shape.size() < 2 ? w.columns() : w.rows();
 }
 
-// New row r comes from old row source(r). Row sections move along with the data; a tensor section stays, and so do
-// tiles that no row leaves.
+// New row r is old row source(r). Row sections move along with the data; tensor sections stay, and so do tiles if no
+// row leaves its tile.
 template <typename SourceOf>
 void move_rows(Weight& w, SourceOf source) {
   const int64_t rows = row_count(w);
@@ -44,7 +44,7 @@ void move_rows(Weight& w, SourceOf source) {
   w.bytes = std::move(moved).bytes();
 }
 
-// Rows of a head, and how many of them turn.
+// Rows of a head, and how many of them are rotated.
 std::pair<int64_t, int64_t> head_rows(const Weight& w, int64_t heads, int64_t turned) {
   LUMEN_CHECK(heads > 0 && row_count(w) % heads == 0, "{} rows, {} heads", row_count(w), heads);
   const int64_t rows = row_count(w) / heads, turning = turned == 0 ? rows : turned;
@@ -52,7 +52,7 @@ std::pair<int64_t, int64_t> head_rows(const Weight& w, int64_t heads, int64_t tu
   return {rows, turning};
 }
 
-// What files call the keys of a config that have this value and count something.
+// Names in files of the integer config keys with this value, for messages.
 std::string keys_of_value(const Family& family, const graph::Config& config, int64_t value) {
   std::string text;
   const auto say = [&](std::string name) {
@@ -79,11 +79,11 @@ void check_pairs(const Family& family, const graph::Config& config, const Parame
                      p.hf_halves, keys_of_value(family, config, p.hf_halves));
   const int64_t head = rows / p.hf_halves, turned = p.hf_turned == 0 ? head : p.hf_turned;
   if (turned > 0 && turned % 2 == 0 && turned <= head) return;
-  throw Error(
-      Exit::user,
-      fmt::format("{}: {} rows of each head of parameter '{}' are rotated, which has {}", file, turned, p.name, head),
-      fmt::format("rows are rotated in pairs: {} must be an even number of at most {}",
-                  keys_of_value(family, config, turned), head));
+  throw Error(Exit::user,
+              fmt::format("{}: {} rows of each head of parameter '{}' are rotated, but a head has {}", file, turned,
+                          p.name, head),
+              fmt::format("rows are rotated in pairs: {} must be an even number of at most {}",
+                          keys_of_value(family, config, turned), head));
 }
 
 void halves_to_pairs(Weight& w, int64_t heads, int64_t turned) {

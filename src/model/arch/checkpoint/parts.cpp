@@ -10,14 +10,14 @@
 namespace lumen::model {
 namespace {
 
-// Rows of the whole that are this parameter's, group by group.
+// Rows of the whole tensor that belong to this parameter, group by group.
 std::vector<int64_t> rows_of(const Parameter& p, int64_t rows) {
   std::vector<int64_t> out(rows);
   for (int64_t r = 0; r < rows; ++r) out[r] = r / p.hf_count * p.hf_of + p.hf_from + r % p.hf_count;
   return out;
 }
 
-// The same weight as a matrix of so many columns: its numbers lie one behind the other.
+// The same weight reshaped to this number of columns: its numbers are contiguous.
 Weight with_columns(const Weight& w, int64_t columns) {
   Weight out = w;
   const int64_t count = w.rows() * w.columns();
@@ -36,7 +36,7 @@ graph::Shape shape_of_whole(const Parameter& p, bool as_rows) {
   graph::Shape shape = p.shape;
   const size_t n = shape.size();
   if (!p.hf_columns) return {graph::Dim(shape[0].number() * p.hf_of), shape[p.hf_transposed ? n - 2 : n - 1]};
-  const size_t axis = p.hf_transposed ? n - 2 : n - 1;  // of ours, along which files have more
+  const size_t axis = p.hf_transposed ? n - 2 : n - 1;  // of ours, along which the file's tensor is longer
   shape[axis] = graph::Dim(shape[axis].number() / p.hf_count * p.hf_of);
   if (p.hf_transposed && !as_rows) std::swap(shape[n - 2], shape[n - 1]);
   return shape;
@@ -75,8 +75,8 @@ graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*
 Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts, bool as_rows) {
   const Parameter& first = *parts.front();
   const graph::Element element = type_of_whole(model, parts, as_rows).element;
-  // Each part's rows one behind the other, then where they belong. Of columns that are not turned every number is a
-  // row.
+  // Concatenates the rows of all parts, then moves them to their places. For columns that are not transposed, every
+  // number is a row.
   std::vector<Weight> rows;
   int64_t all = 0;
   for (const Parameter* p : parts) {

@@ -42,13 +42,13 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-// What a tensor of a file is as a weight: plain f32 stays, other plain floats become their format, formats are blobs.
+// The type of a file's tensor as a weight: plain f32 stays, other plain floats get their format, formats are blobs.
 graph::Type type_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
                     const std::string& file) {
   const std::vector<int64_t> expected = numbers(p.shape);
   if (tensor.shape != expected) {
     throw Error(Exit::user,
-                fmt::format("{}: tensor '{}' has shape {}, but the config asks for {}", file, tensor.name,
+                fmt::format("{}: tensor '{}' has shape {}, but the config needs {}", file, tensor.name,
                             shape_text(tensor.shape), shape_text(expected)),
                 "the file's metadata and tensors disagree");
   }
@@ -71,12 +71,12 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
   w.type = type_of(formats, tensor, p, file);
   const size_t size = graph::byte_size(w.type);
   if (tensor.is_blob() && tensor.data.size() == size) {
-    w.bytes = Bytes(tensor.data, opened);  // where it lies in the file
+    w.bytes = Bytes(tensor.data, opened);  // refers to the mapped file
   } else {
     Room room(size);
     if (tensor.blob_bytes() <= static_cast<int64_t>(size)) {
       tensor.copy_blob(room.data());
-    } else {  // padding behind the values
+    } else {  // padding after the values
       const std::vector<uint8_t> blob = tensor.blob();
       std::copy_n(blob.begin(), size, room.data());
     }
@@ -85,14 +85,14 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
   // Vectors (norms, biases) are always computed in f32.
   if (w.type.element.format && p.is_vector()) {
     Weight decoded = f32_weight(p.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
-    // They lie between matrices: who reads one gets pages around it, which nobody has asked for.
+    // Reading a vector between matrices loads surrounding pages that are not needed: release them.
     leave_to_file(tensor.data);
     return decoded;
   }
   return w;
 }
 
-// Takes the weights of one file, tensor by tensor.
+// Reads the weights of one file, tensor by tensor.
 class Taker {
  public:
   Taker(FamilyRef family, std::shared_ptr<const TensorFile> file, std::string name, bool hf,
@@ -113,8 +113,8 @@ class Taker {
            (hf_ && !p.hf_rows.empty() && has_tensor(p.hf_rows));
   }
 
-  // All parameters of the model, deciding which there are; `later`: those that are not held as the file has them have
-  // their type alone. Whatever else the file holds must be ignored by the family.
+  // Reads all parameters of the model, and determines which are present; `later`: weights that need conversion have
+  // only their type. All other tensors of the file must be ignored by the family.
   void take_all(Model& model, bool later) {
     const WeightSplits splits = weight_splits(*family_, model.config, model.metadata, name_);
     const auto own = [&](std::vector<Parameter> of_family) {
@@ -149,12 +149,12 @@ class Taker {
       if (std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return fits_pattern(i, tensor.name); }))
         continue;
       throw Error(Exit::user,
-                  fmt::format("{}: tensor '{}' has no place in the family '{}'", name_, tensor.name, family_->name()),
-                  "the model is of a kind this family does not describe");
+                  fmt::format("{}: tensor '{}' is unknown to the family '{}'", name_, tensor.name, family_->name()),
+                  "the model has a variant that this family does not describe");
     }
   }
 
-  // A weight that has its type alone.
+  // Creates a weight of which only the type was read.
   Weight make(const Parameter& p) {
     used_.clear();
     std::optional<Weight> w = take(p);
@@ -178,7 +178,7 @@ class Taker {
     return name.replace(name.find(kExpert), kExpert.size(), std::to_string(e));
   }
 
-  // The packed weights of the file that a parameter is made of.
+  // The packed weights of the file that a parameter consists of.
   std::vector<std::string> packed_names(const Parameter& p) const {
     std::vector<std::string> out, names = names_of(p);
     names.insert(names.end(), {p.hf_fused, p.hf_rows});
@@ -194,14 +194,14 @@ class Taker {
     return out;
   }
 
-  // The first of several, one for each expert.
+  // For several, one for each expert, checks the first.
   bool has_tensor(const std::string& name) const {
     const std::string first = name.find(kExpert) == std::string::npos ? name : of_expert(name, 0);
     return file_->find(first) != nullptr || (packed_ && packed_->holds(*file_, first));
   }
 
-  // Bytes that a parameter takes beside the file: it is rearranged, joined from several tensors, or made. The others
-  // stay where they lie.
+  // Bytes of memory for a parameter besides the mapped file: it is reordered, joined from several tensors, or
+  // initialized. Others stay in the mapping.
   int64_t taken(const Parameter& p) const {
     const auto names = names_of(p);
     const auto name = std::find_if(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); });
@@ -230,7 +230,7 @@ class Taker {
     for (const Parameter& p : parameters)
       bytes = one_by_one ? std::max(bytes, taken(p)) : run::saturating_sum(bytes, taken(p));
     run::require_host_memory(fmt::format("reading '{}'", name_), {{"weights that are joined or rearranged", bytes}},
-                             "a GGUF file of the same model is read where it lies (`lumen export`, on a machine with "
+                             "a GGUF file of the same model is read in place (`lumen export`, on a machine with "
                              "more memory)");
   }
 
@@ -244,8 +244,8 @@ class Taker {
     return weight_of(family_->library().formats(), tensor, as, file_, name_);
   }
 
-  // What take() will give, of weights that it would make anew; nothing where they lie in the file as they are, or are
-  // too small to care, or where taking them is what finds a mistake.
+  // The type that take() will return for weights that need conversion; nullopt where they stay in the mapping, are
+  // small, or where only reading them detects an error.
   std::optional<graph::Type> announced(const Parameter& p) {
     const bool may_be_absent = p.optional && p.init != "normal" && p.init != "residual";
     if (p.is_vector() || may_be_absent || p.hf_plus != 0 || taken(p) == 0) return std::nullopt;
@@ -350,7 +350,7 @@ class Taker {
     return take_rows(all, p.shape, source);
   }
 
-  // What lies between others in one tensor. Packed matrices are [out, in], however plain ones are kept.
+  // A part of an interleaved tensor. Packed matrices are [out, in], whatever the layout of plain ones.
   Weight between(const Parameter& p) {
     const bool as_rows = packed_ && packed_->is_unturned() && packed_->holds(*file_, p.hf_rows);
     if (whole_.first != p.hf_rows) whole_ = {p.hf_rows, weight(p.hf_rows, p, shape_of_whole(p, as_rows))};
@@ -362,12 +362,12 @@ class Taker {
   std::string name_;
   bool hf_;
   std::optional<PackedCheckpoint> packed_;
-  graph::Config config_;  // with what the file's tensors say
+  graph::Config config_;  // completed from the file's tensors
   std::set<std::string> used_;
-  std::pair<std::string, Weight> whole_;  // the tensor parts were taken of last
+  std::pair<std::string, Weight> whole_;  // cache of the last interleaved tensor
 };
 
-// `later`: weights that would be made anew have their type alone.
+// `later`: weights that need conversion have only their type.
 StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& path, bool later) {
   const auto file = std::make_shared<const SplitGguf>(path, library->formats());
   const GgufMetadata& metadata = file->metadata();
@@ -382,7 +382,7 @@ StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& 
                                         return file->find(name) != nullptr;
                                       }));
   for (const std::string& key : rules.check(metadata, model.config))
-    warn(fmt::format("{}: the key '{}' is not known here; what it says has no effect", metadata.source, key));
+    warn(fmt::format("{}: the key '{}' is unknown and has no effect", metadata.source, key));
   const auto taker = std::make_shared<Taker>(model.family, file, path.string(), false);
   model.metadata = metadata;
   taker->take_all(model, later);
@@ -392,14 +392,14 @@ StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& 
   return out;
 }
 
-// What config.json says of weights under a name of our own, where GGUF files have a key.
+// Reads a member of config.json that is our own, and has a metadata key in GGUF files.
 void read_texts(const nlohmann::json& config, const char* name, const std::string& path, const char* key,
                 Model& model) {
   const auto member = config.find(name);
   if (member == config.end()) return;
   std::vector<std::string> texts;
   const bool is_list = member->is_array() && std::ranges::all_of(*member, [](const auto& t) { return t.is_string(); });
-  if (!is_list) throw user_error("{}: \"{}\" is no list of texts", path, name);
+  if (!is_list) throw user_error("{}: \"{}\" is not a list of strings", path, name);
   for (const nlohmann::json& text : *member) texts.push_back(text.get<std::string>());
   model.metadata.set(key, GgufArray(texts));
 }
@@ -411,7 +411,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   const auto architectures = config.find("architectures");
   if (architectures == config.end() || !architectures->is_array() || architectures->empty() ||
       !architectures->front().is_string()) {
-    throw user_error("{}: \"architectures\" does not name the model's kind", config_path);
+    throw user_error("{}: \"architectures\" does not name an architecture", config_path);
   }
   StreamedModel out;
   Model& model = out.model;

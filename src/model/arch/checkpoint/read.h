@@ -1,7 +1,6 @@
-// Models from files: GGUF, or a Hugging Face folder (config.json + safetensors + tokenizer.json). Names, config keys
-// and row orders come from the family's text. Shapes are checked against the config; a missing or unexpected tensor is
-// an Error that names it. Proved by tests/model/arch/arch_test.cpp and
-// tests/cli/convert/stream_check.py.
+// Reads models: GGUF, or a Hugging Face folder (config.json + safetensors + tokenizer.json). Names, config keys and row
+// orders come from the family's source. Shapes are checked against the config; a missing or unexpected tensor is an
+// Error that names it. Proved by tests/model/arch/arch_test.cpp and tests/cli/convert/stream_check.py.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +10,18 @@
 
 namespace lumen::model {
 
-// A file ending in .gguf (by content), a folder with config.json, one of our checkpoint folders, or "hf:user/repo" of
+// A GGUF file (detected by content), a folder with config.json, one of our checkpoint folders, or "hf:user/repo" from
 // the local cache (hub_cache.h).
 Model read_model(const LibraryRef& library, const std::filesystem::path& path);
 Model read_gguf(const LibraryRef& library, const std::filesystem::path& path);
 Model read_hf(const LibraryRef& library, const std::filesystem::path& folder);
 
-// The same for models that are larger than memory: a weight that is computed with otherwise than its file holds it
-// (joined of several tensors, turned, packed) has its type alone, and `source` makes it when its turn comes. The others
-// lie in the mapped file. Mistakes of names, types and shapes are found at once, those of bytes when a weight is made.
+// The same for models larger than memory: a weight that must be converted from the file's form (joined from several
+// tensors, transposed, unpacked) has only its type, and `source` creates it on demand. The others refer to the mapped
+// file. Invalid names, types and shapes are detected at once, invalid bytes when a weight is created.
 struct StreamedModel {
   Model model;
-  WeightSource source;  // keeps the file open; for one thread
+  WeightSource source;  // keeps the file open; not thread-safe
 };
 StreamedModel stream_model(const LibraryRef& library, const std::filesystem::path& path);
 

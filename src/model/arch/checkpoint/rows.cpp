@@ -12,7 +12,7 @@
 namespace lumen::model {
 namespace {
 
-// The parts of a blob that go by rows: offset and bytes of a row.
+// The per-row sections of a blob: offset and bytes of a row.
 struct RowSection {
   int64_t offset, stride;
 };
@@ -30,8 +30,8 @@ Error shared_fields(const Format& f) {
   return user_error("rows of a weight in format '{}' cannot be moved: its fields are shared between rows", f.name);
 }
 
-// What rows share, for row r of the result from row source(r): tiles that come whole from one tile, and what belongs to
-// the tensor.
+// Copies fields that rows share, for row r of the result from row source(r): tiles that come from one whole tile, and
+// tensor-level fields.
 template <typename Source>
 void take_shared(const Weight& w, Weight& out, uint8_t* bytes, Source source) {
   if (!w.type.element.format) return;
@@ -147,7 +147,7 @@ Weight transposed(const Weight& w) {
   std::swap(out.type.shape[axes - 2], out.type.shape[axes - 1]);
   const int64_t rows = w.type.shape[axes - 2].number(), columns = w.columns(), count = w.rows() * columns;
   Room bytes(count * size);
-  constexpr int64_t kSquare = 32;  // numbers whose lines stay in the nearest cache
+  constexpr int64_t kSquare = 32;  // block size: its cache lines fit into L1
   const int64_t bands = (rows + kSquare - 1) / kSquare, matrices = count == 0 ? 0 : count / (rows * columns);
   parallel_for(0, matrices * bands, {.is_worth = count > 65536}, [&](int64_t band) {
     const int64_t first = band / bands * rows * columns, top = band % bands * kSquare;

@@ -1,6 +1,6 @@
-// Weights made of rows of others: what one file keeps apart another holds together. Bytes move, values do not change;
-// where rows share fields, tiles move whole, and parts of one weight agree on what belongs to the tensor (Error
-// otherwise). Proved by tests/model/arch/arch_test.cpp and pack_test.cpp.
+// Creates weights from rows of others: splits and joins tensors. Bytes move, values do not change; where rows share
+// fields, tiles move as a whole, and parts of one weight must have equal tensor-level fields (else Error). Proved by
+// tests/model/arch/arch_test.cpp and pack_test.cpp.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@ namespace lumen::model {
 
 // Row r of the result is row source[r] of `w`; `shape` has as many rows.
 Weight take_rows(const Weight& w, const graph::Shape& shape, std::span<const int64_t> source);
-// One behind the other; all have the same element and columns.
+// Concatenates rows; all parts have the same element type and columns.
 Weight stack_rows(std::span<const Weight> parts, const graph::Shape& shape);
-// The same part by part, so that never more than one of them is held beside the whole.
+// The same incrementally, so that only one part is held besides the result.
 class RowStack {
  public:
   explicit RowStack(graph::Shape shape) : shape_(std::move(shape)) {}
@@ -30,11 +30,11 @@ class RowStack {
   std::optional<Room> room_;
   int64_t rows_ = 0;
 };
-// Whether numbers share fields, so that only whole rows can be moved.
+// Whether the element type is a format with shared fields, so that only whole rows can be moved.
 bool is_rounded(const Weight& w);
 // The same in f32.
 Weight decoded(const Weight& w);
-// [.., in, out] -> [.., out, in]: f32 and floats of two bytes.
+// [.., in, out] -> [.., out, in]: f32 and 16-bit floats.
 Weight transposed(const Weight& w);
 
 }  // namespace lumen::model

@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-// The tensors of another file under other names.
+// Tensors of another file under other names.
 class RenamedTensors : public TensorFile {
  public:
   RenamedTensors(std::shared_ptr<const TensorFile> file, std::vector<StoredTensor> tensors, const std::string& name)
@@ -18,7 +18,7 @@ class RenamedTensors : public TensorFile {
   }
 
  private:
-  std::shared_ptr<const TensorFile> file_;  // whose bytes these are
+  std::shared_ptr<const TensorFile> file_;  // owns the bytes
 };
 
 }  // namespace
@@ -27,7 +27,7 @@ nlohmann::json config_inside(const Family& family, const nlohmann::json& config,
   const Family::Inside& inside = *family.inside();
   const auto object = config.find(inside.object);
   if (object == config.end() || !object->is_object())
-    throw user_error("{}: \"{}\" is no object, but {} has its text part there", file, inside.object,
+    throw user_error("{}: \"{}\" is not an object, but {} has its text part there", file, inside.object,
                      inside.architecture);
   nlohmann::json out = *object;
   for (const char* shared :
@@ -58,7 +58,7 @@ std::shared_ptr<const TensorFile> tensors_inside(const Family& family, std::shar
     tensors.push_back(std::move(named));
   }
   if (aside > 0)
-    warn(fmt::format("{}: the text part of {} is taken; {} tensors of its other parts are left aside", folder,
+    warn(fmt::format("{}: only the text part of {} is read; {} tensors of its other parts are skipped", folder,
                      inside.architecture, aside));
   return std::make_shared<const RenamedTensors>(std::move(file), std::move(tensors), folder);
 }

@@ -1,6 +1,6 @@
-// Models that are a part of others: the text part of one that reads pictures as well. Its keys are an object of
-// config.json, its tensors have a prefix, and what belongs to the other parts is set aside with a word. Which
-// architecture, object and prefixes: attributes hf_inside, hf_prefix and hf_beside of the family. Proved by
+// Models inside multimodal ones: the text part of a model that also reads images. Its config is an object of
+// config.json, its tensors have a prefix, and tensors of other parts are skipped with a warning. The family's
+// attributes hf_inside, hf_prefix and hf_beside give architecture, object and prefixes. Proved by
 // tests/model/arch/wrapped_test.cpp.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace lumen::model {
 
-// config.json of the part as if it stood alone. Error when the object is missing.
+// The part's config.json as a standalone model. Error when the object is missing.
 nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& file);
-// The part's tensors by the names they have alone. Warns of the parts that are left aside.
+// The part's tensors with the names of a standalone model. Warns about the skipped parts.
 std::shared_ptr<const TensorFile> tensors_inside(const Family& family, std::shared_ptr<const TensorFile> file,
                                                  const std::string& folder);
 

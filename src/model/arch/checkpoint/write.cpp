@@ -56,7 +56,7 @@ std::string size_label(int64_t weights) {
 void write_tokenizer(const Model& model, GgufMetadata& metadata) {
   const int64_t vocabulary = vocabulary_of(model);
   const char* kind = "tokenizer.ggml.model";
-  // What was written without a name may have one by now.
+  // A pre-tokenizer that had no name when the file was written may have one now.
   const bool anew =
       model.tokenizer && (!metadata.has(kind) || metadata.text("tokenizer.ggml.pre", "") == kUnnamedSplit);
   if (anew) model.tokenizer->to_gguf(metadata);
@@ -74,8 +74,8 @@ void write_tokenizer(const Model& model, GgufMetadata& metadata) {
                      model.name, model.tokenizer->size(), vocabulary));
   if (!is_known_split(metadata))
     warn(
-        fmt::format("'{}': no other program has a name for the way this tokenizer cuts texts into words; others refuse "
-                    "the file, or cut texts differently",
+        fmt::format("'{}': other programs have no name for this tokenizer's pre-tokenizer; they refuse "
+                    "the file, or split text differently",
                     model.name));
   pad_vocabulary(metadata, vocabulary);
 }
@@ -102,13 +102,13 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   GgufMetadata metadata = model.metadata;
   if (metadata.has(kOnlineRotations))
     warn(
-        fmt::format("'{}': what some weights are multiplied with is rotated while the model runs ({}): other programs "
-                    "will compute something else",
+        fmt::format("'{}': inputs of some weights are rotated at run time ({}): other programs "
+                    "will compute wrong results",
                     model.name, kOnlineRotations));
   if (const char* const key = split_key_of(model))
-    warn(fmt::format("'{}': weights lie in parts ({}): other programs will not find them", model.name, key));
+    warn(fmt::format("'{}': weights are stored in parts ({}): other programs will not find them", model.name, key));
   if (metadata.has(kLowRankWeights))
-    warn(fmt::format("'{}': weights have branches of low rank ({}): other programs will not compute them", model.name,
+    warn(fmt::format("'{}': weights have low-rank branches ({}): other programs will not compute them", model.name,
                      kLowRankWeights));
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
@@ -165,12 +165,11 @@ void require_writable_as(const Model& model, const std::string& form) {
   require_folder(model, form != Destination::kFolder);
   if (form != Destination::kFolder && split_key_of(model))
     throw Error(Exit::user,
-                fmt::format("'{}' has weights in parts, which folders of packed weights cannot say", model.name),
+                fmt::format("'{}' has weights in parts, which folders of packed weights cannot represent", model.name),
                 "write a GGUF file");
   if (form != Destination::kFolder && model.metadata.has(kLowRankWeights))
     throw Error(Exit::user,
-                fmt::format("'{}' has branches of low rank beside weights, which folders of packed weights cannot say",
-                            model.name),
+                fmt::format("'{}' has low-rank branches, which folders of packed weights cannot represent", model.name),
                 "write a GGUF file");
   if (form != Destination::kFolder) {
     (void)folder_tensors(model, {}, model.config, form);
@@ -181,7 +180,7 @@ void require_writable_as(const Model& model, const std::string& form) {
     if (is_plain_float(e) || !e.format->safetensors_type.empty()) continue;
     throw Error(
         Exit::user,
-        fmt::format("weights in the format '{}' ('{}') have no place in a Hugging Face folder", e.format->name, p.gguf),
+        fmt::format("a Hugging Face folder cannot hold weights in the format '{}' ('{}')", e.format->name, p.gguf),
         "add --type with a float format to decode them, write a GGUF file, or a folder of packed weights");
   }
 }
@@ -189,7 +188,7 @@ void require_writable_as(const Model& model, const std::string& form) {
 void write_model(const Model& model, const Destination& to, const WeightSource& source) {
   const auto known = output_forms();
   if (std::find(known.begin(), known.end(), to.form) == known.end())
-    throw usage_error("'{}' is no form of output; there are {}", to.form, fmt::join(known, ", "));
+    throw usage_error("'{}' is not an output format; known: {}", to.form, fmt::join(known, ", "));
   if (to.is_gguf()) return write_gguf(model, to.path, to.file_type, to.part_bytes, source);
   write_folder(model, to.path, to.form == Destination::kFolder ? "" : to.form, to.part_bytes, source);
 }

@@ -27,7 +27,7 @@
 namespace lumen::model {
 namespace {
 
-// At which tokens texts end: those its file names, in their order, then all the tokenizer knows.
+// EOS ids: those of its file, in their order, then those of the tokenizer.
 std::vector<TokenId> ends_of(const Model& model) {
   std::vector<TokenId> ends = ends_of_gguf(model.metadata, INT32_MAX);
   if (model.tokenizer) {
@@ -40,7 +40,7 @@ std::vector<TokenId> ends_of(const Model& model) {
   return ends;
 }
 
-// What config.json calls the type most weights are in; of packed ones those that are left in floats.
+// The dtype in config.json: that of most weights; for packed models that of the weights that stay floats.
 std::string dtype_of_model(const Model& model, bool packed) {
   const FormatRef main = main_format(model, packed);
   return main && is_plain(*main, Scalar::bf16)  ? "bfloat16"
@@ -48,7 +48,7 @@ std::string dtype_of_model(const Model& model, bool packed) {
                                                 : "float32";
 }
 
-// What a text or a file can have wrong is found before anything is written.
+// Detects errors of the family's source or of the file before anything is written.
 void check_room_and_pairs(const Model& model, const std::filesystem::path& folder) {
   const std::string from = model.metadata.entries().empty() ? model.name : model.metadata.source;
   for (const Parameter& p : model.parameters) {
@@ -57,7 +57,7 @@ void check_room_and_pairs(const Model& model, const std::filesystem::path& folde
       throw user_error("{}: parameter '{}' must be held in floats for a Hugging Face folder", from, p.name);
   }
   int64_t largest = 0;
-  std::map<std::string, int64_t> whole;  // tensors that are put together, which takes them twice
+  std::map<std::string, int64_t> whole;  // tensors that are joined, which needs twice their size
   for (const Parameter& p : model.parameters) {
     const bool stays = p.hf_rows.empty() && p.hf_halves == 0 && p.hf_plus == 0 && !p.hf_transposed &&
                        p.hf.find("{e}") == std::string::npos;
@@ -72,7 +72,7 @@ void check_room_and_pairs(const Model& model, const std::filesystem::path& folde
                            "a GGUF file is written without such copies");
 }
 
-// The model's own config.json, or the beginning of one.
+// The model's own config.json, or a new one to complete.
 nlohmann::json config_to_complete(const Model& model) {
   nlohmann::json config;
   if (const auto own = model.files.find("config.json"); own != model.files.end())
@@ -80,10 +80,10 @@ nlohmann::json config_to_complete(const Model& model) {
   if (!config.is_object()) {
     config = nlohmann::json::object();
     if (model.family->hf_architectures().empty())
-      throw user_error("config.json of '{}' is no JSON object, and its family has no attribute 'hf'", model.name);
+      throw user_error("config.json of '{}' is not a JSON object, and its family has no attribute 'hf'", model.name);
     config["architectures"] = {model.family->hf_architectures().front()};
     config["model_type"] = model.family->hf_type();
-    // Readers have ids of their own for what is not said, which may lie outside of this vocabulary.
+    // Readers have default ids for missing members, which may be outside of this vocabulary.
     const std::vector<TokenId> ends = ends_of(model);
     config["eos_token_id"] = ends.size() > 1 ? nlohmann::json(ends) : nullptr;
     if (ends.size() == 1) config["eos_token_id"] = ends.front();
@@ -96,7 +96,7 @@ nlohmann::json config_to_complete(const Model& model) {
   return config;
 }
 
-// Weights of a model that was in the folder before would be taken for those of this one.
+// Weights of an earlier model in the folder would be read as part of this one.
 void remove_old_weights(const std::filesystem::path& folder, const std::set<std::string>& written) {
   std::error_code failure;
   for (const std::filesystem::path& path : list_folder(folder, failure)) {
@@ -126,18 +126,17 @@ void require_folder(const Model& model, bool packed) {
   if (model.metadata.has(kOnlineRotations))
     throw Error(
         Exit::user,
-        fmt::format("'{}' rotates what some weights are multiplied with while it runs, which a folder cannot say",
-                    model.name),
+        fmt::format("'{}' rotates inputs of some weights at run time, which a folder cannot represent", model.name),
         "write a GGUF file");
   const bool fits_cache = held_cache(model, kCacheKeys) || held_cache(model, kCacheValues);
   if (packed ? fits_cache : has_held_formats(model))
     throw Error(Exit::user,
-                fmt::format("'{}' says in what formats {} are held, which {} cannot say", model.name,
+                fmt::format("'{}' has formats for {}, which {} cannot represent", model.name,
                             packed ? "caches without calibrated scales" : "activations or caches",
                             packed ? "a folder of packed weights" : "a folder of floats"),
                 packed ? "write a GGUF file"
                        : "write a GGUF file, or a folder of packed weights; `lumen quantize IN OUT --activations none` "
-                         "leaves out what is said");
+                         "removes these formats");
 }
 
 void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
@@ -153,7 +152,7 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   if (model.metadata.has(kLowRankWeights)) {
     config[kLowRankMember] = model.metadata.texts(kLowRankWeights);
     config["model_type"] = kLowRankModelType;
-    warn(fmt::format("'{}': weights have branches of low rank ({}): other programs will refuse the folder", model.name,
+    warn(fmt::format("'{}': weights have low-rank branches ({}): other programs will refuse the folder", model.name,
                      kLowRankMember));
   }
   for (const SplitKey& key : kSplitKeys) {
@@ -161,17 +160,18 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
     if (!model.metadata.has(key.key)) continue;
     config[key.member] = model.metadata.texts(key.key);
     config["model_type"] = kSplitModelType;
-    warn(fmt::format("'{}': weights lie in parts ({}): other programs will refuse the folder", model.name, key.member));
+    warn(fmt::format("'{}': weights are stored in parts ({}): other programs will refuse the folder", model.name,
+                     key.member));
   }
   const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
   if (!own.empty())
-    warn(fmt::format("config.json has no words for {} of this model: other programs will compute something else",
+    warn(fmt::format("config.json has no standard keys for {} of this model: other programs will compute wrong results",
                      fmt::join(own, ", ")));
   const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
   const FolderTensors tensors = folder_tensors(model, source, back, output);
   if (tensors.packing) config["quantization_config"] = tensors.packing->config();
   if (!tensors.decoded.empty())
-    note(fmt::format("written in f32, as readers of such folders want: {}", fmt::join(tensors.decoded, ", ")));
+    note(fmt::format("written in f32, as readers of such folders require: {}", fmt::join(tensors.decoded, ", ")));
   AtomicFolder out(folder);
   Bytes current;
   write_safetensors_files(
@@ -186,14 +186,14 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
   if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());
   for (const auto& [name, text] : carried) {
-    // A folder in a folder that is there already is not moved into it.
+    // Nested folders are written directly, since they are not moved into an existing folder.
     const bool is_nested = name.find('/') != std::string::npos;
     const std::filesystem::path file = (is_nested && out.path().parent_path() == folder ? folder : out.path()) / name;
     if (is_nested) std::filesystem::create_directories(file.parent_path());
     write_file_atomic(file, text);
   }
   if (model.tokenizer) write_file_atomic(out.path() / "tokenizer.json", model.tokenizer->to_json());
-  // Last: whoever finds it in a folder that was there before finds all the rest.
+  // Last, so that a folder with config.json is complete.
   write_file_atomic(out.path() / "config.json", config.dump(2) + "\n");
   const std::set<std::string> written = names_in(out.path());
   out.commit();

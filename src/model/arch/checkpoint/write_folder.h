@@ -1,5 +1,5 @@
-// Models as Hugging Face folders: config.json, weights in one file or several, the tokenizer, and the small files that
-// came with the model. `output`: the scheme's name that weights are packed by, or empty (write.h).
+// Models as Hugging Face folders: config.json, weights in one file or in shards, the tokenizer, and the small files
+// that came with the model. `output`: name of the packing scheme, or empty (write.h).
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace lumen::model {
 
-// Error where a folder cannot say what the model is.
+// Error where a folder cannot represent the model.
 void require_folder(const Model& model, bool packed);
 
 void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,

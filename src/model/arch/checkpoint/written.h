@@ -1,4 +1,4 @@
-// What the writers of files and of folders ask of a model.
+// Common parts of the writers of files and of folders.
 #pragma once
 
 #include <string>
@@ -17,13 +17,13 @@ inline TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   return spec;
 }
 
-// Numbers below this are ids; a family may have none.
+// Ids are below this number; 0 if the family has no vocabulary.
 inline int64_t vocabulary_of(const Model& model) {
   const auto found = model.config.find("vocab");
   return found == model.config.end() ? 0 : static_cast<int64_t>(found->second);
 }
 
-// The format that holds most weights of those a folder may have in `floats`, or of all; null when that is f32.
+// The format of most weights; `floats`: of those that a packed folder stores as floats. Null when that is f32.
 FormatRef main_format(const Model& model, bool floats = false);
 
 }  // namespace lumen::model

@@ -12,11 +12,11 @@
 namespace lumen::model {
 namespace {
 
-constexpr const char* kOwnGguf = "lumen.config.";  // keys the format has no name for
+constexpr const char* kOwnGguf = "lumen.config.";  // prefix of our own keys
 constexpr const char* kOwnHf = "lumen_config";
 constexpr const char* kFamily = "lumen.family";
 
-// `name`: the file's own for the key, where one key holds the value.
+// `name`: the file's key, where one key holds the value.
 double checked(const std::string& file, const ConfigKey& key, double value, const std::string& name = "") {
   const std::string label = name.empty() || name == key.name ? key.name : fmt::format("{} ('{}')", key.name, name);
   const double limit = key.is_float ? 1e30 : 16777216.0 * 16;
@@ -28,7 +28,7 @@ double checked(const std::string& file, const ConfigKey& key, double value, cons
   return value;
 }
 
-// `name`: the file's own for the key.
+// `name`: the file's key.
 double choice(const std::string& file, const ConfigKey& key, const std::string& name,
               const std::vector<std::string>& words, const std::string& word) {
   const auto at = std::find(words.begin(), words.end(), word);
@@ -43,7 +43,7 @@ std::string entry(const std::string& name, size_t i) {
   return fmt::format("{}.{}", name, i);
 }
 
-// What a key has in a config: one value, or one for each element.
+// The values of a key in a config: one, or one for each element.
 std::vector<double> values_of(const ConfigKey& key, const graph::Config& config) {
   std::vector<double> out;
   for (const std::string& name : key.entries(config))
@@ -51,7 +51,7 @@ std::vector<double> values_of(const ConfigKey& key, const graph::Config& config)
   return out;
 }
 
-// Whether a parameter's presence in the file tells the key's value.
+// Keys whose value follows from the presence of a parameter in the file.
 std::set<std::string> told_by_tensors(const Family& family, const graph::Config& config) {
   std::set<std::string> out;
   for (const Parameter& p : family.all_parameters(config))
@@ -71,7 +71,7 @@ bool is_text(const GgufMetadata& metadata, const std::string& name) {
   return v && std::holds_alternative<std::string>(*v);
 }
 
-// One number or several; truth values are 0 and 1.
+// One number or several; booleans are 0 and 1.
 std::vector<double> numbers_in(const GgufMetadata& metadata, const std::string& name) {
   const GgufValue* v = metadata.find(name);
   if (const auto* flag = std::get_if<bool>(v)) return {*flag ? 1.0 : 0.0};
@@ -81,7 +81,7 @@ std::vector<double> numbers_in(const GgufMetadata& metadata, const std::string& 
   return metadata.numbers(name);
 }
 
-// Whether a file has a name of a key, and says something there.
+// Whether a file has a key with a value other than blank.
 bool says(const GgufMetadata& metadata, const std::optional<double>& blank, const std::string& name) {
   if (!metadata.has(name)) return false;
   if (!blank || is_array(metadata, name) || is_text(metadata, name)) return true;
@@ -126,7 +126,7 @@ void take_gguf(const Family& family, const GgufRules& rules, const GgufMetadata&
     if (is_array(metadata, name) && has_key(family, rules, name, true)) return;
     const std::vector<double> all = numbers_in(metadata, name);
     if (all.empty()) throw user_error("{}: key '{}' is an empty array", file, name);
-    // An array for a family that has one number: all must be that number.
+    // An array for a family that has one number: all elements must be equal.
     for (double v : all) {
       if (v != all.front())
         throw user_error("{}: key '{}' differs from layer to layer, which this family does not describe", file, name);
@@ -149,7 +149,7 @@ GgufValue gguf_value(const ConfigKey& key, double value) {
   return static_cast<uint32_t>(value);
 }
 
-// A key as `lumen.config.` has it: the value itself, in our words.
+// A key as stored under `lumen.config.`: the unmodified value, with our own words.
 ConfigKey as_own(const ConfigKey& key) {
   ConfigKey own = key;
   own.gguf_choices = own.choices;
@@ -172,7 +172,7 @@ GgufValue gguf_values(const ConfigKey& key, const std::vector<double>& all) {
 
 // ---- config.json
 
-// What a file says at a path; null is as if it said nothing.
+// The value at a path; null counts as missing.
 const nlohmann::json* said_at(const nlohmann::json& object, const std::string& path) {
   const nlohmann::json* found = find_path(object, path);
   return found && !found->is_null() ? found : nullptr;
@@ -208,7 +208,7 @@ void take_hf(const std::string& file, const ConfigKey& key, const std::string& n
   for (size_t i = 0; i < value.size(); ++i) values[entry(key.name, i)] = hf_number(file, key, name, value[i]);
 }
 
-// The number with the fewest digits that is the same in f32, as which models hold it.
+// The shortest decimal number that is equal in f32, the type in which models store it.
 double shortest(double value) {
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, static_cast<float>(value)).ptr;
@@ -218,7 +218,7 @@ double shortest(double value) {
 }
 
 nlohmann::json hf_value(const ConfigKey& key, double value) {
-  // A key with several words is spoken of in words. Those of a text are other names for its choices.
+  // A key with several words is written as a word. Words of a key with choices are only aliases.
   if (key.hf_words.size() > 1 && key.choices.empty())
     for (const auto& [word, number] : key.hf_words)
       if (number == value) return word;
@@ -228,15 +228,15 @@ nlohmann::json hf_value(const ConfigKey& key, double value) {
   return static_cast<int64_t>(value);
 }
 
-using Complete = std::function<graph::Config(const graph::Config&)>;  // all numbers of a file that says some
+using Complete = std::function<graph::Config(const graph::Config&)>;  // completes the config from the values in a file
 
-// Without elements of lists.
+// Without list elements.
 graph::Config single_values(graph::Config values) {
   std::erase_if(values, [](const auto& value) { return value.first.find('.') != std::string::npos; });
   return values;
 }
 
-// What lists have beyond the elements there are, of keys that may have more.
+// Removes surplus list elements, of keys that may have more.
 void drop_surplus(const Family& family, const ConfigRules& rules, graph::Config& values) {
   for (const ConfigKey& key : family.keys()) {
     if (!rules.may_be_longer(key.name) || !values.contains(entry(key.name, 0))) continue;
@@ -246,7 +246,7 @@ void drop_surplus(const Family& family, const ConfigRules& rules, graph::Config&
   }
 }
 
-// Keys given by a text whose letters repeat, an element each.
+// Keys given by a string of repeating letters, one element each.
 void take_letters(const Family& family, const nlohmann::json& config, const std::string& file, const ConfigRules& rules,
                   graph::Config& values) {
   for (const ConfigKey& key : family.keys()) {
@@ -255,14 +255,14 @@ void take_letters(const Family& family, const nlohmann::json& config, const std:
     const auto letters = text->get<std::string>();
     const auto is_letter = [](char c) { return c >= 'A' && c <= 'Z'; };
     if (letters.empty() || letters.size() > 4096 || !std::all_of(letters.begin(), letters.end(), is_letter))
-      throw user_error("{}: \"{}\" is \"{}\", no pattern of letters", file, key.hf_letters, letters);
+      throw user_error("{}: \"{}\" is \"{}\", not a pattern of letters", file, key.hf_letters, letters);
     const std::vector<std::string> entries = key.entries(rules.complete(values));
     for (size_t i = 0; i < entries.size(); ++i)
       values[entries[i]] = letters.substr(i % letters.size(), 1) == key.hf_letter;
   }
 }
 
-// Where a list in a file is too short for the family, the rest would silently be defaults. `names`: the file's own.
+// Where a list in a file is too short for the family, the rest would silently be defaults. `names`: the file's keys.
 void check_lengths(const Family& family, const graph::Config& given, const Complete& complete,
                    const std::map<std::string, std::string>& names, const std::string& file) {
   graph::Config full;
@@ -280,7 +280,7 @@ void check_lengths(const Family& family, const graph::Config& given, const Compl
   }
 }
 
-// The numbers of the elements that are 1; those behind the last of `count` are of no layer.
+// Sets the listed elements to 1; indices from `count` on belong to no layer.
 void take_members(const std::string& file, const ConfigKey& key, const nlohmann::json& list, size_t count,
                   graph::Config& values) {
   if (!list.is_array()) throw user_error("{}: \"{}\" is not a list", file, key.hf_members);
@@ -291,7 +291,7 @@ void take_members(const std::string& file, const ConfigKey& key, const nlohmann:
   }
 }
 
-// Keys of which only the default is described.
+// Keys of which only the default is supported.
 void check_fixed(const Family& family, const ConfigRules& rules, const graph::Config& given,
                  const std::map<std::string, std::string>& names, const std::string& file) {
   graph::Config without = single_values(given);
@@ -312,8 +312,8 @@ void check_fixed(const Family& family, const ConfigRules& rules, const graph::Co
   }
 }
 
-// Whether a key is written as null: where null is another word for its number, and, where the key means nothing in this
-// config, a reader would take another value without it.
+// Whether a key is written as null: where null is an alias of its value, and, where the key has no meaning in this
+// config, a reader would use another value without it.
 bool is_null(const ConfigRules& rules, const ConfigKey& key, const graph::Config& config, bool used) {
   if (key.has_axis || key.is_bool || !rules.has_null(key.name)) return false;
   if (rules.null_value(key.name, config) != config.at(key.name)) return false;
@@ -323,8 +323,8 @@ bool is_null(const ConfigRules& rules, const ConfigKey& key, const graph::Config
   return rules.complete(without).at(key.name) != config.at(key.name);
 }
 
-// Calls `write` for each key that a reader of what is written so far takes for another number. What is said of one key
-// may change what others are by default, so it reads again. Returns the keys.
+// Calls `write` for each key that a reader of the file so far gets wrong. Writing one key may change defaults of
+// others, so the file is read again. Returns the keys.
 std::vector<std::string> each_misread(const Family& family, const graph::Config& config,
                                       const std::function<graph::Config()>& read,
                                       const std::function<void(const ConfigKey&, const std::vector<double>&)>& write) {
@@ -344,7 +344,7 @@ std::vector<std::string> each_misread(const Family& family, const graph::Config&
   return {written.begin(), written.end()};
 }
 
-// What GGUF files hold above a key's own value.
+// The amount that GGUF files add to a key's value.
 double added(const Family& family, const ConfigKey& key, const graph::Config& config) {
   const auto other = std::find_if(family.keys().begin(), family.keys().end(),
                                   [&](const ConfigKey& k) { return k.name == key.gguf_plus; });
@@ -377,7 +377,7 @@ graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadat
     if (key.gguf_plus.empty() || sum == values.end()) continue;
     const auto part = values.find(key.gguf_plus);
     if (part == values.end())
-      throw user_error("{}: '{}' is there, but nothing says {}", metadata.source, key.gguf.front(), key.gguf_plus);
+      throw user_error("{}: '{}' is present, but {} is missing", metadata.source, key.gguf.front(), key.gguf_plus);
     sum->second = checked(metadata.source, key, sum->second - part->second);
   }
   const ConfigRules rules(family);
@@ -385,7 +385,7 @@ graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadat
     if (!rules.has_formula(key.name) || values.contains(key.name)) continue;
     values[key.name] = checked(metadata.source, key, rules.gguf_formula(key.name, family.config("", values)));
   }
-  // What only formulas ask for is not part of the model's config.
+  // Keys that only formulas need are not part of the model's config.
   if (has_tensor) {
     const graph::Config all = family.config("", values);
     for (const ConfigKey& key : family.keys())
@@ -409,7 +409,7 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& given, 
   const nlohmann::json config = rules.visible(given);
   graph::Config values;
   std::vector<const ConfigKey*> nulls;
-  std::map<std::string, std::string> names;  // the file's own
+  std::map<std::string, std::string> names;  // the file's keys
   const auto own = config.find(kOwnHf);
   for (const ConfigKey& key : family.keys()) {
     bool said = false;
@@ -442,7 +442,7 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& given, 
   for (const ConfigKey& key : family.keys())
     if (const nlohmann::json* list = key.hf_members.empty() ? nullptr : said_at(config, key.hf_members))
       take_members(file, key, *list, key.entries(rules.complete(values)).size(), values);
-  // Null may be spoken of in terms of other keys.
+  // The meaning of null may depend on other keys.
   if (!nulls.empty()) {
     const graph::Config others = rules.complete(values);
     for (const ConfigKey* key : nulls) values[key->name] = rules.null_value(key->name, others);
@@ -467,7 +467,7 @@ graph::Config write_gguf_config(const Family& family, const graph::Config& confi
       } else if (!key.choices.empty() && key.gguf_choices.at(static_cast<size_t>(all.front())).empty()) {
         metadata.erase(name);
       } else if (key.is_float || !key.choices.empty() || !key.gguf_plus.empty() || !metadata.has(name)) {
-        // A file's own spelling of whole numbers (per layer, for instance) stays.
+        // A file's own form of integers (per layer, for instance) is kept.
         metadata.set(name, gguf_value(key, all.front() + added(family, key, config)));
       }
     }
@@ -498,7 +498,7 @@ std::vector<std::string> write_hf_config(const Family& family, const graph::Conf
       set_path(json, key.hf_members, std::move(list));
     }
     if (all.empty() || key.hf.empty()) continue;
-    // Where the folder it came from says the same, its own spelling stays.
+    // Where the original folder has an equal value, its form is kept.
     const auto said = std::find_if(key.hf.begin(), key.hf.end(), [&](const auto& n) { return said_at(json, n); });
     if (said != key.hf.end()) {
       graph::Config now;

@@ -1,5 +1,5 @@
-// Attributes of models understood here: unread, refused, hides (all inherited); of config keys: hf_null, gguf_formula,
-// fixed, hf_at_least.
+// Attributes of models that are handled here: unread, refused, hides (all inherited); of config keys: hf_null,
+// gguf_formula, fixed, hf_at_least.
 #include "model/arch/family/config_rules.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// Keys, and behind the word `because` the reason.
+// Keys, then the word `because` and a reason.
 void take_rule(const lang::Attribute& a, std::vector<ConfigRules::Rule>& rules) {
   std::vector<std::string> keys;
   std::string because;
@@ -31,14 +31,14 @@ void take_rule(const lang::Attribute& a, std::vector<ConfigRules::Rule>& rules) 
   }
   if (keys.empty() || because.empty())
     throw error_at(a.place, fmt::format("attribute '{}' needs keys and a reason", a.name),
-                   fmt::format("e.g. {} \"attention_dropout\" because \"it is of training alone\"", a.name));
+                   fmt::format("e.g. {} \"attention_dropout\" because \"only training uses it\"", a.name));
   for (const std::string& key : keys) {
     const bool known = std::any_of(rules.begin(), rules.end(), [&](const auto& r) { return r.key == key; });
     if (!known) rules.push_back({key, because});
   }
 }
 
-// Null, false, and what is empty say nothing.
+// Null, false and empty values have no effect.
 bool says_something(const json& value) {
   if (value.is_null() || (value.is_boolean() && !value.get<bool>())) return false;
   if (value.is_string()) return !value.get_ref<const std::string&>().empty();
@@ -54,7 +54,7 @@ void erase_path(json& object, const std::string& path) {
     erase_path(*inner, path.substr(dot + 1));
 }
 
-// Whether a described key is this one or lies within it.
+// Whether a described key is this one or inside it.
 bool covers(const std::string& key, const std::string& described) {
   return described == key || described.starts_with(key + ".");
 }
@@ -115,7 +115,7 @@ ConfigRules::ConfigRules(const Family& family) : family_(family) {
   }
   for (const lang::SizeDecl& size : decl_.sizes)
     if (size.name == kConfigSize) size_ = size.name;
-  // What the family reads it does not refuse, whatever a family that it extends says.
+  // A key that the family reads is not refused, whatever its base families say.
   std::set<std::string> described;
   for (const ConfigKey& key : family.keys()) {
     described.insert(key.hf.begin(), key.hf.end());
@@ -145,9 +145,10 @@ void ConfigRules::check(const graph::Config& config, const std::string& file) co
       if (k.name != key) continue;
       const auto entries = k.entries(config);
       if (std::all_of(entries.begin(), entries.end(), [&](const auto& name) { return config.at(name) == 0; })) continue;
-      throw Error(Exit::user,
-                  fmt::format("{}: \"{}\" says what the family '{}' does not describe", file, rule.key, family_.name()),
-                  rule.because);
+      throw Error(
+          Exit::user,
+          fmt::format("{}: \"{}\" has a value that the family '{}' does not describe", file, rule.key, family_.name()),
+          rule.because);
     }
   }
 }

@@ -1,8 +1,8 @@
-// Reads families out of syntax trees. The attributes it understands: model: part (no family of its own), gguf, gguf_if,
-// hf, hf_type, hf_ignore, gguf_ignore, hf_inside, hf_prefix, hf_beside (and those of config_rules.h); config keys:
-// gguf, gguf_choices, gguf_plus, gguf_times, gguf_else, gguf_tensor, gguf_length, hf, hf_words, hf_members, hf_letters,
-// when, gguf_when; parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus, hf_transposed,
-// hf_fused, hf_rows, hf_columns, hf_packed, and those elaborate.h lists.
+// Builds families from syntax trees. Attributes that are handled here: model: part (not a family itself), gguf,
+// gguf_if, hf, hf_type, hf_ignore, gguf_ignore, hf_inside, hf_prefix, hf_beside (and those of config_rules.h); config
+// keys: gguf, gguf_choices, gguf_plus, gguf_times, gguf_else, gguf_tensor, gguf_length, hf, hf_words, hf_members,
+// hf_letters, when, gguf_when; parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus,
+// hf_transposed, hf_fused, hf_rows, hf_columns, hf_packed, and those that elaborate.h lists.
 #include "model/arch/family/family.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ double number_of(const lang::Attribute& a, size_t value) {
   return a.values[value]->number;
 }
 
-// {i} becomes the layer's number, which stands in the parameter's name: "layers.3.wq".
+// Replaces {i} by the layer's number from the parameter's name: "layers.3.wq".
 std::string layer_filled(std::string text, const std::string& parameter) {
   const size_t first = parameter.find('.'), last = parameter.rfind('.');
   if (first == std::string::npos || first == last) return text;
@@ -71,7 +71,7 @@ std::shared_ptr<Library> Library::builtin() {
   auto library = std::make_shared<Library>();
   library->formats_ = FormatLibrary::builtin();
   for (const embedded::File& file : embedded::models()) {
-    if (file.path.starts_with("recipes/objectives/")) continue;  // train/objective/objective.h
+    if (file.path.starts_with("recipes/objectives/")) continue;  // model/recipe/objective/objective.h
     if (file.path.ends_with(".lum")) {
       library->add_model_text(
           std::make_shared<Source>(Source{fmt::format("<embedded {}>", file.path), std::string(file.text)}));
@@ -130,14 +130,14 @@ const lang::ModelDecl& Library::optimizer(const std::string& name) const {
     for (const lang::ModelDecl& decl : file->models) {
       if (!graph::is_optimizer(decl) || decl.name != name) continue;
       if (found)
-        throw error_at(decl.place,
-                       fmt::format("optimizer '{}' is there already, in {}", name, found->place.source->name),
+        throw error_at(decl.place, fmt::format("optimizer '{}' exists already, in {}", name, found->place.source->name),
                        "choose another name");
       found = &decl;
     }
   if (found) return *found;
-  throw Error(Exit::usage, fmt::format("no optimizer is called '{}'", name),
-              fmt::format("known optimizers: {}; one is a text, added with --models DIR", join(optimizer_names())));
+  throw Error(
+      Exit::usage, fmt::format("no optimizer is called '{}'", name),
+      fmt::format("known optimizers: {}; others are added as .lum files with --models DIR", join(optimizer_names())));
 }
 
 std::vector<std::string> Library::optimizer_names() const {
@@ -190,7 +190,8 @@ FamilyRef Library::family(const std::string& name) const {
 
 FamilyRef Library::family_of_gguf(const std::string& architecture,
                                   const std::function<double(const std::string&)>& value_of) const {
-  // Where several conditions hold, the family that extends the others: a mixture with windows is a mixture.
+  // Where several conditions hold, prefers the family that extends the others: a mixture of experts with sliding
+  // windows is a mixture of experts.
   const std::function<bool(const std::string&, const std::string&)> extends = [&](const std::string& name,
                                                                                   const std::string& other) {
     for (const auto& file : files_) {
@@ -374,7 +375,7 @@ bool Family::has_function(const std::string& function) const {
 
 graph::Config Family::config(const std::string& size, const graph::Config& values) const {
   graph::Config config = graph::model_config(decl_, size, values);
-  // As files hold them: reading back what was written gives the same model.
+  // Rounded as files store them: reading a written file gives the same model.
   for (const ConfigKey& key : keys_) {
     if (!key.is_float) continue;
     for (const std::string& name : key.entries(config)) config.at(name) = static_cast<float>(config.at(name));
@@ -389,7 +390,7 @@ std::vector<Parameter> Family::parameters(const graph::Config& config) const {
 }
 
 std::vector<Parameter> Family::all_parameters(const graph::Config& config) const {
-  // Attributes of the declaration behind "layers.3.wq" are those of the layer parameter "wq".
+  // The attributes of "layers.3.wq" are those of the layer parameter "wq".
   const auto find_decl = [&](const std::string& name) -> const lang::ModelParam* {
     for (const lang::ModelParam& p : decl_.params) {
       if (p.name == name) return &p;
@@ -436,7 +437,7 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
         parameter.hf_parts = static_cast<int64_t>(number_of(a, 2));
       }
     }
-    // Both attributes hold names of config keys.
+    // Both attributes name config keys.
     const auto key_of = [&](std::string_view attribute, size_t value) -> std::string {
       const auto names = attribute_texts(decl->attributes, attribute);
       if (names.size() <= value) return "";
@@ -461,8 +462,8 @@ graph::Graph Family::function(const std::string& function, const graph::Config& 
   if (!has_function(function)) {
     throw Error(Exit::user, fmt::format("the family '{}' has no function '{}'", decl_.name, function),
                 has_function("hidden") && !has_function("step")
-                    ? "it makes vectors of texts (`lumen embed`), and predicts no tokens"
-                    : "a family's functions stand in its text (docs/reference/language.md)");
+                    ? "it computes embeddings (`lumen embed`), and predicts no tokens"
+                    : "a family's functions are defined in its .lum file (docs/reference/language.md)");
   }
   graph::Graph g = graph::elaborate_model(library_->scope(), decl_, function, config);
   if (g.results.size() == 1) g.result_names = {kResult};

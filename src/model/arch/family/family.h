@@ -1,5 +1,5 @@
-// Model families and the texts they come from: the embedded library of formats, functions, families and recipes, and
-// what users add. A family is one `model` of a .lum file; nothing here knows any of them by name. Proved by
+// Model families and their sources: the embedded library of formats, functions, families and recipes, and the user's
+// additions. A family is one `model` of a .lum file; nothing here depends on a particular family. Proved by
 // tests/model/arch/arch_test.cpp.
 //
 // May include: base, base/file, graph/elaborate, lang, model/file, number/library.
@@ -25,7 +25,7 @@ inline constexpr const char* kResult = "result";
 class Family;
 using FamilyRef = std::shared_ptr<const Family>;
 
-// Everything that is text: formats, functions, families, recipes. Add folders first, ask later.
+// All sources: formats, functions, families, recipes. Add folders before the first query.
 class Library : public std::enable_shared_from_this<Library> {
  public:
   static std::shared_ptr<Library> builtin();
@@ -33,14 +33,14 @@ class Library : public std::enable_shared_from_this<Library> {
   void add_model_folder(const std::filesystem::path& folder);   // *.lum families and *.toml recipes
   const lang::File& add_model_text(SourceRef source);           // one file of functions and families
 
-  // The same, in place of a file that defines a model or function of the same name (a changed copy of an embedded
+  // The same, but replaces a file that defines a model or function of the same name (a modified copy of an embedded
   // file).
   const lang::File& replace_model_text(SourceRef source);
 
   const FormatLibrary& formats() const { return formats_; }
   FamilyRef family(const std::string& name) const;  // Error with the known names
-  // By the attribute `gguf`. `value_of` tells the number a metadata key has, 0 when it is absent: of families with one
-  // architecture, one whose `gguf_if` holds comes first.
+  // By the attribute `gguf`. `value_of` returns the number of a metadata key, 0 when it is absent: of families with the
+  // same architecture, one whose `gguf_if` holds is preferred.
   FamilyRef family_of_gguf(const std::string& architecture,
                            const std::function<double(const std::string&)>& value_of) const;
   FamilyRef family_of_hf(const std::string& architecture) const;  // by the attribute `hf`
@@ -53,7 +53,7 @@ class Library : public std::enable_shared_from_this<Library> {
   struct RecipeText {
     std::string name, text;
   };
-  std::optional<RecipeText> recipe(const std::string& name) const;  // case does not matter
+  std::optional<RecipeText> recipe(const std::string& name) const;  // case-insensitive
   std::vector<std::string> recipe_names() const;
 
  private:
@@ -65,42 +65,42 @@ class Library : public std::enable_shared_from_this<Library> {
 };
 using LibraryRef = std::shared_ptr<const Library>;
 
-// A config key and its names in files; {a} stands for the architecture. All gguf names are written, the first present
-// is read. Names of HF keys may lead into objects: "rope_scaling.factor".
+// A config key and its names in files; {a} is the architecture. All GGUF names are written, the first present one is
+// read. HF names may lead into objects: "rope_scaling.factor".
 struct ConfigKey {
   std::string name;
   bool is_float = false, is_bool = false;
   bool has_axis = false;  // entries of a Config are "name.0", "name.1", ..
   std::vector<std::string> gguf, hf;
-  std::string gguf_length;  // an array whose length is the value when no gguf name is present
-  // GGUF files hold the value plus that of this key, or times a number; what a file without any of the names means; a
-  // tensor whose presence means 1.
+  std::string gguf_length;  // an array whose length is the value when no GGUF name is present
+  // GGUF files hold the value plus that of this key, or times a number; the default for files without any of the names;
+  // a tensor whose presence means 1.
   std::string gguf_plus;
   double gguf_times = 1;
   std::optional<double> gguf_else;
   std::string gguf_tensor;
-  // Texts by value; what GGUF files call them ("": they have no word for it). Empty for numbers.
+  // Strings by value, and their names in GGUF files ("": none). Empty for numbers.
   std::vector<std::string> choices, gguf_choices;
-  std::map<std::string, double> hf_words;  // words for numbers in HF files
-  std::string hf_members;                  // HF files list the numbers of the elements that are 1
-  std::string hf_letters, hf_letter;       // HF files have a text whose letters repeat: 1 where this letter stands
+  std::map<std::string, double> hf_words;  // strings for numbers in HF files
+  std::string hf_members;                  // HF files list the indices of the elements that are 1
+  std::string hf_letters, hf_letter;       // HF files have a string whose letters repeat: 1 where this letter occurs
   std::vector<std::string> entries(const graph::Config& config) const;  // its names there
 };
 
 struct Parameter : graph::ModelParameter {
   bool frozen = false;    // never trained
-  std::string absent_if;  // a config key: the parameter does not exist when its value is not 0 (an output tied to the
+  std::string absent_if;  // a config key: the parameter is absent when its value is not 0 (an output tied to the
                           // embedding)
   bool decays = true;     // weight decay; norms and other vectors have none
   double rate = 1;        // factor on the learning rate
-  std::optional<double> weight_decay;  // instead of the optimizer's, whatever `decays` says
-  // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs).
-  // Only the first hf_turned of d rows are so (0: all).
+  std::optional<double> weight_decay;  // overrides the optimizer's, whatever `decays` is
+  // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs, for RoPE). This
+  // applies only to the first hf_turned of d rows (0: all).
   int64_t hf_halves = 0, hf_turned = 0;
-  double hf_plus = 0;          // added to what HF files hold
+  double hf_plus = 0;          // added to the values of HF files
   bool hf_transposed = false;  // HF files hold [in, out]
-  // HF files may hold several parameters in one tensor, along the axis before the last: its name, which part this is,
-  // and of how many.
+  // HF files may fuse several parameters in one tensor, along the axis before the last: its name, the index of this
+  // part, and the number of parts.
   std::string hf_fused;
   int64_t hf_part = 0, hf_parts = 1;
   // Or the rows [hf_from, hf_from + hf_count) of every hf_of rows of a tensor: a group, which is a matrix of this
@@ -108,9 +108,9 @@ struct Parameter : graph::ModelParameter {
   std::string hf_rows;
   bool hf_columns = false;
   int64_t hf_from = 0, hf_count = 0, hf_of = 0;
-  bool hf_packed = false;  // of HF folders only those have it in which it is packed (packed.h)
+  bool hf_packed = false;  // only in HF folders that store it packed (packed.h)
   int64_t count() const;
-  bool is_vector() const;  // or several, one for each expert: biases and norms, which are f32 and never rounded
+  bool is_vector() const;  // also several vectors, one per expert: biases and norms, which are f32 and never quantized
 };
 
 class Family {
@@ -123,17 +123,17 @@ class Family {
   const std::vector<ConfigKey>& keys() const { return keys_; }
   // Tensors of HF or GGUF files that are no parameters; * matches any characters.
   std::vector<std::string> ignored(bool hf, const graph::Config& config) const;
-  // Folders of an architecture of which the family is a part: see wrapped.h.
+  // Architectures that contain the family as a part: see wrapped.h.
   struct Inside {
-    std::string architecture, object;  // in the member of config.json that has the family's keys
-    std::vector<std::pair<std::string, std::string>> prefixes;  // of tensors: theirs, and what the family calls it
+    std::string architecture, object;  // `object`: the member of config.json with the family's keys
+    std::vector<std::pair<std::string, std::string>> prefixes;  // of tensors: the file's prefix, and the family's
     std::vector<std::string> beside;                            // tensors of other parts; * matches any characters
   };
   const std::optional<Inside>& inside() const { return inside_; }
   const std::string& hf_type() const { return hf_type_; }         // model_type of config.json
   const std::string& gguf_condition() const { return gguf_if_; }  // a metadata key, or ""
-  bool accepts_gguf(double value) const;                          // whether it has the value the condition asks for
-  // Whether a key has a meaning in this config (its `when`); in GGUF files by `gguf_when` as well.
+  bool accepts_gguf(double value) const;                          // whether the condition holds for this value
+  // Whether a key has a meaning in this config (its `when`); in GGUF files also by `gguf_when`.
   bool is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const;
   std::vector<std::string> sizes() const;
   bool has_function(const std::string& function) const;
@@ -142,12 +142,12 @@ class Family {
   graph::Config config(const std::string& size, const graph::Config& values) const;
   std::vector<Parameter> parameters(const graph::Config& config) const;  // without absent ones
   std::vector<Parameter> all_parameters(const graph::Config& config) const;
-  // Its one result is called kResult.
+  // A single result is named kResult.
   graph::Graph function(const std::string& function, const graph::Config& config) const;
 
  private:
   LibraryRef library_;
-  const lang::ModelDecl decl_;  // complete
+  const lang::ModelDecl decl_;  // with everything inherited
   std::string gguf_, gguf_if_, hf_type_;
   std::optional<double> gguf_value_;
   std::optional<Inside> inside_;

@@ -16,7 +16,7 @@ std::string filled(std::string name, const std::string& architecture) {
   return name;
 }
 
-// Keys, then for those that are refused `unless` and values, then `because` and a reason.
+// Keys, then for refused ones `unless` and values, then `because` and a reason.
 void take_rule(const lang::Attribute& a, const std::string& architecture, std::vector<GgufRules::Rule>& rules) {
   const bool refused = a.name == "gguf_refused";
   std::vector<std::string> keys;
@@ -61,7 +61,7 @@ std::string text_of(const GgufValue& value) {
 template <typename T>
 constexpr bool kIsText = std::is_same_v<T, std::string>;
 
-// Whether all of a value's elements (of one that is no list: itself) satisfy a condition on numbers or texts.
+// Whether all elements of a value (or a single value) satisfy a condition on numbers or strings.
 template <typename OfNumber, typename OfText>
 bool all_of_value(const GgufValue& value, const OfNumber& number, const OfText& text) {
   const auto one = [&](const auto& x) {
@@ -208,9 +208,9 @@ void require_model_file(const GgufMetadata& metadata, size_t tensors) {
     const char *type, *is, *instead;
   };
   constexpr Kind kKinds[] = {
-      {"adapter", "an adapter, no model", "give the base model here, and this file with --lora"},
-      {"imatrix", "measurements of importance, no model", "`lumen quantize MODEL OUT FORMAT --imatrix FILE` reads it"},
-      {"mmproj", "the part of a model that reads pictures", "give the file of the language model"},
+      {"adapter", "an adapter, not a model", "give the base model here, and this file with --lora"},
+      {"imatrix", "an importance matrix, not a model", "`lumen quantize MODEL OUT FORMAT --imatrix FILE` reads it"},
+      {"mmproj", "the vision part of a multimodal model", "give the file of the language model"},
       {"vocab", "a vocabulary without weights", "give a file with weights; `lumen tokenize` reads this one"}};
   const std::string type = metadata.text("general.type", "model");
   if (type != "model") {
@@ -218,12 +218,12 @@ void require_model_file(const GgufMetadata& metadata, size_t tensors) {
         std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return type == k.type; });
     throw Error(Exit::user,
                 fmt::format("{} is {} (general.type is '{}')", metadata.source,
-                            kind == std::end(kKinds) ? "no model" : kind->is, type),
+                            kind == std::end(kKinds) ? "not a model" : kind->is, type),
                 kind == std::end(kKinds) ? "files of models have general.type 'model', or none" : kind->instead);
   }
   if (tensors == 0)
     throw Error(Exit::user, fmt::format("{} holds no tensors", metadata.source),
-                "a vocabulary without weights can be read by `lumen tokenize` alone");
+                "only `lumen tokenize` reads a vocabulary without weights");
 }
 
 }  // namespace lumen::model

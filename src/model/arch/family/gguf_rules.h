@@ -1,8 +1,7 @@
-// What a family says about keys of GGUF metadata beside its config keys: which keys it does not read and why, which it
-// refuses unless they have a value that changes nothing, and which a file must have. A key of the architecture that
-// nothing is said of is warned of by name. Attributes of models understood here, all inherited: gguf_unread,
-// gguf_refused, gguf_required; of config keys: gguf_also, gguf_blank, gguf_values. Proved by
-// tests/model/arch/keys/gguf_keys_test.cpp.
+// A family's rules for GGUF metadata besides its config keys: keys that it does not read and why, keys that it refuses
+// unless their value has no effect, and required keys. A key of the architecture without a rule causes a warning.
+// Attributes of models that are handled here, all inherited: gguf_unread, gguf_refused, gguf_required; of config keys:
+// gguf_also, gguf_blank, gguf_values. Proved by tests/model/arch/keys/gguf_keys_test.cpp.
 #pragma once
 
 #include <map>
@@ -20,29 +19,29 @@ class GgufRules {
   explicit GgufRules(const Family& family);
 
   struct Rule {
-    std::string key;  // as files have it; * matches any characters
+    std::string key;  // as in files; * matches any characters
     bool refused = false;
-    std::vector<lang::ExprPtr> unless;  // refused keys: values that change nothing; none given: 0, false and empty
-    std::string because;                // the reason, as the family's text gives it
+    std::vector<lang::ExprPtr> unless;  // refused keys: values without effect; if empty: 0, false and empty
+    std::string because;                // the reason, from the family's source
   };
-  // What GGUF files may say of a config key beside its names there ({a} stands for the architecture).
+  // Rules for a config key besides its names in GGUF files ({a} is the architecture).
   struct Names {
-    std::vector<std::string> also;  // read where none of the names is there, and never written
-    std::optional<double> blank;    // a value that says nothing: as if the name were not there
-    std::vector<double> values;     // those described; empty: all
+    std::vector<std::string> also;  // aliases: read where none of the names is present, never written
+    std::optional<double> blank;    // a value that counts as missing
+    std::vector<double> values;     // supported values; empty: all
   };
   const Names& names(const std::string& key) const;  // by the config key's name
 
-  // A config key has it among its names in GGUF files.
+  // Whether a config key has this name in GGUF files.
   bool reads(const std::string& key) const;
-  // The first rule for a key; null where nothing is said.
+  // The first rule for a key; null where there is none.
   const Rule* find(const std::string& key) const;
   const std::vector<std::string>& required() const { return required_; }
 
-  // Error that names the key when the file lacks one that it must have.
+  // Error that names the key when the file lacks a required one.
   void require(const GgufMetadata& metadata) const;
-  // Error that names the key and its value when the file says what the family refuses; `config`: all that it says.
-  // Returns the keys of the architecture and of the tokenizer that nothing is said of, and that say something.
+  // Error that names the key and its value when the family refuses it; `config`: the file's config. Returns the keys of
+  // the architecture and of the tokenizer that have no rule and a value with an effect.
   std::vector<std::string> check(const GgufMetadata& metadata, const graph::Config& config) const;
 
  private:
@@ -54,8 +53,8 @@ class GgufRules {
   std::vector<std::string> required_;
 };
 
-// Error when a file holds something else than a model (an adapter, a part that reads pictures, measurements, a
-// vocabulary alone), with what to do about it.
+// Error when a file is not a model (but an adapter, a vision projector, an importance matrix, a vocabulary only), with
+// the alternative.
 void require_model_file(const GgufMetadata& metadata, size_t tensors);
 
 }  // namespace lumen::model

@@ -39,7 +39,7 @@ ActivationRange range_of(const TapSums& sums, int64_t windows) {
   if (seen > 0) out.ratio = all / seen;
   for (const float m : rows) {
     if (!std::isfinite(m))
-      throw Error(Exit::numeric, fmt::format("what '{}' reads of the text holds {}", out.weights.at(0), m),
+      throw Error(Exit::numeric, fmt::format("the inputs of '{}' on the text contain {}", out.weights.at(0), m),
                   "the model's activations broke; find out where");
     out.largest = std::max<double>(out.largest, m);
   }
@@ -126,7 +126,7 @@ double static_scale(const Format& f, double largest) {
   if (field < 0)
     throw Error(
         Exit::user,
-        fmt::format("format '{}' has no scale to calibrate: one number for the whole tensor beside its codes", f.name),
+        fmt::format("format '{}' has no scale to calibrate: one number per tensor in addition to its codes", f.name),
         "choose another format, or scales that are fitted while the model runs");
   if (!(largest > 0)) largest = 1;  // only zeros were seen
   std::vector<float> x(f.block * 2, 0);

@@ -55,7 +55,7 @@ Budget of_score(std::string_view whole, const std::string& name, std::string res
   if (name == "kl") {
     out.kind = Budget::Kind::divergence;
     const auto value = take_number(rest);
-    if (!value || !rest.empty()) refuse(whole, "behind kl= stands a number of nats");
+    if (!value || !rest.empty()) refuse(whole, "kl= is followed by a number of nats");
     out.value = *value;
     return out;
   }
@@ -64,7 +64,7 @@ Budget of_score(std::string_view whole, const std::string& name, std::string res
   const bool relative = rest.starts_with('+');
   if (relative) rest.erase(0, 1);
   const auto value = take_number(rest);
-  if (!relative || !value || rest != "%") refuse(whole, "behind ppl= stands how much it may rise, as in +1%");
+  if (!relative || !value || rest != "%") refuse(whole, "ppl= is followed by the allowed rise, as in +1%");
   out.value = *value / 100;
   return out;
 }

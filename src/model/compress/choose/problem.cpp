@@ -47,7 +47,7 @@ void ChoiceProblem::require_whole() const {
       LUMEN_CHECK(pair.terms.size() == a.candidates.size() * b.candidates.size());
       for (const double term : pair.terms)
         if (!std::isfinite(term))
-          throw Error(Exit::numeric, fmt::format("what '{}' and '{}' lose together is {}", a.name, b.name, term));
+          throw Error(Exit::numeric, fmt::format("the joint loss of '{}' and '{}' is {}", a.name, b.name, term));
     }
   }
   LUMEN_CHECK(bytes < kMostBytes);

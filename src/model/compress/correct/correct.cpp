@@ -29,8 +29,8 @@ bool same_bytes(const Weight& a, const Weight& b) {
 }
 
 Error no_rounded_form(const Model& original, const Model& rounded, const std::string& why) {
-  return {Exit::user, fmt::format("'{}' is no rounded form of '{}': {}", rounded.name, original.name, why),
-          "where weights were changed before they were rounded, name the changed model as the original"};
+  return {Exit::user, fmt::format("'{}' is no quantized form of '{}': {}", rounded.name, original.name, why),
+          "where weights were changed before they were quantized, name the changed model as the original"};
 }
 
 void require_rounded_form(run::Engine& engine, const Model& original, const Model& rounded) {
@@ -75,10 +75,10 @@ class Corrector {
       if (multiplied)
         wanted_.push_back(p.name);
       else
-        leave(p, "rows are picked from it: left as it is rounded");
+        leave(p, "its rows are looked up: not corrected");
     }
     if (wanted_.empty())
-      throw user_error("'{}' has no rounded matrix that products read; there is nothing to correct", rounded.name);
+      throw user_error("'{}' has no quantized matrix that products read; there is nothing to correct", rounded.name);
   }
 
   bool alone() {
@@ -190,10 +190,10 @@ class Corrector {
                             fmt::format("'{}' differs by {:.3g} of its size", name_of(p), line.before.weights));
     line.after = after.figures();
     if (stacked && unread > 0)
-      line.remark = fmt::format("the text reached {} of {} matrices; the others are corrected by themselves",
+      line.remark = fmt::format("the text reached {} of {} matrices; the others are corrected without inputs",
                                 matrices - unread, matrices);
     else if (unread > 0)
-      line.remark = "nothing is known of what it reads: corrected by itself";
+      line.remark = "its inputs are unknown: corrected without them";
     out_.adapter.parts.emplace(name, stacked ? stack_matrices(p, parts, name) : std::move(parts.at(0)));
     return now;
   }

@@ -149,7 +149,7 @@ OutputLoss LayerOutputs::with(const std::string& parameter, std::span<const floa
   const std::span<const float> own = weight_(parameter);
   tensor->second->upload(own.data(), own.size_bytes());
   if (!std::isfinite(out.outputs) || !std::isfinite(out.attention))
-    throw Error(Exit::numeric, fmt::format("what the layer of '{}' hands on is not finite", parameter),
+    throw Error(Exit::numeric, fmt::format("the output of the layer of '{}' is not finite", parameter),
                 "the model's activations broke; find out where");
   return out;
 }

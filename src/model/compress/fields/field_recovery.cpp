@@ -60,7 +60,7 @@ FieldRecovery::FieldRecovery(run::Engine& engine, const Model& rounded, const Mo
   files_ = std::make_unique<SealedFolder>(options_.folder, quiet);
   if (!files_->usable())
     throw Error(Exit::user,
-                fmt::format("'{}' cannot keep what is done: {}", options_.folder.string(), files_->trouble()),
+                fmt::format("the work cannot be kept in '{}': {}", options_.folder.string(), files_->trouble()),
                 "name another folder with --work-folder");
 }
 
@@ -188,12 +188,11 @@ void FieldRecovery::require_same_models() {
   if (models_.empty()) models_ = now;
   if (models_ == now) return;
   remove_folder();
-  throw Error(
-      Exit::verify,
-      fmt::format("what was kept in '{}' was made of other models, which are as these are in the bytes that were "
-                  "compared at the start; it is removed",
-                  options_.folder.string()),
-      "run the command again: it begins anew");
+  throw Error(Exit::verify,
+              fmt::format("the work kept in '{}' is of other models, which equal these in the bytes that were compared "
+                          "at the start; it is removed",
+                          options_.folder.string()),
+              "run the command again: it begins anew");
 }
 
 // Saves a line of JSON followed by all numbers, in the order of names.
@@ -222,7 +221,7 @@ int FieldRecovery::load() {
     if (step > 0) return step;
   }
   warn(fmt::format("'{}' {}: every step is computed again", file,
-                   kept.is_whole() ? "is not what this version of Lumen writes" : kept.why));
+                   kept.is_whole() ? "is of another version of Lumen" : kept.why));
   return 0;
 }
 
@@ -232,10 +231,10 @@ int FieldRecovery::take_state(std::span<const uint8_t> state) {
   const nlohmann::json told = nlohmann::json::parse(state.begin(), end, nullptr, false);
   if (end == state.end() || !told.is_object() || told.value("key", nlohmann::json()) != key_) {
     if (!told.is_object() || !told.contains("key")) return 0;
-    throw Error(Exit::user,
-                fmt::format("'{}' holds what another run has done, with other models, text or options",
-                            options_.folder.string()),
-                "remove the folder, name another one with --work-folder, or begin anew with --restart");
+    throw Error(
+        Exit::user,
+        fmt::format("'{}' has the work of another run, with other models, text or options", options_.folder.string()),
+        "remove the folder, name another one with --work-folder, or begin anew with --restart");
   }
   size_t bytes = 0;
   for (const auto& [name, m] : moving_)

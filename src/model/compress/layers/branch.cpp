@@ -83,7 +83,7 @@ std::map<std::string, int64_t> branch_ranks(const Model& model, const std::map<s
   std::map<std::string, int64_t> out;
   if (!options.are_wanted()) return out;
   if (model.metadata.has(kLowRankWeights))
-    throw user_error("'{}' has branches of low rank already: begin with the model before it was rounded", model.name);
+    throw user_error("'{}' already has low-rank branches: start from the model before it was quantized", model.name);
   const auto places = graph::low_rank_places(function_of(model, watched_function(*model.family)));
   for (const auto& [name, format] : formats) {
     const Parameter& p = *model.find(name);
@@ -95,7 +95,7 @@ std::map<std::string, int64_t> branch_ranks(const Model& model, const std::map<s
     out[name] = rank;
   }
   if (out.empty())
-    throw user_error("'{}' has no weight of a layer that is rounded and could have a branch of low rank", model.name);
+    throw user_error("'{}' has no quantized weight of a layer that could have a low-rank branch", model.name);
   return out;
 }
 

@@ -108,13 +108,13 @@ std::string ByLayers::unfit(size_t k) const {
   }
   std::set<std::string> told;
   for (const Journal::Line& line : journal_.report(k).lines) {
-    if (!formats_.contains(line.name) || !wanted.contains(line.name)) return fmt::format("it tells of '{}'", line.name);
+    if (!formats_.contains(line.name) || !wanted.contains(line.name)) return fmt::format("it lists '{}'", line.name);
     told.insert(line.name);
   }
   for (const std::string& name : rounded_in(k))
-    if (!told.contains(name)) return fmt::format("it does not tell of '{}'", name);
+    if (!told.contains(name)) return fmt::format("it does not list '{}'", name);
   for (const std::string& name : journal_.report(k).changed) {
-    if (!part_of_.contains(name) || wanted.contains(name)) return fmt::format("it tells of '{}'", name);
+    if (!part_of_.contains(name) || wanted.contains(name)) return fmt::format("it lists '{}'", name);
     wanted.insert(name);
   }
   for (const auto& [name, shape] : journal_.weights(k)) {
@@ -148,7 +148,7 @@ void ByLayers::refuse_formats() {
     if (!reasons.contains(format.get())) {
       std::optional<std::string>& why = reasons[format.get()] = strategy.refuses(*format, options_.numbers);
       // A strategy that can train any numbers must not change weights that stay floats.
-      if (!why && strategy.by_blocks() && plain_scalar(*format)) why = "floats have no rounding to learn";
+      if (!why && strategy.by_blocks() && plain_scalar(*format)) why = "float formats have no codes to learn";
     }
   const bool takes_one = std::ranges::any_of(reasons, [](const auto& r) { return !r.second; });
   for (const auto& [name, format] : formats_) {
@@ -156,9 +156,10 @@ void ByLayers::refuse_formats() {
     if (why) left_alone_.insert(format.get());
     // Weights that stay floats among rounded ones, such as routers or by --tensor-type, have nothing to learn.
     if (why && !(takes_one && plain_scalar(*format)))
-      throw Error(Exit::user,
-                  fmt::format("'{}' cannot be rounded to '{}' by '{}': {}", name, format->name, strategy.name(), *why),
-                  "choose another strategy or another format");
+      throw Error(
+          Exit::user,
+          fmt::format("'{}' cannot be quantized to '{}' by '{}': {}", name, format->name, strategy.name(), *why),
+          "choose another strategy or another format");
   }
 }
 
@@ -168,10 +169,10 @@ void ByLayers::refuse_branches() const {
   if (!options_.branch.are_wanted() || !options_.branch.before_rounding()) return;
   if (!strategy.by_blocks() && !strategy.observes().cross) return;
   throw Error(Exit::usage,
-              fmt::format("'{}' rounds by what whole layers or unrounded weights hand on, which a branch that is taken "
-                          "before rounding is not part of",
+              fmt::format("'{}' quantizes by the outputs of whole layers or of original weights, which do not include "
+                          "a branch that is computed before quantization",
                           strategy.name()),
-              "choose another strategy, or a branch of what rounding took (--low-rank-method eora)");
+              "choose another strategy, or a branch of the quantization error (--low-rank-method eora)");
 }
 
 graph::TapKinds ByLayers::observes() const {
@@ -208,8 +209,8 @@ size_t ByLayers::first_to_do() {
   if (kept && are_all(of(kRounded)) && (!carries_truth() || are_all(of(kTrue))) && rounded_.take_up(of(kRounded)) &&
       true_.take_up(of(kTrue)))
     return first;
-  warn(fmt::format("what part {} reads is not in '{}' as it was kept: the parts before it are run through again",
-                   first + 1, journal_.folder().string()));
+  warn(fmt::format("the inputs of part {} in '{}' have changed: the parts before it are run again", first + 1,
+                   journal_.folder().string()));
   return 0;
 }
 
@@ -255,7 +256,8 @@ bool ByLayers::carries_truth() const {
 
 void ByLayers::carry_truth(Part& at) {
   if (!carries_truth() || at.is_last()) return;
-  run_.run(at.number, at.weight_before(), &true_, &true_, {}, at.windows("goes on unrounded", 0.2, 0.3));
+  run_.run(at.number, at.weight_before(), &true_, &true_, {},
+           at.windows("continues with the original weights", 0.2, 0.3));
   run_.keep_written(at.number, &true_);
 }
 
@@ -424,8 +426,9 @@ void ByLayers::round_weights(Part& at) {
     block = rounder_->round_block(objective, tasks, [&](int64_t done, int64_t steps) {
       at.tell(fmt::format("learns, step {} of {}", done, steps), 0.3 + 0.55 * done / steps);
     });
-    block.weights.front().remark = fmt::format("what its layer hands on is {:.5f} off, rounded to nearest {:.5f}",
-                                               std::sqrt(block.after), std::sqrt(block.before));
+    block.weights.front().remark =
+        fmt::format("the error of its layer's output is {:.5f}, and {:.5f} when rounded to nearest",
+                    std::sqrt(block.after), std::sqrt(block.before));
   } catch (const Error& e) {
     if (e.code() != Exit::numeric) throw;
     block.weights.clear();
@@ -530,7 +533,7 @@ Model ByLayers::outline() const {
 
 Weight ByLayers::weight(const Parameter& p) {
   std::optional<Weight> w = journal_.weight(p.name, format_of(p.name));
-  LUMEN_CHECK(w, "'{}' was not rounded", p.name);
+  LUMEN_CHECK(w, "'{}' was not quantized", p.name);
   // The shape may have axes that files do not store.
   w->type.shape = p.shape;
   return *w;

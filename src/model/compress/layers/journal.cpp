@@ -62,9 +62,9 @@ Journal::Journal(std::filesystem::path folder, std::string key, bool anew, std::
     return Error(Exit::user, fmt::format("'{}' {}", folder_.string(), why), hint);
   };
   if (!files_.usable())
-    throw wrong("cannot keep what is done: " + files_.trouble(), "name another folder with --work-folder");
+    throw wrong("the work cannot be kept: " + files_.trouble(), "name another folder with --work-folder");
   if (::mkdir(values_folder_.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-    throw wrong(fmt::format("cannot keep what is done: {}", std::strerror(errno)),
+    throw wrong(fmt::format("the work cannot be kept: {}", std::strerror(errno)),
                 "name another folder with --work-folder");
   SealedContents kept = files_.map(kKind, kJournal);
   nlohmann::json told;
@@ -85,7 +85,7 @@ Journal::Journal(std::filesystem::path folder, std::string key, bool anew, std::
     return;
   }
   if (told["key"] != key_)
-    throw wrong("holds what another run has done, with another model, text or options",
+    throw wrong("has the work of another run, with another model, text or options",
                 "remove the folder, name another one with --work-folder, or begin anew with --restart");
   model_ = told["model"].get<std::string>();
   parts_.resize(told["parts"].size());
@@ -208,8 +208,8 @@ void Journal::require_same_model() {
   if (model_ == now) return;
   remove();
   throw Error(Exit::verify,
-              fmt::format("what was kept in '{}' was made of another model, which is as this one is in the bytes that "
-                          "were compared at the start; it is removed",
+              fmt::format("the work kept in '{}' is of another model, which equals this one in the bytes that were "
+                          "compared at the start; it is removed",
                           folder_.string()),
               "run the command again: it begins anew");
 }

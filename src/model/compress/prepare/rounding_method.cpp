@@ -24,8 +24,7 @@ RoundingMethod parse_method(const std::string& text) {
   std::istringstream names_of(text + (text.empty() ? "," : ""));
   for (std::string name; std::getline(names_of, name, ',');) {
     const auto found = std::ranges::find_if(preparations(), [&](const Preparation* p) { return p->name() == name; });
-    if (out.strategy)
-      throw usage_error("'{}': '{}' comes last; what prepares weights stands before it", text, out.strategy->name());
+    if (out.strategy) throw usage_error("'{}': '{}' comes last, after the preparations", text, out.strategy->name());
     if (found == preparations().end()) {
       const auto strategy = std::ranges::find_if(strategies(), [&](const Strategy* s) { return s->name() == name; });
       if (strategy == strategies().end()) {

@@ -110,7 +110,7 @@ void BlockObjective::find_scales() {
   for (const size_t i : compared(p)) {
     const graph::Type type = graph::bind(run_.carried_type(p.out[i]), run_.bindings(1));
     double squares = 0;
-    LUMEN_CHECK(type.element.scalar == Scalar::f32, "what is carried is not f32");
+    LUMEN_CHECK(type.element.scalar == Scalar::f32, "the carried values are not f32");
     std::vector<float> values(graph::elements(type.shape).number());
     const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(float));
     for (int64_t w = 0; w < run_.windows(); ++w) {
@@ -168,10 +168,9 @@ double BlockObjective::run(Step& s, std::span<const int64_t> windows) {
   s.program->run();
   const double loss = numbers_of(s.program->result("loss")).at(0);
   if (!std::isfinite(loss))
-    throw Error(
-        Exit::numeric,
-        fmt::format("what layer {} hands on is not finite while its rounding is learned", run_.part(part_).layer),
-        "a smaller --rate may help");
+    throw Error(Exit::numeric,
+                fmt::format("the output of layer {} is not finite while its codes are learned", run_.part(part_).layer),
+                "a smaller --rate may help");
   return loss;
 }
 

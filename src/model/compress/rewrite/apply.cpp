@@ -148,7 +148,7 @@ void rotate(Model& model, const graph::RotationSite& site, std::span<const Rotat
   for (const Rotation& r : rotations) LUMEN_CHECK(r.width() == site.width);
   for (const std::string& gain : site.gains)
     if (!is_ones(model, gain))
-      throw Error(Exit::user, fmt::format("'{}' is not 1 everywhere: what it multiplies cannot be rotated", gain),
+      throw Error(Exit::user, fmt::format("'{}' is not 1 everywhere: its operand cannot be rotated", gain),
                   site.tied.empty() ? "fold norms first"
                                     : fmt::format("'{}' must be untied and norms folded first", site.tied[0]));
   for (const graph::RotatedParameter& change : site.changes) turn(model, change, rotations);
@@ -162,7 +162,7 @@ void rotate_online(Model& model, const std::vector<std::string>& weights) {
     const Parameter* const p = model.find(name);
     if (!p || p->gguf.empty()) throw user_error("'{}' is no weight that a file could name", name);
     if (std::find(named.begin(), named.end(), p->gguf) != named.end())
-      throw user_error("what is multiplied with '{}' is rotated already", name);
+      throw user_error("the input of '{}' is rotated already", name);
     graph::RotatedParameter change{name, graph::Along::columns, {}};
     const Extents e(p->shape);
     for (int64_t i = 0; i < e.matrices * e.columns; ++i) change.places.push_back(i % e.columns);

@@ -24,7 +24,7 @@ LearnedRotations learn_rotations(RotatedWeights& weights, RotationObjective& obj
     weights.clear_gradients();
     const double cost = objective.add_gradients();
     if (!std::isfinite(cost))
-      throw Error(Exit::numeric, "what rounding costs is not finite while rotations are learned",
+      throw Error(Exit::numeric, "the quantization loss is not finite while rotations are learned",
                   "a smaller --rate may help");
     const double wave = 0.5 * (1 + std::cos(std::numbers::pi * step / options.steps));
     for (size_t s = 0; s < descents.size(); ++s) {

@@ -140,7 +140,7 @@ bool RotatedWeights::reads_turned(const std::string& name) const {
 }
 
 const RotatedWeights::Turned& RotatedWeights::columns_of(const std::string& name) const {
-  LUMEN_CHECK(reads_turned(name), "not one rotation of what '{}' reads", name);
+  LUMEN_CHECK(reads_turned(name), "the input of '{}' has not one rotation", name);
   return *std::ranges::find(turns_.at(name), graph::Along::columns, [](const Turned& t) { return t.along; });
 }
 

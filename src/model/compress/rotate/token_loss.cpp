@@ -17,7 +17,7 @@ Model with_activations(const Model& model, const std::map<std::string, FormatRef
     const Parameter& p = *model.find(name);
     if (graph::layer_of(name) < 0 || stays_f32(p)) continue;
     if (const auto why = graph::refuses_inputs(*to, p.shape.back().number(), {}))
-      throw Error(Exit::user, fmt::format("what '{}' reads cannot be held in {}: {}", p.gguf, to->name, *why),
+      throw Error(Exit::user, fmt::format("the input of '{}' cannot be stored in {}: {}", p.gguf, to->name, *why),
                   "choose another format for activations");
     inputs.push_back({name, to, {}});
   }

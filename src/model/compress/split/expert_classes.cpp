@@ -75,7 +75,7 @@ void add_expert_shares(run::Engine& engine, const Model& model, std::span<const 
       std::vector<double>& shares = layer.shares.emplace_back(layer.experts, 0.0);
       for (const std::string& name : layer.weights) {
         const TapSums* const reads = reads_of(seen.taps, name);
-        if (!reads) throw user_error("'{}': what experts of '{}' read cannot be seen", model.name, name);
+        if (!reads) throw user_error("'{}': the inputs of the experts of '{}' cannot be observed", model.name, name);
         const std::vector<double> of = energies(weight(name), reads->weighed, layer.experts);
         const double all = std::accumulate(of.begin(), of.end(), 0.0);
         for (int64_t e = 0; e < layer.experts && all > 0; ++e) shares[e] += of[e] / all / layer.weights.size();

@@ -99,8 +99,8 @@ class Feedback : public Strategy {
   explicit Feedback(bool answers) : answers_(answers) {}
   std::string_view name() const override { return answers_ ? "gptaq" : "gptq"; }
   std::string_view about() const override {
-    return answers_ ? "gptq, answering what earlier layers lost, too"
-                    : "error feedback by second moments of what is read (--damp-percent, --desc-act)";
+    return answers_ ? "gptq that also corrects the error of earlier layers"
+                    : "error feedback by second moments of the inputs (--damp-percent, --desc-act)";
   }
   graph::TapKinds observes() const override {
     graph::TapKinds kinds;

@@ -52,7 +52,7 @@ std::vector<float> RoundingTask::importance(int64_t* unreached) const {
 }
 
 BlockRounding Rounder::round_block(BlockObjective&, std::span<const RoundingTask>, const LearnProgress&) {
-  LUMEN_CHECK(false, "a strategy that rounds weights one by one got a layer");
+  LUMEN_CHECK(false, "a strategy that quantizes weights one by one got a layer");
   return {};
 }
 

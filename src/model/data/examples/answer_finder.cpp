@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kLost = "the answer cannot be told apart in what the template prints";
-constexpr const char* kOtherTemplate = "--chat-template names another template; {% generation %} says what is learned";
+constexpr const char* kLost = "the answer cannot be found in the template's output";
+constexpr const char* kOtherTemplate = "--chat-template names another template; {% generation %} marks the answer";
 constexpr const char* kSpace = " \t\r\n";
 constexpr size_t kLongestTag = 40;
 
@@ -251,7 +251,8 @@ ChatText::Part AnswerFinder::own_part(size_t k, const ChatText& text, size_t cou
   MarkedChat other = chat_;
   change_letters(other.messages[k]);
   const auto changed = print(other, count, false);
-  if (!changed || changed->text.size() != text.text.size()) lost("it prints other text for other letters of an answer");
+  if (!changed || changed->text.size() != text.text.size())
+    lost("its output around an answer depends on the answer's letters");
   const auto differs = [&](size_t i) { return changed->text[i] != text.text[i]; };
   size_t begin = 0, end = text.text.size();
   while (begin < end && !differs(begin)) ++begin;
@@ -266,7 +267,7 @@ void AnswerFinder::require_last(size_t k, const ChatText& text, size_t end) cons
   for (size_t i = 0; i < k; ++i) change_letters(other.messages[i]);
   const auto changed = print(other, k + 1, false);
   if (!changed || !changed->text.ends_with(std::string_view(text.text).substr(end)))
-    lost("it prints other messages behind an answer");
+    lost("it prints other messages after an answer");
 }
 
 // Where answer k begins in what is printed of the first `count` messages.

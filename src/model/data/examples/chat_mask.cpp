@@ -41,7 +41,7 @@ MaskedTokens tokens_of(const ChatRenderer& renderer, const ChatText& text, const
     at = part.end;
   }
   put(at, text.text.size(), 0);
-  if (out.ids != placed.ids) wrong("the tokenizer changes the text, so that the answer's tokens cannot be told apart");
+  if (out.ids != placed.ids) wrong("the tokenizer changes the text, so that the answer's tokens cannot be found");
   return out;
 }
 

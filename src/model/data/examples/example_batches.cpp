@@ -57,7 +57,7 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
         throw Error(Exit::user,
                     fmt::format("'{}' has rows of another kind than '{}'", set.files.front().path,
                                 training.front().files.front().path),
-                    "texts and chats go together; pairs and labels stand alone");
+                    "documents and chats can be mixed; pairs and labels cannot");
       files_.insert(files_.end(), set.files.begin(), set.files.end());
       hashes.push_back(set.store->hash());
       report_.add(set.store->report());

@@ -56,7 +56,7 @@ std::shared_ptr<const ExampleStore> ExampleStore::open(SealedFolder& cache, cons
   std::string why = contents.why;
   if (contents.is_whole()) {
     if (auto out = of(std::move(contents), key, files)) return out;
-    why = "is not what this version of Lumen writes";
+    why = "is of another version of Lumen";
   }
   warn(fmt::format("'{}' {}: it is not used, and the data are tokenized again",
                    (cache.path() / kKind / key.hex()).string(), why));
@@ -136,7 +136,7 @@ std::shared_ptr<const ExampleStore> ExampleWriter::finish(RowForm form, const Ro
   footer.content = content;
   spool_.write(&footer, sizeof footer);
   auto stored = ExampleStore::of(spool_.finish(), key_, files_);
-  LUMEN_CHECK(stored, "tokenized examples do not hold what was written");
+  LUMEN_CHECK(stored, "tokenized examples differ from the data that was written");
   return stored;
 }
 

@@ -159,7 +159,7 @@ class Loader {
     if (report_.kept() == 0) {
       report_.name_files(names_);
       throw Error(Exit::user, fmt::format("{}: no row can be used\n{}", files_.front().string(), report_.table()),
-                  "what rows may look like is in docs/guide/finetune-data.md; columns with other names: --columns");
+                  "docs/guide/finetune-data.md shows the forms of rows; columns with other names: --columns");
     }
     if (read_ >= 1000) progress_.finish(fmt::format("{} rows read", read_));
     return writer.finish(*form_, report_);
@@ -229,7 +229,7 @@ std::vector<fs::path> data_files(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error))
     throw Error(Exit::user, fmt::format("there is no data at '{}'", path.string()),
-                "--data names it; a resumed run knows its files by content, wherever they lie");
+                "--data names its new place; a resumed run identifies its files by content");
   if (!fs::is_directory(path)) return {path};
   std::vector<fs::path> files;
   for (const fs::path& file : list_below(path))

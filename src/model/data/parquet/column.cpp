@@ -162,7 +162,7 @@ void ColumnReader::load_page() {
 std::string_view ColumnReader::unpacked(const PageHead& head, std::string_view packed, size_t size,
                                         PageBuffer& buffer) {
   if (!head.is_packed) {
-    if (packed.size() != size) throw user_error("a page is of another size than it says");
+    if (packed.size() != size) throw user_error("a page differs from its recorded size");
     return packed;
   }
   // Checked before the memory is allocated.

@@ -273,8 +273,7 @@ struct ChunkReader {
     });
     const std::string& name = leaves[index].name;
     if (!type || !codec || !values || !size || !data) throw user_error("column '{}': the footer lacks a part", name);
-    if (*type != ordinal(leaves[index].type))
-      throw user_error("column '{}' is of another type than the schema says", name);
+    if (*type != ordinal(leaves[index].type)) throw user_error("column '{}' has another type than in the schema", name);
     // Some writers store 0 where there is no dictionary.
     const uint64_t first = dictionary && *dictionary > 0 && *dictionary < *data ? *dictionary : *data;
     if (first > end || *size > end - first) throw user_error("column '{}' lies outside of the file", name);
@@ -347,7 +346,7 @@ Footer read_footer(std::string_view file) {
     return false;
   });
   if (!has_schema) throw user_error("the footer has no schema");
-  if (said != out.rows) throw user_error("the footer says {} rows, its groups have {}", said, out.rows);
+  if (said != out.rows) throw user_error("the footer has {} rows, its groups have {}", said, out.rows);
   if (out.rows > kRowsOfAnyFile && (out.rows - kRowsOfAnyFile) / kRowsOfAByte > file.size())
     throw user_error("{} rows in {} bytes are more than data to learn from can be", out.rows, file.size());
   return out;

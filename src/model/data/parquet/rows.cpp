@@ -33,7 +33,7 @@ class RowMaker {
   void require_all(const Node& node, const Holds& holds) const {
     for (uint32_t i = node.first; i < node.end; ++i)
       if (!holds(columns_[i]))
-        throw user_error("column '{}' has other rows than the ones beside it", footer_.leaves[i].name);
+        throw user_error("column '{}' has another number of rows than the other columns", footer_.leaves[i].name);
   }
 
   // Whether the entries below a node reach this definition level; all must agree.

@@ -60,12 +60,12 @@ void check_codec(int codec) {
 
 std::string_view unpack_page(int codec, std::string_view packed, size_t size, PageBuffer& buffer) {
   if (codec == kStored) {
-    if (packed.size() != size) throw user_error("a page is of another size than it says");
+    if (packed.size() != size) throw user_error("a page differs from its recorded size");
     return packed;
   }
   if (size == 0) return {};
   if (size > kNoBomb && size / kMostRatio > packed.size())
-    throw user_error("a page of {} bytes says that it unpacks to {}: more than {} times as many, as no data do",
+    throw user_error("a page of {} bytes claims to unpack to {}: more than {} times as many, which no data reach",
                      packed.size(), size, kMostRatio);
   char* out = buffer.get(size);
   if (!unpack(codec, packed, size, out)) throw user_error("a page packed by {} is damaged", kNames[codec]);

@@ -181,7 +181,8 @@ class DeltaBytesReader final : public ValueReader {
       : prefixes_(page), rests_(Leaf{}, page.substr(prefixes_.size())), length_(leaf.length) {}
   Value next() override {
     const int64_t kept = prefixes_.next();
-    if (kept < 0 || static_cast<uint64_t>(kept) > last_.size()) throw user_error("a text has more of the one before");
+    if (kept < 0 || static_cast<uint64_t>(kept) > last_.size())
+      throw user_error("a string repeats more bytes than the one before has");
     last_.resize(kept);
     last_ += rests_.next().bytes;
     if (length_ != 0 && last_.size() != length_) throw user_error("a value is of another length than its column");
@@ -242,10 +243,10 @@ Dictionary::Dictionary(const Leaf& leaf, std::string_view page, uint64_t count)
     : type_(leaf.type), page_(page), count_(count), width_(width_of(leaf)) {
   if (type_ == Physical::boolean) throw user_error("a dictionary of booleans");
   if (width_ > 0) {
-    if (count > page.size() / width_) throw user_error("a dictionary is shorter than it says");
+    if (count > page.size() / width_) throw user_error("a dictionary is shorter than its recorded size");
     return;
   }
-  if (count > page.size() / sizeof(uint32_t)) throw user_error("a dictionary is shorter than it says");
+  if (count > page.size() / sizeof(uint32_t)) throw user_error("a dictionary is shorter than its recorded size");
   size_t at = 0;
   for (uint64_t i = 0; i < count; ++i) {
     begins_.push_back(at);

@@ -87,7 +87,7 @@ FileText::FileText(const std::filesystem::path& file) : name_(file.string()), ma
     throw Error(Exit::user, fmt::format("{}: packed with {}, which is not read", name_, packing),
                 "unpack it, or pack it with gzip");
   } else if (file.extension() == ".gz") {
-    note_once(fmt::format("'{}' is not packed, whatever its name says: it is read as it stands", name_));
+    note_once(fmt::format("'{}' has the name of a compressed file, but is not compressed: it is read as it is", name_));
   }
   if (text_.starts_with(std::string_view("\xff\xfe\0\0", 4)) || text_.starts_with(std::string_view("\0\0\xfe\xff", 4)))
     throw Error(Exit::user, fmt::format("{}: written in UTF-32, which is not read", name_),

@@ -60,7 +60,7 @@ class ListReader final : public RowReader {
     if (is_list_ && at_ < text_.size() && text_[at_] == ']') {
       ++at_;
       skip_space();
-      if (at_ < text_.size()) throw user_error("{}:{}: text behind the list", file_->name(), line_);
+      if (at_ < text_.size()) throw user_error("{}:{}: text after the list", file_->name(), line_);
       return false;
     }
     if (at_ >= text_.size()) {
@@ -94,9 +94,9 @@ class ListReader final : public RowReader {
   Error no_object() const {
     const bool is_comma = text_[at_] == ',';
     return Error(Exit::user,
-                 fmt::format("{}:{}: '{}' behind row {}, where the next row or the end is expected", file_->name(),
+                 fmt::format("{}:{}: '{}' after row {}, where the next row or the end is expected", file_->name(),
                              line_, printable(text_.substr(at_, 1)), count_),
-                 is_comma ? "objects with commas between them stand in a list: put [ in front and ] behind them"
+                 is_comma ? "objects separated by commas must be in a list: put [ before and ] after them"
                           : "there may be a bracket or comma too many");
   }
   void skip_space() {
@@ -171,7 +171,7 @@ class TableReader final : public RowReader {
         }
         ++at_;
         if (at_ < text_.size() && text_[at_] != separator_ && text_[at_] != '\n' && text_[at_] != '\r')
-          header_fault_ = "text behind a quoted field";
+          header_fault_ = "text after a quoted field";
       }
       if (at_ >= text_.size()) return true;
       const char c = text_[at_++];
@@ -245,14 +245,13 @@ bool is_row_file(const std::filesystem::path& file) {
 
 std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file) {
   if (!is_row_file(file)) {
-    throw Error(Exit::user, fmt::format("{}: its name does not say what it holds", file.string()),
+    throw Error(Exit::user, fmt::format("{}: its file name has no known ending", file.string()),
                 "data are .jsonl, .json, .csv, .tsv, .parquet, .txt, .md or .dlm files, each also as .gz");
   }
   auto text = std::make_unique<const FileText>(file);
   const FoundForm found = form_of_rows(text->text(), ending_of(file));
   if (!found.difference.empty())
-    note_once(
-        fmt::format("'{}' holds {}, whatever its name says: it is read as such", file.string(), found.difference));
+    note_once(fmt::format("'{}' contains {}, unlike its name: it is read as such", file.string(), found.difference));
   switch (found.form) {
     case TextForm::lines:
       return std::make_unique<LineReader>(std::move(text));

@@ -38,7 +38,7 @@ class Row {
   std::string text(const std::string& name, bool may_be_empty = false) const {
     const ordered_json* value = find(name);
     if (!value) wrong(fmt::format("no \"{}\"", name));
-    if (!value->is_string()) wrong(fmt::format("\"{}\" is no text", name), value->type_name());
+    if (!value->is_string()) wrong(fmt::format("\"{}\" is not a string", name), value->type_name());
     const auto& text = value->get_ref<const std::string&>();
     if (!may_be_empty && text.find_first_not_of(" \t\r\n") == std::string::npos)
       wrong(fmt::format("\"{}\" is empty", name));
@@ -138,7 +138,7 @@ ordered_json checked_messages(const ordered_json& list, const std::string& name)
     *role = speaker_of(*role);
     if (*role != "function_call") continue;
     const auto text = message.find("content");
-    if (text == message.end() || !text->is_string()) wrong("a function call is no text");
+    if (text == message.end() || !text->is_string()) wrong("a function call is not text");
     message.update(called(*text));
   }
   return in_normal_form(named);
@@ -316,7 +316,7 @@ Example shape_of(const Row& row) {
     return out;
   }
   if (row.has("text")) return {.kind = Example::Kind::text, .text = row.text("text")};
-  wrong("no columns that are known", row.names());
+  wrong("no known columns", row.names());
 }
 
 }  // namespace

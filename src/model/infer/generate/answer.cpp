@@ -1,6 +1,7 @@
 #include "model/infer/generate/answer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -50,7 +51,7 @@ std::string StopStrings::push(std::string_view text) {
     stopped_ = true;
     return held_.substr(0, first);
   }
-  // The longest end that is the beginning of a stop string waits.
+  // The longest suffix that is a prefix of a stop string is held back.
   size_t wait = 0;
   for (const std::string& t : strings_) {
     for (size_t n = std::min(t.size() - 1, held_.size()); n > wait; --n) {
@@ -110,22 +111,28 @@ void Answer::end(EndReason reason) {
   if (!reason_) reason_ = reason;
 }
 
+bool Answer::choose(const LogitRow& row) {
+  if (ended() || is_at_end() || chosen_) return true;
+  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
+  chosen_ = sampler_.pick_if_decided(row, matcher_ ? &filter : nullptr);
+  return chosen_.has_value();
+}
+
 std::optional<TokenId> Answer::draw(const LogitRow& row) {
   LUMEN_CHECK(!ended());
-  if (options_.predict >= 0 && made_ >= options_.predict) {
-    end(EndReason::limit);
+  if (is_at_end()) {
+    end(is_at_limit() ? EndReason::limit : EndReason::grammar);
     return std::nullopt;
   }
-  if (matcher_ && matcher_->must_end()) {
-    end(EndReason::grammar);
-    return std::nullopt;
+  if (!choose(row)) {
+    (void)row.whole();
+    LUMEN_CHECK(choose(row));
   }
-  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
-  const TokenId id = sampler_.pick(row, matcher_ ? &filter : nullptr);
+  const TokenId id = *std::exchange(chosen_, std::nullopt);
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");
     if (!matcher_->may_end())
-      throw Error(Exit::user, "the vocabulary has no token with which the grammar could go on", "change the grammar");
+      throw Error(Exit::user, "no token of the vocabulary can continue the grammar", "change the grammar");
     end(EndReason::grammar);
     return std::nullopt;
   }

@@ -29,12 +29,12 @@ Generator::Generator(const LoadedModel& loaded, SessionOptions session, SamplerO
   matcher_.emplace(constraint_->grammar);
 }
 
-// Drops tokens behind the first `keep`, until `wanted` more fit; the rest is to be read again.
+// Context shift: drops tokens after the first `keep`, until `wanted` more fit; the remaining ones are recomputed.
 void Generator::make_room(size_t wanted) {
   const size_t context = session_.context();
   size_t keep = std::min(tokens_.size(), static_cast<size_t>(std::max<int64_t>(0, options_.keep)));
   if (keep + wanted >= context) keep = 0;
-  // Half of what may go, so that room is not to be made for each token.
+  // Drops half of the tokens that may be dropped, so that a shift is not needed for each token.
   size_t drop = (tokens_.size() - keep + 1) / 2;
   const size_t needed = tokens_.size() + wanted > context ? tokens_.size() + wanted - context : 0;
   drop = std::min(std::max(drop, needed), tokens_.size() - keep);
@@ -42,13 +42,13 @@ void Generator::make_room(size_t wanted) {
   session_.rewind(std::min<int64_t>(session_.position(), keep));
 }
 
-// What a draft proposed and nobody took is forgotten.
+// Removes rejected draft tokens.
 void Generator::settle() {
   ahead_.clear();
   if (session_.position() > std::ssize(tokens_)) session_.rewind(tokens_.size());
 }
 
-// Appends tokens and reads all that was not read.
+// Appends tokens and computes all that are not computed yet.
 LogitRow Generator::feed(std::span<const TokenId> tokens) {
   settle();
   if (static_cast<int64_t>(tokens_.size() + tokens.size()) > session_.context() && options_.shift &&
@@ -58,8 +58,8 @@ LogitRow Generator::feed(std::span<const TokenId> tokens) {
   return session_.feed_row(std::span(tokens_).subspan(session_.position()), sampler_.asked(session_.vocabulary()));
 }
 
-// Appends one token and gives the logits behind it: read before, where the draft had it right; else read now, together
-// with what the draft proposes next.
+// Appends one token and returns its logits. If the draft proposed this token, they have been computed already;
+// otherwise they are computed now, together with the draft's next proposal.
 LogitRow Generator::advance(TokenId id, int64_t wanted, Result* counts) {
   const size_t vocab = session_.vocabulary();
   const size_t at = tokens_.size();
@@ -73,7 +73,7 @@ LogitRow Generator::advance(TokenId id, int64_t wanted, Result* counts) {
   if (!draft_ || room < 1) return feed({&id, 1});
   tokens_.push_back(id);
   std::vector<TokenId> proposed = draft_->propose(tokens_, std::min(options_.draft, room));
-  // Where the draft has nothing to say the step is the usual one.
+  // Without a proposal this is a normal step.
   if (proposed.empty())
     return session_.feed_row(std::span(tokens_).subspan(session_.position()), sampler_.asked(session_.vocabulary()));
   counts->drafted += proposed.size();
@@ -94,7 +94,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
   if (prompt.empty()) throw usage_error("the prompt is empty");
   settle();
   if (whole) {
-    // What is known stays; the last token is read in any case: what follows it is asked for.
+    // The cached prefix is kept; the last token is always computed, because its logits are needed.
     const auto differ = std::mismatch(prompt.begin(), prompt.end(), tokens_.begin(), tokens_.end());
     size_t known = differ.first - prompt.begin();
     known = std::min({known, prompt.size() - 1, static_cast<size_t>(session_.position())});
@@ -126,7 +126,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
     const bool full = std::ssize(tokens_) + 1 > session_.context();
     if (full && (!options_.shift || options_.predict == -2)) answer.end(EndReason::context);
     if (answer.ended()) {
-      // Written, but not yet read: nobody asks what follows.
+      // The last token is part of the output but not computed: its logits are not needed.
       settle();
       tokens_.push_back(*id);
       break;

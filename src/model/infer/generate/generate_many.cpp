@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-// Tokens that a sequence may have in the end, without its last one, which the model does not read.
+// Maximum length of a sequence without its last token, which the model does not compute.
 int64_t most_of(const ManyOptions& options, const std::vector<ManyRequest>& requests, size_t request, int64_t context) {
   const auto prompt = std::ssize(requests[request].prompt);
   if (prompt < 1) throw usage_error("a prompt is empty");
@@ -24,7 +24,8 @@ int64_t most_of(const ManyOptions& options, const std::vector<ManyRequest>& requ
 
 }  // namespace
 
-// Each sequence takes the pages that it does not share with the one before it in line; one takes all of its own.
+// Each sequence is counted with the pages that it does not share with the request before it; one is counted with all
+// its pages.
 ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests) {
   if (requests.empty()) throw usage_error("no prompts");
   if (options.parallel < 1 || options.parallel > ManySession::kMostSequences)

@@ -1,6 +1,6 @@
-// Many sequences generated at once: each step computes the next token of every one of them together, which costs little
-// more than the next token of one. A sequence that ends makes room for the next in line; prefixes that prompts share
-// are computed once. Proved by tests/model/infer/generate_many_test.cpp.
+// Batched generation: each step computes the next token of all sequences, which costs little more than one token of a
+// single sequence. When a sequence ends, the next request takes its slot; common prefixes of prompts are computed once.
+// Proved by tests/model/infer/generate_many_test.cpp.
 #pragma once
 
 #include <functional>
@@ -17,24 +17,24 @@ struct ManyRequest {
 };
 
 struct ManyOptions {
-  SessionOptions session;  // context: tokens of all sequences together; 0: as many as they may need
+  SessionOptions session;  // context: cache positions of all sequences together; 0: as many as they may need
   SamplerOptions sampling;
   GenerateOptions generate;
-  int64_t parallel = 8;  // sequences at once, at most ManySession::kMostSequences
+  int64_t parallel = 8;  // sequences decoded at once, at most ManySession::kMostSequences
   DraftOptions draft;
 };
 
-// What requests will take: for forecasts.
+// Memory needs of a list of requests, for forecasts.
 struct ManyPlan {
   SessionOptions session;
   ManyLimits limits;
-  std::vector<int64_t> most;  // tokens each sequence may have, in the end
+  std::vector<int64_t> most;  // maximum length of each sequence
 };
-// Error when a prompt is longer than a sequence may become.
+// Error if a prompt is longer than the maximum length of a sequence.
 ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests);
 
-// Answers in the order of the requests. `done` hears of each as it ends. Those that `go_on` cut off are marked so.
-// `explained` gets the kernels of the steps and their times.
+// Returns answers in the order of the requests. `done` is called for each one when it ends. Answers that `go_on` cuts
+// off are marked as interrupted. `explained` gets the kernels of the steps and their times.
 std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions& options,
                                    const std::vector<ManyRequest>& requests,
                                    const std::function<void(size_t, const ManyAnswer&)>& done,

@@ -10,9 +10,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kBlock = 64;                       // tokens of a file, or a page where that is more
-constexpr int64_t kMostBytes = int64_t{16} << 20;    // of a file, unless it has one page alone
-constexpr int64_t kLargestPage = int64_t{48} << 20;  // a larger one is not kept: files have an end
+constexpr int64_t kBlock = 64;                       // tokens per file, or a page if that is larger
+constexpr int64_t kMostBytes = int64_t{16} << 20;    // bytes of a file, unless it holds a single page
+constexpr int64_t kLargestPage = int64_t{48} << 20;  // larger pages are not stored: file sizes are limited
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void KeptPrefixes::save(int sequence) {
   try {
     if (require_whole_) require_whole_();
   } catch (const Error&) {
-    return;  // who runs the model asks for itself, and tells
+    return;  // the caller that runs the model makes the same check, and reports it
   }
   const std::vector<TokenId>& tokens = session_.tokens(sequence);
   const int64_t pages = block_ / session_.page_size(), whole = std::ssize(tokens) / block_ * block_;

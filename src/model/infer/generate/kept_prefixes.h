@@ -1,5 +1,5 @@
-// A KV cache of prompt prefixes on disk (model/infer/prefixes): blocks of whole pages, written when a sequence has
-// ended and read when another begins with the same tokens. What is read are the bytes that were computed. Proved by
+// A prefix cache on disk (model/infer/prefixes): blocks of whole KV cache pages, written when a sequence ends and read
+// when another one starts with the same tokens. The bytes read equal the computed ones. Proved by
 // tests/model/infer/prefixes/kept_prefixes_test.cpp.
 #pragma once
 
@@ -16,28 +16,29 @@ namespace lumen::model {
 
 class KeptPrefixes {
  public:
-  // All that caches hold depends on is read once, in the background: every weight. Both outlive this.
-  // `require_whole` is asked before anything is kept, and nothing is where it throws. May be empty.
+  // The cache key includes a hash of every weight, which is computed once, in the background. `loaded` and `session`
+  // must outlive this object. `require_whole` is called before anything is stored; if it throws, nothing is stored. It
+  // may be empty.
   KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files,
                std::function<void()> require_whole = {});
-  // False for sessions that let go of pages.
+  // False for sessions that free pages outside of a sliding window.
   static bool can_keep(const ManySession& session) { return session.keeps_pages(); }
 
-  // Appends to an open sequence, whose tokens `wanted` begins with, what the files hold of the rest, the last token
-  // aside. Returns how many tokens were appended.
+  // Appends stored tokens to an open sequence that is a prefix of `wanted`; the last token of `wanted` is always left
+  // to compute. Returns the number of tokens appended.
   int64_t restore(int sequence, std::span<const TokenId> wanted);
   void save(int sequence);
 
  private:
-  const std::string& owner(int sequence);  // waits until all weights are read
+  const std::string& owner(int sequence);  // blocks until all weights are hashed
 
   const LoadedModel& loaded_;
   ManySession& session_;
   std::shared_ptr<PrefixFiles> files_;
   ModelIdentity identity_;
   std::function<void()> require_whole_;
-  int64_t block_ = 0;                // tokens
-  std::vector<std::string> owners_;  // by set of adapters, when they were asked for
+  int64_t block_ = 0;                // tokens per file
+  std::vector<std::string> owners_;  // by adapter set; created on first use
 };
 
 }  // namespace lumen::model

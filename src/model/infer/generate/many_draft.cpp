@@ -9,10 +9,10 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kSoon = 8;           // tokens a draft's model reads before it proposes; more are read as a prompt is
-constexpr int64_t kLongestMatch = 16;  // of a sequence and what is expected
+constexpr int64_t kSoon = 8;  // most tokens to compute before a proposal; more are computed in chunks, like a prompt
+constexpr int64_t kLongestMatch = 16;  // tokens compared at the end of the output and in the prediction
 constexpr int64_t kShortestMatch = 2;
-constexpr int64_t kLookAround = 8192;  // tokens in front of and behind the last place that agreed
+constexpr int64_t kLookAround = 8192;  // tokens searched before and after the last match
 
 }  // namespace
 
@@ -25,7 +25,7 @@ std::vector<std::vector<TokenId>> ManyLookUpDraft::propose(std::span<const Draft
 
 ManyLimits ManyModelDraft::own_limits(const LoadedModel& small, const SessionOptions& options, ManyLimits limits) {
   limits.kept = 0;
-  limits.drafted += kSoon;  // it goes back on what it has read and on what it has proposed
+  limits.drafted += kSoon;  // it rolls back computed and proposed tokens
   limits.rows = limits.sequences;
   const int64_t own = many_limits(small.model(), session_options(small.model(), options), {}).longest;
   limits.longest = limits.longest > 0 ? std::min(limits.longest, own) : own;
@@ -48,7 +48,7 @@ void ManyModelDraft::forget(uint64_t sequence) {
   sequences_.erase(at);
 }
 
-// The session's sequence of the request; a new one shares the longest prefix that another has. -1 when too many are
+// The session's sequence for the request; a new one shares the longest prefix with another one. -1 if too many are
 // open.
 int ManyModelDraft::sequence_of(const DraftRequest& request) {
   if (const auto at = sequences_.find(request.sequence); at != sequences_.end()) return at->second;
@@ -66,7 +66,7 @@ int ManyModelDraft::sequence_of(const DraftRequest& request) {
   return own;
 }
 
-// What a request begins with; nothing where nothing is proposed for it this time.
+// The state at which a request's proposal starts; nullopt if nothing is proposed this time.
 std::optional<ManyModelDraft::At> ManyModelDraft::begin(size_t number, const DraftRequest& request, bool* may_read) {
   const auto size = std::ssize(request.tokens);
   const int64_t most = std::min(request.most, limits_.longest - size);
@@ -105,7 +105,7 @@ TokenId ManyModelDraft::likeliest(const LogitRow& row) const {
   return best;
 }
 
-// Steps that propose the next token of each sequence; each step takes as many of them as it has rows for.
+// Proposes the next token of each sequence, in as many steps as their rows need.
 void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>& out) {
   for (size_t first = 0; first < at.size();) {
     std::vector<ManySession::Part> parts;
@@ -114,7 +114,7 @@ void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>
     for (; end < at.size(); ++end) {
       const std::vector<TokenId>& fed = at[end].fed;
       if (end > first && rows + std::ssize(fed) > session_.rows()) break;
-      const auto count = std::min<int64_t>(std::ssize(fed), session_.rows());  // a sequence alone may have more
+      const auto count = std::min<int64_t>(std::ssize(fed), session_.rows());  // a single sequence may have more
       parts.push_back({at[end].sequence, std::span(fed).first(count)});
       rows += count;
     }
@@ -141,7 +141,7 @@ void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>
 std::vector<std::vector<TokenId>> ManyModelDraft::propose(std::span<const DraftRequest> requests) {
   std::vector<std::vector<TokenId>> out(requests.size());
   std::vector<At> at;
-  int64_t pages = 0;  // that those before will take
+  int64_t pages = 0;  // pages that earlier requests will take
   bool may_read = true;
   for (size_t i = 0; i < requests.size(); ++i) {
     std::optional<At> one = begin(i, requests[i], &may_read);
@@ -159,8 +159,9 @@ std::vector<TokenId> ExpectedDraft::propose(std::span<const TokenId> tokens, int
   const std::vector<TokenId>& expected = *expected_;
   const std::span<const TokenId> output = tokens.subspan(std::min<int64_t>(prompt_, std::ssize(tokens)));
   const auto size = std::ssize(output);
-  // As from the beginning, or behind the longest end that occurs there; of several, the next behind the last place.
-  std::pair<int64_t, int64_t> best{0, -1};  // tokens that agree, and what is behind them
+  // The match is the start of the prediction, or the place of the longest suffix of the output in it; of several, the
+  // first one after the last match.
+  std::pair<int64_t, int64_t> best{0, -1};  // number of matching tokens, and the index after them
   const auto is_prefix = [&] {
     return size <= std::ssize(expected) && std::equal(output.begin(), output.end(), expected.begin());
   };
@@ -209,7 +210,7 @@ ManyLimits with_drafts(const DraftOptions& options, ManyLimits limits) {
 
 SessionOptions draft_session(const DraftOptions& options, SessionOptions session) {
   if (session.context == 0) session.context = options.model->model().integer("context");
-  session.narrow = Narrow::never;  // proposals are not chosen by a sampler
+  session.narrow = Narrow::never;  // proposals do not use a sampler
   return session;
 }
 

@@ -38,7 +38,7 @@ bool SequenceBatch::keep_in(std::shared_ptr<PrefixFiles> files, std::function<vo
 }
 
 uint64_t SequenceBatch::add(SequenceOrder order) {
-  LUMEN_CHECK(order.set >= 0 && order.set < std::ssize(put_back_), "no set {} of adapters", order.set);
+  LUMEN_CHECK(order.set >= 0 && order.set < std::ssize(put_back_), "no adapter set {}", order.set);
   if (order.prompt.empty()) throw usage_error("a prompt is empty");
   if (std::ssize(order.prompt) > longest_)
     throw Error(Exit::user,
@@ -81,8 +81,8 @@ void SequenceBatch::remove_all() {
   while (!waiting_.empty()) remove(waiting_.front()->number);
 }
 
-// The longest prefix of what `t` is to read that a sequence with the same adapters has computed, and that sequence (-1:
-// none). The last token is computed in any case: what follows it is asked for.
+// The longest prefix of the pending tokens of `t` that is cached by a sequence with the same adapters, and that
+// sequence (-1: none). The last token is always computed, because its logits are needed.
 std::pair<int64_t, int> SequenceBatch::known(const Sequence& t) const {
   const std::vector<TokenId>& tokens = t.pending;
   std::pair<int64_t, int> best{0, -1};
@@ -96,8 +96,8 @@ std::pair<int64_t, int> SequenceBatch::known(const Sequence& t) const {
   return best;
 }
 
-// Whether a sequence is about to compute more of that prefix than any has so far: waiting for it saves computing it
-// twice.
+// Whether an active sequence is about to compute more of that prefix than is cached so far: waiting for it avoids
+// computing the prefix twice.
 bool SequenceBatch::is_being_read(const Sequence& t) const {
   const std::vector<TokenId>& tokens = t.pending;
   return std::any_of(active_.begin(), active_.end(), [&](const auto& other) {
@@ -109,7 +109,8 @@ bool SequenceBatch::is_being_read(const Sequence& t) const {
   });
 }
 
-// Admits the next in line if there is room for its prompt, and for one more page of each sequence.
+// Admits the next waiting sequence if there are free pages for its prompt, and for one more page of each active
+// sequence.
 bool SequenceBatch::admit() {
   if (waiting_.empty() || std::ssize(active_) >= limit_) return false;
   Sequence& t = *waiting_.front();
@@ -142,7 +143,7 @@ bool SequenceBatch::admit() {
   return true;
 }
 
-// Pages that prompts which were admitted together will still take.
+// Pages that the remaining prompt tokens of active sequences will take, if several prompts are admitted at once.
 int64_t SequenceBatch::unread_pages() const {
   int64_t pages = 0;
   if (session_.most_mixed() > 0)
@@ -163,7 +164,7 @@ void SequenceBatch::begin(Sequence& t) {
                                       t.matcher.get(), show);
 }
 
-// The sequence that has waited longest of those whose prompts are not computed yet.
+// The sequence with a prompt left to compute that was served least recently.
 SequenceBatch::Sequence* SequenceBatch::next_to_read() {
   Sequence* best = nullptr;
   for (const auto& t : active_)
@@ -171,7 +172,7 @@ SequenceBatch::Sequence* SequenceBatch::next_to_read() {
   return best;
 }
 
-// Pages that the step will take.
+// Pages that the next step will take.
 int64_t SequenceBatch::missing(const Sequence* reading) const {
   int64_t pages = 0;
   for (const auto& t : active_) {
@@ -189,7 +190,7 @@ bool SequenceBatch::drop_kept() {
   return true;
 }
 
-// Preempts the sequence that came last: the others get its pages, and it is computed again when there is room.
+// Preempts the sequence that was admitted last: the others get its pages, and it is recomputed when there is room.
 void SequenceBatch::put_back() {
   LUMEN_CHECK(active_.size() > 1, "the only sequence has no room");
   Sequence& t = *active_.back();
@@ -200,11 +201,11 @@ void SequenceBatch::put_back() {
   t.sequence = -1;
   if (draft_) draft_->forget(t.number);
   waiting_.splice(waiting_.begin(), active_, std::prev(active_.end()));
-  limit_ = std::ssize(active_);  // until one of them ends
+  limit_ = std::ssize(active_);  // until a sequence ends
   ++put_back_[t.order.set];
 }
 
-// Keeps the pages of an ended sequence for prompts with the same prefix; kept ones that are a prefix of it are closed.
+// Keeps the pages of an ended sequence as a prefix cache; kept sequences that are a prefix of it are closed.
 void SequenceBatch::keep(int sequence) {
   const std::vector<TokenId>& tokens = session_.tokens(sequence);
   if (prefixes_) prefixes_->save(sequence);

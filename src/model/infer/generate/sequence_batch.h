@@ -1,10 +1,10 @@
-// Sequences that are generated together and come and go (continuous batching). Each step computes the next token of
-// every one of them, and a chunk of one prompt, so that a long prompt delays nobody; where the session mixes them,
-// chunks of several prompts share the step of the others. A sequence shares the prompt prefixes that others have
-// computed, also those of ended ones as long as nobody needs their pages. When pages run out, the sequence that came
-// last gives up its own and is computed again later (preemption). With a draft a sequence may bring several tokens into
-// a step, each as a row of its own, and keeps those that it would have drawn. What a sequence becomes does not depend
-// on who is beside it, nor on drafts. Proved by tests/model/infer/sequence_batch_test.cpp and
+// Continuous batching: sequences are added and removed between steps. Each step computes the next token of every active
+// sequence, and a chunk of one prompt (chunked prefill), so that a long prompt does not block others; if the session
+// supports mixed steps, chunks of several prompts share a step with decoding sequences. Prompts reuse the cached
+// prefixes of other sequences, including ended ones whose pages are not needed yet. When pages run out, the sequence
+// that was admitted last is preempted and recomputed later. With a draft, a sequence may add several tokens to a step,
+// each as a row of its own, and accepts those that it would have drawn. The output of a sequence depends neither on the
+// other sequences nor on drafts. Proved by tests/model/infer/sequence_batch_test.cpp and
 // tests/model/infer/generate/many_draft_test.cpp.
 #pragma once
 
@@ -23,67 +23,67 @@
 
 namespace lumen::model {
 
-// What became of a sequence.
+// The result of a sequence.
 struct ManyAnswer {
   EndReason reason = EndReason::interrupted;
   std::string text, stop;                  // the output, and the stop string that ended it
-  int64_t read = 0, shared = 0, made = 0;  // tokens of the prompt computed and taken from others, and tokens drawn
-  int64_t from_disk = 0;                   // of those taken from others
-  int64_t again = 0;                       // computed once more, after the pages were needed for other sequences
-  int64_t drafted = 0, accepted = 0;       // tokens that drafts proposed, and those of them that were kept
+  int64_t read = 0, shared = 0, made = 0;  // prompt tokens computed, prompt tokens from prefix caches, and tokens drawn
+  int64_t from_disk = 0;                   // part of `shared` that was read from files
+  int64_t again = 0;                       // tokens recomputed after preemptions
+  int64_t drafted = 0, accepted = 0;       // tokens proposed by drafts, and those accepted
 };
 
-// A sequence to generate.
+// A request to generate a sequence.
 struct SequenceOrder {
-  std::vector<TokenId> prompt;  // at least one
-  int64_t set = 0;              // of the model's sets of adapters
-  SamplerOptions sampling;      // ids that no sequence can have are never drawn, whatever this says
+  std::vector<TokenId> prompt;  // at least one token
+  int64_t set = 0;              // one of the model's adapter sets
+  SamplerOptions sampling;      // ids outside of the tokenizer's vocabulary are never drawn
   GenerateOptions generate;
-  std::shared_ptr<const Constraint> constraint;  // of generate.grammar; null: none
-  int64_t most = 0;  // tokens in the end, the last one aside; 0: as many as a sequence may have
-  std::shared_ptr<const std::vector<TokenId>> expected = nullptr;  // what its client expects the output to be
-  // All may be empty. `show` gets pieces of the output, `drawn` each token with the row it was drawn from and whether
-  // it ends the sequence, `read` the logits behind each token of the prompt (which is then computed whole).
+  std::shared_ptr<const Constraint> constraint;  // for generate.grammar; null: none
+  int64_t most = 0;                              // maximum length without the last token; 0: that of the session
+  std::shared_ptr<const std::vector<TokenId>> expected = nullptr;  // the output predicted by the client
+  // Callbacks, all optional. `show` gets pieces of the output, `drawn` each token with the row it was drawn from and
+  // whether it ends the sequence, `read` the logits of each token of the prompt (which is then computed without prefix
+  // caches).
   Answer::Show show = {};
   std::function<void(TokenId, const LogitRow&, bool is_end)> drawn = {};
   std::function<void(std::span<const float>)> read = {};
-  std::function<void(const ManyAnswer&)> done = {};  // the last that is heard
-  std::function<void(const Error&)> failed = {};     // in place of done; without it the Error leaves step()
+  std::function<void(const ManyAnswer&)> done = {};  // the last callback
+  std::function<void(const Error&)> failed = {};     // instead of done; if empty, step() throws the Error
 };
 
 class SequenceBatch {
  public:
-  // `parallel` sequences at once, at most limits.sequences.
+  // `parallel`: most active sequences, at most limits.sequences.
   SequenceBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel);
 
-  // Keeps the KV cache of prompt prefixes in files, too, and reads it from there. False where the session lets go of
-  // pages. `require_whole` throws where what was computed must not be kept; may be empty.
+  // Adds a prefix cache in files. False if the session frees pages of a sliding window. `require_whole` throws if
+  // computed values must not be stored; may be empty.
   bool keep_in(std::shared_ptr<PrefixFiles> files, std::function<void()> require_whole = {});
-  // Sequences take what `draft` proposes (generate.draft tokens at once, at most), as far as limits.drafted and
-  // limits.rows leave room.
+  // Uses `draft`, with at most generate.draft tokens per sequence and step, within limits.drafted and limits.rows.
   void draft_with(std::unique_ptr<ManyDraft> draft) { draft_ = std::move(draft); }
 
-  uint64_t add(SequenceOrder order);  // behind all others; returns its number
-  bool remove(uint64_t number);       // ends it as interrupted, and it hears so; false when it has ended before
+  uint64_t add(SequenceOrder order);  // at the end of the queue; returns its number
+  bool remove(uint64_t number);       // ends it as interrupted and calls `done`; false if it has already ended
   void remove_all();
-  bool step();                                              // false when there is nothing to do
-  int64_t running() const { return std::ssize(active_); }   // sequences
-  int64_t running_with(int64_t set) const;                  // of them those with a set of adapters
-  int64_t waiting() const { return std::ssize(waiting_); }  // for their turn, or for pages
-  // How many sequences gave up their pages so far, of those with one of the model's sets of adapters.
+  bool step();                                              // false if there are no sequences
+  int64_t running() const { return std::ssize(active_); }   // active sequences
+  int64_t running_with(int64_t set) const;                  // active sequences with this adapter set
+  int64_t waiting() const { return std::ssize(waiting_); }  // for admission, or preempted
+  // Number of preemptions so far, of sequences with this adapter set.
   int64_t put_back_count(int64_t set = 0) const { return put_back_.at(set); }
+  bool shares_steps() const { return session_.most_mixed() > 0; }  // whether several prompts are computed in one step
   const ManySession& session() const { return session_; }
-  int64_t longest() const { return longest_; }  // tokens that a sequence may have
+  int64_t longest() const { return longest_; }  // maximum length of a sequence
 
  private:
   struct Sequence {
     uint64_t number = 0;
     SequenceOrder order;
-    int sequence = -1;             // of the session
-    std::vector<TokenId> pending;  // not yet computed
-    bool was_read = false;         // so far that something was drawn
-    int64_t scored = 0;            // tokens of the prompt whose logits were shown
-    uint64_t served = 0;           // the step in which a chunk of it was read
+    int sequence = -1;             // number in session_
+    std::vector<TokenId> pending;  // tokens not computed yet
+    int64_t scored = 0;            // prompt tokens whose logits were passed to `read`
+    uint64_t served = 0;           // the last step that computed a chunk of it
     std::optional<ExpectedDraft> expected;
     DraftPace pace;
     std::unique_ptr<Sampler> sampler;
@@ -109,11 +109,16 @@ class SequenceBatch {
   void feed(Sequence* reading);
   struct Reading {
     Sequence* sequence;
-    int64_t count;  // of its pending tokens
+    int64_t count;  // number of its pending tokens
   };
   std::vector<Reading> mixed(const Sequence* reading, int64_t ready) const;
   void feed_mixed(const std::vector<Reading>& read, const std::vector<Sequence*>& ready);
   int64_t unread_pages() const;
+  struct Choice {
+    Sequence* sequence;
+    const LogitRow* row;
+  };
+  void choose(std::span<const Choice> choices);
   void draw(Sequence& t, std::span<const TokenId> fed, std::span<const LogitRow> rows);
   void score(Sequence& t);
 
@@ -125,10 +130,10 @@ class SequenceBatch {
   std::unique_ptr<ManyDraft> draft_;  // null: none
   std::vector<TokenId> forbidden_, forbidden_with_ends_;
   Sequences active_, waiting_;
-  std::list<int> kept_;  // sequences of the session that have ended, the latest first
-  int64_t limit_;        // sequences at once, until one ends
+  std::list<int> kept_;  // ended sequences that are still open, the latest first
+  int64_t limit_;        // most active sequences; lowered by a preemption until a sequence ends
   uint64_t next_number_ = 1, step_ = 0;
-  std::vector<int64_t> put_back_;  // by set
+  std::vector<int64_t> put_back_;  // preemptions by adapter set
 };
 
 }  // namespace lumen::model

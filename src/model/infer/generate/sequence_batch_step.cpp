@@ -1,29 +1,30 @@
-// What a step of a batch reads, and what becomes of its rows.
+// The inputs of a batch's step, and the use of its logits.
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "model/infer/generate/sequence_batch.h"
 
 namespace lumen::model {
 namespace {
 
-// How long a prompt may be that shares a step with other sequences: each of its tokens reads all of its KV cache. That
-// takes at most a fifth of a step of 512 tokens by eight billion weights, as computed for an H100; a step of its own
-// would cost the other sequences more.
+// The longest context at which a prompt's chunk may share a step with other sequences: each token of such a step reads
+// the whole KV cache of its sequence. At this length that takes at most a fifth of a step of 512 tokens with eight
+// billion weights, as computed for an H100; a separate step would delay the other sequences more.
 constexpr int64_t kNear = 1024;
 
 }  // namespace
 
-// The tokens that each sequence brings into a step: its next one, and what a draft proposes behind it, as far as the
-// step has rows, the cache has pages that nobody else needs, and the sequence may still grow.
+// The tokens of each sequence in a step: its next token, followed by draft tokens within the step's rows, the free
+// pages that no other sequence needs, and the sequence's maximum length.
 std::vector<std::vector<TokenId>> SequenceBatch::next_tokens(const std::vector<Sequence*>& sequences,
                                                              const Sequence* reading) {
   std::vector<std::vector<TokenId>> out;
   for (const Sequence* t : sequences) out.push_back(t->pending);
   int64_t rows = session_.rows() - std::ssize(sequences), pages = session_.free_pages() - missing(reading);
   std::vector<std::vector<TokenId>> whole;
-  std::vector<DraftRequest> requests;  // of the draft that all share
+  std::vector<DraftRequest> requests;  // for the shared draft
   std::vector<size_t> owners;
   const auto take = [&](size_t i, const std::vector<TokenId>& proposed) {
     out[i].insert(out[i].end(), proposed.begin(), proposed.end());
@@ -62,7 +63,7 @@ std::vector<std::vector<TokenId>> SequenceBatch::next_tokens(const std::vector<S
   return out;
 }
 
-// Computes a chunk of a prompt. Returns the row behind its last token when the prompt ends with it.
+// Computes a chunk of a prompt. Returns the logits of the prompt's last token if the chunk includes it.
 std::optional<LogitRow> SequenceBatch::read_some(Sequence& t) {
   const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
   const bool is_last = count == std::ssize(t.pending);
@@ -76,14 +77,14 @@ std::optional<LogitRow> SequenceBatch::read_some(Sequence& t) {
 }
 
 void SequenceBatch::feed(Sequence* reading) {
-  std::vector<Sequence*> ready;  // what follows their last token is asked for
+  std::vector<Sequence*> ready;  // decoding sequences, whose logits are needed
   for (const auto& t : active_)
     if (t.get() != reading && t->pending.size() == 1 && !is_scored(*t)) ready.push_back(t.get());
   const std::vector<std::vector<TokenId>> fed = next_tokens(ready, reading);
   const bool drafts = std::ranges::any_of(fed, [](const auto& tokens) { return tokens.size() > 1; });
   if (const std::vector<Reading> read = mixed(reading, std::ssize(ready)); !read.empty() && !drafts)
     return feed_mixed(read, ready);
-  std::optional<LogitRow> behind;  // the prompt that is read
+  std::optional<LogitRow> behind;  // logits of the prompt's last token
   if (reading) {
     reading->served = step_;
     if (is_scored(*reading))
@@ -99,6 +100,10 @@ void SequenceBatch::feed(Sequence* reading) {
   }
   std::vector<LogitRow> rows;
   if (!parts.empty()) rows = session_.feed_apart(parts, asked);
+  std::vector<Choice> choices;
+  for (size_t i = 0, row = 0; i < ready.size(); row += fed[i].size(), ++i) choices.push_back({ready[i], &rows[row]});
+  if (behind) choices.push_back({reading, &*behind});
+  choose(choices);
   size_t row = 0;
   for (size_t i = 0; i < ready.size(); ++i) {
     draw(*ready[i], fed[i], std::span(rows).subspan(row, fed[i].size()));
@@ -107,8 +112,8 @@ void SequenceBatch::feed(Sequence* reading) {
   if (behind) draw(*reading, {}, {&*behind, 1});
 }
 
-// The chunks of several prompts that join a step of `ready` sequences; those that waited longest come first. None where
-// there is one prompt and nothing else, or where the prompt that is next is too long for that.
+// The prompt chunks that share a step with `ready` decoding sequences; prompts served least recently come first. Empty
+// if there is only one prompt and nothing else, or if the next prompt is too long for a mixed step.
 std::vector<SequenceBatch::Reading> SequenceBatch::mixed(const Sequence* reading, int64_t ready) const {
   if (!reading || session_.most_mixed() == 0 || is_scored(*reading)) return {};
   std::vector<Sequence*> prompts;
@@ -156,10 +161,14 @@ void SequenceBatch::feed_mixed(const std::vector<Reading>& read, const std::vect
   const std::vector<LogitRow> rows = session_.feed_mixed(parts, asked);
   for (const Reading& r : read)
     r.sequence->pending.erase(r.sequence->pending.begin(), r.sequence->pending.begin() + r.count);
+  std::vector<Choice> choices;
+  for (size_t i = 0; i < asking.size(); ++i) choices.push_back({asking[i], &rows[i]});
+  choose(choices);
   for (size_t i = 0; i < asking.size(); ++i) draw(*asking[i], {}, {&rows[i], 1});
 }
 
-// Computes a chunk of a prompt and passes on the logits behind all its tokens; behind the last one a token is drawn.
+// Computes a chunk of a prompt and passes on the logits of all its tokens; a token is drawn from those of the prompt's
+// last token.
 void SequenceBatch::score(Sequence& t) {
   const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
   const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
@@ -168,7 +177,7 @@ void SequenceBatch::score(Sequence& t) {
   int64_t behind = session_.length(t.sequence);
   session_.feed_all(t.sequence, some, [&](std::span<const float> logits) {
     ++behind;
-    if (behind > t.scored) {  // not once more, where pages had to be given up
+    if (behind > t.scored) {  // not again after a preemption
       t.order.read(logits);
       t.scored = behind;
     }
@@ -179,12 +188,40 @@ void SequenceBatch::score(Sequence& t) {
   draw(t, {}, {&row, 1});
 }
 
-// Draws a token from each row as long as it is the draft token that the step has read next. `fed`: the tokens that the
-// step read, a row each; empty behind a prompt.
+// Chooses the next token of several sequences, on several threads; rows are fetched by this one. A sequence whose
+// choice fails is left out: its draw fails in the same way, and the error is its own.
+void SequenceBatch::choose(std::span<const Choice> choices) {
+  std::vector<uint8_t> is_done(choices.size(), 0);
+  const auto choose_rest = [&] {
+    parallel_for(0, std::ssize(choices), {.grain = 1, .is_worth = choices.size() > 1}, [&](int64_t i) {
+      if (is_done[i] != 0) return;
+      try {
+        is_done[i] = choices[i].sequence->answer->choose(*choices[i].row) ? 1 : 0;
+      } catch (const Error&) {
+        is_done[i] = 1;
+      }
+    });
+  };
+  choose_rest();
+  bool is_more = false;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (is_done[i] != 0) continue;
+    try {
+      (void)choices[i].row->whole();
+      is_more = true;
+    } catch (const Error&) {
+      is_done[i] = 1;
+    }
+  }
+  if (is_more) choose_rest();
+}
+
+// Draws a token from each row, as long as it equals the draft token of the next row. `fed`: the tokens computed by the
+// step, one per row; empty after a prompt.
 void SequenceBatch::draw(Sequence& t, std::span<const TokenId> fed, std::span<const LogitRow> rows) {
   const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &t; });
   const auto drafted = std::ssize(rows) - 1;
-  int64_t length = session_.length(t.sequence) - drafted;  // of what is certain
+  int64_t length = session_.length(t.sequence) - drafted;  // without draft tokens
   std::optional<Error> failure;
   for (size_t i = 0; i < rows.size(); ++i, ++length) {
     try {

@@ -11,9 +11,9 @@ std::vector<TokenId> LookUpDraft::propose(std::span<const TokenId> tokens, int64
   const auto size = std::ssize(tokens);
   for (int64_t n = std::min(longest_, size - 1); n >= shortest_ && n > 0; --n) {
     const auto tail = tokens.last(n);
-    for (int64_t at = size - n - 1; at >= 0; --at) {  // the latest occurrence
+    for (int64_t at = size - n - 1; at >= 0; --at) {  // the latest occurrence first
       if (!std::equal(tail.begin(), tail.end(), tokens.begin() + at)) continue;
-      // Where the tokens end before that is enough, they go on as if they repeated themselves.
+      // If the sequence ends before there are enough tokens, it is continued periodically.
       std::vector<TokenId> out;
       for (int64_t from = at + n; std::ssize(out) < most; ++from)
         out.push_back(from < size ? tokens[from] : out[from - size]);
@@ -58,7 +58,7 @@ std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick,
     kept.push_back(pick(logits.subspan(i * vocab, vocab)));
     if (i + 1 < fed.size() && kept.back() != fed[i + 1]) break;
   }
-  // All but the last are in the session; what the draft had beyond them is not.
+  // All but the last token are in the session; rejected draft tokens are removed.
   session.rewind(read + kept.size());
   return kept;
 }

@@ -1,6 +1,6 @@
-// Speculative decoding: a cheap draft proposes tokens, the model reads them all at once, and those are kept that it
-// would have drawn itself. Every kept token was picked from the model's own logits, so the output is distributed as
-// without a draft, whatever the draft proposes. Proved by tests/model/infer/speculative_test.cpp.
+// Speculative decoding: a cheap draft proposes tokens, the model computes them in one step, and accepts those that it
+// would have drawn itself. Every accepted token was drawn from the model's own logits, so the distribution of the
+// output is that of decoding without a draft, for any proposal. Proved by tests/model/infer/speculative_test.cpp.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@ namespace lumen::model {
 class Draft {
  public:
   virtual ~Draft() = default;
-  // Up to `most` tokens that may follow `tokens`.
+  // Proposes up to `most` tokens that may follow `tokens`.
   virtual std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) = 0;
 };
 
-// What followed the last few tokens where they occurred before: the longest run of `longest` to `shortest` tokens
-// counts.
+// Prompt lookup: proposes the tokens that followed an earlier occurrence of the last tokens; the longest match of
+// `longest` down to `shortest` tokens is used.
 class LookUpDraft : public Draft {
  public:
   explicit LookUpDraft(int64_t longest = 4, int64_t shortest = 1) : longest_(longest), shortest_(shortest) {}
@@ -27,10 +27,10 @@ class LookUpDraft : public Draft {
   int64_t longest_, shortest_;
 };
 
-// What a smaller model with the same vocabulary finds likeliest.
+// Proposes the most likely tokens of a smaller model with the same vocabulary.
 class ModelDraft : public Draft {
  public:
-  // `forbidden`: ids that the model it drafts for never draws.
+  // `forbidden`: ids that the target model never draws.
   ModelDraft(const LoadedModel& small, SessionOptions options, std::vector<TokenId> forbidden = {})
       : session_(small, std::move(options)), forbidden_(std::move(forbidden)) {}
   std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) override;
@@ -41,11 +41,11 @@ class ModelDraft : public Draft {
   std::vector<float> logits_;
 };
 
-// Picks a token from the logits behind the tokens so far; told about each token that is kept before it is asked again.
+// Picks a token from the logits of the sequence so far. The caller appends each picked token before the next call.
 using Pick = std::function<TokenId(std::span<const float> logits)>;
 
-// One round. `tokens` ends with a token the session has not read; everything before is in it. Returns the tokens
-// drawn, at least one; the last of them is not read yet. `most`: of the draft.
+// One round. All of `tokens` but the last are in the session. Returns the tokens drawn, at least one; the last of them
+// is not computed yet. `most`: of draft tokens.
 std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick, std::span<const TokenId> tokens,
                                int64_t most);
 

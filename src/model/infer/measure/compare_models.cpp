@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kHidden = "hidden";
 
-// Rows of the result: the divergence in nats, the nats each model gives to the token that came, whether both find the
-// same one likeliest.
+// Rows of the result: KL divergence in nats, negative log-likelihood (nats) of the actual next token by each model,
+// whether both models have the same most likely token.
 enum Row : int { kDivergence, kBaseNats, kNats, kSameTop, kRows };
 
 std::string comparison_text(int64_t first, int64_t end) {
@@ -57,8 +57,8 @@ std::shared_ptr<run::Program> compiled(run::Engine& engine, const Library& libra
   return engine.compile(g, options);
 }
 
-// Logits of every position, and the vectors behind the last layer where the family says what they are. What both need
-// is computed once: equal nodes of a graph are one.
+// Logits of every position, and the last hidden states if the family has a function for them. Common parts are computed
+// once: equal nodes of a graph are merged.
 graph::Graph forward_graph(const LoadedModel& loaded, bool hidden) {
   graph::Graph g = loaded.function("forward");
   if (!hidden) return g;
@@ -106,7 +106,7 @@ class Side {
   void run() { program_->run(); }
   run::DeviceTensorRef logits() const { return program_->result(kResult); }
   run::DeviceTensorRef vectors() const { return program_->result(kHidden); }
-  // Names the weight at fault; returns when all logits are numbers.
+  // Throws an Error that names the faulty weight; returns if all logits are finite.
   void look_for_fault() const {
     const run::DeviceTensorRef t = logits();
     std::vector<float> all(t->bytes() / sizeof(float));
@@ -135,7 +135,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// Everything that is computed of a window. Results of a model's program stay where they are until it runs again.
+// All computations of a window. The results of a model's program stay valid until it runs again.
 class Comparing {
  public:
   Comparing(const LoadedModel& base, std::span<const LoadedModel* const> others, const PerplexityOptions& options)
@@ -180,8 +180,8 @@ class Comparing {
       if (!all_finite(figures_)) {
         sides_[0].look_for_fault();
         side.look_for_fault();
-        throw Error(Exit::numeric, "the divergence of two models is no number, though all logits are",
-                    "they are too large for it");
+        throw Error(Exit::numeric, "the divergence of two models is not finite, although all logits are",
+                    "the logits are too large");
       }
       for (int64_t k = 0; k < count_; ++k)
         sums_[i].add(figure(kDivergence, k), figure(kSameTop, k) > 0.5, figure(kNats, k), figure(kBaseNats, k));
@@ -234,7 +234,7 @@ class Comparing {
 
   const int64_t first_, count_;
   run::DeviceTensorRef tokens_, next_;
-  std::deque<Side> sides_;  // the base first
+  std::deque<Side> sides_;  // the base model first
   std::shared_ptr<run::Program> beside_;
   std::vector<float> figures_;
   std::vector<DivergenceSum> sums_;
@@ -261,7 +261,7 @@ void require_same_tokens(const Model& base, const Model& other) {
 }
 
 int64_t comparing_bytes(const Model& base, size_t models, const PerplexityOptions& options) {
-  constexpr int64_t kCopies = 3;  // what forward passes and the comparison keep beside the logits
+  constexpr int64_t kCopies = 3;  // that forward passes and the comparison keep in addition to the logits
   const int64_t logits = run::saturating_product(run::saturating_product(options.length, base.integer("vocab")), 4);
   return run::saturating_product(logits, models + kCopies);
 }

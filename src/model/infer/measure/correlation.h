@@ -1,13 +1,13 @@
-// How well one list of numbers follows another. Proved by tests/model/infer/measure.
+// Correlation of two lists of numbers. Proved by tests/model/infer/measure.
 #pragma once
 
 #include <span>
 
 namespace lumen::model {
 
-// Pearson's: of straight lines, -1 to 1. Not a number where one of the lists does not vary. Lists of equal length.
+// Pearson's linear correlation, -1 to 1. NaN if one of the lists is constant. The lists have equal length.
 double linear_correlation(std::span<const double> a, std::span<const double> b);
-// Spearman's: the same of ranks, equal numbers sharing the mean of theirs.
+// Spearman's rank correlation; equal numbers share the mean of their ranks.
 double rank_correlation(std::span<const double> a, std::span<const double> b);
 
 }  // namespace lumen::model

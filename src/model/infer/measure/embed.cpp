@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kNarrowest = 16, kMostSequences = 64;
 constexpr const char *kTokens = "tokens", *kLengths = "lengths";
 
-// A table of positions ends where the model's context does.
+// A model with a table of positions has a maximum length.
 bool has_last_position(const Model& model) {
   return std::any_of(model.parameters.begin(), model.parameters.end(),
                      [](const Parameter& p) { return p.role == "position"; });
@@ -24,20 +24,20 @@ bool has_last_position(const Model& model) {
 Embedder::Embedder(const LoadedModel& loaded, EmbedOptions options) : loaded_(loaded), options_(options) {
   const Model& model = loaded.model();
   if (!model.family->has_function("hidden"))
-    throw user_error("the family '{}' does not say what the hidden states of a sequence are", model.family->name());
+    throw user_error("the family '{}' does not define hidden states", model.family->name());
   const int64_t own = model.integer("context");
   if (options_.context == 0) options_.context = own;
   if (options_.context < 1) throw usage_error("the context must hold at least one token");
-  if (options_.batch < 1) throw usage_error("at least one token is computed at once");
+  if (options_.batch < 1) throw usage_error("a batch must hold at least one token");
   if (options_.context > own && has_last_position(model))
-    throw usage_error("a context of {} tokens was asked for, but '{}' has {} positions", options_.context, model.name,
+    throw usage_error("a context of {} tokens was requested, but '{}' has {} positions", options_.context, model.name,
                       own);
   graph_ = loaded.function("hidden");
   for (const graph::ValueId v : graph_.inputs()) {
     const graph::Attributes& a = graph_[v].attributes;
     if (a.role == graph::Role::data && a.name != kTokens && a.name != kLengths && a.name != graph::kTextSets)
-      throw user_error("the function 'hidden' of the family '{}' asks for '{}', which nothing here gives",
-                       model.family->name(), a.name);
+      throw user_error("the function 'hidden' of the family '{}' has the unknown input '{}'", model.family->name(),
+                       a.name);
   }
   size_ = graph_[graph_.results[0]].type.shape.back().number();
 }
@@ -79,14 +79,14 @@ void Embedder::check(std::span<const TokenId> tokens) const {
   if (std::ssize(tokens) > options_.context)
     throw Error(Exit::user,
                 fmt::format("the sequence has {} tokens, but the context holds {}", tokens.size(), options_.context),
-                "shorten the sequence, cut it into several, or let --truncate leave out its end");
+                "shorten the sequence, cut it into several, or cut its end with --truncate");
 }
 
 void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> sequences, Pooling pooling,
                    std::span<Vectors*> out, int64_t set) {
   const Width& w = width(std::bit_ceil(sequences.size()), tokens);
   const Stopwatch watch;
-  // Padding: tokens that no token of a sequence sees, and sequences of one token that nobody asks for.
+  // Padding: tokens that no token of a sequence attends to, and unused sequences of one token.
   std::vector<int32_t> ids(w.sequences * tokens, 0), lengths(w.sequences, 1), sets(w.sequences, set);
   for (size_t i = 0; i < sequences.size(); ++i) {
     std::copy(sequences[i].begin(), sequences[i].end(), ids.begin() + i * tokens);

@@ -1,7 +1,6 @@
-// Embedding vectors: what a model's last layer computes for each token of an input, pooled. Nothing here knows the
-// family: it needs a function `hidden` of `tokens` [B, T], where no token sees what stands behind it, or of `tokens`
-// and `lengths` [B], the tokens of each sequence, where no token sees what stands behind its sequence. Proved by
-// tests/model/infer/measure.
+// Embedding vectors: the last hidden states of the tokens of an input, pooled. This code is independent of the model
+// family: it needs a function `hidden` of `tokens` [B, T] with causal attention, or of `tokens` and `lengths` [B], the
+// number of tokens of each sequence, where no token attends to padding. Proved by tests/model/infer/measure.
 #pragma once
 
 #include <functional>
@@ -13,22 +12,22 @@ namespace lumen::model {
 
 struct EmbedOptions {
   int64_t context = 0;   // tokens of a sequence at most; 0: the model's context
-  int64_t batch = 1024;  // tokens computed at once, of as many sequences as fit; a longer sequence is computed alone
+  int64_t batch = 1024;  // tokens per batch, of as many sequences as fit; a longer sequence is computed alone
   bool exact = false;    // f32 activations throughout
 };
 
 class Embedder {
  public:
   explicit Embedder(const LoadedModel& loaded, EmbedOptions options = {});
-  int64_t size() const { return size_; }  // numbers of a vector
+  int64_t size() const { return size_; }  // of a vector
   int64_t context() const { return options_.context; }
-  double seconds() const { return seconds_; }  // spent on sequences so far, without compiling
+  double seconds() const { return seconds_; }  // total of all sequences so far, without compiling
 
   using Vectors = std::vector<std::vector<float>>;
   // One vector, or one for each token (none). Error when the sequence is empty or too long.
   Vectors embed(std::span<const TokenId> tokens, Pooling pooling);
-  // The same for many sequences; those of similar length are computed together. `go_on` is told how many are done and
-  // says whether to go on; otherwise nothing is returned. `set`: of the model's sets of adapters.
+  // The same for many sequences; those of similar length are batched. `go_on` gets the number of finished sequences; if
+  // it returns false, the result is empty. `set`: one of the model's adapter sets.
   std::vector<Vectors> embed_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
                                  const std::function<bool(size_t)>& go_on = {}, int64_t set = 0);
 

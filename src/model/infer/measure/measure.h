@@ -1,4 +1,4 @@
-// Models measured: perplexity, divergence between two, speed, embeddings, and made-up models to measure.
+// Measurements of models: perplexity, divergence between two models, speed, embeddings, and synthetic models for them.
 //
 // May include: base, base/file, base/threads, graph/elaborate, graph/ir, lang, model/arch, model/arch/checkpoint,
 // model/infer/generate, model/infer/session.

@@ -12,7 +12,7 @@ BosPlace bos_place(std::string_view name) {
   if (name == "front") return BosPlace::front;
   if (name == "windows") return BosPlace::windows;
   if (name == "none") return BosPlace::none;
-  throw usage_error("BOS can stand at: front, windows, none; not at '{}'", name);
+  throw usage_error("BOS can be placed at: front, windows, none; not at '{}'", name);
 }
 
 std::vector<TokenId> perplexity_tokens(const Tokenizer& tokenizer, std::string_view text, BosPlace place) {

@@ -20,21 +20,21 @@ struct Header {
   int64_t vocab, length, first, windows;
 };
 
-// The windows' log probabilities, a scored position a row; `row` is called by all threads at once. Its row's number
-// counts from the beginning of the record, `slot` from that of the window, in the order of a record.
+// The windows' log probabilities, one scored position per row; `row` is called by several threads at once. `number`
+// counts rows from the start of the record, `slot` from the start of the window, in the order of a record.
 struct ScoredRow {
   int64_t number = 0, slot = 0;
   std::span<const double> logs;
   TokenId next = 0;
 };
 struct RowVisit {
-  std::function<void()> begin;  // the header is known
+  std::function<void()> begin;  // called once the header is known
   std::function<void(const ScoredRow&)> row;
   std::function<void()> end_of_window = [] {};
   std::function<void(int64_t, int64_t)> progress = {};
 };
 
-// A record's row: the least of a row's log probabilities and the step between codes, then the codes.
+// Bytes of a record's row: its smallest log probability and the step between codes, then the codes.
 size_t row_bytes(const Header& header) {
   return 2 * sizeof(float) + header.vocab * sizeof(uint16_t);
 }
@@ -80,7 +80,7 @@ void each_row(const LogitsSource& source, const std::vector<TokenId>& text, cons
   }
 }
 
-// What a loaded model computes of windows of one length.
+// The logits of a loaded model, for windows of one length.
 LogitsSource source_of(const LoadedModel& loaded, const PerplexityOptions& options) {
   const Model& model = loaded.model();
   run::Engine& engine = loaded.engine();
@@ -126,7 +126,7 @@ void record_logits(const LogitsSource& source, const std::vector<TokenId>& text,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress) {
   AtomicFile out(file);
   Header header{};
-  std::string rows;  // of a window
+  std::string rows;  // of one window
   RowVisit visit;
   visit.begin = [&] {
     out.write(bytes_of(header));
@@ -155,7 +155,7 @@ void record_logits(const LogitsSource& source, const std::vector<TokenId>& text,
 
 namespace {
 
-// A record in a file: its header and text are those of `header` and `text` (Error).
+// A recorded file; its header and text must equal `header` and `text` (Error).
 class Record {
  public:
   explicit Record(const std::filesystem::path& file) : file_(file), map_(file) {}
@@ -165,7 +165,7 @@ class Record {
     if (bytes.size() < sizeof recorded) ends_early();
     std::memcpy(&recorded, bytes.data(), sizeof recorded);
     if (std::memcmp(recorded.magic, kMagic, sizeof kMagic) != 0)
-      throw user_error("{}: this is no record of logits", file_.string());
+      throw user_error("{}: this is not a record of logits", file_.string());
     if (recorded.vocab != header.vocab || recorded.length != header.length || recorded.first != header.first ||
         recorded.windows < header.windows) {
       throw user_error("{}: recorded with a vocabulary of {}, {} windows of {} and {} scored", file_.string(),

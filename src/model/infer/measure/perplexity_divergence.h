@@ -1,7 +1,6 @@
-// How far a model's predictions are from those of another, whose logits were recorded over the same text: the mean
-// Kullback-Leibler divergence of each scored token's distribution, in nats, and what goes with it. Records hold log
-// probabilities in 16 bits between the least and the largest of their row. Proved by
-// tests/model/infer/divergence_test.cpp.
+// Kullback-Leibler divergence between a model and another one whose logits were recorded over the same text: the mean
+// over the distributions of all scored tokens, in nats, and related figures. Records store log probabilities in 16
+// bits, scaled between the minimum and maximum of their row. Proved by tests/model/infer/divergence_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -14,18 +13,18 @@ struct Divergence {
   int64_t tokens = 0;
   double mean = 0, error = 0;                     // of the divergence, and its standard error
   double median = 0, p90 = 0, p99 = 0, most = 0;  // of the divergence
-  double same_top = 0;                            // part of the tokens whose likeliest next one is the same
-  double rms_change = 0;                          // of the probability of the token that really came
-  double ratio = 0;                               // of the perplexities, this model's by the recorded one's
+  double same_top = 0;                            // fraction of tokens with the same most likely next token
+  double rms_change = 0;                          // RMS change of the probability of the actual next token
+  double ratio = 0;                               // of perplexities: this model's over the recorded one's
   double nats = 0, nats_error = 0;                // mean loss of this model, and its standard error
   double other_nats = 0, other_nats_error = 0;    // of the recorded one
 };
 
-// Figures of scored tokens, taken in one by one.
+// Accumulates the figures of scored tokens.
 class DivergenceSum {
  public:
-  // A token: how far its distribution is from the other model's, whether both have the same likeliest token, and
-  // the nats that each gives to the token that came.
+  // Adds a token: the divergence of its distribution from the other model's, whether both models have the same most
+  // likely token, and the negative log-likelihood (nats) of the actual next token by each model.
   void add(double divergence, bool same_top, double nats, double other_nats);
   Divergence finish() const;
 
@@ -35,7 +34,7 @@ class DivergenceSum {
   double changes_ = 0, nats_ = 0, other_nats_ = 0, squares_ = 0, other_squares_ = 0;
 };
 
-// Whatever computes logits [tokens, vocabulary] of windows.
+// Computes the logits [tokens, vocabulary] of a window.
 struct LogitsSource {
   int64_t vocabulary = 0;
   std::optional<TokenId> bos;
@@ -48,12 +47,12 @@ void record_logits(const LogitsSource& source, const std::vector<TokenId>& text,
 void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
 
-// The text, window length and protocol must be those of the record (Error).
+// The text, window length and protocol must equal those of the record (Error).
 Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                       const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
 
-// The same between two models, `merged` against `base` with its adapters; the record is written to `record` and
-// is the caller's to remove. One of them is loaded at a time.
+// The divergence between two models, `merged` and `base` with its adapters. The record is written to `record`; the
+// caller removes it. Only one of the models is loaded at a time.
 Divergence divergence_between(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters,
                               const Model& merged, const std::vector<TokenId>& text, const PerplexityOptions& options,
                               const std::filesystem::path& record,

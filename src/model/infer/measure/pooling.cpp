@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLargestMagnitude = 32760;
 
-// Numbers of GGUF files.
+// Pooling types of GGUF files.
 constexpr std::pair<int64_t, Pooling> kNumbers[] = {
     {0, Pooling::none}, {1, Pooling::mean}, {2, Pooling::first}, {3, Pooling::last}};
 
@@ -30,7 +30,7 @@ std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::pat
   if (model.metadata.has(key)) {
     const int64_t number = model.metadata.integer(key);
     if (const auto pooling = pooling_of_number(number)) return pooling;
-    throw Error(Exit::user, fmt::format("{}: {} = {} is not known here", path.string(), key, number),
+    throw Error(Exit::user, fmt::format("{}: {} = {} is not supported", path.string(), key, number),
                 "choose with --pooling mean, cls or last");
   }
   std::error_code failure;

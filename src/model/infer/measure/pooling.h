@@ -1,4 +1,4 @@
-// How the vectors of a text's tokens become one, and how vectors are scaled and compared. Proved by
+// Pools the vectors of a sequence's tokens into one, and normalizes and compares vectors. Proved by
 // tests/model/infer/measure.
 #pragma once
 
@@ -13,16 +13,16 @@ namespace lumen::model {
 
 enum class Pooling { none, mean, first, last };
 
-// What a model says about itself: the key {a}.pooling_type of a GGUF file, or 1_Pooling/config.json of a folder.
-// Nothing where it says nothing; Error where it says what is not known here.
+// The pooling given by the model's files: the key {a}.pooling_type of a GGUF file, or 1_Pooling/config.json of a
+// folder. nullopt if there is none; Error if the type is not supported.
 std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::path& path);
 
-// `rows`: a vector of `width` numbers for each token. One vector, or one for each token (none).
+// `rows`: a vector of `width` numbers for each token. Returns one vector, or one for each token (none).
 std::vector<std::vector<float>> pooled(std::span<const float> rows, size_t width, Pooling pooling);
 
-// Divided by its norm: p = 2 the length, 1 the sum of magnitudes, any other above 0 likewise; 0: the largest magnitude
-// becomes 32760; negative: as it is. A vector of zeros stays.
+// Divides a vector by its p-norm: p = 2 Euclidean, 1 the sum of magnitudes, any other p above 0 likewise. p = 0: scales
+// the largest magnitude to 32760; negative p: unchanged. A zero vector stays zero.
 void normalise(std::vector<float>& vector, int p);
-double cosine(std::span<const float> a, std::span<const float> b);  // 0 when one is zero
+double cosine(std::span<const float> a, std::span<const float> b);  // 0 if one vector is zero
 
 }  // namespace lumen::model

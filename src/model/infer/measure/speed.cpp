@@ -14,7 +14,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kContextStep = 256;  // tests of nearly equal length share their kernels
+constexpr int64_t kContextStep = 256;  // tests of similar length share kernels
 
 double mean(const std::vector<double>& x) {
   double sum = 0;

@@ -11,15 +11,15 @@
 namespace lumen::model {
 namespace {
 
-// One repetition. Prompts are read one after another, so that the earlier sequences generate more tokens.
+// One repetition. Prompts are computed one after another, so earlier sequences generate more tokens.
 class Round {
  public:
   Round(const SpeedTest& test, const SpeedOptions& options, int64_t longest)
       : test_(test), options_(options), longest_(longest) {}
 
-  // Runs all sequences; returns the seconds and tokens of what is timed.
+  // Runs all sequences; returns the timed seconds and tokens.
   std::pair<double, int64_t> run(SequenceBatch& batch, TokenSource& source, const std::function<bool()>& stop) {
-    const bool is_split = test_.prompt == 0;  // what comes before all of them generate is not timed
+    const bool is_split = test_.prompt == 0;  // the phase before all sequences generate is not timed
     const int64_t read = is_split ? std::max<int64_t>(test_.depth, 1) : test_.prompt;
     for (int64_t i = 0; i < test_.sequences; ++i) {
       SequenceOrder order;
@@ -61,11 +61,11 @@ Speed measure_many(const LoadedModel& loaded, const SpeedTest& test, const Speed
                    const std::function<void(const std::string&)>& note, const std::function<bool()>& stop,
                    std::string* explained) {
   LUMEN_CHECK(test.sequences > 0 && test.prompt + test.generate > 0 && (test.prompt == 0 || test.depth == 0));
-  // While the last prompts are read the first sequences generate, a token for each prompt.
+  // While the last prompts are computed, the first sequences generate one token per prompt.
   const int64_t longest = test.prompt > 0 ? test.prompt + std::max<int64_t>(test.generate, 1)
                                           : std::max<int64_t>(test.depth, 1) + test.generate + test.sequences + 1;
   SessionOptions session = options.session;
-  // A sequence is admitted where all that generate have room for one more page.
+  // A sequence is admitted only if all active sequences have room for one more page.
   session.context = ((longest + session.page - 1) / session.page + 1) * session.page * test.sequences;
   ManyLimits limits;
   limits.sequences = test.sequences;

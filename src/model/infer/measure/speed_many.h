@@ -1,5 +1,5 @@
-// How fast many sequences are computed together, as `lumen run --parallel` and the server do it: through a batch
-// (generate/sequence_batch.h), every token drawn by a sampler. Proved by tests/cli.
+// Speed of many sequences in a batch, as in `lumen run --parallel` and the server: by generate/sequence_batch.h, with
+// every token drawn by a sampler. Proved by tests/cli.
 #pragma once
 
 #include "model/infer/generate/sequence_batch.h"

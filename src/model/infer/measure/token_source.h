@@ -1,4 +1,4 @@
-// Token numbers nobody can foresee, the same in every run, and the clocks that runs are timed by.
+// Pseudo-random token ids, the same in every run, and the clocks for timing.
 #pragma once
 
 #include <ctime>
@@ -25,7 +25,7 @@ class TokenSource {
   uint64_t vocabulary_, state_ = 1;
 };
 
-// Seconds that this process has computed, or that have passed.
+// CPU seconds of this process, or elapsed seconds.
 inline double seconds_now(bool cpu_time) {
   timespec t{};
   clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);

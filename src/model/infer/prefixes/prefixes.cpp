@@ -16,14 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKind = "prefixes";
-constexpr int64_t kBeside = 4096;                   // bytes of a file, at most, beside what is told of it
-constexpr int64_t kMostQueued = int64_t{64} << 20;  // bytes that wait for the disk before sequences do
+constexpr int64_t kBeside = 4096;                   // most bytes of a file in addition to its content
+constexpr int64_t kMostQueued = int64_t{64} << 20;  // bytes waiting to be written, above which write() blocks
 
 std::string_view bytes_of(std::span<const TokenId> tokens) {
   return {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()};
 }
 
-// What stands in front of a file's content.
+// The header of a file.
 std::string head_of(const std::string& revision, std::string_view owner, std::span<const TokenId> tokens,
                     int64_t bytes) {
   std::string head = fmt::format("lumen prefix 1\n{} {} {} {}\n", revision.size(), owner.size(), tokens.size(), bytes);
@@ -41,7 +41,7 @@ PrefixFiles::PrefixFiles(const fs::path& folder, int64_t most_bytes, std::string
       folder_(folder / fmt::format("user-{}", ::geteuid()) / kKind),
       kept_(folder, {.quiet = true}) {
   if (!kept_.usable()) {
-    warn(fmt::format("prefixes of prompts are not kept: {}", kept_.trouble()));
+    warn(fmt::format("the prefix cache on disk is off: {}", kept_.trouble()));
     has_warned_ = true;
   }
   find_files();
@@ -58,7 +58,7 @@ PrefixFiles::~PrefixFiles() {
   writer_.join();
 }
 
-// What earlier starts have kept.
+// Finds the files of earlier processes.
 void PrefixFiles::find_files() {
   std::error_code failure;
   for (const fs::path& path : list_folder(folder_, failure)) {
@@ -78,7 +78,7 @@ std::string PrefixFiles::name_of(std::string_view owner, std::span<const TokenId
   return hash_text(revision_ + std::string(owner) + "\n" + std::string(bytes_of(tokens))).hex();
 }
 
-// Later calls are later, however coarse the clock is.
+// Strictly increasing times, even with a coarse clock.
 fs::file_time_type PrefixFiles::next_time() {
   return latest_ = std::max(fs::file_time_type::clock::now(), latest_ + std::chrono::microseconds(1));
 }
@@ -92,7 +92,7 @@ void PrefixFiles::drop(const std::string& name) {
   files_.erase(found);
 }
 
-// False where so much never fits.
+// Deletes the least recently used files. False if `bytes` exceeds the limit.
 bool PrefixFiles::make_room(int64_t bytes) {
   if (bytes > most_bytes_) return false;
   while (!files_.empty() && numbers_.bytes + bytes > most_bytes_) {
@@ -123,8 +123,9 @@ std::optional<std::string> PrefixFiles::read(std::string_view owner, std::span<c
   std::error_code failure;
   if (fs::exists(fs::symlink_status(folder_ / name, failure))) {
     ++numbers_.refused;
-    warn(fmt::format("'{}' is damaged, or was not made by this user's Lumen: it is removed, and the prompt read again",
-                     (folder_ / name).string()));
+    warn(fmt::format(
+        "'{}' is damaged, or was not made by this user's Lumen: it is removed, and its prefix is computed again",
+        (folder_ / name).string()));
   }
   drop(name);
   return std::nullopt;
@@ -160,7 +161,7 @@ void PrefixFiles::write_all() {
   }
 }
 
-// The lock is free while the disk works: the file may have made room meanwhile, or be asked for.
+// The lock is released during the write: the file may be dropped or read meanwhile.
 void PrefixFiles::write_one(std::unique_lock<std::mutex>& lock, const std::string& name) {
   const auto given = files_.find(name);
   const std::shared_ptr<const std::string> content = given == files_.end() ? nullptr : given->second.unwritten;
@@ -182,7 +183,8 @@ void PrefixFiles::write_one(std::unique_lock<std::mutex>& lock, const std::strin
   } else if (content) {
     numbers_.bytes -= found->second.bytes;
     files_.erase(found);
-    if (!std::exchange(has_warned_, true)) warn(fmt::format("no more prefixes are kept on disk: {}", kept_.trouble()));
+    if (!std::exchange(has_warned_, true))
+      warn(fmt::format("the prefix cache on disk is off from now on: {}", kept_.trouble()));
   }
 }
 

@@ -1,9 +1,9 @@
-// Prompt prefixes kept on disk: what KV caches hold of a block of tokens, in a file of its own whose name is a hash
-// of whose it is and of all tokens up to its end. A file is taken when it says of itself that it belongs there, token
-// for token, and its seal is whole (base/sealed); any other is removed, and what it held is computed
-// again. The files together stay below a bound: those that were not asked for the longest go first. A thread of its own
-// brings them to the disk, flushed before they get their names, so that requests do not wait for that. One for all
-// models of a process, from any thread. Proved by tests/model/infer/prefixes/prefixes_test.cpp.
+// A prefix cache on disk: the KV cache of a block of tokens, in a file named by a hash of its owner and of all tokens
+// up to the block's end. A file is used if its header has the same owner and tokens, and its seal is valid
+// (base/sealed); any other file is removed, and its content is recomputed. The total size is limited; the least
+// recently used files are deleted first. A background thread writes files, and flushes them before the rename to their
+// final names, so that requests do not wait for the disk. One object serves all models of a process, from any thread.
+// Proved by tests/model/infer/prefixes/prefixes_test.cpp.
 //
 // May include: base, base/file, base/sealed, base/threads, model/text/tokenizer.
 #pragma once
@@ -27,34 +27,34 @@
 
 namespace lumen::model {
 
-// What the files do, since the start.
+// Statistics since the start of the process.
 struct PrefixNumbers {
-  int64_t bytes = 0, files = 0;      // that are there
-  int64_t read = 0, refused = 0;     // files taken, and those that were damaged or somebody else's
-  int64_t written = 0, dropped = 0;  // files, and those that made room
+  int64_t bytes = 0, files = 0;      // current
+  int64_t read = 0, refused = 0;     // files read, and files rejected as damaged or foreign
+  int64_t written = 0, dropped = 0;  // files written, and files deleted to make room
 };
 
 class PrefixFiles {
  public:
-  // Makes the folder where it is missing; files of this user alone are read and written. Where it cannot be had, a
-  // warning says why, and nothing is kept.
-  // `revision`: of the program, without which nothing that another one kept is taken.
+  // Creates the folder if it is missing; only files of this user are read and written. If the folder cannot be used, a
+  // warning gives the reason, and nothing is stored. `revision`: of the program; files of other revisions are not used.
   PrefixFiles(const std::filesystem::path& folder, int64_t most_bytes, std::string revision);
   PrefixFiles(const PrefixFiles&) = delete;
   PrefixFiles& operator=(const PrefixFiles&) = delete;
-  ~PrefixFiles();  // when all is written
+  ~PrefixFiles();  // waits until all is written
 
-  // Whose caches: everything that what they hold depends on, but for the tokens.
+  // `owner`: everything that the cache content depends on, except the tokens.
   bool has(std::string_view owner, std::span<const TokenId> tokens) const;
-  // What caches hold of the last of these tokens, `bytes` of it; nothing where there is no file that can be trusted.
+  // The cache content of the last block of these tokens, `bytes` long; nullopt if there is no valid file.
   std::optional<std::string> read(std::string_view owner, std::span<const TokenId> tokens, int64_t bytes);
-  // Is there at once, and on the disk soon; waits where that is far behind. What cannot be written is one warning.
+  // The content is readable immediately and written in the background; blocks if too much is queued. A failure to write
+  // gives a single warning.
   void write(std::string_view owner, std::span<const TokenId> tokens, std::string_view content);
-  // The files of a sequence with this prefix have been asked for, the longest one first.
+  // Marks the file of this prefix as just used. Call it for the longest prefix first.
   void touch(std::string_view owner, std::span<const TokenId> tokens);
 
   PrefixNumbers numbers() const;
-  void finish();  // waits until all that was given is on the disk
+  void finish();  // waits until everything is on disk
 
  private:
   struct File {
@@ -72,15 +72,15 @@ class PrefixFiles {
 
   const int64_t most_bytes_;
   const std::string revision_;
-  const std::filesystem::path folder_;  // of the files themselves
-  mutable std::mutex mutex_;            // guards what follows
+  const std::filesystem::path folder_;  // the files' own folder
+  mutable std::mutex mutex_;            // guards the following members
   SealedFolder kept_;
   std::map<std::string, File, std::less<>> files_;
   PrefixNumbers numbers_;
-  std::filesystem::file_time_type latest_{};  // that a file was asked for
+  std::filesystem::file_time_type latest_{};  // latest time of use of a file
   bool has_warned_ = false;
-  std::deque<std::pair<std::string, int64_t>> queue_;  // names and bytes of what is to be written
-  int64_t queued_bytes_ = 0;                           // the one that is being written included
+  std::deque<std::pair<std::string, int64_t>> queue_;  // names and bytes of files to write
+  int64_t queued_bytes_ = 0;                           // including the file that is being written
   bool is_ending_ = false;
   std::condition_variable changed_;
   Thread writer_;

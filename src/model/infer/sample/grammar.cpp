@@ -17,7 +17,7 @@ constexpr size_t kLongestText = size_t{1} << 20, kMostElements = size_t{1} << 20
 constexpr int kDeepest = 100, kMostRepeats = 4096;
 constexpr size_t kMostStates = 4096, kMostStacks = size_t{1} << 20, kMostWays = 4096, kMostMasks = 32;
 
-// What the text says, before it is laid out.
+// The syntax tree of a grammar.
 struct Tree {
   enum class Kind { text, set, rule, sequence, choice, repeat } kind = Kind::sequence;
   std::string text = {};
@@ -32,7 +32,7 @@ class Parser {
   Parser(const std::string& text, const std::string& name)
       : source_(std::make_shared<const Source>(Source{name, text})), text_(source_->text) {}
 
-  // Rules by number; rules named but not defined are an Error.
+  // Returns the rules by number. Error if a rule is used but not defined.
   std::vector<std::optional<Tree>> run() {
     space(true);
     while (at_ < text_.size()) {
@@ -166,11 +166,11 @@ class Parser {
         }
         space(false);
         if (!take("}")) throw wrong(at_, "expected '}'");
-        if (out.most >= 0 && out.most < out.least) throw wrong(at_, "the greatest count is below the least");
+        if (out.most >= 0 && out.most < out.least) throw wrong(at_, "the maximum count is below the minimum");
       } else {
         return;
       }
-      if (n > 3) throw wrong(at_, "too many repetitions of repetitions");
+      if (n > 3) throw wrong(at_, "too many nested repetitions");
       out.parts.push_back(std::move(item));
       item = std::move(out);
     }
@@ -180,7 +180,7 @@ class Parser {
     int n = -1;
     while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
       n = std::max(n, 0) * 10 + (text_[at_++] - '0');
-      if (n > kMostRepeats) throw wrong(at_, fmt::format("at most {} repetitions can be counted", kMostRepeats));
+      if (n > kMostRepeats) throw wrong(at_, fmt::format("a repetition count is at most {}", kMostRepeats));
     }
     if (n < 0) throw wrong(at_, "expected a number");
     return n;
@@ -194,7 +194,7 @@ class Parser {
       at_ += n;
       return c;
     }
-    if (++at_ >= text_.size()) throw wrong(at_, "an escape without its character");
+    if (++at_ >= text_.size()) throw wrong(at_, "an escape without a character");
     const char e = text_[at_++];
     const auto hex = [&](int digits) {
       char32_t value = 0;
@@ -207,7 +207,8 @@ class Parser {
         if (v < 0) throw wrong(at_, "a hexadecimal digit is missing");
         value = value * 16 + static_cast<char32_t>(v);
       }
-      if (value > kLastCode || (value >= 0xd800 && value < 0xe000)) throw wrong(at_, "no character has this number");
+      if (value > kLastCode || (value >= 0xd800 && value < 0xe000))
+        throw wrong(at_, "this is not the number of a character");
       return value;
     };
     switch (e) {
@@ -239,7 +240,7 @@ class Parser {
     Tree out{.kind = Tree::Kind::text};
     const size_t begin = at_++;
     while (at_ < text_.size() && text_[at_] != '"') utf8_append(out.text, character());
-    if (!take("\"")) throw wrong(begin, "a text without its end");
+    if (!take("\"")) throw wrong(begin, "an unterminated string");
     return out;
   }
 
@@ -254,10 +255,10 @@ class Parser {
         ++at_;
         to = character();
       }
-      if (to < from) throw wrong(at_, "a range that runs backward");
+      if (to < from) throw wrong(at_, "the end of a range is below its start");
       ranges.emplace_back(from, to);
     }
-    if (!take("]")) throw wrong(begin, "a class without its end");
+    if (!take("]")) throw wrong(begin, "an unterminated character class");
     CodeSet out(std::move(ranges));
     if (inverse) out = out.complement();
     return {.kind = Tree::Kind::set, .set = out.intersect(CodeSet{{0, 0xd7ff}, {0xe000, kLastCode}})};
@@ -271,7 +272,7 @@ class Parser {
   std::vector<size_t> first_use_;
 };
 
-// Ranges of characters as sequences of ranges of bytes.
+// Converts a range of characters to sequences of byte ranges.
 void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::pair<uint8_t, uint8_t>>>& out) {
   for (const char32_t border : {char32_t{0x7f}, char32_t{0x7ff}, char32_t{0xffff}}) {
     if (first <= border && last > border) {
@@ -283,7 +284,7 @@ void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::
   std::string a, b;
   utf8_append(a, first);
   utf8_append(b, last);
-  // Cut where the bytes behind the first one that differs do not run through all their values.
+  // Split the range if the bytes after the first differing one do not cover all their values.
   for (size_t i = 1; i < a.size(); ++i) {
     const char32_t mask = (char32_t{1} << (6 * (a.size() - i))) - 1;
     if ((first & ~mask) == (last & ~mask)) continue;
@@ -305,7 +306,7 @@ void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::
 
 }  // namespace
 
-// Lays the trees of a grammar out as elements, where repetitions and choices become rules of their own.
+// Converts the syntax trees to elements; repetitions and choices become rules of their own.
 class Grammar::Layout {
  public:
   Layout(Grammar& out, const std::string& name) : out_(out), name_(name) {}
@@ -327,7 +328,7 @@ class Grammar::Layout {
   using List = std::vector<Element>;
 
   Error too_large() const {
-    return Error(Exit::user, fmt::format("{}: the grammar becomes too large", name_), "count fewer repetitions");
+    return Error(Exit::user, fmt::format("{}: the grammar is too large", name_), "use smaller repetition counts");
   }
 
   std::vector<uint32_t> add_rule(std::vector<List> alternatives) {
@@ -390,7 +391,7 @@ class Grammar::Layout {
     if (alternatives.size() == 1) {
       list.insert(list.end(), alternatives[0].begin(), alternatives[0].end());
     } else {
-      list.push_back(new_rule(std::move(alternatives)));  // an empty class: no alternative, so no way on
+      list.push_back(new_rule(std::move(alternatives)));  // an empty class has no alternative, so nothing matches
     }
   }
 
@@ -400,7 +401,7 @@ class Grammar::Layout {
     if (one.size() > 1) one = {new_rule({one})};
     for (int i = 0; i < t.least; ++i) list.insert(list.end(), one.begin(), one.end());
     if (t.most < 0) {
-      // again ::= one again | nothing
+      // again ::= one again | empty
       const uint32_t id = out_.rules_.size();
       out_.rules_.emplace_back();
       List again = one;
@@ -409,7 +410,7 @@ class Grammar::Layout {
       list.push_back(rule_element(id));
       return;
     }
-    // up to k more ::= one (up to k - 1 more) | nothing
+    // up to k more ::= one (up to k - 1 more) | empty
     std::optional<Element> inner;
     for (int i = t.least; i < t.most; ++i) {
       List more = one;
@@ -424,7 +425,7 @@ class Grammar::Layout {
   size_t laid_ = 0;
 };
 
-// Which rules can be empty.
+// Which rules match the empty string.
 std::vector<bool> Grammar::empty_rules() const {
   std::vector<bool> empty(rules_.size(), false);
   for (bool changed = true; changed;) {
@@ -440,16 +441,16 @@ std::vector<bool> Grammar::empty_rules() const {
   return empty;
 }
 
-// Left recursion: a rule that can begin with itself.
+// Rejects left recursion: a rule whose first element can be itself.
 void Grammar::refuse_left_recursion(const std::string& name) const {
   const std::vector<bool> empty = empty_rules();
   const size_t count = rules_.size();
-  std::vector<uint8_t> seen(count, 0);  // 1 being looked at, 2 done
+  std::vector<uint8_t> seen(count, 0);  // 1: being visited, 2: finished
   for (size_t begin = 0; begin < count; ++begin) {
     if (seen[begin] != 0) continue;
     struct Frame {
       uint32_t rule;
-      std::vector<std::pair<uint32_t, bool>> first;  // rules it can begin with; true: and nothing comes behind
+      std::vector<std::pair<uint32_t, bool>> first;  // rules it can start with; true: the rule can end after it
       size_t next = 0;
     };
     const auto frame = [&](uint32_t r) {
@@ -474,15 +475,16 @@ void Grammar::refuse_left_recursion(const std::string& name) const {
       }
       const uint32_t to = f.first[f.next++].first;
       if (seen[to] == 1) {
-        // A rule that comes back to itself with nothing behind (what can be empty, repeated) goes nowhere and does no
-        // harm; with something behind it would grow for ever.
+        // A rule that recurses to itself at its end (a repetition of something that can be empty) makes no progress and
+        // is harmless; with elements after it, the stack would grow without end.
         bool grows = false;
         for (size_t i = frames.size(); i-- > 0;) {
           grows |= !frames[i].first[frames[i].next - 1].second;
           if (frames[i].rule == to) break;
         }
         if (!grows) continue;
-        throw Error(Exit::user, fmt::format("{}: a rule can begin with itself", name), "write repetitions with * or +");
+        throw Error(Exit::user, fmt::format("{}: left recursion: a rule can begin with itself", name),
+                    "write repetitions with * or +");
       }
       if (seen[to] == 0) frames.push_back(frame(to));
     }
@@ -530,7 +532,7 @@ uint32_t GrammarMatcher::stack(Stack s) {
   return at->second;
 }
 
-// Adds the stacks with a byte on top that `element`, and below it `below`, leads to.
+// Adds the stacks with a byte on top that are reachable from `element` with `below` under it.
 void GrammarMatcher::expand(uint32_t element, uint32_t below, State& out) {
   const auto& elements = grammar_->elements();
   std::vector<Stack> open{{element, below}};
@@ -540,8 +542,8 @@ void GrammarMatcher::expand(uint32_t element, uint32_t below, State& out) {
     auto [e, under] = open.back();
     open.pop_back();
     if (++work > (size_t{1} << 18) || out.size() > kMostWays)
-      throw Error(Exit::user, "the grammar has too many ways to go on", "make it less ambiguous");
-    // At the end of a rule what lies below goes on; an empty stack is the end of all.
+      throw Error(Exit::user, "the grammar has too many possible continuations", "make it less ambiguous");
+    // At the end of a rule, matching continues below it; the empty stack is the end of the grammar.
     while (elements[e].kind == Grammar::Element::Kind::end && under != 0) {
       e = stacks_[under].element;
       under = stacks_[under].below;
@@ -555,7 +557,7 @@ void GrammarMatcher::expand(uint32_t element, uint32_t below, State& out) {
         out.push_back(stack({e, under}));
         break;
       case Grammar::Element::Kind::rule: {
-        // The last element of a rule needs nothing kept for later.
+        // The last element of a rule needs no entry to return to (tail call).
         const bool last = elements[e + 1].kind == Grammar::Element::Kind::end;
         const uint32_t rest = last ? under : stack({e + 1, under});
         for (const uint32_t alternative : grammar_->rules()[elements[e].rule]) open.push_back({alternative, rest});
@@ -602,7 +604,7 @@ bool GrammarMatcher::allows(std::string_view bytes) {
 
 bool GrammarMatcher::accept(std::string_view bytes) {
   if (states_.size() > kMostStates || stacks_.size() > kMostStacks / 2) {
-    // Everything is forgotten but where we are: the stacks of the current state, from the bottom up.
+    // Discards everything except the stacks of the current state, from the bottom up.
     const State here = now_ == kDead ? State() : states_[now_];
     const std::vector<Stack> old = stacks_;
     forget();

@@ -1,9 +1,8 @@
-// Grammars that outputs must follow, in GBNF: rules of strings, classes of characters, groups, alternatives and
-// repetitions. A grammar works on bytes (characters are compiled to their UTF-8), so tokens with parts of characters
-// are no special case. Left recursion is refused. Proved by tests/model/infer/grammar_test.cpp.
+// Grammar-constrained decoding, in GBNF: rules of strings, classes of characters, groups, alternatives and repetitions.
+// A grammar works on bytes (characters are compiled to their UTF-8), so tokens with parts of characters need no special
+// case. Left recursion is rejected. Proved by tests/model/infer/grammar_test.cpp.
 //
-//   root  ::= "{" pair ("," pair)* "}"
-//   pair  ::= [a-z]+ ":" [0-9]{1,3}      # comment
+// root  ::= "{" pair ("," pair)* "}" pair  ::= [a-z]+ ":" [0-9]{1,3}      # comment
 #pragma once
 
 #include <cstdint>
@@ -22,15 +21,15 @@ namespace lumen::model {
 
 class Grammar {
  public:
-  // Error with its place when the text is no grammar; `name` is used in messages.
+  // Error with the position if the text is not a valid grammar; `name` is used in messages.
   static Grammar parse(const std::string& text, const std::string& name = "grammar");
 
   struct Element {
     enum class Kind : uint8_t { bytes, rule, end } kind = Kind::end;
-    uint8_t first = 0, last = 0;  // bytes
+    uint8_t first = 0, last = 0;  // range of bytes
     uint32_t rule = 0;
   };
-  // Alternatives of a rule are places in elements(), each a run up to an end.
+  // Alternatives of a rule are indices into elements(); each is a sequence up to an element of kind end.
   const std::vector<std::vector<uint32_t>>& rules() const { return rules_; }
   const std::vector<Element>& elements() const { return elements_; }
   uint32_t root() const { return root_; }
@@ -45,24 +44,25 @@ class Grammar {
   uint32_t root_ = 0;
 };
 
-// Where an output stands in a grammar: all ways to go on. States are numbered and remembered, so steps that were seen
-// before cost a look-up. Memory is bounded: when too much is remembered it is forgotten and found again.
+// The state of an output in a grammar: all possible continuations. It is a lazily built automaton: states are numbered
+// and cached, so transitions seen before cost a lookup. Memory is bounded: a cache that grows too large is cleared and
+// rebuilt.
 class GrammarMatcher {
  public:
   explicit GrammarMatcher(std::shared_ptr<const Grammar> grammar);
 
-  // Takes bytes; false (and nothing is taken) when the grammar does not allow them.
+  // Accepts bytes; returns false and changes nothing if the grammar does not allow them.
   bool accept(std::string_view bytes);
   bool allows(std::string_view bytes);
-  bool may_end();   // what was taken is a whole text of the grammar
-  bool must_end();  // and nothing can follow
+  bool may_end();   // the accepted text is complete
+  bool must_end();  // the text is complete and nothing can follow
 
-  // The tokens that may come next; ends of generation where the text may end.
+  // The tokens allowed next; end tokens if the text may end.
   const TokenSet& allowed(const Tokenizer& tokenizer, const TokenTrie& trie);
   void restart();
 
  private:
-  struct Stack {  // what comes next, and then the stack below; [0] is the empty one: the end
+  struct Stack {  // the next element, and the stack below it; [0] is the empty stack: the end of the grammar
     uint32_t element = 0, below = 0;
     friend bool operator==(const Stack&, const Stack&) = default;
   };
@@ -71,7 +71,7 @@ class GrammarMatcher {
       return (uint64_t{s.element} << 32 | s.below) * 0x9e3779b97f4a7c15u >> 20;
     }
   };
-  using State = std::vector<uint32_t>;  // stacks whose top is a byte, or 0; ascending
+  using State = std::vector<uint32_t>;  // stacks with a byte on top, or 0; ascending
 
   static constexpr int32_t kUnknown = -2, kDead = -1;
 
@@ -91,8 +91,8 @@ class GrammarMatcher {
   int32_t now_ = kDead;
 };
 
-// The tokens of a tokenizer by the bytes they stand for; empty ones, end tokens and (without `controls`, with which
-// they stand for their names) control tokens are left out.
+// The tokens of a tokenizer by their bytes. Empty tokens, end tokens and control tokens are left out; with `controls`,
+// control tokens are included by their names.
 TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* strings, bool controls = false);
 
 }  // namespace lumen::model

@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 constexpr int kDeepest = 64;
 constexpr size_t kMostRules = 20000;
 
-// White space is at most one space or one line with an indent, so that a model cannot write it for ever.
+// White space is at most one space or one newline with an indent, so that a model cannot generate it forever.
 constexpr std::pair<const char*, const char*> kBase[] = {
     {"space", R"(| " " | "\n" [ \t]{0,20})"},
     {"hex", R"([0-9a-fA-F])"},
@@ -37,7 +37,7 @@ constexpr std::pair<const char*, const char*> kBase[] = {
     {"uuid", R"(hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12})"},
 };
 
-// A text as a literal of a grammar.
+// Quotes a string as a grammar literal.
 std::string literal(const std::string& text) {
   std::string out = "\"";
   for (size_t at = 0; at < text.size();) {
@@ -116,7 +116,7 @@ class Converter {
     }
     std::string type;
     if (s.contains("type")) {
-      if (!s["type"].is_string()) throw wrong(place, "type must be a text");
+      if (!s["type"].is_string()) throw wrong(place, "type must be a string");
       type = s["type"].get<std::string>();
     } else if (s.contains("properties") || s.contains("required") || s.contains("additionalProperties")) {
       type = "object";
@@ -144,7 +144,7 @@ class Converter {
         "type", "properties", "required", "additionalProperties", "items", "prefixItems", "minItems", "maxItems",
         "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "minLength", "maxLength", "format", "minimum",
         "exclusiveMinimum",
-        // These only describe.
+        // Annotations without effect on validation.
         "title", "description", "default", "examples", "example", "$schema", "$id", "$comment", "$defs", "definitions",
         "deprecated", "readOnly", "writeOnly", "strict", "name"};
     for (const auto& [key, value] : s.items()) {
@@ -153,10 +153,10 @@ class Converter {
   }
 
   std::string reference(const ordered_json& ref, const std::string& place, int depth) {
-    if (!ref.is_string()) throw wrong(place, "$ref must be a text");
+    if (!ref.is_string()) throw wrong(place, "$ref must be a string");
     const std::string target = ref.get<std::string>();
     if (const auto found = references_.find(target); found != references_.end()) return found->second;
-    if (!target.starts_with('#')) throw wrong(place, "references lead into this document only (#/...)");
+    if (!target.starts_with('#')) throw wrong(place, "only references within this document are supported (#/...)");
     const ordered_json* at = &root_;
     for (size_t i = 1; i < target.size();) {
       const size_t end = std::min(target.find('/', i + 1), target.size());
@@ -166,11 +166,11 @@ class Converter {
       if (at->is_object() && at->contains(key)) {
         at = &(*at)[key];
       } else {
-        throw wrong(place, fmt::format("'{}' leads nowhere", target));
+        throw wrong(place, fmt::format("'{}' does not exist in this document", target));
       }
       i = end;
     }
-    // The name first: a schema may refer to itself.
+    // The name is registered first, because a schema may refer to itself.
     const std::string name = fmt::format("{}ref{}", prefix_, references_.size());
     references_[target] = name;
     rules_.push_back(name + " ::= " + visit(*at, target, depth + 1));
@@ -220,7 +220,7 @@ class Converter {
     if (most >= 0 && most < least) throw wrong(place, "maxItems is below minItems");
     const auto listed = std::ssize(first);
     if (!first.empty() && (least < listed || (most >= 0 && most < listed)))
-      throw wrong(place, "prefixItems must all be there: minItems and maxItems at least their number");
+      throw wrong(place, "prefixItems must all be required: minItems and maxItems must be at least their number");
     std::string inside;
     for (const std::string& f : first) inside += (inside.empty() ? "" : " \",\" space ") + f;
     if (!first.empty()) {
@@ -244,24 +244,24 @@ class Converter {
       if (!s["required"].is_array()) throw wrong(place, "required must be a list of names");
       for (const auto& name : s["required"]) {
         if (!name.is_string() || !properties.contains(name.get<std::string>()))
-          throw wrong(place, fmt::format("required names {}, which properties lack", name.dump()));
+          throw wrong(place, fmt::format("required names {}, which is not in properties", name.dump()));
         required.insert(name.get<std::string>());
       }
     }
-    std::string others;  // a member that is not listed; empty: none
+    std::string others;  // rule for members that are not listed; empty: not allowed
     if (s.contains("additionalProperties") ? s["additionalProperties"] != false : properties.empty()) {
       const bool schema = s.contains("additionalProperties") && s["additionalProperties"].is_object();
       others =
           "string \":\" space " + (schema ? visit(s["additionalProperties"], place + "/additionalProperties", depth + 1)
                                           : std::string("value"));
     }
-    std::vector<std::pair<std::string, bool>> members;  // how it is written, and whether it must be there
+    std::vector<std::pair<std::string, bool>> members;  // rule of a member, and whether it is required
     for (const auto& [name, schema] : properties.items()) {
       const std::string key = literal(ordered_json(name).dump());
       members.emplace_back(key + " \":\" space " + visit(schema, place + "/properties/" + name, depth + 1),
                            required.contains(name));
     }
-    // From the last member to the first: the rest of the object where none was written yet, and where some were.
+    // From the last member to the first: the rest of the object if no member has been written yet, and if some have.
     std::string fresh = others.empty() ? "\"\"" : fmt::format("({} (\",\" space {})*)?", others, others);
     std::string going = others.empty() ? "\"\"" : fmt::format("(\",\" space {})*", others);
     for (size_t i = members.size(); i-- > 0;) {

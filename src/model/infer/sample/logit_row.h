@@ -1,5 +1,5 @@
-// The logits behind one token as a sampler gets them: a whole row of the vocabulary, or what a device has narrowed it
-// to (session/narrowing.h), with the row still there for who cannot decide by that. Proved by
+// The logits of one token for a sampler: a full row of the vocabulary, or its reduction on the device
+// (session/narrowing.h); the full row can still be fetched if the reduction does not suffice. Proved by
 // tests/model/infer/narrowing_test.cpp.
 #pragma once
 
@@ -18,50 +18,62 @@ struct Candidate {
   double logit;
 };
 
-// Ties go to the lower id, so that the order is the same everywhere.
+// Ties go to the lower id, so that the order is the same on every machine.
 inline bool is_better(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-// What a sampler will want to know of a row beside its largest logits.
+// The values that a sampler needs in addition to the largest logits.
 struct Asked {
-  std::vector<TokenId> ids = {};  // whose logits; none twice
-  double temperature = 1;         // of the sum of weights
+  std::vector<TokenId> ids = {};  // tokens whose logits are needed; no duplicates
+  double temperature = 1;         // for the softmax denominator
+  uint32_t seed = 0;              // Race(seed, number) is the race of the draw from this row
+  uint64_t number = 0;
 };
 
-// Thrown where a narrowed row does not say what the whole one would.
+// Thrown if a reduced row does not determine the result of the full row.
 struct Undecided {};
 
-// A row of numbers, none of them infinite.
+// A reduced row; all of its logits are finite.
 struct Narrowed {
-  // In the sum of weights, relative: it is summed in f32, some thousand numbers one after the other at most.
+  // Relative error of `sum`: it is accumulated in f32, over chains of at most some thousand additions.
   static constexpr double kSumError = 1e-3;
 
   int64_t vocabulary = 0;
-  std::vector<Candidate> best;  // the largest, in order; every token that is not here is worse than the last
+  std::vector<Candidate> best;  // the largest logits, in order; all other tokens are worse than the last one
   std::unordered_map<TokenId, double> asked;
   double temperature = 1;
   double sum = 0;  // of exp((logit - best[0].logit) / temperature) over the vocabulary, within kSumError
 
-  double at(TokenId id) const;  // a logit of 0 <= id < vocabulary; Undecided when it is not known
+  // A race of groups at that temperature, with the weights of all tokens: the logits of the leading groups. The ratio
+  // of every other group is less than (1 + kSumError) times that of the last leading one.
+  struct Group {
+    int64_t number = 0;
+    std::vector<float> logits = {};  // of tokens number * Race::kGroup and following
+  };
+  std::vector<Group> front = {};
+  uint32_t race_key = 0;
+  bool has_others = false;  // whether there are groups outside of `front`
+
+  double at(TokenId id) const;  // logit of 0 <= id < vocabulary; throws Undecided if it is not known
 };
 
 class LogitRow {
  public:
   using Fetch = std::function<std::span<const float>()>;
   LogitRow() = default;
-  LogitRow(std::span<const float> whole) : whole_(whole) {}  // NOLINT(google-explicit-constructor): a row is a row
+  LogitRow(std::span<const float> whole) : whole_(whole) {}  // NOLINT(google-explicit-constructor): wraps a full row
   explicit LogitRow(std::vector<float> own)
       : owned_(std::make_shared<const std::vector<float>>(std::move(own))), whole_(*owned_) {}
-  // A row out of several.
+  // One row of several.
   LogitRow(std::shared_ptr<const std::vector<float>> rows, size_t first, size_t count)
       : owned_(std::move(rows)), whole_(std::span(*owned_).subspan(first, count)) {}
-  // `fetch` is called at most once, and may be called until the next step.
+  // `fetch` returns the full row. It is called at most once, before the next step.
   LogitRow(Narrowed narrowed, Fetch fetch)
       : narrowed_(std::make_shared<const Narrowed>(std::move(narrowed))), fetch_(std::move(fetch)) {}
 
-  const Narrowed* narrowed() const { return narrowed_.get(); }  // null: there is only the whole row
-  bool is_whole() const { return !whole_.empty(); }             // it need not be fetched
+  const Narrowed* narrowed() const { return narrowed_.get(); }  // null: only the full row is available
+  bool is_whole() const { return !whole_.empty(); }             // no fetch is needed
   std::span<const float> whole() const;
 
  private:

@@ -12,28 +12,42 @@ namespace lumen::model {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr auto kLastToken = std::numeric_limits<TokenId>::max();
 constexpr size_t kGrowth = 8;
-constexpr size_t kRun = 32;       // logits compared at once
-constexpr size_t kSmall = 4096;   // a vocabulary of which everything can be sorted
-constexpr size_t kSorted = 4096;  // of the best of a larger one
+constexpr size_t kRun = 32;       // logits compared per loop iteration
+constexpr size_t kSmall = 4096;   // vocabularies up to this size are sorted as a whole
+constexpr size_t kSorted = 4096;  // most ranks sorted for larger ones
 constexpr int32_t kBuckets = 2048;
-constexpr double kMostKey = 87;  // tokens so much worse than the best weigh nothing
+constexpr double kMostKey = 87;  // tokens whose scaled logits are lower than the best by this have no weight
 
-// The largest f32 that is not above the bound: who reaches the bound reaches it.
+// The largest f32 not above the bound; every number >= bound is also >= it.
 float at_most(double bound) {
   const auto f = float(bound);
   return f > bound ? std::nextafter(f, -std::numeric_limits<float>::infinity()) : f;
 }
 
-// The smallest f32 that is not below the bound.
+// The smallest f32 not below the bound.
 float at_least(double bound) {
   return -at_most(-bound);
 }
 
-// The memory of weights goes from ranking to ranking: half a megabyte is not asked of the system for each token.
+// Rankings reuse the memory of weights, so that half a megabyte is not allocated for each token.
 thread_local std::vector<float> spare_weights;
 
+constexpr size_t kGroupWords = size_t{Race::kGroup} / TokenSet::kWord;  // words of a TokenSet in a group of tokens
+static_assert(Race::kGroup % TokenSet::kWord == 0);
+
+int64_t group_of(const Candidate& c) {
+  return c.id / Race::kGroup;
+}
+
 }  // namespace
+
+// The leading group of a race, and the leading token in it.
+struct Ranking::Lead {
+  double ratio = -1;
+  Candidate token{-1, kNever};
+};
 
 Ranking::Ranking(std::span<const float> logits, const TokenSet& barred,
                  const std::unordered_map<TokenId, double>& changed, size_t first)
@@ -48,8 +62,9 @@ Ranking::Ranking(std::span<const float> logits, const TokenSet& barred,
 
 Ranking::Ranking(const Narrowed& narrowed, const TokenSet& barred, size_t barred_count,
                  const std::unordered_map<TokenId, double>& changed)
-    : least_(at_most(kNever)), first_(1), narrowed_(&narrowed), gone_unknown_(barred_count) {
+    : hidden_(barred), least_(at_most(kNever)), first_(1), narrowed_(&narrowed), gone_unknown_(barred_count) {
   LUMEN_CHECK(!narrowed.best.empty());
+  hidden_.resize(narrowed.vocabulary);
   const Candidate most = narrowed.best.front(), least = narrowed.best.back();
   const auto is_barred = [&](TokenId id) { return barred.has(id); };
   const auto lose = [&](double logit) { gone_ += std::exp((logit - most.logit) / narrowed.temperature); };
@@ -65,13 +80,14 @@ Ranking::Ranking(const Narrowed& narrowed, const TokenSet& barred, size_t barred
   for (const auto& [id, logit] : changed) {
     if (id < 0 || id >= narrowed.vocabulary || is_barred(id)) continue;
     lose(narrowed.at(id));
+    hidden_.add(id);
     if (logit > kNever) {
       extra_.push_back({id, logit});
     } else {
       --count_;
     }
   }
-  // What is changed has its rank where that lies among the known ones.
+  // A token with a changed logit is ranked if it is better than the worst known one.
   for (const Candidate& c : extra_)
     if (!is_better(least, c)) ranked_.push_back(c);
   std::sort(ranked_.begin(), ranked_.end(), is_better);
@@ -126,12 +142,59 @@ void Ranking::keep_down_to(const Candidate& last) {
     complete_ = true;
     return;
   }
-  if (narrowed_) throw Undecided();
+  // Of a narrowed row, tokens as good as the last are not known.
+  if (narrowed_ && last.id != kLastToken) throw Undecided();
   least_ = std::max(least_, at_least(last.logit));
   std::erase_if(extra_, [&](const Candidate& c) { return is_better(last, c); });
   for (size_t i = std::max<int64_t>(0, int64_t{last.id} + 1); i < logits_.size(); ++i)
     if (logits_[i] == last.logit) hidden_.add(i);
   weighed_at_ = 0;
+  if (!narrowed_) gather();
+}
+
+void Ranking::gather() {
+  std::vector<Candidate> all = extra_;
+  const float* const x = logits_.data();
+  const float least = least_;
+  for (size_t i = 0; i < logits_.size(); i += kRun) {
+    const size_t count = std::min(kRun, logits_.size() - i);
+    int any = 0;
+#pragma omp simd reduction(| : any)
+    for (size_t j = 0; j < count; ++j) any |= x[i + j] >= least ? 1 : 0;
+    if (any == 0) continue;
+    for (size_t j = i; j < i + count; ++j)
+      if (x[j] >= least && x[j] > kNever && !hidden_.has(j)) all.push_back({TokenId(j), x[j]});
+    if (all.size() > kSorted) return;
+  }
+  std::sort(all.begin(), all.end(), is_better);
+  ranked_ = std::move(all);
+  complete_ = true;
+}
+
+void Ranking::leave_out(size_t count) {
+  LUMEN_CHECK(count < ranked_.size());
+  for (size_t i = 0; i < count; ++i) hidden_.add(ranked_[i].id);
+  std::erase_if(extra_, [&](const Candidate& c) { return hidden_.has(c.id) && is_better(c, ranked_[count]); });
+  ranked_.erase(ranked_.begin(), ranked_.begin() + std::ptrdiff_t(count));
+  weighed_at_ = 0;
+}
+
+double Ranking::standard_deviation() {
+  if (narrowed_ && !complete_) throw Undecided();
+  double count = 0, sum = 0, squares = 0;
+  const double best = has(0) ? ranked_[0].logit : 0;
+  const auto add = [&](const Candidate& c) {
+    const double x = c.logit - best;
+    count += 1;
+    sum += x;
+    squares += x * x;
+  };
+  if (complete_)
+    for (const Candidate& c : ranked_) add(c);
+  else
+    each(add);
+  const double mean = sum / std::max(count, 1.0);
+  return std::sqrt(std::max(0.0, squares / std::max(count, 1.0) - mean * mean));
 }
 
 bool Ranking::find(size_t i) {
@@ -174,8 +237,9 @@ void Ranking::weigh(double temperature) {
   if (weighed_at_ == temperature) return;
   if (weights_.empty()) weights_.swap(spare_weights);
   weights_.resize(logits_.size());
+  sums_.resize((logits_.size() + TokenSet::kWord - 1) / TokenSet::kWord);
   const Weighing how{float(ranked_[0].logit), float(std::min(1 / temperature, 1e30)), least_};
-  weighed_ = weights_of(logits_, how, hidden_, weights_);
+  weighed_ = weights_of(logits_, how, hidden_, weights_, sums_);
   weighed_at_ = temperature;
 }
 
@@ -196,14 +260,45 @@ double Ranking::total(double temperature) {
   return sum;
 }
 
-// Two passes: one adds up weights in buckets, one gathers the tokens of the bucket in which they reach the mass. `key`
-// of a logit, which has no branches, says where it stands in the order: from 0 to `largest`, then all are alike.
+double Ranking::total_down_to(double logit, double temperature) {
+  double sum = 0;
+  if (!has(0)) return sum;
+  const auto add = [&](const Candidate& c) {
+    if (c.logit >= logit) sum += weight_of(c, temperature);
+  };
+  if (complete_) {
+    for (const Candidate& c : ranked_) add(c);
+    return sum;
+  }
+  if (narrowed_) throw Undecided();
+  if (is_small()) {
+    each(add);
+    return sum;
+  }
+  weigh(temperature);
+  const float* const x = logits_.data();
+  const float* const w = weights_.data();
+  const float least = at_least(logit);
+  for (size_t i = 0; i < logits_.size(); i += kRun) {
+    const size_t count = std::min(kRun, logits_.size() - i);
+    float part = 0;
+#pragma omp simd reduction(+ : part)
+    for (size_t j = 0; j < count; ++j) part += x[i + j] >= least ? w[i + j] : 0;
+    sum += part;
+  }
+  for (const Candidate& c : extra_) add(c);
+  return sum;
+}
+
+// Two passes: the first adds up weights in buckets, the second collects the tokens of the bucket in which the sum
+// reaches the mass. `key` (branch-free) maps a logit to its place in the order, from 0 to `largest`; larger keys share
+// the last bucket.
 template <typename Key>
 std::vector<Candidate> Ranking::reached(double mass, double temperature, const Key& key, float largest) {
   constexpr size_t kTogether = 64;
   constexpr float kLast = kBuckets - 1;
   const float scale = largest > 0 ? kLast / largest : 0;
-  // Logits that are not left may be better than the best: they weigh nothing, in the first bucket.
+  // Excluded logits may be better than the best; they have zero weight and count in the first bucket.
   const auto bucket_of = [&](float logit) {
     const float at = key(logit) * scale, from_first = at > 0 ? at : 0;
     return static_cast<int32_t>(from_first < kLast ? from_first : kLast);
@@ -247,7 +342,7 @@ std::vector<Candidate> Ranking::reached(double mass, double temperature, const K
   const auto is_before = [](const auto& a, const auto& b) {
     return a.first < b.first || (a.first == b.first && is_better(a.second, b.second));
   };
-  // Equal ones stand in order already, however many there are.
+  // Equal logits are in order already; sorting them all could take long.
   if (whole != bucket.size() || !std::is_sorted(bucket.begin(), bucket.end(), is_before))
     std::sort(bucket.begin(), bucket.end(), is_before);
   std::vector<Candidate> out;
@@ -273,6 +368,94 @@ Candidate Ranking::reaching(double mass, double temperature) {
   return reached(mass, temperature, [best](float logit) { return best - logit; }, spread(temperature)).back();
 }
 
+// All tokens of a group come together.
+void Ranking::enter(std::vector<Candidate> tokens, const Race& race, double temperature, Lead& lead) const {
+  std::sort(tokens.begin(), tokens.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  for (size_t first = 0, end = 0; first < tokens.size(); first = end) {
+    const int64_t group = group_of(tokens[first]);
+    double sum = 0;
+    for (end = first; end < tokens.size() && group_of(tokens[end]) == group; ++end)
+      sum += weight_of(tokens[end], temperature);
+    const double ratio = sum / race.of_group(group);
+    if (ratio <= lead.ratio) continue;
+    lead.ratio = ratio;
+    double best = -1;
+    for (size_t i = first; i < end; ++i) {
+      const double own = weight_of(tokens[i], temperature) / race.of_token(tokens[i].id);
+      if (own <= best) continue;
+      best = own;
+      lead.token = tokens[i];
+    }
+  }
+}
+
+Candidate Ranking::winner(const Race& race, double temperature) {
+  LUMEN_CHECK(has(0));
+  if (!complete_ && narrowed_) return winner_of_narrowed(race, temperature);
+  if (!complete_ && !is_small()) return winner_of_whole(race, temperature);
+  Lead lead;
+  enter(complete_ ? ranked_ : left(), race, temperature, lead);
+  return lead.token;
+}
+
+std::vector<Candidate> Ranking::left_in_group(int64_t group, std::span<const float> logits) const {
+  std::vector<Candidate> out;
+  const int64_t first = group * Race::kGroup;
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (logits[i] >= least_ && logits[i] > kNever && !hidden_.has(first + i))
+      out.push_back({TokenId(first + i), logits[i]});
+  for (const Candidate& c : extra_)
+    if (group_of(c) == group) out.push_back(c);
+  return out;
+}
+
+// Sums in f32 find the groups that may win; they are added up again in f64, as everywhere.
+Candidate Ranking::winner_of_whole(const Race& race, double temperature) {
+  constexpr double kSumError = 1e-3;  // relative; ten times what sums of weights in f32 have
+  weigh(temperature);
+  std::vector<double> ratios((sums_.size() + kGroupWords - 1) / kGroupWords, 0);
+  for (size_t w = 0; w < sums_.size(); ++w) ratios[w / kGroupWords] += sums_[w];
+  for (const Candidate& c : extra_) ratios[group_of(c)] += weight_of(c, temperature);
+  double most = 0;
+  for (size_t g = 0; g < ratios.size(); ++g) {
+    // A logarithm is only taken where the ratio may be among the largest.
+    const double bound = ratios[g] / race.least_of_group(int64_t(g));
+    ratios[g] = bound <= most * (1 - kSumError) ? 0 : ratios[g] / race.of_group(int64_t(g));
+    most = std::max(most, ratios[g]);
+  }
+  Lead lead;
+  for (size_t g = 0; g < ratios.size(); ++g) {
+    if (ratios[g] == 0 || ratios[g] < most * (1 - kSumError)) continue;
+    const size_t first = g * Race::kGroup, count = std::min<size_t>(Race::kGroup, logits_.size() - first);
+    enter(left_in_group(int64_t(g), logits_.subspan(first, count)), race, temperature, lead);
+  }
+  return lead.token;
+}
+
+Candidate Ranking::winner_of_narrowed(const Race& race, double temperature) const {
+  const Narrowed& n = *narrowed_;
+  if (n.front.empty() || n.race_key != race.key() || n.temperature != temperature) throw Undecided();
+  Lead lead;
+  double bound = std::numeric_limits<double>::infinity();  // of the ratios of other groups with all their tokens
+  for (const Narrowed::Group& group : n.front) {
+    double sum = 0;
+    for (size_t i = 0; i < group.logits.size(); ++i) sum += weight_of({0, group.logits[i]}, temperature);
+    bound = std::min(bound, sum / race.of_group(group.number));
+    enter(left_in_group(group.number, group.logits), race, temperature, lead);
+  }
+  if (!n.has_others) return lead.token;
+  bound *= 1 + Narrowed::kSumError;
+  const auto is_in_front = [&](int64_t number) {
+    return std::any_of(n.front.begin(), n.front.end(), [&](const Narrowed::Group& g) { return g.number == number; });
+  };
+  // Tokens with changed logits add to their group's ratio at most their own.
+  double changed = 0;
+  for (const Candidate& c : extra_)
+    if (!is_in_front(group_of(c))) changed += weight_of(c, temperature) / race.of_group(group_of(c));
+  if (!(bound + changed < lead.ratio)) throw Undecided();
+  return lead.token;
+}
+
 float Ranking::spread(double temperature) const {
   const auto best = float(ranked_[0].logit), bound = std::max(least_, float(best - kMostKey * temperature));
   const float* const x = logits_.data();
@@ -283,8 +466,8 @@ float Ranking::spread(double temperature) const {
   return best - lowest;
 }
 
-// With p = w / sum the surprise -log p of a token is log(sum) - x, where x = logit - best; the expected surprise is
-// log(sum) less the mean of x. So the nearest to it are those whose x is nearest to that mean.
+// With p = w / sum, the surprisal -log p of a token is log(sum) - x with x = logit - best; the entropy is log(sum)
+// minus the mean of x. So the tokens nearest to the entropy are those whose x is nearest to that mean.
 void Ranking::keep_typical(double share) {
   if (!has(0)) return;
   if (narrowed_ && !complete_) throw Undecided();
@@ -337,7 +520,7 @@ Ranking::Bounds Ranking::total_within(double temperature) {
     const double sum = total(temperature);
     return {sum, sum};
   }
-  if (temperature != narrowed_->temperature || !has(0)) throw Undecided();
+  if (temperature != narrowed_->temperature || least_ > kNever || !has(0)) throw Undecided();
   const double most = narrowed_->best.front().logit, least = narrowed_->best.back().logit;
   const auto of_most = [&](double logit) { return std::exp((logit - most) / temperature); };
   double known = 0, left = 0, fresh = 0, hidden = 0;
@@ -349,7 +532,7 @@ Ranking::Bounds Ranking::total_within(double temperature) {
   }
   const double sum = narrowed_->sum, slack = sum * Narrowed::kSumError;
   const double stays = std::max(sum - slack, known) - gone_ - double(gone_unknown_) * of_most(least) + fresh;
-  // There is at least what is known to be.
+  // A lower bound by the tokens that are known.
   const double low = std::max(stays, (left + hidden) * (1 - Narrowed::kSumError)), high = sum + slack - gone_ + fresh;
   const double scale = std::exp((most - ranked_[0].logit) / temperature);
   if (!std::isfinite(scale)) throw Undecided();
@@ -361,7 +544,7 @@ void Ranking::rank(size_t most) {
   std::vector<Candidate>& best = ranked_;
   best = extra_;
   complete_ = true;
-  float least = least_;  // below it nothing is among the best
+  float least = least_;  // no lower logit can be among the best
   const size_t room = 2 * most + kRun;
   const auto cut = [&] {
     if (best.size() <= most) return;

@@ -1,4 +1,5 @@
-// The next token from logits: temperature, cuts, penalties, and grammars or JSON schemas that it must follow.
+// Samples the next token from logits: temperature, truncation (top-k, top-p, ..), penalties, and constraints by
+// grammars or JSON schemas.
 //
 // May include: base, graph/ir, model/text/tokenizer, model/text/unicode, model/text/vocabulary.
 // Offers: logit_row.h.

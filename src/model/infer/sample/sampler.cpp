@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t kLongestMemory = size_t{1} << 20;
 
-constexpr size_t kFirst = 64;       // tokens ranked at first where nothing says how many matter
-constexpr size_t kWalked = kFirst;  // ranks looked at in turn; beyond, tokens are found by sums of weights
-constexpr size_t kMostAsked = 256;  // tokens a filter is asked about one by one, beside four for each one wanted
+constexpr size_t kFirst = 64;       // tokens ranked at first if the number needed is not known
+constexpr size_t kWalked = kFirst;  // ranks visited one by one; beyond them, cutoffs are found by sums of weights
+constexpr size_t kMostAsked = 256;  // tokens tested one by one by a filter, plus four for each token wanted
 
 constexpr auto kLastToken = std::numeric_limits<TokenId>::max();
 
@@ -36,6 +36,9 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)), surpris
   require(o.top_p > 0 && o.top_p <= 1, "--top-p must lie in (0, 1]");
   require(o.min_p >= 0 && o.min_p < 1, "--min-p must lie in [0, 1)");
   require(o.typical_p > 0 && o.typical_p <= 1, "--typical must lie in (0, 1]");
+  require(o.top_n_sigma >= 0 && std::isfinite(o.top_n_sigma), "--top-n-sigma must be 0 or more");
+  require(o.xtc_probability >= 0 && o.xtc_probability <= 1, "--xtc-probability must lie in [0, 1]");
+  require(o.xtc_threshold > 0 && o.xtc_threshold <= 1, "--xtc-threshold must lie in (0, 1]");
   require(o.repeat_penalty > 0 && std::isfinite(o.repeat_penalty), "--repeat-penalty must be above 0");
   require(std::isfinite(o.presence_penalty), "--presence-penalty must be a number");
   require(std::isfinite(o.frequency_penalty), "--frequency-penalty must be a number");
@@ -64,7 +67,7 @@ void Sampler::accept(TokenId token) {
   while (recent_.size() > memory_) recent_.pop_front();
 }
 
-// Where the logit of a token stands that counts instead of the one computed; none of what the vocabulary has not.
+// The entry for a token's changed logit; null if the id is not in the vocabulary.
 double* Sampler::Changes::of(TokenId id) {
   if (id < 0 || id >= vocabulary) return nullptr;
   const auto [at, is_new] = to.try_emplace(id, 0);
@@ -86,19 +89,19 @@ void Sampler::penalise(Changes& changes) const {
   }
 }
 
-// For each token that would go on with a text as it went on before: the longer the repetition, the worse. Lengths of
-// repetitions are found for all places at once (the Z algorithm on the reversed text).
+// DRY: penalizes each token that would extend a repetition, by the length of the repetition. The lengths are computed
+// for all positions at once (the Z algorithm on the reversed sequence).
 void Sampler::penalise_repetitions(Changes& changes) const {
   const SamplerOptions& o = options_;
   const size_t last = o.dry_last < 0 ? recent_.size() : std::min<size_t>(recent_.size(), o.dry_last);
   if (o.dry_multiplier == 0 || last < 2) return;
-  std::vector<TokenId> back(recent_.rbegin(), recent_.rbegin() + last);  // the latest first
+  std::vector<TokenId> back(recent_.rbegin(), recent_.rbegin() + last);  // the latest token first
   const auto breaks = [&](TokenId id) {
     return std::find(o.dry_breakers.begin(), o.dry_breakers.end(), id) != o.dry_breakers.end();
   };
   const size_t stop = std::find_if(back.begin(), back.end(), breaks) - back.begin();
   if (stop == 0) return;
-  std::vector<size_t> same(last, 0);  // how much of the latest text stands at this distance back, too
+  std::vector<size_t> same(last, 0);  // length of the repetition at this distance back
   size_t left = 0, right = 0;
   for (size_t i = 1; i < last; ++i) {
     size_t n = i < right ? std::min(right - i, same[i - left]) : 0;
@@ -123,30 +126,12 @@ void Sampler::penalise_repetitions(Changes& changes) const {
   }
 }
 
-TokenId Sampler::draw(Ranking& ranking, double temperature, double* probability) {
-  const auto [low, high] = ranking.total_within(temperature);
-  const double u = graph::uniform_random(options_.seed, 0x5a3b1e, drawn_++);
-  double least = u * low, most = u * high;
-  for (size_t i = 0;; ++i) {
-    const double w = weight(ranking[i], ranking[0], temperature);
-    least -= w;
-    most -= w;
-    if ((least < 0) != (most < 0)) throw Undecided();
-    const bool is_far = i + 1 >= kWalked && !ranking.is_near(i + 1);
-    if (most >= 0 && is_far) {
-      const Candidate drawn = ranking.reaching(u * high, temperature);
-      *probability = weight(drawn, ranking[0], temperature) / high;
-      return drawn.id;
-    }
-    if (most < 0 || !ranking.has(i + 1)) {
-      *probability = w / high;
-      return ranking[i].id;
-    }
-  }
+Candidate Sampler::draw(Ranking& ranking) {
+  return ranking.winner(Race(options_.seed, drawn_++), options_.temperature);
 }
 
-// Keeps the surprise of what is drawn near a wanted one (Basu et al. 2021): the first kind estimates how many tokens
-// that takes, the second cuts off what would surprise more.
+// Keeps the surprisal of drawn tokens near a target (Basu et al. 2021): version 1 estimates the number of tokens to
+// keep, version 2 removes tokens with a higher surprisal.
 TokenId Sampler::mirostat(Ranking& ranking) {
   const double temperature = options_.temperature;
   const auto w = [&](size_t i) { return weight(ranking[i], ranking[0], temperature); };
@@ -172,20 +157,22 @@ TokenId Sampler::mirostat(Ranking& ranking) {
       ++keep;
     }
     if (keep >= kWalked && !ranking.is_near(keep)) {
+      if (low != high) throw Undecided();
       const double least = ranking[0].logit + temperature * (std::log(high) - surprise_ * std::log(2.0));
       ranking.keep_down_to({kLastToken, least});
       keep = 0;
     }
   }
   if (keep > 0) ranking.keep(keep);
-  double probability = 1;
-  const TokenId id = draw(ranking, temperature, &probability);
+  const double all = ranking.total(temperature);  // before the draw: a row that cannot decide takes no random number
+  const Candidate drawn = draw(ranking);
+  const double probability = weight(drawn, ranking[0], temperature) / all;
   surprise_ -= options_.mirostat_rate * (-std::log2(probability) - options_.mirostat_entropy);
-  return id;
+  return drawn.id;
 }
 
-// Leaves the best `wanted` that the filter allows, found by asking about the likeliest alone; false when too few of
-// those are allowed. What is found is what asking about all would find.
+// Keeps the best `wanted` tokens that the filter allows, by testing only the most likely tokens; false if too few of
+// those are allowed. The result equals that of testing all tokens.
 bool Sampler::best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted) const {
   std::vector<Candidate> found;
   for (size_t i = 0; i < kMostAsked + 4 * wanted && ranking.has(i); ++i) {
@@ -226,13 +213,15 @@ Asked Sampler::asked(int64_t vocabulary) const {
   Asked out;
   for (const auto& [id, logit] : changes(vocabulary, [](TokenId) { return 0.0; }).to) out.ids.push_back(id);
   std::sort(out.ids.begin(), out.ids.end());
-  // Cuts go by weights at temperature 1, and leave what is known whole; without them the draw is of all.
+  // Truncation uses weights at temperature 1, and keeps only known tokens; without it, the draw is over all tokens.
   const bool cuts = options_.mirostat == 0 && options_.top_p < 1;
   if (!cuts && options_.temperature > 0) out.temperature = options_.temperature;
+  out.seed = options_.seed;
+  out.number = drawn_;
   return out;
 }
 
-// How many of the best are looked at, at most; 0: that is not known beforehand.
+// The most tokens of the ranking that are used; 0: not known in advance.
 size_t Sampler::wanted() const {
   return options_.temperature == 0 ? 1 : options_.mirostat == 0 ? static_cast<size_t>(options_.top_k) : 0;
 }
@@ -245,7 +234,13 @@ TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
 }
 
 TokenId Sampler::pick(const LogitRow& row, TokenFilter* filter) {
-  if (const Narrowed* narrowed = row.narrowed(); narrowed && !row.is_whole()) {
+  const std::optional<TokenId> picked = pick_if_decided(row, filter);
+  return picked ? *picked : pick(row.whole(), filter);
+}
+
+std::optional<TokenId> Sampler::pick_if_decided(const LogitRow& row, TokenFilter* filter) {
+  if (row.is_whole()) return pick(row.whole(), filter);
+  if (const Narrowed* const narrowed = row.narrowed()) {
     const uint64_t drawn = drawn_;
     try {
       const Changes c = changes(narrowed->vocabulary, [&](TokenId id) { return narrowed->at(id); });
@@ -256,7 +251,7 @@ TokenId Sampler::pick(const LogitRow& row, TokenFilter* filter) {
       drawn_ = drawn;
     }
   }
-  return pick(row.whole(), filter);
+  return std::nullopt;
 }
 
 TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
@@ -265,14 +260,16 @@ TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   if (!ranking.has(0)) return -1;
   if (o.temperature == 0) return ranking[0].id;
   if (o.mirostat != 0) return mirostat(ranking);
+  if (o.top_n_sigma > 0)
+    ranking.keep_down_to({kLastToken, ranking[0].logit - o.top_n_sigma * ranking.standard_deviation()});
   if (o.top_k > 0) ranking.keep(wanted());
   if (o.typical_p < 1) ranking.keep_typical(o.typical_p);
   if (o.top_p < 1 || o.min_p > 0) cut(ranking);
-  double probability = 1;
-  return draw(ranking, o.temperature, &probability);
+  if (o.xtc_probability > 0) leave_out_top(ranking);
+  return draw(ranking).id;
 }
 
-// Top-p and min-p: both leave a beginning of the order, so that the shorter one is found in one walk.
+// Top-p and min-p: both keep a prefix of the ranking, so one pass finds the shorter one.
 void Sampler::cut(Ranking& ranking) const {
   const SamplerOptions& o = options_;
   constexpr double kAll = std::numeric_limits<double>::infinity();
@@ -282,8 +279,10 @@ void Sampler::cut(Ranking& ranking) const {
   for (; n == 0 || mass < o.top_p * high; ++n) {
     if (n > 0 && mass >= o.top_p * low) throw Undecided();
     if (n >= kWalked && !ranking.is_near(n)) {
-      if (o.top_p < 1) ranking.keep_down_to(ranking.reaching(o.top_p * high, 1));
-      if (o.min_p > 0) ranking.keep_down_to({kLastToken, ranking[0].logit + std::log(o.min_p)});
+      // The shorter of both beginnings; which one it is takes one pass, and min-p's end is known.
+      const double least = ranking[0].logit + std::log(o.min_p);
+      const bool is_min_p = o.min_p > 0 && (o.top_p == 1 || ranking.total_down_to(least, 1) < o.top_p * high);
+      ranking.keep_down_to(is_min_p ? Candidate{kLastToken, least} : ranking.reaching(o.top_p * high, 1));
       return;
     }
     if (!ranking.has(n)) break;
@@ -292,6 +291,20 @@ void Sampler::cut(Ranking& ranking) const {
     mass += w;
   }
   ranking.keep(n);
+}
+
+// XTC, "exclude top choices": of the tokens with at least the threshold's share only the least likely stays, so that
+// likely phrases make room, and an unlikely token never follows from it.
+void Sampler::leave_out_top(Ranking& ranking) const {
+  if (Race(options_.seed, drawn_).of_filter() >= options_.xtc_probability || options_.xtc_threshold > 0.5) return;
+  const auto [low, high] = ranking.total_within(1);
+  const auto is_likely = [&](size_t i, double all) {
+    return ranking.has(i) && weight(ranking[i], ranking[0], 1) >= options_.xtc_threshold * all;
+  };
+  size_t n = 0;
+  while (is_likely(n, high)) ++n;
+  if (is_likely(n, low)) throw Undecided();
+  if (n > 1) ranking.leave_out(n - 1);
 }
 
 std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& strings) {

@@ -1,12 +1,13 @@
-// Choosing the next token from logits. The order of filters is the one users know: constraint, biases, repeat, presence
-// and frequency penalties, DRY, top-k, typical, top-p, min-p, temperature; or Mirostat in place of the filters behind
-// the penalties. Random numbers are a function of (seed, how many were drawn), so a seed names one output. Proved by
-// tests/model/infer/sampler_test.cpp.
+// Samples the next token from logits. Filters have the conventional order: constraint, biases, repeat, presence and
+// frequency penalties, DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature; Mirostat replaces the filters
+// after the penalties. Random numbers are a function of the seed and the number of draws, so a seed determines an
+// output. Proved by tests/model/infer/sampler_test.cpp.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -20,28 +21,31 @@
 namespace lumen::model {
 
 struct SamplerOptions {
-  double temperature = 0.8;      // 0: greedy
-  int64_t top_k = 40;            // 0: all
-  double top_p = 0.95;           // 1: all
-  double min_p = 0.05;           // of the best token's probability; 0: all
-  double typical_p = 1;          // 1: all
-  double repeat_penalty = 1;     // 1: none
-  double presence_penalty = 0;   // taken from the logit of each token seen
-  double frequency_penalty = 0;  // the same for each time it was seen
-  int64_t repeat_last = 64;      // tokens the penalties look back; -1: all
-  double dry_multiplier = 0;     // 0: no penalty for repeating what was generated before
-  double dry_base = 1.75;        // grows with the length of the repetition
+  double temperature = 0.8;  // 0: greedy
+  int64_t top_k = 40;        // 0: off
+  double top_p = 0.95;       // 1: off
+  double min_p = 0.05;       // relative to the best token's probability; 0: off
+  double typical_p = 1;      // 1: off
+  double top_n_sigma = 0;    // keeps logits within this many standard deviations of the best (Tang et al. 2024); 0: off
+  double xtc_probability = 0;    // of excluding, in a draw, the top choices (XTC): of the tokens with at least
+  double xtc_threshold = 0.1;    // this probability after the other filters, all but the least likely one
+  double repeat_penalty = 1;     // 1: off
+  double presence_penalty = 0;   // subtracted from the logit of each token that has occurred
+  double frequency_penalty = 0;  // the same for each occurrence
+  int64_t repeat_last = 64;      // window of the penalties in tokens; -1: all
+  double dry_multiplier = 0;     // 0: no penalty for repetitions (DRY)
+  double dry_base = 1.75;        // base of the exponential in the length of the repetition
   int64_t dry_allowed_length = 2;
-  int64_t dry_last = -1;                   // tokens it looks back; -1: all
-  std::vector<TokenId> dry_breakers = {};  // repetitions do not reach across these
-  int mirostat = 0;                        // 1 or 2
+  int64_t dry_last = -1;                   // window in tokens; -1: all
+  std::vector<TokenId> dry_breakers = {};  // repetitions end at these tokens
+  int mirostat = 0;                        // version 1 or 2; 0: off
   double mirostat_rate = 0.1, mirostat_entropy = 5;
-  std::vector<std::pair<TokenId, double>> bias = {};  // added to logits; -infinity forbids
-  std::vector<TokenId> forbidden = {};                // never drawn, whatever else is asked for
+  std::vector<std::pair<TokenId, double>> bias = {};  // added to logits; -infinity excludes a token
+  std::vector<TokenId> forbidden = {};                // never drawn, regardless of other options
   uint32_t seed = 0;
 };
 
-// Which tokens may be picked: asked one by one where a few answers decide, about all at once otherwise.
+// The tokens that may be picked. They are tested one by one if a few tests suffice, otherwise all at once.
 class TokenFilter {
  public:
   virtual ~TokenFilter() = default;
@@ -51,22 +55,24 @@ class TokenFilter {
 
 class Sampler {
  public:
-  explicit Sampler(SamplerOptions options);  // Error (exit 2) on values out of range
-  // -1 when the filter leaves none.
+  explicit Sampler(SamplerOptions options);  // Error (exit 2) for values out of range
+  // -1 if the filter allows no token.
   TokenId pick(std::span<const float> logits, TokenFilter* filter = nullptr);
-  // The same token: by what the row was narrowed to where that decides, else by the whole row.
+  // The same token: from the reduced row if that suffices, otherwise from the full row.
   TokenId pick(const LogitRow& row, TokenFilter* filter = nullptr);
-  // What it will want to know of the next row, of tokens below `vocabulary`.
+  // The same without fetching a row: nullopt if only the full row decides, and it has not been fetched.
+  std::optional<TokenId> pick_if_decided(const LogitRow& row, TokenFilter* filter = nullptr);
+  // The values it needs from the next row, for tokens below `vocabulary`.
   Asked asked(int64_t vocabulary) const;
   TokenId pick(std::span<const float> logits, const TokenSet* allowed);
-  void forget() { recent_.clear(); }  // what was accepted; draws go on where they were
-  void accept(TokenId token);         // prompt tokens count for the penalties, too
+  void forget() { recent_.clear(); }  // clears accepted tokens; the random state is unchanged
+  void accept(TokenId token);         // also call it for prompt tokens: penalties apply to them, too
 
  private:
   struct Changes {
     int64_t vocabulary;
     std::function<double(TokenId)> logit;
-    std::unordered_map<TokenId, double> to = {};  // what counts instead
+    std::unordered_map<TokenId, double> to = {};  // changed logits
     double* of(TokenId id);
   };
   Changes changes(int64_t vocabulary, std::function<double(TokenId)> logit) const;
@@ -76,19 +82,20 @@ class Sampler {
   void penalise(Changes& changes) const;
   void penalise_repetitions(Changes& changes) const;
   void cut(Ranking& ranking) const;
-  TokenId draw(Ranking& ranking, double temperature, double* probability);
+  void leave_out_top(Ranking& ranking) const;
+  Candidate draw(Ranking& ranking);
   TokenId mirostat(Ranking& ranking);
 
   SamplerOptions options_;
   TokenSet barred_;                  // forbidden tokens
-  std::vector<TokenId> barred_ids_;  // the same, ascending
+  std::vector<TokenId> barred_ids_;  // the same as ascending ids
   std::deque<TokenId> recent_;
-  size_t memory_;  // tokens kept in recent_
+  size_t memory_;  // capacity of recent_
   uint64_t drawn_ = 0;
-  double surprise_;  // Mirostat's bound
+  double surprise_;  // Mirostat's current surprisal limit
 };
 
-// Tokens that contain one of the strings: what ends a repetition.
+// Tokens that contain one of the strings; these end repetitions for DRY.
 std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& strings);
 
 }  // namespace lumen::model

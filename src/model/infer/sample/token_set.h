@@ -1,4 +1,4 @@
-// A set of token ids as a bit for each, 64 to a word, so that whole words can be combined and skipped. Proved by
+// A set of token ids as a bit mask of 64-bit words, so that whole words can be combined and skipped. Proved by
 // tests/model/infer/ranking_test.cpp.
 #pragma once
 
@@ -15,11 +15,11 @@ class TokenSet {
   static constexpr size_t kWord = 64;
 
   TokenSet() = default;
-  // Ids below `size` may be members; none is at first.
+  // An empty set of ids below `size`.
   explicit TokenSet(size_t size) { resize(size); }
 
   size_t size() const { return size_; }
-  // New ids are no members; ids beyond the new size are removed.
+  // New ids are not in the set; ids beyond the new size are removed.
   void resize(size_t size) {
     words_.resize((size + kWord - 1) / kWord, 0);
     if (size < size_ && size % kWord != 0) words_.back() &= (uint64_t{1} << size % kWord) - 1;
@@ -30,9 +30,9 @@ class TokenSet {
     words_[id / kWord] |= uint64_t{1} << id % kWord;
   }
   bool has(size_t id) const { return id < size_ && (words_[id / kWord] >> id % kWord & 1) != 0; }
-  // Bit i of word w: whether 64 w + i is a member. 0 beyond the size.
+  // Bit i of word w: whether id 64 w + i is in the set. 0 beyond the size.
   uint64_t word(size_t w) const { return w < words_.size() ? words_[w] : 0; }
-  // Adds every id below the size that `other` does not have.
+  // Adds every id below the size that is not in `other`.
   void add_all_outside(const TokenSet& other) {
     for (size_t w = 0; w < words_.size(); ++w) words_[w] |= ~other.word(w);
     if (size_ % kWord != 0) words_.back() &= (uint64_t{1} << size_ % kWord) - 1;

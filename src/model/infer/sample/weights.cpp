@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 
-// The same operations, with the same bits, eight at a time where the processor has them. (A loader that chooses among
-// functions comes before a sanitizer's start.)
+// Uses AVX2 if the processor has it, by the same operations with the same bits. (The resolver of function versions runs
+// before a sanitizer's runtime starts.)
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define LUMEN_WIDER_VECTORS __attribute__((target_clones("avx2", "default")))
 #else
@@ -17,17 +17,17 @@
 namespace lumen::model {
 namespace {
 
-constexpr size_t kRun = TokenSet::kWord;  // numbers whose sum is in f32
-constexpr float kLowest = -87.0F;         // exp of less is no normal f32
+constexpr size_t kRun = TokenSet::kWord;  // numbers summed in f32
+constexpr float kLowest = -87.0F;         // exp of lower values is not a normal f32
 constexpr float kLog2E = 1.44269504F;
 constexpr float kLog2High = 0.693145752F, kLog2Low = 1.42860677e-6F;  // their sum is log 2; n * kLog2High is exact
 
-// The number, or 0. By bits: a choice between numbers may become a branch, of which no vectors are made.
+// The number, or 0. By bits: a conditional may become a branch, which prevents vectorization.
 inline float if_true(bool condition, float number) {
   return std::bit_cast<float>(std::bit_cast<int32_t>(number) & -int32_t{condition});
 }
 
-// exp(x) for kLowest <= x <= 0: 2^n times a polynomial of what is left of x, which lies within half of log 2.
+// exp(x) for kLowest <= x <= 0: 2^n times a polynomial of the remainder of x, whose magnitude is at most log(2) / 2.
 inline float exp_of(float x) {
   const auto n = static_cast<int32_t>(x * kLog2E - 0.5F);
   const float whole = static_cast<float>(n), r = (x - whole * kLog2High) - whole * kLog2Low;
@@ -44,8 +44,9 @@ inline float exp_of(float x) {
 }  // namespace
 
 LUMEN_WIDER_VECTORS
-double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out) {
-  LUMEN_CHECK(out.size() == logits.size());
+double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out,
+                  std::span<float> sums) {
+  LUMEN_CHECK(out.size() == logits.size() && sums.size() == (logits.size() + kRun - 1) / kRun);
   const float* const in = logits.data();
   float* const to = out.data();
   const Weighing w = how;
@@ -62,14 +63,17 @@ double weights_of(std::span<const float> logits, const Weighing& how, const Toke
       const size_t j = std::countr_zero(bits);
       if (j < count) to[i + j] = 0;
     }
-    // Eight sums, so that the order does not depend on how wide vectors are.
+    // Eight partial sums, so that the order of additions does not depend on the vector width.
     float part[8] = {};
     size_t j = 0;
     for (; j + 8 <= count; j += 8) {
+#pragma omp simd
       for (size_t k = 0; k < 8; ++k) part[k] += to[i + j + k];
     }
     for (; j < count; ++j) part[0] += to[i + j];
-    sum += ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    const float all = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    sums[i / kRun] = all;
+    sum += all;
   }
   return sum;
 }

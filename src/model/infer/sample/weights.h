@@ -1,5 +1,5 @@
-// Weights of tokens, exp((logit - best) / temperature), of a whole vocabulary at once: in f32, with vector
-// instructions, and with the same bits on every machine. Proved by tests/model/infer/ranking_test.cpp.
+// Weights of tokens, exp((logit - best) / temperature), for a whole vocabulary: in f32, vectorized, with the same bits
+// on every machine. Proved by tests/model/infer/ranking_test.cpp.
 #pragma once
 
 #include <span>
@@ -9,13 +9,15 @@
 namespace lumen::model {
 
 struct Weighing {
-  float best = 0;   // no weight is above 1: larger logits count as this one
+  float best = 0;   // larger logits count as this one, so that no weight exceeds 1
   float scale = 1;  // 1 / temperature
-  float least = 0;  // smaller logits weigh 0
+  float least = 0;  // smaller logits have weight 0
 };
 
-// out[i] = exp((logits[i] - best) * scale), within 1e-5 of it relative to it; 0 where that is below exp(-87), where the
-// logit is below `least`, and of hidden tokens. Logits are numbers or -infinity. Returns the sum, added up in f64.
-double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out);
+// out[i] = exp((logits[i] - best) * scale), with a relative error of 1e-5; 0 if that is below exp(-87), if the logit is
+// below `least`, and for hidden tokens. Logits are finite or -infinity. sums[w]: the sum of the weights of word w of a
+// TokenSet. Returns the sum of all, accumulated in f64.
+double weights_of(std::span<const float> logits, const Weighing& how, const TokenSet& hidden, std::span<float> out,
+                  std::span<float> sums);
 
 }  // namespace lumen::model

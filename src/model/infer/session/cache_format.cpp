@@ -15,9 +15,8 @@ FormatRef cache_format(const FormatLibrary& formats, const FormatRef& f) {
   throw Error(
       Exit::user,
       f->encodes()
-          ? fmt::format("a cache cannot be held in format '{}', which has fields of rows and of tiles or tensors",
-                        f->name)
-          : fmt::format("a cache cannot be held in format '{}', which only decodes", f->name),
+          ? fmt::format("a KV cache cannot have format '{}', which has fields per row and per tile or tensor", f->name)
+          : fmt::format("a KV cache cannot have format '{}', which can only be decoded", f->name),
       "formats for --cache-type-k and --cache-type-v: " + names);
 }
 

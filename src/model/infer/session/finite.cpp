@@ -10,9 +10,9 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kAtOnce = int64_t{1} << 22;  // numbers decoded at once
-constexpr size_t kSmall = size_t{1} << 20;     // bytes of weights that are looked at in any case
+constexpr size_t kSmall = size_t{1} << 20;     // bytes of weights that are always checked
 
-// "holds nan in row 2, column 5" of values that begin with a tensor's row `first`.
+// "holds nan in row 2, column 5" for the first non-finite value; the values start at the tensor's row `first`.
 std::string place_of_fault(std::span<const float> values, int64_t columns, int64_t first) {
   if (all_finite(values)) return "";
   const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
@@ -20,7 +20,7 @@ std::string place_of_fault(std::span<const float> values, int64_t columns, int64
   return fmt::format("holds {} in row {}, column {}", *bad, first + at / columns, at % columns);
 }
 
-// A weight row by row, or whole where rows share fields.
+// Checks a weight row by row, or as a whole if rows share fields.
 std::string fault_of(run::Engine& engine, const graph::Type& type, std::span<const uint8_t> bytes, int64_t rows,
                      int64_t columns) {
   const FormatRef& f = type.element.format;
@@ -30,7 +30,7 @@ std::string fault_of(run::Engine& engine, const graph::Type& type, std::span<con
   const int64_t row_bytes = columns / f->block * f->block_bytes;
   for (int64_t r = 0; r < rows; r += step) {
     const int64_t count = std::min(step, rows - r);
-    // Blobs are padded at their end, parts of them are not.
+    // Blobs are padded at their end; slices of them are not.
     std::vector<uint8_t> part(bytes.begin() + r * row_bytes,
                               apart ? bytes.begin() + (r + count) * row_bytes : bytes.end());
     part.resize(std::max<size_t>(part.size(), blob_layout(*f, count, columns).total));
@@ -76,7 +76,7 @@ void require_finite_vectors(const Model& model) {
     const std::string fault = place_of_fault(w.f32(), std::max<int64_t>(1, w.columns()), 0);
     if (fault.empty()) continue;
     throw Error(Exit::numeric, fmt::format("'{}' {}", p.gguf.empty() ? p.name : p.gguf, fault),
-                "get the file again, or find out where its weights broke");
+                "get the file again, or find the step that damaged its weights");
   }
 }
 
@@ -84,12 +84,12 @@ void require_finite(const LoadedModel& loaded, std::span<const float> values, st
   if (all_finite(values)) return;
   const std::string fault = broken_weight(loaded);
   if (fault.empty()) {
-    throw Error(Exit::numeric, fmt::format("the model's {} are no numbers, though every weight is one", what),
-                "a sum grew beyond f32, or beyond the format of the cache (-ctk, -ctv): see whether f32 weights and "
+    throw Error(Exit::numeric, fmt::format("the model's {} are not finite, although every weight is", what),
+                "a sum overflowed f32 or the format of the KV cache (-ctk, -ctv): see whether f32 weights and "
                 "an f32 cache give the same");
   }
-  throw Error(Exit::numeric, fmt::format("the model's {} are no numbers: {}", what, fault),
-              "get the file again, or find out where its weights broke; `lumen quantize` names the same place");
+  throw Error(Exit::numeric, fmt::format("the model's {} are not finite: {}", what, fault),
+              "get the file again, or find the step that damaged its weights; `lumen quantize` names the same place");
 }
 
 }  // namespace lumen::model

@@ -1,6 +1,6 @@
-// What a model computed must be numbers. Where it is not, the weight at fault is looked for and named. Matrices are not
-// read before, so that a sound model pays for a look at its logits alone; norms and other small ones are, because a
-// product that rounds what it is multiplied with makes some number of them. Proved by
+// Checks that a model's results are finite. If they are not, the faulty weight is searched for and named. Matrices are
+// not checked in advance, so a valid model only pays for a check of its logits. Norms and other small weights are
+// checked in advance, because a product that rounds its operands turns a NaN into some finite number. Proved by
 // tests/model/infer/finite_test.cpp.
 #pragma once
 
@@ -14,14 +14,14 @@ namespace lumen::model {
 
 bool all_finite(std::span<const float> values);
 
-// "'blk.0.ffn_up.weight' holds nan in row 2, column 5" of the first such weight of model and adapters; "" when there is
-// none.
+// "'blk.0.ffn_up.weight' holds nan in row 2, column 5" for the first such weight of the model and its adapters; "" if
+// there is none.
 std::string broken_weight(const LoadedModel& loaded);
 
-// Error (numeric) when one of the model's small f32 weights holds something that is no number.
+// Error (numeric) if one of the model's small f32 weights has a non-finite value.
 void require_finite_vectors(const Model& model);
 
-// Error (numeric) when a value is none; `what` are the values: "logits".
+// Error (numeric) if a value is not finite; `what` names the values: "logits".
 void require_finite(const LoadedModel& loaded, std::span<const float> values, std::string_view what);
 
 }  // namespace lumen::model

@@ -10,9 +10,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kAlignment = 512;  // of memory, at most
+constexpr int64_t kAlignment = 512;  // of allocations, at most
 
-// What is handed to a step in each run.
+// Bytes of the inputs that are uploaded for each run of a step.
 int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
   int64_t bytes = 0;
   for (const graph::ValueId v : step.inputs())
@@ -21,7 +21,7 @@ int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
   return bytes;
 }
 
-// A step with each of some sets of symbols.
+// A step, compiled once per set of symbols.
 MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options, const graph::Graph& step,
                         const std::vector<graph::Bindings>& steps) {
   MemoryForecast out;
@@ -94,9 +94,9 @@ MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& gi
 
 void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options,
                      bool cache_is_there) {
-  // Weights that lie in a file's mapping are memory as well; on other devices they are there already.
+  // Memory-mapped weights count as host memory; on other devices they have been uploaded already.
   const bool host = loaded.engine().device().reads_host_memory();
-  run::MemoryNeeds needs = {{"cache of keys and values", cache, cache_is_there}, {"values of its steps", work, true}};
+  run::MemoryNeeds needs = {{"KV cache", cache, cache_is_there}, {"intermediate values", work, true}};
   if (host) needs.insert(needs.begin(), {"weights", loaded.weight_bytes(), true});
   loaded.engine().require_memory(
       fmt::format("'{}' with a context of {} tokens", loaded.model().name, options.context), needs,

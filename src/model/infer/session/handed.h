@@ -1,4 +1,4 @@
-// Numbers handed to a step in each run, copied to the device when they are others than before.
+// Inputs of a step, uploaded to the device only if they differ from those of the previous run.
 #pragma once
 
 #include <cstring>

@@ -18,16 +18,20 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kMostCount = 96;  // a sampler looks at 40 of the best, and penalties may take some from there
+constexpr int64_t kMostCount = 96;  // samplers use the top 40 by default, and penalties may remove some of those
 constexpr int64_t kMostAsked = 128;
+constexpr int64_t kMostFront = 4;  // groups; where filters leave few tokens, the first ones may have none
 constexpr double kFilling = -1e30;
-constexpr int64_t kLarge = 4096;      // tokens of a vocabulary that is worth long parts
-constexpr int64_t kMostParts = 2560;  // all of which are compared with each other
+constexpr int64_t kLarge = 4096;      // vocabularies from this size on use longer parts
+constexpr int64_t kMostParts = 2560;  // each part is compared with every other one
 
 }  // namespace
 
 Narrowing::Narrowing(int64_t vocabulary, Rows rows)
-    : vocabulary_(vocabulary), asked_(std::min(kMostAsked, vocabulary)) {
+    : vocabulary_(vocabulary),
+      asked_(std::min(kMostAsked, vocabulary)),
+      groups_((vocabulary + Race::kGroup - 1) / Race::kGroup),
+      front_(std::min(kMostFront, groups_)) {
   LUMEN_CHECK(vocabulary >= kLeast);
   const bool large = vocabulary >= kLarge;
   if (rows == Rows::many) {
@@ -38,25 +42,28 @@ Narrowing::Narrowing(int64_t vocabulary, Rows rows)
     while (parts() > kMostParts) part_ *= 2;
     piece_ = part_;
   }
+  static_assert(Race::kGroup == 128, "groups are whole parts");
   count_ = std::min(kMostCount, parts());
 }
 
-// Ranks are counted, not sorted: how many are larger, or equal and before. Numbers of pieces are exact in f32. The sum
-// is not finite where a number is none.
+// Ranks are computed by counting instead of sorting: the number of elements that are larger, or equal and earlier.
+// Indices of pieces are exact in f32. The sum is not finite if any logit is not finite.
 std::string Narrowing::text() const {
   const int64_t parts = this->parts(), whole = parts * part_, each = part_ / piece_, some = count_ * each;
-  std::string out =
-      fmt::format("fn narrowed(logits: f32[R, {}], asked: i32[R, {}], scales: f32[R, 1]) -> f32[R, {}] {{\n",
-                  vocabulary_, asked_, width());
+  std::string out = fmt::format(
+      "fn narrowed(logits: f32[R, {}], asked: i32[R, {}], scales: f32[R, 1], noise: f32[R, {}]) -> "
+      "f32[R, {}] {{\n",
+      vocabulary_, asked(), groups_, width());
   if (whole == vocabulary_)
     out += "  let x = logits\n";
   else
     out += fmt::format("  let x = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", kFilling, whole - vocabulary_);
   const auto add = [&](const char* lines) {
-    out +=
-        fmt::format(fmt::runtime(lines), fmt::arg("count", count_), fmt::arg("parts", parts), fmt::arg("part", part_),
-                    fmt::arg("piece", piece_), fmt::arg("each", each), fmt::arg("some", some),
-                    fmt::arg("all", parts * each), fmt::arg("whole", whole), fmt::arg("asked", asked_));
+    out += fmt::format(fmt::runtime(lines), fmt::arg("count", count_), fmt::arg("parts", parts),
+                       fmt::arg("part", part_), fmt::arg("piece", piece_), fmt::arg("each", each),
+                       fmt::arg("some", some), fmt::arg("all", parts * each), fmt::arg("whole", whole),
+                       fmt::arg("asked", asked_), fmt::arg("groups", groups_), fmt::arg("joined", parts / groups_),
+                       fmt::arg("front", front_), fmt::arg("group", Race::kGroup));
   };
   add("  let row = iota([R, 1], 0)\n"
       "  let rank = iota([{count}], 0)\n"
@@ -64,7 +71,14 @@ std::string Narrowing::text() const {
       "  let most = max(cut, -1)\n"
       "  let m = reshape(most, [R, {parts}])\n"
       "  let weights = exp((cut - most) * reshape(scales, [R, 1, 1])) + 0 * cut\n"
-      "  let sums = sum(reshape(sum(weights, -1), [R, {parts}]) * exp((m - max(m, -1)) * scales), -1)\n"
+      "  let part_sums = reshape(sum(weights, -1), [R, {parts}]) * exp((m - max(m, -1)) * scales)\n"
+      "  let group_sums = sum(reshape(part_sums, [R, {groups}, {joined}]), -1)\n"
+      "  let sums = sum(part_sums, -1)\n"
+      "  let race = reshape(group_sums, [R, {groups}]) / noise\n"
+      "  faster[r, g] = sum(h) i32(race[r, h] > race[r, g] or (race[r, h] == race[r, g] and h < g))\n"
+      "  let lead = iota([{front}], 0)\n"
+      "  first[r, j] = max(g) i32(faster[r, g] == lead[j]) * g\n"
+      "  let front = reshape(reshape(x, [R * {groups}, {group}])[first + row * {groups}], [R, {front} * {group}])\n"
       "  before[r, p] = sum(q) i32(m[r, q] > m[r, p] or (m[r, q] == m[r, p] and q < p))\n"
       "  place[r, j] = max(p) i32(before[r, p] == rank[j]) * p\n");
   if (each == 1)
@@ -76,8 +90,8 @@ std::string Narrowing::text() const {
         "  ahead[r, s] = sum(t) i32(n[r, t] > n[r, s] or (n[r, t] == n[r, s] and number[r, t] < number[r, s]))\n"
         "  best[r, j] = max(s) i32(ahead[r, s] == rank[j]) * number[r, s]\n");
   add("  let candidates = reshape(reshape(x, [R * {all}, {piece}])[best + row * {all}], [R, {count} * {piece}])\n"
-      "  let known = reshape(reshape(x, [R * {whole}, 1])[asked + row * {whole}], [R, {asked}])\n"
-      "  return concat(candidates, f32(best), known, sums, axis = 1)\n"
+      "  let known = reshape(reshape(x, [R * {whole}, 1])[asked[:, 0:{asked}] + row * {whole}], [R, {asked}])\n"
+      "  return concat(candidates, f32(best), known, f32(first), front, sums, axis = 1)\n"
       "}}\n");
   return out;
 }
@@ -90,13 +104,18 @@ void Narrowing::append(const Library& library, graph::Graph& step) const {
   std::vector<graph::ValueId> inputs = {step.results[0]};
   for (const char* name : {kAsked, kScales})
     inputs.push_back(build.input(name, graph::Role::data, narrow[narrow.find_input(name)].type));
+  const graph::Dim rows = build.type(inputs[1]).shape[0];
+  const graph::ValueId keys = build.slice(inputs[1], {0, asked_}, {rows, graph::Dim(1)});
+  const graph::ValueId groups = build.iota({{graph::Dim(1), graph::Dim(groups_)}, {Scalar::u32, nullptr}}, 1);
+  inputs.push_back(build.map(Race::group_formula(), {groups, keys}));
   step.results.push_back(graph::expand_call(step, narrow, inputs).at(0));
   step.result_names = {kResult, kNarrowed};
 }
 
 void Narrowing::ask(const Asked& what, std::span<int32_t> asked, float* scale) const {
   std::fill(asked.begin(), asked.end(), 0);
-  std::copy_n(what.ids.begin(), std::min(what.ids.size(), asked.size()), asked.begin());
+  std::copy_n(what.ids.begin(), std::min(what.ids.size(), static_cast<size_t>(asked_)), asked.begin());
+  asked.back() = static_cast<int32_t>(Race(what.seed, what.number).key());
   *scale = float(std::min(1 / what.temperature, 1e30));
 }
 
@@ -111,7 +130,16 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
   const std::span<const float> numbers = row.subspan(count_ * piece_, count_),
                                known = row.subspan(count_ * (piece_ + 1));
   for (size_t i = 0; i < what.ids.size() && std::cmp_less(i, asked_); ++i) out.asked.emplace(what.ids[i], known[i]);
-  // The best of the worst piece bounds what is nowhere here.
+  const std::span<const float> leaders = known.subspan(asked_), front = leaders.subspan(front_);
+  out.race_key = Race(what.seed, what.number).key();
+  out.has_others = front_ < groups_;
+  for (int64_t j = 0; j < front_; ++j) {
+    const auto number = static_cast<int64_t>(leaders[j]);
+    const std::span<const float> logits =
+        front.subspan(j * Race::kGroup, std::min(Race::kGroup, vocabulary_ - number * Race::kGroup));
+    out.front.push_back({number, {logits.begin(), logits.end()}});
+  }
+  // The best logit of the lowest piece is an upper bound for all tokens outside of these pieces.
   Candidate least{0, std::numeric_limits<double>::infinity()};
   for (int64_t j = 0; j < count_; ++j) {
     const int64_t first = int64_t(numbers[j]) * piece_;
@@ -127,7 +155,7 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
     if (c.id < vocabulary_ && !is_better(least, c)) out.best.push_back(c);
   }
   std::sort(out.best.begin(), out.best.end(), is_better);
-  // Below what rows are filled up with, the sum goes by that.
+  // If no logit exceeds the padding, the softmax sum is that of the padding.
   if (out.best.empty() || out.best.front().logit <= kFilling) return std::nullopt;
   return out;
 }

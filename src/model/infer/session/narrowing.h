@@ -1,6 +1,6 @@
-// A row of logits narrowed on the device, so that a few thousand bytes go to whoever chooses a token and not the
-// vocabulary: the largest logits, those that were asked for, and the sum of all weights. Proved by
-// tests/model/infer/narrowing_test.cpp.
+// Reduces a row of logits on the device, so that sampling copies a few KB to the host instead of the whole vocabulary:
+// the largest logits, the requested ones, the softmax denominator, and the logits of the groups that lead in the race
+// of the draw (sample/race.h). Proved by tests/model/infer/narrowing_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@
 #include "graph/ir/graph.h"
 #include "model/arch/model.h"
 #include "model/infer/sample/logit_row.h"
+#include "model/infer/sample/race.h"
 
 namespace lumen::model {
 
-// Rows are cut into parts; the `count` parts with the largest maxima hold the `count` largest numbers. Of many rows
-// those parts are cut into pieces, of which the same is true, and the pieces come out; of one row, of which a kernel
-// takes as long as it takes to start, the parts do.
+// A top-k in two levels. A row is split into parts; the `count` parts with the largest maxima contain the `count`
+// largest logits. With many rows, these parts are split into pieces, the same selection is repeated, and the best
+// pieces are returned. With one row the parts are returned, because a second kernel would take as long as its launch.
 class Narrowing {
  public:
-  static constexpr const char* kAsked = "asked";        // input: i32 [R, asked()], tokens
+  static constexpr const char* kAsked = "asked";        // input: i32 [R, asked()], token ids, then the key of the race
   static constexpr const char* kScales = "scales";      // input: f32 [R, 1], 1 / temperature
   static constexpr const char* kNarrowed = "narrowed";  // result: f32 [R, width()]
 
@@ -28,20 +29,21 @@ class Narrowing {
   Narrowing(int64_t vocabulary, Rows rows);  // at least kLeast tokens
   static constexpr int64_t kLeast = 8;
 
-  int64_t asked() const { return asked_; }  // tokens of a row
-  int64_t width() const { return count_ * piece_ + count_ + asked_ + 1; }
+  int64_t asked() const { return asked_ + 1; }  // numbers per row
+  int64_t width() const { return count_ * piece_ + count_ + asked_ + front_ + front_ * Race::kGroup + 1; }
 
-  // As a function of the language: narrowed(logits: f32[R, V], asked, scales).
+  // The function's source in the language: narrowed(logits: f32[R, V], asked, scales, noise: f32[R, groups]).
   std::string text() const;
-  // The inputs and the result behind the step's own, which is its logits.
+  // Appends the inputs and the result to a step whose only result is its logits.
   void append(const Library& library, graph::Graph& step) const;
-  // What a row's inputs are, and what comes out. Nothing where the row holds what is no number.
+  // Fills a row's inputs, and decodes its result. nullopt if the row has a non-finite value.
   void ask(const Asked& what, std::span<int32_t> asked, float* scale) const;
   std::optional<Narrowed> read(std::span<const float> row, const Asked& what) const;
 
  private:
   int64_t vocabulary_, count_, part_, piece_, asked_;
-  int64_t parts() const { return (vocabulary_ + part_ - 1) / part_; }
+  int64_t groups_, front_;  // of the race, and those of them that come out
+  int64_t parts() const { return groups_ * Race::kGroup / part_; }
 };
 
 }  // namespace lumen::model

@@ -12,7 +12,7 @@ constexpr int64_t kStep = 32;
 
 }  // namespace
 
-// What may still be seen, the step itself, and the places left empty where the ring closes.
+// Slots for the visible keys, for the step itself, and for the gap left where the ring wraps around.
 NearPlaces::NearPlaces(int64_t window, int64_t widest) : window_(window) {
   LUMEN_CHECK(window > 0 && widest > 0);
   const int64_t size = window + 2 * widest;
@@ -25,7 +25,7 @@ int64_t NearPlaces::put(int64_t position, int64_t count, int64_t width) {
   const int64_t first = next_;
   for (int64_t i = 0; i < width; ++i) {
     int32_t& place = positions_[first + i];
-    LUMEN_CHECK(place == kEmpty || place + window_ <= position, "a key that may be seen would be overwritten");
+    LUMEN_CHECK(place == kEmpty || place + window_ <= position, "a visible key would be overwritten");
     place = i < count ? static_cast<int32_t>(position + i) : kEmpty;
   }
   next_ = first + count;

@@ -52,7 +52,7 @@ void PageTable::make_room(PagePool& pool, int64_t length, int64_t upto,
       continue;
     }
     int32_t& page = pages_.at(k);
-    LUMEN_CHECK(page != kGone, "a page that is written was let go");
+    LUMEN_CHECK(page != kGone, "a page to write has been released");
     if (!pool.is_shared(page)) continue;
     const int32_t own = pool.take();
     copy(page, own);
@@ -63,10 +63,10 @@ void PageTable::make_room(PagePool& pool, int64_t length, int64_t upto,
 
 void PageTable::forget(PagePool& pool, int64_t length) {
   if (window_ == 0) return;
-  const int64_t seen = std::max<int64_t>(0, length - window_ + 1);  // the first position that is
+  const int64_t seen = std::max<int64_t>(0, length - window_ + 1);  // the first visible position
   for (int64_t k = std::min<int64_t>(seen / pool.page_size(), pages_.size()) - 1; k >= 0; --k) {
     int32_t& page = pages_[k];
-    if (page == kGone) break;  // and all before it
+    if (page == kGone) break;  // all earlier pages have been released
     pool.drop(page);
     page = kGone;
   }

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kWidthStep = 2, kNarrowest = 8;
 
-// Nothing where adapters bring no whole weights.
+// nullopt if no adapter has whole weights.
 std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> adapters) {
   std::vector<const Adapter*> whole;
   for (const ScaledAdapter& s : adapters) {
@@ -39,7 +39,7 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
   const Model& model = model_;
   identities_ = {identity_of(adapters)};
   require_finite_vectors(model);
-  // A processor reads weights where they lie, unless a file has them at places that its kernels do not read.
+  // A CPU reads memory-mapped weights in place, unless their alignment in the file does not suit the kernels.
   const bool here = engine.device().reads_host_memory();
   int64_t there = 0, copied = 0;
   for (const auto& [name, w] : model.weights) {
@@ -48,7 +48,7 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
     (stays ? there : copied) += w.bytes.size();
   }
   engine.require_memory(fmt::format("'{}'", model.name),
-                        {{"weights where they are", there, true}, {"copies of weights for the device", copied}});
+                        {{"memory-mapped weights", there, true}, {"copies of weights for the device", copied}});
   uploads_ = std::make_shared<run::ParameterUploads>(engine.device(), engine.threads());
   for (const auto& [name, w] : model.weights) weights_[name] = uploads_->add(w.type, w.bytes.data(), w.bytes.keeper());
   uploads_->begin();
@@ -104,7 +104,7 @@ void LoadedModel::hold_change(const std::string& name, const WeightChange& chang
 
 graph::Graph LoadedModel::function(const std::string& name) const {
   graph::Graph g = function_of(model_, name);
-  const auto is_absent = [&](const auto& p) { return g.find_input(p.weight) < 0; };  // functions without logits
+  const auto is_absent = [&](const auto& p) { return g.find_input(p.weight) < 0; };  // a function without logits
   if (!adapted_by_text_.empty()) {
     std::vector<graph::TextLowRank> parts = adapted_by_text_;
     std::erase_if(parts, is_absent);
@@ -121,10 +121,10 @@ void check_tokens(const Model& model, std::span<const TokenId> tokens) {
   const int64_t vocabulary = model.integer("vocab");
   for (const TokenId id : tokens) {
     if (id < 0 || id >= vocabulary)
-      throw Error(
-          Exit::user,
-          fmt::format("'{}': the input has the token {}, but the model's vocabulary {}", model.name, id, vocabulary),
-          "the tokenizer was made for another model");
+      throw Error(Exit::user,
+                  fmt::format("'{}': the input has token id {}, but the model's vocabulary has {} tokens", model.name,
+                              id, vocabulary),
+                  "the tokenizer was made for another model");
   }
 }
 
@@ -132,8 +132,8 @@ SessionOptions session_options(const Model& model, SessionOptions options) {
   if (options.context == 0) options.context = model.integer("context");
   if (options.context < 1) throw usage_error("the context must hold at least one token");
   if (options.context > SessionOptions::kMostPositions)
-    throw usage_error("a context of {} tokens: positions are numbers of 32 bits, so there are at most {}",
-                      options.context, SessionOptions::kMostPositions);
+    throw usage_error("a context of {} tokens: positions have 32 bits, so there are at most {}", options.context,
+                      SessionOptions::kMostPositions);
   options.chunk = std::clamp<int64_t>(options.chunk, 1, options.context);
   const FormatLibrary& formats = model.family->library().formats();
   options.keys = cache_format(formats, options.keys ? options.keys : held_cache(model, kCacheKeys));
@@ -180,12 +180,11 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
     const FormatRef& format = n.attributes.name.ends_with("keys") ? session.keys : session.values;
     if (!format || is_plain(*format, Scalar::f32)) continue;
     if (const graph::Dim& width = n.type.shape.back(); width.is_number() && width.number() % format->block != 0)
-      throw Error(
-          Exit::user,
-          fmt::format("a cache cannot be held in format '{}': heads of {} numbers do not divide into its blocks "
-                      "of {}",
-                      format->name, width.number(), format->block),
-          "choose a format with shorter blocks for --cache-type-k or --cache-type-v");
+      throw Error(Exit::user,
+                  fmt::format("a KV cache cannot have format '{}': heads of {} numbers do not divide into its blocks "
+                              "of {}",
+                              format->name, width.number(), format->block),
+                  "choose a format with shorter blocks for --cache-type-k or --cache-type-v");
     graph::FormatAssignment a;
     a.what = graph::FormatAssignment::What::stored;
     a.value = n.attributes.name;
@@ -254,12 +253,12 @@ std::vector<double> Session::largest_kept(std::string_view ending) const {
 }
 
 void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& asked) {
-  // Short chunks are filled up; what the padding writes behind the sequence is overwritten before anything may look at
-  // it.
+  // Short chunks are padded; the cache entries of the padding, after the sequence, are overwritten before they can be
+  // read.
   std::vector<int32_t> ids(width.tokens, 0);
   std::copy(tokens.begin(), tokens.end(), ids.begin());
   width.tokens_in->upload(ids.data(), width.tokens_in->bytes());
-  // The last row, or all of them; those of the filling repeat the last.
+  // The last row, or all rows; those of the padding repeat the last.
   std::vector<int32_t> rows(width.rows, tokens.size() - 1);
   for (size_t i = 0; width.rows > 1 && i < tokens.size(); ++i) rows[i] = i;
   width.rows_in.put(rows);
@@ -289,9 +288,9 @@ Session::Width& Session::width(int64_t tokens, int64_t rows) {
   return widths_.emplace_back(make(tokens, rows));
 }
 
-// Whole chunks while there are so many tokens; the rest in the narrowest of a few widths that holds it, each compiled
-// once: a short prompt need not wait for a long one's work. A processor takes longer for a step that is hardly half
-// full than for a narrower one and another behind it. Near the end of the context widths that fit are taken.
+// Full chunks first; the rest in the narrowest compiled width that holds it, so that a short prompt does not pay for a
+// full chunk. There are few widths, each compiled once. On a CPU a step that is little more than half full takes longer
+// than a narrower step followed by another. Near the end of the context only widths that fit are used.
 Session::Width& Session::width_for(int64_t left) {
   int64_t tokens = options_.chunk;
   while (tokens / kWidthStep >= std::max(left, kNarrowest)) tokens /= kWidthStep;
@@ -310,7 +309,7 @@ void Session::check_room(int64_t count) const {
       "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
 }
 
-// Brings the caches to the end of the sequence.
+// Recomputes the cache entries that a rewind has lost, up to the end of the sequence.
 void Session::read_again() {
   if (position_ == position()) return;
   const std::vector<TokenId> missing(tokens_.begin() + position_, tokens_.end());
@@ -318,7 +317,7 @@ void Session::read_again() {
   (void)feed(missing);
 }
 
-// Appends tokens, those of a prompt in chunks; the last step, whose result is asked for.
+// Appends tokens, in chunks if they are many. Returns the last step, which has the requested result.
 Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& asked) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
@@ -335,7 +334,7 @@ Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& aske
   return *last;
 }
 
-// The first row.
+// The logits of the first row.
 std::span<const float> Session::fetch(const Width& width) {
   const size_t vocab = loaded_.model().integer("vocab");
   logits_.resize(vocab);
@@ -358,14 +357,15 @@ LogitRow Session::feed_row(std::span<const TokenId> tokens, const Asked& asked) 
   return {std::move(*narrowed), [this, &width] { return fetch(width); }};
 }
 
-// Appends tokens a few at a time, and has somebody see each step, of which so many rows of logits are asked for.
+// Appends a few tokens at a time, and calls `see` after each step with the number of rows of logits that belong to
+// tokens.
 void Session::read_rows(std::span<const TokenId> tokens, const std::function<void(Width&, int64_t)>& see) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
   read_again();
   while (!tokens.empty()) {
-    // A few widths, so that few are compiled; one by one where the context ends.
+    // Few widths, so that few steps are compiled; single tokens at the end of the context.
     int64_t wide = wide_widths(options_, tokens.size()).back();
     if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
     Width& w = width(wide, wide);
@@ -402,8 +402,8 @@ void Session::feed_on_device(std::span<const TokenId> tokens, bool last,
   }
 }
 
-// One number comes back instead of all: their sum without signs is none where one of them is none. Where that is so, or
-// the sum is too large for a number, all of them are looked at.
+// Only the sum of magnitudes is copied to the host: it is not finite if any logit is not finite. In that case, or if
+// the sum overflows, all logits are checked.
 void Session::require_finite_on_device(Width& w) {
   const run::DeviceTensorRef rows = w.program->result(kResult);
   if (!w.sum) {
@@ -428,7 +428,7 @@ void Session::require_finite_on_device(Width& w) {
 std::span<const float> Session::become(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   const auto [mine, theirs] = std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end());
-  // The last token is computed in any case: its logits are asked for.
+  // The last token is always computed, because its logits are returned.
   const auto same = std::min<int64_t>(mine - tokens_.begin(), tokens.size() - 1);
   rewind(same);
   return feed(tokens.subspan(same));

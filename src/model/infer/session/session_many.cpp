@@ -25,11 +25,11 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
   sequences_.resize(limits_.sequences + limits_.kept);
 }
 
-// Steps of one token in each of some rows; of chunks of one sequence; of tokens of several sequences.
+// Shapes of steps: one token of each of several sequences; a chunk of one sequence; tokens of several sequences.
 std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& options, const ManyLimits& limits,
                                                     bool mixed) {
   std::vector<Shape> shapes;
-  // Where drafts make the number of rows another in each step, steps are closer to each other.
+  // With drafts the number of rows changes from step to step, so sizes are closer together.
   const int64_t widest = std::max(limits.rows, limits.sequences), apart = widest > limits.sequences ? 2 : 4;
   for (int64_t rows = 1; rows < widest; rows *= apart) shapes.push_back({rows, 1});
   shapes.push_back({widest, 1});
@@ -46,7 +46,7 @@ ManySession::Sequence& ManySession::sequence(int number) {
 }
 
 int ManySession::open(int64_t set) {
-  LUMEN_CHECK(set >= 0 && set < loaded_.sets(), "no set {} of adapters", set);
+  LUMEN_CHECK(set >= 0 && set < loaded_.sets(), "no adapter set {}", set);
   for (size_t i = 0; i < sequences_.size(); ++i) {
     Sequence& t = sequences_[i];
     if (t.is_open) continue;
@@ -56,7 +56,7 @@ int ManySession::open(int64_t set) {
     for (const Cache& c : caches_) t.tables.emplace_back(c.window);
     return i;
   }
-  throw user_error("{} sequences are open, and there cannot be more", sequences_.size());
+  throw user_error("{} sequences are open, which is the maximum", sequences_.size());
 }
 
 void ManySession::close(int number) {
@@ -102,7 +102,7 @@ bool ManySession::is_of(size_t cache, const std::string& state) const {
   return (cache == 1) == (caches_.size() > 1 && state.starts_with(kNearStates));
 }
 
-// Rows of a page lie together within each layer and head.
+// Rows of a page are contiguous within each layer and head.
 void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
   for (const auto& [name, state] : states_) {
     if (!is_of(cache, name)) continue;
@@ -113,9 +113,10 @@ void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
   }
 }
 
-// What a page holds of each state, layer and head, in order: its rows, and what a format has for each row beside them.
+// Visits the memory of a page, by state, layer and head: its rows, and the per-row fields of formats that store them
+// separately.
 void ManySession::each_part(int32_t page, const std::function<void(void*, int64_t)>& see) {
-  if (states_.empty()) (void)program(shapes(options_, limits_, is_mixed_)[0]);  // which makes them
+  if (states_.empty()) (void)program(shapes(options_, limits_, is_mixed_)[0]);  // allocates the states
   for (const auto& [name, state] : states_) {
     const graph::Shape& shape = state->type().shape;
     const int64_t heads = shape[0].number() * shape[1].number(), pages = shape[2].number(), size = options_.page;
@@ -174,7 +175,7 @@ const StepPlan& ManySession::plan_for(Shape shape) {
   return *plain_;
 }
 
-// Whether none of the sequences has adapters, though others may: the step then spends no time on adapters.
+// Whether none of these sequences has adapters although other sequences may: such a step skips all adapters.
 bool ManySession::is_plain(std::span<const Part> parts) const {
   if (loaded_.sets() == 1) return false;
   const std::string none = identity_of({});
@@ -214,7 +215,7 @@ ManySession::Program& ManySession::program(Shape shape) {
   return programs_.emplace_back(std::move(p));
 }
 
-// The narrowest step that holds them.
+// The narrowest compiled step for so many sequences and tokens.
 ManySession::Shape ManySession::shape_for(int64_t sequences, int64_t tokens, bool mixed) const {
   std::optional<Shape> best;
   for (const Shape& s : shapes(options_, limits_, is_mixed_)) {
@@ -225,9 +226,9 @@ ManySession::Shape ManySession::shape_for(int64_t sequences, int64_t tokens, boo
   return *best;
 }
 
-// Padded with tokens that are written nowhere and that nobody asks for. `apart`: each token is a row of its own,
-// which sees the earlier ones of its sequence, since a step writes to the caches before it reads them; the pages that a
-// window leaves behind are freed when the sequence is settled.
+// Runs a step. Padding tokens are not written to the cache and their logits are not used. `apart`: each token is a row
+// of its own and sees the earlier ones of its sequence, because a step writes the cache before it reads it; pages that
+// have left the sliding window are freed when the sequence is settled.
 ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked,
                                        bool apart) {
   shape.plain = is_plain(parts);

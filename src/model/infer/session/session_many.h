@@ -1,9 +1,9 @@
-// Many sequences at once over a paged KV cache (page_pool.h). A sequence holds as many pages as it needs, sequences
-// with a common prefix share its pages, and a shared page is copied before one of them writes to it. Layers with a
-// window have pages of their own, which are freed when no token sees them any more. A step computes the next tokens of
-// all sequences together; prompts are read one after another, in chunks, or in the same steps as the others. Nothing
-// here knows the family: it needs a function `step_many` (and `step_many_near`). Proved by
-// tests/model/infer/session_many_test.cpp.
+// Many sequences over a paged KV cache (page_pool.h). A sequence holds as many pages as it needs, sequences with a
+// common prefix share its pages, and a shared page is copied on write. Layers with a sliding window have a page pool of
+// their own, whose pages are freed when no token sees them any more. A step computes the next tokens of all sequences
+// together; prompts are computed one after another, in chunks (chunked prefill), or in the same steps as decoding
+// sequences. This code is independent of the model family: it needs a function `step_many` (and `step_many_near`).
+// Proved by tests/model/infer/session_many_test.cpp.
 #pragma once
 
 #include <functional>
@@ -18,69 +18,72 @@ class ManySession {
  public:
   static constexpr int kMostSequences = kMostSequencesAtOnce;
 
-  // What a step is compiled for: `tokens` tokens of each of `sequences` sequences.
+  // The shape of a compiled step: `tokens` tokens of each of `sequences` sequences.
   struct Shape {
     int64_t sequences = 1, tokens = 1;
-    bool all = false;    // it gives the logits behind every token
-    int64_t out = 0;     // above 0: it gives those behind so many of the tokens, each of which is a row of its own
-    bool plain = false;  // its sequences have no adapters, though others of the model may
+    bool all = false;    // returns the logits of every token
+    int64_t out = 0;     // above 0: each token is a row, and the step returns the logits of `out` of them
+    bool plain = false;  // its sequences have no adapters, although others may
     friend bool operator==(const Shape&, const Shape&) = default;
     int64_t rows() const { return all ? tokens : out > 0 ? out : tokens == 1 ? sequences : 1; }
   };
   static std::vector<Shape> shapes(const SessionOptions& options, const ManyLimits& limits, bool mixed);
 
-  // options.context: positions of the caches, for all sequences together.
+  // options.context: positions of the caches, shared by all sequences.
   ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits = {});
 
-  // Opens an empty sequence with one of the model's sets of adapters, and returns its number, which is valid until it
-  // is closed. Error when too many are open.
+  // Opens an empty sequence with one of the model's adapter sets. Returns its number, which is valid until close().
+  // Error if too many are open.
   int open(int64_t set = 0);
   void close(int sequence);
-  // Gives `to`, an empty sequence with the same adapters, the first `count` tokens of `from`; nothing is computed.
-  // Returns how many it got: `count`, or 0 when layers with a window have let go of what the next token would see.
+  // Gives the empty sequence `to`, which has the same adapters, the first `count` tokens of `from` without computing
+  // them. Returns the number of shared tokens: `count`, or 0 if sliding-window layers have freed pages that the next
+  // token would see.
   int64_t share(int from, int to, int64_t count);
-  // Shortens the sequence to `length` tokens, or to 0 when what the next token would see is gone. Returns its length.
+  // Truncates the sequence to `length` tokens, or to 0 if pages that the next token would see have been freed. Returns
+  // its length.
   int64_t rewind(int sequence, int64_t length);
 
   struct Part {
     int sequence;
     std::span<const TokenId> tokens;
-    bool is_asked = true;  // what follows its last token; heeded by feed_mixed
+    bool is_asked = true;  // whether logits of its last token are returned; used by feed_mixed
   };
-  // Appends tokens to sequences; returns for each part the logits behind its last token, [vocabulary]. Error when no
-  // page is free; then nothing was appended.
+  // Appends tokens to sequences; returns for each part the logits of its last token, [vocabulary]. Error if there are
+  // too few free pages; nothing is appended then.
   std::vector<std::vector<float>> feed(std::span<const Part> parts);
 
-  // The same as rows that are valid until the next step, narrowed for who asks so (one for each part) where the options
-  // say so.
+  // The same as rows that are valid until the next step; reduced on the device if `asked` (one for each part) allows
+  // that and SessionOptions::narrow selects it.
   std::vector<LogitRow> feed_rows(std::span<const Part> parts, std::span<const Asked> asked);
 
-  // What the caches hold of whole pages, as bytes that another session of the same graph, weights and page size takes
-  // back. Layers with a window let go of pages: none are copied where keeps_pages() is false.
+  // Cache content of whole pages, as bytes that another session with the same graph, weights and page size accepts.
+  // Sliding-window layers free pages: nothing can be copied if keeps_pages() is false.
   bool keeps_pages() const { return caches_.size() == 1; }
   int64_t page_bytes();
   std::string copy_pages(int sequence, int64_t first, int64_t count);
-  // Appends tokens that fill whole pages, given what the caches hold of them (copy_pages). The sequence must end at the
-  // end of a page. Error when no page is free.
+  // Appends tokens that fill whole pages, with their cache content (from copy_pages). The sequence must end at a page
+  // boundary. Error if too few pages are free.
   void append_pages(int sequence, std::span<const TokenId> tokens, std::string_view bytes);
   const graph::Graph& graph() const { return plan_.graph; }
   const SessionOptions& options() const { return options_; }
 
-  // Appends a few tokens to each of some sequences, at most rows() in all, and returns the logits behind every one of
-  // them, part by part; valid and narrowed as above. Some of the tokens may turn out wrong: settle() is called with the
-  // length that a sequence really has before it is fed in another way. It goes back at most limits.drafted tokens.
+  // Appends a few tokens to each of several sequences, at most rows() in total, and returns the logits of each token,
+  // part by part; valid and reduced as above. Some of the tokens may be rejected (speculative decoding): call settle()
+  // with the accepted length of a sequence before it is fed by another function. It rolls back at most limits.drafted
+  // tokens.
   std::vector<LogitRow> feed_apart(std::span<const Part> parts, std::span<const Asked> asked = {});
   void settle(int sequence, int64_t length);
   int64_t rows() const { return limits_.rows; }
 
-  // Appends tokens to sequences in one step, at most most_mixed() in all, and returns the logits behind the last token
-  // of those parts that are asked (`asked`: one for each of them), in their order; valid and narrowed as above. Each
-  // token is a row of its own that reads the KV cache of its sequence: weights are read once for all, but the cache of
-  // a long sequence once for each token.
+  // Appends tokens to sequences in one step, at most most_mixed() in total, and returns the logits of the last token of
+  // those parts that have is_asked set (`asked`: one for each of them), in order; valid and reduced as above. Each
+  // token is a row of its own that reads the KV cache of its sequence: weights are read once for all rows, but the
+  // cache of a long sequence once per token.
   std::vector<LogitRow> feed_mixed(std::span<const Part> parts, std::span<const Asked> asked);
-  int64_t most_mixed() const { return is_mixed_ ? options_.chunk : 0; }  // 0: feed_mixed is not for this session
+  int64_t most_mixed() const { return is_mixed_ ? options_.chunk : 0; }  // 0: this session does not support feed_mixed
 
-  // Appends tokens to one sequence, and passes `see` the logits behind every one of them, in order.
+  // Appends tokens to one sequence, and passes the logits of each token to `see`, in order.
   void feed_all(int sequence, std::span<const TokenId> tokens, const std::function<void(std::span<const float>)>& see);
 
   int64_t set(int sequence) const { return sequences_.at(sequence).set; }
@@ -89,12 +92,12 @@ class ManySession {
   int64_t page_size() const { return options_.page; }
   int64_t pages() const { return caches_[0].pool.pages(); }
   int64_t free_pages() const { return caches_[0].pool.free(); }
-  int64_t missing_pages(int sequence, int64_t count) const;  // that `count` more tokens would take
+  int64_t missing_pages(int sequence, int64_t count) const;  // new pages for `count` more tokens
   int64_t near_pages() const { return caches_.size() > 1 ? caches_[1].pool.pages() : 0; }
   int64_t free_near_pages() const { return caches_.size() > 1 ? caches_[1].pool.free() : 0; }
-  // Bytes taken so far: caches, and values of the steps that were compiled.
+  // Bytes allocated so far: caches, and intermediate values of the compiled steps.
   int64_t taken_bytes() const;
-  // Kernels of each step that was compiled, and their times.
+  // Kernels of each compiled step, and their times.
   std::string explain() const;
 
  private:
@@ -103,10 +106,10 @@ class ManySession {
     std::shared_ptr<run::Program> program;
     std::map<std::string, Handed> in;
   };
-  struct Cache {  // of the layers that see everything, or of those with a window
+  struct Cache {  // of the layers with full attention, or of those with a sliding window
     PagePool pool;
     int64_t window;
-    const char *places, *pages;  // inputs
+    const char *places, *pages;  // names of inputs
   };
   struct Sequence {
     bool is_open = false;
@@ -114,7 +117,7 @@ class ManySession {
     std::vector<TokenId> tokens;
     std::vector<PageTable> tables;  // by cache
   };
-  struct Row {  // of a step: tokens of a sequence from position `start` on
+  struct Row {  // of a step: tokens of a sequence, starting at position `start`
     int sequence;
     std::span<const TokenId> tokens;
     int64_t start;
@@ -127,11 +130,11 @@ class ManySession {
   bool is_of(size_t cache, const std::string& state) const;
   void each_part(int32_t page, const std::function<void(void* begin, int64_t bytes)>& see);
   void copy_page(size_t cache, int32_t from, int32_t to);
-  // One step; its rows are those of the parts, or of the tokens of one.
+  // Runs one step; its rows are the parts, or the tokens of one part.
   Program& run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked = {}, bool apart = false);
   std::vector<float> rows_of(const Program& p, int64_t first, int64_t count);
   std::vector<LogitRow> narrowed_rows(const Program& p, std::span<const Asked> asked);
-  // A step's first `count` rows, at least one: narrowed for who asks so, else whole.
+  // The first `count` rows of a step, at least one: reduced if `asked` allows it, otherwise whole.
   std::vector<LogitRow> rows_behind(const Program& p, int64_t count, std::span<const Asked> asked);
   Sequence& sequence(int number);
 
@@ -140,7 +143,7 @@ class ManySession {
   ManyLimits limits_;
   bool is_mixed_;
   StepPlan plan_;
-  std::optional<StepPlan> plain_;  // made when first needed
+  std::optional<StepPlan> plain_;  // compiled on first use
   std::vector<Cache> caches_;
   std::map<std::string, run::DeviceTensorRef> states_;
   std::deque<Program> programs_;

@@ -1,19 +1,20 @@
-// What steps are asked for: tokens go in, rows of logits come out.
+// Feeds tokens to sequences and returns rows of logits.
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "model/infer/session/finite.h"
 #include "model/infer/session/session_many.h"
 
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kMostScored = 64;  // whose logits come out at once
+constexpr int64_t kMostScored = 64;  // tokens whose logits are returned by one step
 
 }  // namespace
 
-// Logits of some of a step's rows.
+// Logits of a range of a step's rows.
 std::vector<float> ManySession::rows_of(const Program& p, int64_t first, int64_t count) {
   const int64_t vocab = loaded_.model().integer("vocab");
   const run::DeviceTensorRef all = p.program->result(kResult);
@@ -29,10 +30,13 @@ std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<con
   const size_t width = plan_.narrowing->width();
   std::vector<float> values(p.shape.rows() * width);
   p.program->result(Narrowing::kNarrowed)->download(values.data(), values.size() * sizeof(float));
+  std::vector<std::optional<Narrowed>> read(asked.size());
+  parallel_for(0, std::ssize(asked), {.grain = 1, .is_worth = asked.size() > 1}, [&](int64_t i) {
+    read[i] = plan_.narrowing->read(std::span<const float>(values).subspan(i * width, width), asked[i]);
+  });
   std::vector<LogitRow> rows;
   for (size_t i = 0; i < asked.size(); ++i) {
-    const auto row = std::span<const float>(values).subspan(i * width, width);
-    if (auto narrowed = plan_.narrowing->read(row, asked[i])) {
+    if (std::optional<Narrowed>& narrowed = read[i]) {
       const auto kept = std::make_shared<std::vector<float>>();
       rows.emplace_back(std::move(*narrowed), [this, &p, i, kept] {
         *kept = rows_of(p, i, 1);
@@ -54,7 +58,7 @@ std::vector<LogitRow> ManySession::rows_behind(const Program& p, int64_t count, 
   return rows;
 }
 
-// Error when there is no room for them.
+// Error if there are too few free pages.
 void ManySession::check(std::span<const Part> parts) const {
   int64_t missing = 0, tokens = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -108,7 +112,7 @@ std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::s
       left = left.subspan(count);
       const Program& step = run(shape_for(1, chunk.tokens.size()), {&chunk, 1}, own);
       if (!left.empty()) continue;
-      // Another prompt's step would write over a row that is still to be fetched.
+      // The step of another prompt would overwrite a row that has not been copied yet.
       const bool can = plan_.narrowing && !own.empty() && chunks == 1;
       rows[p] = can ? narrowed_rows(step, own).at(0) : LogitRow(rows_of(step, 0, 1));
     }
@@ -127,7 +131,9 @@ std::vector<LogitRow> ManySession::feed_apart(std::span<const Part> parts, std::
   int64_t count = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
     count += std::ssize(parts[p].tokens);
-    if (!asked.empty()) of_rows.insert(of_rows.end(), parts[p].tokens.size(), asked[p]);
+    if (asked.empty()) continue;
+    // A sequence draws from its rows one after another.
+    for (size_t n = 0; n < parts[p].tokens.size(); ++n) of_rows.emplace_back(asked[p]).number += n;
   }
   LUMEN_CHECK(count <= rows(), "{} rows, but a step has {}", count, rows());
   const Program& step = run(shape_for(count, 1), parts, of_rows, true);
@@ -148,7 +154,7 @@ std::vector<LogitRow> ManySession::feed_mixed(std::span<const Part> parts, std::
 
 void ManySession::settle(int number, int64_t length) {
   const int64_t kept = rewind(number, length);
-  LUMEN_CHECK(kept == length, "sequence {} cannot go back to {} tokens", number, length);
+  LUMEN_CHECK(kept == length, "sequence {} cannot be rolled back to {} tokens", number, length);
   for (size_t c = 0; c < caches_.size(); ++c) sequence(number).tables[c].forget(caches_[c].pool, length);
 }
 

@@ -14,9 +14,9 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kNarrowest = 8;               // as in session.cpp
-constexpr const char* kWindow = "window_size";  // a family's config key: what its layers with a window see
+constexpr const char* kWindow = "window_size";  // a family's config key: the size of the sliding window
 
-// How often each state is written: once for each of its layers.
+// How often a state is written: once per layer that uses it.
 int64_t layers_of(const graph::Graph& g, const std::string& state) {
   std::vector<bool> is_state(g.nodes.size());
   int64_t count = 0;
@@ -30,7 +30,7 @@ int64_t layers_of(const graph::Graph& g, const std::string& state) {
   return count;
 }
 
-// Caches of layers that are not there are no inputs.
+// Caches without any layer are removed from the inputs.
 graph::Graph without_unused_states(const graph::Graph& g) {
   std::vector<bool> used(g.nodes.size());
   for (const graph::Node& n : g.nodes)
@@ -44,7 +44,7 @@ graph::Graph without_unused_states(const graph::Graph& g) {
   return r.finish();
 }
 
-// What the layers with a window see, where the family has any; otherwise 0.
+// The sliding window's size, or 0 if the family has none.
 int64_t window_of(const Model& model) {
   const auto window = model.config.find(kWindow);
   return window == model.config.end() ? 0 : std::max<int64_t>(0, static_cast<int64_t>(window->second));
@@ -52,7 +52,7 @@ int64_t window_of(const Model& model) {
 
 using Functions = std::function<graph::Graph(const std::string&)>;  // of a model, by name
 
-// Takes `function`, whose layers with a window have caches of their own; false when it has no such layers.
+// Uses `function`, whose sliding-window layers have caches of their own; false if it has no such layers.
 bool use_near(const LoadedModel& loaded, const Functions& functions, const std::string& function, int64_t window,
               StepPlan& plan) {
   if (!loaded.model().family->has_function(function)) return false;
@@ -67,7 +67,7 @@ bool use_near(const LoadedModel& loaded, const Functions& functions, const std::
   return true;
 }
 
-// Rows of fewer tokens are handed over as fast as they are narrowed.
+// Smaller vocabularies are copied to the host as fast as they are reduced.
 constexpr int64_t kWorthNarrowing = 4096;
 
 StepPlan narrowed(const LoadedModel& loaded, const SessionOptions& options, Narrowing::Rows rows, StepPlan plan) {
@@ -104,11 +104,11 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
   const auto pages_of = [&](int64_t tokens) { return (tokens + options.page - 1) / options.page; };
   StepPlan plan;
   plan.symbols = {{"C", pages_of(options.context)}, {"P", options.page}};
-  // A power of two, so that few lengths make kernels of their own.
+  // A power of two, so that few lengths need kernels of their own.
   plan.symbols["K"] = std::bit_ceil(static_cast<uint64_t>(pages_of(limits.longest)));
   const int64_t window = window_of(model);
   if (window > 0) {
-    // Pages of what each sequence may still see, a page that each begins, and those of a chunk of a prompt.
+    // Pages of the window of each sequence, partly filled pages at its ends, and the pages of a prompt's chunk.
     const int64_t pages = (limits.sequences + limits.kept) * (pages_of(window - 1 + limits.drafted) + 2) +
                           pages_of(widest_step(options)) + 1;
     if (pages < plan.symbols["C"] && use_near(loaded, functions, "step_many_near", window, plan)) {
@@ -160,7 +160,7 @@ bool depends_on_length(const LoadedModel& loaded) {
   graph::inline_calls(g);
   const graph::ValueId length = g.find_input("length");
   if (length < 0) return false;
-  // What results come from; conditions that were decided leave values behind that nobody asks for.
+  // The values that results depend on; constant conditions leave unused values in the graph.
   std::vector<bool> asked(g.nodes.size());
   for (const graph::ValueId v : g.results) asked[v] = true;
   for (size_t v = g.nodes.size(); v-- > 0;)

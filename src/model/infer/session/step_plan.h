@@ -1,5 +1,5 @@
-// Which function of a family a session runs, and with what caches: `step`, which remembers everything, or `step_near`,
-// whose layers with a window remember the latest only, where the family has it and that saves memory.
+// Selects the function of a family that a session runs, and its caches: `step`, which caches all positions, or
+// `step_near`, whose sliding-window layers cache the latest positions only, if the family has it and it saves memory.
 #pragma once
 
 #include "model/infer/session/session.h"
@@ -9,38 +9,38 @@ namespace lumen::model {
 struct StepPlan {
   graph::Graph graph;
   graph::Bindings symbols;                  // all but T and R
-  int64_t window = 0;                       // of the layers that remember the latest only; 0: none do
-  std::optional<Narrowing> narrowing = {};  // with which the graph has another result
+  int64_t window = 0;                       // size of the sliding window; 0: all layers see all positions
+  std::optional<Narrowing> narrowing = {};  // appends a second result to the graph
 };
 
 // The limits of a session of many sequences.
 struct ManyLimits {
-  int64_t longest = 0;  // tokens of a sequence at most; 0: what the cache holds, or the model's context if that is less
-  int64_t sequences = 0;  // generated at once; 0: kMostSequencesAtOnce
-  int64_t kept = 0;       // ended ones that stay open beside them, for their prefixes
-  int64_t drafted = 0;    // draft tokens that a sequence may bring into a step beside its next one, and have rejected
-  int64_t rows = 0;       // of such a step, of all sequences together; 0: one for each sequence at once
+  int64_t longest = 0;    // most tokens per sequence; 0: capacity of the cache, or the model's context if that is less
+  int64_t sequences = 0;  // decoded at once; 0: kMostSequencesAtOnce
+  int64_t kept = 0;       // finished sequences that stay open in addition, as a prefix cache
+  int64_t drafted = 0;    // draft tokens that a sequence may add to a step, all of which may be rejected
+  int64_t rows = 0;       // rows of such a step, for all sequences together; 0: one per sequence
 };
 inline constexpr int64_t kMostSequencesAtOnce = 256;
-inline constexpr const char* kNearStates = "near_";  // states of layers with a window are called so
+inline constexpr const char* kNearStates = "near_";  // prefix of the names of sliding-window states
 
 // Defaults filled in.
 ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given);
-// The same choice for many sequences: `step_many` or `step_many_near`, and all symbols but B, T and R.
+// The choice for many sequences: `step_many` or `step_many_near`, with all symbols except B, T and R.
 StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits);
 
-// The same of the model without its adapters, for sequences that have none.
+// The same for the model without adapters, for sequences that have none.
 StepPlan plan_many_plain(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits);
 
 StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options);
 
-// The widest step of a session.
+// The most tokens of a session's step.
 int64_t widest_step(const SessionOptions& options);
 
-// SessionOptions::mixed, decided.
+// The value of SessionOptions::mixed, or its default.
 bool mixes_prompts(const LoadedModel& loaded, const SessionOptions& options);
 
-// Whether positions are scaled by the length that a sequence may reach: results then depend on the requested context.
+// Whether positions are scaled by the maximum length of a sequence: results then depend on the requested context.
 bool depends_on_length(const LoadedModel& loaded);
 
 }  // namespace lumen::model

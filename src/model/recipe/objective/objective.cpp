@@ -42,7 +42,7 @@ bool is_setting(const lang::Param& p) {
   return p.default_value != nullptr;
 }
 
-// A setting's value, where it is written as a number.
+// A setting's value, if it is a literal number.
 std::optional<double> written_number(const lang::Param& p) {
   if (!is_setting(p)) return {};
   const lang::Expr& e = *p.default_value;
@@ -52,12 +52,12 @@ std::optional<double> written_number(const lang::Param& p) {
   return {};
 }
 
-// f32[]: a number of a metric or a loss.
+// Whether the result is f32[]: a metric or a loss.
 bool gives_number(const lang::Function& fn) {
   return fn.results.size() == 1 && fn.results[0].has_dims && fn.results[0].dims.empty() && !fn.results[0].leading_any;
 }
 
-// Functions of which others are made have parameters without a value that are none of the known.
+// Whether a function can be called as a metric; helper functions have required parameters that are not known ones.
 bool stands_alone(const lang::Function& fn) {
   return std::all_of(fn.params.begin(), fn.params.end(), [](const lang::Param& p) {
     return p.type && (is_setting(p) || std::find(kKnown.begin(), kKnown.end(), p.name) != kKnown.end());
@@ -74,7 +74,7 @@ lang::ExprPtr number(double value, const Place& place) {
   return e;
 }
 
-// The extents of `written` that a value of `actual` settles; rows may be taken apart: [R] is [P, 2] with P = R / 2.
+// Binds the symbolic extents of `written` from the extents of `actual`; rows may be split: [R] matches [P, 2], R = 2P.
 bool settle(const Shape& written, const Shape& actual, graph::Bindings* symbols, Shape* bound) {
   int64_t left = graph::elements(actual).number();
   const auto bind = [&](const Dim& d, int64_t n) {
@@ -105,7 +105,7 @@ std::string shape_text(const Shape& shape) {
   return print(graph::Type{shape, {Scalar::f32, nullptr}});
 }
 
-// What functions of an objective may ask for, made when asked.
+// Inputs of an objective's functions, created on first use.
 class Values {
  public:
   Values(Builder& build, const Library& library, ValueId policy, bool of_logits, bool weighted, const Graph* teacher)
@@ -135,7 +135,7 @@ class Values {
     return build_.input(name, graph::Role::data, floats(rows()));
   }
 
-  // By the library's own function.
+  // With the library's cross_entropy.
   ValueId losses() {
     const ValueId logits = get("logits");
     ValueId targets = build_.graph.find_input("targets");
@@ -162,7 +162,7 @@ class Values {
     return call_beside(build_, *teacher_);
   }
 
-  // 1 where a position counts.
+  // 1 where a position has a weight above 0.
   ValueId answer() {
     if (answer_ >= 0) return answer_;
     if (!weighted_) return answer_ = build_.broadcast(build_.scalar(1), positions_);
@@ -196,8 +196,9 @@ Objective::Objective(const Library& library, const ObjectiveSettings& settings)
   if (text.empty()) {
     const auto known = embedded_objective(settings.name);
     if (!known)
-      throw Error(Exit::usage, fmt::format("there is no objective '{}'", settings.name),
-                  fmt::format("objectives: {}; or the path of a text, NAME.lum", fmt::join(objective_names(), ", ")));
+      throw Error(
+          Exit::usage, fmt::format("there is no objective '{}'", settings.name),
+          fmt::format("objectives: {}; or the path of a source file, NAME.lum", fmt::join(objective_names(), ", ")));
     text = *known;
     place = fmt::format("<embedded {}>", place);
   }
@@ -221,11 +222,11 @@ Objective::Objective(const Library& library, const ObjectiveSettings& settings)
     if (fn.name == "loss") loss_ = &fn;
     if (fn.name != "loss" && gives_number(fn) && stands_alone(fn)) metrics_.push_back(fn.name);
   }
-  if (!loss_ || !gives_number(*loss_)) throw user_error("{}: an objective has a function loss(..) -> f32[]", place);
+  if (!loss_ || !gives_number(*loss_)) throw user_error("{}: an objective needs a function loss(..) -> f32[]", place);
   for (const lang::Param& p : loss_->params) {
     if (!p.type) throw error_at(p.place, fmt::format("'{}' of an objective's loss needs a type", p.name));
     if (!is_setting(p) && std::find(kKnown.begin(), kKnown.end(), p.name) == kKnown.end())
-      throw error_at(p.place, fmt::format("a loss cannot be given '{}'", p.name),
+      throw error_at(p.place, fmt::format("a loss has no input '{}'", p.name),
                      fmt::format("known: {}; settings have a default", fmt::join(kKnown, ", ")));
     pairs_ = pairs_ || (p.type->dims.size() == 2 && p.type->dims[1]->kind == lang::ExprKind::number &&
                         p.type->dims[1]->number == 2);
@@ -251,7 +252,7 @@ std::map<std::string, double> Objective::settings() const {
   return out;
 }
 
-// Calls find the text's own functions first, with the recipe's settings.
+// Calls resolve to the file's own functions first, with the recipe's settings.
 Graph Objective::elaborate(const lang::Function& fn) const {
   lang::File own = *file_;
   own.functions = functions_;
@@ -277,7 +278,7 @@ Graph Objective::over(Graph policy, bool weighted, const Graph* teacher) const {
       Shape bound;
       if (!settle(g[v].type.shape, Shape(build.type(value).shape), &symbols, &bound))
         throw Error(Exit::user,
-                    fmt::format("'{}' of '{}' in the objective '{}' is {}, but there it is {}", g[v].attributes.name,
+                    fmt::format("'{}' of '{}' in the objective '{}' is {}, but its value is {}", g[v].attributes.name,
                                 fn.name, name_, shape_text(g[v].type.shape), shape_text(build.type(value).shape)),
                     pairs_ ? "pairs need an even --batch" : "");
       arguments.push_back(build.type(value).shape == bound ? value : build.reshape(value, bound));
@@ -289,7 +290,7 @@ Graph Objective::over(Graph policy, bool weighted, const Graph* teacher) const {
   for (const std::string& metric : metrics_)
     results.push_back(apply(*std::find_if(functions_.begin(), functions_.end(),
                                           [&](const lang::Function& fn) { return fn.name == metric; })));
-  // The loss comes last: metrics are values beside it (differentiate_by_rows).
+  // The loss comes last: metrics are computed before it (differentiate_by_rows).
   results.insert(results.begin(), build.add(apply(*loss_), build.scalar(0)));
   policy.results = std::move(results);
   policy.result_names = {"loss"};

@@ -55,7 +55,7 @@ Batch mismatched(const Batch& batch) {
 std::string RowLog::key(const Batch& batch, int64_t row) {
   std::vector<int32_t> content;
   const auto begin = static_cast<size_t>(row * batch.length), end = begin + batch.length;
-  // What stands behind the answer is filling.
+  // Positions after the answer are padding.
   size_t last = end;
   while (last > begin && !counts(batch, last - 1)) --last;
   for (size_t i = begin; i < last; ++i) {
@@ -84,8 +84,8 @@ std::vector<float> RowLog::of(const Batch& batch) const {
   for (int64_t r = 0; r < batch.rows; ++r) {
     const auto found = rows_.find(key(batch, r));
     if (found == rows_.end())
-      throw Error(Exit::user, "the reference's log probability of a row is not known",
-                  "it was computed for the rows of the run as it began; begin a new run from this one's model");
+      throw Error(Exit::user, "the reference's log probability of a row is missing",
+                  "it was computed for the initial rows of the run; start a new run from this one's model");
     out.push_back(found->second);
   }
   return out;
@@ -105,7 +105,7 @@ RowLog RowLog::read(const std::string& text, const std::string& place) {
   RowLog out;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    // 32 digits of the row's hash, 8 of the number's bits.
+    // 32 digits of the row's hash, 8 of the float's bits.
     const bool digits = line.size() == 41 && line[32] == ' ' &&
                         line.find_first_not_of("0123456789abcdef ") == std::string::npos && line.rfind(' ') == 32;
     const auto bits = digits ? static_cast<uint32_t>(std::strtoul(line.c_str() + 33, nullptr, 16)) : 0U;

@@ -1,5 +1,5 @@
-// What objectives need of rows besides the graph: log probabilities of answers, rows whose answers are of other
-// prompts, and what a model once made of rows, remembered by their content. Proved by
+// Data for objectives besides the graph: log probabilities of answers, rows with answers of other prompts, and a cache
+// of a reference model's log probabilities by row content. Proved by
 // tests/model/recipe/objective/objective_rows_test.cpp.
 #pragma once
 
@@ -12,26 +12,26 @@
 
 namespace lumen::model {
 
-// The log probability of each row's answer (positions that have a weight; all where there are none), from the losses of
-// all positions.
+// The log probability of each row's answer (positions with a weight; all positions where there are none), from the
+// losses of all positions.
 std::vector<float> answer_logp(const Batch& batch, const std::vector<float>& losses);
 
-// Each row's prompt with the answer of the row after it, the last with the first's; cut at the row's end. What they
-// say of each other is chance: the measure of how far a policy has gone (KTO).
+// Each row's prompt with the answer of the next row, the last with the first's; truncated at the row's end. Such
+// answers are unrelated to their prompts: KTO estimates the policy's KL divergence on them.
 Batch mismatched(const Batch& batch);
 
-// Log probabilities by rows: the same tokens with the same answer are the same row wherever they come.
+// Log probabilities by row content: rows with the same tokens and answer share an entry.
 class RowLog {
  public:
-  static std::string key(const Batch& batch, int64_t row);  // a hash, 32 digits
+  static std::string key(const Batch& batch, int64_t row);  // a hash, 32 hex digits
   bool has(const Batch& batch) const;                       // all rows
   void add(const Batch& batch, const std::vector<float>& logp);
-  // Error when a row is not known.
+  // Error when a row has no entry.
   std::vector<float> of(const Batch& batch) const;
   bool empty() const { return rows_.empty(); }
   size_t size() const { return rows_.size(); }
   std::string text() const;
-  static RowLog read(const std::string& text, const std::string& place);  // Error when it is none
+  static RowLog read(const std::string& text, const std::string& place);  // Error when it is malformed
 
  private:
   std::map<std::string, float> rows_;  // by key

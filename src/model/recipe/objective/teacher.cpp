@@ -45,7 +45,7 @@ void require_teacher(const Model& model, const Model& teacher) {
   if (model.tokenizer->size() != teacher.tokenizer->size())
     refuse(fmt::format("its tokenizer has {} tokens, not {}", teacher.tokenizer->size(), model.tokenizer->size()));
   for (TokenId id = 0; id < static_cast<TokenId>(model.tokenizer->size()); ++id)
-    if (model.tokenizer->bytes(id) != teacher.tokenizer->bytes(id)) refuse(fmt::format("its token {} is another", id));
+    if (model.tokenizer->bytes(id) != teacher.tokenizer->bytes(id)) refuse(fmt::format("its token {} differs", id));
 }
 
 graph::Graph teacher_logits(const Model& teacher, bool starts) {

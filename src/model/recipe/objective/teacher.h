@@ -1,5 +1,5 @@
-// Another model that an objective learns from (distillation): its weights stay as their file holds them, beside those
-// that are trained. Proved by tests/model/recipe/objective/objective_trainer_test.cpp.
+// The teacher model of an objective (distillation): its weights keep the types of their file, next to the trained ones.
+// Proved by tests/model/recipe/objective/objective_trainer_test.cpp.
 #pragma once
 
 #include <string>
@@ -9,21 +9,22 @@
 
 namespace lumen::model {
 
-// A weight of the teacher as an input of graphs.
+// The graph input of a teacher's weight.
 std::string teacher_input(const std::string& weight);
 bool is_teacher_input(const std::string& name);
 
-// Error when its tokens are not those of `model`.
+// Error when its vocabulary differs from that of `model`.
 void require_teacher(const Model& model, const Model& teacher);
 
-// Its logits, [B, T, V], weights by the names above. `starts`: sequences of a row are kept apart.
+// Its logits, [B, T, V], with weights named by teacher_input. `starts`: sequences packed into a row do not attend to
+// each other.
 graph::Graph teacher_logits(const Model& teacher, bool starts);
-// The first result of another graph, at the end of a graph; its inputs are found there by name, or added.
+// Inlines another graph at the end of a graph and returns its first result; inputs are matched by name, or added.
 graph::ValueId call_beside(graph::Builder& build, const graph::Graph& other);
-// How far each position's distribution is from the teacher's: KL(teacher || policy), nats, [B, T]. `policy` and
+// The divergence of each position's distribution from the teacher's: KL(teacher || policy), nats, [B, T]. `policy` and
 // `teacher` give logits, all extents numbers.
 graph::Graph divergence_from(const Library& library, graph::Graph policy, const graph::Graph& teacher);
-// How its weights are held, of those that the graph reads.
+// The formats of the teacher's weights that the graph reads.
 std::vector<graph::FormatAssignment> teacher_formats(const Model& teacher, const graph::Graph& used);
 
 }  // namespace lumen::model

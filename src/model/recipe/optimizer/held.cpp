@@ -26,11 +26,11 @@ graph::Element element_of(const std::string& what, const std::string& name, cons
   if (const auto scalar = plain_scalar(*format)) return {*scalar, nullptr};
   if (!format->encodes())
     throw Error(Exit::user, fmt::format("{} '{}': the format can only be decoded", what, name),
-                "name one with an encoder; `lumen format list` tells them");
+                "name one with an encoder; `lumen format list` shows them");
   return {Scalar::f32, format};
 }
 
-// Whole numbers of 16 bits and nothing else: the lower half of an f32.
+// A format of plain 16-bit integers: the lower half of an f32.
 graph::Element whole_numbers(const FormatLibrary& formats) {
   for (const FormatRef& f : formats.all()) {
     if (f->block != 1 || f->fields.size() != 1 || !f->fields[0].type.is_signed) continue;
@@ -54,19 +54,19 @@ HeldIn held_in(const HeldSettings& s, const FormatLibrary& formats) {
   if (out.is_plain()) {
     if (compensates)
       throw Error(Exit::usage, fmt::format("param_compensation '{}': parameters in f32 lose nothing", s.compensation),
-                  "--param-type names what they are held in");
+                  "--param-type names their type between steps");
     return out;
   }
   out.is_random = s.rounding == "stochastic" && !compensates;
   if (out.is_random)
     graph::require_random(*formats.get(s.type),
-                          "param_compensation holds what rounding to the nearest loses; param_rounding = \"nearest\" "
-                          "without it loses moves that are smaller than half a step of the format");
+                          "param_compensation keeps the residual of rounding to nearest; param_rounding = \"nearest\" "
+                          "without it loses updates that are smaller than half a step of the format");
   out.is_exact = s.compensation == kExact;
   if (out.is_exact && out.element.scalar != Scalar::bf16)
     throw Error(Exit::usage,
                 fmt::format("param_compensation 'exact' is for bf16, the upper half of an f32, not '{}'", s.type),
-                "name a format for the rest, e.g. bf16");
+                "name a format for the residual, e.g. bf16");
   if (compensates)
     out.rest = out.is_exact ? whole_numbers(formats) : element_of("param_compensation", s.compensation, formats);
   return out;
@@ -139,7 +139,7 @@ ValueId held_value(const Graph& g, ValueId input, const Holding& held) {
 
 ValueId round_mantissa(Builder& build, ValueId value, int bits, ValueId seed, uint32_t salt) {
   const ValueId random = build.random(seed, salt, build.type(value).shape);
-  // A random number is added to the bits that go, which are then cut off.
+  // Adds a random number to the bits that are dropped, then truncates them.
   const int gone = 23 - bits;
   Formula f;
   f.inputs = {Scalar::f32, Scalar::f32};
@@ -166,7 +166,7 @@ ValueId hold_at_random(Builder& build, ValueId value, const graph::Element& as, 
   const ValueId random = build.random(seed, salt, build.type(value).shape);
   if (as.format) return graph::encode_at_random(build, value, as.format, random);
   LUMEN_CHECK(as.scalar == Scalar::f16);
-  // To a step of f16, whose numbers near zero are as far apart as at its smallest exponent.
+  // Rounds to a step of f16; its subnormals have the step of the smallest exponent.
   constexpr int kBits = 10, kSmallest = -14;
   Formula f;
   f.inputs = {Scalar::f32, Scalar::f32};

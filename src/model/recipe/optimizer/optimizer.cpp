@@ -22,17 +22,17 @@ graph::Type f32_type(graph::Shape shape) {
   return {std::move(shape), {Scalar::f32, nullptr}};
 }
 
-// The optimizer's part, shared by both ways to come by gradients.
+// The optimizer's part of a graph, shared by all kinds of steps.
 class OptimizerGraph {
  public:
-  // `apart`: every rounding has a seed of its own (group_step).
+  // `apart`: every rounding has its own seed (group_step).
   OptimizerGraph(Builder& build, const Optimizer& optimizer, bool apart = false)
       : build_(build), optimizer_(optimizer), apart_(apart) {
     for (const auto& [name, unused] : optimizer.numbers(1, 1))
       numbers_[name] = build.input(name, Role::data, f32_type({}));
   }
 
-  // |all gradients|, rank 0.
+  // Global norm of all gradients, rank 0.
   ValueId norm(const std::vector<ValueId>& gradients) {
     ValueId total = -1;
     for (ValueId g : gradients) {
@@ -55,7 +55,7 @@ class OptimizerGraph {
     }
   }
 
-  // min(1, max_norm / norm); the tiny addend keeps 0 / 0 away.
+  // min(1, max_norm / norm); the tiny addend avoids 0 / 0.
   ValueId clip(ValueId norm) {
     if (optimizer_.settings().max_norm <= 0) return build_.scalar(1.0);
     const ValueId ratio =
@@ -63,7 +63,7 @@ class OptimizerGraph {
     return build_.binary(ScalarOp::min_, build_.scalar(1.0), ratio);
   }
 
-  // `parameter` is the input, `value` what it holds as f32: the same unless it is held in another type.
+  // `parameter` is the input, `value` its value as f32: the same unless it is held in another type.
   void apply(const Parameter& p, ValueId parameter, ValueId value, ValueId gradient, ValueId clip) {
     std::map<std::string, ValueId> known = {{"value", value}, {"gradient", build_.mul(gradient, clip)}};
     for (const auto& [name, input] : numbers_) known[name.substr(name.find('.') + 1)] = input;
@@ -78,8 +78,8 @@ class OptimizerGraph {
     if (compensates) known["value"] = whole(value, known.at(kRest));
     std::map<std::string, ValueId> next;
     ValueId result = append(optimizer_.update(p), known, &next);
-    // A scale moves by parts of itself: steps of one size for all parameters are nothing to one scale and change
-    // another past recognition. It keeps its sign where rates are below 1.
+    // Updates of a scale are relative to its size: one absolute step size would be negligible for one scale and huge
+    // for another. It keeps its sign where rates are below 1.
     if (p.role == kRoleOperandScale)
       result = build_.add(value, build_.mul(build_.unary(ScalarOp::abs_, value), build_.sub(result, value)));
     for (const Optimizer::State& s : optimizer_.states(p))
@@ -92,7 +92,7 @@ class OptimizerGraph {
   }
 
  private:
-  // What is held of a new value, and what is lost of it.
+  // The stored part of a new value, and its rounding residual.
   struct Kept {
     ValueId value = -1, rest = -1;
   };
@@ -107,7 +107,7 @@ class OptimizerGraph {
     const ValueId now = as_held(result, as);
     return {now, compensates ? build_.sub(result, as_f32(now)) : -1};
   }
-  // What the text sees of a parameter and its rest.
+  // The value that the update reads: a parameter plus its residual.
   ValueId whole(ValueId value, ValueId rest) {
     return optimizer_.held().is_exact ? join_halves(build_, value, rest) : build_.add(value, rest);
   }
@@ -119,7 +119,7 @@ class OptimizerGraph {
     return as == graph::Element{} ? value : build_.cast(value, as);
   }
 
-  // The mean of a parameter over the steps follows its new value.
+  // Updates the exponential moving average of a parameter with its new value.
   void average(const Parameter& p, ValueId parameter, ValueId value) {
     const graph::Type type = build_.type(parameter);
     const ValueId mean = build_.input(average_of(p.name), Role::state, type);
@@ -129,8 +129,8 @@ class OptimizerGraph {
     build_.update(mean, was == mean ? next : rounded(next, type.element));
   }
 
-  // The bound on a parameter's magnitude follows its new value (MOSS, section 3.2, with the bound of the optimizer's
-  // text in place of the rate).
+  // Updates the bound on a parameter's magnitude after its new value (MOSS, section 3.2, with the optimizer's
+  // `most_move` instead of the rate).
   void bound(const Parameter& p, ValueId value) {
     const ValueId was = build_.input(graph::kLargestState + p.name, Role::state, f32_type({}));
     std::vector<int> axes;
@@ -141,19 +141,19 @@ class OptimizerGraph {
     const ValueId is_due = build_.binary(ScalarOp::ne_, numbers_.at(kRescale), build_.scalar(0.0));
     build_.update(was, build_.select(is_due, largest, build_.mul(build_.add(was, move), build_.scalar(most_lost(p)))));
   }
-  // What rounding to 16 bits makes of a weight is larger by this at most, what it has lost before counted in.
+  // Rounding to 16 bits enlarges a weight by at most this factor, including its earlier residual.
   double most_lost(const Parameter& p) const {
     if (!optimizer_.held().holds(p)) return 1;
     return 1 + std::ldexp(2, optimizer_.held().element.scalar == Scalar::bf16 ? -7 : -10);
   }
 
-  // What the text sees of a state.
+  // The value of a state that the update reads.
   ValueId seen(const Optimizer::State& state, ValueId held) {
     const ValueId value = as_f32(held);
     return state.is_root ? build_.mul(value, value) : value;
   }
 
-  // What is held of a new value.
+  // The stored form of a state's new value.
   ValueId stored(const Optimizer::State& state, ValueId value) {
     const FormatRef& format = state.type.element.format;
     if (!format) return value;
@@ -165,7 +165,7 @@ class OptimizerGraph {
     return build_.cast(value, state.type.element);
   }
 
-  // Appends an update's nodes; a state's new value is put into `next` rather than written.
+  // Appends an update's nodes; new values of states are put into `next` instead of written.
   ValueId append(const Graph& update, const std::map<std::string, ValueId>& known,
                  std::map<std::string, ValueId>* next) {
     std::vector<ValueId> map;
@@ -190,7 +190,7 @@ class OptimizerGraph {
     return map[update.results[0]];
   }
 
-  // The seed of the rounding that comes next, and then its salt.
+  // The seed of the next rounding, followed by its salt.
   ValueId seed() {
     if (apart_) return build_.input(seed_of_draw(draws_++), Role::data, {{}, {Scalar::u32, nullptr}});
     if (seed_ < 0) seed_ = build_.input(kRoundingSeed, Role::data, {{}, {Scalar::u32, nullptr}});
@@ -214,11 +214,11 @@ class OptimizerGraph {
 
 ValueId loss_of(const Graph& g) {
   if (!g[g.results[0]].type.shape.empty())
-    throw user_error("the family's function 'loss' gives {}, not a single number", print(g[g.results[0]].type));
+    throw user_error("the family's function 'loss' returns {}, not a scalar", print(g[g.results[0]].type));
   return g.results[0];
 }
 
-// The parameters of a graph that holds them: their inputs, and their values in f32.
+// The parameters of a graph with held types: their inputs, and their values in f32.
 struct Parameters {
   std::vector<ValueId> inputs, values;
 
@@ -234,7 +234,7 @@ struct Parameters {
   }
 };
 
-// A step of the loss's gradients that ends in `update`.
+// A training step whose gradients are consumed by `update`.
 graph::TrainingStep step_with(std::string name, const std::vector<Parameter>& trained, const Holding& held,
                               std::function<void(Graph&, const Parameters&, const std::vector<ValueId>&)> update) {
   return {std::move(name), on_graph(trained, held),
@@ -326,7 +326,7 @@ Graph gradient_sums_step(Graph loss, const std::vector<Parameter>& trained, cons
     for (size_t i = 0; i < trained.size(); ++i) {
       const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
       const ValueId own = gradients[i];
-      // What is there is read from there, so that the step's own value is free.
+      // Later reads use the state, so that the step's own value can be freed.
       totals.push_back(
           build.update(sum, sums.adds ? build.add(sum, build.mul(own, build.scalar(1.0 / sums.parts))) : own));
     }
@@ -344,7 +344,7 @@ Graph gradient_sums_step(Graph loss, const std::vector<Parameter>& trained, cons
 
 namespace {
 
-// Inputs for parameters as they are held, and for sums of their gradients.
+// Inputs for held parameters, and for their accumulated gradients.
 std::pair<Parameters, std::vector<ValueId>> begin_update(Graph& g, const std::vector<Parameter>& trained,
                                                          const Holding& held) {
   Builder build(g);
@@ -356,7 +356,7 @@ std::pair<Parameters, std::vector<ValueId>> begin_update(Graph& g, const std::ve
   return {Parameters(g, trained, held), gradients};
 }
 
-// A graph that applies sums of gradients and clears them; `norm` gives their norm.
+// A graph that applies and clears accumulated gradients; `norm` computes their norm.
 Graph applied(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held,
               const std::function<ValueId(OptimizerGraph&, Builder&, const std::vector<ValueId>&)>& norm,
               const std::function<void(OptimizerGraph&, Graph&, ValueId norm, ValueId clip)>& results) {

@@ -19,7 +19,7 @@ constexpr const char* kAverage = "average";
 constexpr const char* kNumberPrefix = "step.";
 constexpr const char* kMove = "most_move";
 constexpr const char* kDecay = "weight_decay";
-constexpr const char* kGiven[] = {"value", "gradient"};  // every function's
+constexpr const char* kGiven[] = {"value", "gradient"};  // parameters of every function
 constexpr const char* kRate = "rate";
 
 std::vector<std::string> words_of(const lang::ModelDecl& decl, std::string_view attribute) {
@@ -73,7 +73,7 @@ FormatRef held_format(const Library& library, const std::string& name) {
   if (is_plain(*format, Scalar::f32)) return nullptr;
   if (!format->encodes())
     throw Error(Exit::user, fmt::format("moments cannot be held in format '{}', which only decodes", name),
-                "name one with an encoder; `lumen format list` tells them");
+                "name one with an encoder; `lumen format list` shows them");
   return format;
 }
 
@@ -99,7 +99,8 @@ OptimizerSettings resolved(const Library& library, OptimizerSettings settings, s
     const bool packed = std::find(with.begin() + (with.empty() ? 0 : 1), with.end(), settings.name) != with.end();
     if (!packed && !has(words_of(decl, "also"), settings.name)) continue;
     if (packed && settings.moments == OptimizerSettings().moments) settings.moments = with.front();
-    if (said) *said = fmt::format("optimizer '{}' is '{}' here, moments in {}", settings.name, name, settings.moments);
+    if (said)
+      *said = fmt::format("optimizer '{}' is called '{}' here, moments in {}", settings.name, name, settings.moments);
     settings.name = name;
   }
   for (const auto& [name, text] : Optimizer(library, settings).values())
@@ -151,7 +152,7 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
       held_format(library, settings_.second_moments.empty() ? settings_.moments : settings_.second_moments);
   held_ = held_in(settings_.held, library.formats());
   if (settings_.ema_decay > 0 && held_.element.format)
-    graph::require_random(*held_.element.format, "leave --ema away: its mean would be held in that format, too");
+    graph::require_random(*held_.element.format, "remove --ema: its average would be stored in that format, too");
   bool has_update = false;
   for (const lang::Function& f : decl_.functions) {
     has_update = has_update || f.name == update_;
@@ -162,10 +163,11 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
         throw error_at(f.place, fmt::format("'{}' of an optimizer needs a parameter '{}'", f.name, given_name));
     for (const lang::Param& p : f.params) {
       if (p.name == kRest)
-        throw error_at(p.place, fmt::format("'{}' is what rounding loses of the weights", kRest),
+        throw error_at(p.place, fmt::format("'{}' is the state of the weights' rounding residual", kRest),
                        "choose another name");
       if (p.name == kAverage)
-        throw error_at(p.place, fmt::format("'{}' is the mean of the weights", kAverage), "choose another name");
+        throw error_at(p.place, fmt::format("'{}' is the state of the weights' moving average", kAverage),
+                       "choose another name");
       const bool is_given = p.name == kGiven[0] || p.name == kGiven[1] || p.name == kRate;
       if (!is_given && p.type && !p.type->is_state && !p.default_value && !has(numbers_, p.name))
         numbers_.push_back(p.name);
@@ -174,21 +176,22 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
   if (settings_.bound_every > 0) {
     if (std::none_of(decl_.functions.begin(), decl_.functions.end(),
                      [](const lang::Function& f) { return f.name == kMove; }))
-      throw Error(Exit::usage,
-                  fmt::format("optimizer '{}' has no function '{}': how far a step moves a weight is not known",
-                              decl_.name, kMove),
-                  "products.weight_scale = \"fitted\" or \"delayed\" needs none");
+      throw Error(
+          Exit::usage,
+          fmt::format("optimizer '{}' has no function '{}': the largest change of a weight by a step is unknown",
+                      decl_.name, kMove),
+          "products.weight_scale = \"fitted\" or \"delayed\" needs none");
     if (settings_.bound_every > 1 && held_.element.format)
       throw Error(Exit::usage,
-                  fmt::format("scales that are predicted for {} steps: how far rounding to '{}' moves a weight is not "
-                              "known",
+                  fmt::format("scales that are predicted for {} steps: the largest change by rounding to '{}' is "
+                              "unknown",
                               settings_.bound_every, held_.element.format->name),
-                  "products.rescale_every = 1 looks at what is held after every step");
+                  "products.rescale_every = 1 reads the rounded weights after every step");
     numbers_.push_back(kMove);
   }
   if (!has_update)
     throw error_at(decl_.place, fmt::format("optimizer '{}' has no function '{}'", decl_.name, update_),
-                   "it makes a parameter's new value from 'value', 'gradient' and 'rate'");
+                   "it computes a parameter's new value from 'value', 'gradient' and 'rate'");
 }
 
 std::vector<std::pair<std::string, std::string>> Optimizer::values() const {
@@ -234,7 +237,7 @@ const graph::Graph& Optimizer::update(const Parameter& p) const {
   graph::inline_calls(*g);
   for (graph::Node& node : g->nodes) node.label.clear();
   if (g->results.size() != 1 || (*g)[g->results[0]].type != type)
-    throw user_error("optimizer '{}': '{}' must give the new value, {}", decl_.name, function, graph::print(type));
+    throw user_error("optimizer '{}': '{}' must return the new value, {}", decl_.name, function, graph::print(type));
   return *(slot = std::move(g));
 }
 

@@ -1,4 +1,4 @@
-// What a record says, by key: in metadata of files, and in run.json.
+// Keys of a provenance record, in metadata of files and in run.json.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +25,19 @@ inline constexpr const char* kFormats = "lumen.run.formats";
 inline constexpr const char* kCompiler = "lumen.run.compiler";
 inline constexpr const char* kAll[] = {kBase,   kBaseHash, kTeacher,    kTeacherHash, kFiles,
                                        kTokens, kRecipe,   kRecipeHash, kFormats,     kCompiler};
-inline constexpr const char* kOutputs = "outputs";  // of run.json: files by content
+inline constexpr const char* kOutputs = "outputs";  // of run.json: files with their hashes
 inline constexpr uint64_t kLargestRecord = uint64_t{64} << 20;
 
-// "" where it is not there.
+// "" for a missing key.
 inline std::string text_of(const std::map<std::string, std::string>& record, const char* key) {
   const auto found = record.find(key);
   return found == record.end() ? "" : found->second;
 }
 
-// How long a file is, as it is recorded. Error for what no file can be.
+// A recorded file size. Error for an impossible one.
 uint64_t size_of(const nlohmann::json& file, const std::string& where);
 
-// The file as it is now.
+// Path, size and hash of the current file.
 inline DataFile file_of(const std::filesystem::path& path) {
   const MappedFile map(path);
   return {path.string(), map.bytes().size(), hash_bytes(map.bytes().data(), map.bytes().size())};

@@ -20,18 +20,18 @@ std::optional<Hash> recorded_base(const Checkpoint& checkpoint) {
 }
 
 Model read_base(const LibraryRef& library, const Hash& weights, const std::string& path) {
-  constexpr const char* kHint = "--model names the file or folder that the adapter was begun with";
-  if (path.empty()) throw Error(Exit::user, "the recipe does not say where the model of the adapter lies", kHint);
+  constexpr const char* kHint = "--model names the file or folder of the adapter's base model";
+  if (path.empty()) throw Error(Exit::user, "the recipe has no path of the adapter's base model", kHint);
   Model model;
   try {
     model = read_model(library, path);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("the model of the adapter cannot be read: {}", error.what()), kHint);
+    throw Error(error.code(), fmt::format("the base model of the adapter cannot be read: {}", error.what()), kHint);
   }
   if (const Hash now = weights_hash(model); !(now == weights))
     throw Error(Exit::verify,
-                fmt::format("{} has other weights than the model this adapter was trained beside (hash {}, then {})",
-                            path, now.hex(), weights.hex()),
+                fmt::format("{} has other weights than the base model of this adapter (hash {}, recorded {})", path,
+                            now.hex(), weights.hex()),
                 kHint);
   return model;
 }

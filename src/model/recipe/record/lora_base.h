@@ -1,5 +1,5 @@
-// The model an adapter is trained beside, known by its content: checkpoints of such a run hold the adapter alone.
-// Proved by tests/model/train/adapter/lora_resume_test.cpp.
+// The base model of an adapter, identified by its content: checkpoints of such a run hold only the adapter. Proved by
+// tests/model/train/adapter/lora_resume_test.cpp.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@
 namespace lumen::model {
 
 void record_base(const Hash& weights, CheckpointContent* content);
-// The hash of the weights an adapter was trained beside; nothing where the checkpoint holds all weights itself.
+// The hash of the base weights of an adapter; nullopt where the checkpoint holds all weights itself.
 std::optional<Hash> recorded_base(const Checkpoint& checkpoint);
-// Error (exit 5) when the weights there are not those the run began with.
+// Error (exit 5) when the weights are not those that the run began with.
 Model read_base(const LibraryRef& library, const Hash& weights, const std::string& path);
 
 }  // namespace lumen::model

@@ -38,7 +38,7 @@ json json_of(const DataFile& file) {
   return {{"path", file.path}, {"bytes", file.bytes}, {"hash", file.hash.hex()}};
 }
 
-// With places of this machine.
+// With paths of this machine.
 Record whole_record(const Provenance& from) {
   Record out;
   const auto put = [&](const char* key, const std::string& text) {

@@ -45,18 +45,18 @@ Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats,
                        p.name, scalar_name(tensor.element.scalar));
     w.type.element = {Scalar::f32, format};
   }
-  // Files have no room between and behind the sections of a format's rows, which memory has.
+  // In memory the sections of a format's rows have padding between and after them, in files they have none.
   const bool has_sections = tensor.element.format && !tensor.is_blob();
   if (has_sections)
     w.bytes = tensor.blob();
   else if (tensor.is_blob() && std::ssize(tensor.data) == graph::byte_size(w.type))
     w.bytes = Bytes(tensor.data, checkpoint.weights);
   else
-    throw user_error("{}: tensor '{}' is not as training writes it", checkpoint.folder.string(), p.name);
+    throw user_error("{}: tensor '{}' is not in the form that training writes", checkpoint.folder.string(), p.name);
   return w;
 }
 
-// The checkpoint's numbers are those of the weights it was made beside.
+// Checks that the base model has exactly the weights, with their shapes, that the checkpoint expects.
 void require_shapes(const Model& model, const std::string& where) {
   for (const Parameter& p : model.parameters) {
     const auto w = model.weights.find(p.name);
@@ -113,7 +113,7 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, cons
     if (!base.empty()) run.recipe.base = base;
     Model whole = read_base(library, *beside, run.recipe.base);
     if (whole.family->name() != model.family->name())
-      throw user_error("{}: the adapter is of the family '{}', but {} is of '{}'", where, model.family->name(),
+      throw user_error("{}: the adapter's model is of the family '{}', but {} is of '{}'", where, model.family->name(),
                        run.recipe.base, whole.family->name());
     model.weights = std::move(whole.weights);
     require_shapes(model, where);

@@ -21,7 +21,7 @@ using nlohmann::json;
 using Record = std::map<std::string, std::string>;
 using Found = VerifyLine::Found;
 
-// A file that was recorded, as it is now.
+// Compares a recorded file with the current one.
 VerifyLine compare_file(const std::string& what, const fs::path& path, uint64_t bytes, const std::string& hash) {
   VerifyLine line;
   line.what = fmt::format("{} '{}'", what, path.string());
@@ -47,7 +47,7 @@ VerifyLine compare_text(const std::string& what, const std::string& now, const s
   return line;
 }
 
-// Places of files that the run around `by` was made of: its run.json names them.
+// Paths of input files of the run that wrote `by`: its run.json lists them.
 std::vector<std::string> places_around(const fs::path& by) {
   std::vector<std::string> out;
   const fs::path folder = by.parent_path();
@@ -66,8 +66,8 @@ std::vector<std::string> places_around(const fs::path& by) {
   return out;
 }
 
-// Where files lie that are recorded by their places, or by their names alone: then where the run found them, beside the
-// file that records them, or here.
+// Finds files that are recorded by path, or by name only: then at the run's paths, next to the file with the record, or
+// in the working directory.
 class Places {
  public:
   explicit Places(fs::path by) : by_(std::move(by)) {}
@@ -84,10 +84,10 @@ class Places {
 
  private:
   fs::path by_;
-  std::optional<std::vector<std::string>> around_;  // read once, when the first is asked for
+  std::optional<std::vector<std::string>> around_;  // read on first use
 };
 
-// A model by its weights.
+// Compares a model by the hash of its weights.
 VerifyLine compare_model(const LibraryRef& library, const char* what, const std::string& recorded,
                          const std::string& hash, Places& places) {
   VerifyLine line;
@@ -111,14 +111,14 @@ VerifyLine compare_model(const LibraryRef& library, const char* what, const std:
 std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& record, const std::string& file) {
   const auto p = provenance_of(record, file);
   if (!p)
-    throw Error(Exit::user, fmt::format("{}: nothing is recorded of where it comes from", file),
+    throw Error(Exit::user, fmt::format("{}: it has no record of its origin", file),
                 "`lumen train` and `lumen merge` record it in what they write");
   std::vector<VerifyLine> lines;
   Places places{file};
   if (!p->base.empty()) lines.push_back(compare_model(library, "base", p->base, p->base_hash, places));
   if (!p->teacher.empty()) lines.push_back(compare_model(library, "teacher", p->teacher, p->teacher_hash, places));
   for (const DataFile& f : p->files) {
-    if (f.path.empty()) continue;  // the text that comes with the program is part of it
+    if (f.path.empty()) continue;  // the built-in text is part of the program
     lines.push_back(compare_file("file", places.of(f.path), f.bytes, f.hash.hex()));
   }
   if (!p->recipe.empty())
@@ -130,13 +130,13 @@ std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& rec
       lines.push_back(compare_text(fmt::format("format '{}'", name), format->hash.hex(), hash));
       continue;
     }
-    lines.push_back({Found::missing, fmt::format("format '{}'", name), "not known; name its folder with --formats"});
+    lines.push_back({Found::missing, fmt::format("format '{}'", name), "unknown; name its folder with --formats"});
   }
   lines.push_back(compare_text("compiler", run::compiler_version(), p->compiler));
   return lines;
 }
 
-// The files a run.json lists.
+// Compares the files that a run.json lists.
 std::vector<VerifyLine> compare_outputs(const fs::path& folder) {
   const json all = parse_json(read_file(folder / kRunFile, recorded::kLargestRecord), (folder / kRunFile).string());
   std::vector<VerifyLine> lines;

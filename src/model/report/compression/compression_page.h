@@ -1,5 +1,5 @@
-// The page of a compressed model: size against quality, errors by layer, a map of formats, weights before and after,
-// the reason for each tensor's format, and the cost. Everything from the document is escaped. Proved by
+// The page of a compressed model, which page.html draws from the document, and a table for a terminal. Proved by
+// tests/model/report/compression/compression_page_test.cpp.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace lumen::model {
 
 std::string html_report(const CompressionReport& report);
-// The main figures as text, for a terminal.
+// Figures of each model, tasks and notes.
 std::string text_report(const CompressionReport& report);
 
 }  // namespace lumen::model

@@ -44,7 +44,7 @@ class Members {
   std::string text(const char* key) {
     const json* found = find(key);
     if (!found) return {};
-    if (!found->is_string()) fail_at(key, "is no text");
+    if (!found->is_string()) fail_at(key, "is not a string");
     const auto& text = found->get_ref<const std::string&>();
     if (text.size() > kLongestText) fail_at(key, fmt::format("has {} bytes, more than {}", text.size(), kLongestText));
     return text;
@@ -288,7 +288,7 @@ void read_lists(Members& m, CompressionReport& out) {
   });
   m.each("notes", kMostListed, [&](const json& n, const std::string& place) {
     if (!n.is_string() || n.get_ref<const std::string&>().size() > kLongestText)
-      throw Error(Exit::user, fmt::format("{} is no text, or one of more than {} bytes", place, kLongestText));
+      throw Error(Exit::user, fmt::format("{} is not a string, or has more than {} bytes", place, kLongestText));
     out.notes.push_back(n.get<std::string>());
   });
 }
@@ -300,7 +300,8 @@ std::optional<double> error_of(const CompressionReport::Tensor& tensor) {
 }
 
 CompressionReport::Histogram histogram_of(std::span<const float> before, std::span<const float> after) {
-  LUMEN_CHECK(before.size() == after.size() && !before.empty(), "{} numbers beside {}", before.size(), after.size());
+  LUMEN_CHECK(before.size() == after.size() && !before.empty(), "{} numbers, but {} before", before.size(),
+              after.size());
   constexpr size_t kBins = 96, kParts = 1000;
   std::vector<float> ordered(before.begin(), before.end());
   const size_t outer = ordered.size() / kParts;
@@ -379,7 +380,7 @@ CompressionReport parse_compression_report(std::string_view text, const std::str
   Members m(document, name);
   const int64_t version = m.whole(kMarker, 1, 1e6);
   if (version != CompressionReport::kVersion)
-    m.fail(fmt::format("is of version {}; this program knows {}", version, CompressionReport::kVersion));
+    m.fail(fmt::format("has version {}; this program supports {}", version, CompressionReport::kVersion));
   CompressionReport out;
   out.model = m.text("model");
   out.created = m.text("created");

@@ -1,6 +1,6 @@
 // The document of a compressed model's page. Unknown values are left out. It is read from users' files: every number
 // must be finite and in range, texts and lists are bounded, and an unknown member is an Error that names its position.
-// Proved by
+// Proved by tests/model/report/compression/compression_report_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Other APIs by which the same outputs are asked for: requests become chats (model/serve/request.h), and answers are
-// said in their words and events.
+// Other HTTP APIs for the same outputs: their requests are converted to chat requests (model/serve/request.h), and
+// replies use their JSON and events.
 //
 // May include: base/structured, model/serve.
 #pragma once

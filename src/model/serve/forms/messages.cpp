@@ -27,7 +27,7 @@ void known_members(const ordered_json& block, std::initializer_list<const char*>
       throw no_block("a block has no " + key_in_quotes(key));
 }
 
-// The text of a content: a string, or blocks of text.
+// The text of a content: a string, or a list of text blocks.
 std::string joined_text(const ordered_json& content) {
   if (content.is_string()) return content;
   if (!content.is_array()) throw no_block("'content' is a string or a list of blocks");
@@ -51,7 +51,7 @@ ordered_json call_of(const ordered_json& block) {
   return call;
 }
 
-// One message becomes several where results of calls stand in it.
+// Converts a message; one with tool results becomes several chat messages.
 void add_message(const ordered_json& message, ordered_json* out) {
   if (!message.is_object() || !message.contains("role") || !message.contains("content"))
     throw no_block("a message is an object with 'role' and 'content'");
@@ -144,7 +144,7 @@ ordered_json chat_of_messages(const ordered_json& body, bool is_counted) {
     if (!stops->is_array()) throw wrong_value("stop_sequences", "'stop_sequences' must be a list of strings");
     chat["stop"] = *stops;
   }
-  // The same words there and here, and those of our own.
+  // Members with the same name in both APIs, and extensions.
   for (const char* same :
        {"model", "max_tokens", "temperature", "top_p", "top_k", "stream", "seed", "min_p", "ignore_eos"})
     if (const ordered_json* value = fields.find(same)) chat[same] = *value;
@@ -197,7 +197,7 @@ ordered_json MessagesReply::whole() const {
   if (!output.text.empty() || output.calls.empty()) out["content"].push_back({{"type", "text"}, {"text", output.text}});
   for (const Call& call : output.calls) {
     const ordered_json input = ordered_json::parse(call.arguments, nullptr, false);
-    if (input.is_discarded()) continue;  // cut by its length, as the reason says
+    if (input.is_discarded()) continue;  // truncated by the token limit, as the stop reason shows
     out["content"].push_back({{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", input}});
   }
   return out;

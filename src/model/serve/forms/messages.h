@@ -1,4 +1,5 @@
-// Anthropic's Messages API: content in blocks of text, calls and results. Proved by tests/model/serve/forms_test.cpp.
+// Anthropic's Messages API: content in blocks of text, tool calls and tool results. Proved by
+// tests/model/serve/forms_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +9,8 @@
 
 namespace lumen::model {
 
-// The request as a chat's. Refusal as there. `is_counted`: its tokens are counted and nothing is generated.
+// Converts the request to a chat request. Throws Refusal for invalid requests. `is_counted`: only its tokens are
+// counted, nothing is generated.
 nlohmann::ordered_json chat_of_messages(const nlohmann::ordered_json& body, bool is_counted);
 // {"type": "error", "error": {"type", "message"}}
 std::string messages_error(const Refusal& refusal);
@@ -26,8 +28,8 @@ class MessagesReply : public Reply {
   nlohmann::ordered_json head() const;
   std::string close_block();
 
-  std::vector<std::string> stops_;  // that the request names, not the template
-  int64_t block_ = -1;              // the last one begun
+  std::vector<std::string> stops_;  // stop strings of the request, without the template's
+  int64_t block_ = -1;              // the last block started
   bool is_open_ = false, is_text_ = false;
 };
 

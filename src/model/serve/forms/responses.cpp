@@ -20,7 +20,7 @@ std::string content_text(const ordered_json& content) {
     const ordered_json type = part.is_object() ? part.value("type", ordered_json()) : ordered_json();
     const bool is_text = type == "input_text" || type == "output_text" || type == "text";
     if (!is_text || !part.contains("text") || !part["text"].is_string())
-      throw no_item("parts of an item that are no text are not supported");
+      throw no_item("only text parts of an item are supported");
     out += part["text"].get_ref<const std::string&>();
   }
   return out;
@@ -59,7 +59,7 @@ void add_item(const ordered_json& item, ordered_json* messages) {
   }
 }
 
-// {"type": "function", "name", "parameters", ..} as chats have it.
+// Converts {"type": "function", "name", "parameters", ..} to the form used by chats.
 ordered_json nested_tool(const ordered_json& tool) {
   if (!tool.is_object() || tool.value("type", ordered_json()) != "function")
     throw Refusal(400, "only tools of the type 'function' are supported", "tools", "unsupported_parameter");
@@ -110,7 +110,7 @@ void read_input(Fields& fields, const ResponseStore& store, ResponsesAsk* ask) {
     if (!previous->is_string()) throw wrong_value("previous_response_id", "'previous_response_id' must be a string");
     auto before = store.find(*previous);
     if (!before)
-      throw Refusal(404, "no such response is kept (any more); send its items in 'input'", "previous_response_id",
+      throw Refusal(404, "no such response is stored (any more); send its items in 'input'", "previous_response_id",
                     "previous_response_not_found");
     ask->messages = std::move(*before);
     ask->told["previous_response_id"] = *previous;
@@ -262,7 +262,7 @@ ordered_json ResponsesReply::response(const char* status, bool is_over) const {
   return out;
 }
 
-// An answer that was cut within a call cannot be gone on from.
+// An answer truncated within a tool call cannot be continued, so it is not stored.
 void ResponsesReply::keep() const {
   if (!ask_.is_stored) return;
   const Output& output = output_at(0);

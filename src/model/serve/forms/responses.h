@@ -1,4 +1,4 @@
-// OpenAI's Responses API: items in and out, and answers that go on from earlier ones. Proved by
+// OpenAI's Responses API: input and output items, and answers that continue earlier ones. Proved by
 // tests/model/serve/forms_test.cpp.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace lumen::model {
 
-// What was said in answers that may be gone on from, the latest of them: in memory, bounded in number and bytes.
+// Messages of the latest answers, for requests that continue them: in memory, limited in number and bytes.
 class ResponseStore {
  public:
   explicit ResponseStore(size_t most = 1000, size_t most_bytes = size_t{64} << 20)
@@ -33,17 +33,17 @@ class ResponseStore {
 };
 
 struct ResponsesAsk {
-  nlohmann::ordered_json chat;      // the request as a chat's
-  nlohmann::ordered_json messages;  // all that was said so far, without instructions
-  nlohmann::ordered_json told;      // members of the request that answers repeat
+  nlohmann::ordered_json chat;      // the request as a chat request
+  nlohmann::ordered_json messages;  // all messages so far, without instructions
+  nlohmann::ordered_json told;      // members of the request that the response repeats
   bool is_stored = true;
 };
-// Refusal as for chats, and where `previous_response_id` is not in the store (any more).
+// Refusal as for chats, and if `previous_response_id` is not in the store (any more).
 ResponsesAsk read_responses(const nlohmann::ordered_json& body, const ResponseStore& store);
 
 class ResponsesReply : public Reply {
  public:
-  // `store`: where what was said goes in the end; it outlives this.
+  // `store`: receives the messages at the end; must outlive this object.
   ResponsesReply(const GenerationRequest& request, const ServedModel& model, int64_t created, ResponsesAsk ask,
                  ResponseStore* store);
   nlohmann::ordered_json whole() const override;
@@ -66,9 +66,9 @@ class ResponsesReply : public Reply {
   ResponsesAsk ask_;
   ResponseStore* store_;
   std::string item_id_;
-  int64_t sequence_ = 0, item_ = -1;  // events told, and the last item begun
+  int64_t sequence_ = 0, item_ = -1;  // number of events sent, and the last item started
   bool is_open_ = false, is_text_ = false;
-  size_t call_ = 0;  // the one being told
+  size_t call_ = 0;  // the tool call that is being sent
 };
 
 }  // namespace lumen::model

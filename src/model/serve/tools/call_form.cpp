@@ -9,11 +9,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// What the template is given; nothing of it stands in any template.
+// Probe strings passed to the template; they occur in no template.
 constexpr const char* kProbeTool = "qoffered";
 constexpr const char* kProbeText = "qsaid";
 constexpr const char* kProbeNames[] = {"qfirst", "qsecond"};
-constexpr const char* kProbeIds[] = {"qcallone1", "qcalltwo2"};  // nine letters and digits: some templates insist
+constexpr const char* kProbeIds[] = {"qcallone1", "qcalltwo2"};  // nine letters and digits: some templates require it
 constexpr const char *kKeyA = "qkeya", *kKeyB = "qkeyb", *kValueA = "qvala", *kValueB = "qvalb";
 
 std::string common_end(const std::string& a, const std::string& b) {
@@ -39,7 +39,7 @@ ordered_json probe_call(int which) {
   return call;
 }
 
-// What the template prints for a question, and an answer with `calls` calls; nothing where it refuses.
+// Renders a question, and an answer with `calls` tool calls; empty if the template raises an error.
 class Prober {
  public:
   explicit Prober(const ChatRenderer& renderer) : renderer_(renderer) {
@@ -78,11 +78,11 @@ class Prober {
   ordered_json more_ = ordered_json::object();
 };
 
-// A call within a text: from its beginning (the id, or the name) to the end of its arguments.
+// A tool call in rendered text: from its beginning (the id, or the name) to the end of its arguments.
 struct Found {
   size_t begin = 0, name = 0, end = 0;
   bool has_id = false, is_json = false;
-  std::string after_id, middle, between, last;  // behind the name; around the first value, and behind the second
+  std::string after_id, middle, between, last;  // text after the name; around the first value, and after the second
   size_t after_name = 0;
 };
 
@@ -111,7 +111,8 @@ std::optional<Found> find_call(const std::string& text, int which) {
   return out;
 }
 
-// The parts around keys and values, where a call is no JSON. `tail` stands behind the last value.
+// Determines the text around keys and values of a call whose arguments are not JSON. `tail` is the text after the last
+// value.
 bool split_pairs(const std::string& text, const Found& call, std::string* tail, CallForm* form) {
   const auto between = [&](const char* from, const char* to) -> std::string {
     const size_t begin = text.find(from, call.after_name) + std::string(from).size(), end = text.find(to, begin);
@@ -132,8 +133,8 @@ bool split_pairs(const std::string& text, const Found& call, std::string* tail, 
   return true;
 }
 
-// Between two calls stand the end of one and the beginning of another: the first is also the beginning of what stands
-// behind the last call, the second an end of what stands in front of the first.
+// Splits the text between two calls into the end of one and the start of the next: the first part is a prefix of the
+// text after the last call, the second a suffix of the text before the first call.
 void split_joint(const std::string& tail, const std::string& joint, CallForm* form) {
   for (size_t at = std::min(joint.size(), common_begin(tail, joint).size()); at > 0; --at) {
     const std::string bare = without_space_before(joint.substr(at));
@@ -147,7 +148,7 @@ void split_joint(const std::string& tail, const std::string& joint, CallForm* fo
   }
 }
 
-// What stands between an answer's beginning and its first call, with whatever else an answer may have in front.
+// The text between the beginning of an answer and its first call, without text that depends on the answer.
 std::string opening(const Prober& prober, const std::string& question, const std::string& with_text, size_t begin) {
   const size_t said = with_text.find(kProbeText);
   const size_t from = said != std::string::npos && said < begin ? said + std::string(kProbeText).size()

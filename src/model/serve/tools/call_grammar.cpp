@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostCalls = 64;  // of one answer
+constexpr int64_t kMostCalls = 64;  // in one answer
 
 std::vector<std::string> characters_of(const std::string& text) {
   std::vector<std::string> out;
@@ -26,7 +26,7 @@ std::vector<std::string> characters_of(const std::string& text) {
   return out;
 }
 
-// Within a class of characters.
+// Escapes a character for a character class.
 std::string in_class(const std::string& character) {
   if (character.size() > 1) return character;
   const char c = character[0];
@@ -91,7 +91,7 @@ class PlanGrammar {
     return made.value;
   }
 
-  // Members come in the schema's order, each with its own mark, and strings end where the mark behind them begins.
+  // Members have the schema's order, each with its own marker; a string ends at the first marker after it.
   std::string pairs_of(const OfferedTool& tool, const std::string& name) {
     const ordered_json none = ordered_json::object();
     const ordered_json& schema = tool.parameters;
@@ -123,7 +123,7 @@ class PlanGrammar {
       text_ += rules_of_text_before(member + "s", form_.pairs->after_value, "", false);
       return member + "s0";
     }
-    // References lead into the whole schema.
+    // References may point to any part of the whole schema.
     ordered_json alone = value;
     for (const char* shared : {"$defs", "definitions"})
       if (alone.is_object() && schema.contains(shared)) alone[shared] = schema[shared];
@@ -139,7 +139,7 @@ class PlanGrammar {
 
 }  // namespace
 
-// States of the search for `mark` (Knuth, Morris, Pratt), one rule each: how much of it has been seen.
+// The states of a search for `mark` (Knuth, Morris, Pratt), one rule for each matched length.
 std::string rules_of_text_before(const std::string& prefix, const std::string& mark, const std::string& then,
                                  bool may_end) {
   const std::vector<std::string> letters = characters_of(mark);

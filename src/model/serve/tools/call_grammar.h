@@ -1,5 +1,5 @@
-// The grammar of answers with calls: every call is of a function that was offered, with arguments that fit its schema;
-// where calls are a choice, any text without the beginning of one stands in front or in place of them. Proved by
+// The grammar of answers with tool calls: every call is of an offered function, with arguments that match its schema.
+// If calls are optional, text without the start of a call may come before or instead of them. Proved by
 // tests/model/serve/tools_test.cpp.
 #pragma once
 
@@ -15,23 +15,23 @@ namespace lumen::model {
 
 struct OfferedTool {
   std::string name;
-  nlohmann::ordered_json parameters;  // a schema of an object
+  nlohmann::ordered_json parameters;  // JSON schema of an object
 };
 
-// What may be called, and how.
+// The functions that may be called, and the format of calls.
 struct CallPlan {
   CallForm form;
   std::vector<OfferedTool> tools;
-  bool is_needed = false;  // the answer is calls and nothing else
+  bool is_needed = false;  // the answer consists of calls only
   bool is_one = false;     // at most one call
 };
 
-// Text of GBNF. `otherwise`: what the answer is when it is no call; none: any text. Error where a schema cannot be
-// bound.
+// Returns GBNF. `otherwise`: the schema of an answer without calls; nullopt: any text. Error if a schema is not
+// supported.
 std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise = {});
 
-// Rules named PREFIX0, .. for strings in which `mark` does not stand; behind them stand `mark` and `then` (an
-// expression), or, where `may_end`, nothing. The first rule is PREFIX0.
+// Rules named PREFIX0, .. for text without `mark`, followed by `mark` and `then` (an expression), or with `may_end`
+// optionally by nothing. The first rule is PREFIX0.
 std::string rules_of_text_before(const std::string& prefix, const std::string& mark, const std::string& then,
                                  bool may_end);
 

@@ -11,7 +11,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kBlank = " \t\r\n";
 
-// How much of the end of `text` may be the beginning of `mark`, blanks in front of it included.
+// Length of the end of `text` that may be the beginning of `mark`, including blanks before it.
 size_t tail_before(const std::string& text, const std::string& mark) {
   size_t count = std::min(text.size(), mark.size());
   while (count > 0 && text.compare(text.size() - count, count, mark, 0, count) != 0) --count;
@@ -43,7 +43,7 @@ std::vector<CallPiece> CallReader::finish() {
   return out;
 }
 
-// False when more text is needed.
+// False if more text is needed.
 bool CallReader::go_on(std::vector<CallPiece>* out) {
   switch (state_) {
     case State::text:
@@ -57,7 +57,7 @@ bool CallReader::go_on(std::vector<CallPiece>* out) {
     case State::close:
       break;
   }
-  // Behind arguments: the end of the call, and perhaps the beginning of another.
+  // After the arguments: the end of the call, and possibly the beginning of another one.
   const CallForm& form = plan_->form;
   if (!form.has_many || !held_.starts_with(form.close + form.next)) return false;
   held_.erase(0, form.close.size() + form.next.size());
@@ -94,7 +94,7 @@ bool CallReader::read_name(std::vector<CallPiece>* out) {
   }
   for (size_t i = 0; i < plan_->tools.size(); ++i) {
     const std::string& name = plan_->tools[i].name;
-    // What must follow the name tells it from longer ones.
+    // The text after the name distinguishes it from longer names.
     const auto stands = [&](const std::string& behind) {
       const std::string whole = name + form.middle + behind;
       return held_.compare(at, whole.size(), whole) == 0;
@@ -135,7 +135,7 @@ bool CallReader::read_object(std::vector<CallPiece>* out) {
   return is_over;
 }
 
-// Told at once, when all pairs are there.
+// Emitted at once, when all pairs are complete.
 bool CallReader::read_pairs(std::vector<CallPiece>* out) {
   const CallForm& form = plan_->form;
   const CallForm::Pairs& pairs = *form.pairs;

@@ -1,4 +1,4 @@
-// Calls in a text that grows: what is text and what is a call, told as soon as it is known. Proved by
+// Parses tool calls in a growing output, and emits text and calls as soon as possible. Proved by
 // tests/model/serve/tools_test.cpp.
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace lumen::model {
 
-// What is new: text of the answer, the beginning of a call (its name), or more of its arguments (text of JSON).
+// New output: text of the answer, the beginning of a call (its name), or more of its arguments (JSON text).
 struct CallPiece {
   enum class Kind { text, begin, arguments } kind = Kind::text;
-  std::string text;  // or the name of the function
+  std::string text;  // text, or the name of the function
 };
 
 class CallReader {
@@ -22,7 +22,7 @@ class CallReader {
   explicit CallReader(std::shared_ptr<const CallPlan> plan) : plan_(std::move(plan)) {}
 
   std::vector<CallPiece> push(const std::string& text);
-  std::vector<CallPiece> finish();  // what was held back
+  std::vector<CallPiece> finish();  // emits the text held back
 
  private:
   enum class State { text, name, object, pairs, close };
@@ -37,7 +37,7 @@ class CallReader {
   State state_ = State::text;
   std::string held_;
   size_t tool_ = 0;
-  int64_t depth_ = 0;  // of the object
+  int64_t depth_ = 0;  // nesting depth within the object
   bool in_string_ = false, is_escaped_ = false, any_text_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Functions that a model may call in a chat: how its template writes calls, the grammar that binds what is written to
-// the functions that were offered, and calls found in the text as it grows.
+// Tool calls in chats: the template's format of calls, the grammar that restricts outputs to the offered functions, and
+// the incremental parser of calls in outputs.
 //
 // May include: base, model/infer/sample, model/template, model/text/unicode.
 #pragma once

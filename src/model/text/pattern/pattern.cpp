@@ -18,10 +18,10 @@ namespace lumen::model {
 namespace {
 
 constexpr uint64_t kMaxWork = 100'000'000;
-constexpr size_t kMaxStates = 1024, kMaxClasses = 64;  // of a table
+constexpr size_t kMaxStates = 1024, kMaxClasses = 64;  // of a DFA
 
 Error runaway(const std::string& text, size_t at) {
-  return user_error("splitting the text with the tokenizer's pattern '{}' takes too long or too much memory at byte {}",
+  return user_error("splitting the text with the tokenizer's pattern '{}' takes too much time or memory at byte {}",
                     text.substr(0, 200), at);
 }
 
@@ -47,9 +47,8 @@ inline char32_t decode(const char* p, size_t* size) {
 
 }  // namespace
 
-// States are ordered lists of threads as they stand before a character is looked at; a step resolves forks and
-// look-ahead with that character, notes whether a thread accepts here (which cuts all less preferred ones), and moves
-// the others on.
+// States are ordered lists of threads before the next character is read; a step resolves forks and look-ahead with that
+// character, notes whether a thread accepts here (which drops all less preferred ones), and advances the others.
 struct Pattern::Table {
   static constexpr uint16_t kAccepts = 0x8000, kDead = 0x7fff;
 
@@ -59,16 +58,16 @@ struct Pattern::Table {
   std::vector<uint16_t> pages;       // [c / 256] -> block
   std::vector<uint8_t> blocks;       // [block][c % 256] -> class
 
-  // `borders`: ascending, from 0; from this character on, this class.
+  // `borders`: ascending, from 0; each starts a class at this character.
   void put_classes(const std::vector<std::pair<char32_t, uint8_t>>& borders) {
     constexpr char32_t kPage = 256;
     std::vector<uint8_t> page(kPage);
     std::map<std::vector<uint8_t>, uint16_t> known;
-    size_t next = 0;       // the first border that was not reached
-    bool is_even = false;  // the page before is of the class that reigns, throughout
+    size_t next = 0;       // the next border
+    bool is_even = false;  // all characters of the previous page have the current class
     for (char32_t first = 0; first <= kLastCode; first += kPage) {
       const auto border = [&] { return next < borders.size() ? borders[next].first : kLastCode + 1; };
-      // Most pages are as the one before.
+      // Most pages equal the previous one.
       if (is_even && border() >= first + kPage) {
         pages.push_back(pages.back());
         continue;
@@ -92,7 +91,8 @@ struct Pattern::Table {
 
   uint8_t class_of(char32_t c) const { return blocks[size_t{pages[c >> 8]} << 8 | (c & 0xff)]; }
 
-  // End of the match that begins at `at`, or at - 1 (wrapping) when there is none. `*looked`: characters looked at.
+  // End of the match that begins at `at`, or at - 1 (wrapping) when there is none. `*looked`: number of characters
+  // read.
   size_t match(std::string_view text, size_t at, size_t* looked) const {
     const char* data = text.data();
     const uint16_t* table = steps.data();
@@ -118,7 +118,7 @@ struct Pattern::Table {
 
 namespace {
 
-// Classes of characters that no set of the pattern tells apart: for each the sets that hold it.
+// Equivalence classes of characters with respect to the pattern's sets, with the sets that contain each class.
 struct Partition {
   std::vector<std::vector<bool>> members;             // [class][set]
   std::vector<std::pair<char32_t, uint8_t>> borders;  // ascending: from this character on, this class
@@ -204,7 +204,7 @@ class Stepper {
   std::vector<bool> seen_, queued_;
 };
 
-// Ranges of a set as the inside of a class in brackets.
+// The ranges of a set as the contents of a bracket expression.
 std::string in_brackets(const CodeSet& set) {
   std::string out;
   for (const auto& [first, last] : set.ranges())
@@ -212,8 +212,8 @@ std::string in_brackets(const CodeSet& set) {
   return out;
 }
 
-// What PCRE2 understands otherwise than the dialect of tokenizers does, in words of its own: \s differs in one
-// character, \w and \b in many, \h and \v are others altogether.
+// Rewrites constructs whose meaning in PCRE2 differs from the tokenizers' dialect: \s differs in one character, \w and
+// \b in many, \h and \v are unrelated.
 class Translation {
  public:
   static std::string of(std::string_view text) {
@@ -243,7 +243,7 @@ class Translation {
  private:
   static constexpr std::string_view kSpace =
       "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-  // By our own tables: those of PCRE2 are of another version of Unicode.
+  // From our own tables: those of PCRE2 have another Unicode version.
   static const std::string& word(bool inside) {
     static const std::string in = in_brackets(CodeSet::pattern_word(true)),
                              out = in_brackets(CodeSet::pattern_word(false));
@@ -253,7 +253,7 @@ class Translation {
     static const std::string all = in_brackets(*CodeSet::property("Nd"));
     return all;
   }
-  // Alphabetic in Unicode 16 and not yet in 14, which PCRE2 of Debian 12 knows (DerivedCoreProperties.txt).
+  // Alphabetic in Unicode 16 but not in 14, the version of Debian 12's PCRE2 (DerivedCoreProperties.txt).
   static constexpr std::string_view kNewLetters =
       "\\x{363}-\\x{36f}\\x{897}\\x{c04}\\x{cf3}\\x{f82}-\\x{f83}\\x{1c89}-\\x{1c8a}\\x{1dd3}-\\x{1de6}"
       "\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d65}\\x{10d69}"
@@ -323,7 +323,7 @@ class Translation {
   }
 };
 
-// Limits and stack of matching; one per thread.
+// Match limits and JIT stack; one per thread.
 struct MatchContext {
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack = pcre2_jit_stack_create(32 * 1024, 4 * 1024 * 1024, nullptr);
@@ -355,18 +355,18 @@ struct MatchContext {
 std::string pattern_mistake(int error) {
   switch (error) {
     case PCRE2_ERROR_END_BACKSLASH:
-      return "a backslash with nothing behind it";
+      return "a backslash at the end";
     case PCRE2_ERROR_UNKNOWN_ESCAPE:
-      return "an escape that is not known";
+      return "an unknown escape";
     case PCRE2_ERROR_QUANTIFIER_OUT_OF_ORDER:
     case PCRE2_ERROR_QUANTIFIER_TOO_BIG:
-      return "numbers of repeats that are too large, or the larger one first";
+      return "repeat counts that are too large or in the wrong order";
     case PCRE2_ERROR_MISSING_SQUARE_BRACKET:
-      return "a class without its closing ]";
+      return "a character class without its closing ]";
     case PCRE2_ERROR_CLASS_RANGE_ORDER:
-      return "a range of characters whose end lies before its beginning";
+      return "a character range whose end is before its start";
     case PCRE2_ERROR_QUANTIFIER_INVALID:
-      return "a repeat with nothing in front to repeat";
+      return "a quantifier with nothing to repeat";
     case PCRE2_ERROR_MISSING_CLOSING_PARENTHESIS:
       return "a group without its closing )";
     case PCRE2_ERROR_UNMATCHED_CLOSING_PARENTHESIS:
@@ -374,12 +374,12 @@ std::string pattern_mistake(int error) {
     case PCRE2_ERROR_BAD_SUBPATTERN_REFERENCE:
       return "a reference to a group that does not exist";
     case PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH:
-      return "a look-behind whose length is not fixed";
+      return "a look-behind without a fixed length";
     case PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY:
     case PCRE2_ERROR_MALFORMED_UNICODE_PROPERTY:
-      return "a property of characters that is not known";
+      return "an unknown Unicode property";
     default:
-      return "this is no regular expression that is known here";
+      return "not a supported regular expression";
   }
 }
 
@@ -398,7 +398,7 @@ struct Pattern::Backtracking {
       throw user_error("{}: pattern '{}', character {}: {}", where, text.substr(0, 200), offset,
                        pattern_mistake(error));
     }
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where JIT is missing, matching interprets
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without JIT support, matching is interpreted
   }
   Backtracking(const Backtracking&) = delete;
   Backtracking& operator=(const Backtracking&) = delete;
@@ -435,7 +435,8 @@ Pattern::Pattern(const std::string& text, const std::string& where, Engine engin
       }
     }
     if (table_) return;
-    if (engine == Engine::table) throw user_error("{}: pattern '{}' is none for a table", where, text.substr(0, 200));
+    if (engine == Engine::table)
+      throw user_error("{}: pattern '{}' cannot be compiled to a table", where, text.substr(0, 200));
   }
   backtracking_ = std::make_unique<Backtracking>(text, where);
 }
@@ -479,7 +480,7 @@ bool Pattern::find(std::string_view text, size_t from, Match* out, uint64_t* wor
   }
   static thread_local MatchContext limits;
   for (size_t at = from; at <= text.size();) {
-    // The text is valid UTF-8 and known to be, so it is not checked again at every match (which would take quadratic
+    // The text is known to be valid UTF-8, so PCRE2 must not check it again for every match (which would take quadratic
     // time).
     const auto match = [&](uint32_t options) {
       return pcre2_match(backtracking_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, options,
@@ -513,7 +514,7 @@ bool same_matches(const std::string& a, const std::string& b) {
     if (n.set >= 0) n.set += one->sets.size();
   const auto classes = partition(sets, kMaxClasses);
   if (!classes) return false;
-  // Both walk through every text at once; they may accept only where the other does.
+  // A walk over the product automaton; both must accept at the same steps.
   using Pair = std::pair<std::vector<int32_t>, std::vector<int32_t>>;
   std::vector<Pair> states{{{one->start}, {other->start}}};
   std::set<Pair> known(states.begin(), states.end());
@@ -536,7 +537,7 @@ bool leaves_no_gaps(const std::string& pattern) {
   const auto classes = partition(graph->sets, kMaxClasses);
   if (!classes) return false;
   std::vector<std::vector<int32_t>> states{{graph->start}};
-  std::set<std::vector<int32_t>> known;  // an empty match at the beginning is none
+  std::set<std::vector<int32_t>> known;  // an empty match at the start does not count
   Stepper stepper(*graph, *classes);
   const size_t end = classes->members.size();
   for (size_t s = 0; s < states.size(); ++s) {

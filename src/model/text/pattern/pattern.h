@@ -1,8 +1,8 @@
-// Regular expressions of tokenizers: the common ones become a table of states over classes of characters (no
-// backtracking, a few nanoseconds for each character); what needs more (look-behind, back references, possessive
-// quantifiers, ...) goes to PCRE2. Both give the match a backtracking engine gives: the leftmost, and of those the
-// first alternative's. The dialect is that of tokenizer.json: \s is White_Space, ^ and $ are ends of lines. Proved by
-// tests/model/text/pattern_test.cpp (both ways give the same matches).
+// Regular expressions of tokenizers. The common ones are compiled to a table, a DFA over character classes (no
+// backtracking, a few nanoseconds per character); others (look-behind, back references, possessive quantifiers, ...)
+// use PCRE2. Both return the match of a backtracking engine: the leftmost one, preferring earlier alternatives. The
+// dialect is that of tokenizer.json: \s is White_Space, ^ and $ match at line ends. Proved by
+// tests/model/text/pattern_test.cpp (both engines return the same matches).
 //
 // May include: base, model/text/unicode.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace lumen::model {
 
-// What is wrong with an expression that PCRE2 refuses with this error.
+// A description of a PCRE2 compile error.
 std::string pattern_mistake(int error);
 
 struct Match {
@@ -23,17 +23,17 @@ struct Match {
 
 class Pattern {
  public:
-  enum class Engine { best, table, backtracking };  // how to match; for tests
+  enum class Engine { best, table, backtracking };  // others than `best` for tests
 
-  // Error when the pattern does not compile (with `Engine::table`: when it needs more than the table); `where` names
-  // its origin.
+  // Error when the pattern does not compile (with `Engine::table`: when the DFA cannot express it); `where` names its
+  // origin.
   Pattern(const std::string& text, const std::string& where, Engine engine = Engine::best);
   static Pattern literal(std::string text);
   Pattern(Pattern&&) noexcept;
   ~Pattern();
 
-  // The first non-empty match at or behind `from` in valid UTF-8; false when there is none. What stands outside `text`
-  // does not count. Error when a pattern runs away; `*work` counts the steps taken in one text.
+  // The first non-empty match at or after `from` in valid UTF-8; false when there is none. Look-around does not see
+  // beyond `text`. Error when a pattern takes too long; `*work` counts the steps for one text.
   bool find(std::string_view text, size_t from, Match* out, uint64_t* work) const;
   bool is_table() const;
 
@@ -48,10 +48,10 @@ class Pattern {
   std::unique_ptr<const Backtracking> backtracking_;
 };
 
-// Whether two patterns find the same in every text, however they are written; false where that cannot be told (patterns
-// that need more than the table and are not the same text).
+// Whether two patterns have the same matches in every text, however they are written; false when undecided (patterns
+// that the DFA cannot express and that are not the same string).
 bool same_matches(const std::string& a, const std::string& b);
-// Whether a match begins wherever one ends: nothing is between matches. False where that cannot be told.
+// Whether a match begins wherever one ends, so that there are no gaps between matches. False when undecided.
 bool leaves_no_gaps(const std::string& pattern);
 
 }  // namespace lumen::model

@@ -15,12 +15,12 @@ struct Tree {
   enum class Kind { empty, set, ahead, sequence, choice, repeat } kind = Kind::empty;
   CodeSet set = {};
   bool end_allowed = false;
-  int least = 0, most = 0;  // most -1: any number
+  int least = 0, most = 0;  // most -1: unlimited
   bool lazy = false;
   std::vector<Tree> parts = {};
 };
 
-struct Outside {};  // thrown at what the subset lacks
+struct Outside {};  // thrown at a construct outside the subset
 
 class Parser {
  public:
@@ -153,7 +153,7 @@ class Parser {
     return nullptr;
   }
 
-  // A character where case may not matter.
+  // A character with its other case, if case is ignored.
   CodeSet letter(char32_t c) const {
     if (!fold_) return {{c, c}};
     if (c >= 0x80) throw Outside();
@@ -182,7 +182,7 @@ class Parser {
     return value;
   }
 
-  // Behind a backslash. `*code` is set when it was one character.
+  // Parses an escape after its backslash. `*code` is set when it is a single character.
   CodeSet escape(bool inside, std::optional<char32_t>* code = nullptr) {
     const char32_t c = next();
     const auto one = [&](char32_t x) {
@@ -242,7 +242,7 @@ class Parser {
         return negative ? set->complement() : *set;
       }
       default:
-        // Letters and digits have meanings of their own; anything else stands for itself.
+        // Letters and digits have special meanings; any other character is literal.
         if (c < 0x80 && (std::isalnum(c) != 0)) throw Outside();
         return one(c);
     }
@@ -261,7 +261,7 @@ class Parser {
         break;
       }
       if (take("&&")) {
-        // Intersection with all that follows.
+        // Intersection with the rest of the class.
         const size_t begin = at_;
         CodeSet rest;
         while (more() && text_[at_] != ']') rest = rest.unite(item(depth));
@@ -330,7 +330,7 @@ class Builder {
     return node({.kind = PatternNode::Kind::fork, .next = first, .other = second});
   }
 
-  // The start of `tree` in front of node `then`.
+  // The start node of `tree`, which continues at node `then`.
   int32_t put(const Tree& tree, int32_t then) {
     switch (tree.kind) {
       case Tree::Kind::empty:

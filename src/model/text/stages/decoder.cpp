@@ -78,7 +78,7 @@ std::string Decoder::decode(std::vector<Part> parts) const {
         join(parts);
         break;
       case DecodeStep::Kind::byte_fallback: {
-        // Bytes side by side are one part.
+        // Adjacent bytes become one part.
         std::vector<Part> out;
         bool bytes = false;
         for (Part& p : parts) {

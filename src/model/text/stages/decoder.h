@@ -1,5 +1,5 @@
-// Strings of tokens back to a text: the chain of steps that tokenizer.json names. Bytes come back as bytes, also where
-// they make no valid UTF-8. Proved by tests/model/text/tokenizer_test.cpp and tokenizer_reference.py.
+// Decoding of token strings to text: the chain of decoders that tokenizer.json names. Bytes are kept even where they
+// are invalid UTF-8. Proved by tests/model/text/tokenizer_test.cpp and tokenizer_reference.py.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@ namespace lumen::model {
 
 struct DecodeStep {
   enum class Kind {
-    alphabet,       // characters of the byte-level alphabet become bytes; joins all
+    alphabet,       // ByteLevel: characters of the byte-level alphabet become bytes; joins all parts
     byte_fallback,  // <0xAB> becomes a byte
-    fuse,           // joins all
-    strip,          // up to `start` / `stop` characters `text` go at the ends of each part
+    fuse,           // joins all parts
+    strip,          // removes up to `start` / `stop` characters `text` from the ends of each part
     replace,        // matches of a pattern become `text`
-    metaspace,      // `text` becomes a space, and nothing in the first part where `drop_first`
-    word_piece,     // parts that begin with `text` join the one before; others come behind a space; `cleanup`: and
-                    // spaces before punctuation go
-    word_end,       // `text` becomes a space, and nothing in the last part
+    metaspace,      // `text` becomes a space, or is removed in the first part where `drop_first`
+    word_piece,     // parts that begin with `text` are appended to the previous one; others get a space before them;
+                    // `cleanup`: spaces before punctuation are removed
+    word_end,       // BPEDecoder: `text` becomes a space, or is removed in the last part
   } kind = Kind::fuse;
   std::string text = {};
   size_t start = 0, stop = 0;
@@ -32,14 +32,14 @@ class Decoder {
  public:
   struct Part {
     std::string text;
-    bool verbatim = false;  // stands for itself, outside the byte-level alphabet
+    bool verbatim = false;  // literal text, not in the byte-level alphabet
   };
 
   Decoder() = default;  // joins with spaces
   explicit Decoder(std::vector<DecodeStep> steps) : steps_(std::move(steps)), spaces_(false) {}
 
   std::string decode(std::vector<Part> parts) const;
-  // Each part stands for the same bytes wherever it is; then decode() is their concatenation.
+  // Whether each token decodes to the same bytes anywhere, so that decode() concatenates.
   bool is_plain() const;
 
  private:

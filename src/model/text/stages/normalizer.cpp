@@ -13,7 +13,7 @@
 namespace lumen::model {
 namespace {
 
-// Calls `valid` for runs of UTF-8; other bytes are copied.
+// Calls `valid` for runs of valid UTF-8; other bytes are copied.
 template <typename Valid>
 std::string over_valid(std::string_view text, const Valid& valid) {
   std::string out;
@@ -48,7 +48,7 @@ std::string normal_form(std::string_view text, int options) {
     utf8proc_uint8_t* mapped = nullptr;
     const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()), run.size(),
                                                &mapped, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
-    if (size < 0) throw user_error("cannot normalise a text: {}", utf8proc_errmsg(size));
+    if (size < 0) throw user_error("cannot normalize a text: {}", utf8proc_errmsg(size));
     out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
     std::free(mapped);
   });
@@ -64,7 +64,7 @@ bool is_mark(char32_t c) {
 }
 
 void lower(char32_t c, std::string& out) {
-  if (c == 0x130) {  // the one letter whose small form is two characters
+  if (c == 0x130) {  // the one letter whose lowercase is two characters
     out += "i\xcc\x87";
     return;
   }
@@ -182,7 +182,7 @@ std::string nmt(std::string_view text) {
   });
 }
 
-// One bit per character: normal form C changes neither it nor what stands before it.
+// One bit per character: NFC changes neither it nor the characters before it.
 const std::vector<uint64_t>& nfc_stable() {
   static const auto bits = [] {
     std::vector<uint64_t> out((kLastCode >> 6) + 1, ~uint64_t{0});
@@ -191,8 +191,8 @@ const std::vector<uint64_t>& nfc_stable() {
       const utf8proc_property_t* p = utf8proc_get_property(c);
       if (p->combining_class != 0) unsure(c);
       if (p->decomp_seqindex == UINT16_MAX || p->decomp_type != 0) continue;
-      // With a canonical decomposition: stable when it composes back to itself; its second part may join what is
-      // before.
+      // With a canonical decomposition: stable when it composes back to itself; its second part may compose with the
+      // preceding character.
       utf8proc_int32_t parts[8];
       const auto n = utf8proc_decompose_char(c, parts, 8, UTF8PROC_STABLE, nullptr);
       for (utf8proc_ssize_t i = 1; i < n && i < 8; ++i) unsure(static_cast<char32_t>(parts[i]));
@@ -214,7 +214,7 @@ CharacterMap::CharacterMap(std::string_view blob, const std::string& where) {
   uint32_t size = 0;
   if (blob.size() >= 4) std::memcpy(&size, blob.data(), 4);
   if (blob.size() < 4 || size % 4 != 0 || size < 4 || size > blob.size() - 4)
-    throw user_error("{}: the map of characters is broken", where);
+    throw user_error("{}: the character map (precompiled_charsmap) is malformed", where);
   units_.resize(size / 4);
   std::memcpy(units_.data(), blob.data() + 4, size);
   replacements_ = blob.substr(4 + size);

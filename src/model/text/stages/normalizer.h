@@ -1,5 +1,5 @@
-// What becomes of a text before it is split: a chain of the steps that tokenizer.json and SentencePiece files name.
-// Bytes that are no UTF-8 pass through. Proved by tests/model/text/tokenizer_test.cpp and tokenizer_reference.py.
+// Normalization of text before it is split: the chain of normalizers that tokenizer.json and SentencePiece files name.
+// Invalid UTF-8 passes through. Proved by tests/model/text/tokenizer_test.cpp and tokenizer_reference.py.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,13 @@
 
 namespace lumen::model {
 
-// The compiled table of replacements of SentencePiece files: a double array over bytes and a blob of strings.
+// The compiled replacement table (precompiled_charsmap) of SentencePiece files: a double-array trie over bytes and a
+// blob of strings.
 class CharacterMap {
  public:
-  // Error when the blob cannot be one.
+  // Error when the blob is malformed.
   CharacterMap(std::string_view blob, const std::string& where);
-  // The length of the longest / shortest key that `text` begins with; 0: there is none. `*out`: what it becomes.
+  // The length of the longest / shortest key that `text` begins with; 0: none. `*out`: its replacement.
   size_t longest(std::string_view text, std::string_view* out) const;
   size_t shortest(std::string_view text, std::string_view* out) const;
 
@@ -33,16 +34,16 @@ struct NormalStep {
     nfkc,
     nfkd,
     lowercase,
-    strip_accents,     // marks go
-    strip_nonspacing,  // non-spacing marks go
-    strip,             // white space at the ends goes: `left`, `right`
+    strip_accents,     // removes marks
+    strip_nonspacing,  // removes non-spacing marks
+    strip,             // removes white space at the ends: `left`, `right`
     replace,           // matches of a pattern become `text`
-    prepend,           // `text` before a text that is not empty
-    map_graphemes,     // the character map, as the library tokenizers applies it
+    prepend,           // `text` before a non-empty text
+    map_graphemes,     // the character map, as the tokenizers library applies it
     map_prefixes,      // the character map, as SentencePiece applies it
-    clean,             // control characters go, white space becomes a space
+    clean,             // removes control characters, white space becomes a space
     nmt,               // the same with another list of characters
-    pad_ideographs,    // a space on both sides
+    pad_ideographs,    // adds a space on both sides of CJK ideographs
     alphabet,          // bytes become characters of the byte-level alphabet
   } kind = Kind::nfc;
   bool left = true, right = true;
@@ -56,7 +57,7 @@ class Normalizer {
   Normalizer() = default;
   explicit Normalizer(std::vector<NormalStep> steps) : steps_(std::move(steps)) {}
 
-  // Nothing to do, or nothing to do for this text (quick, not always found).
+  // Whether there is nothing to do at all or for this text (a fast check with false negatives).
   bool leaves(std::string_view text) const;
   std::string apply(std::string_view text) const;
   const std::vector<NormalStep>& steps() const { return steps_; }
@@ -66,7 +67,7 @@ class Normalizer {
   std::vector<NormalStep> steps_;
 };
 
-// True when each character of the text is one that normal form C leaves alone wherever it stands; false when unsure.
+// Whether each character of the text is unchanged by NFC in any context; false when undecided.
 bool surely_nfc(std::string_view text);
 
 }  // namespace lumen::model

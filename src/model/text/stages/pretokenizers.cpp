@@ -40,7 +40,7 @@ RanksRow read_ranks_row(const Toml& row) {
   const int64_t count = row.integer("count", out.specials.size());
   const size_t hole = more.find("{}");
   if (count > kMostSpecials || (count > std::ssize(out.specials) && hole == std::string::npos))
-    throw error_at(row.place("count"), "no names for so many control tokens");
+    throw error_at(row.place("count"), "too many control tokens for their names");
   while (std::ssize(out.specials) < count)
     out.specials.push_back(more.substr(0, hole) + std::to_string(number++) + more.substr(hole + 2));
   return out;
@@ -48,7 +48,7 @@ RanksRow read_ranks_row(const Toml& row) {
 
 struct State {
   std::mutex mutex;
-  std::vector<std::pair<std::string, std::string>> added;  // text, name
+  std::vector<std::pair<std::string, std::string>> added;  // source, name
   std::unique_ptr<const PretokenizerTable> table;
 };
 

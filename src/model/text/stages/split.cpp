@@ -8,7 +8,7 @@
 namespace lumen::model {
 namespace {
 
-// Turns the alternation of gaps and matches into pieces.
+// Turns alternating gaps and matches into pieces.
 class Joiner {
  public:
   template <typename Put>
@@ -80,7 +80,7 @@ std::string replace_spaces(std::string_view text, std::string_view by) {
   return out;
 }
 
-// A step that cuts at both ends of each match of a pattern and drops nothing; or nothing.
+// The pattern of a step that splits at both ends of each match and drops nothing; else null.
 const std::string* isolated_pattern(const SplitStep& s) {
   if (s.kind != SplitStep::Kind::pattern) return nullptr;
   const bool all_kept = s.behavior == SplitBehavior::isolated || (s.behavior == SplitBehavior::removed && s.invert &&
@@ -105,7 +105,7 @@ Splitter::Splitter(std::vector<SplitStep> steps, const std::string& where) : ste
     if (step.kind == SplitStep::Kind::literal || step.kind == SplitStep::Kind::metaspace)
       pattern = std::make_shared<Pattern>(Pattern::literal(step.pattern));
     if (step.kind == SplitStep::Kind::fixed_length && step.length == 0)
-      throw user_error("{}: pieces of a fixed length must have one", where);
+      throw user_error("{}: pieces of a fixed length need a length above 0", where);
     patterns_.push_back(std::move(pattern));
   }
 }

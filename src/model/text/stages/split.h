@@ -1,6 +1,6 @@
-// Cutting a text into words before the vocabulary sees it: a chain of steps, each refining the pieces of the one
-// before, as the pre-tokenizers of tokenizer.json do. Every piece of a step is matched alone, so look-ahead ends at its
-// border. Bytes that are no UTF-8 are pieces of their own. A pattern that runs away ends in an Error. Proved by
+// Pre-tokenization: splits a text into words by a chain of steps, each of which refines the pieces of the previous one,
+// as the pre-tokenizers of tokenizer.json do. Every piece is matched alone, so look-ahead ends at its end. Runs of
+// invalid UTF-8 are separate pieces. A pattern that takes too long ends in an Error. Proved by
 // tests/model/text/tokenizer_test.cpp.
 #pragma once
 
@@ -14,34 +14,33 @@
 
 namespace lumen::model {
 
-// What becomes of a match; gaps between matches are always pieces (unless removed by `invert`).
+// How a match is treated; gaps between matches are always pieces (unless removed by `invert`).
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
 struct SplitStep {
   enum class Kind {
-    pattern,       // cut by matches of a regular expression
-    literal,       // cut by occurrences of a text
-    prefix_space,  // put ' ' before every piece without
-    metaspace,     // spaces become `pattern`, which is also put before pieces without; then cut before each
+    pattern,       // split by matches of a regular expression
+    literal,       // split by occurrences of a string
+    prefix_space,  // adds a leading ' ' to pieces without one
+    metaspace,     // spaces become `pattern`, which is also prepended to pieces without it; then splits before each
     alphabet,      // bytes become characters of the byte-level alphabet
-    fixed_length,  // cut into `length` characters
+    fixed_length,  // pieces of `length` characters
   } kind = Kind::pattern;
   std::string pattern = {};
   SplitBehavior behavior = SplitBehavior::isolated;
-  bool invert = false;                                                    // gaps count as matches and matches as gaps
-  enum class Prepend { always, first, never } prepend = Prepend::always;  // metaspace; first: where the text begins
+  bool invert = false;                                                    // swaps the roles of gaps and matches
+  enum class Prepend { always, first, never } prepend = Prepend::always;  // metaspace; first: at the start of the text
   bool cut = true;                                                        // metaspace
   size_t length = 0;                                                      // fixed_length
   friend bool operator==(const SplitStep&, const SplitStep&) = default;
 };
 
-// Whether two chains of steps cut every text at the same places, however their patterns are written; false where that
-// cannot be told.
+// Whether two chains split every text at the same places, however their patterns are written; false when undecided.
 bool same_cuts(const std::vector<SplitStep>& a, const std::vector<SplitStep>& b);
 
 class Splitter {
  public:
-  // Something callable with a piece; refers to it only, for the time of a call.
+  // A non-owning reference to a callable, valid for the time of a call.
   class Emit {
    public:
     template <typename F, typename = std::enable_if_t<!std::is_same_v<std::remove_cvref_t<F>, Emit>>>
@@ -64,12 +63,12 @@ class Splitter {
   // Error when a pattern does not compile; `where` names its origin.
   Splitter(std::vector<SplitStep> steps, const std::string& where);
 
-  // Calls `emit` for every non-empty piece, in order. `first`: the text is the beginning of what was asked for.
+  // Calls `emit` for every non-empty piece, in order. `first`: `text` is the start of the encoded input.
   void split(std::string_view text, const Emit& emit, bool first = true) const;
   const std::vector<SplitStep>& steps() const { return steps_; }
 
  private:
-  // `joined`: the piece continues a word behind bytes that are no UTF-8; nothing is put in front of it.
+  // `joined`: the piece continues a word after invalid UTF-8; nothing is prepended to it.
   void run(size_t step, std::string_view piece, bool first, bool joined, const Emit& emit) const;
 
   std::vector<SplitStep> steps_;

@@ -1,4 +1,4 @@
-// What a tokenizer does around its vocabulary: normalizing, splitting into words, and from tokens back to text.
+// Stages of a tokenizer around its vocabulary: normalizer, pre-tokenizer and decoder.
 //
 // May include: base, base/structured, model/text/pattern, model/text/unicode.
 #pragma once

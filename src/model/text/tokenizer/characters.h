@@ -1,4 +1,4 @@
-// Vocabularies of characters with control tokens before them. Proved by tests/model/text/tokenizer_test.cpp.
+// Character-level vocabularies with control tokens. Proved by tests/model/text/tokenizer_test.cpp.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace lumen::model {
 
-// As Tokenizer::characters(), behind the control tokens given, whose names are no part of the text. `end_of_text`: one
-// of them, EOS (and BOS); empty: none.
+// As Tokenizer::characters(), but the given control tokens come first and their names in the text are skipped.
+// `end_of_text`: one of them, used as EOS (and BOS); empty: none.
 Tokenizer character_tokenizer(std::string_view text, const std::vector<std::string>& specials,
                               const std::string& end_of_text);
 

@@ -16,7 +16,7 @@ bool is_hangul(char32_t c) {
   return is_syllable(c) || (c >= 0x1100 && c <= 0x11ff) || (c >= 0x3131 && c <= 0x318e);
 }
 
-// Calls `each` with every character and where it begins.
+// Calls `each` with every character and its position.
 template <typename Each>
 void characters(std::string_view text, const Each& each) {
   for (size_t at = 0; at < text.size();) {
@@ -35,7 +35,7 @@ double per(int64_t a, int64_t b) {
 
 TextStats text_stats(const Tokenizer& t, std::string_view text) {
   TextStats out;
-  // Language of each byte's word: 0 neither, 1 Korean, 2 English. Spaces belong to the word behind them.
+  // Language of each byte's word: 0 neither, 1 Korean, 2 English. Spaces belong to the word after them.
   std::vector<uint8_t> language(text.size(), 0);
   std::vector<uint8_t> begins(text.size(), 0);
   size_t from = 0;
@@ -76,8 +76,8 @@ TextStats text_stats(const Tokenizer& t, std::string_view text) {
   }
   const std::vector<TokenId> ids = t.encode(text);
   out.all.tokens = ids.size();
-  // Where tokens join to the text they tell which word they are of; a tokenizer that changes text is measured as a
-  // whole.
+  // While the concatenated tokens equal the text, each token is assigned to its word; a tokenizer that changes the text
+  // is only measured as a whole.
   size_t at = 0;
   bool joined = true;
   std::vector<uint8_t> whole(text.size(), 0);

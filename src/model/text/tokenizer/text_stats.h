@@ -1,5 +1,5 @@
-// How well a tokenizer suits a text: counts for its Korean and its English words apart. A word is what stands between
-// white space; it is Korean when it holds Hangul, English when it holds ASCII letters and no Hangul. Proved by
+// Tokenizer efficiency on a text: counts separately for Korean and English words. Words are separated by white space; a
+// word with Hangul is Korean, one with ASCII letters and no Hangul English. Proved by
 // tests/model/text/text_stats_test.cpp.
 #pragma once
 
@@ -16,8 +16,8 @@ struct TextCounts {
 };
 
 struct TextStats {
-  TextCounts all, korean, english;              // of parts the spaces before words count, as they do in tokens
-  int64_t syllables = 0, broken_syllables = 0;  // Hangul syllables; those that no single token holds whole
+  TextCounts all, korean, english;              // by language, a word includes the spaces before it, as tokens do
+  int64_t syllables = 0, broken_syllables = 0;  // Hangul syllables; those not contained in a single token
   int64_t vocabulary = 0, hangul_tokens = 0, single_syllables = 0;
 
   std::string table() const;

@@ -17,11 +17,11 @@
 namespace lumen::model {
 namespace {
 
-// Words seen lately by this thread and what they became. Encoding is a pure function of the word, so a cache never
-// changes a result. A word has one slot, which the next word of that slot takes over.
+// This thread's cache of recent words and their tokens. Encoding is a pure function of the word, so a cache never
+// changes a result. Direct-mapped: a word evicts the previous one in its slot.
 class WordCache {
  public:
-  static constexpr size_t kLongest = 26, kTokens = 9;  // a slot is one line of the processor's cache
+  static constexpr size_t kLongest = 26, kTokens = 9;  // a slot is one cache line
 
   struct alignas(64) Slot {
     uint8_t size = 0, count = 0;
@@ -32,7 +32,7 @@ class WordCache {
   explicit WordCache(uint64_t serial) : serial_(serial), slots_(kSlots) {}
   uint64_t serial() const { return serial_; }
 
-  // The slot of a word of at most kLongest bytes; whether it holds that word is for the caller to ask.
+  // The slot of a word of at most kLongest bytes; the caller checks whether it holds that word.
   Slot& slot(std::string_view word) {
     uint64_t a = 0, b = 0, c = 0;
     const size_t n = word.size();
@@ -56,7 +56,7 @@ class WordCache {
   std::vector<Slot> slots_;
 };
 
-// The caches of this thread: of the tokenizers it used last.
+// This thread's caches of the most recently used tokenizers.
 WordCache& word_cache(uint64_t serial) {
   static thread_local std::array<std::unique_ptr<WordCache>, 3> caches;
   for (size_t i = 0; i < caches.size(); ++i) {
@@ -87,7 +87,7 @@ void encode_word(const TokenizerParts& p, WordCache& cache, std::string_view wor
   std::copy(out.begin() + before, out.end(), slot.tokens);
 }
 
-// Cuts added tokens out of `text` and hands what lies between to `plain`, and whether it is the beginning.
+// Splits `text` at added tokens and calls `plain` with each part between them, and whether it is the start of the text.
 template <typename Plain>
 void partition(const AddedTokens& added, std::string_view text, bool control, std::vector<TokenId>& out,
                const Plain& plain) {
@@ -105,16 +105,16 @@ void partition(const AddedTokens& added, std::string_view text, bool control, st
 
 namespace {
 
-// Once for each tokenizer: prompts of a program mostly begin alike.
+// Once for each tokenizer: prompts of one program usually begin alike.
 void warn_of_two_beginnings(const TokenizerParts& p) {
   static std::mutex mutex;
   static std::set<uint64_t> told;
   const std::lock_guard lock(mutex);
   if (!told.insert(p.serial).second) return;
-  warn(fmt::format(
-      "a text begins with '{}', which the tokenizer puts in front of texts by itself: it stands there twice "
-      "now, which models have not been trained on; leave it out of the text",
-      p.tokens.at(p.prefix.front())));
+  warn(
+      fmt::format("a prompt begins with '{}', which the tokenizer adds by itself: it is there twice "
+                  "now, which models are not trained on; leave it out of the prompt",
+                  p.tokens.at(p.prefix.front())));
 }
 
 }  // namespace
@@ -203,12 +203,12 @@ std::string Tokenizer::bytes(TokenId id) const {
   std::string text(token(id));
   if (p.decoder.is_plain()) {
     if (p.verbatim[id]) return text;
-    // A text with a character outside the alphabet stands for itself.
+    // A token with a character outside the alphabet is literal text.
     return from_alphabet(text).value_or(text);
   }
   Decoder::Part part{std::move(text), p.verbatim[id]};
   if (!p.anchor) return p.decoder.decode({part});
-  // What it adds behind another token.
+  // The bytes it appends after another token.
   const Decoder::Part anchor{p.tokens[*p.anchor], p.verbatim[*p.anchor]};
   const std::string before = p.decoder.decode({anchor});
   const std::string both = p.decoder.decode({anchor, std::move(part)});
@@ -261,7 +261,7 @@ TokenId checked_id(const TokenizerParts& parts, int64_t id, const std::string& w
 
 namespace {
 
-// Whether a table made earlier still is of these strings, where they lie now.
+// Whether an existing table still refers to these strings at their current addresses.
 bool is_table_of(const TokenMap& ids, const std::vector<std::string>& tokens) {
   const auto count = std::count_if(tokens.begin(), tokens.end(), [](const std::string& t) { return !t.empty(); });
   return static_cast<size_t>(count) == ids.size() && std::all_of(ids.begin(), ids.end(), [&](const auto& entry) {
@@ -301,7 +301,7 @@ void finish_tokenizer(TokenizerParts& p, const std::string& where) {
     for (const std::string& text : *strings)
       if (const auto id = control(text)) by_text.insert(*id);
   }
-  // What ends only a part of a turn, where the vocabulary tells that from the end of it.
+  // Tokens that end only a part of a turn, where the vocabulary has a separate end of turn.
   for (const EndOfPart& part : table.ends_of_parts) {
     const auto id = control(part.token);
     const bool all = std::all_of(part.beside.begin(), part.beside.end(),

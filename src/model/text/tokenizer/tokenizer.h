@@ -1,12 +1,12 @@
-// Tokenizers: text to token ids and back. A Tokenizer is an immutable value made from GGUF metadata, from a
-// tokenizer.json, from a SentencePiece file, by training on a text, or from the characters of a text; copies share
-// everything.
+// Tokenizers: text to token ids and back. A Tokenizer is an immutable value created from GGUF metadata, from a
+// tokenizer.json, from a SentencePiece file, by training on a text, or from the characters of a text; copies share all
+// data.
 //
-// Encoding:  text -> added tokens cut out -> normalised (normalizer.h) -> split into words (split.h) -> each word
-// through the model (byte_pair.h, unigram.h, word_piece.h). Each thread caches words. Any bytes may be encoded; nothing
-// is lost in encode and decode unless the tokenizer normalises or has no tokens for bytes. Vocabularies, regexes and
-// family names are data (models/pretokenizers.toml), never code. Proved by tests/model/text/tokenizer_test.cpp with
-// real vocabularies and the ids their owners' programs give.
+// Encoding: text -> split at added tokens -> normalized (normalizer.h) -> split into words (split.h) -> each word is
+// encoded by the model (byte_pair.h, unigram.h, word_piece.h). Each thread caches words. Any bytes may be encoded;
+// decoding restores them unless the tokenizer normalizes or has no tokens for bytes. Vocabularies, regexes and family
+// names are data (models/pretokenizers.toml), never code. Proved by tests/model/text/tokenizer_test.cpp with real
+// vocabularies and the ids of their reference implementations.
 //
 // May include: base, base/structured, base/threads, model/text/stages, model/text/unicode, model/text/vocabulary.
 // Offers: characters.h, text_stats.h, tokenizer_parts.h.
@@ -32,54 +32,54 @@ using TokenId = int32_t;  // as in word_model.h
 enum class TokenKind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
 struct EncodeOptions {
-  bool add_special = false;    // put BOS / EOS where the tokenizer asks for them
-  bool parse_special = false;  // control tokens written in the text become tokens (templates); off for text of users
+  bool add_special = false;    // add BOS / EOS as the tokenizer specifies
+  bool parse_special = false;  // parse control tokens in the text (for chat templates); off for user input
 };
 
 struct BpeTraining {
-  int64_t vocabulary = 512;                // tokens in all, specials included; at least 256 + specials
-  int64_t min_frequency = 2;               // pairs seen less often are not merged
-  std::vector<std::string> specials = {};  // control tokens, given the first ids
-  std::string end_of_text = {};            // one of specials: EOS (and BOS); empty = none
-  std::string split = {};                  // a row of the pre-tokenizer table; empty: the table's own choice
+  int64_t vocabulary = 512;                // size including specials; at least 256 + specials
+  int64_t min_frequency = 2;               // less frequent pairs are not merged
+  std::vector<std::string> specials = {};  // control tokens, with the first ids
+  std::string end_of_text = {};            // one of specials: EOS (and BOS); empty: none
+  std::string split = {};                  // a row of the pre-tokenizer table; empty: the table's default
 };
 
 class Tokenizer {
  public:
   // From the tokenizer.* keys of a GGUF file.
   static Tokenizer from_gguf(const GgufMetadata& metadata);
-  // From the text of a tokenizer.json. `config`, if any, is the text of tokenizer_config.json: BOS, EOS and the chat
-  // template stand there.
+  // From the contents of a tokenizer.json. `config`: the contents of tokenizer_config.json, or empty; it defines BOS,
+  // EOS and the chat template.
   static Tokenizer from_json(std::string_view text, const std::string& name, std::string_view config = {});
-  // From the bytes of a SentencePiece model (byte pairs or unigram).
+  // From the bytes of a SentencePiece model (BPE or unigram).
   static Tokenizer from_sentencepiece(std::string_view bytes, const std::string& name, std::string_view config = {});
-  // From a .gguf, .json, .model or .tiktoken file, or a folder with tokenizer.json, tokenizer.model, a file of ranks,
-  // vocab.json and merges.txt, or vocab.txt; chat_template.jinja in the folder is taken, too.
+  // From a .gguf, .json, .model or .tiktoken file, or a folder with tokenizer.json, tokenizer.model, a tiktoken file,
+  // vocab.json and merges.txt, or vocab.txt; a chat_template.jinja in the folder is read, too.
   static Tokenizer load(const std::filesystem::path& path);
-  // Byte-level BPE learnt from a text. Deterministic: ties go to the lower pair of ids.
+  // Byte-level BPE trained on a text. Deterministic: ties go to the lower pair of ids.
   static Tokenizer train(std::string_view text, const BpeTraining& options);
-  // One token per distinct character (code point) of the text, in code point order; nothing else. A character outside
-  // the vocabulary is an Error at encode.
+  // One token per distinct character (code point) of the text, in code point order. Encoding a character outside the
+  // vocabulary is an Error.
   static Tokenizer characters(std::string_view text);
 
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
-  // Encodes many inputs with `threads` threads (0: all there are). Gives the same ids as one after another.
+  // Encodes many inputs with `threads` threads (0: all cores). The ids equal those of encode().
   std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string_view> inputs, EncodeOptions options = {},
                                                  int threads = 0) const;
-  // Bytes of the tokens joined; control tokens are left out when `skip_special`. Ids outside the vocabulary: Error.
+  // Decodes tokens; control tokens are omitted when `skip_special`. Error for ids outside the vocabulary.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
   int64_t size() const;                      // number of ids
-  bool has(TokenId id) const;                // false for gaps, and for ids a model has beyond the vocabulary
+  bool has(TokenId id) const;                // false for unused ids, and for a model's ids beyond the vocabulary
   std::string_view token(TokenId id) const;  // as in the vocabulary (byte-level alphabet)
-  std::string bytes(TokenId id) const;       // what it stands for inside a text; control tokens: their name
+  std::string bytes(TokenId id) const;       // decoded bytes inside a text; control tokens: their name
   TokenKind kind(TokenId id) const;
-  std::optional<TokenId> find(std::string_view token) const;  // by vocabulary text
+  std::optional<TokenId> find(std::string_view token) const;  // by vocabulary string
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;
-  // EOS, end of turn, end of message, and those of with_ends(): where sampling stops; ascending.
+  // EOS, end of turn, end of message, and the ids of with_ends(): sampling stops at them; ascending.
   std::vector<TokenId> end_of_generation() const;
-  // Generation ends with these, too: a model's config names them. They need not have tokens.
+  // Adds end-of-generation ids from a model's config. They may have no tokens.
   Tokenizer with_ends(std::span<const TokenId> more) const;
   bool adds_bos() const;
   bool adds_eos() const;
@@ -87,24 +87,24 @@ class Tokenizer {
   Tokenizer with_chat_template(std::string text) const;
 
   void to_gguf(GgufMetadata& metadata) const;  // sets the tokenizer.* keys
-  std::string to_json() const;                 // tokenizer.json
-  std::string to_config_json() const;          // tokenizer_config.json: BOS, EOS, chat template
+  std::string to_json() const;
+  std::string to_config_json() const;  // tokenizer_config.json: BOS, EOS, chat template
 
   explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
 
  private:
   std::shared_ptr<const TokenizerParts> parts_;
-  std::shared_ptr<const std::string> chat_template_;       // in place of the one it came with
-  std::shared_ptr<const std::vector<TokenId>> more_ends_;  // with those it came with
+  std::shared_ptr<const std::string> chat_template_;       // overrides the original one
+  std::shared_ptr<const std::vector<TokenId>> more_ends_;  // in addition to the original ones
 };
 
-// Decoding one token at a time: push() returns only complete UTF-8, an unfinished character waits for the next token.
+// Incremental decoding: push() returns only complete UTF-8, an incomplete character waits for the next token.
 class TokenStream {
  public:
   explicit TokenStream(Tokenizer tokenizer, bool skip_special = true)
       : tokenizer_(std::move(tokenizer)), skip_special_(skip_special) {}
   std::string push(TokenId id);
-  std::string finish();  // what still waits, invalid bytes as U+FFFD
+  std::string finish();  // the pending rest, invalid bytes as U+FFFD
 
  private:
   Tokenizer tokenizer_;

@@ -1,4 +1,4 @@
-// The word models of tokenizers from their tables.
+// Creates the word models of tokenizers from their tables.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -14,7 +14,7 @@ namespace lumen::model {
 namespace {
 
 bool in_model(const TokenizerParts& p, size_t id) {
-  // No text of a user becomes a control token, whatever pieces it is made of.
+  // User text never becomes a control token, whatever its pieces.
   if (p.tokens[id].empty() || p.kinds[id] == TokenKind::control) return false;
   if (!p.in_model.empty()) return id < p.in_model.size() && p.in_model[id];
   return p.kinds[id] == TokenKind::normal || p.kinds[id] == TokenKind::user_defined ||
@@ -38,7 +38,7 @@ std::vector<std::pair<std::string_view, TokenId>> model_strings(const TokenizerP
   return out;
 }
 
-// Tokens of the single bytes, written <0x00> to <0xFF>; -1 where there is none.
+// The byte tokens <0x00> to <0xFF>; -1 where there is none.
 std::array<TokenId, 256> byte_tokens(const TokenizerParts& p, bool wanted) {
   std::array<TokenId, 256> out;
   for (int b = 0; b < 256; ++b) {
@@ -48,7 +48,7 @@ std::array<TokenId, 256> byte_tokens(const TokenizerParts& p, bool wanted) {
   return out;
 }
 
-// The merges of a file as ids. Their strings are looked up many at a time.
+// The merges of a file as ids. Strings are looked up in batches.
 PairTable pair_table(const TokenizerParts& p, const TokenMap& tokens, const std::string& where) {
   constexpr size_t kTogether = 256;
   PairTable table(p.merges.size());
@@ -82,7 +82,7 @@ std::unique_ptr<const WordModel> byte_pairs(const TokenizerParts& p, const std::
   std::array<TokenId, 256> bytes;
   for (int b = 0; b < 256; ++b) {
     const auto found = p.ids.find(to_alphabet(std::string(1, static_cast<char>(b))));
-    // An added token that reads like a letter of the byte alphabet stands for that letter, not for the byte.
+    // An added token that reads like a letter of the byte-level alphabet is not the token of that byte.
     bytes[b] = found == p.ids.end() || p.verbatim[found->second] ? -1 : found->second;
   }
   return std::make_unique<BytePairModel>(bytes, pair_table(p, p.ids, where), whole_first ? &p.ids : nullptr,
@@ -107,7 +107,7 @@ std::unique_ptr<const WordModel> character_pairs(const TokenizerParts& p, const 
 
 std::unique_ptr<const WordModel> scored_pairs(TokenizerParts& p) {
   TokenMap tokens = model_tokens(p), symbols = tokens;
-  // Characters that occur in pieces but are none themselves take part in merges all the same.
+  // Characters that occur in pieces but are no pieces themselves still take part in merges.
   std::vector<std::pair<char32_t, TokenId>> more;
   TokenId next = p.tokens.size();
   for (size_t id = 0; id < p.tokens.size(); ++id) {
@@ -128,8 +128,8 @@ std::unique_ptr<const WordModel> scored_pairs(TokenizerParts& p) {
   std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return p.scores[a] > p.scores[b]; });
   PairTable merges(order.size() * 2);
   p.merges.clear();
-  // Every cut of a piece in two symbols. Looked up many at a time: first what stands in front, then, where that is one,
-  // what is behind.
+  // Every split of a piece into two symbols. Looked up in batches: first the left parts, then the right parts of those
+  // found.
   struct Cut {
     TokenId id;
     int32_t rank;
@@ -234,7 +234,7 @@ void build_word_model(TokenizerParts& p, const std::string& where) {
       p.model = unigram(p);
       break;
     case VocabularyKind::word_piece:
-      if (!p.unknown) throw user_error("{}: the vocabulary has no token for unknown words", where);
+      if (!p.unknown) throw user_error("{}: the vocabulary has no unknown token", where);
       p.model =
           std::make_unique<WordPieceModel>(model_strings(p), std::string(), p.continuing, *p.unknown, p.longest_word);
       break;

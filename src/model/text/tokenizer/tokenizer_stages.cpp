@@ -1,5 +1,4 @@
-// The stages of a tokenizer from their descriptions in tokenizer.json. Whatever a file asks for and we do not have is
-// refused.
+// Creates a tokenizer's stages from tokenizer.json. Unsupported settings are an Error.
 #include <algorithm>
 #include <array>
 
@@ -17,7 +16,7 @@ constexpr size_t kMaxSteps = 32;
 
 Error unsupported(const std::string& where, const std::string& what) {
   return Error(Exit::user, fmt::format("{}: {} is not supported", where, what),
-               "the tokenizers of the common models are");
+               "the tokenizers of common models are supported");
 }
 
 bool absent(const json& object, const char* key) {
@@ -205,7 +204,7 @@ void read_decode(const json& node, const std::string& where, std::vector<DecodeS
 TokenId pair_id(const json& node, const char* key, const std::string& where, const TokenizerParts& p) {
   const json& pair = json_member(node, key, where);
   if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number_integer())
-    throw user_error("{}: \"{}\" is no pair of a text and an id", where, key);
+    throw user_error("{}: \"{}\" is not a pair of a string and an id", where, key);
   return checked_id(p, pair[1].get<int64_t>(), where);
 }
 
@@ -220,7 +219,7 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
   }
   if (type == "TemplateProcessing") {
     const json& items = json_member(node, "single", where);
-    if (!items.is_array() || items.size() > 64) throw user_error("{}: \"single\" is no short list", where);
+    if (!items.is_array() || items.size() > 64) throw user_error("{}: \"single\" is not a short list", where);
     bool behind = false;
     for (const json& item : items) {
       if (item.is_object() && item.contains("Sequence")) {
@@ -230,13 +229,13 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
       }
       const std::string name = json_text(json_member(item, "SpecialToken", where), "id", where);
       std::vector<TokenId>& to = behind ? suffix : prefix;
-      // The name stands for the ids that the table of special tokens gives it.
+      // A name in the table of special tokens stands for the table's ids.
       const json* table = absent(node, "special_tokens") ? nullptr : &node["special_tokens"];
       if (table && table->is_object() && table->contains(name)) {
         const json& ids = json_member((*table)[name], "ids", where);
-        if (!ids.is_array() || ids.size() > 64) throw user_error("{}: \"ids\" is no short list", where);
+        if (!ids.is_array() || ids.size() > 64) throw user_error("{}: \"ids\" is not a short list", where);
         for (const json& id : ids) {
-          if (!id.is_number_integer()) throw user_error("{}: an id is no number", where);
+          if (!id.is_number_integer()) throw user_error("{}: an id is not a number", where);
           to.push_back(checked_id(p, id.get<int64_t>(), where));
         }
       } else {
@@ -250,13 +249,13 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
   } else {
     throw unsupported(where, "the post-processor '" + type + "'");
   }
-  // A further template surrounds what the one before made.
+  // A further template wraps the result of the previous one.
   p.prefix.insert(p.prefix.begin(), prefix.begin(), prefix.end());
   p.suffix.insert(p.suffix.end(), suffix.begin(), suffix.end());
   if (p.prefix.size() + p.suffix.size() > 256) throw user_error("{}: too many special tokens", where);
 }
 
-// tokenizer_config.json names BOS and EOS as strings, or as objects with their text.
+// tokenizer_config.json gives BOS and EOS as strings, or as objects with "content".
 std::optional<TokenId> config_token(const json& config, const char* key, const std::string& where,
                                     const TokenizerParts& p) {
   if (absent(config, key)) return std::nullopt;
@@ -349,7 +348,7 @@ void space_stages(const SpaceOptions& spaces, TokenizerParts& p, const std::stri
     decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", "\xe2\x96\x81"}}}, {"content", " "}});
   decoders.push_back({{"type", "ByteFallback"}});
   decoders.push_back({{"type", "Fuse"}});
-  // Who removes spaces at the front of a text does so at the front of decoded ones, however many there are.
+  // A normalizer that strips leading spaces is matched by a decoder that strips any number of them.
   if (spaces.dummy_prefix || spaces.remove_extra) {
     decoders.push_back(
         {{"type", "Strip"}, {"content", " "}, {"start", spaces.remove_extra ? kManySpaces : 1}, {"stop", 0}});

@@ -1,4 +1,4 @@
-// Tokenizers made from a text: byte-pair training and single characters.
+// Tokenizers created from a text: BPE training and character-level vocabularies.
 #include <map>
 #include <queue>
 #include <set>
@@ -36,7 +36,7 @@ struct Candidate {
   }
 };
 
-// Counts of adjacent pairs over all words, and in which words each pair may stand.
+// Counts of adjacent pairs over all words, and the words that may contain each pair.
 class PairCounts {
  public:
   explicit PairCounts(std::vector<Word> words) : words_(std::move(words)) {
@@ -109,11 +109,11 @@ class PairCounts {
   std::vector<Word> words_;
   std::unordered_map<uint64_t, int64_t> counts_;
   std::unordered_map<uint64_t, std::unordered_set<size_t>> where_;
-  std::unordered_set<uint64_t> touched_;  // pairs that became more frequent since the heap saw them
+  std::unordered_set<uint64_t> touched_;  // pairs whose count rose above that in the heap
   std::priority_queue<Candidate> heap_;
 };
 
-// Calls `see` for what stands between the names of control tokens.
+// Calls `see` for each part between names of control tokens.
 template <typename See>
 void between_specials(std::string_view text, const AddedTokens& specials, const See& see) {
   size_t at = 0;
@@ -145,7 +145,7 @@ const Pretokenizer& row_named(const std::string& name) {
   return *row;
 }
 
-// The first ids of a vocabulary.
+// Control tokens get the first ids.
 void put_specials(const std::vector<std::string>& specials, const std::string& end_of_text, TokenizerParts& p) {
   for (const std::string& special : specials) {
     const TokenId id = p.tokens.size();
@@ -174,7 +174,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
 
   put_specials(options.specials, options.end_of_text, p);
 
-  // Bytes in the order of their characters in the alphabet.
+  // Bytes in the order of their characters in the byte-level alphabet.
   std::map<char32_t, int> alphabet;
   for (int b = 0; b < 256; ++b) alphabet[byte_to_alphabet(static_cast<unsigned char>(b))] = b;
   std::array<TokenId, 256> bytes{};
@@ -195,7 +195,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
     if (best.count < options.min_frequency) break;
     const std::string &left = p.tokens[left_of(best.pair)], &right = p.tokens[right_of(best.pair)];
     p.merges.emplace_back(left, right);
-    // Two different pairs may spell the same token.
+    // Two different pairs may form the same token.
     const auto [at, fresh] = ids.emplace(left + right, static_cast<TokenId>(p.tokens.size()));
     if (fresh) p.tokens.push_back(at->first);
     pairs.merge(best.pair, at->second);
@@ -230,7 +230,7 @@ Tokenizer character_tokenizer(std::string_view text, const std::vector<std::stri
       char32_t c;
       const size_t n = utf8_char(part, at, &c);
       if (n == 0)
-        throw user_error("byte {} of the text is not valid UTF-8, so it has no characters there",
+        throw user_error("byte {} of the text is not valid UTF-8, so it has no character there",
                          part.data() - text.data() + at);
       found.insert(c);
       at += n;

@@ -9,7 +9,7 @@
 namespace lumen::model {
 namespace {
 
-// Ranges of each of the general categories, found once.
+// Ranges of each of the general categories, computed once.
 const std::array<std::vector<CodeSet::Range>, 30>& category_ranges() {
   static const auto table = [] {
     std::array<std::vector<CodeSet::Range>, 30> out;
@@ -30,7 +30,7 @@ constexpr std::string_view kCategories[30] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo"
                                               "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
                                               "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
 
-// Scripts of East Asia; the others occur in no tokenizer seen.
+// East Asian scripts; no known tokenizer uses others.
 const CodeSet* script(std::string_view name) {
   static const CodeSet han{{0x2e80, 0x2e99},   {0x2e9b, 0x2ef3},   {0x2f00, 0x2fd5},   {0x3005, 0x3005},
                            {0x3007, 0x3007},   {0x3021, 0x3029},   {0x3038, 0x303b},   {0x3400, 0x4dbf},

@@ -1,4 +1,4 @@
-// Sets of Unicode code points as sorted ranges, and the general categories and properties that patterns name. Proved by
+// Sets of Unicode code points as sorted ranges, and the general categories and properties used in patterns. Proved by
 // tests/model/text/pattern_test.cpp.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace lumen::model {
 
 class CodeSet {
  public:
-  using Range = std::pair<char32_t, char32_t>;  // first and last, both inside
+  using Range = std::pair<char32_t, char32_t>;  // first and last, inclusive
 
   CodeSet() = default;
   CodeSet(std::initializer_list<Range> ranges);
@@ -26,14 +26,13 @@ class CodeSet {
   bool empty() const { return ranges_.empty(); }
   friend bool operator==(const CodeSet&, const CodeSet&) = default;
 
-  // By a category's name of one or two letters ("L", "Lu", "Nd"), "Any", or the script "Han", "Hangul", "Hiragana",
-  // "Katakana"; nothing for other names.
+  // By a general category of one or two letters ("L", "Lu", "Nd"), "Any", or the script "Han", "Hangul", "Hiragana",
+  // "Katakana"; nullopt for other names.
   static std::optional<CodeSet> property(std::string_view name);
   static const CodeSet& white_space();  // White_Space
   // Alphabetic, marks, decimal digits, connectors, and the two joiners (Unicode's word characters).
   static const CodeSet& word();
-  // What \w is in patterns of tokenizers: without the joiners, and outside brackets with superscripts and fractions of
-  // Latin-1.
+  // \w in tokenizers' patterns: without the joiners, and outside brackets with superscripts and fractions of Latin-1.
   static const CodeSet& pattern_word(bool in_brackets);
   static const CodeSet& punctuation();  // ASCII punctuation and categories P
 

@@ -52,8 +52,8 @@ size_t utf8_invalid_run(std::string_view text, size_t at) {
 
 namespace {
 
-// Length of the longest prefix of text[at..] that could begin a character, given that no whole character stands there;
-// at least 1. `*open`: more bytes could complete it.
+// Length of the longest prefix of text[at..] that could begin a character, where there is no complete one; at least 1.
+// `*open`: more bytes could complete it.
 size_t broken_char(std::string_view text, size_t at, bool* open) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   *open = false;
@@ -132,7 +132,7 @@ std::string normalize_nfc(std::string_view text) {
       const utf8proc_ssize_t size =
           utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at), valid, &mapped,
                        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-      if (size < 0) throw user_error("cannot normalise a text: {}", utf8proc_errmsg(size));
+      if (size < 0) throw user_error("cannot normalize a text: {}", utf8proc_errmsg(size));
       out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
       std::free(mapped);
       at += valid;

@@ -1,5 +1,5 @@
-// UTF-8, normal form C and the byte-level alphabet that vocabularies are written in. Input is hostile: every function
-// takes any bytes. Proved by tests/model/text/unicode_test.cpp.
+// UTF-8, NFC and the byte-level alphabet of vocabularies. Input is untrusted: every function accepts any bytes. Proved
+// by tests/model/text/unicode_test.cpp.
 //
 // May include: base.
 // Offers: code_set.h.
@@ -12,16 +12,15 @@
 
 namespace lumen::model {
 
-// Length (1 to 4) of the valid character at `at`, its code point in `*out`; 0 when the bytes there are no valid
-// character.
+// Length (1 to 4) of the valid character at `at`, with its code point in `*out`; 0 when there is no valid character.
 size_t utf8_char(std::string_view text, size_t at, char32_t* out);
-// Bytes from `at` on that are valid UTF-8 / that are not.
+// Number of valid / invalid UTF-8 bytes from `at` on.
 size_t utf8_valid_run(std::string_view text, size_t at);
 size_t utf8_invalid_run(std::string_view text, size_t at);
-// Length of the tail that is the beginning of a character but not the whole of it; 0..3.
+// Length of an incomplete character at the end; 0..3.
 size_t utf8_unfinished_tail(std::string_view text);
 void utf8_append(std::string& out, char32_t c);
-// The text made anew: change(c, out) appends what stands for a valid character; bytes that are none stay.
+// Maps a text: change(c, out) appends the replacement of a valid character; invalid bytes are kept.
 template <typename Change>
 std::string each_character(std::string_view text, const Change& change) {
   std::string out;
@@ -37,20 +36,20 @@ std::string each_character(std::string_view text, const Change& change) {
   }
   return out;
 }
-// Invalid sequences become U+FFFD, one for each maximal broken character.
+// Replaces each maximal invalid sequence by U+FFFD.
 std::string utf8_repair(std::string_view text);
 
-// Canonical decomposition, then composition. Invalid bytes stay as they are.
+// Canonical decomposition, then composition. Invalid bytes are kept.
 std::string normalize_nfc(std::string_view text);
 
 bool is_white_space(char32_t c);  // Unicode White_Space
 bool is_word_char(char32_t c);    // letters, marks, decimal digits, connectors
 
-// The alphabet: each byte is one printable character; 0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF are themselves, the other 68
-// bytes are U+0100 and following.
+// The byte-level alphabet (as of GPT-2): each byte is one printable character; 0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF are
+// themselves, the other 68 bytes are U+0100 and following.
 char32_t byte_to_alphabet(unsigned char byte);
 std::optional<unsigned char> alphabet_to_byte(char32_t c);
 std::string to_alphabet(std::string_view bytes);
-std::optional<std::string> from_alphabet(std::string_view text);  // nothing when a character is outside the alphabet
+std::optional<std::string> from_alphabet(std::string_view text);  // nullopt for a character outside the alphabet
 
 }  // namespace lumen::model

@@ -1,5 +1,5 @@
-// Tokens that are cut out of a text before it is split into words: control tokens, and words the user added. The
-// longest one that matches at the leftmost place wins. Proved by tests/model/text/tokenizer_test.cpp.
+// Added tokens: control tokens and user-defined words, at which a text is split before pre-tokenization. The leftmost
+// match wins, and there the longest. Proved by tests/model/text/tokenizer_test.cpp.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@ namespace lumen::model {
 struct AddedToken {
   TokenId id = -1;
   std::string content;
-  std::string match = {};                        // what is looked for; empty: the content
-  bool control = false;                          // matched only where control tokens are to be parsed
-  bool normalized = false;                       // matched in normalised text, not in the raw text
-  bool strip_left = false, strip_right = false;  // swallow white space beside the match
-  bool single_word = false;                      // match only where no word character touches it
+  std::string match = {};                        // the string to match; empty: the content
+  bool control = false;                          // matched only where control tokens are parsed
+  bool normalized = false;                       // matched in normalized text, not in the raw text
+  bool strip_left = false, strip_right = false;  // include white space next to the match
+  bool single_word = false;                      // match only without word characters next to it
 
   bool operator==(const AddedToken&) const = default;
 };
@@ -31,19 +31,19 @@ class AddedTokens {
   const std::vector<AddedToken>& all() const { return tokens_; }
 
   struct Match {
-    size_t begin = 0, end = 0;  // in the text, swallowed white space included
+    size_t begin = 0, end = 0;  // including stripped white space
     TokenId id = -1;
   };
-  // The first match at or behind `from`; false when there is none. `floor` is where the previous match ended: stripping
-  // does not reach past it.
+  // The first match at or after `from`; false when there is none. Stripping does not go back beyond `from`, the end of
+  // the previous match.
   bool find(std::string_view text, size_t from, bool control, Match* out) const;
 
  private:
   int longest(std::string_view text, size_t at, bool control) const;  // index into tokens_, or -1
 
   std::vector<AddedToken> tokens_;
-  std::array<bool, 256> begins_{};                             // bytes that some token begins with
-  std::vector<bool> two_ = std::vector<bool>(1 << 16, false);  // pairs of bytes that some token may begin with
+  std::array<bool, 256> begins_{};                             // first bytes of tokens
+  std::vector<bool> two_ = std::vector<bool>(1 << 16, false);  // possible first two bytes of tokens
   std::unordered_map<uint64_t, uint32_t> edges_;               // (node, byte) -> node
   std::vector<int> token_at_{-1};                              // node -> index into tokens_, or -1
 };

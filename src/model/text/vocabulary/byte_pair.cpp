@@ -43,7 +43,7 @@ void PairTable::grow() {
 
 namespace {
 
-constexpr size_t kShort = 64;  // symbols: so many are searched through faster than kept in a heap
+constexpr size_t kShort = 64;  // symbols: up to this many, a linear search is faster than a heap
 
 struct Symbol {
   TokenId id = -1;
@@ -53,7 +53,7 @@ struct Symbol {
 struct Candidate {
   int32_t rank;
   int64_t left;               // position in the list of symbols
-  TokenId left_id, right_id;  // what stood there; stale when it no longer does
+  TokenId left_id, right_id;  // the pair's ids when proposed; stale when they changed
 
   bool operator<(const Candidate& other) const {  // the heap's top is its greatest: lowest rank, then leftmost
     return rank != other.rank ? rank > other.rank : left > other.left;
@@ -124,7 +124,7 @@ void PairTable::merge_long(std::vector<TokenId>& list) const {
     Symbol& right = symbols[left.next];
     left.id = find(c.left_id, c.right_id).id;
     left.next = right.next;
-    right.id = -1;  // merged away: no candidate that names it is valid any more
+    right.id = -1;  // merged away: invalidates candidates with it
     if (left.next >= 0) symbols[left.next].previous = c.left;
     propose(left.previous);
     propose(c.left);
@@ -150,7 +150,7 @@ void BytePairModel::encode(std::string_view word, std::vector<TokenId>& out) con
         throw Error(Exit::user,
                     fmt::format("the tokenizer has no token for byte {:#04x} of '{}'", static_cast<unsigned char>(c),
                                 utf8_repair(word.substr(0, 80))),
-                    "choose a tokenizer that was made from text with these characters");
+                    "choose a tokenizer trained on text with these characters");
       id = *unknown_;
     }
     symbols.push_back(id);
@@ -181,7 +181,7 @@ CharacterPairModel::CharacterPairModel(TokenMap tokens, std::vector<std::pair<ch
     utf8_append(behind_[id], c);
   }
   if (options_.whole_first || !options_.continuing.empty() || !options_.word_end.empty()) return;
-  // The character that begins most tokens marks the beginnings of words, whatever it is.
+  // The character that begins most tokens is taken as the mark of word starts.
   size_t most = 0;
   for (const auto& [c, count] : starts) {
     if (count > most || (count == most && c < mark_)) {
@@ -238,7 +238,7 @@ void CharacterPairModel::missing(std::string_view bytes, std::vector<TokenId>& o
   }
   if (!options_.unknown)
     throw Error(Exit::user, fmt::format("the tokenizer has no token for '{}'", utf8_repair(bytes.substr(0, 80))),
-                "choose a tokenizer that was made from text with these characters");
+                "choose a tokenizer trained on text with these characters");
   if (!(*fused && options_.fuse_unknown)) out.push_back(*options_.unknown);
   *fused = true;
 }

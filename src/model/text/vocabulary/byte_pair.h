@@ -1,5 +1,5 @@
 // Byte-pair encoding: a word starts as its bytes or characters, then the adjacent pair with the lowest rank is merged
-// until none is left; equal ranks go leftmost first. Proved by tests/model/text/tokenizer_test.cpp and
+// until none is left; of equal ranks the leftmost is first. Proved by tests/model/text/tokenizer_test.cpp and
 // byte_pair_test.cpp (against the quadratic definition).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace lumen::model {
 
-// Pairs of ids to the id of their concatenation and the rank of that merge. Open addressing, filled once.
+// Merges: maps a pair of ids to the id of its concatenation and the merge's rank. Open addressing, filled once.
 class PairTable {
  public:
   struct Merge {
@@ -22,7 +22,7 @@ class PairTable {
     TokenId id = -1;
   };
   explicit PairTable(size_t expected = 0);
-  // False when the pair is there already (the first one counts).
+  // False when the pair exists already (the first merge is kept).
   bool insert(TokenId left, TokenId right, Merge merge);
   Merge find(TokenId left, TokenId right) const {
     const auto a = static_cast<size_t>(left), b = static_cast<size_t>(right);
@@ -34,7 +34,7 @@ class PairTable {
     return {};
   }
   size_t size() const { return size_; }
-  // Merges the symbols of a word until no pair is left.
+  // Applies merges to the symbols of a word until none is left.
   void merge(std::vector<TokenId>& symbols) const;
 
  private:
@@ -61,13 +61,13 @@ class PairTable {
   size_t size_ = 0, mask_ = 0;
 };
 
-// Words as bytes.
+// BPE on bytes.
 class BytePairModel : public WordModel {
  public:
   // `bytes[b]` is the token of byte b, -1 when the vocabulary has none. `whole`, if given, is the vocabulary in which a
-  // word is looked up whole before anything else (byte-level alphabet); it and `verbatim`, which marks tokens that
-  // words never are, must outlive the model. `unknown`: the token for bytes without one; without it such a byte is an
-  // Error.
+  // whole word is looked up first (ignore_merges; byte-level alphabet); it and `verbatim`, which marks tokens that
+  // words never become, must outlive the model. `unknown`: the token for bytes without one; if absent, such a byte is
+  // an Error.
   BytePairModel(std::array<TokenId, 256> bytes, PairTable merges, const TokenMap* whole,
                 const std::vector<bool>* verbatim, std::optional<TokenId> unknown)
       : bytes_(bytes), merges_(std::move(merges)), whole_(whole), verbatim_(verbatim), unknown_(unknown) {}
@@ -82,18 +82,18 @@ class BytePairModel : public WordModel {
   std::optional<TokenId> unknown_;
 };
 
-// Words as characters. Characters (and bytes that are none) without a token become byte tokens where the vocabulary has
-// all of them, else the unknown token, else an Error.
+// BPE on characters. Characters (and invalid bytes) without a token become byte tokens where the vocabulary has all of
+// them, else the unknown token, else an Error.
 class CharacterPairModel : public WordModel {
  public:
   struct Options {
     std::array<TokenId, 256> bytes{};  // byte tokens; -1: none
     std::optional<TokenId> unknown;
-    bool fuse_unknown = false;         // neighbours that are unknown become one token
-    bool whole_first = false;          // a word that is a token is taken whole
-    std::string continuing, word_end;  // what tokens have in front inside a word, and behind at its end
+    bool fuse_unknown = false;         // merge adjacent unknown characters into one token
+    bool whole_first = false;          // a word in the vocabulary becomes one token
+    std::string continuing, word_end;  // tokens' prefix inside a word, and suffix at its end
   };
-  // `tokens`: strings that words may become. `merges` may use ids behind the vocabulary for the characters of `more`.
+  // `tokens`: strings that words may become. `merges` may use ids after the vocabulary for the characters of `more`.
   CharacterPairModel(TokenMap tokens, std::vector<std::pair<char32_t, TokenId>> more, PairTable merges,
                      Options options);
 
@@ -110,7 +110,7 @@ class CharacterPairModel : public WordModel {
   std::vector<TokenId> low_;  // characters below 65536: their token, or -1
   std::unordered_map<char32_t, TokenId> high_;
   std::unordered_map<TokenId, std::string> behind_;  // characters that are no tokens
-  // No token holds `mark_` behind a character outside of `before_mark_`: there a text may be cut.
+  // No token contains `mark_` after a character outside of `before_mark_`: a text can be split there.
   char32_t mark_ = 0;
   std::string mark_text_;
   std::unordered_set<char32_t> before_mark_;

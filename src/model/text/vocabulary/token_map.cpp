@@ -9,7 +9,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr size_t kAhead = 32;  // questions under way at once
+constexpr size_t kAhead = 32;  // lookups that are prefetched at once
 
 struct Keys {
   uint64_t a, b;

@@ -1,6 +1,6 @@
-// Strings of tokens to ids: a flat table with open addressing. The strings lie elsewhere and stay where they are.
-// Hostile vocabularies cannot make it slow: the hash has a key that differs from run to run, and nothing depends on it
-// but time. Proved by tests/model/text/tokenizer_test.cpp.
+// Token strings to ids: a flat hash table with open addressing. It stores views; the strings must not move. Untrusted
+// vocabularies cannot make it slow: the hash has a random key per process, which affects only time. Proved by
+// tests/model/text/tokenizer_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ class TokenMap {
 
   explicit TokenMap(size_t expected = 0) { reserve(expected); }
   void reserve(size_t expected);
-  // False when the text is there already: the first one counts.
+  // False when the string exists already: the first id is kept.
   bool emplace(std::string_view text, TokenId id);
-  // As in the maps of the standard library; end() when the text is not there.
+  // As in the maps of the standard library; end() when the string is missing.
   const Entry* find(std::string_view text) const { return find(text, hash_of(text)); }
-  // The ids of many strings at once, -1 where there is none: memory is asked for ahead of the questions.
+  // The ids of many strings at once, -1 for missing ones; memory is prefetched.
   void find_all(std::span<const std::string_view> strings, std::span<TokenId> ids) const;
-  // The same as emplace(strings[i], i) for every string that is not empty; how many of them were there already.
+  // As emplace(strings[i], i) for every non-empty string; returns how many existed already.
   size_t emplace_all(std::span<const std::string> strings);
   bool contains(std::string_view text) const { return find(text) != end(); }
-  const Entry* begin() const { return entries_.data(); }  // in the order in which they came
+  const Entry* begin() const { return entries_.data(); }  // in insertion order
   const Entry* end() const { return entries_.data() + entries_.size(); }
   size_t size() const { return entries_.size(); }
 

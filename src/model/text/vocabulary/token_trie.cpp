@@ -8,8 +8,8 @@ namespace {
 
 using Tokens = std::vector<std::pair<std::string_view, TokenId>>;
 
-// By text and id. The first eight bytes, as a number, decide nearly always, and lie beside each other; those numbers
-// are returned.
+// Sorts by string and id. The first eight bytes, as an integer, decide nearly always, and are stored contiguously;
+// these integers are returned.
 std::vector<uint64_t> sort_by_text(Tokens& tokens) {
   struct Keyed {
     uint64_t key;
@@ -63,8 +63,8 @@ TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens) {
     nodes_[n].first_child = nodes_.size();
     while (begin < end) {
       const uint8_t byte = byte_at(begin, depth);
-      // In steps that double, then by halves: most children are short.
-      size_t same = begin, stop = begin + 1;  // the last known to have that byte, and one that may not
+      // Exponential, then binary search: most children cover few tokens.
+      size_t same = begin, stop = begin + 1;  // the last one known to have that byte, and one that may not
       for (size_t step = 1; stop < end && byte_at(stop, depth) == byte; step *= 2) {
         same = stop;
         stop = std::min(end, stop + step);

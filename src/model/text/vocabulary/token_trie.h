@@ -1,5 +1,5 @@
-// Strings of tokens as a tree over bytes: prefixes of a text that are tokens, and walks over all tokens that share
-// their beginnings. Proved by tests/model/infer/grammar_test.cpp.
+// A trie of token strings over bytes, to find tokens that are prefixes of a text, and to walk over all tokens by shared
+// prefix. Proved by tests/model/infer/grammar_test.cpp.
 #pragma once
 
 #include <array>
@@ -15,20 +15,20 @@ namespace lumen::model {
 class TokenTrie {
  public:
   struct Node {
-    uint32_t first_child = 0;  // children lie side by side, by byte
+    uint32_t first_child = 0;  // children are adjacent, sorted by byte
     uint16_t children = 0;
     uint8_t byte = 0;
     TokenId token = -1;  // the token that ends here, or -1
   };
 
   TokenTrie() = default;
-  // The first of several tokens with one string counts; `same` chains the others. Empty strings are left out.
+  // Stores the first of several tokens with one string; `same` chains the others. Empty strings are omitted.
   explicit TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens);
 
   const std::vector<Node>& nodes() const { return nodes_; }  // [0] is the root
   // The child of a node, 0 when there is none.
   uint32_t child(uint32_t node, uint8_t byte) const;
-  // Other tokens with the same text as this one, one after another; -1 at the end.
+  // The next token with the same string; -1 at the end.
   TokenId same(TokenId token) const;
 
  private:

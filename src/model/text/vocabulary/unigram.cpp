@@ -23,14 +23,14 @@ void UnigramModel::unknown(std::string_view text, std::vector<TokenId>& out) con
   }
   if (!options_.unknown)
     throw Error(Exit::user, fmt::format("the tokenizer has no token for '{}'", utf8_repair(text.substr(0, 80))),
-                "choose a tokenizer that was made from text with these characters");
+                "choose a tokenizer trained on text with these characters");
   out.push_back(*options_.unknown);
 }
 
 void UnigramModel::encode(std::string_view word, std::vector<TokenId>& out) const {
   struct Best {
     double score = 0;
-    int32_t piece = -2;  // -1: unknown; -2: nothing ends here
+    int32_t piece = -2;  // -1: unknown; -2: no segmentation ends here
     size_t begin = 0;
   };
   static thread_local std::vector<Best> best;

@@ -1,4 +1,4 @@
-// A vocabulary of pieces with scores: a word becomes the pieces with the greatest sum of scores. Ties keep what was
+// Unigram model: pieces with scores; a word becomes the segmentation with the highest sum of scores. Ties keep the one
 // found first, from left to right. Proved by tests/model/text/tokenizer_test.cpp.
 #pragma once
 
@@ -19,10 +19,10 @@ class UnigramModel : public WordModel {
   };
   struct Options {
     double unknown_score = 0;          // of one character that is no piece
-    std::optional<TokenId> unknown;    // without it, such a character is an Error
-    std::array<TokenId, 256> bytes{};  // tokens of bytes, -1: none; taken where all of an unknown text exist
-    bool single_precision = false;     // sums are f32, as SentencePiece has them
-    bool fuse_unknown = true;          // neighbours that are unknown are one token
+    std::optional<TokenId> unknown;    // if absent, such a character is an Error
+    std::array<TokenId, 256> bytes{};  // byte tokens, -1: none; used where all bytes of an unknown text have one
+    bool single_precision = false;     // sums are f32, as in SentencePiece
+    bool fuse_unknown = true;          // merge adjacent unknown characters into one token
   };
   UnigramModel(std::vector<Piece> pieces, Options options);
 

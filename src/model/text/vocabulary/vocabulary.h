@@ -1,4 +1,4 @@
-// From a word to its tokens: byte-pair merges, unigram scores, word pieces, and the tables they are looked up in.
+// Words to tokens: BPE merges, unigram scores, word pieces, and their lookup tables.
 //
 // May include: base, model/text/unicode.
 #pragma once

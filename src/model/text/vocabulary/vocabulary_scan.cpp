@@ -8,7 +8,8 @@
 namespace lumen::model {
 namespace {
 
-// A place in a JSON text. Every method moves on over what it names, or returns false: then the place means nothing.
+// A position in a JSON text. Every method advances past the named element, or returns false: the position is then
+// undefined.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -39,7 +40,7 @@ class Scanner {
       if (at_ == text_.size()) return false;
       const char c = text_[at_++];
       if (c == '"') break;
-      if (c != '\\' || !escape(out)) return false;  // control characters stand for nothing
+      if (c != '\\' || !escape(out)) return false;  // control characters are invalid
     }
     return ascii || utf8_valid_run(out, 0) == out.size();
   }
@@ -71,7 +72,7 @@ class Scanner {
     return error == std::errc() && end == text_.data() + at_ && std::isfinite(out);
   }
 
-  // A value of any kind. What is inside is looked at by nobody but for strings and brackets.
+  // A value of any kind; inside only strings and brackets are checked.
   bool skip() {
     int depth = 0;
     do {

@@ -1,7 +1,7 @@
-// The large parts of a tokenizer.json (the vocabulary and the merges of its model), read straight from the text: as
-// values of the JSON library they would cost most of a program's start. Whatever is not plainly as expected makes the
-// scan give up, and the text is then read in the general way, which says what is wrong with it. Proved by
-// tests/model/text/vocabulary_scan_test.cpp, and by all tests of tokenizers.
+// Fast parser for the large parts of a tokenizer.json (the model's vocabulary and merges): parsing them with the JSON
+// library would dominate a program's start. For anything unexpected the scan gives up, and the caller parses the text
+// with the JSON library, which reports the error. Proved by tests/model/text/vocabulary_scan_test.cpp, and by all tests
+// of tokenizers.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace lumen::model {
 
 struct ScannedVocabulary {
-  std::string rest;  // the text with an empty object or list in place of each part that was read
+  std::string rest;  // the text with an empty object or list for each part that was read
   std::optional<std::vector<std::pair<std::string, uint64_t>>> tokens;  // "vocab", an object: strings and ids
   std::optional<std::vector<std::pair<std::string, double>>> pieces;    // "vocab", a list: strings and scores
   std::optional<std::vector<std::pair<std::string, std::string>>> merges;
 };
 
-// Nothing when the text is another one. The rest may still be wrong; the parts are not, but for a text of `tokens` that
-// occurs twice.
+// nullopt when the text has another form. `rest` may still be malformed; the parts are valid, except that a string may
+// occur twice in `tokens`.
 std::optional<ScannedVocabulary> scan_vocabulary(std::string_view text);
 
 }  // namespace lumen::model

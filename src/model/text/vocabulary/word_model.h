@@ -1,4 +1,4 @@
-// What turns one word into tokens. A tokenizer owns one; each kind of vocabulary is an implementation of this.
+// The interface of vocabulary kinds: encodes one word. A tokenizer owns one.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ class WordModel {
   virtual ~WordModel() = default;
   // Appends the tokens of a word. Error when the vocabulary cannot express it.
   virtual void encode(std::string_view word, std::vector<TokenId>& out) const = 0;
-  // Length of the beginning of `text` whose tokens do not depend on what follows, and the other way round; a long text
-  // without words is cut by this.
+  // Length of a prefix of `text` that can be encoded separately: its tokens and those of the rest do not affect each
+  // other. Used to split a long text without words.
   virtual size_t independent(std::string_view text) const { return text.size(); }
 };
 

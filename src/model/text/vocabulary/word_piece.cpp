@@ -6,7 +6,7 @@
 namespace lumen::model {
 namespace {
 
-// The node behind `text` from `node` on; 0 when there is none and the text is not empty.
+// The node reached by `text` from `node`; 0 when there is none and the text is not empty.
 uint32_t walk(const TokenTrie& trie, uint32_t node, std::string_view text) {
   for (const char b : text) {
     node = trie.child(node, static_cast<uint8_t>(b));
@@ -62,7 +62,7 @@ void WholeWordModel::encode(std::string_view word, std::vector<TokenId>& out) co
   const TokenId token = node == 0 ? -1 : trie_.nodes()[node].token;
   if (token < 0 && !unknown_)
     throw Error(Exit::user, fmt::format("the tokenizer has no token for '{}'", utf8_repair(word.substr(0, 80))),
-                "choose a tokenizer that was made from text with these words");
+                "choose a tokenizer trained on text with these words");
   out.push_back(token >= 0 ? token : *unknown_);
 }
 

@@ -1,4 +1,4 @@
-// Vocabularies that are looked up: whole words, and words cut into the longest pieces from the left. Proved by
+// Vocabularies without merges: whole words, and words split greedily into the longest pieces (WordPiece). Proved by
 // tests/model/text/tokenizer_test.cpp.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace lumen::model {
 
-// Greedy longest pieces. The first piece of a word has `first` in front in the vocabulary, the others `continuing`.
-// When any place has no piece, or the word has more than `longest` characters, the word is the unknown token.
+// Greedy longest match. In the vocabulary the first piece of a word has the prefix `first`, the others `continuing`. A
+// word that cannot be split into pieces, or has more than `longest` characters, is the unknown token.
 class WordPieceModel : public WordModel {
  public:
   WordPieceModel(const std::vector<std::pair<std::string_view, TokenId>>& tokens, std::string first,
@@ -24,7 +24,7 @@ class WordPieceModel : public WordModel {
   size_t longest_;
 };
 
-// Words that are tokens, or the unknown token, or an Error.
+// A word is a token, or the unknown token, or an Error.
 class WholeWordModel : public WordModel {
  public:
   WholeWordModel(const std::vector<std::pair<std::string_view, TokenId>>& tokens, std::optional<TokenId> unknown);

@@ -255,7 +255,7 @@ MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe&
   const auto taken = std::find_if(choices.begin(), choices.end(), [](const BudgetChoice& c) { return c.fits; });
   const std::string text = fmt::format("at {:.3g} operations and {:.3g} GB outside a second:{}", rates.operations,
                                        rates.outside / 1e9, table(choices));
-  LUMEN_CHECK(taken != choices.end(), "what fits was found a moment ago");
+  LUMEN_CHECK(taken != choices.end(), "a fitting plan was found a moment ago");
   MemoryBudget out{recipe, fmt::format("within {} {}", recipe.memory_limit, text)};
   out.recipe.recompute = taken->recompute;
   out.recipe.offload = taken->offload;

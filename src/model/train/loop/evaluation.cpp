@@ -81,7 +81,7 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
     (void)library_.get(name);
     if (options_.data.empty() && library_.folder_of(name).empty())
       throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
-                  "--eval-data DIR says where they lie; docs/guide/evaluating.md names the files");
+                  "--eval-data DIR names their folder; docs/guide/evaluating.md names the files");
     tasks_.push_back(std::move(name));
   }
   for (size_t at = 0; at < recipe.samples.size();) {
@@ -101,7 +101,7 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
         "a task that --eval-tasks names");
 }
 
-void TrainingEvaluator::ask(const LoadedModel& loaded, bool is_chat, const std::atomic<bool>* stop,
+void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
                             const std::function<void(const std::string&)>& told, TrainingEvaluation& out) const {
   for (const std::string& name : tasks_) {
     const auto tell = [&](const EvalProgress& p) { told(fmt::format("{} {}/{}", p.task, p.done, p.all)); };
@@ -109,8 +109,29 @@ void TrainingEvaluator::ask(const LoadedModel& loaded, bool is_chat, const std::
          evaluate(loaded, library_, name, options_, tell, [stop] { return !(stop && stop->load()); }))
       for (const Figure& f : r.figures) out.figures[r.task + "." + f.name] = f.value;
   }
+}
+
+std::vector<TrainingEvaluation::Sample> TrainingEvaluator::go_on(const LoadedModel& loaded, bool is_chat,
+                                                                 const std::atomic<bool>* stop) const {
+  std::vector<TrainingEvaluation::Sample> out;
   for (const std::string& prompt : prompts_)
-    out.samples.push_back({prompt, go_on_with(loaded, prompt, is_chat, sample_tokens_, stop)});
+    out.push_back({prompt, go_on_with(loaded, prompt, is_chat, sample_tokens_, stop)});
+  return out;
+}
+
+std::optional<std::vector<TrainingEvaluation::Sample>> TrainingEvaluator::samples(Trainer& trainer,
+                                                                                  const std::atomic<bool>* stop) const {
+  std::vector<TrainingEvaluation::Sample> out;
+  if (prompts_.empty()) return out;
+  const Trainer::Snapshot now = trainer.snapshot();
+  try {
+    out = go_on(LoadedModel(trainer.engine(), now.model, now.adapters), trainer.batches().has_chats(), stop);
+  } catch (const Error& e) {
+    if (e.code() == Exit::interrupted) return std::nullopt;
+    throw;
+  }
+  if (stop && stop->load()) return std::nullopt;
+  return out;
 }
 
 std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64_t rows, const std::atomic<bool>* stop,
@@ -131,7 +152,8 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   const Trainer::Snapshot now = trainer.snapshot();
   const LoadedModel loaded(trainer.engine(), now.model, now.adapters);
   try {
-    ask(loaded, trainer.batches().has_chats(), stop, told, out);
+    ask(loaded, stop, told, out);
+    out.samples = go_on(loaded, trainer.batches().has_chats(), stop);
   } catch (const Error& e) {
     if (e.code() == Exit::interrupted) return std::nullopt;
     throw;

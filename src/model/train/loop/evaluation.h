@@ -36,10 +36,14 @@ class TrainingEvaluator {
   // nullopt when `stop` became true. `told` receives progress messages.
   std::optional<TrainingEvaluation> run(Trainer& trainer, int64_t rows, const std::atomic<bool>* stop,
                                         const std::function<void(const std::string&)>& told);
+  // Continuations of the recipe's prompts with the weights as they are; nullopt when `stop` became true.
+  std::optional<std::vector<TrainingEvaluation::Sample>> samples(Trainer& trainer, const std::atomic<bool>* stop) const;
 
  private:
-  void ask(const LoadedModel& loaded, bool is_chat, const std::atomic<bool>* stop,
+  void ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
            const std::function<void(const std::string&)>& told, TrainingEvaluation& out) const;
+  std::vector<TrainingEvaluation::Sample> go_on(const LoadedModel& loaded, bool is_chat,
+                                                const std::atomic<bool>* stop) const;
 
   TaskLibrary library_;
   std::vector<std::string> tasks_, prompts_;

@@ -23,8 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kQuickWindows = 64;  // of intermediate evaluations
+constexpr int64_t kQuickRows = 64;  // of intermediate evaluations, at most as many as at the end
 constexpr const char* kTensorboardName = "tensorboard";
+constexpr const char *kLossTag = "validation/loss", *kFinalLossTag = "validation/loss_of_all_rows";
 
 // The log's first line: model, recipe, files and device.
 json run_line(Trainer& trainer, const LoopOptions& options) {
@@ -47,6 +48,9 @@ json run_line(Trainer& trainer, const LoopOptions& options) {
               {"optimizer", recipe.optimizer.name},
               {"moments", recipe.optimizer.moments},
               {"files", json::array()}};
+  Recipe defaults;
+  defaults.optimizer = resolved(model.family->library(), defaults.optimizer);
+  run["defaults"] = describe(defaults);
   if (const Trainer::Origin origin = trainer.origin(); !origin.hash.empty()) {
     run["base"] = origin.place;
     run["base_hash"] = origin.hash;
@@ -92,6 +96,7 @@ class Loop {
   LoopResult run() {
     metrics_.write(run_line(trainer_, options_));
     if (recipe_.on_nan == "rollback" && !saver_.has_any()) save();
+    log_first_samples();
     while (true) {
       try {
         to_the_end();
@@ -134,7 +139,8 @@ class Loop {
                                 recipe_.metric, trainer_.state().best.value_or(0)));
       if (result_.best_step != trainer_.done()) saver_.restore_best();
     }
-    evaluate(recipe_.evaluate_windows, false);
+    end_curve();
+    if (!result_.interrupted) evaluate(recipe_.evaluate_windows, false);
     if (!result_.interrupted) result_.validation_loss = validation_;
   }
 
@@ -146,7 +152,7 @@ class Loop {
   void steps() {
     while (!result_.interrupted) {
       const int64_t done = trainer_.done();
-      if (is_due(done)) evaluate(kQuickWindows, true);
+      if (is_due(done)) evaluate(quick_rows(), true);
       if (result_.interrupted) return;
       if (recipe_.save_every > 0 && done % recipe_.save_every == 0 && done != begun_at_ && saver_.saved_at() != done) {
         save();
@@ -176,6 +182,36 @@ class Loop {
     reads_next_ = false;
   }
 
+  int64_t quick_rows() const {
+    return recipe_.evaluate_windows > 0 ? std::min(kQuickRows, recipe_.evaluate_windows) : kQuickRows;
+  }
+
+  // What the model answers before it is trained, for comparison.
+  void log_first_samples() {
+    if (begun_at_ != 0 || recipe_.samples.empty()) return;
+    const auto samples = evaluator_.samples(trainer_, options_.stop);
+    if (!samples) return;  // the stop ends the run before its first step
+    json line = {{"step", 0}};
+    put_samples(*samples, line);
+    metrics_.write(line);
+  }
+
+  // The last evaluation reads more rows than the intermediate ones, and its loss is not comparable with theirs. The
+  // curve of the intermediate ones therefore gets a point of its own at the end.
+  void end_curve() {
+    if (recipe_.evaluate_every <= 0 || trainer_.state().evaluated_at == trainer_.done()) return;
+    const int64_t rows = trainer_.evaluated_rows(quick_rows());
+    if (rows == trainer_.evaluated_rows(recipe_.evaluate_windows)) return;
+    const double loss = trainer_.evaluate(rows, options_.stop);
+    if (loss < 0) {
+      result_.interrupted = true;
+      return;
+    }
+    metrics_.write({{"step", trainer_.done()}, {"validation_loss", loss}, {"validation_rows", rows}});
+    const std::pair<std::string, double> scalar(kLossTag, loss);
+    events_.scalars(trainer_.done(), {&scalar, 1});
+  }
+
   // Evaluates all validation rows, or a few for intermediate evaluations; watched ones choose the best checkpoint.
   void evaluate(int64_t rows, bool watched) {
     const auto told = [&](const std::string& text) {
@@ -188,7 +224,7 @@ class Loop {
     }
     validation_ = e->validation_loss;
     if (result_.best_validation == 0 || validation_ < result_.best_validation) result_.best_validation = validation_;
-    log(*e);
+    log(*e, trainer_.evaluated_rows(rows));
     if (!watched) return;
     RunState& state = trainer_.state();
     state.evaluated_at = trainer_.done();
@@ -204,9 +240,18 @@ class Loop {
     saver_.link_best();
   }
 
-  void log(const TrainingEvaluation& e) {
-    json line = {{"step", trainer_.done()}, {"validation_loss", e.validation_loss}};
-    std::vector<std::pair<std::string, double>> scalars = {{"validation/loss", e.validation_loss}};
+  void put_samples(const std::vector<TrainingEvaluation::Sample>& samples, json& line) {
+    for (const TrainingEvaluation::Sample& s : samples) {
+      line["samples"].push_back({{"prompt", s.prompt}, {"text", s.text}});
+      events_.text(trainer_.done(), "samples/" + printable(s.prompt), s.prompt + s.text);
+    }
+  }
+
+  void log(const TrainingEvaluation& e, int64_t rows) {
+    json line = {{"step", trainer_.done()}, {"validation_loss", e.validation_loss}, {"validation_rows", rows}};
+    // One curve has values of one number of rows.
+    const bool is_curve = rows == trainer_.evaluated_rows(quick_rows()) || recipe_.evaluate_every <= 0;
+    std::vector<std::pair<std::string, double>> scalars = {{is_curve ? kLossTag : kFinalLossTag, e.validation_loss}};
     if (e.validation_kl) {
       line["validation_kl"] = *e.validation_kl;
       scalars.emplace_back("validation/kl", *e.validation_kl);
@@ -217,10 +262,7 @@ class Loop {
       scalars.emplace_back("tasks/" + name, value);
     }
     events_.scalars(trainer_.done(), scalars);
-    for (const TrainingEvaluation::Sample& s : e.samples) {
-      line["samples"].push_back({{"prompt", s.prompt}, {"text", s.text}});
-      events_.text(trainer_.done(), "samples/" + printable(s.prompt), s.prompt + s.text);
-    }
+    put_samples(e.samples, line);
     metrics_.write(line);
   }
 
@@ -246,7 +288,7 @@ class Loop {
 
   void write_report() const {
     if (options_.out.empty() || !trainer_.writes()) return;
-    write_file_atomic(options_.out / kReportName, html_report(read_run_log(options_.out)));
+    write_run_report(options_.out);
   }
 
   void show(const Trainer::Step& step) {
@@ -319,6 +361,11 @@ class Loop {
 };
 
 }  // namespace
+
+void write_run_report(const fs::path& folder) {
+  const RunLog log = read_run_log(folder);
+  write_file_atomic(folder / kReportName, html_report({&log, 1}));
+}
 
 LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
   trainer.require_data();

@@ -39,4 +39,7 @@ struct LoopResult {
 // Error (exit 4) when a loss, a gradient or a weight is not finite: it names the good checkpoint and how to continue.
 LoopResult run_training(Trainer& trainer, const LoopOptions& options);
 
+// Writes report.html from the log in the folder of a run.
+void write_run_report(const std::filesystem::path& folder);
+
 }  // namespace lumen::model

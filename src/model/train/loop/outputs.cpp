@@ -21,6 +21,7 @@
 #include "model/infer/measure/perplexity_divergence.h"
 #include "model/recipe/record/provenance.h"
 #include "model/report/report.h"
+#include "model/train/loop/loop.h"
 #include "model/train/rewrite/rewrite.h"
 #include "run/engine/stages.h"
 
@@ -65,7 +66,7 @@ void check_gguf(const Model& model) {
     if (p.gguf.empty())
       throw Error(Exit::user,
                   fmt::format("parameter '{}' of '{}' has no name in GGUF files", p.name, model.family->name()),
-                  "give it the attribute gguf in the family's text");
+                  "give it the attribute gguf in the family's source");
     if (p.gguf.size() > kLongestName)
       throw user_error("parameter '{}': GGUF allows names of at most {} bytes", p.name, kLongestName);
     if (p.shape.size() > 4) throw user_error("parameter '{}': GGUF allows at most 4 dimensions", p.name);
@@ -80,13 +81,13 @@ void check_hf(const Model& model, const Recipe& recipe) {
   if (model.family->hf_architectures().empty() && !described) {
     throw Error(Exit::user,
                 fmt::format("the family '{}' has no names for a Hugging Face folder (--hf)", model.family->name()),
-                "give the family the attribute hf in its text, or train without --hf");
+                "give the family the attribute hf in its source, or train without --hf");
   }
   for (const Parameter& p : model.parameters) {
     if (!p.hf.empty() || !p.hf_rows.empty()) continue;
     if (p.optional && p.frozen) continue;  // its values decide whether it is stored, and they do not change
     throw Error(Exit::user, fmt::format("parameter '{}' has values no Hugging Face folder can hold (--hf)", p.name),
-                "give it the attribute hf in the family's text, or train without --hf");
+                "give it the attribute hf in the family's source, or train without --hf");
   }
   nlohmann::json config = described ? parse_json(model.files.at("config.json"), "config.json") : nlohmann::json();
   if (!config.is_object()) config = nlohmann::json::object();
@@ -104,7 +105,7 @@ void check_hf(const Model& model, const Recipe& recipe) {
           fmt::format("--output-type {}: '{}' would be held in '{}', which has no place in a Hugging Face folder "
                       "(--hf)",
                       recipe.output_type, name, format->name),
-          "leave one of the two away; `lumen quantize` rounds the trained model later");
+          "leave out one of the two; `lumen quantize` quantizes the trained model later");
   }
 }
 
@@ -197,7 +198,7 @@ void write_merged(run::Engine& engine, Trainer& trainer, const fs::path& path, b
   (void)Merge(engine, base, adapters, options).write(path);
 }
 
-std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
+std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
   const Recipe& recipe = trainer.recipe();
   const Model base = trainer.model();
   const Adapter adapter = trainer.adapter();
@@ -205,7 +206,7 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
   about.base = recipe.base;
   if (trainer.batches().has_chats() && base.tokenizer) about.chat_template = base.tokenizer->chat_template();
   about.record = record_of(provenance_of(trainer, base));
-  std::vector<std::string> lines;
+  std::vector<Output> outputs;
   // Such files cannot hold fields and magnitudes of groups.
   const Shipping* shipping = trainer.shipping();
   const bool alone = !shipping || shipping->parameters().empty();
@@ -214,12 +215,11 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
       try {
         check();
       } catch (const Error& error) {
-        lines.push_back(fmt::format("no {}: {}", path.string(), error.what()));
+        outputs.push_back({{}, fmt::format("no {}: {}", path.string(), error.what())});
         return;
       }
       write(path);
-      lines.push_back(recipe.adapter.rewrites() ? fmt::format("{} ({}, beside {})", path.string(), kind, what.base)
-                                                : fmt::format("{} ({})", path.string(), kind));
+      outputs.push_back({path, recipe.adapter.rewrites() ? fmt::format("{}, for the base {}", kind, what.base) : kind});
     };
     try_to(
         folder / name, "adapter, PEFT", [&] { check_adapter_folder(base, one); },
@@ -244,33 +244,65 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
       }
     }
   } else {
-    lines.push_back("no adapter: what was learned of the formats is in the merged model alone");
+    outputs.push_back({{}, "no adapter: what was learned of the formats is in the merged model alone"});
   }
   if (!shipping && recipe.merge.empty()) {
     write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning});
-    return lines;
+    return outputs;
   }
   const AtomicFolder unchecked(folder / fmt::format("{}.unchecked", kModelFile));  // never kept
   const fs::path merged = unchecked.path() / kModelFile;
   write_merged(engine, trainer, merged, false);
   const Divergence d = distance(engine, trainer, merged, unchecked.path() / "logits");
-  const std::string far =
-      fmt::format("KL divergence {:.2e} nats per token from what was trained, over {} tokens", d.mean, d.tokens);
+  const Output written{folder / kModelFile, "merged, " + (shipping ? recipe.ship.type : recipe.merge), d.mean,
+                       d.tokens};
   if (shipping && !(d.mean <= recipe.ship.max_kl))
     throw Error(Exit::verify,
-                fmt::format("the merged model is not what was trained: {}; ship.max_kl is {}", far, recipe.ship.max_kl),
+                fmt::format("the merged model differs from the trained one: {}; ship.max_kl is {}",
+                            written.divergence(), recipe.ship.max_kl),
                 "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
   move_file(merged, written_path(folder / kModelFile));
-  lines.push_back(fmt::format("{} (merged, {}; {})", (folder / kModelFile).string(),
-                              shipping ? recipe.ship.type : recipe.merge, far));
+  outputs.push_back(written);
   if (recipe.hugging_face) {
     write_merged(engine, trainer, folder / kFolder, true);
     write_run_file(folder / kFolder, provenance_of(trainer, base), kFolderFiles);
-    lines.push_back(fmt::format("{} (merged)", (folder / kFolder).string()));
+    outputs.push_back({folder / kFolder, "merged"});
   }
   write_run_file(folder, provenance_of(trainer, base),
                  {kModelFile, kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning, kFolder});
-  return lines;
+  return outputs;
+}
+
+// A word of a command line as a shell reads it.
+std::string shell_word(const std::string& word) {
+  const auto is_plain_character = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_@%+=:,./-").find(char(c)) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain_character)) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+int64_t bytes_of(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return std::max<int64_t>(0, fs::file_size(path, error));
+  int64_t sum = 0;
+  for (const fs::path& inner : list_folder(path, error)) sum += std::max<int64_t>(0, fs::file_size(inner, error));
+  return sum;
+}
+
+// The command that runs what came out: the model, or the adapter with its base.
+std::string command_of(std::span<const Output> outputs, const std::string& base) {
+  const auto find = [&](const char* name) {
+    return std::find_if(outputs.begin(), outputs.end(), [&](const Output& o) { return o.path.filename() == name; });
+  };
+  if (const auto model = find(kModelFile); model != outputs.end())
+    return "lumen chat -m " + shell_word(model->path.string());
+  for (const char* name : {kAdapter, kAdapterGguf})
+    if (const auto adapter = find(name); adapter != outputs.end())
+      return fmt::format("lumen chat -m {} --lora {}", shell_word(base), shell_word(adapter->path.string()));
+  return {};
 }
 
 }  // namespace
@@ -352,21 +384,46 @@ void refuse_outputs_over_inputs(const fs::path& folder, bool resumed) {
   }
 }
 
-std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
+std::string Output::divergence() const {
+  return kl ? fmt::format("KL divergence {:.2e} nats per token from what was trained, over {} tokens", *kl, kl_tokens)
+            : std::string();
+}
+
+std::string Output::line() const {
+  if (path.empty()) return what;
+  return fmt::format("{} ({}{}{})", path.string(), what, kl ? "; " : "", divergence());
+}
+
+void log_outputs(const fs::path& folder, const Trainer& trainer, std::span<const Output> outputs) {
+  std::error_code error;
+  if (!fs::exists(folder / kMetricsName, error)) return;
+  nlohmann::json files = nlohmann::json::array();
+  for (const Output& o : outputs) {
+    if (o.path.empty()) continue;
+    files.push_back({{"path", o.path.string()}, {"what", o.what}, {"bytes", bytes_of(o.path)}});
+    if (o.kl) files.back()["kl"] = *o.kl;
+  }
+  MetricsFile::append(folder,
+                      {{"step", trainer.done()},
+                       {"outputs", {{"files", files}, {"command", command_of(outputs, trainer.recipe().base)}}}});
+  write_run_report(folder);
+}
+
+std::vector<Output> write_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
   const Recipe& recipe = trainer.recipe();
   if (trainer.has_adapter()) return write_adapter_outputs(engine, trainer, folder);
   int file_type = -1;
   Model trained = in_type(engine, trainer.read_model(), recipe.output_type, &file_type);
   const Provenance from = provenance_of(trainer, trained);
   set_record(trained.metadata, record_of(from));
-  std::vector<std::string> lines;
+  std::vector<Output> outputs;
   write_gguf(trained, folder / kModelFile, file_type);
-  lines.push_back(fmt::format("{} ({})", (folder / kModelFile).string(), recipe.output_type));
+  outputs.push_back({folder / kModelFile, recipe.output_type});
   if (!recipe.quantize.empty()) {
     Model rounded = trainer.rounded();
     set_record(rounded.metadata, record_of(provenance_of(trainer, rounded)));
     write_gguf(rounded, folder / kRounded, recipe.file_type);
-    lines.push_back(fmt::format("{} (the recipe's formats)", (folder / kRounded).string()));
+    outputs.push_back({folder / kRounded, "the recipe's formats"});
   }
   if (trainer.has_average()) {
     trainer.exchange_average();
@@ -374,15 +431,15 @@ std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, co
     trainer.exchange_average();
     set_record(average.metadata, record_of(from));
     write_gguf(average, folder / kAverage, file_type);
-    lines.push_back(fmt::format("{} ({}, the mean of the weights)", (folder / kAverage).string(), recipe.output_type));
+    outputs.push_back({folder / kAverage, recipe.output_type + ", the mean of the weights"});
   }
   if (recipe.hugging_face) {
     write_hf(trained, folder / kFolder);
     write_run_file(folder / kFolder, from, kFolderFiles);
-    lines.push_back(fmt::format("{} ({})", (folder / kFolder).string(), recipe.output_type));
+    outputs.push_back({folder / kFolder, recipe.output_type});
   }
   write_run_file(folder, from, {kModelFile, kRounded, kAverage, kFolder});
-  return lines;
+  return outputs;
 }
 
 }  // namespace lumen::model

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,8 +28,23 @@ std::vector<std::filesystem::path> earlier_outputs(const std::filesystem::path& 
 // base it has rewritten.
 void refuse_outputs_over_inputs(const std::filesystem::path& folder, bool resumed = false);
 
-// Writes the outputs; returns a line for each, with its type. A merged model is first compared with the trained one on
+// A file or folder that a run left.
+struct Output {
+  std::filesystem::path path;     // empty: it could not be written, and `what` is the reason
+  std::string what;               // its type
+  std::optional<double> kl = {};  // of a merged model: its divergence from the trained one, nats per token
+  int64_t kl_tokens = 0;          // that this was measured over
+
+  std::string divergence() const;  // "KL divergence ..", empty without
+  std::string line() const;        // "PATH (TYPE; KL divergence ..)"
+};
+
+// Writes the outputs, and returns one or several for each. A merged model is first compared with the trained one on
 // validation data: error (exit 5), and no file of it remains, when it differs by more than the recipe allows.
-std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, const std::filesystem::path& folder);
+std::vector<Output> write_outputs(run::Engine& engine, Trainer& trainer, const std::filesystem::path& folder);
+
+// Adds the outputs to the log in the run's folder, with the command that runs the model, and writes the report again.
+// No effect where the folder has no log.
+void log_outputs(const std::filesystem::path& folder, const Trainer& trainer, std::span<const Output> outputs);
 
 }  // namespace lumen::model

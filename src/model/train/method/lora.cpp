@@ -49,7 +49,7 @@ std::vector<graph::LowRank> adapter_changes(const Model& model,
     if (std::any_of(model.parameters.begin(), model.parameters.end(), meant)) continue;
     if (std::any_of(all.begin(), all.end(), meant))
       throw Error(Exit::user, fmt::format("adapter target '{}': this model has no such weight", target),
-                  "it uses its embedding there; leave the target away");
+                  "it uses its embedding there; leave out the target");
     throw Error(
         Exit::user, fmt::format("adapter target '{}' matches no weight of '{}'", target, model.name),
         "name roles (attention_q), ends of names (wq, q_proj, attn_q), patterns, or all-linear; `lumen inspect` "

@@ -35,7 +35,7 @@ std::optional<Wanted> wanted(std::string_view name) {
   }
   if (out.exponent > 1 && out.exponent + out.mantissa == 7) return out;
   throw Error(Exit::usage, fmt::format("'{}' is no 8-bit float of a machine", name),
-              "machine_e4m3 and machine_e5m2 are, and with _tensor or _row behind under f32 scales");
+              "machine_e4m3 and machine_e5m2 are; with the ending _tensor or _row they have f32 scales");
 }
 
 bool is_code(const FieldType& t) {

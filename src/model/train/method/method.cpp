@@ -37,7 +37,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
                 "--objective distillation does; --eval-kl measures how far the model is from it");
   if (recipe.eval_kl && !recipe.adapter.trains() && !teacher)
     throw Error(Exit::usage, "--eval-kl: there is no reference that the model could have gone from",
-                "--teacher MODEL names one; beside an adapter (--lora) it is the model without it");
+                "--teacher MODEL names one; with an adapter (--lora) it is the model without the adapter");
   if (recipe.eval_kl && !model.family->has_function("forward"))
     throw user_error("--eval-kl: the family '{}' has no function 'forward'", model.family->name());
   if (objective_ && !model.family->has_function(objective_->function()))
@@ -55,7 +55,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
                   "[products] with fitted or delayed scales goes with it");
     if (!recipe.quantize.empty())
       throw Error(Exit::usage, "an adapter and [[quantize]] rules contradict each other: its model is not trained",
-                  "leave one of the two away");
+                  "leave out one of the two");
     changes_ = adapter_changes(model, graph::low_rank_places(apart(author)), recipe.adapter);
     trained_ = adapter_parameters(model, changes_, recipe.adapter);
     require_members(recipe.groups, trained_);

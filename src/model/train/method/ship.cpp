@@ -41,9 +41,9 @@ Shipping::Shipping(const Model& model, const Recipe& recipe, const std::vector<g
   for (const graph::LowRank& c : changes) {
     if (c.dropout > 0 || c.magnitudes)
       throw Error(Exit::usage,
-                  fmt::format("--ship and {} contradict each other: the adapter is inside the rounding",
+                  fmt::format("--ship and {} contradict each other: the adapter is inside the quantization",
                               c.dropout > 0 ? "a dropout" : "magnitudes of rows (DoRA)"),
-                  c.dropout > 0 ? "leave the dropout away" : "ship.magnitudes gives each group of the format one");
+                  c.dropout > 0 ? "leave out the dropout" : "ship.magnitudes gives each group of the format one");
     changed.insert(c.weight);
     graph::RoundedSum sum;
     sum.change = c;

@@ -42,9 +42,9 @@ void require_plain(const Method& method, const Recipe& recipe, LayersLie lie, bo
     throw Error(
         Exit::usage, fmt::format("{} and memory.kept contradict each other", flag_of(lie)),
         lie == LayersLie::with_ranks
-            ? "a step by layers keeps what one layer computes alone: leave memory.kept away"
+            ? "a step by layers keeps only the values of one layer: leave out memory.kept"
             : "layers that are computed again keep nothing that could lie in a format: with --offload activations, "
-              "and without --recompute layers, they keep what gradients read");
+              "and without --recompute layers, they keep the values that gradients need");
   if (keeps_outside && recipe.recompute != "none" && recipe.recompute != "maps" && recipe.recompute != "layers")
     throw Error(Exit::usage,
                 fmt::format("--offload activations and --recompute {} contradict each other", recipe.recompute),

@@ -123,7 +123,8 @@ std::unique_ptr<TensorPager> open_kept(run::Engine& engine, const Recipe& recipe
   const int64_t bytes = all_bytes(kept);
   std::unique_ptr<TensorPager> pager = TensorPager::open(engine, *offload_settings(recipe.offload).activations,
                                                          run_folder(recipe), std::move(kept), kKeptSlots);
-  note(fmt::format("{} of what layers keep for their gradients lie in {}", size_text(bytes), pager->describe()));
+  note(fmt::format("{} of the values that layers keep for their gradients are in {}", size_text(bytes),
+                   pager->describe()));
   return pager;
 }
 

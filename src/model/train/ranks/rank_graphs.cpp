@@ -46,7 +46,7 @@ void check_exchange_format(const FormatRef& format, const char* flag) {
   if (!format) return;
   if (!format->encodes())
     throw Error(Exit::usage, fmt::format("{} {}: the format only decodes", flag, format->name),
-                "name one with an encoder; `lumen format list` tells them");
+                "name one with an encoder; `lumen format list` lists them");
   if (format->tile_bytes > 0 || format->tensor_bytes > 0 || format->row_bytes > 0)
     throw Error(Exit::usage, fmt::format("{} {}: its blocks do not stand alone", flag, format->name),
                 "name a format that has fields of blocks alone");

@@ -57,11 +57,12 @@ void check_offload(const Recipe& recipe, bool in_tensors) {
                             recipe.reduce_type),
                 "--shard gradients or parameters goes with both");
   if (outside.layers && recipe.gather_type != "f32" && sharding != Sharding::parameters)
-    throw Error(Exit::usage,
-                fmt::format("{} and --gather-type {} contradict each other: what a rank holds exactly would stay on "
-                            "its device",
-                            asked, recipe.gather_type),
-                "--shard parameters goes with both");
+    throw Error(
+        Exit::usage,
+        fmt::format(
+            "{} and --gather-type {} contradict each other: the exact values of a rank would stay on its device", asked,
+            recipe.gather_type),
+        "--shard parameters goes with both");
 }
 
 }  // namespace
@@ -128,12 +129,12 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
                 fmt::format("{} and --param-type {} contradict each other: parts of parameters go from rank to rank as "
                             "they are held, and parts of packed rows have no place of their own",
                             gathers ? "--shard " + recipe.shard : "--tensor-parallel", recipe.param_type),
-                "--param-type f32, bf16 or f16 goes with it, and a compensation for what those lose");
+                "--param-type f32, bf16 or f16 goes with it, and a compensation of their rounding");
   if (recipe.gather_type != "f32" && recipe.products.weight_scale == "predicted")
     throw Error(Exit::usage,
                 fmt::format("--gather-type {} and weights' scales that are predicted contradict each other",
                             recipe.gather_type),
-                "bounds are of weights as they are updated, not of what others hold of them");
+                "bounds are of weights as they are updated, not of their copies on other ranks");
   check_offload(recipe, own.tensor_parallel > 1);
   own.batch /= shares;
   own.accumulate *= shares;

@@ -70,8 +70,9 @@ int data_ranks(const Recipe& recipe, int ranks) {
          "tasks and samples on the way need all parameters in one place", "ask the trained model, or a checkpoint");
   refuse(recipe.recompute == "auto", "--recompute auto lets ranks compute different steps",
          "--recompute layers, or an amount of memory, is the same for all");
-  refuse(!recipe.quantize.empty(), "[[quantize]] rules round matrices as a whole", "--shard gradients works with them");
-  refuse(recipe.ship.ships(), "an adapter inside a rounding rounds matrices as a whole",
+  refuse(!recipe.quantize.empty(), "[[quantize]] rules quantize matrices as a whole",
+         "--shard gradients works with them");
+  refuse(recipe.ship.ships(), "an adapter inside the quantization quantizes matrices as a whole",
          "--shard gradients works with it");
   refuse(recipe.adapter.trains() && recipe.adapter.has_magnitudes(),
          "magnitudes of an adapter are of matrices as a whole", "--shard gradients works with them");

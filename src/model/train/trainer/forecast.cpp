@@ -173,7 +173,7 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
     return fmt::format("--batch {} --accumulate {} --length {}{} fits", smaller.batch, smaller.accumulate,
                        of_length(times).length, again ? " --recompute layers" : "");
   return recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
-                                 : "train an adapter beside the weights (--lora), or choose a smaller model";
+                                 : "train an adapter instead of the weights (--lora), or choose a smaller model";
 }
 
 void require(run::Engine& engine, const Model& model, const Recipe& recipe, const TrainingForecast& f,
@@ -360,7 +360,7 @@ void require_certain_training(run::Engine& engine, const Model& model, const Rec
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   require(engine, model, recipe, certain_training(engine, model, recipe, form, teacher, ranks), weights_are_there,
           recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
-                                  : "train an adapter beside the weights (--lora), or choose a smaller model");
+                                  : "train an adapter instead of the weights (--lora), or choose a smaller model");
 }
 
 TrainingForecast require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,

@@ -63,6 +63,8 @@ class Trainer {
   Step step();  // Error (exit 4) when loss or gradients are not finite; nothing can be saved afterwards
   // Mean nats per token over the first rows of the validation data; 0: all. -1 when `stop` became true.
   double evaluate(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
+  // How many rows evaluate(rows) reads: at most all; with an objective whole batches.
+  int64_t evaluated_rows(int64_t rows) const;
   // Likewise, how far the model is from its reference: the mean KL divergence, in nats.
   double divergence(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
   // With `ema_decay`: the same of the mean of the weights over the steps.

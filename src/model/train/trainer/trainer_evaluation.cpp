@@ -89,10 +89,15 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
               kDivergedHint);
 }
 
+int64_t Trainer::evaluated_rows(int64_t rows) const {
+  // An objective's value depends on the number of rows in a batch.
+  const int64_t batch = method_.objective() ? recipe_.batch : 1, all = batches_->validation_rows() / batch * batch;
+  return rows == 0 ? all : std::min((rows + batch - 1) / batch * batch, all);
+}
+
 // The mean loss of the first rows of the validation data; -1 when `stop` became true.
 double Trainer::mean_of_validation(run::Program* program, int64_t rows, const std::atomic<bool>* stop) {
-  const int64_t all = batches_->validation_rows();
-  rows = rows == 0 ? all : std::min(rows, all);
+  rows = std::min(rows == 0 ? batches_->validation_rows() : rows, batches_->validation_rows());
   LossSum sum;
   // Ranks take batches in turn. With sharded parameters every rank runs, even without rows: others wait for its parts.
   const int64_t ranks = data_ranks(), rank = data_rank();

@@ -94,10 +94,8 @@ void Trainer::require_validation() const {
               "give more data, a larger --validation, or a smaller --batch");
 }
 
-// Whole batches only: an objective's value depends on the number of rows.
 double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) {
-  const int64_t all = batches_->validation_rows() / recipe_.batch * recipe_.batch;
-  rows = rows == 0 ? all : std::min((rows + recipe_.batch - 1) / recipe_.batch * recipe_.batch, all);
+  rows = evaluated_rows(rows);
   if (rows < 1) require_validation();
   know_activation_scales();
   if (!objective_loss_) objective_loss_ = compile(method_.objective_loss());

@@ -23,14 +23,14 @@ void require_parts_of_parts(const Method& method, const Recipe& recipe, const Te
         throw Error(Exit::usage,
                     fmt::format("--tensor-parallel and --shard {}: blocks of {} do not divide parts of '{}'",
                                 recipe.shard, whole[k].type.element.format->name, here[i].name),
-                    "leave one of the two away, or hold states in f32");
+                    "leave out one of the two, or hold states in f32");
   }
   for (const Cut& cut : cut_parameters(here, method.optimizer(), groups))
     if (!cut.in_rows && parts.split_of(cut.whole.name))
       throw Error(Exit::usage,
                   fmt::format("--tensor-parallel and --shard {}: the optimizer computes '{}' as a whole", recipe.shard,
                               cut.whole.name),
-                  "leave one of the two away, or choose an optimizer that computes element by element");
+                  "leave out one of the two, or choose an optimizer that computes element by element");
 }
 
 }  // namespace

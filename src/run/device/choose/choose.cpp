@@ -27,7 +27,7 @@ DeviceChoice parse_device(const std::string& text) {
   }
   if (!ok)
     throw Error(Exit::usage, fmt::format("'{}' is no device", text),
-                "devices: cpu, cuda, cuda:N, hip, hip:N, auto; `lumen doctor` shows what is here");
+                "devices: cpu, cuda, cuda:N, hip, hip:N, auto; `lumen doctor` lists those of this machine");
   return choice;
 }
 

@@ -69,7 +69,7 @@ std::unique_ptr<Device> open_cpu(machine::MachineRef machine, int threads, Loade
     throw usage_error("{} threads; choose 1..{}, or 0 for all cores of this process", threads, kMaxThreads);
   if (!machine::runs_here(*machine))
     throw Error(Exit::hardware, fmt::format("this processor cannot execute code for machine {}", machine->name),
-                "choose 'native', or look at what `lumen doctor` says");
+                "choose 'native', or see `lumen doctor`");
   // 0: OMP_NUM_THREADS, or the size of this process's core set.
   const int count = threads == 0 ? std::min(usable_cores(), kMaxThreads) : threads;
   return std::make_unique<CpuDevice>(std::move(machine), count, std::move(loader));

@@ -411,7 +411,7 @@ std::unique_ptr<Device> open_gpu(GpuVendor vendor, int ordinal, machine::Machine
     throw Error(Exit::hardware,
                 fmt::format("there is no {}:{}: the driver has {} GPU{}", vendor_name(vendor), ordinal, driver.count,
                             driver.count == 1 ? "" : "s"),
-                "`lumen doctor` lists them; CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES choose what a process sees");
+                "`lumen doctor` lists them; CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES limit them");
   GpuFound found = driver.look_at(ordinal);
   if (!machine) machine = found.match.machine;
   if (!machine)

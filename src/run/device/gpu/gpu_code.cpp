@@ -26,7 +26,7 @@ class Log {
   void** values() { return values_.data(); }
   std::string text() const {
     const std::string_view said(text_.data());
-    return said.empty() ? std::string() : fmt::format("the driver's compiler says:\n{}", said);
+    return said.empty() ? std::string() : fmt::format("the driver's compiler reports:\n{}", said);
   }
 
  private:

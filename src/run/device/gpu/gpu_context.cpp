@@ -31,7 +31,7 @@ constexpr Advice kAdvice[] = {
     {200, "the kernel's code is not for this GPU; --cache off rules out a damaged cache"},
     {209,
      "the kernel's code is not for this GPU; --machine names another. Generic code (gfx11-generic) needs a ROCm that "
-     "knows code objects of version 6"},
+     "supports code objects of version 6"},
     {214, "the GPU's memory has failed: results are lost; look at the driver's log"},
     {218, "the driver's compiler rejects the code: a newer driver may accept it; --machine names an older target"},
     {221, "the driver's compiler library is missing: reinstall the driver"},
@@ -56,7 +56,7 @@ Error gpu_error(const GpuSymbols& symbols, int error, const char* name, const st
   std::string advice;
   for (const Advice& a : kAdvice)
     if (a.error == error) advice = a.text;
-  if (advice.empty()) advice = "`lumen doctor` shows what this machine has; --device cpu always works";
+  if (advice.empty()) advice = "`lumen doctor` lists this machine's devices; --device cpu always works";
   return {Exit::hardware,
           fmt::format("{}: {} {} ({}){}{}", where, symbol_of(symbols.vendor, name), code, error,
                       std::string(": ") + text, more.empty() ? "" : "\n" + more),

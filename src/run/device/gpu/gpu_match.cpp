@@ -61,7 +61,7 @@ std::vector<std::string> names_with(std::span<const MachineRef> table, std::stri
 GpuMatch none(const std::string& architecture, const std::vector<std::string>& known, std::string advice = {}) {
   GpuMatch match;
   match.remark = known.empty() ? fmt::format("this build generates no code for GPUs of its kind ({})", architecture)
-                               : fmt::format("no code for {}: known are {}", architecture, fmt::join(known, ", "));
+                               : fmt::format("no code for {}: supported are {}", architecture, fmt::join(known, ", "));
   match.advice = advice.empty() ? "use --device cpu" : std::move(advice);
   return match;
 }
@@ -91,7 +91,7 @@ GpuMatch match_gpu(const std::string& architecture, std::span<const MachineRef> 
     }
     if (!best.machine) return none(plain, names_with(table, kNvidia));
     if (of_best.number != gpu->number)
-      best.remark = fmt::format("{} has no row of its own: code for {} is used, without what is new in it", plain,
+      best.remark = fmt::format("{} has no row of its own: code for {} is used, without its newer instructions", plain,
                                 best.machine->name);
     return best;
   }
@@ -102,7 +102,7 @@ GpuMatch match_gpu(const std::string& architecture, std::span<const MachineRef> 
     if (m->kind == machine::Kind::gpu && !generic.empty() && m->name == generic)
       return {m,
               fmt::format("{} has no row of its own: its generation's generic code ({}) is used, which needs a driver "
-                          "that knows code objects of version 6",
+                          "that supports code objects of version 6",
                           plain, generic),
               {}};
   const auto gpu = gfx_of(plain);

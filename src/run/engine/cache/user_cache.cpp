@@ -45,7 +45,7 @@ int64_t cache_limit() {
 
 std::unique_ptr<SealedFolder> open_cache(const std::string& option, bool quiet) {
   SealedFolderOptions options{.quiet = quiet, .most_bytes = cache_limit()};
-  if (!is_cache_off(option)) options.nowhere = "neither HOME nor XDG_CACHE_HOME says where they could be kept";
+  if (!is_cache_off(option)) options.nowhere = "neither HOME nor XDG_CACHE_HOME is set";
   return std::make_unique<SealedFolder>(cache_folder(option), std::move(options));
 }
 

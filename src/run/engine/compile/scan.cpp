@@ -275,7 +275,7 @@ BufferAddress BodyAddresses::beginning_of(const graph::History& h) const {
     if (s_.results[k] >= 0) return moved(around_.of(s_.results[k]), -h.read_at());
   for (const int k : h.after)
     if (s_.results[k] >= 0) return moved(around_.of(s_.results[k]), -h.written_at());
-  LUMEN_UNREACHABLE("a history that nobody reads");
+  LUMEN_UNREACHABLE("a history without a reader");
 }
 
 }  // namespace lumen::run

@@ -245,7 +245,7 @@ RoundedMatrix FeedbackRounder::run(const Input& input, const FeedbackMatrix* u) 
   out.squared_error = std::accumulate(of_row.begin(), of_row.end(), 0.0);
   if (!std::isfinite(out.squared_error))
     throw Error(Exit::numeric, fmt::format("error feedback left the range of format {}", s.format->name),
-                "more damping keeps what columns pass on small");
+                "more damping keeps the errors small that columns pass on");
   return out;
 }
 

@@ -195,7 +195,7 @@ Bounded Sampled::concat(const Node& n, const Index& i) {
     if (along < own) return at(part, from);
     along -= own;
   }
-  throw CannotTry{"an element lies behind all parts"};
+  throw CannotTry{"an element lies after all parts"};
 }
 
 Bounded Sampled::gather(const Node& n, const Index& i) {

@@ -113,7 +113,7 @@ class PortableWriter {
       return {BufferAddress::In::input, number - data_.begin()};
     }
     if (owner.op == graph::Op::input_ && owner.attributes.role == graph::Role::state)
-      throw user_error("'{}' is a state: what runs without an engine has none", owner.attributes.name);
+      throw user_error("'{}' is a state: code without an engine has none", owner.attributes.name);
     const auto [known, fresh] = named_.try_emplace(slot.owner);
     if (fresh) known->second = constant(owner);
     return known->second;

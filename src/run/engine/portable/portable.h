@@ -1,6 +1,6 @@
 // A program for another processor, without an engine: an object of its kernels, and C code that calls them in order
 // over one block of memory, with all parameters as constants; a scan is a loop in that C code. Needs no library. Proved
-// by tests/run/engine/portable/portable_test.cpp, and tests/model/classify/classify_test.cpp under an emulator.
+// by tests/run/engine/portable/portable_test.cpp, and tests/apps/classify/classify_test.cpp under an emulator.
 //
 // May include: base, emit, graph/fuse, graph/ir, kernel/loop, kernel/synth, run/engine/compile, run/engine/program.
 #pragma once

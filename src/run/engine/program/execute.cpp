@@ -573,7 +573,7 @@ Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus
                                            status.detail, graph::print(g[node].type), place));
     case loop::kGuardFinite:
       return Error(Exit::numeric, fmt::format("element {} is not a number the format can hold{}", status.detail, place),
-                   "look for NaN or infinity in what is quantized");
+                   "look for NaN or infinity in the quantized tensors");
     default:
       LUMEN_UNREACHABLE("guard code {}", status.code);
   }

@@ -75,7 +75,7 @@ TEST(AdapterKeys, WhatIsRefusedIsNamed) {
   };
   for (const AdapterKeys::Rule& rule : adapter_keys().kinds.front().refused)
     for (const std::string& key : rule.keys) refused(key, ordered_json::array({1, 2}), rule.instead);
-  refused("key_of_tomorrow", 3, "it is not known what that changes");
+  refused("key_of_tomorrow", 3, "the effect of the key is unknown");
   refused("init_lora_weights", "pissa_niter_4", "may have changed the base model");
   refused("bias", "some", "which biases");
   // What says nothing is no refusal.

@@ -299,11 +299,11 @@ TEST(Adapter, RefusesGgufFilesThatDoNotFit) {
   refused({b}, "not its A");
   refused({}, "no tensors");
   refused({a, {q + ".lora_b", zeros(hidden, 3)}}, "has shape [2, 32]");
-  refused({{q + ".lora_a", zeros(2, hidden + 1)}, b}, "the model asks for [2, 32]");
-  refused({a, {q + ".lora_b", zeros(hidden + 2, 2)}}, "the model asks for [32, 2]");
+  refused({{q + ".lora_a", zeros(2, hidden + 1)}, b}, "the model needs [2, 32]");
+  refused({a, {q + ".lora_b", zeros(hidden + 2, 2)}}, "the model needs [32, 2]");
   refused({{"blk.7.attn_q.weight.lora_a", zeros(2, hidden)}, {"blk.7.attn_q.weight.lora_b", zeros(hidden, 2)}},
           "no weight 'blk.7.attn_q.weight'");
-  refused({a, b, {"blk.0.attn_norm.weight", zeros(1, hidden)}}, "no part of a low-rank change");
+  refused({a, b, {"blk.0.attn_norm.weight", zeros(1, hidden)}}, "not part of a low-rank update");
   refused({{"output_norm.weight.lora_a", zeros(2, hidden)}, {"output_norm.weight.lora_b", zeros(hidden, 2)}},
           "not one matrix");
   refused({a, b}, "made for models of the architecture",
@@ -346,20 +346,20 @@ TEST_F(Folders, RefuseSettingsThatCannotBeApplied) {
   refused("peft_type", "IA3", "peft_type");
   refused("use_dora", true, "has no magnitude");
   refused("bias", "some", "bias");
-  refused("r", 1e18, "has rank 4, but adapter_config.json says 1e+18");
+  refused("r", 1e18, "has rank 4, but adapter_config.json has 1e+18");
   refused("use_dora", "yes", "\"use_dora\" must be true or false");
   refused("target_modules", {"q_proj", 3}, "must be a list of names");
   refused("layers_to_transform", {-1}, "must be whole numbers from 0");
-  refused("key_of_tomorrow", 1, "not known what that changes");
+  refused("key_of_tomorrow", 1, "the effect of the key is unknown");
   // What the file has beyond what the config names.
   refused("target_modules", {"q_proj"}, "which adapter_config.json does not name");
   refused("target_modules", ".*\\.(?:k|v)_proj", "which adapter_config.json does not name");
   refused("exclude_modules", {"layers.1.mlp.up_proj"}, "changes 'model.layers.1.mlp.up_proj', which");
   refused("layers_to_transform", {0, 7}, "changes 'lm_head', which");
   refused("modules_to_save", {"up_proj"}, "mlp.up_proj', which adapter_config.json does not name");
-  refused("modules_to_save", {"embed_tokens"}, "names 'embed_tokens', but there is no weight of it");
+  refused("modules_to_save", {"embed_tokens"}, "names 'embed_tokens', but the file has no weight of it");
   refused("lora_bias", true, "has no bias");
-  refused("trainable_token_indices", {1, 2}, "names tokens that were trained, but there are no rows of them");
+  refused("trainable_token_indices", {1, 2}, "names trained tokens, but their rows are missing");
   refused("trainable_token_indices", {1, 1}, "names a token twice");
   refused("target_modules", "all-linear", "no error");
   refused("target_modules", nullptr, "no error");
@@ -391,19 +391,18 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
   };
   const Entry a = {q + "A.weight", zeros(4, hidden)}, b = {q + "B.weight", zeros(hidden, 4)};
   refuse({a}, "not its B");
-  refuse({a, b, {q + "A.default.weight", zeros(4, hidden)}}, "two kinds of tensors");
-  refuse({a, {q + "B.weight", zeros(hidden + 1, 4)}}, "the model asks for [32, 4]");
-  refuse({a, b, {"base_model.model.model.embed_tokens.weight", zeros(3, 3)}},
-         "has shape [3, 3], but the model asks for");
+  refuse({a, b, {q + "A.default.weight", zeros(4, hidden)}}, "conflicting tensors");
+  refuse({a, {q + "B.weight", zeros(hidden + 1, 4)}}, "the model needs [32, 4]");
+  refuse({a, b, {"base_model.model.model.embed_tokens.weight", zeros(3, 3)}}, "has shape [3, 3], but the model needs");
   refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", zeros(3, 3)}},
-         "is a magnitude, but adapter_config.json does not say");
+         "is a magnitude, but adapter_config.json does not set");
   refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.bias", zeros(3, 3)}},
-         "has shape [3, 3], but the model asks for [32]");
+         "has shape [3, 3], but the model needs [32]");
   refuse({a, b, {"base_model.model.model.norm.bias", zeros(1, hidden)}}, "no weight 'model.norm.bias'");
-  refuse({a, b, {q + "C.weights", zeros(3, 3)}}, "no part of a low-rank change, nor a weight or a bias");
-  refuse({a, b, {q + "B.bias", zeros(1, hidden)}}, "does not say \"lora_bias\"");
+  refuse({a, b, {q + "C.weights", zeros(3, 3)}}, "not part of a low-rank update, nor a weight or a bias");
+  refuse({a, b, {q + "B.bias", zeros(1, hidden)}}, "does not set \"lora_bias\"");
   refuse({a, b, {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta", zeros(2, hidden)}},
-         "does not say of which");
+         "does not name the tokens");
   refuse({{q + "A.weight", zeros(0, hidden)}, {q + "B.weight", zeros(hidden, 0)}}, "has shape [0, 32]");
   refuse({{"base_model.model.model.layers.0.self_attn.q_proj.base_layer.lora_A.weight", zeros(4, hidden)},
           {"base_model.model.model.layers.0.self_attn.q_proj.base_layer.lora_B.weight", zeros(hidden, 4)}},
@@ -422,10 +421,10 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
   refuse({{"base_model.model.model.vision.lora_A.weight", zeros(4, hidden)},
           {"base_model.model.model.vision.lora_B.weight", zeros(hidden, 4)}},
          "changes 'model.vision', which adapter_config.json does not name");
-  refuse({{q + "A.weight", zeros(4, 3)}, b}, "the model asks for [4, 32]");
+  refuse({{q + "A.weight", zeros(4, 3)}, b}, "the model needs [4, 32]");
   refuse({{"base_model.model.model.layers.0.self_attn.q_proj.lora_embedding_A", zeros(4, hidden)},
           {"base_model.model.model.layers.0.self_attn.q_proj.lora_embedding_B", zeros(hidden, 4)}},
-         "uses it otherwise");
+         "uses it differently");
   fs::remove(folder / "adapter_model.safetensors");
   EXPECT_NE(message_of(c.model, folder.path()).find("no adapter_model.safetensors"), std::string::npos);
 }
@@ -449,8 +448,8 @@ TEST(Adapter, RefusesMagnitudesThatDoNotFit) {
               m = {q + "magnitude_vector", zeros(1, hidden)};
   refuse({a, b, m}, "no error");
   refuse({a, b}, "has no magnitude");
-  refuse({a, b, {q + "magnitude_vector", zeros(1, hidden + 1)}}, "the model asks for [32]");
-  refuse({a, b, m, {q + "magnitude_vector.default", zeros(1, hidden)}}, "what has one already");
+  refuse({a, b, {q + "magnitude_vector", zeros(1, hidden + 1)}}, "the model needs [32]");
+  refuse({a, b, m, {q + "magnitude_vector.default", zeros(1, hidden)}}, "has one already");
   refuse({a, b, m, {"base_model.model.model.layers.1.self_attn.q_proj.lora_magnitude_vector", zeros(1, hidden)}},
          "is a magnitude of nothing");
 }
@@ -646,7 +645,7 @@ TEST(AdapterParameters, RefuseWhatDoesNotFit) {
   refused("target_parameters", {"mlp.experts.down_proj"},
           "2 parameters of 'model.layers.0.mlp.experts' are changed, but");
   refused("target_parameters", {"mlp.experts.nothing"}, "which adapter_config.json does not name");
-  refused("r", 3, "has rank 2, but adapter_config.json says 3");
+  refused("r", 3, "has rank 2, but adapter_config.json has 3");
   refused("target_parameters", "mlp.experts.down_proj", "must be a list of names");
   // Rows that are no multiple of the experts.
   const int64_t hidden = c.model.integer("hidden"), wide = 2 * c.model.integer("expert_ffn");
@@ -654,10 +653,10 @@ TEST(AdapterParameters, RefuseWhatDoesNotFit) {
   const nlohmann::json one = {
       {"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 2}, {"target_parameters", {"experts.gate_up_proj"}}};
   write_folder(folder / "b", {{module + "A.weight", zeros(13, hidden)}, {module + "B.weight", zeros(wide, 13)}}, one);
-  EXPECT_NE(message_of(c.model, folder / "b").find("no multiple of 7 matrices"), std::string::npos);
+  EXPECT_NE(message_of(c.model, folder / "b").find("not a multiple of 7 matrices"), std::string::npos);
   write_folder(folder / "c", {{module + "A.weight", zeros(14, hidden + 1)}, {module + "B.weight", zeros(wide, 14)}},
                one);
-  EXPECT_NE(message_of(c.model, folder / "c").find("the model asks for [14, 32]"), std::string::npos);
+  EXPECT_NE(message_of(c.model, folder / "c").find("the model needs [14, 32]"), std::string::npos);
 }
 
 // ---- Rows of tokens, vocabularies
@@ -689,10 +688,10 @@ TEST(AdapterTokens, AsAKindOfTheirOwn) {
     EXPECT_NE(message.find(words), std::string::npos) << message;
   };
   refused({3, 61}, "token 61 was trained, but 'model.embed_tokens' has 61");
-  refused({3}, "the model asks for [1, 32]");
+  refused({3}, "the model needs [1, 32]");
   refused({3, -1}, "must be whole numbers from 0");
   refused({3, 3}, "names a token twice");
-  refused(nullptr, "does not say of which");
+  refused(nullptr, "does not name the tokens");
 }
 
 TEST(AdapterVocabulary, NeedsAllThatGrows) {
@@ -708,7 +707,7 @@ TEST(AdapterVocabulary, NeedsAllThatGrows) {
   }
   write_folder(folder / "a", entries, config);
   const std::string message = message_of(c.model, folder / "a");
-  EXPECT_NE(message.find("has 70 tokens, but the file does not hold parameter output of as many"), std::string::npos)
+  EXPECT_NE(message.find("has 70 tokens, but the file has no parameter output of that size"), std::string::npos)
       << message;
   const Adapter whole = read_adapter(c.model, c.folder);
   EXPECT_EQ(whole.config.at("vocab"), 70);

@@ -253,7 +253,7 @@ TEST(Held, OnlyWhatAFolderCanSayIsWritten) {
   std::vector<graph::EncodedInput> inputs = encoded_inputs(some);
   inputs.pop_back();
   set_encoded_inputs(some, inputs);
-  EXPECT_NE(refused(some, "fp8").find("one thing of all"), std::string::npos) << refused(some, "fp8");
+  EXPECT_NE(refused(some, "fp8").find("one setting for all"), std::string::npos) << refused(some, "fp8");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // needs: cpu. A rounded model with a low-rank correction beside it is nearer to the original, by what it computes; and
-// what is no rounded form of a model is refused.
+// what is no quantized form of a model is refused.
 #include "model/compress/correct/correct.h"
 
 #include <gtest/gtest.h>
@@ -162,8 +162,8 @@ TEST(Correct, RefusesOtherModels) {
     return std::string();
   };
   EXPECT_NE(refused(m, m).find("nothing to correct"), std::string::npos);
-  EXPECT_NE(refused(small, rounded).find("no rounded form"), std::string::npos);
-  EXPECT_NE(refused(rounded, small).find("no rounded form"), std::string::npos);
+  EXPECT_NE(refused(small, rounded).find("no quantized form"), std::string::npos);
+  EXPECT_NE(refused(rounded, small).find("no quantized form"), std::string::npos);
   Model changed = rounded;
   for (auto& [name, w] : changed.weights) {
     if (!m.find(name)->is_vector() || m.find(name)->frozen) continue;

@@ -177,15 +177,15 @@ TEST(Branch, WhatIsRefused) {
       EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
     }
   };
-  says(m, options_in(folder / "a", "autoround", "svdquant"), "a branch that is taken before rounding is not part of");
-  says(m, options_in(folder / "b", "gptaq", "svdquant"), "a branch that is taken before rounding is not part of");
+  says(m, options_in(folder / "a", "autoround", "svdquant"), "a branch that is computed before quantization");
+  says(m, options_in(folder / "b", "gptaq", "svdquant"), "a branch that is computed before quantization");
   ByLayersOptions blocks = options_in(folder / "c", "rtn", "svdquant");
   blocks.branch.format = test_library()->formats().get("q8_0");
   says(m, blocks, "do not divide into blocks of 'q8_0'");
   EXPECT_THROW(branch_method("svd"), Error);
   ByLayers once(branch_engine(), m, formats, some_text(), options_in(folder / "d", "rtn", "lqer"));
   ASSERT_TRUE(once.run());
-  says(result_of(once), options_in(folder / "e", "rtn", "lqer"), "has branches of low rank already");
+  says(result_of(once), options_in(folder / "e", "rtn", "lqer"), "already has low-rank branches");
   // What was rounded together may have a branch of what that took.
   ByLayersOptions together = options_in(folder / "f", "autoround", "eora");
   together.numbers.steps = 2;

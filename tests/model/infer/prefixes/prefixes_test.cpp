@@ -169,7 +169,7 @@ TEST(PrefixFiles, AFolderThatCannotBeHadIsOneWarning) {
   files.finish();
   EXPECT_FALSE(files.read("owner", tokens, 7));
   const std::string words = testing::internal::GetCapturedStderr();
-  EXPECT_NE(words.find("prefixes of prompts are not kept"), std::string::npos) << words;
+  EXPECT_NE(words.find("the prefix cache on disk is off"), std::string::npos) << words;
   EXPECT_EQ(words.find("warning"), words.rfind("warning")) << words;
 }
 

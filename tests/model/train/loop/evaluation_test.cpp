@@ -2,6 +2,7 @@
 #include "model/train/loop/evaluation.h"
 
 #include <fstream>
+#include <span>
 
 #include "base/error.h"
 #include "model/report/metrics.h"
@@ -48,10 +49,14 @@ TEST(TrainingEvaluation, AsksTasksAndWritesSamples) {
   Trainer t(engine(), s.model, s.recipe, s.data);
   const LoopResult result = run_training(t, options);
   const RunLog log = read_run_log(options.out);
-  ASSERT_EQ(log.evaluations.size(), 2U) << "after 20 and 40 steps; that of the end is of one of them";
+  // Before the first step, after 20 and after 40; that of the end is of one of them.
+  ASSERT_EQ(log.evaluations.size(), 3U);
+  EXPECT_EQ(log.evaluations[0].step, 0);
+  EXPECT_EQ(log.evaluations[0].samples.size(), 2U) << "what was answered before";
+  EXPECT_FALSE(log.evaluations[0].validation_loss);
   double most = -1;
   int64_t at = 0;
-  for (const LoggedEvaluation& e : log.evaluations) {
+  for (const LoggedEvaluation& e : std::span(log.evaluations).subspan(1)) {
     ASSERT_TRUE(e.figures.contains("letters.acc"));
     if (e.figures.at("letters.acc") > most) {
       most = e.figures.at("letters.acc");
@@ -74,6 +79,28 @@ TEST(TrainingEvaluation, AsksTasksAndWritesSamples) {
   Trainer last(engine(), s.model, s.recipe, s.data);
   last.restore(options.out / "checkpoint-40");
   EXPECT_TRUE(weights_of(last) == weights_of(alone));
+}
+
+// The curve of the intermediate evaluations ends in a point of as many rows; that of all rows stands next to it.
+TEST(TrainingEvaluation, TheCurveHasOneNumberOfRows) {
+  Start s;
+  s.recipe.eval_tasks = {};
+  s.recipe.samples = "";
+  s.recipe.length = 8;
+  s.recipe.validation = 0.5;
+  s.recipe.evaluate_every = 15;
+  LoopOptions options;
+  options.out = s.folder / "run";
+  Trainer t(engine(), s.model, s.recipe, s.data);
+  ASSERT_GT(t.evaluated_rows(0), 64);
+  const LoopResult result = run_training(t, options);
+  const RunLog log = read_run_log(options.out);
+  std::vector<std::pair<int64_t, double>> seen;
+  for (const LoggedEvaluation& e : log.evaluations) seen.emplace_back(e.step, e.rows.value_or(0));
+  const auto all = static_cast<double>(t.evaluated_rows(0));
+  EXPECT_EQ(seen, (std::vector<std::pair<int64_t, double>>{{15, 64}, {30, 64}, {40, 64}, {40, all}}));
+  EXPECT_EQ(log.evaluations[2].validation_loss, t.evaluate(64));
+  EXPECT_EQ(log.last_validation()->validation_loss, result.validation_loss);
 }
 
 TEST(TrainingEvaluation, LimitsRows) {

@@ -106,7 +106,7 @@ Bids ask_families(const Contraction& c) {
     bids.family_ = f.name;
     f.bid(c, bids);
   }
-  LUMEN_CHECK(only_blocks || !bids.bids_.empty(), "nobody computes {}", describe_shape(c.problem));
+  LUMEN_CHECK(only_blocks || !bids.bids_.empty(), "no family of kernels computes {}", describe_shape(c.problem));
   std::stable_sort(bids.bids_.begin(), bids.bids_.end(),
                    [](const Bid& x, const Bid& y) { return x.cycles < y.cycles; });
   return bids;

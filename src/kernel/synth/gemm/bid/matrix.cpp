@@ -22,7 +22,7 @@ void bid_matrix(const Contraction& c, Bids& bids) {
   // Operands that have the instruction's own type, in either storage order.
   std::string unused;
   if (add(c.plain, choose_matrix(c.plain, c.machine, c.exact, &unused), false)) return;
-  bids.refuse(why.empty() ? "few rows, or no instruction multiplies what they are" : why);
+  bids.refuse(why.empty() ? "few rows, or no instruction multiplies their types" : why);
 }
 
 }  // namespace lumen::synth

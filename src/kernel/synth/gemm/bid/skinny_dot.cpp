@@ -23,7 +23,7 @@ double cycles_of_stream(const Contraction& c, const SkinnyDotPlan& t) {
 void bid_skinny_dot(const Contraction& c, Bids& bids) {
   std::string why;
   const std::vector<SkinnyDotPlan> plans = choose_skinny_dots(c.problem, c.machine, c.exact, &why);
-  if (plans.empty()) return bids.refuse("no packed weight of whole units beside few rows");
+  if (plans.empty()) return bids.refuse("no packed weight of whole units with few rows of activations");
   const std::string note = why.empty() ? "" : ", no integers: " + why;
   for (const SkinnyDotPlan& t : plans) {
     if (t.columns != plans.front().columns) continue;  // sums in another order

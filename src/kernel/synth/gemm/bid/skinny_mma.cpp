@@ -18,7 +18,7 @@ constexpr int64_t kTallColumns = 64;  // rows of activations, up to which all su
 
 void bid_skinny_mma(const Contraction& c, Bids& bids) {
   const std::vector<SkinnyMmaPlan> plans = choose_skinny_mmas(c.plain, c.machine, c.exact);
-  if (plans.empty()) return bids.refuse("no weight beside a few rows, or no instruction for 16 of them");
+  if (plans.empty()) return bids.refuse("no weight with a few rows of activations, or no instruction for 16 of them");
   const machine::CostTable& costs = c.machine.costs;
   for (const SkinnyMmaPlan& t : plans) {
     const SkinnyMmaPlan& first = plans.front();

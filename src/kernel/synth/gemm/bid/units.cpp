@@ -9,7 +9,7 @@ namespace lumen::synth {
 void bid_units(const Contraction& c, Bids& bids) {
   constexpr int64_t kMostPanels = 256 << 20;  // bytes
   const std::optional<machine::TileRow> row = unit_of_codes(c.problem, c.machine);
-  if (!row) return bids.refuse("no matrix unit multiplies what they are");
+  if (!row) return bids.refuse("no matrix unit multiplies their types");
   const auto p = std::make_shared<const DotProblem>(c.problem.with_joint_m().value_or(c.problem));
   const std::vector<UnitPlan> plans = choose_units(*p, c.machine, *row);
   const int64_t tiles = (p->n.extent + row->columns - 1) / row->columns;

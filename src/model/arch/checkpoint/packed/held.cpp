@@ -42,7 +42,7 @@ std::vector<HeldRule> parsed_rules(std::string_view kind) {
   return out;
 }
 
-// The one number of a tensor.
+// The single number in a tensor.
 double number_in(const StoredTensor& t, const std::string& file) {
   const auto wrong = [&](const std::string& what) {
     return Error(Exit::user, fmt::format("{}: tensor '{}' {}", file, t.name, what),
@@ -57,7 +57,7 @@ double number_in(const StoredTensor& t, const std::string& file) {
     return value;
   };
   if (t.element.format) {
-    if (t.element.format->block != 1) throw wrong("holds no plain number");
+    if (t.element.format->block != 1) throw wrong("does not hold a plain number");
     return decode(*t.element.format, t.data, 1, 1).front();
   }
   switch (t.element.scalar) {
@@ -70,11 +70,11 @@ double number_in(const StoredTensor& t, const std::string& file) {
     case Scalar::i32:
       return read(int32_t{});
     default:
-      throw wrong("holds no plain number");
+      throw wrong("does not hold a plain number");
   }
 }
 
-// Columns of the format's smallest field beside its codes.
+// The format's columns per block.
 int64_t group_of(const Format& f) {
   return f.block;
 }
@@ -106,9 +106,9 @@ const HeldRule* held_rule(const std::vector<HeldRule>& rules, const json& config
     return nullptr;
   }
   throw Error(Exit::user,
-              fmt::format("{}: quantization_config: \"{}\" says {}, which is not described", file, path,
+              fmt::format("{}: quantization_config: \"{}\" is {}, which is not supported", file, path,
                           value->dump(-1, ' ', true, json::error_handler_t::replace).substr(0, 240)),
-              "what is described stands in models/checkpoints.toml; null there computes with floats");
+              "models/checkpoints.toml lists the supported settings; null there computes with floats");
 }
 
 HeldFormat read_held(const HeldRule& rule, const json& config, const TensorFile& tensors, const std::string& prefix,
@@ -118,7 +118,7 @@ HeldFormat read_held(const HeldRule& rule, const json& config, const TensorFile&
     const StoredTensor* t = tensors.find(prefix + name);
     if (!t)
       throw Error(Exit::user, fmt::format("{}: tensor '{}' is missing", file, prefix + name),
-                  "quantization_config says that scales are in the file");
+                  "quantization_config requires scales in the file");
     used.insert(t->name);
     return number_in(*t, file);
   };
@@ -126,13 +126,13 @@ HeldFormat read_held(const HeldRule& rule, const json& config, const TensorFile&
   if (!rule.group.empty()) {
     const json* group = find_in(config, rule.group);
     if (!group || !group->is_number_integer() || *group < 1 || *group > kMostGroup)
-      throw user_error("{}: quantization_config: \"{}\" is no size of groups", file, rule.group);
+      throw user_error("{}: quantization_config: \"{}\" is not a group size", file, rule.group);
     text = with_group(rule, group->get<int64_t>());
   }
   if (!rule.zero.empty()) {
     const double zero = number(rule.zero);
     if (zero != std::floor(zero) || std::abs(zero) > 128)
-      throw user_error("{}: tensor '{}' holds {}, no zero point of 8 bits", file, prefix + rule.zero, zero);
+      throw user_error("{}: tensor '{}' holds {}, which is not an 8-bit zero point", file, prefix + rule.zero, zero);
     const int whole = zero;
     text = filled(std::move(text), "{zero}", std::to_string(whole));
     text = filled(std::move(text), "{zero+128}", std::to_string(whole + 128));
@@ -142,7 +142,7 @@ HeldFormat read_held(const HeldRule& rule, const json& config, const TensorFile&
     const bool other = scale == rule.scale && !rule.also.empty() && !tensors.find(prefix + scale);
     out.scale = number(other ? rule.also : scale);
     if (!std::isfinite(*out.scale) || *out.scale <= 0)
-      throw user_error("{}: tensor '{}' holds {}, no scale", file, prefix + scale, *out.scale);
+      throw user_error("{}: tensor '{}' holds {}, which is not a scale", file, prefix + scale, *out.scale);
   }
   return out;
 }
@@ -157,7 +157,7 @@ const HeldRule* rule_of_format(const std::vector<HeldRule>& rules, const std::st
     } catch (const Error&) {
       continue;  // no format with blocks of that size
     }
-    // Both ways: one scale for all is also one for each row, but not found as those are.
+    // Checked in both directions: one scale per tensor can be stored per row, but it is not fitted like that.
     if (same_numbers(*held.format, *f) && same_numbers(*f, *held.format)) return &r;
   }
   return nullptr;

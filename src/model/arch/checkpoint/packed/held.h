@@ -1,6 +1,5 @@
-// In what numbers a checkpoint's programs hold what products read, and keys and values in the cache: the tables
-// [[activation]] and [[cache]] of models/checkpoints.toml, for those who read folders and those who write them. Proved
-// by tests/model/arch/packed/held_test.cpp.
+// Quantized activations and KV caches of packed checkpoints: the tables [[activation]] and [[cache]] of
+// models/checkpoints.toml, for readers and writers of folders. Proved by tests/model/arch/packed/held_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,11 +15,11 @@ namespace lumen::model {
 
 struct HeldRule {
   std::vector<std::string> when;
-  std::string format;  // a name or a text; empty: floats, as `told` says
+  std::string format;  // a name or a definition; empty: floats, with the note `told`
   std::string told;
   std::string group;        // path to the columns of a block
-  std::string scale, zero;  // tensors of one number beside what is held; empty: fitted while the model runs, none
-  std::string also;         // another name of `scale` in files
+  std::string scale, zero;  // tensors with one number, next to the weight; empty: fitted at run time, no zero point
+  std::string also;         // alias of `scale` in files
   std::string values;       // of a cache, where `scale` is of keys
   // For writing.
   std::vector<std::string> outputs;
@@ -36,25 +35,24 @@ struct HeldFormat {
   std::optional<double> scale;
 };
 
-// The first rule that describes the config; null where nothing is held in few bits, which is told where the config says
-// otherwise. `path`: where it says so.
-// Error when it says something there that no rule describes.
+// The first rule that matches the config; null for floats, with a note where the config requests something else.
+// `path`: of the setting in the config. Error for a setting that no rule matches.
 const HeldRule* held_rule(const std::vector<HeldRule>& rules, const nlohmann::json& config, const std::string& path,
                           const std::string& file);
 
-// The rule's format and scale, of tensors `prefix` + rule.scale and so on, whose names are added to `used`. Error when
-// they are missing or no numbers.
+// The rule's format and scale, from tensors `prefix` + rule.scale and so on, whose names are added to `used`. Error
+// when they are missing or not numbers.
 HeldFormat read_held(const HeldRule& rule, const nlohmann::json& config, const TensorFile& tensors,
                      const std::string& prefix, const std::string& scale, const FormatLibrary& formats,
                      const std::string& file, std::set<std::string>& used);
 
-// The rule of `output` that holds the format's numbers, fields of rows, blocks and the whole alike; null when none
-// does.
+// The rule of `output` whose format is equivalent to the given one, with fields at the same level (row, block or
+// tensor); null when there is none.
 const HeldRule* rule_of_format(const std::vector<HeldRule>& rules, const std::string& output,
                                const FormatLibrary& formats, const HeldFormat& held);
-// What the config says of it.
+// The setting to write into the config.
 nlohmann::json held_config(const HeldRule& rule, const Format& format);
-// The tensor of a scale, under its whole name.
+// The tensor of a scale, under its full name.
 TensorSpec scale_spec(const HeldRule& rule, const std::string& name);
 
 }  // namespace lumen::model

@@ -12,7 +12,8 @@
 namespace lumen::model {
 namespace {
 
-// Products that read the weight's columns can read them in a format; tables and such that are only cut apart cannot.
+// Weights whose columns a product reads can have a quantized input; lookup tables and weights that are only sliced
+// cannot.
 std::set<std::string> read_by_products(const Model& model) {
   std::set<std::string> out;
   graph::Graph g = model.family->function(model.family->has_function("step") ? "step" : "hidden", model.config);
@@ -37,8 +38,8 @@ void take_inputs(Model& model, const PackedCheckpoint& packed, const TensorFile&
       std::optional<HeldFormat> own = packed.input(file, weight, formats, used);
       if (!own) continue;
       if (held && held->format->hash != own->format->hash)
-        throw user_error("'{}': what '{}' and others of '{}' read is held in several formats", model.name, weight,
-                         p.gguf);
+        throw user_error("'{}': the inputs of '{}' and of other parts of '{}' have different formats", model.name,
+                         weight, p.gguf);
       differs = differs || (held && held->scale != own->scale);
       if (!held || (own->scale && *own->scale > *held->scale)) held = std::move(own);
     }
@@ -52,12 +53,12 @@ void take_inputs(Model& model, const PackedCheckpoint& packed, const TensorFile&
     inputs.push_back({p.name, held->format, held->scale});
   }
   set_encoded_inputs(model, inputs);
-  (void)encoded_inputs(model);  // an Error where a format cannot hold what a weight reads
+  (void)encoded_inputs(model);  // Error where a format cannot hold a weight's input
   if (!widened.empty())
-    note(fmt::format("'{}': parts of {} have scales of their own for what they read; all take the largest", model.name,
+    note(fmt::format("'{}': parts of {} have different input scales; all use the largest", model.name,
                      fmt::join(widened, ", ")));
   if (!unread.empty())
-    warn(fmt::format("'{}': what {} read stays in floats: no single product reads it", model.name,
+    warn(fmt::format("'{}': the inputs of {} stay floats: no single product reads them", model.name,
                      fmt::join(unread, ", ")));
 }
 
@@ -93,7 +94,7 @@ std::vector<std::string> attention_prefixes(const Model& model) {
                   fmt::format("'{}': scales of keys and values are for layers with keys of their own, but layer {} has "
                               "none",
                               model.name, layer),
-                  "take kv_cache_scheme out of quantization_config to compute with floats");
+                  "remove kv_cache_scheme from quantization_config to compute with floats");
   return out;
 }
 

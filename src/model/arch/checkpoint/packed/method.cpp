@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kShown = 120;        // characters of a value in messages
-constexpr size_t kMostGroups = 1024;  // a hostile file must not take for ever
+constexpr size_t kMostGroups = 1024;  // limits the work for a hostile file
 
 PackingMethod parsed_method(const Toml& m) {
   PackingMethod out;
@@ -55,13 +55,13 @@ std::vector<std::string> parts_of(const std::string& path) {
   return out;
 }
 
-// `*` at a part's end stands for any characters.
+// A trailing `*` of a part matches any characters.
 bool fits_part(const std::string& part, const std::string& name) {
   if (!part.ends_with("*")) return part == name;
   return name.starts_with(part.substr(0, part.size() - 1));
 }
 
-// Whether a described key is this one, or an object that holds it.
+// Whether a described key is this one, or an object that contains it.
 bool covers(const std::string& described, const std::vector<std::string>& key) {
   const std::vector<std::string> parts = parts_of(described);
   if (parts.size() > key.size()) return false;
@@ -74,7 +74,7 @@ bool is_among(const std::vector<std::string>& described, const std::vector<std::
   return std::any_of(described.begin(), described.end(), [&](const auto& d) { return covers(d, key); });
 }
 
-// Null, false, and what is empty say nothing.
+// Null, false and empty values have no effect.
 bool says_something(const json& value) {
   if (value.is_null() || (value.is_boolean() && !value.get<bool>())) return false;
   return !((value.is_object() || value.is_array() || value.is_string()) && value.empty());
@@ -96,11 +96,10 @@ void check_value(const PackingMethod& method, const std::vector<std::string>& ke
   for (const PackingMethod::Refused& r : method.refused) {
     if (!covers(r.key, key)) continue;
     if (!says_something(value) || std::ranges::find(r.unless, word_of(&value)) != r.unless.end()) return;
-    throw wrong("which is not described", r.because);
+    throw wrong("which is not supported", r.because);
   }
   if (!says_something(value)) return;
-  throw wrong("which is no key that is known",
-              "where it says nothing of how weights are multiplied, take it out of config.json");
+  throw wrong("but the key is unknown", "if it does not affect how weights are multiplied, remove it from config.json");
 }
 
 void check_object(const PackingMethod& method, std::vector<std::string>& path, const json& value,
@@ -108,7 +107,7 @@ void check_object(const PackingMethod& method, std::vector<std::string>& path, c
   if (!value.is_object() || value.empty()) return check_value(method, path, value, file);
   for (const auto& [name, member] : value.items()) {
     path.push_back(name);
-    if (path.size() > 16) throw user_error("{}: quantization_config: '{}' lies too deep", file, name);
+    if (path.size() > 16) throw user_error("{}: quantization_config: '{}' is nested too deeply", file, name);
     check_object(method, path, member, file);
     path.pop_back();
   }
@@ -126,13 +125,13 @@ const PackingMethod& method_of(const json& config, const std::string& file) {
   for (const PackingMethod& m : methods())
     if (holds_conditions(config, m.when)) return m;
   throw Error(Exit::user,
-              fmt::format("{}: weights rounded by '{}' are in a layout that is not read", file,
+              fmt::format("{}: weights quantized by '{}' have a layout that is not supported", file,
                           word_of(find_in(config, "quant_method"))),
-              "the layouts that are read stand in models/checkpoints.toml");
+              "models/checkpoints.toml lists the supported layouts");
 }
 
 void check_keys(const PackingMethod& method, const json& config, const std::string& file) {
-  if (!config.is_object()) throw user_error("{}: quantization_config is no object", file);
+  if (!config.is_object()) throw user_error("{}: quantization_config is not an object", file);
   std::vector<std::string> path;
   check_object(method, path, config, file);
   for (const PackingMethod::Told& t : method.told)
@@ -144,14 +143,14 @@ std::vector<ModuleGroup> module_groups(const PackingMethod& method, const json& 
   const json* groups = how.path.empty() ? nullptr : find_in(config, how.path);
   if (!groups) return {{{}, config}};
   if (!groups->is_object() || groups->size() > kMostGroups)
-    throw user_error("{}: quantization_config: \"{}\" is no object of groups", file, how.path);
+    throw user_error("{}: quantization_config: \"{}\" is not an object of groups", file, how.path);
   std::vector<ModuleGroup> out;
   for (const auto& [name, group] : groups->items()) {
     const json* targets = find_in(group, how.targets);
     const bool are_texts = targets && targets->is_array() && !targets->empty() &&
                            std::ranges::all_of(*targets, [](const json& t) { return t.is_string(); });
     if (!are_texts)
-      throw user_error("{}: quantization_config: \"{}.{}.{}\" is no list of modules", file, how.path, name,
+      throw user_error("{}: quantization_config: \"{}.{}.{}\" is not a list of modules", file, how.path, name,
                        how.targets);
     ModuleGroup& g = out.emplace_back();
     for (const json& t : *targets) g.targets.push_back(t.get<std::string>());
@@ -173,9 +172,9 @@ int target_rank(const ModuleGroup& group, const std::string& module, const std::
         const std::regex pattern(target.substr(3), std::regex::ECMAScript);
         if (std::regex_search(module, pattern, std::regex_constants::match_continuous)) best = std::max(best, 2);
       } catch (const std::regex_error&) {
-        throw user_error("{}: quantization_config: \"{}\" is no regular expression", file, target);
+        throw user_error("{}: quantization_config: \"{}\" is not a regular expression", file, target);
       }
-    } else if (target == module || target.ends_with("." + module)) {  // names of a model that holds this one
+    } else if (target == module || target.ends_with("." + module)) {  // names may be those of an enclosing model
       return 3;
     } else if (target.find('.') == std::string::npos) {
       best = std::max(best, 1);

@@ -1,5 +1,5 @@
-// What quantization_config of config.json may say, by the method it names: every key is used, passed over for a reason,
-// or refused; and which part of it is about which module, where a config has several groups. The table [[method]] of
+// Keys of quantization_config in config.json, by quantization method: every key is used, ignored for a reason, or
+// refused; and which part applies to which module, where a config has several groups. The table [[method]] of
 // models/checkpoints.toml. Proved by tests/model/arch/packed/method_test.cpp.
 #pragma once
 
@@ -12,43 +12,43 @@ namespace lumen::model {
 struct PackingMethod {
   struct Refused {
     std::string key, because;
-    std::vector<std::string> unless;  // words that say nothing, or what is described
+    std::vector<std::string> unless;  // values without effect, or supported ones
   };
   struct Told {
     std::vector<std::string> when;
     std::string text;
   };
-  // How a config says several things of several modules; empty `path`: it does not.
+  // Groups of modules with different settings; empty `path`: none.
   struct Groups {
     std::string path, targets;
-    std::vector<std::string> lifted;  // keys of a group that stand for those of the whole
+    std::vector<std::string> lifted;  // keys of a group that replace those of the whole config
   };
   std::vector<std::string> when;
-  std::vector<std::string> used, ignored;  // paths; * ends a part that begins so
+  std::vector<std::string> used, ignored;  // paths; a trailing * matches any suffix of a part
   std::vector<Refused> refused;
   std::vector<Told> told;
   Groups groups;
-  std::string activations, cache;  // paths to what is said of what products read, and of keys and values; may be empty
+  std::string activations, cache;  // paths to the settings of activations, and of the KV cache; may be empty
 };
 
-// The method that a config names. Error when none does.
+// The method of a config. Error when none matches.
 const PackingMethod& method_of(const nlohmann::json& quantization_config, const std::string& file);
 
-// Error that names the first key whose value could change what is computed in a way that is not described, or that
-// nobody knows. Says what is known but not computed.
+// Error that names the first key whose value could change the computation in an unsupported way, or that is unknown.
+// Notes supported keys that are not computed.
 void check_keys(const PackingMethod& method, const nlohmann::json& quantization_config, const std::string& file);
 
-// A group of modules, and a config that is about them alone.
+// A group of modules, and the config that applies to them.
 struct ModuleGroup {
   std::vector<std::string> targets;  // empty: all modules
   nlohmann::json config;
 };
-// Error where the groups are not as the method says.
+// Error where the groups do not have the form of the method.
 std::vector<ModuleGroup> module_groups(const PackingMethod& method, const nlohmann::json& quantization_config,
                                        const std::string& file);
 
-// How well a group's targets name the module of this name: 3 by its name, 2 by a pattern ("re:" and a regular
-// expression from the name's beginning), 1 by a class of layers, 0 not at all. Error when a pattern is none.
+// How specifically a group's targets match a module: 3 by its name, 2 by a pattern ("re:" and a regular expression that
+// matches from the start), 1 by a layer class, 0 not at all. Error when a pattern is malformed.
 int target_rank(const ModuleGroup& group, const std::string& module, const std::string& file);
 
 }  // namespace lumen::model

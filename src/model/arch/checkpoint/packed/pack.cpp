@@ -19,9 +19,9 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kBand = 64;  // rows whose entries share no byte with those of other rows
+constexpr int64_t kBand = 64;  // rows of different bands share no byte
 
-// The format that is one value of this type and has a name in such files.
+// The format that is a single value of this type and has a safetensors dtype.
 FormatRef plain_format(const FormatLibrary& formats, const FieldType& type) {
   for (const FormatRef& f : formats.all()) {
     const FieldType* plain = plain_field(*f);
@@ -30,7 +30,7 @@ FormatRef plain_format(const FormatLibrary& formats, const FieldType& type) {
   return nullptr;
 }
 
-// What tensors of the scheme hold: a scalar by its name, or what a field is.
+// The element type of a scheme's tensor: a scalar by its name, or that of the field.
 graph::Element element_of(const FormatLibrary& formats, const std::string& type, const FieldType& field) {
   if (const auto scalar = scalar_from_name(type)) return {*scalar, nullptr};
   if (!field.is_float && field.is_signed && field.bits == 8) return {Scalar::i8, nullptr};
@@ -42,7 +42,7 @@ int bits_of(const graph::Element& e) {
   return 8 * (e.format ? e.format->block_bytes : scalar_bytes(e.scalar));
 }
 
-// x with x / times == value in f32; nothing where no float divides to it.
+// x with x / times == value in f32; nullopt where there is no such float.
 std::optional<float> multiplied(float value, double times) {
   const float t = times;
   const float near = value * t;
@@ -69,7 +69,7 @@ void put_bits(uint8_t* to, int64_t bit, int count, uint64_t value) {
   std::memcpy(byte, &old, bytes);
 }
 
-// Entries of a format's fields in a blob.
+// Reads entries of a format's fields in a blob.
 class Blob {
  public:
   Blob(const Format& f, const Weight& w)
@@ -102,7 +102,7 @@ class Blob {
   BlobLayout layout_;
 };
 
-// The bit of a record at which each code begins, where none lies across two bytes; empty otherwise.
+// The bit offset of each code in a record, if no code crosses a byte boundary; empty otherwise.
 std::vector<int64_t> places_in_bytes(const Field& field, const std::vector<int64_t>& entries) {
   std::vector<int64_t> by_entry(field.count, -1), out;
   for (const LayoutPiece& piece : field.layout.pieces) {
@@ -118,19 +118,19 @@ std::vector<int64_t> places_in_bytes(const Field& field, const std::vector<int64
 
 }  // namespace
 
-// How one weight becomes tensors.
+// The conversion of one weight to tensors.
 struct Packing::Plan {
   const Scheme* scheme = nullptr;
   FormatRef from, to;
   graph::Shape shape;
   SameNumbers same;
   FieldUse from_use;
-  std::vector<size_t> field;      // by field of the scheme: of the format `to`
+  std::vector<size_t> field;      // by field of the scheme: index in the format `to`
   std::vector<Places> places;     // by field of the scheme
-  std::vector<TensorSpec> specs;  // fields, then extras; named without the module
+  std::vector<TensorSpec> specs;  // fields, then extras; names without the module
   int64_t group = 0;
   int bits = 0;
-  std::vector<std::string> configs;  // what describes it; a group of all columns is a row as well
+  std::vector<std::string> configs;  // possible configs; a group of all columns is a row as well
 
   int64_t rows() const {
     int64_t out = 1;
@@ -172,7 +172,7 @@ std::pair<int64_t, int64_t> extent_of(const Format& f, size_t field, int64_t run
 
 std::string Packing::Plan::filled_in(std::string text, bool as_rows) const {
   for (const Scheme::Word& w : scheme->words) {
-    // Fields but the codes say how much one scale is for.
+    // Fields other than the codes determine the granularity of scales.
     Level level = Level::block;
     bool is_fixed = true;
     for (size_t i = 0; i < field.size(); ++i) {
@@ -193,7 +193,7 @@ std::string Packing::Plan::filled_in(std::string text, bool as_rows) const {
   return with_words(std::move(text), bits, group);
 }
 
-// The shape of one field's tensor, and where its entries lie.
+// The shape of one field's tensor, and the places of its entries.
 void Packing::Plan::place(const FormatLibrary& formats, size_t i) {
   const Scheme::Field& f = scheme->fields[i];
   const lumen::Field& target = to->fields[field[i]];
@@ -233,7 +233,7 @@ void Packing::Plan::place(const FormatLibrary& formats, size_t i) {
   places.emplace_back(f, std::move(axes), word, entry, columns());
 }
 
-// Codes row by row; rows that share no byte may be filled at the same time.
+// Codes row by row; rows that share no byte may be filled concurrently.
 void Packing::Plan::fill_codes(size_t i, const Weight& w, uint8_t* out) const {
   const size_t code = from_use.code;
   const lumen::Field& f = from->fields[code];
@@ -286,7 +286,7 @@ void Packing::Plan::fill_field(size_t i, const Blob& blob, const std::string& we
         const uint64_t raw = blob.read(source.field, from_use.entry[source.field][c % from->block], r, c);
         const auto same_value = in_type(own.type, target.type, raw);
         if (!same_value)
-          throw user_error("'{}': a value of field '{}' has no place in '{}'", weight, own.name, f.tensor);
+          throw user_error("'{}': a value of field '{}' cannot be stored in '{}'", weight, own.name, f.tensor);
         value = *same_value;
       }
       if (f.times != 0) {
@@ -294,8 +294,8 @@ void Packing::Plan::fill_field(size_t i, const Blob& blob, const std::string& we
         const auto divided = std::bit_cast<float>(low);
         const auto x = multiplied(divided, f.times);
         if (!x)
-          throw user_error("'{}': the scale {} of row {} is no float divided by {}, which '{}' holds", weight, divided,
-                           r, f.times, f.tensor);
+          throw user_error("'{}': the scale {} of row {} is not a float divided by {}, as '{}' stores it", weight,
+                           divided, r, f.times, f.tensor);
         value = std::bit_cast<uint32_t>(*x);
       }
       value = (value - f.add) & most;
@@ -366,7 +366,7 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
   if (!use) return nullptr;
   plan->from_use = *use;
   plan->bits = f->fields[use->code].type.bits;
-  // Columns under one scale, and what scales are.
+  // Columns per scale, and the scales' type.
   plan->group = plan->columns();
   FieldType scale;
   for (size_t i = 0; i < f->fields.size(); ++i) {
@@ -374,7 +374,7 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
     if (f->fields[i].level == Level::block) plan->group = std::min(plan->group, use->run[i]);
     if (f->fields[i].type.is_float) scale = f->fields[i].type;
   }
-  // Codes of fewer bits would be the same numbers, but in more bytes than before.
+  // A scheme with more bits per code could hold the same numbers, but in more bytes.
   const std::string& fixed = scheme.bits;
   if (fixed.find_first_not_of("0123456789") == std::string::npos && std::stoi(fixed) != plan->bits) return nullptr;
   if (!scheme.sizes.empty() && std::ranges::find(scheme.sizes, plan->bits) == scheme.sizes.end()) return nullptr;
@@ -388,7 +388,7 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
   try {
     plan->to = format_of_scheme(formats, "models/checkpoints.toml", text);
   } catch (const Error&) {
-    return nullptr;  // a scale of no type the scheme can have
+    return nullptr;  // a scale type that the scheme cannot have
   }
   if (plan->columns() % plan->to->block != 0) return nullptr;
   const auto same = same_numbers(*f, *plan->to);
@@ -432,7 +432,7 @@ std::map<std::string, Packing::PlanRef> Packing::plans_for(const Scheme& scheme,
     std::erase_if(common,
                   [&](const std::string& c) { return std::ranges::find(plan->configs, c) == plan->configs.end(); });
     if (common.empty()) {
-      *clash = fmt::format("'{}' is held in '{}' and '{}' in '{}', which one folder of this kind cannot hold both",
+      *clash = fmt::format("'{}' is held in '{}' and '{}' in '{}', but one folder of this kind cannot hold both",
                            first.name, first.type.element.format->name, a.name, a.type.element.format->name);
       return {};
     }
@@ -448,8 +448,8 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
   std::string clash;
   const bool has_inputs = std::ranges::any_of(packed, [](const Announced& a) { return a.input.has_value(); });
   if (packed.empty())
-    throw Error(Exit::user, fmt::format("no weight of this model is held in a format that '{}' packs", output),
-                "round it with `lumen quantize IN OUT TYPE --output-format ...`");
+    throw Error(Exit::user, fmt::format("no weight of this model has a format that '{}' packs", output),
+                "quantize it with `lumen quantize IN OUT TYPE --output-format ...`");
   for (const Scheme& s : schemes()) {
     if (!s.is_written_by(output) || (s.for_inputs && !has_inputs)) continue;
     plans_ = plans_for(s, formats, packed, &config_, &clash);
@@ -470,16 +470,16 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
                                          fmt::join(taken, ", "));
     if (odd != packed.end())
       throw Error(Exit::user,
-                  fmt::format("'{}' is held in '{}', which '{}' has no place for", odd->name,
+                  fmt::format("'{}' is held in '{}', which '{}' cannot store", odd->name,
                               odd->type.element.format->name, output),
                   hint);
-    throw Error(Exit::user, clash.empty() ? fmt::format("'{}' has no one scheme for all weights", output) : clash,
+    throw Error(Exit::user, clash.empty() ? fmt::format("no single scheme of '{}' fits all weights", output) : clash,
                 hint);
   }
   for (const auto& [name, plan] : plans_) {
     const std::string& end = scheme_->weight;
     if (!end.empty() && !name.ends_with("." + end))
-      throw user_error("'{}' is no '.{}', which '{}' packs", name, end, output);
+      throw user_error("'{}' does not end in '.{}', as the weights that '{}' packs do", name, end, output);
     std::vector<TensorSpec>& specs = specs_[name];
     for (TensorSpec spec : plan->specs) {
       spec.name = name.substr(0, name.size() - end.size()) + spec.name;
@@ -492,7 +492,7 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
     if (!a.input) continue;
     const HeldRule*& rule = rules[{a.input->format->hash.hex(), a.input->scale.has_value()}];
     if (!rule) rule = rule_of_format(activation_rules(), output, formats, *a.input);
-    if (!rule) require_input(output, formats, fmt::format("what '{}' reads", a.name), *a.input);
+    if (!rule) require_input(output, formats, fmt::format("the input of '{}'", a.name), *a.input);
     input.rule = rule;
     input.config = held_config(*input.rule, *a.input->format);
     if (!a.input->scale) continue;
@@ -509,7 +509,7 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
 void Packing::require_cache(const std::string& output, const FormatLibrary& formats, const HeldFormat& cache) {
   if (rule_of_format(cache_rules(), output, formats, cache)) return;
   throw Error(Exit::user,
-              fmt::format("keys and values are held in '{}', which '{}' has no word for", cache.format->name, output),
+              fmt::format("keys and values are held in '{}', which '{}' does not support", cache.format->name, output),
               "write a GGUF file");
 }
 
@@ -523,11 +523,10 @@ void Packing::require_input(const std::string& output, const FormatLibrary& form
           rule_of_format(activation_rules(), output, formats, {f, scale}))
         taken.push_back(f->name + (scale ? " (static)" : ""));
   throw Error(Exit::user,
-              fmt::format("{} is held in '{}'{}, which '{}' has no word for", what, held.format->name,
+              fmt::format("{} is held in '{}'{}, which '{}' does not support", what, held.format->name,
                           held.scale ? " under a static scale" : "", output),
-              taken.empty()
-                  ? "write a GGUF file"
-                  : fmt::format("'{}' has words for {}; or write a GGUF file", output, fmt::join(taken, ", ")));
+              taken.empty() ? "write a GGUF file"
+                            : fmt::format("'{}' supports {}; or write a GGUF file", output, fmt::join(taken, ", ")));
 }
 
 bool Packing::is_stacked(const std::string& output) {
@@ -582,8 +581,8 @@ std::vector<Bytes> Packing::pack(const std::string& weight, const Weight& w) con
   return out;
 }
 
-// A group for each thing that is said of inputs: the one of most modules stands for their whole class, the others name
-// theirs, and come first, as some readers take the first that fits.
+// A group for each input setting: the one with most modules targets their whole class, the others name their modules
+// and come first, as some readers take the first match.
 void Packing::name_groups(nlohmann::json& config) const {
   const PackingMethod& method = method_of(config, "models/checkpoints.toml");
   std::map<std::string, std::pair<nlohmann::json, std::vector<std::string>>> kinds;  // modules
@@ -593,11 +592,11 @@ void Packing::name_groups(nlohmann::json& config) const {
     kind.second.push_back(weight.substr(0, weight.size() - scheme_->weight.size() - 1));
   }
   const std::string &path = method.activations, &groups = method.groups.path;
-  const std::string member = groups.empty() ? path : path.substr(groups.size() + 3);  // behind "groups.*."
+  const std::string member = groups.empty() ? path : path.substr(groups.size() + 3);  // after "groups.*."
   if (groups.empty()) {
     if (kinds.size() > 1)
-      throw Error(Exit::user, "some weights read what is held in few bits and others do not, or in other formats",
-                  "folders of this kind can say one thing of all; write a GGUF file");
+      throw Error(Exit::user, "some weights have quantized inputs and others do not, or in other formats",
+                  "folders of this kind have one setting for all; write a GGUF file");
     if (!kinds.begin()->second.first.is_null()) config[member] = kinds.begin()->second.first;
     return;
   }

@@ -1,5 +1,5 @@
-// Weights as the tensors that a scheme of models/checkpoints.toml keeps them in, bit for bit: the way back of packed.h.
-// Proved by tests/model/arch/pack_test.cpp and pack_reference.py.
+// Packs weights into the tensors of a scheme of models/checkpoints.toml, bit by bit: the inverse of packed.h. Proved by
+// tests/model/arch/pack_test.cpp and pack_reference.py.
 #pragma once
 
 #include <map>
@@ -18,45 +18,45 @@ namespace lumen::model {
 
 class Packing {
  public:
-  // The names schemes are written by, in the table's order.
+  // The output names of schemes, in the table's order.
   static std::vector<std::string> outputs();
 
   // A weight under its name in plain folders.
   struct Announced {
     std::string name;
     graph::Type type;
-    std::optional<HeldFormat> input = {};  // what its products hold in few bits of what they read
+    std::optional<HeldFormat> input = {};  // format of its products' quantized input
   };
-  // `output`: one of them. All weights of a folder are packed by one scheme of that name. `left`: names of those that
-  // stay as they are. Error that names a weight whose format no such scheme can say, or two that none can say both.
-  // The same where no such scheme can say in what inputs are held. `cache`: of keys and values, which have scales.
+  // `output`: one of outputs(). All weights of a folder are packed by one scheme of that name. `left`: names of weights
+  // that are not packed. Error that names a weight whose format no such scheme supports, or two that no single scheme
+  // supports, and likewise for input formats. `cache`: format of keys and values, with scales.
   Packing(const std::string& output, const FormatLibrary& formats, const std::vector<Announced>& packed,
           std::vector<std::string> left, const std::optional<HeldFormat>& cache = {});
 
-  // Error when folders of this kind have no word for inputs that are held so. The scale's size does not matter; `what`:
-  // they are called so.
+  // Error when folders of this kind cannot describe such inputs. The scale's value does not matter; `what` names them
+  // in the message.
   static void require_input(const std::string& output, const FormatLibrary& formats, const std::string& what,
                             const HeldFormat& held);
-  // The same of keys and values under calibrated scales.
+  // The same for keys and values with calibrated scales.
   static void require_cache(const std::string& output, const FormatLibrary& formats, const HeldFormat& cache);
 
-  // Whether some scheme of this name holds the format's numbers as they are.
+  // Whether a scheme of this name stores the format's numbers exactly.
   static bool takes(const std::string& output, const FormatLibrary& formats, const FormatRef& f);
-  // Whether weights of stacked matrices alone are packed.
+  // Whether only weights of stacked matrices are packed.
   static bool is_stacked(const std::string& output);
-  // Whether experts that lie in tensors of their own stay floats.
+  // Whether experts with separate tensors stay floats.
   static bool has_float_experts(const std::string& output);
   // Whether matrices are [out, in] also where plain folders have [in, out].
   static bool is_unturned(const std::string& output);
 
-  // The tensors a weight becomes, and their bytes.
+  // The tensors of a packed weight, and their bytes.
   const std::vector<TensorSpec>& specs(const std::string& weight) const;
   std::vector<Bytes> pack(const std::string& weight, const Weight& w) const;
 
-  // What config.json has under quantization_config.
+  // The quantization_config of config.json.
   nlohmann::json config() const;
 
-  // What the cache's scales are called beside an attention; with a cache alone.
+  // The names of the cache's scale tensors; only with a cache.
   const HeldRule& cache_rule() const { return *cache_; }
 
  private:
@@ -66,7 +66,7 @@ class Packing {
   void name_groups(nlohmann::json& config) const;
 
   static PlanRef plan_for(const Scheme& scheme, const FormatLibrary& formats, const graph::Type& type);
-  // All by one scheme; empty where one of them is none of its.
+  // All by one scheme; empty where it does not support one of them.
   static std::map<std::string, PlanRef> plans_for(const Scheme& scheme, const FormatLibrary& formats,
                                                   const std::vector<Announced>& packed, std::string* config,
                                                   std::string* clash);

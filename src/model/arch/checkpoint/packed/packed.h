@@ -1,6 +1,7 @@
-// Rounded weights as checkpoints of Hugging Face folders keep them: several tensors for one weight, described by
-// models/checkpoints.toml, become one blob of a number format without being expanded. Hostile files: shapes are checked
-// against the weight's before anything is read. pack.h is the way back. Proved by tests/model/arch/packed_test.cpp.
+// Quantized weights in checkpoints of Hugging Face folders: the several tensors of a weight, described by
+// models/checkpoints.toml, are repacked into one blob of a number format without decoding. Hostile files: shapes are
+// checked against the weight's before anything is read. pack.h is the inverse. Proved by
+// tests/model/arch/packed_test.cpp.
 //
 // May include: base, base/structured, base/threads, graph/pass, graph/transform, model/arch, model/file, number/codec,
 // number/facts, number/format, number/library.
@@ -23,26 +24,26 @@ namespace lumen::model {
 
 class PackedCheckpoint {
  public:
-  // What a folder's config.json says; nothing when its weights are plain. Error when it names a way of rounding that no
-  // scheme describes, and for keys of it that are not described (method.h).
+  // From a folder's config.json; nullopt when its weights are plain. Error for a quantization method that no scheme
+  // describes, and for unsupported keys (method.h).
   static std::optional<PackedCheckpoint> of(const nlohmann::json& config, const std::string& file);
 
-  // Whether its matrices are [out, in], even those that plain folders keep as [in, out].
+  // Whether its matrices are [out, in], even those that plain folders store as [in, out].
   bool is_unturned() const { return parts_.front().scheme->unturned; }
   // Whether MODULE.weight is packed in the file.
   bool holds(const TensorFile& file, const std::string& weight) const;
-  // Bytes of the tensors it is made of, which are about those of the weight.
+  // Bytes of its tensors, which are about those of the weight.
   int64_t stored_bytes(const TensorFile& file, const std::string& weight) const;
-  // What read() gives, without reading codes. Both tell the names of the tensors the weight is made of.
+  // The type that read() returns, without reading codes. Both add the names of the weight's tensors to `used`.
   graph::Type type(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
                    const FormatLibrary& formats, std::set<std::string>& used) const;
   Weight read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
               const FormatLibrary& formats, std::set<std::string>& used) const;
 
-  // In what a packed weight's products hold what they read; nothing: in floats.
+  // The format of the input of a packed weight's products; nullopt: floats.
   std::optional<HeldFormat> input(const TensorFile& file, const std::string& weight, const FormatLibrary& formats,
                                   std::set<std::string>& used) const;
-  // In what keys and values are held, beside tensors that begin with `attention`; nothing: in floats.
+  // The formats of keys and values, from tensors with the prefix `attention`; without a cache: floats.
   bool has_cache() const { return cache_ != nullptr; }
   HeldFormat keys(const TensorFile& file, const std::string& attention, const FormatLibrary& formats,
                   std::set<std::string>& used) const;
@@ -56,12 +57,12 @@ class PackedCheckpoint {
     ModuleGroup group;
     const Scheme* scheme = nullptr;
     int64_t bits = 0;
-    std::vector<std::vector<int64_t>> steps;  // by field; empty where the tensor's shape says them
+    std::vector<std::vector<int64_t>> steps;  // block sizes by field; empty where the tensor's shape implies them
     const HeldRule* activation = nullptr;
   };
 
   static Part part_of(const PackingMethod& method, ModuleGroup group, const std::string& file);
-  const Part* part_for(const std::string& weight) const;  // null: no module of any
+  const Part* part_for(const std::string& weight) const;  // null: no group matches
   graph::Type open(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
                    const FormatLibrary& formats, std::set<std::string>& used, std::vector<Reader>& readers) const;
 

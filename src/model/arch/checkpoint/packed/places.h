@@ -1,5 +1,4 @@
-// Where the entries of one field lie in its tensor, by row and column of the weight: for those who read them and those
-// who write them.
+// The places of one field's entries in its tensor, by row and column of the weight: for readers and writers.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +15,12 @@ class Places {
  public:
   struct Axis {
     std::string name;
-    int64_t words = 1, step = 1;  // words, and rows or columns of one entry
+    int64_t words = 1, step = 1;  // number of words; rows or columns per entry
     bool packed = false;
   };
 
   Places() = default;
-  // `axes`: those of the scheme, of which neighbours of one name have become one.
+  // `axes`: those of the scheme, with adjacent ones of equal name merged.
   Places(const Scheme::Field& field, std::vector<Axis> axes, int word_bits, int bits, int64_t columns)
       : order_(field.order), axes_(std::move(axes)), word_bits_(word_bits), bits_(bits), columns_(columns) {
     line_ = axes_[0].packed ? 0 : 1;
@@ -39,18 +38,18 @@ class Places {
     return out;
   }
 
-  // The number of an entry's word, where words are not packed.
+  // The index of an entry's word, where words are not packed.
   int64_t index(int64_t row, int64_t column) const {
     const auto at = entry(row, column);
     return axes_.size() == 1 ? at[0] : at[0] * axes_[1].words + at[1];
   }
 
-  // part(bit, count, value_bit): bits of the entry from value_bit on lie at `bit` of the tensor. More than one part
-  // where entries begin in one word and end in the next.
+  // Calls part(bit, count, value_bit): `count` bits of the entry from value_bit on are at `bit` of the tensor. There
+  // are two parts where an entry crosses a word boundary.
   template <typename Part>
   void parts(int64_t row, int64_t column, Part part) const {
     if (!is_packed_) return part(index(row, column) * word_bits_, word_bits_, 0);
-    // The packed axis is a line of words, the first of which is `first`; the next are `stride_` words apart.
+    // The packed axis is a sequence of words that begins at `first` and has the stride `stride_`.
     const auto at = entry(row, column);
     const int64_t first = axes_.size() == 1 ? 0 : line_ == 1 ? at[0] * axes_[1].words : at[1];
     int64_t place = at[line_];

@@ -21,14 +21,14 @@ ScalarValue element(int64_t i) {
   return v;
 }
 
-// Whether an element's place matters beyond the entries it is decoded with.
+// Whether an element's position matters besides its entries.
 bool depends_on_place(const RoutineExpr& e) {
   if (e.kind == RoutineExpr::Kind::variable) return true;
   if (e.kind == RoutineExpr::Kind::field) return false;
   return std::any_of(e.args.begin(), e.args.end(), depends_on_place);
 }
 
-// Values of fields, as fits make them and at the ends of what the type holds.
+// Sample values of a field: typical ones, and random ones over the type's range.
 std::vector<uint64_t> samples_of(const FieldType& t) {
   std::vector<uint64_t> out;
   uint64_t state = 0x9e3779b97f4a7c15;
@@ -47,7 +47,7 @@ std::vector<uint64_t> samples_of(const FieldType& t) {
   return out;
 }
 
-// The decode of a format as a function of an element's code and the other fields.
+// A format's decoder as a function of an element's code and the other fields.
 class Decoder {
  public:
   Decoder(const Format& f, const FieldUse& use, const RoutineExpr& e)
@@ -71,7 +71,7 @@ bool same_bits(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
-// How the fields of the second may come of those of the first.
+// Searches for an assignment of the first format's fields to the second's.
 class Search {
  public:
   Search(const Format& first, const Format& second, const FieldUse& a, const FieldUse& b, const RoutineExpr& ea,
@@ -121,7 +121,7 @@ class Search {
     return true;
   }
 
-  // Whether the field's values are values of the other, and stand for as much.
+  // Whether the first field's values are values of the other, and cover at least as many elements.
   bool fits(size_t from, size_t to) const {
     const Field &f = first_.fields[from], &t = second_.fields[to];
     for (const uint64_t bits : samples_[from])
@@ -136,7 +136,7 @@ class Search {
     return t.level == Level::block && a_.run[from] % b_.run[to] == 0;
   }
 
-  // One code of the second for each of the first, at all samples.
+  // One code of the second for each of the first, valid for all samples.
   bool find_codes() {
     const uint64_t codes = uint64_t{1} << first_.fields[a_.code].type.bits,
                    theirs = uint64_t{1} << second_.fields[b_.code].type.bits;
@@ -151,7 +151,7 @@ class Search {
         if (k == 0)
           for (uint64_t t = 0; t < theirs; ++t) left.push_back(t);
         std::erase_if(left, [&](uint16_t t) { return !(values[t] == v || (std::isnan(v) && std::isnan(values[t]))); });
-        // Two zeros: the one of the same sign.
+        // Two zeros: prefer the one with the same sign.
         if (std::any_of(left.begin(), left.end(), [&](uint16_t t) { return same_bits(values[t], v); }))
           std::erase_if(left, [&](uint16_t t) { return !same_bits(values[t], v); });
         if (left.empty()) return false;

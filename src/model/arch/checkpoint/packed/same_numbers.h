@@ -1,7 +1,7 @@
-// Whether one format's numbers are another's in other bits: each field of the second is a field of the first or a
-// constant, and each code of the first has one of the second that decodes to the same float. Decided by what the two
-// decode, for every code and for values of the other fields drawn over their whole range; names do not matter. Proved
-// by tests/model/arch/pack_test.cpp.
+// Whether one format's numbers can be stored exactly in another: each field of the second is a field of the first or a
+// constant, and each code of the first has one of the second that decodes to the same float. Decided by comparing both
+// decoders, for every code and for sampled values of the other fields; names do not matter. Proved by
+// tests/model/arch/pack_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace lumen::model {
 
-// Which entries of a format's fields an element of its block is decoded with.
+// Which entries of a format's fields decode an element of its block.
 struct FieldUse {
   int code = -1;                            // the field with an entry of its own for each element
   std::vector<std::vector<int64_t>> entry;  // by field, then element; empty where a field is not read
-  std::vector<int64_t> run;                 // by field: neighbouring elements of one entry; 0 where it is not read
+  std::vector<int64_t> run;                 // by field: adjacent elements that share an entry; 0 where it is not read
 };
-// Nothing where an element has several codes, or entries that are no function of its place.
+// nullopt where an element has several codes, or entries that are not a function of its position.
 std::optional<FieldUse> field_use(const Format& f);
 
 struct SameNumbers {
@@ -26,12 +26,12 @@ struct SameNumbers {
     int field = -1;         // of the first; -1: a constant
     uint64_t constant = 0;  // its bits
   };
-  std::vector<Source> fields;  // by field of the second; its code field's is the first's
+  std::vector<Source> fields;  // by field of the second; its code field maps to the first's
   std::vector<uint8_t> codes;  // by code of the first
 };
 std::optional<SameNumbers> same_numbers(const Format& first, const Format& second);
 
-// The bits of a field's value in another type; nothing where it does not hold the value exactly.
+// The bits of a field's value in another type; nullopt where that cannot hold the value exactly.
 std::optional<uint64_t> in_type(const FieldType& from, const FieldType& to, uint64_t bits);
 
 }  // namespace lumen::model

@@ -1,4 +1,4 @@
-// The table of models/checkpoints.toml: how checkpoints hold rounded weights, for those who read and those who write.
+// The table of models/checkpoints.toml: layouts of quantized weights in checkpoints, for readers and writers.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,13 +19,13 @@ struct Scheme {
     double times = 0;  // 0: none
     bool whole = false, scalar = false, constant = false;
   };
-  // A tensor that carries nothing a weight needs, but that readers ask for.
+  // A tensor that readers require, but that holds no data of the weight.
   struct Extra {
     std::string tensor, type, holds, text;
     std::vector<double> values;
     bool scalar = false;
   };
-  // A word of the config that depends on the weights.
+  // A placeholder in the config that depends on the weights.
   struct Word {
     std::string word, block, row, tile, tensor, fixed;
   };
@@ -33,10 +33,10 @@ struct Scheme {
   std::string name, format, weight, bits;
   std::vector<std::string> when, ignore, trivial;
   bool unturned = false;
-  bool float_experts = false;  // readers hold experts as one stack of floats
-  bool for_inputs = false;     // written only where something is said of what products read
+  bool float_experts = false;  // readers store experts as one stack of floats
+  bool for_inputs = false;     // written only with quantized inputs
   std::vector<Field> fields;
-  // For writing; `outputs` is empty where that is not described.
+  // For writing; `outputs` is empty for schemes that are only read.
   std::vector<std::string> outputs;
   std::string config, left, pattern;
   std::vector<std::string> modules;
@@ -48,21 +48,21 @@ struct Scheme {
 };
 
 const std::vector<Scheme>& schemes();
-// All tables of models/checkpoints.toml of one kind.
+// All tables of one kind in models/checkpoints.toml.
 std::vector<Toml> checkpoint_tables(std::string_view kind);
 
-// "a.*.b" through objects; * is the one member. Null when there is none, or it is null.
+// "a.*.b" through objects; * is the only member. Null when there is none, or it is null.
 const nlohmann::json* find_in(const nlohmann::json& object, const std::string& path);
-// A value as conditions write it; the empty word for none.
+// A value in the syntax of conditions; "" for none.
 std::string word_of(const nlohmann::json* value);
 bool holds_conditions(const nlohmann::json& quantization_config, const std::vector<std::string>& conditions);
 bool describes(const Scheme& scheme, const nlohmann::json& quantization_config);
 
-// `text` with `value` wherever it has `name`.
+// Replaces `name` by `value` everywhere in `text`.
 std::string filled(std::string text, const std::string& name, const std::string& value);
-// A table of the language: "[0.5, 1.0]".
+// A table in the language's syntax: "[0.5, 1.0]".
 std::string table_text(std::span<const float> values);
-// The format that the text of a scheme, with all its words filled in, names or defines.
+// The format that a scheme's text, with all placeholders replaced, names or defines.
 FormatRef format_of_scheme(const FormatLibrary& formats, const std::string& file, const std::string& text);
 
 }  // namespace lumen::model

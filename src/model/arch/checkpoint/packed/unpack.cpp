@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// What the language calls the elements of a tensor.
+// The language's name of a tensor's element type.
 std::string element_name(const StoredTensor& t) {
   if (!t.element.format) return std::string(scalar_name(t.element.scalar));
   return t.element.format->name;
@@ -25,14 +25,14 @@ std::string element_name(const StoredTensor& t) {
 
 namespace {
 
-// What stands before a weight's own name; "" when no module has such a weight.
+// The prefix before a weight's own name; "" when the scheme's modules have no such weight.
 std::string module_of(const Scheme& scheme, const std::string& weight) {
   const std::string& end = scheme.weight;
   if (end.empty()) return weight;
   return weight.ends_with("." + end) ? weight.substr(0, weight.size() - end.size()) : "";
 }
 
-// The tensor of a field, under either of its names; null when neither is there.
+// The tensor of a field, under either of its names; null when it is missing.
 const StoredTensor* tensor_of(const Scheme::Field& f, const TensorFile& file, const std::string& module) {
   const StoredTensor* t = file.find(module + f.tensor);
   return t || f.also.empty() ? t : file.find(module + f.also);
@@ -45,7 +45,8 @@ int64_t bits_of(const Scheme& s, const json& config, const std::string& file) {
       !bits.empty() && bits.size() < 3 &&
       std::all_of(bits.begin(), bits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
   const int64_t out = is_number ? std::stoll(bits) : 0;
-  if (out < 1 || out > 8) throw user_error("{}: quantization_config: weights of '{}' bits are not read", file, bits);
+  if (out < 1 || out > 8)
+    throw user_error("{}: quantization_config: weights of '{}' bits are not supported", file, bits);
   return out;
 }
 
@@ -53,11 +54,11 @@ std::vector<int64_t> steps_of(const Scheme::Field& f, const json& config, const 
   if (f.steps.empty()) return {};
   const json* steps = find_in(config, f.steps);
   if (!steps || !steps->is_array() || steps->size() != f.axes.size())
-    throw user_error("{}: quantization_config: '{}' is no list of {} numbers", file, f.steps, f.axes.size());
+    throw user_error("{}: quantization_config: '{}' is not a list of {} numbers", file, f.steps, f.axes.size());
   std::vector<int64_t> sizes;
   for (const json& n : *steps) {
     if (!n.is_number_integer() || n.get<int64_t>() < 1)
-      throw user_error("{}: quantization_config: '{}' holds no block size", file, f.steps);
+      throw user_error("{}: quantization_config: '{}' holds a number that is not a block size", file, f.steps);
     sizes.push_back(n.get<int64_t>());
   }
   return sizes;
@@ -71,17 +72,17 @@ PackedCheckpoint::Part PackedCheckpoint::part_of(const PackingMethod& method, Mo
   const auto scheme = std::ranges::find_if(schemes(), [&](const Scheme& s) { return describes(s, config); });
   if (scheme == schemes().end())
     throw Error(Exit::user,
-                fmt::format("{}: weights rounded by '{}' ({}) are in a layout that is not read", file,
+                fmt::format("{}: weights quantized by '{}' ({}) have a layout that is not supported", file,
                             word_of(find_in(config, "quant_method")),
                             word_of(find_in(config, find_in(config, "format") ? "format" : "checkpoint_format"))),
-                "the layouts that are read stand in models/checkpoints.toml");
+                "models/checkpoints.toml lists the supported layouts");
   Part out;
   out.scheme = &*scheme;
   out.bits = bits_of(*scheme, config, file);
   for (const Scheme::Field& f : scheme->fields) out.steps.push_back(steps_of(f, config, file));
   out.activation = held_rule(activation_rules(), config, method.activations, file);
   if (out.activation && scheme->fields.empty())
-    throw user_error("{}: quantization_config: \"{}\" is about modules whose weights are floats", file,
+    throw user_error("{}: quantization_config: \"{}\" applies to modules whose weights are floats", file,
                      method.activations);
   out.group = std::move(group);
   return out;
@@ -151,14 +152,14 @@ HeldFormat PackedCheckpoint::values(const TensorFile& file, const std::string& a
   return read_held(*cache_, config_, file, attention, cache_->values, formats, file_, used);
 }
 
-// Entries of one field's tensor by row and column of the weight.
+// Reads entries of one field's tensor by row and column of the weight.
 class PackedCheckpoint::Reader {
  public:
   Reader(const Part& p, const std::string& config, size_t field, const TensorFile& file, const std::string& module,
          int64_t rows, int64_t columns)
       : f_(p.scheme->fields[field]), t_(*tensor_of(f_, file, module)), where_(config + ": tensor '" + t_.name + "'") {
     if (t_.element.format && t_.element.format->block_bytes != t_.element.format->block)
-      throw wrong("has a type that is not expected here");
+      throw wrong("has an unexpected type");
     const int word_bits = 8 * (t_.element.format ? t_.element.format->block_bytes : scalar_bytes(t_.element.scalar));
     const int bits = f_.packed.empty() ? word_bits : p.bits;
     std::vector<int64_t> shape = t_.shape;
@@ -179,7 +180,7 @@ class PackedCheckpoint::Reader {
         entries = axis.words * word_bits / bits;
       }
       if (entries < 1) throw wrong("is empty");
-      // Words may have room for a few more entries than there are.
+      // Words may have room for a few more entries than exist.
       const int64_t spare = axis.packed ? 32 : 0;
       if (!p.steps[field].empty()) {
         axis.step = p.steps[field][a];
@@ -191,7 +192,7 @@ class PackedCheckpoint::Reader {
         axis.step = (whole + entries - 1) / entries;
         const int64_t needed = (whole + axis.step - 1) / axis.step;
         if (whole % axis.step != 0 || entries < needed || entries - needed > spare)
-          throw wrong(fmt::format("has {} entries for {}, which is no whole number for each", entries, whole));
+          throw wrong(fmt::format("has {} entries for {}, which is not a whole number for each", entries, whole));
       }
     }
     if (std::ssize(t_.data) * 8 < t_.rows() * t_.columns() * word_bits) throw wrong("is too short");
@@ -205,24 +206,24 @@ class PackedCheckpoint::Reader {
   }
 
   int bits() const { return f_.map.empty() ? places_.bits() : 32; }
-  Error unfit() const { return wrong("does not have an entry for what each is needed for"); }
+  Error unfit() const { return wrong("does not have entries of the needed granularity"); }
   bool is_each_weight() const {
     return std::all_of(axes().begin(), axes().end(), [](const Places::Axis& a) { return a.step == 1; }) &&
            (axes().size() == 2 || places_.is_flat());
   }
-  // Whether one entry is for all columns of a row, or for the whole weight.
+  // Whether one entry applies to all columns of a row, or to the whole weight.
   bool is_for_rows() const { return columns_of_entry() >= columns_ && !places_.is_flat(); }
   bool is_for_all() const {
     return std::all_of(axes().begin(), axes().end(), [](const Places::Axis& a) { return a.words == 1 && !a.packed; });
   }
-  // Columns under one entry.
+  // Columns per entry.
   int64_t columns_of_entry() const {
     for (const Places::Axis& a : axes())
       if (a.name != "out") return a.step;
     return columns_;
   }
 
-  // Whether a row's entries lie one behind the other, none across two bytes.
+  // Whether a row's entries are contiguous, and none crosses a byte boundary.
   bool is_straight() const {
     return axes().size() == 2 && axes()[1].packed && axes()[1].name == "in" && is_each_weight() && f_.order.empty() &&
            f_.add == 0 && f_.map.empty() && 8 % places_.bits() == 0;
@@ -247,7 +248,7 @@ class PackedCheckpoint::Reader {
  private:
   const std::vector<Places::Axis>& axes() const { return places_.axes(); }
 
-  // What is added to entries is added to their word at once: an entry that wraps round carries into the next.
+  // The addend is added to whole words: an entry that overflows carries into the next.
   uint64_t added_in_word(int64_t row, int64_t column) const {
     int64_t at = 0;
     places_.parts(row, column, [&](int64_t bit, int, int) { at = bit; });
@@ -258,7 +259,7 @@ class PackedCheckpoint::Reader {
     return word >> shift & ((uint64_t{1} << places_.bits()) - 1);
   }
 
-  // Neighbouring axes of one kind become one.
+  // Merges adjacent axes of equal name.
   std::vector<Places::Axis> folded(const std::vector<int64_t>& shape) const {
     std::vector<Places::Axis> out;
     for (size_t a = 0; a < shape.size(); ++a) {
@@ -320,7 +321,7 @@ class PackedCheckpoint::Reader {
     return bits;
   }
 
-  // What is stored is a multiple.
+  // The stored value is a multiple.
   uint64_t divided(uint64_t code) const {
     const uint32_t stored = code;
     float value = 0;
@@ -342,7 +343,7 @@ class PackedCheckpoint::Reader {
 
 namespace {
 
-// {TENSOR} in a text: the type of its elements, or in a table its values.
+// Replaces {TENSOR} in a text: by the type of its elements, or in a table by its values.
 std::string with_tensors(std::string text, const TensorFile& file, const std::string& module) {
   for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
     const size_t end = text.find('}', at);
@@ -353,7 +354,7 @@ std::string with_tensors(std::string text, const TensorFile& file, const std::st
     if (!t->element.format && !is_float(t->element.scalar))
       throw user_error("tensor '{}' holds {}, where floats are expected", t->name, value);
     if (text.rfind('=', at) != std::string::npos && at > 1 && text[at - 2] == '=') {
-      if (t->data.size() != 64) throw user_error("tensor '{}' is no table of 16 f32", t->name);
+      if (t->data.size() != 64) throw user_error("tensor '{}' is not a table of 16 f32", t->name);
       std::array<float, 16> values{};
       std::memcpy(values.data(), t->data.data(), sizeof values);
       for (const float x : values)
@@ -369,7 +370,7 @@ std::string with_tensors(std::string text, const TensorFile& file, const std::st
 
 namespace {
 
-// The bit of a record at which each entry of a field begins, where none lies across two bytes; empty otherwise.
+// The bit offset of each entry of a field in a record, if no entry crosses a byte boundary; empty otherwise.
 std::vector<int64_t> places_in_bytes(const lumen::Field& field) {
   std::vector<int64_t> out(field.count, -1);
   for (const LayoutPiece& piece : field.layout.pieces) {
@@ -383,7 +384,7 @@ std::vector<int64_t> places_in_bytes(const lumen::Field& field) {
   return out;
 }
 
-// Writes a field's entries into its section of a blob. `each`: an entry for each weight, not for a block.
+// Writes a field's entries into its section of a blob. `each`: an entry per weight, not per block.
 template <typename Reader>
 void fill_section(const lumen::Field& field, const Format& f, const BlobLayout& layout, const Reader& reader, bool each,
                   int64_t rows, int64_t columns, uint8_t* blob) {
@@ -447,7 +448,7 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
     readers.emplace_back(part, file_, i, file, module, rows, columns);
     used.insert(tensor_of(fields[i], file, module)->name);
   }
-  // Columns under one scale: the fewest that any field has beyond single ones.
+  // Columns per scale: the fewest per entry of any field with more than one.
   int64_t group = columns;
   for (const Reader& r : readers)
     if (r.columns_of_entry() > 1) group = std::min(group, r.columns_of_entry());
@@ -468,7 +469,7 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
       if (at != k / group)
         throw Error(Exit::user,
                     fmt::format("{}: tensor '{}': columns are not in the order of their groups", file_, t.name),
-                    "checkpoints made with activation order (desc_act) are not read");
+                    "checkpoints made with activation order (desc_act) are not supported");
     }
   }
   std::string text =
@@ -479,7 +480,7 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
   w.type.element = {Scalar::f32, format_of_scheme(formats, file_, text)};
   const Format& f = *w.type.element.format;
   if (columns % f.block != 0)
-    throw user_error("{}: '{}' has {} columns, no multiple of {}", file_, weight, columns, f.block);
+    throw user_error("{}: '{}' has {} columns, not a multiple of {}", file_, weight, columns, f.block);
   return w.type;
 }
 
@@ -502,7 +503,7 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
     const Reader& reader = readers[i];
     const bool each = field->count > 1 || f.block == 1;
     const std::vector<int64_t> tile = {f.tile_rows, f.tile_columns};
-    // An entry that is for less than its field would be read at one place and hold at others.
+    // An entry with a smaller extent than its field would be read once and applied elsewhere, too.
     const bool fits = field->level == Level::row      ? reader.is_for_rows()
                       : field->level == Level::tensor ? reader.is_for_all()
                       : field->level == Level::tile   ? part.steps[i] == tile

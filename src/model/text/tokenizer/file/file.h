@@ -1,4 +1,4 @@
-// Tokenizers read from and written to files: GGUF metadata, tokenizer.json, SentencePiece, files of ranks.
+// Tokenizers read from and written to files: GGUF metadata, tokenizer.json, SentencePiece, tiktoken.
 //
 // May include: base, base/file, base/structured, model/file, model/text/stages, model/text/tokenizer,
 // model/text/unicode, model/text/vocabulary.

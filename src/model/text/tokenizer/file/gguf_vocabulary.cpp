@@ -15,10 +15,10 @@ constexpr std::string_view kPadding = "[PAD";
 constexpr const char *kTokens = "tokenizer.ggml.tokens", *kKinds = "tokenizer.ggml.token_type",
                      *kScores = "tokenizer.ggml.scores", *kEnd = "tokenizer.ggml.eos_token_id";
 constexpr const char* kMoreEnds[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
-// Tokens between files and behind them: a text that is not of several files ends there, too.
+// Tokens between and after files of code (fill-in-the-middle): they also end the generation of a single file.
 constexpr const char* kFileEnds[] = {"tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id",
                                      "tokenizer.ggml.fim_sep_token_id"};
-constexpr const char* kAllEnds = "lumen.end_token_ids";  // where the format's names do not say it all
+constexpr const char* kAllEnds = "lumen.end_token_ids";  // the complete list, where the standard keys are not enough
 constexpr float kUnusedScore = -10000;
 
 bool contains(std::span<const TokenId> ids, TokenId id) {
@@ -78,7 +78,7 @@ void pad_vocabulary(GgufMetadata& m, int64_t size) {
 void ends_to_gguf(const Tokenizer& tokenizer, std::span<const TokenId> named, GgufMetadata& m) {
   const auto set = [&](const char* key, TokenId id) { m.set(key, static_cast<uint32_t>(id)); };
   if (!m.has(kEnd) && !named.empty()) set(kEnd, named.front());
-  std::vector<TokenId> list;  // all that files must name
+  std::vector<TokenId> list;  // all ids that the file must list
   const auto add = [&](TokenId id) {
     if (!contains(list, id)) list.push_back(id);
   };
@@ -97,7 +97,7 @@ void ends_to_gguf(const Tokenizer& tokenizer, std::span<const TokenId> named, Gg
   };
   done(kEnd);
   for (const char* key : kMoreEnds) done(key);
-  // Other programs have room for two more.
+  // The standard keys have room for two more.
   for (const char* key : kMoreEnds) {
     const auto next = std::find_if_not(left.begin(), left.end(), is_known);
     if (m.has(key) || next == left.end()) continue;

@@ -1,6 +1,6 @@
-// Vocabularies in GGUF metadata: padding up to the length of a model's embedding, and the tokens that end a text.
-// Other programs load a file only when it names as many tokens as the embedding has rows; ids without a token are
-// called "[PAD{id}]" there and are of the kind "unused". Proved by tests/model/text/gguf_vocabulary_test.cpp.
+// Vocabularies in GGUF metadata: padding up to the rows of a model's embedding, and the end-of-generation tokens. Other
+// programs load a file only when it has as many tokens as the embedding has rows; unused ids get the name "[PAD{id}]"
+// and the type "unused". Proved by tests/model/text/gguf_vocabulary_test.cpp.
 #pragma once
 
 #include <span>
@@ -12,22 +12,22 @@
 
 namespace lumen::model {
 
-// tokenizer.ggml.pre of files whose split into words no program but this one knows: tokenizer.huggingface.json has it.
+// tokenizer.ggml.pre for pre-tokenizers without a name in other programs: tokenizer.huggingface.json describes them.
 inline constexpr const char* kUnnamedSplit = "custom";
 
-// Whether other programs know how a file's tokenizer cuts text into words.
+// Whether other programs know the file's pre-tokenizer.
 bool is_known_split(const GgufMetadata& metadata);
-// Whether an entry of a file's list of tokens only fills a gap.
+// Whether an entry of a file's token list is padding.
 bool is_padding(std::string_view token, TokenKind kind);
-// Names for unused ids without a text, each unlike every other token.
+// Names unused ids without a string, distinct from every other token.
 void name_padding(std::vector<std::string>& tokens, const std::vector<int32_t>& kinds);
-// Lengthens the lists of tokens, kinds and scores to `size`; lists that are as long or longer stay.
+// Pads the lists of tokens, types and scores to `size`; longer lists stay.
 void pad_vocabulary(GgufMetadata& metadata, int64_t size);
 
-// Writes which tokens end a text: `named` (by the model's config, the first of them most important) and those of the
-// tokenizer that other programs do not find by themselves. Keys that are there stay.
+// Writes the end-of-generation ids: `named` (from the model's config, most important first) and those of the tokenizer
+// that other programs do not detect. Existing keys stay.
 void ends_to_gguf(const Tokenizer& tokenizer, std::span<const TokenId> named, GgufMetadata& metadata);
-// The ids that the keys of a file name, in the order they were named in; Error when one is not below `count`.
+// The ids of a file's keys, in the order in which they were given; Error when one is not below `count`.
 std::vector<TokenId> ends_of_gguf(const GgufMetadata& metadata, int64_t count);
 
 }  // namespace lumen::model

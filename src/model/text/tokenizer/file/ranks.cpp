@@ -27,7 +27,7 @@ bool is_digit(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/';
 }
 
-// Nothing where the line is none of such a file.
+// nullopt for a line of another form.
 std::optional<Line> read_line(std::string_view line) {
   const size_t space = line.find(' ');
   if (space == std::string_view::npos || space == 0 || space % 4 != 0) return std::nullopt;
@@ -47,11 +47,11 @@ std::string_view first_line(std::string_view text) {
   return line;
 }
 
-// Tokens by rank; "" where a rank has none.
+// Tokens by rank; "" for an unused rank.
 std::vector<std::string> read_tokens(std::string_view text, const std::string& where) {
   if (text.size() > kLargest) throw user_error("{}: too large for a vocabulary", where);
   const auto lines = std::count(text.begin(), text.end(), '\n') + 1;
-  // Ranks may have gaps, but a short file shall not make a long table.
+  // Ranks may have gaps, but a short file must not allocate a large table.
   const int64_t limit = std::min<int64_t>(kMaxVocabulary, 2 * lines + 1024);
   std::vector<std::string> tokens;
   int64_t number = 0;
@@ -63,7 +63,7 @@ std::vector<std::string> read_tokens(std::string_view text, const std::string& w
     if (whole.ends_with('\r')) whole.remove_suffix(1);
     if (whole.empty()) continue;
     const auto line = read_line(whole);
-    if (!line) throw user_error("{}:{}: no token in base64 with its rank", where, number);
+    if (!line) throw user_error("{}:{}: not a base64 token with its rank", where, number);
     if (line->rank >= limit) throw user_error("{}:{}: the rank {} is out of range", where, number, line->rank);
     std::string bytes = decode_base64(line->token, where);
     if (bytes.size() > kLongest)
@@ -76,12 +76,12 @@ std::vector<std::string> read_tokens(std::string_view text, const std::string& w
   return tokens;
 }
 
-// The pairs that make each token, in an order in which merging gives what ranks give.
+// The pairs that form each token, in an order of merges that is equivalent to the ranks.
 ordered_json merges_of(const std::vector<std::string>& tokens, const std::string& where) {
   std::unordered_map<std::string_view, size_t> ranks;
   for (size_t rank = 0; rank < tokens.size(); ++rank) {
     if (!tokens[rank].empty() && !ranks.emplace(tokens[rank], rank).second)
-      throw user_error("{}: the ranks {} and {} have the same token", where, ranks[tokens[rank]], rank);
+      throw user_error("{}: the ranks {} and {} are of the same token", where, ranks[tokens[rank]], rank);
   }
   ordered_json merges = ordered_json::array();
   std::vector<std::pair<size_t, size_t>> pairs;
@@ -116,12 +116,12 @@ const RanksRow& row_for(const std::filesystem::path& path) {
   }
   throw Error(
       Exit::user,
-      fmt::format("{}: this file of ranks does not say how texts are cut, and nothing known does{}", path.string(),
-                  type.empty() ? " (there is no config.json beside it)" : fmt::format(" (model_type '{}')", type)),
+      fmt::format("{}: this tiktoken file has no split pattern, and none is known for it{}", path.string(),
+                  type.empty() ? " (there is no config.json next to it)" : fmt::format(" (model_type '{}')", type)),
       "use the model's tokenizer.json, or add a row [[ranks]] to models/pretokenizers.toml");
 }
 
-// The control tokens that tokenizer_config.json lists, or those of the table.
+// The control tokens of tokenizer_config.json, else those of the table.
 ordered_json added_tokens(const RanksRow& row, size_t ranks, const nlohmann::json& config, const std::string& where) {
   ordered_json out = ordered_json::array();
   const auto list = config.find("added_tokens_decoder");
@@ -149,7 +149,7 @@ bool is_ranks(std::string_view text) {
 }
 
 std::string ranks_as_json(std::string_view text, const std::filesystem::path& path, std::string_view config_text) {
-  const std::string where = path.string(), config_name = "tokenizer_config.json beside " + where;
+  const std::string where = path.string(), config_name = "tokenizer_config.json next to " + where;
   const RanksRow& row = row_for(path);
   const Pretokenizer* split = pretokenizers().find(row.split);
   if (!split) throw user_error("models/pretokenizers.toml: no pre-tokenizer is called '{}'", row.split);

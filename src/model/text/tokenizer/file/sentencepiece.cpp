@@ -1,7 +1,7 @@
-// Tokenizers from SentencePiece files: a message of Google's protocol buffers, of which these fields count.
+// Tokenizers from SentencePiece files: a protocol buffers message, of which these fields are read.
 //   1 piece*: 1 text, 2 score (f32), 3 type (as in TokenKind)
-//   2 trainer: 3 model (1 unigram, 2 byte pairs), 24 white space as suffix, 35 byte fallback, 40 unknown, 41 BOS, 42
-//   EOS 3 normalizer: 2 map of characters, 3 dummy prefix, 4 remove extra spaces, 5 escape spaces
+//   2 trainer: 3 model (1 unigram, 2 BPE), 24 white space as suffix, 35 byte fallback, 40 unknown, 41 BOS, 42 EOS
+//   3 normalizer: 2 map of characters, 3 dummy prefix, 4 remove extra spaces, 5 escape spaces
 // Proved by tests/model/text/sentencepiece_test.cpp, tokenizer_reference.py and tests/fuzz/sentencepiece_fuzz.cpp.
 #include <cstring>
 
@@ -12,7 +12,7 @@
 namespace lumen::model {
 namespace {
 
-// One field after another of a message.
+// Iterates over the fields of a message.
 class Message {
  public:
   Message(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
@@ -57,7 +57,9 @@ class Message {
   int64_t integer() const { return wire == Wire::varint ? static_cast<int64_t>(value) : -1; }
 
  private:
-  Error broken() const { return user_error("{}: no SentencePiece model: a broken field at byte {}", where_, at_); }
+  Error broken() const {
+    return user_error("{}: not a SentencePiece model: a malformed field at byte {}", where_, at_);
+  }
 
   uint64_t varint() {
     uint64_t out = 0;
@@ -95,8 +97,9 @@ void read_piece(Message piece, const std::string& where, TokenizerParts& p) {
     if (piece.number == 3) type = piece.integer();
   }
   if (type < 1 || type > 6) throw user_error("{}: piece {} has the unknown type {}", where, p.tokens.size(), type);
-  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: piece {} is no UTF-8", where, p.tokens.size());
-  if (score != score) throw user_error("{}: the score of piece {} is no number", where, p.tokens.size());
+  if (utf8_valid_run(text, 0) != text.size())
+    throw user_error("{}: piece {} is not valid UTF-8", where, p.tokens.size());
+  if (score != score) throw user_error("{}: the score of piece {} is not a number", where, p.tokens.size());
   if (std::ssize(p.tokens) >= kMaxVocabulary) throw user_error("{}: too many pieces", where);
   p.tokens.push_back(std::move(text));
   p.scores.push_back(score);
@@ -133,8 +136,8 @@ Tokenizer Tokenizer::from_sentencepiece(std::string_view bytes, const std::strin
   }
   if (model != 1 && model != 2)
     throw Error(Exit::user, fmt::format("{}: SentencePiece models of type {} are not supported", name, model),
-                "unigram and byte pairs are");
-  if (suffix) throw user_error("{}: white space behind words is not supported", name);
+                "unigram and BPE are supported");
+  if (suffix) throw user_error("{}: white space as a suffix is not supported", name);
   p.kind = model == 1 ? VocabularyKind::unigram : VocabularyKind::scored_pairs;
   p.fuse_unknown = p.single_precision = true;
   p.verbatim.assign(p.tokens.size(), false);
@@ -150,17 +153,17 @@ Tokenizer Tokenizer::from_sentencepiece(std::string_view bytes, const std::strin
     if (k != TokenKind::control && k != TokenKind::unknown && k != TokenKind::user_defined) continue;
     p.verbatim[i] = true;
     AddedToken token{.id = static_cast<TokenId>(i), .content = p.tokens[i], .control = k != TokenKind::user_defined};
-    // What users defined is found in the text as the pieces see it.
+    // User-defined symbols are matched in the normalized text.
     token.normalized = !token.control;
     (token.normalized ? p.added_normalized : p.added_raw).add(std::move(token));
   }
-  // Without further word, byte pairs begin with BOS, and unigrams end with EOS: the habits of the models that use them.
+  // Without tokenizer_config.json, BPE models get BOS and unigram models EOS, as is usual for such models.
   if (p.kind == VocabularyKind::scored_pairs && p.bos) p.prefix = {*p.bos};
   if (p.kind == VocabularyKind::unigram && p.eos) p.suffix = {*p.eos};
   if (!config.empty()) {
     p.prefix.clear();
     p.suffix.clear();
-    read_tokenizer_config(config, "tokenizer_config.json beside " + name, p);
+    read_tokenizer_config(config, "tokenizer_config.json next to " + name, p);
   }
   finish_tokenizer(p, name);
   return Tokenizer(std::move(parts));

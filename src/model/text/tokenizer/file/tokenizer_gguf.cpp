@@ -14,7 +14,7 @@ std::pair<std::string, std::string> read_merge(const std::string& text, const st
   // The first character belongs to the left token even when it is a space.
   const size_t space = text.find(' ', 1);
   if (text.empty() || space == std::string::npos || space + 1 == text.size())
-    throw user_error("{}: '{}' in tokenizer.ggml.merges is no pair", where, text);
+    throw user_error("{}: '{}' in tokenizer.ggml.merges is not a pair", where, text);
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
@@ -22,7 +22,7 @@ bool has_token(const TokenizerParts& p, int64_t id) {
   return id >= 0 && id < std::ssize(p.tokens) && !p.tokens[id].empty();
 }
 
-// The id that a key names; nothing where the key is missing, or names padding. `count`: of tokens, padding included.
+// The id that a key names; nullopt where the key is missing, or names padding. `count`: of tokens, padding included.
 std::optional<TokenId> read_id(const GgufMetadata& m, const char* key, const TokenizerParts& p, int64_t count) {
   if (!m.has(key)) return std::nullopt;
   const int64_t id = m.integer(key);
@@ -31,7 +31,7 @@ std::optional<TokenId> read_id(const GgufMetadata& m, const char* key, const Tok
   return has_token(p, id) ? std::optional(static_cast<TokenId>(id)) : std::nullopt;
 }
 
-// Ids with a meaning. Where the file names none, those usual for its kind of vocabulary count, if there are so many.
+// Special token ids. Missing keys get the defaults of the vocabulary's kind, if those ids exist.
 void read_special(const GgufMetadata& m, const VocabularyRow& row, int64_t count, TokenizerParts& p) {
   const auto id = [&](std::initializer_list<const char*> keys, int64_t usual) -> std::optional<TokenId> {
     for (const char* key : keys) {
@@ -64,7 +64,7 @@ std::vector<TokenKind> read_kinds(const GgufMetadata& m, size_t count) {
   return kinds;
 }
 
-// Padding is no part of a vocabulary: what stands between other tokens becomes a gap, and the rest goes.
+// Removes padding from the vocabulary: between other tokens it becomes unused ids, at the end it is dropped.
 void drop_padding(TokenizerParts& p) {
   size_t used = 0;
   for (size_t i = 0; i < p.tokens.size(); ++i) {
@@ -77,13 +77,13 @@ void drop_padding(TokenizerParts& p) {
   p.kinds.resize(used);
 }
 
-// Files mark the beginnings of words where tokenizer.json marks the insides.
+// GGUF files mark word starts where tokenizer.json marks continuations.
 std::string from_marked(const std::string& token) {
   if (token.starts_with(kWordMark)) return token.substr(kWordMark.size());
   return std::string(kInsideMark) + token;
 }
 
-// Text that a table of bytes in the metadata holds.
+// Bytes from an integer array in the metadata.
 std::string read_bytes(const GgufMetadata& m, const char* key) {
   std::string out;
   if (!m.has(key)) return out;
@@ -91,7 +91,7 @@ std::string read_bytes(const GgufMetadata& m, const char* key) {
   return out;
 }
 
-// Merges of bytes, with the words of a row of the table.
+// Byte-level BPE, with the split patterns of a row of the table.
 void read_byte_pairs(const GgufMetadata& m, const Pretokenizer& row, TokenizerParts& p) {
   for (const std::string& merge : m.texts("tokenizer.ggml.merges")) p.merges.push_back(read_merge(merge, m.source));
   if (row.nfc) p.normalizer = Normalizer({{.kind = NormalStep::Kind::nfc}});
@@ -105,7 +105,7 @@ void read_pieces(const GgufMetadata& m, size_t count, TokenizerParts& p) {
   p.scores.resize(p.tokens.size());
   p.fuse_unknown = p.byte_fallback = true;
   if (m.boolean("tokenizer.ggml.treat_whitespace_as_suffix", false))
-    throw user_error("{}: white space behind words is not supported", m.source);
+    throw user_error("{}: white space as a suffix is not supported", m.source);
   SpaceOptions spaces{.dummy_prefix = m.boolean("tokenizer.ggml.add_space_prefix", true)};
   if (p.kind == VocabularyKind::unigram) {
     spaces.remove_extra = m.boolean("tokenizer.ggml.remove_extra_whitespaces", false);
@@ -124,14 +124,14 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   const auto vocabulary = table.vocabularies.find(kind);
   if (vocabulary == table.vocabularies.end()) {
     throw Error(Exit::user, fmt::format("{}: tokenizers of kind '{}' are not supported", where, kind),
-                "the kinds known stand in models/pretokenizers.toml");
+                "models/pretokenizers.toml lists the known kinds");
   }
   const VocabularyRow& usual = vocabulary->second;
   const bool byte_pairs = usual.kind == VocabularyKind::byte_pair;
   const std::string pre = m.text("tokenizer.ggml.pre", "default");
   const Pretokenizer* row = byte_pairs ? table.find(pre) : nullptr;
   if (m.has(kWholeJson) && (!row || m.boolean(kWholeCounts, false))) {
-    // The whole truth; what the other keys say counts all the same.
+    // The complete tokenizer; the other keys still set its special tokens.
     auto whole = read_json_parts(m.text(kWholeJson), where + ": " + kWholeJson, {});
     const int64_t count =
         std::max(whole->tokens.size(), m.has("tokenizer.ggml.tokens") ? m.texts("tokenizer.ggml.tokens").size() : 0);
@@ -162,7 +162,7 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   if (p.kind == VocabularyKind::word_piece) {
     p.continuing = kInsideMark;
     for (size_t i = 0; i < p.tokens.size(); ++i) {
-      // What stands in brackets has a meaning of its own.
+      // Tokens in brackets are special.
       const std::string& t = p.tokens[i];
       if (p.kinds[i] == TokenKind::normal && !(t.starts_with('[') && t.ends_with(']'))) p.tokens[i] = from_marked(t);
     }

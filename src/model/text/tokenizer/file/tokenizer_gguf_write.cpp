@@ -1,4 +1,4 @@
-// Tokenizers into GGUF metadata: the tokenizer.* keys.
+// Tokenizers written to GGUF metadata: the tokenizer.* keys.
 #include <algorithm>
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ std::string to_marked(const std::string& token) {
   return std::string(kWordMark) + token;
 }
 
-// Scores that give the merges of a list of them: earlier ones better.
+// Scores equivalent to a list of merges: earlier merges score higher.
 std::vector<float> merge_scores(const TokenizerParts& p) {
   std::vector<float> scores(p.tokens.size(), 0);
   std::vector<bool> known(p.tokens.size(), false);
@@ -32,12 +32,12 @@ std::vector<float> merge_scores(const TokenizerParts& p) {
 
 struct Written {
   std::string model, pre;
-  bool whole = false;        // the description as a whole goes along
-  bool counts = false;       // and counts more than what the name stands for here
-  bool takes_whole = false;  // the name stands for other words that are taken whole, which changes some tokens
+  bool whole = false;        // also writes the whole tokenizer.json
+  bool counts = false;       // which takes precedence over the pre-tokenizer's row here
+  bool takes_whole = false;  // the name implies another ignore_merges, which changes some tokens
 };
 
-// How other programs read such a vocabulary best.
+// The form in which other programs read such a vocabulary best.
 Written written_form(const TokenizerParts& p, const PretokenizerTable& table) {
   const auto named = [&](VocabularyKind kind) { return table.kind_name(kind); };
   const auto& steps = p.normalizer.steps();
@@ -48,7 +48,7 @@ Written written_form(const TokenizerParts& p, const PretokenizerTable& table) {
         return steps.empty() || nfc ? table.match(p.splitter.steps(), normalized, whole_first) : nullptr;
       };
       const Pretokenizer* row = match(nfc, p.ignore_merges);
-      // Other programs read names alone, and normalise nothing: a name that differs in flags says to them what it can.
+      // Other programs read only names, and do not normalize: a row that differs in flags is the best match for them.
       const bool exact = row != nullptr;
       if (!row) row = match(!nfc, p.ignore_merges);
       bool takes_whole = false;
@@ -57,7 +57,7 @@ Written written_form(const TokenizerParts& p, const PretokenizerTable& table) {
         if (!row) row = match(!nfc, !p.ignore_merges);
         takes_whole = row && !merges_say_all(p);
       }
-      // Single characters that are all single bytes: a name that every program knows gives the same tokens as our own.
+      // Only single bytes: a name that every program knows gives the same tokens as our own.
       const bool only_bytes = std::all_of(p.ids.begin(), p.ids.end(), [&](const auto& entry) {
         const auto bytes = from_alphabet(entry.first);
         return p.verbatim[entry.second] || (bytes && bytes->size() == 1);
@@ -69,7 +69,7 @@ Written written_form(const TokenizerParts& p, const PretokenizerTable& table) {
     }
     case VocabularyKind::character_pair:
     case VocabularyKind::scored_pairs: {
-      // Spaces become marks, and nothing else happens: then scores say it all.
+      // If spaces are only replaced by marks, scores describe the tokenizer completely.
       const bool spaces = p.byte_fallback && p.splitter.steps().empty() && p.continuing.empty() && p.word_end.empty() &&
                           std::all_of(steps.begin(), steps.end(), [](const NormalStep& s) {
                             return s.kind == NormalStep::Kind::prepend || s.kind == NormalStep::Kind::replace;
@@ -129,7 +129,7 @@ void Tokenizer::to_gguf(GgufMetadata& m) const {
   };
   id("tokenizer.ggml.bos_token_id", p.bos);
   id("tokenizer.ggml.eos_token_id", p.eos);
-  if (marked) {  // other programs put these around a text, whatever the two above are
+  if (marked) {  // other programs add these around a text, whatever BOS and EOS are
     const auto one = [](const std::vector<TokenId>& ids) {
       return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
     };
@@ -148,9 +148,9 @@ void Tokenizer::to_gguf(GgufMetadata& m) const {
   if (form.counts) m.set(kWholeCounts, true);
   if (form.takes_whole)
     warn(
-        fmt::format("the tokenizer takes words that are tokens whole {}, unlike what other programs know as '{}': they "
-                    "will cut some words differently",
-                    p.ignore_merges ? "at once" : "only where merges lead there", form.pre));
+        fmt::format("the tokenizer looks up whole words {}, unlike other programs with the pre-tokenizer '{}': they "
+                    "will split some words differently",
+                    p.ignore_merges ? "before merging" : "only through merges", form.pre));
 }
 
 }  // namespace lumen::model

@@ -1,4 +1,4 @@
-// Tokenizers from a tokenizer.json. Whatever the file asks for and we do not have is refused.
+// Tokenizers from a tokenizer.json. Unsupported settings are an Error.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -21,7 +21,7 @@ std::string optional_text(const json& object, const char* key, const std::string
   return absent(object, key) ? std::string() : json_text(object, key, where);
 }
 
-// Ids may have gaps, but a short file shall not make a long table.
+// Ids may have gaps, but a short file must not allocate a large table.
 uint64_t most_ids(size_t tokens) {
   return std::min<uint64_t>(kMaxVocabulary, (1u << 18) + 64 * tokens);
 }
@@ -36,7 +36,7 @@ void put_token(std::string token, uint64_t id, const std::string& where, Tokeniz
 }
 
 Error bad_id(const std::string& token, uint64_t limit, const std::string& where) {
-  return user_error("{}: the id of '{}' is no whole number below {}", where, token, limit);
+  return user_error("{}: the id of '{}' is not a whole number below {}", where, token, limit);
 }
 
 void read_vocabulary(const json& vocabulary, ScannedVocabulary* scanned, const std::string& where, TokenizerParts& p) {
@@ -74,7 +74,7 @@ void read_pieces(const json& pieces, ScannedVocabulary* scanned, const std::stri
   }
   for (const json& piece : pieces) {
     if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number())
-      throw user_error("{}: piece {} is no pair of a text and a score", where, p.tokens.size());
+      throw user_error("{}: piece {} is not a pair of a string and a score", where, p.tokens.size());
     p.tokens.push_back(piece[0].get<std::string>());
     p.scores.push_back(piece[1].get<double>());
   }
@@ -94,7 +94,7 @@ void read_merges(const json& merges, ScannedVocabulary* scanned, const std::stri
     const std::string text = merge.is_string() ? merge.get<std::string>() : "";
     const size_t space = text.find(' ');
     if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
-      throw user_error("{}: merge {} is no pair", where, p.merges.size());
+      throw user_error("{}: merge {} is not a pair", where, p.merges.size());
     p.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
   }
 }
@@ -116,8 +116,8 @@ void read_model(const json& model, ScannedVocabulary* scanned, const std::string
     p.byte_fallback = json_boolean(model, "byte_fallback", false, where);
     p.ignore_merges = json_boolean(model, "ignore_merges", false, where);
     if (!absent(model, "dropout") && model["dropout"] != 0)
-      throw Error(Exit::user, fmt::format("{}: dropout makes tokens depend on chance", where),
-                  "set \"dropout\" to null; it is of use in training only");
+      throw Error(Exit::user, fmt::format("{}: dropout makes tokenization random", where),
+                  "set \"dropout\" to null; it is for training only");
     read_vocabulary(json_member(model, "vocab", where), scanned, where, p);
     read_merges(json_member(model, "merges", where), scanned, where, p);
   } else if (type == "Unigram") {
@@ -136,7 +136,7 @@ void read_model(const json& model, ScannedVocabulary* scanned, const std::string
     read_vocabulary(json_member(model, "vocab", where), scanned, where, p);
   } else {
     throw Error(Exit::user, fmt::format("{}: a model of type '{}' is not supported", where, type),
-                "BPE, Unigram, WordPiece and WordLevel are");
+                "BPE, Unigram, WordPiece and WordLevel are supported");
   }
   p.in_model.assign(p.tokens.size(), true);
 }
@@ -155,8 +155,7 @@ AddedToken read_added_token(const json& entry, const std::string& place) {
   return token;
 }
 
-// The added tokens of the file in the order of their ids. A text has one id and an id one text; what matches nothing
-// (no text) is none.
+// The added tokens of the file, sorted by id. Each string has one id and each id one string; empty strings are ignored.
 std::vector<AddedToken> read_added_list(const json& list, const std::string& place) {
   if (!list.is_array()) throw user_error("{}: no list", place);
   std::vector<AddedToken> out;
@@ -176,18 +175,18 @@ std::vector<AddedToken> read_added_list(const json& list, const std::string& pla
   return out;
 }
 
-// The strings of the vocabulary and of the added tokens as one table of ids. `unique`: no text of the vocabulary may
-// occur twice.
+// Merges the strings of the vocabulary and of the added tokens into one table of ids. `unique`: no string of the
+// vocabulary may occur twice.
 void join_added(const std::vector<AddedToken>& list, bool unique, const std::string& where, TokenizerParts& p) {
   const std::string place = where + ": added_tokens";
   size_t size = p.tokens.size();
   for (const AddedToken& token : list) {
     const size_t id = token.id;
-    // Ids may have gaps, but a short file shall not make a long table.
+    // Ids may have gaps, but a short file must not allocate a large table.
     if (id >= size + (1 << 18)) throw user_error("{}: id {} is out of range", place, token.id);
     size = std::max(size, id + 1);
   }
-  p.tokens.reserve(size);  // strings stay where they are
+  p.tokens.reserve(size);  // keeps the strings' addresses
   if (p.ids.emplace_all(p.tokens) > 0 && unique) throw user_error("{}: a JSON object has the same key twice", where);
   p.tokens.resize(size);
   for (const AddedToken& token : list) {
@@ -239,7 +238,7 @@ std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std
   } catch (const Error&) {
     if (!scanned) throw;
     scanned.reset();
-    root = parse_json(text, name, 64);  // says what is wrong, and where in the whole text
+    root = parse_json(text, name, 64);  // reports the error with its position in the whole text
   }
   auto parts = std::make_shared<TokenizerParts>();
   TokenizerParts& p = *parts;
@@ -250,7 +249,7 @@ std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std
   read_added(root, scanned && scanned->tokens, name, p);
   if (p.kind != VocabularyKind::unigram && !absent(model, "unk_token"))
     p.unknown = named_token(p, json_text(model, "unk_token", name), name + ": unk_token");
-  // Byte-level words go to the model as bytes, where it is one that knows nothing else.
+  // With the ByteLevel pre-tokenizer words are passed to the model as bytes, where the model supports it.
   const auto& normal = p.normalizer.steps();
   const bool bytes_allowed = p.kind == VocabularyKind::character_pair && p.continuing.empty() && p.word_end.empty() &&
                              !p.byte_fallback && !(p.fuse_unknown && p.unknown) &&
@@ -261,7 +260,7 @@ std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std
   if (byte_level) p.kind = VocabularyKind::byte_pair;
   read_decoder_stage(stage("decoder"), name + ": decoder", p);
   read_post_stage(stage("post_processor"), name + ": post_processor", p);
-  if (!config.empty()) read_tokenizer_config(config, "tokenizer_config.json beside " + name, p);
+  if (!config.empty()) read_tokenizer_config(config, "tokenizer_config.json next to " + name, p);
   if (!p.bos && p.prefix.size() == 1) p.bos = p.prefix[0];
   for (size_t i = 0; i < p.tokens.size(); ++i) {
     if (p.tokens[i].empty()) p.kinds[i] = TokenKind::unused;

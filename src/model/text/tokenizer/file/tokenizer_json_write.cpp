@@ -1,4 +1,4 @@
-// A tokenizer as tokenizer.json, such as other programs read.
+// Writes a tokenizer as tokenizer.json, for other programs.
 #include <algorithm>
 
 #include "base/structured/json.h"
@@ -26,7 +26,7 @@ const char* behavior_name(SplitBehavior behavior) {
 }
 
 ordered_json write_split(std::vector<SplitStep> steps) {
-  // ByteLevel closes the list and can take the last pattern and the prefixed space upon itself.
+  // ByteLevel ends the list and can include the last pattern and the prefixed space.
   ordered_json level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   if (!steps.empty() && steps.back() == SplitStep{.pattern = pretokenizers().byte_level}) {
@@ -90,8 +90,8 @@ const char* model_name(VocabularyKind kind) {
   return "BPE";
 }
 
-// Ids of the model's own table: words may become them, or they lie between such ones (readers number added tokens
-// behind the model's unless the model has them).
+// Ids of the model's own table: words may encode to them, or they lie between such ids (readers number added tokens
+// after the model's unless the model contains them).
 std::vector<size_t> model_ids(const TokenizerParts& p) {
   std::vector<size_t> out;
   if (!p.in_model.empty()) {
@@ -170,7 +170,7 @@ std::string Tokenizer::to_json() const {
   }
   std::sort(added.begin(), added.end(), [](const auto& a, const auto& b) { return a["id"] < b["id"]; });
 
-  // Byte-level vocabularies that no such file described are described by what they do.
+  // Byte-level vocabularies without JSON stages are described by their behaviour.
   const bool derived = p.kind == VocabularyKind::byte_pair && p.split_json.is_null();
   const ordered_json level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};

@@ -1,4 +1,4 @@
-// Tokenizers from files and folders, whatever form they have.
+// Loads tokenizers from files and folders in any supported form.
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/folder.h"
@@ -16,7 +16,7 @@ std::string read_if_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path) ? read_file(path, kLimit) : std::string();
 }
 
-// vocab.json and merges.txt, the older pair of files of byte-level vocabularies, as one tokenizer.json.
+// vocab.json and merges.txt, the older file pair of byte-level BPE, as one tokenizer.json.
 std::string join_pair(const std::filesystem::path& folder) {
   using nlohmann::ordered_json;
   const std::string where = (folder / "merges.txt").string(), text = read_file(folder / "merges.txt", kLimit);
@@ -36,7 +36,7 @@ std::string join_pair(const std::filesystem::path& folder) {
        {{"type", "BPE"},
         {"merges", merges},
         {"vocab", parse_json(read_file(folder / "vocab.json", kLimit), (folder / "vocab.json").string())}}}};
-  // Tokens behind the vocabulary, and specials in it, stand in tokenizer_config.json.
+  // Tokens after the vocabulary, and special tokens in it, are listed in tokenizer_config.json.
   const std::string config_text = read_if_there(folder / "tokenizer_config.json");
   ordered_json added = ordered_json::array();
   if (!config_text.empty()) {
@@ -44,7 +44,7 @@ std::string join_pair(const std::filesystem::path& folder) {
     const auto list = config.find("added_tokens_decoder");
     if (list != config.end() && list->is_object()) {
       for (const auto& [id, entry] : list->items()) {
-        if (!entry.is_object()) throw user_error("{}: added token {} is no object", where, id);
+        if (!entry.is_object()) throw user_error("{}: added token {} is not an object", where, id);
         ordered_json token = entry;
         token["id"] = std::strtoll(id.c_str(), nullptr, 10);
         added.push_back(token);
@@ -55,14 +55,14 @@ std::string join_pair(const std::filesystem::path& folder) {
   return root.dump();
 }
 
-// vocab.txt, the older file of vocabularies that are looked up in pieces: a token on each line, whose number is the id.
-// How text is prepared and which tokens have a meaning stand in tokenizer_config.json, or are as usual.
+// vocab.txt, the older file of WordPiece vocabularies, as a tokenizer.json: one token per line, the line number is the
+// id. Normalizer settings and special tokens come from tokenizer_config.json, or are the defaults.
 std::string join_words(const std::filesystem::path& folder, const std::string& config_text) {
   using nlohmann::ordered_json;
   const std::string where = (folder / "tokenizer_config.json").string(), text = read_file(folder / "vocab.txt", kLimit);
   const nlohmann::json config = config_text.empty() ? nlohmann::json::object() : parse_json(config_text, where);
   if (!config.is_object()) throw user_error("{}: expected a JSON object", where);
-  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: no valid UTF-8", (folder / "vocab.txt").string());
+  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: not valid UTF-8", (folder / "vocab.txt").string());
   ordered_json vocabulary = ordered_json::object();
   int64_t id = 0;
   for (size_t at = 0; at < text.size(); ++id) {
@@ -111,19 +111,19 @@ std::string join_words(const std::filesystem::path& folder, const std::string& c
   return root.dump();
 }
 
-// A file of pieces or of ranks: both are called tokenizer.model.
+// A SentencePiece or tiktoken file: both are called tokenizer.model.
 Tokenizer load_model_file(const std::filesystem::path& path, std::string_view text, std::string_view config) {
   if (is_ranks(text)) return Tokenizer::from_json(ranks_as_json(text, path, config), path.string(), config);
   return Tokenizer::from_sentencepiece(text, path.string(), config);
 }
 
-// The files of ranks that a folder may have besides tokenizer.model.
+// The tiktoken file of a folder, apart from tokenizer.model.
 std::filesystem::path ranks_file(const std::filesystem::path& folder) {
   std::filesystem::path found;
   std::error_code failure;
   for (const std::filesystem::path& path : list_folder(folder, failure)) {
     if (path.extension() != ".tiktoken" && path.filename() != "tiktoken.model") continue;
-    if (!found.empty()) throw user_error("'{}' has several files of ranks", folder.string());
+    if (!found.empty()) throw user_error("'{}' has several tiktoken files", folder.string());
     found = path;
   }
   return found;
@@ -140,8 +140,8 @@ Tokenizer load_folder(const std::filesystem::path& path) {
     return Tokenizer::from_json(join_pair(path), (path / "vocab.json").string(), config);
   if (std::filesystem::exists(path / "vocab.txt"))
     return Tokenizer::from_json(join_words(path, config), (path / "vocab.txt").string(), config);
-  throw Error(Exit::user, fmt::format("'{}' holds no tokenizer", path.string()),
-              "tokenizer.json, tokenizer.model, *.tiktoken, vocab.json with merges.txt, or vocab.txt is looked for");
+  throw Error(Exit::user, fmt::format("'{}' has no tokenizer", path.string()),
+              "tokenizer.json, tokenizer.model, *.tiktoken, vocab.json with merges.txt, or vocab.txt is needed");
 }
 
 }  // namespace
@@ -157,7 +157,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("GGUF")) return from_gguf(read_gguf_metadata(bytes, path.string()));
   if (text.size() > kLimit) throw user_error("'{}' is too large for a tokenizer", path.string());
-  // A list of pieces begins with a byte that is a newline in JSON.
+  // A SentencePiece file begins with the tag of its first piece, a byte that is a newline in JSON.
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (text.starts_with('\n') && (first == std::string_view::npos || text[first] != '{'))
     return from_sentencepiece(text, path.string());

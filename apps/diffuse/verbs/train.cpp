@@ -1,0 +1,60 @@
+// lumen diffuse train FOLDER -o RUN
+#include "apps/diffuse/diffuse.h"
+#include "apps/diffuse/verbs/verbs.h"
+#include "apps/image_training/image_training.h"
+#include "base/file/file.h"
+#include "base/file/lock.h"
+#include "base/log.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/file/checkpoint.h"
+
+namespace lumen::cli {
+namespace {
+
+int diffuse_train(const Shared& shared, const ImageTrainingFlags& flags) {
+  const model::LibraryRef library = shared.library();
+  const apps::Images images = apps::read_images(flags.data, "train");
+  const FolderLock lock(flags.out);
+  run::Engine engine = shared.engine();
+  const auto network = begun_on_images(engine, *library, flags,
+                                       {{"channels", double(images.channels)}, {"classes", double(images.classes())}},
+                                       "docs/guide/diffuse.md");
+  note(fmt::format("{} images; {}: {} numbers are trained", images.count, network->settings().family,
+                   network->trained_numbers()));
+  catch_interrupts();
+  const bool is_whole = train_on_images(
+      *network, flags, [&](int64_t step) { return diffuse::diffusion_batch(images, *network, step, flags.batch); },
+      [&](int64_t) { return flags.rate; });
+  if (!is_whole) return exit_code(Exit::interrupted);
+  put(fmt::format("wrote {}\n", model::latest_checkpoint(flags.out)->string()));
+  return 0;
+}
+
+}  // namespace
+
+void add_diffuse_train(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<ImageTrainingFlags>();
+  CLI::App* sub = app.add_subcommand("train", "Train a family on images and what they show");
+  flags->rate = 5e-4;
+  flags->steps = 5000;
+  flags->warmup = 200;
+  flags->settings.optimizer.weight_decay = 0;
+  flags->settings.optimizer.ema_decay = 0.999;
+  flags->add(*sub, "makes images");
+  sub->add_option("--lr,--rate", flags->rate, "Learning rate")->check(real(1e-9, 1))->capture_default_str();
+  sub->add_option("--ema", flags->settings.optimizer.ema_decay,
+                  "Images are drawn by a mean of the weights, of which a step keeps so much; 0: by the weights")
+      ->check(real(0, 1))
+      ->capture_default_str();
+  add_shared_flags(*sub, command.shared);
+  sub->footer(
+      "Examples:\n"
+      "  lumen diffuse data -o shapes\n"
+      "  lumen diffuse train shapes --family NAME -o run --steps 2000");
+  sub->callback([flags, &command] {
+    command.action = [flags, shared = command.shared] { return diffuse_train(*shared, *flags); };
+  });
+}
+
+}  // namespace lumen::cli
