@@ -1,5 +1,5 @@
 # The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
-.PHONY: demo test unit install deb test-references build lumen configured bench setup clean format fuzz exchange
+.PHONY: demo test unit install deb packages packages-check test-references build lumen configured bench setup clean format fuzz exchange
 JOBS ?= $(shell nproc)
 
 build: configured
@@ -32,6 +32,18 @@ install: build
 # A Debian package in build/.
 deb: build
 	cd build && cpack -G DEB
+
+# In build/packages: a tarball and Debian packages for any Linux with glibc 2.31, a wheel, and the recipe of an image.
+packages: configured
+	cmake --build --preset release -j $(JOBS) --target lumen portable
+	$(PYTHON) tools/packages/packages.py build
+
+# Installs them into roots of other distributions, which debootstrap makes in ROOTS, and trains and writes there. As root.
+ROOTS ?= build/roots
+packages-check: packages
+	@tools/setup.sh --packages
+	tests/packages/roots.sh $(ROOTS) debian-11 debian-12 debian-13 ubuntu-20.04 ubuntu-22.04 ubuntu-24.04
+	$(PYTHON) tests/packages/packages_check.py build/packages $(ROOTS)
 
 # What to run after every change: the lower floors, and the rules of the house.
 unit: configured

@@ -2,6 +2,7 @@
 # Installs the Debian packages Lumen builds with, by name. Idempotent: packages already there are left alone.
 #   tools/setup.sh            what building and testing need
 #   tools/setup.sh --fuzz     also what fuzzing needs
+#   tools/setup.sh --packages also what checking packages needs
 set -euo pipefail
 
 build=(
@@ -15,6 +16,7 @@ tests=(openssl python3-dev openmpi-bin libopenmpi3 libgtest-dev librapidcheck-de
 fuzz=(clang-22 libclang-rt-22-dev libomp-22-dev)
 
 packages=("${build[@]}" "${tests[@]}")
+if [[ ${1:-} == --packages ]]; then packages+=(debootstrap xz-utils); fi
 if [[ ${1:-} == --fuzz ]]; then packages+=("${fuzz[@]}"); fi
 
 missing=()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What is installed is whole and works: `cmake --install` and the Debian package, each into an empty folder. And the preset
-`portable` configures, here without the applications (LUMEN_APPS=OFF).
+"""What is installed is whole and works: `cmake --install` and the Debian package of `make deb`, each into an empty folder.
+And a build without the applications (LUMEN_APPS=OFF) configures. packages_check.py looks at the packages of `make packages`.
 
 Usage: tests/packages/install_check.py BUILD_FOLDER
 """
@@ -51,8 +51,7 @@ def main():
         work = Path(folder)
         run("cmake", "--install", build, "--prefix", work / "opt")
         check(work / "opt", work)
-        run("cmake", "-S", ROOT, "-B", work / "portable", "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Release", "-D", "LUMEN_PORTABLE=ON",
-            "-D", "LUMEN_APPS=OFF")
+        run("cmake", "-S", ROOT, "-B", work / "without", "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Release", "-D", "LUMEN_APPS=OFF")
         if not shutil.which("dpkg-shlibdeps"):
             print("no dpkg-dev: the Debian package is not looked at")
             return
@@ -63,7 +62,7 @@ def main():
             assert wanted in fields, f"{wanted} is not in\n{fields}"
         run("dpkg-deb", "-x", package, work / "root")
         check(work / "root/usr", work)
-    print("installed: cmake --install, Debian package; configured: portable, without applications")
+    print("installed: cmake --install, Debian package; configured: without applications")
 
 
 main()
