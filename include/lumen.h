@@ -95,9 +95,10 @@ LUMEN_API int lumen_detokenize(lumen_model* model, const int32_t* tokens, size_t
 /* Generates a continuation of a prompt. `on_text` receives the generated text piece by piece, and may be null. `json`
  * receives an object: text, reason ("end", "stop", "grammar", "limit", "context"), prompt_tokens, tokens, seconds.
  * Returns LUMEN_INTERRUPTED when `on_text` stops it. Options, with the defaults of `lumen run`: "max_tokens" 128,
- * "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
- * "repeat_last", "seed" (-1: another each time), "stop" [STRING, ..], "grammar" (GBNF), "json_schema" (an object),
- * "logit_bias" {ID: NUMBER}, "ignore_end", "context", "exact". */
+ * "temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold",
+ * "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last", "seed" (-1: another each time), "stop"
+ * [STRING, ..], "grammar" (GBNF), "json_schema" (an object), "logit_bias" {ID: NUMBER}, "ignore_end", "context",
+ * "exact". */
 LUMEN_API int lumen_generate(lumen_model* model, const char* prompt, size_t size, const char* options,
                              lumen_on_text on_text, void* context, char** json);
 

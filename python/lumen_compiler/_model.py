@@ -122,8 +122,8 @@ class Model:
         Args:
             on_text: called with each piece of text; when it returns False generation stops (KeyboardInterrupt).
             max_tokens: 128 by default; -1: until the model ends the text.
-            temperature, top_k, top_p, min_p, typical_p, repeat_penalty, presence_penalty, frequency_penalty,
-                repeat_last: as ``lumen run`` has them.
+            temperature, top_k, top_p, min_p, typical_p, top_n_sigma, xtc_probability, xtc_threshold,
+                repeat_penalty, presence_penalty, frequency_penalty, repeat_last: as ``lumen run`` has them.
             seed: one seed, one text; without it another each time.
             stop: strings at which it ends.
             grammar, json_schema: a GBNF grammar, or a schema (a dict) that it must follow.

@@ -50,6 +50,9 @@ void take_sampling(api::Options& options, int64_t vocabulary, model::SamplerOpti
   options.take_setting("generate.top_p", sampling.top_p);
   options.take_setting("generate.min_p", sampling.min_p);
   options.take_setting("generate.typical_p", sampling.typical_p);
+  options.take_setting("generate.top_n_sigma", sampling.top_n_sigma);
+  options.take_setting("generate.xtc_probability", sampling.xtc_probability);
+  options.take_setting("generate.xtc_threshold", sampling.xtc_threshold);
   options.take_setting("generate.repeat_penalty", sampling.repeat_penalty);
   options.take_setting("generate.presence_penalty", sampling.presence_penalty);
   options.take_setting("generate.frequency_penalty", sampling.frequency_penalty);

@@ -55,6 +55,9 @@ void SamplingFlags::add_flags(CLI::App& app) {
   auto* top_p = add_setting(app, "--top-p", sampling.top_p);
   auto* min_p = add_setting(app, "--min-p", sampling.min_p);
   auto* typical = add_setting(app, "--typical", sampling.typical_p);
+  auto* sigma = add_setting(app, "--top-n-sigma", sampling.top_n_sigma);
+  auto* xtc = add_setting(app, "--xtc-probability", sampling.xtc_probability);
+  add_setting(app, "--xtc-threshold", sampling.xtc_threshold);
   add_setting(app, "--repeat-penalty", sampling.repeat_penalty);
   add_setting(app, "--repeat-last-n", sampling.repeat_last);
   add_setting(app, "--presence-penalty", sampling.presence_penalty);
@@ -65,7 +68,7 @@ void SamplingFlags::add_flags(CLI::App& app) {
   add_setting(app, "--dry-penalty-last-n", sampling.dry_last);
   add_setting(app, "--dry-sequence-breaker", dry_breakers);
   auto* mirostat = add_setting(app, "--mirostat", sampling.mirostat);
-  for (auto* filter : {top_k, top_p, min_p, typical}) mirostat->excludes(filter);
+  for (auto* filter : {top_k, top_p, min_p, typical, sigma, xtc}) mirostat->excludes(filter);
   add_setting(app, "--mirostat-lr", sampling.mirostat_rate);
   add_setting(app, "--mirostat-ent", sampling.mirostat_entropy);
   add_setting(app, "--logit-bias", bias);

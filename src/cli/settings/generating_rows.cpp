@@ -56,6 +56,22 @@ constexpr Setting kRows[] = {
         .from(kLeast, 1)
         .with_default()
         .in_api("generate.typical_p"),
+    Setting{"--top-n-sigma,--top-nsigma", "run,chat",
+            "Tokens whose logits are within so many standard deviations of the best; 0: all"}
+        .under("Sampling")
+        .from(0, 1000)
+        .with_default()
+        .in_api("generate.top_n_sigma"),
+    Setting{"--xtc-probability", "run,chat", "How often XTC leaves out all likely tokens but the least likely of them"}
+        .under("Sampling")
+        .from(0, 1)
+        .with_default()
+        .in_api("generate.xtc_probability"),
+    Setting{"--xtc-threshold", "run,chat", "From which probability on a token is likely for XTC"}
+        .under("Sampling")
+        .from(kLeast, 1)
+        .with_default()
+        .in_api("generate.xtc_threshold"),
     Setting{"--repeat-penalty", "run,chat", "Above 1 makes repetitions rarer"}
         .under("Sampling")
         .from(kLeast, 1000)

@@ -117,6 +117,9 @@ void read_sampling(Fields& fields, const ServedModel& model, SamplerOptions* s) 
   s->top_k = std::max<int64_t>(0, s->top_k);
   s->min_p = fields.real("min_p", 0, 0, 1 - kLeastAbove);
   s->typical_p = fields.real("typical_p", 1, kLeastAbove, 1);
+  s->top_n_sigma = fields.real("top_n_sigma", 0, 0, 1000);
+  s->xtc_probability = fields.real("xtc_probability", 0, 0, 1);
+  s->xtc_threshold = fields.real("xtc_threshold", 0.1, kLeastAbove, 1);
   s->presence_penalty = fields.real("presence_penalty", 0, -1000, 1000);
   s->frequency_penalty = fields.real("frequency_penalty", 0, -1000, 1000);
   if (fields.find("repetition_penalty") && fields.find("repeat_penalty"))

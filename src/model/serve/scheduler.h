@@ -32,8 +32,8 @@ struct TokenChance {
   double chance = 0;
   std::vector<std::pair<TokenId, double>> top;  // the most likely tokens, best first
 };
-// Of a token of the vocabulary. `top`: number of most likely tokens to include. A reduced row that has all of these is
-// not fetched.
+// The log-probability of a token of the vocabulary, with the `top` most likely tokens. A reduced row that has all of
+// these is not fetched.
 TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top);
 
 // New output of one answer of a request.

@@ -1,6 +1,6 @@
 // Converts JSON schemas to grammars, so that outputs are JSON that matches the schema. Members come in the schema's
 // order. Keywords that restrict values but are not supported are rejected. Members that a schema does not list are
-// allowed only if it has additionalProperties, or lists none. Proved by tests/model/infer/grammar_test.cpp.
+// allowed only if it has additionalProperties, or lists none. Proved by tests/model/infer/sample/grammar_test.cpp.
 //
 // Supported: type, properties, required, additionalProperties, items, prefixItems, minItems, maxItems, enum, const,
 // anyOf, oneOf, allOf with one entry, $ref into the document, minLength, maxLength, format date, time, date-time and

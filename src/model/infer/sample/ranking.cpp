@@ -142,7 +142,7 @@ void Ranking::keep_down_to(const Candidate& last) {
     complete_ = true;
     return;
   }
-  // Of a narrowed row, tokens as good as the last are not known.
+  // A narrowed row does not have the tokens that are as good as the last one.
   if (narrowed_ && last.id != kLastToken) throw Undecided();
   least_ = std::max(least_, at_least(last.logit));
   std::erase_if(extra_, [&](const Candidate& c) { return is_better(last, c); });

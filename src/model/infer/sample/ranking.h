@@ -2,7 +2,7 @@
 // pass over the logits finds the top k (32 logits at a time are skipped if they are below the k-th so far); a higher
 // rank multiplies k by eight. A sampler may need the token at which a sum of weights is reached (nucleus sampling),
 // which has a high rank in a flat distribution. Then nothing is sorted: weights are added up in buckets by logit, and
-// only the bucket that reaches the sum is sorted. Proved by tests/model/infer/ranking_test.cpp.
+// only the bucket that reaches the sum is sorted. Proved by tests/model/infer/sample/ranking_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Samples the next token from logits. Filters have the conventional order: constraint, biases, repeat, presence and
 // frequency penalties, DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature; Mirostat replaces the filters
 // after the penalties. Random numbers are a function of the seed and the number of draws, so a seed determines an
-// output. Proved by tests/model/infer/sampler_test.cpp.
+// output. Proved by tests/model/infer/sample/sampler_test.cpp.
 #pragma once
 
 #include <cstdint>

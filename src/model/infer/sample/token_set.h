@@ -1,5 +1,5 @@
 // A set of token ids as a bit mask of 64-bit words, so that whole words can be combined and skipped. Proved by
-// tests/model/infer/ranking_test.cpp.
+// tests/model/infer/sample/ranking_test.cpp.
 #pragma once
 
 #include <cstddef>

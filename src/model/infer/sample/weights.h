@@ -1,5 +1,5 @@
 // Weights of tokens, exp((logit - best) / temperature), for a whole vocabulary: in f32, vectorized, with the same bits
-// on every machine. Proved by tests/model/infer/ranking_test.cpp.
+// on every machine. Proved by tests/model/infer/sample/ranking_test.cpp.
 #pragma once
 
 #include <span>

@@ -2,9 +2,9 @@
 // is independent of the model family: the caches are the states of the family's `step`. Proved by
 // tests/model/infer/infer_test.cpp.
 //
-// May include: base, graph/elaborate, graph/ir, graph/pipeline, graph/transform/by_text, lang, model/arch,
-// model/arch/adapter, model/arch/family, model/infer/sample, number/library, run/engine, run/engine/compile,
-// run/engine/program.
+// May include: base, base/threads, graph/elaborate, graph/ir, graph/pipeline, graph/transform/by_text, lang,
+// model/arch, model/arch/adapter, model/arch/family, model/infer/sample, number/library, run/engine,
+// run/engine/compile, run/engine/program.
 // Offers: finite.h, forecast.h, session_many.h, step_plan.h.
 #pragma once
 
