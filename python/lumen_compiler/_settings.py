@@ -30,6 +30,12 @@ class GenerateOptions(TypedDict, total=False):
     min_p: float
     # Tokens of the usual surprise with this much probability; 1: all
     typical_p: float
+    # Tokens whose logits are within so many standard deviations of the best; 0: all
+    top_n_sigma: float
+    # How often XTC leaves out all likely tokens but the least likely of them
+    xtc_probability: float
+    # From which probability on a token is likely for XTC
+    xtc_threshold: float
     # Above 1 makes repetitions rarer
     repeat_penalty: float
     # How far back repetitions count; -1: all
