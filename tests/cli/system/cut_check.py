@@ -44,7 +44,7 @@ def verbs_end(verbs):
     long = ["-f", "long.txt"]
     (verbs.work / "long.txt").write_text("To be, or not to be, that is the question:\n" * 4000)
     commands = {
-        "run": ["run", "-m", file, "-p", "To be", "-n", "100000", "--ignore-eos"],
+        "run": ["run", "-m", file, "-p", "To be", "-n", "100000", "--ignore-eos", "--context-shift"],
         "perplexity": ["perplexity", "-m", file, *long],
         "train": ["train", "-m", file, "--steps", "100000", "--eval-every", "0", "--data", "long.txt", "-o", out / "m", "--lora"],
         "quantize": ["quantize", file, out / "q.gguf", "q4_0", "--strategy", "gptq", *long],
