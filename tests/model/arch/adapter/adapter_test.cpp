@@ -451,7 +451,7 @@ TEST(Adapter, RefusesMagnitudesThatDoNotFit) {
   refuse({a, b, {q + "magnitude_vector", zeros(1, hidden + 1)}}, "the model needs [32]");
   refuse({a, b, m, {q + "magnitude_vector.default", zeros(1, hidden)}}, "has one already");
   refuse({a, b, m, {"base_model.model.model.layers.1.self_attn.q_proj.lora_magnitude_vector", zeros(1, hidden)}},
-         "is a magnitude of nothing");
+         "is a magnitude of a module that is not adapted");
 }
 
 // What an adapter brings that the model has already is no change; what differs stands in its place, once.
