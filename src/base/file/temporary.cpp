@@ -81,8 +81,12 @@ bool is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-void remember_temporary(const std::filesystem::path& path) {
+void wait_if_ending() noexcept {
   while (ending) ::pause();
+}
+
+void remember_temporary(const std::filesystem::path& path) {
+  wait_if_ending();
   const std::lock_guard guard(names_mutex);
   char* name = ::strdup(path.c_str());
   for (int i = 0; i < kSlots && name; ++i) {

@@ -22,6 +22,9 @@ bool is_number(std::string_view text);
 // Removes every file and folder registered now, for code that ends the process: a thread that registers another name
 // afterwards waits for that end. Async-signal-safe.
 void remove_temporaries() noexcept;
+// Waits for that end if it has begun. Code that writes calls it before it reports a failure: the file or folder is
+// missing because it was removed.
+void wait_if_ending() noexcept;
 
 // Locks a file or folder that was just created, to mark it as being written; false when another process's cleanup was
 // faster. On file systems without locks there is no cleanup.
