@@ -57,7 +57,7 @@ TEST(GpuMatch, SaysWhatItChoseAndWhy) {
   const auto table = table_of({"sm_80", "gfx1100"});
   EXPECT_EQ(match_gpu("sm_80", table).remark, "");
   EXPECT_NE(match_gpu("sm_86", table).remark.find("code for sm_80"), std::string::npos);
-  EXPECT_NE(match_gpu("sm_70", table).remark.find("known are sm_80"), std::string::npos);
+  EXPECT_NE(match_gpu("sm_70", table).remark.find("supported are sm_80"), std::string::npos);
   EXPECT_NE(match_gpu("gfx1103", table).advice.find("HSA_OVERRIDE_GFX_VERSION=11.0.0"), std::string::npos);
   const GpuMatch generic = match_gpu("gfx1103", table_of({"gfx1100", "gfx11-generic"}));
   EXPECT_NE(generic.remark.find("generic code (gfx11-generic)"), std::string::npos) << generic.remark;
