@@ -54,7 +54,9 @@ TEST_F(BudgetTest, RoundingAloneIsReported) {
     EXPECT_EQ(all["tensors"].size(), 16U);
     EXPECT_GT(all["tensors"][3]["error"].get<double>(), 0);
     EXPECT_LT(all["result"]["bits"].get<double>(), all["base"]["bits"].get<double>());
-    EXPECT_EQ(contains(read("e.html"), "Weights before and after"), learns);
+    // The page draws the weights before and after from these.
+    const auto has_histogram = [](const auto& tensor) { return tensor.contains("histogram"); };
+    EXPECT_EQ(std::any_of(all["tensors"].begin(), all["tensors"].end(), has_histogram), learns);
   }
 }
 
