@@ -105,7 +105,7 @@ constexpr Setting kRows[] = {
         .under("Activations")
         .takes("FORMAT"),
     Setting{"--spike-ratio", "quantize",
-            "Of what a projection reads: the largest of a window's tokens beside the one in the middle"}
+            "Ratio of a window's largest token to its median token, in the inputs of a projection"}
         .under("Activations")
         .from(1.0, 1e9)
         .with_default(),

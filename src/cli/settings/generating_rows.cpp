@@ -22,7 +22,7 @@ constexpr Setting kRows[] = {
         .with_default()
         .from(-1),
     Setting{"--context-shift,!--no-context-shift", "run,chat",
-            "When the context is full, drop the oldest tokens behind --keep and go on; else the answer ends there"}
+            "When the context is full, drop the oldest tokens after --keep and go on; else the answer ends there"}
         .under("Context and cache"),
     Setting{"-s,--seed", "run,chat", "Seed of sampling; -1: another each time"}
         .with_default()
@@ -141,7 +141,7 @@ constexpr Setting kRows[] = {
     Setting{"-p,--prompt", "run",
             "The text to continue, which may be empty where the model has a token that begins a text; without it, "
             "lines are read from the terminal"},
-    Setting{"-f,--file", "run", "File with the prompt, behind that of -p"}
+    Setting{"-f,--file", "run", "File with the prompt, which follows that of -p"}
         .reading(Reads::file)
         .takes("FILE")
         .as_variable("LUMEN_PROMPT_FILE"),

@@ -120,7 +120,7 @@ constexpr Setting kRows[] = {
         .writing(Writes::file)
         .takes("FILE"),
     Setting{"-m,--model,--model_name_or_path", "embed",
-            "GGUF file or Hugging Face folder; without -m the first word behind the command"}
+            "GGUF file or Hugging Face folder; without -m the first word after the command"}
         .reading(Reads::model)
         .takes("FILE")
         .as_variable("LUMEN_EMBED_MODEL"),
@@ -146,8 +146,8 @@ constexpr Setting kRows[] = {
         .with_default()
         .one_of("plain array json json+")
         .as_variable("LUMEN_EMBED_FORMAT"),
-    Setting{"--cosine", "embed", "Print the cosines of all pairs of inputs instead (json: beside the vectors)"}.under(
-        "Comparing"),
+    Setting{"--cosine", "embed", "Print the cosines of all pairs of inputs instead (json: in addition to the vectors)"}
+        .under("Comparing"),
     Setting{"-c,--ctx-size", "embed", "Tokens of an input at most; 0: the model's context"}
         .with_default()
         .from(0)

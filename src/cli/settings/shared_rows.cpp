@@ -48,7 +48,7 @@ constexpr Setting kRows[] = {
     Setting{"-v,--verbose", "*", "Say more"}.under("Common"),
     Setting{"-q,--quiet", "*", "Say less"}.under("Common"),
     Setting{"--lora", "run,chat,serve,bench,perplexity,embed,eval",
-            "Adapter to run beside the weights: a GGUF file or a PEFT folder; repeatable"}
+            "Adapter to apply to the model: a GGUF file or a PEFT folder; repeatable"}
         .under("Adapters")
         .reading(Reads::model)
         .takes("FILE[=SCALE]")

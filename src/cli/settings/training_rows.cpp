@@ -147,7 +147,7 @@ constexpr Setting kRows[] = {
         .under("Schedule and optimizer")
         .for_key("run.accumulate"),
     Setting{"--lora,--use_peft,--use-peft", "train",
-            "Train an adapter beside the model's weights, which stay packed as their file holds them"}
+            "Train an adapter; the model's weights stay frozen, and packed as in their file"}
         .for_key("adapter.method", "lora")
         .as_variable("LUMEN_TRAIN_LORA"),
     Setting{"--dora,--use_dora,--use-dora", "train", "The same with magnitudes of rows (DoRA)"}
@@ -328,7 +328,8 @@ constexpr Setting kRows[] = {
         .as_variable("LUMEN_MEMORY_LIMIT"),
     Setting{
         "--offload", "train",
-        "What lies outside of the device's memory and visits it, in a file of the run's folder or of another FOLDER, "
+        "What is kept outside of the device's memory and copied to it when needed, in a file of the run's folder or of "
+        "another FOLDER, "
         "or in the host's memory: moments (the optimizer's states; the same bits), layers (also the layers' parameters "
         "and gradients: a step goes layer by layer, and computes each again for its gradients), activations (what "
         "layers keep for their gradients, which are not computed again then but as --recompute says)"}
@@ -371,7 +372,7 @@ constexpr Setting kRows[] = {
         .for_key("ranks.gather_type")
         .takes("FORMAT"),
     Setting{"--overlap-exchanges,--overlap_comm", "train",
-            "Exchanges go on beside the computation where they can: on GPUs always, elsewhere with --shard parameters, "
+            "Overlap exchanges with the computation where possible: on GPUs always, elsewhere with --shard parameters, "
             "which takes room for two layers rather than one; the same bits. So it is unless --no-overlap-exchanges "
             "says otherwise"}
         .under("Several processes")

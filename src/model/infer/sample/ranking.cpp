@@ -12,7 +12,6 @@ namespace lumen::model {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
-constexpr auto kLastToken = std::numeric_limits<TokenId>::max();
 constexpr size_t kGrowth = 8;
 constexpr size_t kRun = 32;       // logits compared per loop iteration
 constexpr size_t kSmall = 4096;   // vocabularies up to this size are sorted as a whole
@@ -143,7 +142,7 @@ void Ranking::keep_down_to(const Candidate& last) {
     return;
   }
   // A narrowed row does not have the tokens that are as good as the last one.
-  if (narrowed_ && last.id != kLastToken) throw Undecided();
+  if (narrowed_ && last.id != kNoToken) throw Undecided();
   least_ = std::max(least_, at_least(last.logit));
   std::erase_if(extra_, [&](const Candidate& c) { return is_better(last, c); });
   for (size_t i = std::max<int64_t>(0, int64_t{last.id} + 1); i < logits_.size(); ++i)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -36,6 +37,8 @@ class Ranking {
   // Keeps the tokens that are not worse than `last`, which need not be a token, and at least the best one. For a
   // reduced row that does not know all of them, `last` must be a bound on the logit only.
   void keep_down_to(const Candidate& last);
+  // A `last` with this id is no token: all tokens with its logit are kept.
+  static constexpr auto kNoToken = std::numeric_limits<TokenId>::max();
 
   Ranking(const Ranking&) = delete;
   Ranking& operator=(const Ranking&) = delete;

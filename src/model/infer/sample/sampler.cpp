@@ -18,8 +18,6 @@ constexpr size_t kFirst = 64;       // tokens ranked at first if the number need
 constexpr size_t kWalked = kFirst;  // ranks visited one by one; beyond them, cutoffs are found by sums of weights
 constexpr size_t kMostAsked = 256;  // tokens tested one by one by a filter, plus four for each token wanted
 
-constexpr auto kLastToken = std::numeric_limits<TokenId>::max();
-
 double weight(const Candidate& c, const Candidate& best, double temperature) {
   return std::exp((c.logit - best.logit) / temperature);
 }
@@ -159,7 +157,7 @@ TokenId Sampler::mirostat(Ranking& ranking) {
     if (keep >= kWalked && !ranking.is_near(keep)) {
       if (low != high) throw Undecided();
       const double least = ranking[0].logit + temperature * (std::log(high) - surprise_ * std::log(2.0));
-      ranking.keep_down_to({kLastToken, least});
+      ranking.keep_down_to({Ranking::kNoToken, least});
       keep = 0;
     }
   }
@@ -261,7 +259,7 @@ TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   if (o.temperature == 0) return ranking[0].id;
   if (o.mirostat != 0) return mirostat(ranking);
   if (o.top_n_sigma > 0)
-    ranking.keep_down_to({kLastToken, ranking[0].logit - o.top_n_sigma * ranking.standard_deviation()});
+    ranking.keep_down_to({Ranking::kNoToken, ranking[0].logit - o.top_n_sigma * ranking.standard_deviation()});
   if (o.top_k > 0) ranking.keep(wanted());
   if (o.typical_p < 1) ranking.keep_typical(o.typical_p);
   if (o.top_p < 1 || o.min_p > 0) cut(ranking);
@@ -282,7 +280,7 @@ void Sampler::cut(Ranking& ranking) const {
       // The shorter of both beginnings; which one it is takes one pass, and min-p's end is known.
       const double least = ranking[0].logit + std::log(o.min_p);
       const bool is_min_p = o.min_p > 0 && (o.top_p == 1 || ranking.total_down_to(least, 1) < o.top_p * high);
-      ranking.keep_down_to(is_min_p ? Candidate{kLastToken, least} : ranking.reaching(o.top_p * high, 1));
+      ranking.keep_down_to(is_min_p ? Candidate{Ranking::kNoToken, least} : ranking.reaching(o.top_p * high, 1));
       return;
     }
     if (!ranking.has(n)) break;
