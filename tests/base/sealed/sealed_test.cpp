@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -254,7 +255,7 @@ TEST_F(Kept, UnfinishedFilesOfProcessesThatAreGoneAreRemoved) {
   EXPECT_EQ(read("kernels", "half"), "half");
 }
 
-// A signal that ends the program takes what is being written with it.
+// A signal that ends the program removes what is being written. In a process of its own: none goes on after that.
 TEST_F(Kept, SignalsRemoveWhatIsUnfinished) {
   SealedFolder files(cache());
   const auto half = files.create("kernels", "half");
@@ -264,7 +265,15 @@ TEST_F(Kept, SignalsRemoveWhatIsUnfinished) {
     return count;
   };
   EXPECT_EQ(parts(), 1);
-  remove_temporaries();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    remove_temporaries();
+    ::_exit(9);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 9) << status;
   EXPECT_EQ(parts(), 0);
 }
 
