@@ -1,4 +1,5 @@
 // The program as a whole: parsing, signals, and how errors are printed.
+#include <cxxabi.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -6,8 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <mutex>
+#include <new>
+#include <typeinfo>
 
 #include "base/error.h"
 #include "base/file/cut.h"
@@ -110,6 +114,21 @@ void handle_signals() {
   late.sa_handler = on_late;
   late.sa_flags = SA_RESTART;
   sigaction(SIGALRM, &late, nullptr);
+}
+
+// A function that may not throw (of a library, or a destructor) got no memory: the program ends as where bad_alloc is
+// caught. Anything else is a fault of the program. Allocates nothing.
+std::terminate_handler usual_terminate = nullptr;
+[[noreturn]] void on_terminate() {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  if (!type || *type != typeid(std::bad_alloc)) {
+    usual_terminate();
+    std::abort();
+  }
+  constexpr std::string_view kMessage = "lumen: error: out of memory\n  hint: try a smaller model, batch or context\n";
+  (void)!::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  remove_temporaries();
+  ::_exit(exit_code(Exit::hardware));
 }
 
 // The exit code of a command that was interrupted.
@@ -538,6 +557,7 @@ int with_errors_told(const Work& work, const std::vector<std::string>& files) {
 }  // namespace
 
 int run_app(int argc, const char* const* argv) {
+  usual_terminate = std::set_terminate(on_terminate);
   std::vector<std::string> files;
   return with_errors_told([&] { return run_words({argv + std::min(argc, 1), argv + argc}, &files); }, files);
 }

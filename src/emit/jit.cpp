@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "emit/emit.h"
+#include "emit/scratch.h"
 
 namespace lumen::emit {
 namespace {
@@ -74,14 +75,18 @@ struct LoadedModule::State {
   llvm::RuntimeDyld linker{sections, sections};
 };
 
-LoadedModule::LoadedModule(std::span<const uint8_t> object) : state_(new State) {
+LoadedModule::LoadedModule(std::span<const uint8_t> object) {
+  throw_without_memory();
+  state_ = new State;
   const llvm::StringRef bytes(reinterpret_cast<const char*>(object.data()), object.size());
   const auto fail = [&](const std::string& why) -> Error {
     delete state_;
     state_ = nullptr;
     return Error(Exit::hardware, fmt::format("machine code cannot be loaded: {}", why));
   };
-  auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernels"));
+  const Scratch<llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>>> read(
+      llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(bytes, "kernels")));
+  auto& file = *read;
   if (!file) throw fail(llvm::toString(file.takeError()));
   state_->linker.loadObject(**file);
   if (!state_->linker.hasError()) state_->linker.resolveRelocations();

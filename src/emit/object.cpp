@@ -13,6 +13,7 @@
 #include "emit/link.h"
 #include "emit/lower/lower.h"
 #include "emit/optimize.h"
+#include "emit/scratch.h"
 #include "emit/target.h"
 
 namespace lumen::emit {
@@ -26,21 +27,24 @@ constexpr int kRevision = 11;
 constexpr uint32_t kCodeObjectVersion = 500, kGenericCodeObjectVersion = 600;
 
 std::string machine_text(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager passes;
-  const bool failed = machine.addPassesToEmitFile(passes, stream, nullptr, type);
+  const Scratch<llvm::SmallVector<char, 0>> bytes;
+  const Scratch<llvm::raw_svector_ostream> stream(*bytes);
+  const Scratch<llvm::legacy::PassManager> passes;
+  const bool failed = machine.addPassesToEmitFile(*passes, *stream, nullptr, type);
   LUMEN_CHECK(!failed, "{} emits no such file", machine.getTargetTriple().str());
-  passes.run(module);
-  return {bytes.begin(), bytes.end()};
+  passes->run(module);
+  return {bytes->begin(), bytes->end()};
 }
 
 }  // namespace
 
 std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output) {
-  llvm::LLVMContext context;
-  const std::unique_ptr<llvm::TargetMachine> machine = make_target(target, output == Output::commented_assembly);
-  llvm::Module module("lumen", context);
+  throw_without_memory();
+  const Scratch<llvm::LLVMContext> context;
+  const Scratch<std::unique_ptr<llvm::TargetMachine>> made(make_target(target, output == Output::commented_assembly));
+  llvm::TargetMachine* const machine = made->get();
+  const Scratch<llvm::Module> owned("lumen", *context);
+  llvm::Module& module = *owned;
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
   if (target.kind == machine::Kind::cpu) module.setPICLevel(llvm::PICLevel::SmallPIC);

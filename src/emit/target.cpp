@@ -4,14 +4,12 @@
 #include <llvm/ADT/StringMap.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/CommandLine.h>
-#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/Triple.h>
 
 #include <algorithm>
 #include <mutex>
-#include <new>
 #include <vector>
 
 #include "base/check.h"
@@ -35,8 +33,6 @@ void set_option(const char* name, bool value) {
 void initialize_targets() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // LLVM aborts when its containers get no memory. An exception passes through it, as one of operator new does.
-    llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { throw std::bad_alloc(); });
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
