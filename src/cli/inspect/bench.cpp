@@ -196,6 +196,7 @@ void add_bench(CLI::App& app, Command& command) {
   add_setting(*sub, "--no-warmup", flags->no_warm_up);
   add_setting(*sub, "--cpu-time", flags->speed.cpu_time);
   add_setting(*sub, "--exact", flags->speed.session.exact);
+  add_setting(*sub, "--batch-invariant", flags->speed.session.invariant);
   add_setting(*sub, "--explain", flags->explain)->excludes(write);
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);

@@ -92,6 +92,10 @@ constexpr Setting kRows[] = {
     Setting{"--exact", "run,chat,serve,bench,perplexity,compare,eval,embed,imatrix", "f32 activations throughout"}
         .under("Computation")
         .in_api("generate.exact,logits.exact,embed.exact,perplexity.exact"),
+    Setting{"--batch-invariant", "run,chat,serve,bench",
+            "The same output for a request whatever runs next to it and whatever was cached, to the last bit; reading "
+            "prompts and many sequences take longer (CPU)"}
+        .under("Computation"),
     Setting{"-c,--ctx-size", "perplexity,compare,imatrix", "Tokens per window"}
         .with_default()
         .from(4, 1 << 20)

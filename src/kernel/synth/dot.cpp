@@ -64,10 +64,11 @@ struct Asked {
   Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options,
         Activations as = Activations::codes, Zeros zeros = Zeros::laid)
       : is_held(is_held_in_format(plan.graph, normalise_dot(plan, group))),
-        problem(sort_rows(plan.graph, rows_of(plan, group, target, as, zeros), target, before)),
+        problem(options.invariant ? rows_of(plan, group, target, as, zeros).in_slices()
+                                  : sort_rows(plan.graph, rows_of(plan, group, target, as, zeros), target, before)),
         plain(with_plain_formats(problem, target, true)),
         bids(ask_families({plan.graph, problem, plain, target, options.exact || is_rounded_enough(plan.graph),
-                           int(before.scratch.size())})),
+                           int(before.scratch.size()), options.invariant})),
         cycles_of_zeros(has_zeros(plan, group) ? cycles_of(before, target) : 0) {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
@@ -118,6 +119,7 @@ struct Asked {
 std::unique_ptr<Asked> ask(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                            const Options& options) {
   auto best = std::make_unique<Asked>(plan, group, target, options);
+  if (options.invariant) return best;
   const auto consider = [&](Activations as) {
     auto other = std::make_unique<Asked>(plan, group, target, options, as);
     if (other->cycles() < best->cycles()) best = std::move(other);

@@ -18,6 +18,8 @@ namespace {
 
 Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                             const Options& options) {
+  if (options.invariant && target.kind == machine::Kind::cpu)
+    return attend_by_tasks(plan, group, target, Scalar::f32, true);
   const Scalar factors = options.exact ? options.products : attention_factors(plan, group, target, options.products);
   if (auto by_blocks = attend_by_blocks(plan, group, target, factors)) return std::move(*by_blocks);
   return attend_by_tasks(plan, group, target, options.exact ? Scalar::f32 : options.products);

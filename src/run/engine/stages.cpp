@@ -91,6 +91,7 @@ void write_kernels(const graph::Pipeline& pipeline, const machine::Machine& targ
 Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, const CompileOptions& wanted) {
   synth::Options options;
   options.exact = wanted.exact;
+  options.invariant = wanted.invariant;
   options.products = wanted.products.scalar;
   Written out;
   std::set<std::string> seen;

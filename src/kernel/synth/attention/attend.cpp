@@ -15,6 +15,7 @@
 #include "kernel/synth/attention/attend.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/check.h"
@@ -38,14 +39,15 @@ constexpr int64_t kPart = 512;  // keys per part of a split row, at least
 
 class AttendKernel : AttendWriter {
  public:
-  AttendKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Scalar factor)
+  AttendKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Scalar factor,
+               bool invariant)
       : AttendWriter(plan, target),
         plan_(plan),
         group_(group),
         a_(plan, group),
         range_(plan, group, a_.extents, a_.score) {
     nothing_.inputs = group.inputs;
-    choose_tile(target, factor);
+    choose_tile(target, factor, invariant);
   }
 
   Synthesis run() {
@@ -103,10 +105,10 @@ class AttendKernel : AttendWriter {
   }
 
   // Rows of a tile: axes that share keys and values, from the innermost outwards until there are enough.
-  void choose_tile(const machine::Machine& target, Scalar factor) {
+  void choose_tile(const machine::Machine& target, Scalar factor, bool invariant) {
     target_ = &target;
-    const int64_t most = std::clamp<int64_t>(target.task_bytes / (round_up(a_.depth, lanes_) * 32), 1, kRows);
-    for (int d = a_.extents.size() - 2; d >= 0 && rows_ < most; --d) {
+    const int64_t most_rows = std::clamp<int64_t>(target.task_bytes / (round_up(a_.depth, lanes_) * 32), 1, kRows);
+    for (int d = a_.extents.size() - 2; d >= 0 && rows_ < most_rows; --d) {
       if (a_.extents[d] == 1) continue;
       if (!a_.shares_keys(d)) continue;
       tile_axes_.insert(tile_axes_.begin(), d);
@@ -119,24 +121,29 @@ class AttendKernel : AttendWriter {
     width_ = round_up(a_.width, whole);
     const int sums = target.vector_registers >= 32 ? 16 : 8;  // vectors in registers at once
     together_ = units_ ? UnitTiles::kStep : std::min<int64_t>(rows_, sums / 2);
-    few_ = rows_ <= kFew;
-    tiles_ = (rows_ + most - 1) / most;
+    few_ = rows_ <= kFew && !invariant;
+    tiles_ = (rows_ + most_rows - 1) / most_rows;
     tile_ = round_up((rows_ + tiles_ - 1) / tiles_, together_);
     tiles_ = (rows_ + tile_ - 1) / tile_;
     groups_ = tile_ / together_;
     key_vectors_ = 1;
     if (units_) key_vectors_ = UnitTiles::kStep / lanes_;
-    while (key_vectors_ * 2 * together_ <= sums && key_vectors_ * lanes_ < a_.keys && key_vectors_ < 8)
+    const int64_t keys_near = std::min(kBlockBytes, target.task_bytes) / (depth_ * 4);
+    // Maxima and sums are joined block by block: the same blocks for any number of rows.
+    const int64_t most_keys =
+        invariant ? std::bit_floor<uint64_t>(std::clamp<int64_t>(keys_near, lanes_, kMaxBlock)) : kMaxBlock;
+    while (key_vectors_ * 2 * together_ <= sums && key_vectors_ * lanes_ < a_.keys && key_vectors_ < 8 &&
+           (!invariant || key_vectors_ * 2 * lanes_ <= most_keys))
       key_vectors_ *= 2;
     const int64_t panel = int64_t{key_vectors_} * lanes_;
-    block_ = std::clamp<int64_t>(std::min(kBlockBytes, target.task_bytes) / (depth_ * 4) / panel * panel, panel,
-                                 round_up(kMaxBlock, panel));
+    block_ = invariant ? most_keys : std::clamp<int64_t>(keys_near / panel * panel, panel, round_up(kMaxBlock, panel));
     block_ = std::min(block_, round_up(a_.keys, panel));
     int64_t tasks = tiles_;
     const std::vector<int64_t> rows = a_.row_extents();
     for (size_t d = 0; d < rows.size(); ++d)
       if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) == tile_axes_.end()) tasks *= rows[d];
-    if (tasks < target.enough(kEnough) && a_.keys >= 2 * target.grain(kPart) && group_.results.size() == 1) {
+    if (!invariant && tasks < target.enough(kEnough) && a_.keys >= 2 * target.grain(kPart) &&
+        group_.results.size() == 1) {
       const int64_t part = round_up(std::max(target.grain(kPart), a_.keys * tasks / target.enough(kEnough)), block_);
       parts_ = (a_.keys + part - 1) / part;
       part_ = part;
@@ -615,8 +622,8 @@ class AttendKernel : AttendWriter {
 }  // namespace
 
 Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
-                          Scalar factor) {
-  return AttendKernel(plan, group, target, factor).run();
+                          Scalar factor, bool invariant) {
+  return AttendKernel(plan, group, target, factor, invariant).run();
 }
 
 }  // namespace lumen::synth

@@ -16,9 +16,10 @@ using graph::KeyRange;
 
 // Attention by tasks that compute tiles of rows each: on processors, and where blocks of lanes (attend_block.h) have no
 // plan for it.
-// `factor`: the type that a matrix unit may multiply; f32: nothing is rounded.
+// `factor`: the type that a matrix unit may multiply; f32: nothing is rounded. `invariant`: a row's sums do not depend
+// on the number of rows (Options::invariant).
 Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
-                          Scalar factor);
+                          Scalar factor, bool invariant = false);
 Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                                    Scalar factor);
 

@@ -412,7 +412,8 @@ bool rows_possible(const DotProblem& p, int64_t most) {
   return p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] == 1;
 }
 
-RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row) {
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invariant,
+                     const std::optional<CodesDot>& row) {
   const machine::TaskCosts& costs = m.costs.tasks;
   RowsPlan t;
   t.row = row;
@@ -429,7 +430,7 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::
     const DotLoad& b = p.loads[1];
     t.width = b.kind != DotLoad::Kind::packed ? 1 : std::clamp(4 / t.height, 1, b.format->block > 128 ? 2 : 4);
   }
-  t.chains = std::clamp(8 / t.height / t.width, 1, 4);
+  t.chains = invariant ? 2 : std::clamp(8 / t.height / t.width, 1, 4);
   if (p.n.extent < t.width) t.width = p.n.extent;
   const int64_t groups = ceil_div(p.n.extent, t.width);
   const int products = t.width * (t.height + (row && row->shift != 0 ? 1 : 0));

@@ -91,7 +91,9 @@ double balance(const machine::Machine& m, double cycles, double tasks);
 // use `row`.
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,
                                    const std::optional<CodesDot>& row = {});
-RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row = {});
+// `invariant`: as many chains for any number of rows.
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invariant = false,
+                     const std::optional<CodesDot>& row = {});
 // Whether K is so long that memory traffic is operands rather than sums: the weight gradient of a convolution.
 bool has_long_sums(const DotProblem& p);
 // Whether b is so large that each step of a model reads it from memory, not from the cache of a core, and the machine

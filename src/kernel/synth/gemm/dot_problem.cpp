@@ -87,6 +87,20 @@ DotProblem DotProblem::with_sharing_last() const {
   return p;
 }
 
+DotProblem DotProblem::in_slices() const {
+  constexpr int64_t kMost = 4;  // rows whose sums stay in registers
+  DotProblem p = *this;
+  int64_t rows = std::min(kMost, m.extent);
+  while (m.extent % rows != 0) --rows;
+  if (rows == m.extent) return p;
+  DotIndex count{m.extent / rows, m.strides, m.result * rows};
+  for (int64_t& stride : count.strides) stride *= rows;
+  p.m.extent = rows;
+  p.outer.push_back(count);
+  p.slices = count.extent;
+  return p;
+}
+
 std::optional<DotProblem> DotProblem::along_batch() const {
   if (!is_plain() || (m.extent > 1 && n.extent > 1)) return {};
   DotProblem p = *this;

@@ -55,6 +55,8 @@ struct DotProblem : graph::DotIndices {
   // Both operands decode exactly to 16-bit floats, so rounding to these loses nothing.
   bool are_short = false;
 
+  int64_t slices = 1;  // extent of the last outer index if in_slices() made it
+
   // A part of a product (dot_parts.h): where its result goes, and how many there are.
   int result_scratch = -1;
   int64_t parts = 1;
@@ -94,6 +96,9 @@ struct DotProblem : graph::DotIndices {
   // there are no others.
   std::optional<DotProblem> with_joint_m() const;
   std::optional<DotProblem> with_joint_k() const;
+  // The same with m in slices of few rows, counted by a further outer index, the last: kernels for few rows then
+  // compute any number of them, each in the order in which they compute one alone.
+  DotProblem in_slices() const;
   bool is_along_batch() const { return n.strides[0] != 0; }
   bool is_plain() const;  // no picks, no scales on sums
   void swap_operands();

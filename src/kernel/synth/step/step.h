@@ -56,6 +56,8 @@ struct Options {
   bool exact = false;             // f32 activations in dots with quantized weights (no dynamic activation quantization)
   int candidate = 0;              // 0, or beyond Synthesis::candidates: the cost model's choice
   Scalar products = Scalar::f32;  // type to which factors inside kernels of GPUs may be rounded, where it pays
+  // The sums of a row of activations are added in an order that the other rows of the step do not change. Processors.
+  bool invariant = false;
 };
 
 // "64x128x32", for plans.

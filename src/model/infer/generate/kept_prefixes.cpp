@@ -32,10 +32,10 @@ const std::string& KeptPrefixes::owner(int sequence) {
   if (owners_.empty()) {
     const SessionOptions& options = session_.options();
     const machine::Machine& machine = loaded_.engine().device().machine();
-    const std::string same =
-        fmt::format("{}\n{}\n{} {} {} {} {} {}\n", identity_.whole(), hash_text(graph::print(session_.graph())).hex(),
-                    machine.name, machine.features, options.keys ? options.keys->hash.hex() : "f32",
-                    options.values ? options.values->hash.hex() : "f32", options.exact, session_.page_size());
+    const std::string same = fmt::format(
+        "{}\n{}\n{} {} {} {} {} {} {}\n", identity_.whole(), hash_text(graph::print(session_.graph())).hex(),
+        machine.name, machine.features, options.keys ? options.keys->hash.hex() : "f32",
+        options.values ? options.values->hash.hex() : "f32", options.exact, options.invariant, session_.page_size());
     for (int64_t set = 0; set < loaded_.sets(); ++set) owners_.push_back(same + loaded_.identity(set));
   }
   return owners_.at(session_.set(sequence));

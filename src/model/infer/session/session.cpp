@@ -174,6 +174,7 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
   run::CompileOptions options;
   options.assignments = stored_formats(model);
   options.exact = session.exact;
+  options.invariant = session.invariant;
   for (const graph::ValueId v : step.inputs()) {
     const graph::Node& n = step[v];
     if (n.attributes.role != graph::Role::state) continue;

@@ -78,6 +78,9 @@ struct SessionOptions {
   int64_t chunk = 512;                                         // most tokens of a prefill chunk
   int64_t page = 16;                                           // positions per page of a paged KV cache
   bool exact = false;                                          // f32 activations throughout
+  // Logits of a token have the same bits however many tokens and sequences are computed in a step, and whatever part of
+  // its prompt was cached. Processors only; prompts and many sequences take longer.
+  bool invariant = false;
   Narrow narrow = Narrow::never;  // for callers that sample tokens from LogitRow; useless for others
   // Whether prompts and next tokens of several sequences share steps (ManySession::feed_mixed). nullopt: yes on devices
   // other than the host, where each step reads all weights.

@@ -120,6 +120,14 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
   return plan;
 }
 
+void require_invariance(const LoadedModel& loaded, const SessionOptions& options) {
+  const machine::Machine& machine = loaded.engine().device().machine();
+  if (options.invariant && machine.kind != machine::Kind::cpu)
+    throw Error(Exit::usage,
+                fmt::format("--batch-invariant holds on processors, and this device is a GPU ({})", machine.name),
+                "use --device cpu, or leave the flag out");
+}
+
 }  // namespace
 
 int64_t widest_step(const SessionOptions& options) {
@@ -127,6 +135,7 @@ int64_t widest_step(const SessionOptions& options) {
 }
 
 StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
+  require_invariance(loaded, options);
   return narrowed(loaded, options, Narrowing::Rows::one, plan_of_step(loaded, options));
 }
 
@@ -141,6 +150,7 @@ ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLi
 }
 
 StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
+  require_invariance(loaded, options);
   const Functions functions = [&](const std::string& name) { return loaded.function(name); };
   return narrowed(loaded, options, Narrowing::Rows::many, plan_of_many(loaded, functions, options, limits));
 }

@@ -125,9 +125,9 @@ Kernels synthesize_groups(const CompileContext& context, const graph::Plan& plan
   Kernels made;
   // The judge tries kernels of one group only.
   const bool at_once = !context.judge;
-  made.kernels =
-      synthesize_distinct(plan, context.device->machine(), {options.exact, options.candidate, options.products.scalar},
-                          facts, context.threads, at_once);
+  made.kernels = synthesize_distinct(plan, context.device->machine(),
+                                     {options.exact, options.candidate, options.products.scalar, options.invariant},
+                                     facts, context.threads, at_once);
   const std::vector<bool> are_settled = use_remembered_plans(context, plan, options, &made.kernels);
   if (settled) *settled = are_settled;
   replace_refused(context, plan, options, &made.kernels);

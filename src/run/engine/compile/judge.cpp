@@ -36,9 +36,10 @@ class NextAlternatives {
       machine::Machine rest = machine_;
       for (const std::string& row : alternative.without) rest = machine::without_row(std::move(rest), row);
       try {
-        Synthesis made = synthesize_form(plan_, group_, form_, rest,
-                                         {options_.exact || alternative.plain, alternative.candidate,
-                                          alternative.plain ? Scalar::f32 : options_.products.scalar});
+        Synthesis made =
+            synthesize_form(plan_, group_, form_, rest,
+                            {options_.exact || alternative.plain, alternative.candidate,
+                             alternative.plain ? Scalar::f32 : options_.products.scalar, options_.invariant});
         made.candidates = 1;
         return made;
       } catch (const Error&) {

@@ -19,8 +19,10 @@ bool interchangeable(const Synthesis& a, const Synthesis& b) {
   return true;
 }
 
-std::string plan_key(const CompileContext& context, const DistinctKernels& kernels, size_t i, bool exact) {
-  return context.tuner->key_of((exact ? "exact " : "") + kernels.forms[i].meaning);
+std::string plan_key(const CompileContext& context, const DistinctKernels& kernels, size_t i,
+                     const CompileOptions& options) {
+  return context.tuner->key_of(fmt::format("{}{}{}", options.exact ? "exact " : "",
+                                           options.invariant ? "invariant " : "", kernels.forms[i].meaning));
 }
 
 }  // namespace
@@ -37,14 +39,14 @@ std::vector<bool> use_remembered_plans(const CompileContext& context, const grap
   for (size_t i = 0; i < settled.size() && context.tuner; ++i) {
     Synthesis& s = kernels->distinct[i];
     if (s.candidates < 2 || options.candidate != 0) continue;
-    const std::optional<ChosenPlan> chosen = context.tuner->remembered(plan_key(context, *kernels, i, options.exact));
+    const std::optional<ChosenPlan> chosen = context.tuner->remembered(plan_key(context, *kernels, i, options));
     settled[i] = chosen.has_value();
     if (!chosen || chosen->number == 0) continue;
     settled[i] = false;
     if (chosen->number >= s.candidates) continue;
     Synthesis tuned =
         synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], context.device->machine(),
-                        {options.exact, chosen->number, options.products.scalar});
+                        {options.exact, chosen->number, options.products.scalar, options.invariant});
     if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // from another version
     tuned.steps.back().plan += ", tuned";
     s = std::move(tuned);
@@ -59,20 +61,20 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& context,
                                       const CompileOptions& options) {
   const Synthesis& s = kernels.distinct[i];
   if (s.candidates < 2) return nullptr;
-  const std::string key = plan_key(context, kernels, i, options.exact);
+  const std::string key = plan_key(context, kernels, i, options);
   const synth::Step& last = s.steps.back();
   const int instances = kernels.instances[i];
   const std::weak_ptr<Tuner> tuner = context.tuner;
   const auto place = std::make_shared<std::weak_ptr<Autotuner>>();
-  auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar, first = s,
-              cache = context.cache, device = context.device, number = kernels.first[i], form = kernels.forms[i],
-              instances] {
+  auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar,
+              invariant = options.invariant, first = s, cache = context.cache, device = context.device,
+              number = kernels.first[i], form = kernels.forms[i], instances] {
     const graph::Group& group = pipeline->plan.groups[number];
     std::vector<Autotuner::Plan> others;
     for (int candidate = 1; candidate < first.candidates; ++candidate) {
       if (place->expired()) return;
       const Synthesis other =
-          synthesize_form(pipeline->plan, group, form, device->machine(), {exact, candidate, products});
+          synthesize_form(pipeline->plan, group, form, device->machine(), {exact, candidate, products, invariant});
       if (!interchangeable(first, other)) continue;
       const loop::Kernel changed = with_instances(other.steps.back().kernel, instances);
       const loop::Kernel* kernel = &changed;

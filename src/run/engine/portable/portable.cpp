@@ -73,6 +73,7 @@ class PortableWriter {
     for (const ValueId v : author.inputs())
       if (author[v].attributes.role == graph::Role::data) data_.push_back(author[v].attributes.name);
     options_.exact = options.exact;
+    options_.invariant = options.invariant;
     options_.products = options.products.scalar;
   }
 

@@ -37,6 +37,7 @@ struct CompileOptions {
   std::vector<graph::FormatAssignment> assignments;
   graph::Bindings symbols;
   bool exact = false;
+  bool invariant = false;                // a row's results do not depend on the other rows of a step (synth::Options)
   graph::ProductType products = {};      // rounding of operands of products with parameters and of attention
   bool is_rounded = false;               // .. already applied (graph::with_rounded_products)
   std::shared_ptr<Program> lender = {};  // a program whose value memory is reused if it is large enough: the two never

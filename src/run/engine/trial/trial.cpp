@@ -180,8 +180,9 @@ Compared compare_numbers(const std::vector<uint8_t>& bytes, const Tensor& want, 
 
 DistinctKernels kernels_of(const machine::Machine& machine, const Trial& trial) {
   const graph::Pipeline pipeline = run_pipeline(trial.graph, trial.options, machine);
-  return synthesize_distinct(pipeline.plan, machine,
-                             {trial.options.exact, trial.options.candidate, trial.options.products.scalar});
+  return synthesize_distinct(
+      pipeline.plan, machine,
+      {trial.options.exact, trial.options.candidate, trial.options.products.scalar, trial.options.invariant});
 }
 
 std::shared_ptr<Program> compiled(const CompileContext& context, const Trial& trial) {

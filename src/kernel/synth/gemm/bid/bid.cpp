@@ -100,7 +100,12 @@ Bids ask_families(const Contraction& c) {
   const auto sums_whole_numbers = [](const Family& f) {
     return f.bid == bid_units || f.bid == bid_rows || f.bid == bid_batches || f.bid == bid_tiles;
   };
+  // Families whose order of sums depends on neither the number of rows nor on costs: the first that can.
+  const auto is_invariant = [](const Family& f) {
+    return f.bid == bid_integers || f.bid == bid_halves || f.bid == bid_rows || f.bid == bid_tiles;
+  };
   for (const Family& f : kFamilies) {
+    if (c.invariant && (!is_invariant(f) || !bids.bids_.empty())) continue;
     if (only_blocks && f.bid != bid_blocks) continue;
     if (c.problem.are_whole() && !sums_whole_numbers(f)) continue;
     bids.family_ = f.name;

@@ -23,8 +23,9 @@ struct Contraction {
   const DotProblem& problem;  // rows that pick their matrix are sorted
   const DotProblem& plain;    // the same, with a packed operand that is a plain scalar seen as memory
   const machine::Machine& machine;
-  bool exact = false;  // activations stay f32 with packed weights
-  int scratch = 0;     // buffers that earlier steps have taken
+  bool exact = false;      // activations stay f32 with packed weights
+  int scratch = 0;         // buffers that earlier steps have taken
+  bool invariant = false;  // Options::invariant; rows are in slices
 
   double weight_bytes() const;                  // of b in memory, read once
   double bytes() const;                         // that a kernel reads and writes at least

@@ -33,7 +33,7 @@ void bid_halves(const Contraction& c, Bids& bids) {
     bids.no_codes("short floats: " + why);
     return bids.refuse(why);
   }
-  const RowsPlan t = choose_rows(c.problem, c.machine);
+  const RowsPlan t = choose_rows(c.problem, c.machine, c.invariant);
   bids.offer(
       fmt::format("{} rows {} {}", describe_shape(c.problem), t.height, d->row.row), cycles_of_halves(c, *d),
       [c, t, d = *d](Synthesis& out) { write_short_kernels(c.graph, c.problem, t, d, c.machine, out); }, true);

@@ -29,7 +29,7 @@ void bid_rows(const Contraction& c, Bids& bids) {
   const std::optional<CodesDot> row = dot_of_codes(c.problem, c.machine);
   const bool possible = row ? c.problem.m.extent <= kRowsAlongK && c.problem.outer_k.empty() : rows_possible(c.problem);
   if (!possible) return bids.refuse("more rows than registers, or they do not lie along K");
-  const RowsPlan t = choose_rows(c.problem, c.machine, row);
+  const RowsPlan t = choose_rows(c.problem, c.machine, c.invariant, row);
   bids.offer(
       describe_shape(c.problem) + " " + describe(t), cycles_of_rows(c, t),
       [c, t](Synthesis& out) { out.steps.push_back(write_rows_kernel(c.graph, c.problem, t, c.machine)); }, true);

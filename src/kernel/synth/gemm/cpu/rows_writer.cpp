@@ -25,8 +25,11 @@ Step RowsWriter::write(std::string plan, const std::function<void()>& declare,
     return w_.product(std::move(plan));
   }
   b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Expr task) {
-    const Expr first = task % t_.n_tasks * (t_.n_task * t_.width);
-    outer_ = task / t_.n_tasks;
+    // Slices of rows follow each other, so that a task's part of b is read from memory for the first of them only.
+    const Expr part = p_.slices > 1 ? task / p_.slices : task;
+    const Expr first = part % t_.n_tasks * (t_.n_task * t_.width);
+    outer_ = part / t_.n_tasks;
+    if (p_.slices > 1) outer_ = outer_ * p_.slices + task % p_.slices;
     w_.enter_outer(outer_);
     const Expr last = min(first + t_.n_task * t_.width, w_.i64(p_.n.extent));
     w_.where_row(w_.i64(0), [&] {
