@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,6 +36,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kReadAtOnce = 16384;
 constexpr size_t kMostAnswers = 100'000;  // on one connection
+constexpr rlim_t kOtherFiles = 256;       // models, caches, logs
+
+// Raises the process's limit of open files to `count`, as far as it is allowed to.
+void allow_files(rlim_t count) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= count) return;
+  files.rlim_cur = std::min(count, files.rlim_max);
+  (void)::setrlimit(RLIMIT_NOFILE, &files);
+}
 
 Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -274,6 +284,7 @@ class HttpServer::Part : public httplib::Server {
   int port() const { return port_; }
 
   void start() {
+    allow_files(rlim_t(limits_.connections) + kOtherFiles);
     acceptor_ = Thread("for the server's connections", [this] {
       while (!is_closing_) {
         pollfd p{listener_, POLLIN, 0};

@@ -30,7 +30,7 @@ struct HttpReply {
 };
 
 struct HttpLimits {
-  int64_t connections = 256;       // at once; more get status 503
+  int64_t connections = 1024;      // at once; more get status 503
   int64_t client_connections = 0;  // of one address; 0: no limit; more get status 503
   size_t head = size_t{32} << 10;  // bytes of a request's line and headers
   size_t body = size_t{8} << 20;

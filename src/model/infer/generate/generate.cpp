@@ -51,6 +51,7 @@ void Generator::settle() {
 // Appends tokens and computes all that are not computed yet.
 LogitRow Generator::feed(std::span<const TokenId> tokens) {
   settle();
+  if (tokens_.empty()) session_.prepare(tokens.size());
   if (static_cast<int64_t>(tokens_.size() + tokens.size()) > session_.context() && options_.shift &&
       std::ssize(tokens) < session_.context())
     make_room(tokens.size());

@@ -195,8 +195,7 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
   return options;
 }
 
-Session::Width Session::make(int64_t tokens, int64_t rows) {
-  run::Engine& engine = loaded_.engine();
+Session::Width Session::compiled(int64_t tokens, int64_t rows) {
   run::CompileOptions options = step_options(loaded_.model(), graph_, options_);
   options.symbols = symbols_;
   options.symbols["T"] = tokens;
@@ -204,9 +203,14 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
   Width width;
   width.tokens = tokens;
   width.rows = rows;
-  width.program = engine.compile(graph_, options);
+  width.program = loaded_.engine().compile(graph_, options);
   work_bytes_ += width.program->arena_bytes();
   require_session(loaded_, cache_bytes_, work_bytes_, options_, !states_.empty());
+  return width;
+}
+
+void Session::bind(Width& width) {
+  run::Engine& engine = loaded_.engine();
   for (const std::string& name : width.program->input_names()) {
     const graph::Type type = width.program->input_type(name);
     run::DeviceTensorRef tensor;
@@ -230,7 +234,6 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
     }
     width.program->bind(name, tensor);
   }
-  return width;
 }
 
 std::vector<double> Session::largest_kept(std::string_view ending) const {
@@ -286,20 +289,31 @@ void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& as
 Session::Width& Session::width(int64_t tokens, int64_t rows) {
   for (Width& w : widths_)
     if (w.tokens == tokens && w.rows == rows) return w;
-  return widths_.emplace_back(make(tokens, rows));
+  Width made = compiled(tokens, rows);
+  bind(made);
+  return widths_.emplace_back(std::move(made));
+}
+
+void Session::prepare(int64_t tokens) {
+  if (!widths_.empty()) return;
+  std::deque<Width> made;
+  made.push_back(compiled(1, 1));
+  if (const int64_t first = tokens_of_step(tokens); first > 1) made.push_back(compiled(first, 1));
+  for (Width& w : made) bind(w);
+  widths_ = std::move(made);
 }
 
 // Full chunks first; the rest in the narrowest compiled width that holds it, so that a short prompt does not pay for a
 // full chunk. There are few widths, each compiled once. On a CPU a step that is little more than half full takes longer
 // than a narrower step followed by another. Near the end of the context only widths that fit are used.
-Session::Width& Session::width_for(int64_t left) {
+int64_t Session::tokens_of_step(int64_t left) const {
   int64_t tokens = options_.chunk;
   while (tokens / kWidthStep >= std::max(left, kNarrowest)) tokens /= kWidthStep;
   if (loaded_.engine().device().reads_host_memory() && 2 * tokens > 3 * left && tokens / kWidthStep >= kNarrowest)
     tokens /= kWidthStep;
   while (tokens >= kNarrowest && position_ + tokens > options_.context) tokens /= kWidthStep;
   if (left == 1 || tokens < 2 || position_ + tokens > options_.context) tokens = 1;
-  return width(tokens, 1);
+  return tokens;
 }
 
 void Session::check_room(int64_t count) const {
@@ -326,11 +340,11 @@ Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& aske
   read_again();
   Width* last = nullptr;
   while (!tokens.empty()) {
-    Width& width = width_for(tokens.size());
-    const size_t count = std::min<size_t>(tokens.size(), width.tokens);
-    run(width, tokens.first(count), asked);
+    Width& step = width(tokens_of_step(tokens.size()), 1);
+    const size_t count = std::min<size_t>(tokens.size(), step.tokens);
+    run(step, tokens.first(count), asked);
     tokens = tokens.subspan(count);
-    last = &width;
+    last = &step;
   }
   return *last;
 }

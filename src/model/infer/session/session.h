@@ -108,6 +108,8 @@ class Session {
  public:
   Session(const LoadedModel& loaded, SessionOptions options);
 
+  // Compiles the first step of a prompt of so many tokens and the step of one token, while weights are still uploaded.
+  void prepare(int64_t tokens);
   // Appends tokens; returns the logits of the last one (valid until the next call). Error when the context is full.
   std::span<const float> feed(std::span<const TokenId> tokens);
   // The same as a row that is valid until the next call. It is reduced on the device if `asked` allows that and
@@ -148,9 +150,10 @@ class Session {
     std::shared_ptr<run::Program> sum;  // sums the logits; compiled on first use
   };
   void read_again();
-  Width make(int64_t tokens, int64_t rows);
+  Width compiled(int64_t tokens, int64_t rows);
+  void bind(Width& width);  // blocks until the weights are uploaded
   Width& width(int64_t tokens, int64_t rows);
-  Width& width_for(int64_t left);
+  int64_t tokens_of_step(int64_t left) const;  // of the width that the next step has if so many tokens are left
   void check_room(int64_t count) const;
   void run(Width& width, std::span<const TokenId> tokens, const Asked& asked = {});
   Width& read(std::span<const TokenId> tokens, const Asked& asked);
