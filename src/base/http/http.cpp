@@ -54,7 +54,9 @@ void read_header(std::string_view line, size_t most_body, HttpHead* head, bool* 
   } else if (same_word(name, "Content-Encoding")) {
     if (!same_word(value, "identity")) return refuse(415, "packed requests are not taken");
   } else if (same_word(name, "Content-Type")) {
-    head->is_json = same_word(trimmed(value.substr(0, value.find(';'))), "application/json");
+    const std::string_view type = trimmed(value.substr(0, value.find(';')));
+    head->is_json = same_word(type, "application/json");
+    head->may_be_json = head->is_json || same_word(type, "application/x-www-form-urlencoded");
   }
   for (const char* unused : {"Range", "Accept-Encoding", "If-Range"})
     if (same_word(name, unused)) return;
