@@ -4,5 +4,9 @@
 // May include: base/structured, model/serve.
 #pragma once
 
+#include "model/serve/forms/infill.h"
 #include "model/serve/forms/messages.h"
+#include "model/serve/forms/native.h"
+#include "model/serve/forms/ollama.h"
+#include "model/serve/forms/rerank.h"
 #include "model/serve/forms/responses.h"
