@@ -1,6 +1,6 @@
-// Which hosts and which pages of browsers may use the server: the checks of the headers Host and Origin, and the headers
-// of CORS. A page of another site must not use a server that listens on the local machine, not even after its name was
-// bound to the local address (DNS rebinding). Proved by tests/cli/serve/origins_test.cpp.
+// Which hosts and which pages of browsers may use the server: the checks of the headers Host and Origin, and the
+// headers of CORS. A page of another site must not use a server that listens on the local machine, not even after its
+// name was bound to the local address (DNS rebinding). Proved by tests/cli/serve/origins_test.cpp.
 #pragma once
 
 #include <string>

@@ -31,10 +31,10 @@ struct Refusal : std::runtime_error {
 
 // Facts about a served model that other APIs report.
 struct ModelFacts {
-  std::string family, file;                          // "llama"; the path it was given as
-  std::string format;                                // the number format of most weights: "q4_k"
-  std::string digest;                                // 64 hexadecimal digits that identify the file
-  int64_t parameters = 0, bytes = 0, modified = 0;   // weights; their bytes; seconds since 1970
+  std::string family, file;                         // "llama"; the path it was given as
+  std::string format;                               // the number format of most weights: "q4_k"
+  std::string digest;                               // 64 hexadecimal digits that identify the file
+  int64_t parameters = 0, bytes = 0, modified = 0;  // weights; their bytes; seconds since 1970
 };
 
 // The model that requests are parsed for.
@@ -45,7 +45,7 @@ struct ServedModel {
   std::string name;                  // the name in requests and answers
   std::vector<std::string> aliases;  // further names in requests
   ModelFacts facts;
-  int64_t set = 0;   // adapter set of the underlying model
+  int64_t set = 0;  // adapter set of the underlying model
   Tokenizer tokenizer;
   int64_t vocabulary;                   // upper bound of ids
   int64_t longest = 0;                  // most tokens of a sequence; 0: it cannot generate

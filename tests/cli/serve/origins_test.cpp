@@ -30,7 +30,8 @@ TEST(ServeOrigins, ALocalServerRefusesNamesOfOtherHosts) {
   const Origins local({true, {"box.lan"}, {}});
   for (const char* host : {"localhost:8080", "127.0.0.1", "[::1]:80", "BOX.lan:1", ""})
     EXPECT_EQ(local.refusal(ask_of(host)), "") << host;
-  for (const char* host : {"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "x"})
+  for (const char* host :
+       {"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "x"})
     EXPECT_NE(local.refusal(ask_of(host, {}, "GET")), "") << host;
   EXPECT_EQ(Origins({false, {}, {}}).refusal(ask_of("evil.example")), "");
   EXPECT_NE(Origins({false, {"box.lan"}, {}}).refusal(ask_of("evil.example")), "");
@@ -41,7 +42,8 @@ TEST(ServeOrigins, PagesOfOtherSitesAreRefused) {
   for (const char* origin : {"", "http://localhost:8080", "http://localhost:3000", "http://127.0.0.1", "http://[::1]:5",
                              "https://chat.example", "https://CHAT.example"})
     EXPECT_EQ(local.refusal(ask_of("localhost:8080", origin)), "") << origin;
-  for (const char* origin : {"http://evil.example", "null", "https://chat.example:8443", "https://localhost.evil.example"})
+  for (const char* origin :
+       {"http://evil.example", "null", "https://chat.example:8443", "https://localhost.evil.example"})
     EXPECT_NE(local.refusal(ask_of("localhost:8080", origin)), "") << origin;
   HttpAsk bare = ask_of("localhost:8080");
   bare.is_cross_site = true;

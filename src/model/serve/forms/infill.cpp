@@ -11,12 +11,12 @@ struct InfillNames {
   const char *prefix, *suffix, *middle;
 };
 constexpr InfillNames kNames[] = {
-    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},                    // Qwen, CodeGemma
-    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},                          // StarCoder, Granite
-    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},                    // DeepSeek
-    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},                 // GLM
-    {"\xe2\x96\x81<PRE>", "\xe2\x96\x81<SUF>", "\xe2\x96\x81<MID>"},           // Code Llama
-    {"[PREFIX]", "[SUFFIX]", "[MIDDLE]"},                                      // Codestral
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},           // Qwen, CodeGemma
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},                 // StarCoder, Granite
+    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},           // DeepSeek
+    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},        // GLM
+    {"\xe2\x96\x81<PRE>", "\xe2\x96\x81<SUF>", "\xe2\x96\x81<MID>"},  // Code Llama
+    {"[PREFIX]", "[SUFFIX]", "[MIDDLE]"},                             // Codestral
 };
 constexpr const char* kFileNames[] = {"<|file_sep|>", "<file_sep>", "<|file_separator|>"};
 
@@ -42,8 +42,9 @@ bool has_infill(const ServedModel& model) {
 std::vector<TokenId> tokens_of(const ServedModel& model, const std::string& text, const std::string& field,
                                bool is_whole) {
   try {
-    return text.empty() && !is_whole ? std::vector<TokenId>()
-                                     : model.tokenizer.encode(text, {.add_special = is_whole, .parse_special = is_whole});
+    return text.empty() && !is_whole
+               ? std::vector<TokenId>()
+               : model.tokenizer.encode(text, {.add_special = is_whole, .parse_special = is_whole});
   } catch (const Error& error) {
     throw wrong_value(field, error.what());
   }

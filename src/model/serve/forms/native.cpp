@@ -12,12 +12,12 @@ using nlohmann::ordered_json;
 constexpr double kNeverDrawn = -100;  // the bias that stands for `false`
 
 // Fields that change no output.
-constexpr const char* kIgnored[] = {"cache_prompt", "id_slot",          "n_keep",          "n_discard",
-                                    "samplers",     "timings_per_token", "return_progress", "n_indent",
-                                    "min_keep",     "mirostat_tau",     "mirostat_eta",    "dynatemp_exponent",
-                                    "dry_base",     "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",
-                                    "t_max_predict_ms", "slot_id", "response_fields", "preserved_tokens",
-                                    "post_sampling_probs"};
+constexpr const char* kIgnored[] = {
+    "cache_prompt",          "id_slot",           "n_keep",   "n_discard",          "samplers",
+    "timings_per_token",     "return_progress",   "n_indent", "min_keep",           "mirostat_tau",
+    "mirostat_eta",          "dynatemp_exponent", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
+    "dry_sequence_breakers", "t_max_predict_ms",  "slot_id",  "response_fields",    "preserved_tokens",
+    "post_sampling_probs"};
 // Fields that are off with this value.
 constexpr const char* kOffAtZero[] = {"mirostat", "dynatemp_range", "dry_multiplier", "t_max_prompt_ms"};
 
@@ -34,8 +34,8 @@ ordered_json plain_prompt(const ordered_json& prompt, const ServedModel& model) 
       continue;
     }
     const bool is_first = out.empty();
-    for (const TokenId id : model.tokenizer.encode(one.get<std::string>(),
-                                                   {.add_special = is_first, .parse_special = true}))
+    for (const TokenId id :
+         model.tokenizer.encode(one.get<std::string>(), {.add_special = is_first, .parse_special = true}))
       out.push_back(id);
   }
   return out;
@@ -46,8 +46,7 @@ ordered_json plain_bias(const ordered_json& given, const ServedModel& model) {
   if (!given.is_array()) return given;
   ordered_json out = ordered_json::object();
   for (const ordered_json& one : given) {
-    if (!one.is_array() || one.size() != 2)
-      throw wrong_value("logit_bias", "'logit_bias' is a list of [token, bias]");
+    if (!one.is_array() || one.size() != 2) throw wrong_value("logit_bias", "'logit_bias' is a list of [token, bias]");
     const ordered_json bias = one[1] == false ? ordered_json(kNeverDrawn) : one[1];
     std::vector<TokenId> ids;
     if (one[0].is_string())
@@ -66,7 +65,8 @@ NativeAsk native_ask(const ordered_json& body, const ServedModel& model) {
   ask.body["max_tokens"] = most_tokens_of(model);
   for (const auto& [key, value] : body.items()) {
     if (value.is_null() || std::find(std::begin(kIgnored), std::end(kIgnored), key) != std::end(kIgnored)) continue;
-    const bool is_off = value == 0 && std::find(std::begin(kOffAtZero), std::end(kOffAtZero), key) != std::end(kOffAtZero);
+    const bool is_off =
+        value == 0 && std::find(std::begin(kOffAtZero), std::end(kOffAtZero), key) != std::end(kOffAtZero);
     if (key == "n_predict" || key == "max_tokens") {
       const int64_t most = Fields::whole_of(value, key, -2, INT32_MAX);
       if (most >= 0) ask.body["max_tokens"] = std::min(most, most_tokens_of(model));
@@ -256,6 +256,20 @@ std::string NativeReply::events(Delta delta) {
 
 std::string NativeReply::failed_events(const Refusal& refusal) const {
   return "error: " + refusal.body() + "\n\n";
+}
+
+ordered_json plain_tokenize(ordered_json body) {
+  for (const char* own : {"with_pieces", "parse_special"}) {
+    const ordered_json value = body.value(own, ordered_json());
+    if (!value.is_null() && !value.is_boolean()) throw wrong_value(own, key_in_quotes(own) + " must be true or false");
+  }
+  if (body.value("parse_special", ordered_json()) == false)
+    throw Refusal(400, "'parse_special' false is not supported", "parse_special", "unsupported_parameter");
+  if (body.contains("content") && !body.contains("add_special") && !body.contains("add_special_tokens"))
+    body["add_special"] = false;
+  body.erase("with_pieces");
+  body.erase("parse_special");
+  return body;
 }
 
 ordered_json native_tokens(const std::vector<TokenId>& tokens, const ServedModel& model) {

@@ -47,7 +47,10 @@ class NativeReply : public Reply {
   Pace pace_;
 };
 
-// {"tokens": [..]}, with `with_pieces` as [{"id", "piece"}, ..].
+// A request of /tokenize without the members that only this API has. In it, 'content' gets no BOS and EOS unless
+// 'add_special' is set.
+nlohmann::ordered_json plain_tokenize(nlohmann::ordered_json body);
+// {"tokens": [{"id", "piece"}, ..]}; a piece that is not UTF-8 is a list of bytes.
 nlohmann::ordered_json native_tokens(const std::vector<TokenId>& tokens, const ServedModel& model);
 // /props, /slots. `slots`: sequences generated at once; `running`: those that are.
 nlohmann::ordered_json native_props(const ServedModel& model, int64_t slots, const std::string& version);

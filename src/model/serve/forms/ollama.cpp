@@ -38,9 +38,9 @@ void read_options(Fields& fields, ordered_json* chat) {
   if (!options) return;
   if (!options->is_object()) throw wrong_value("options", "'options' must be an object");
   const auto is_ignored = [](const std::string& key) {
-    constexpr const char* kIgnored[] = {"num_ctx",    "num_batch", "num_gpu",    "main_gpu", "num_thread",
-                                        "use_mmap",   "use_mlock", "numa",       "low_vram", "vocab_only",
-                                        "num_keep",   "f16_kv",    "logits_all", "num_gqa",  "penalize_newline",
+    constexpr const char* kIgnored[] = {"num_ctx",      "num_batch",   "num_gpu",    "main_gpu", "num_thread",
+                                        "use_mmap",     "use_mlock",   "numa",       "low_vram", "vocab_only",
+                                        "num_keep",     "f16_kv",      "logits_all", "num_gqa",  "penalize_newline",
                                         "mirostat_eta", "mirostat_tau"};
     return std::find(std::begin(kIgnored), std::end(kIgnored), key) != std::end(kIgnored);
   };
@@ -186,8 +186,8 @@ OllamaAsk read_ollama_generate(const ordered_json& body, const ServedModel& mode
   } else {
     fields.only("system", {""});
     fields.only("think", {false});
-    ask.body["prompt"] = suffix.empty() || ask.is_load ? ordered_json(prompt)
-                                                       : ordered_json(infill_prompt(model, prompt, suffix, {}));
+    ask.body["prompt"] =
+        suffix.empty() || ask.is_load ? ordered_json(prompt) : ordered_json(infill_prompt(model, prompt, suffix, {}));
     if (!ask.body.contains("max_tokens")) ask.body["max_tokens"] = most_tokens_of(model);
   }
   fields.refuse_others();
@@ -241,8 +241,7 @@ ordered_json OllamaReply::call_at(size_t index) const {
   const Call& call = output_at(0).calls.at(index);
   ordered_json arguments = ordered_json::parse(call.arguments, nullptr, false);
   if (arguments.is_discarded()) return nullptr;
-  return {{"id", call.id},
-          {"function", {{"index", index}, {"name", call.name}, {"arguments", std::move(arguments)}}}};
+  return {{"id", call.id}, {"function", {{"index", index}, {"name", call.name}, {"arguments", std::move(arguments)}}}};
 }
 
 void OllamaReply::add(Delta delta) {
@@ -394,8 +393,7 @@ ordered_json ollama_model(const ServedModel& model) {
   if (model.longest > 0) out["capabilities"].push_back("completion");
   if (model.longest > 0 && model.calls) out["capabilities"].push_back("tools");
   if (has_infill(model)) out["capabilities"].push_back("insert");
-  if (model.longest > 0 && chat.find("enable_thinking") != std::string::npos)
-    out["capabilities"].push_back("thinking");
+  if (model.longest > 0 && chat.find("enable_thinking") != std::string::npos) out["capabilities"].push_back("thinking");
   if (model.longest == 0) out["capabilities"].push_back("embedding");
   out["modified_at"] = utc_time(model.facts.modified);
   return out;

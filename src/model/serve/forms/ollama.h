@@ -1,5 +1,5 @@
-// Ollama's API: chats, completions and embeddings, streamed as lines of JSON, and descriptions of the served models. The
-// forms are those of https://github.com/ollama/ollama/blob/main/docs/api.md. Proved by
+// Ollama's API: chats, completions and embeddings, streamed as lines of JSON, and descriptions of the served models.
+// The forms are those of https://github.com/ollama/ollama/blob/main/docs/api.md. Proved by
 // tests/model/serve/forms_ollama_test.cpp.
 #pragma once
 

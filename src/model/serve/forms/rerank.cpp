@@ -49,8 +49,8 @@ std::vector<std::string> texts_of(const ordered_json* given, const char* name) {
 
 void check_length(const std::vector<TokenId>& tokens, int64_t most, const char* name) {
   if (std::ssize(tokens) > most)
-    throw Refusal(400, fmt::format("a query with its document has {} tokens, but the context holds {}", tokens.size(),
-                                   most),
+    throw Refusal(400,
+                  fmt::format("a query with its document has {} tokens, but the context holds {}", tokens.size(), most),
                   name, "context_length_exceeded");
 }
 
@@ -63,11 +63,10 @@ void add_pairs(const ServedModel& model, const std::vector<std::string>& queries
     out->no = *no;
     for (size_t i = 0; i < out->documents.size(); ++i) {
       const std::string& query = queries[queries.size() == 1 ? 0 : i];
-      const ordered_json messages = {
-          {{"role", "system"}, {"content", kJudge}},
-          {{"role", "user"},
-           {"content",
-            fmt::format("<Instruct>: {}\n<Query>: {}\n<Document>: {}", instruct, query, out->documents[i])}}};
+      const ordered_json messages = {{{"role", "system"}, {"content", kJudge}},
+                                     {{"role", "user"},
+                                      {"content", fmt::format("<Instruct>: {}\n<Query>: {}\n<Document>: {}", instruct,
+                                                              query, out->documents[i])}}};
       try {
         out->prompts.push_back(model.chat->prompt(messages, {{"enable_thinking", false}}));
       } catch (const Error& error) {

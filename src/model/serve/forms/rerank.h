@@ -23,7 +23,7 @@ struct RerankRequest {
   std::vector<std::vector<TokenId>> inputs;   // cosine: the queries, then the documents
   std::vector<size_t> query_of;               // cosine: the input that each document is compared with
   TokenId yes = 0, no = 0;
-  int64_t most = 0;           // results in the answer
+  int64_t most = 0;  // results in the answer
   bool with_documents = false;
   bool is_plain = false;      // TEI's form: [{"index", "score"}, ..]
   int64_t prompt_tokens = 0;  // of all prompts or inputs
@@ -33,8 +33,8 @@ RerankRequest read_rerank(const nlohmann::ordered_json& body, const ServedModel&
 // 'text_1' is compared with 'text_2'; each is a string or a list.
 RerankRequest read_score(const nlohmann::ordered_json& body, const ServedModel& model);
 
-// The generation request for the documents from `begin` to `end`, and the score in a delta of its answer; nullopt if the
-// delta has none.
+// The generation request for the documents from `begin` to `end`, and the score in a delta of its answer; nullopt if
+// the delta has none.
 GenerationRequest yes_no_request(const RerankRequest& request, const ServedModel& model, size_t begin, size_t end);
 std::optional<double> yes_no_score(const RerankRequest& request, const Delta& delta);
 std::vector<double> cosine_scores(const RerankRequest& request, const std::vector<std::vector<float>>& vectors);

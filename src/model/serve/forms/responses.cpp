@@ -138,7 +138,9 @@ void read_input(Fields& fields, const ResponseStore& store, ResponsesAsk* ask) {
 }  // namespace
 
 void ResponseStore::put(const std::string& id, const ordered_json& messages, const ordered_json& response) {
-  Kept kept{id, json_line(messages), json_line(response)};
+  const auto text = [](const ordered_json& value) { return value.is_null() ? std::string() : json_line(value); };
+  Kept kept{id, text(messages), text(response)};
+  erase(id);
   const std::lock_guard lock(mutex_);
   if (kept.bytes() > most_bytes_) return;
   bytes_ += kept.bytes();
@@ -151,13 +153,11 @@ void ResponseStore::put(const std::string& id, const ordered_json& messages, con
   }
 }
 
-std::optional<ordered_json> ResponseStore::read(const std::string& id, std::string Kept::*text) const {
+std::optional<ordered_json> ResponseStore::read(const std::string& id, std::string Kept::* text) const {
   const std::lock_guard lock(mutex_);
   const auto at = by_id_.find(id);
-  if (at == by_id_.end()) return std::nullopt;
-  ordered_json out = ordered_json::parse((*at->second).*text);
-  if (out.is_null()) return std::nullopt;
-  return out;
+  if (at == by_id_.end() || ((*at->second).*text).empty()) return std::nullopt;
+  return ordered_json::parse((*at->second).*text);
 }
 
 std::optional<ordered_json> ResponseStore::find(const std::string& id) const {

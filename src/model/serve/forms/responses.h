@@ -13,8 +13,8 @@
 
 namespace lumen::model {
 
-// The latest responses and the messages that led to them, for requests that continue or read them: in memory, limited in
-// number and bytes.
+// The latest responses and the messages that led to them, for requests that continue or read them: in memory, limited
+// in number and bytes.
 class ResponseStore {
  public:
   explicit ResponseStore(size_t most = 1000, size_t most_bytes = size_t{64} << 20)
@@ -31,7 +31,7 @@ class ResponseStore {
     std::string id, messages, response;
     size_t bytes() const { return messages.size() + response.size(); }
   };
-  std::optional<nlohmann::ordered_json> read(const std::string& id, std::string Kept::*text) const;
+  std::optional<nlohmann::ordered_json> read(const std::string& id, std::string Kept::* text) const;
   const size_t most_, most_bytes_;
   mutable std::mutex mutex_;
   std::list<Kept> kept_;  // the latest first
