@@ -79,7 +79,7 @@ def head_of(path, body, r):
         length + "A: " + "b" * 40000 + "\r\n", length + "C: d\r\n" * 200, length + "\x00: a\r\n", length + "X\r\n", length + " folded\r\n", length + "Host: a\nX: y\r\n"])
     method = r.choice(["POST"] * 40 + ["GET", "PUT", "OPTIONS", "CONNECT", "P\0ST", "post", "X" * 3000])
     version = r.choice(["HTTP/1.1"] * 40 + ["HTTP/1.0", "HTTP/2.0", "HTTP/0.9", "", "HTTP/1.1 "])
-    data = f"{method} {path} {version}\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n{head}\r\n".encode("latin-1")
+    data = f"{method} {path} {version}\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n{head}\r\n".encode("latin-1")
     if "Transfer-Encoding: chunked\r\n" in head and r.random() < 0.5:
         sizes = [f"{len(body):x}", "-1", "ffffffffffffffff", "zz", f"{len(body):x};{'x' * 5000}", "0x5", ""]
         body = f"{r.choice(sizes)}\r\n".encode() + body + b"\r\n0\r\n\r\n"
