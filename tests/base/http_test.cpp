@@ -20,10 +20,10 @@ TEST(HttpHead, WhatTheBodyIsIsSaidOnce) {
   EXPECT_TRUE(read_http_head("POST / HTTP/1.1\r\ntransfer-encoding:\tChunked\r\n\r\n", 1000).is_chunked);
   for (const char* headers :
        {"Content-Length: 1\r\nContent-Length: 1\r\n", "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
-        "Host: a\r\nhost: b\r\n", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: gzip, chunked\r\n",
-        "Transfer-Encoding: identity\r\n", "Content-Length: 1, 1\r\n", "Content-Length: +1\r\n",
-        "Content-Length: 0x1\r\n", "Content-Length : 1\r\n", "Content-Length:\r\n", "X: a\r\n folded\r\n", "X\r\n",
-        ": a\r\n", "X: a\nY: b\r\n", "X: a\rY: b\r\n", "X: \x01\r\n"})
+        "Host: a\r\nhost: b\r\n", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: identity\r\n", "Content-Length: 1, 1\r\n",
+        "Content-Length: +1\r\n", "Content-Length: 0x1\r\n", "Content-Length : 1\r\n", "Content-Length:\r\n",
+        "X: a\r\n folded\r\n", "X\r\n", ": a\r\n", "X: a\nY: b\r\n", "X: a\rY: b\r\n", "X: \x01\r\n"})
     EXPECT_EQ(status_of(headers), 400) << headers;
   EXPECT_EQ(status_of(std::string("X: a\0b\r\n", 8)), 400);
   EXPECT_EQ(status_of("Content-Length: 1001\r\n"), 413);

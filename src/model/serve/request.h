@@ -31,8 +31,8 @@ struct Refusal : std::runtime_error {
 
 // Facts about a served model that other APIs report.
 struct ModelFacts {
-  std::string family, file;                         // "llama"; the path it was given as
-  std::string format;                               // the number format of most weights: "q4_k"
+  std::string family, file;                         // the name of the family; the file or folder, without its path
+  std::string format;                               // the name of the number format of most weights
   std::string digest;                               // 64 hexadecimal digits that identify the file
   int64_t parameters = 0, bytes = 0, modified = 0;  // weights; their bytes; seconds since 1970
 };

@@ -6,17 +6,18 @@
 namespace lumen::model {
 namespace {
 
-// The names of the tokens before the beginning, before the end, and before the middle.
+// The names of the tokens before the beginning, before the end, and before the middle, as published models of code have
+// them.
 struct InfillNames {
   const char *prefix, *suffix, *middle;
 };
 constexpr InfillNames kNames[] = {
-    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},           // Qwen, CodeGemma
-    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},                 // StarCoder, Granite
-    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},           // DeepSeek
-    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},        // GLM
-    {"\xe2\x96\x81<PRE>", "\xe2\x96\x81<SUF>", "\xe2\x96\x81<MID>"},  // Code Llama
-    {"[PREFIX]", "[SUFFIX]", "[MIDDLE]"},                             // Codestral
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
+    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+    {"\xe2\x96\x81<PRE>", "\xe2\x96\x81<SUF>", "\xe2\x96\x81<MID>"},
+    {"[PREFIX]", "[SUFFIX]", "[MIDDLE]"},
 };
 constexpr const char* kFileNames[] = {"<|file_sep|>", "<file_sep>", "<|file_separator|>"};
 

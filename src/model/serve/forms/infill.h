@@ -13,7 +13,7 @@ namespace lumen::model {
 
 // Whether the vocabulary has the control tokens for it.
 bool has_infill(const ServedModel& model);
-// The prompt whose continuation is the middle. `files`: names and texts of other files. Refusal if the model has no
+// The prompt whose continuation is the middle. `files`: names and contents of other files. Refusal if the model has no
 // such tokens.
 std::vector<TokenId> infill_prompt(const ServedModel& model, const std::string& prefix, const std::string& suffix,
                                    const std::vector<std::pair<std::string, std::string>>& files);

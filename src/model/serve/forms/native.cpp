@@ -60,7 +60,7 @@ ordered_json plain_bias(const ordered_json& given, const ServedModel& model) {
 
 NativeAsk native_ask(const ordered_json& body, const ServedModel& model) {
   NativeAsk ask;
-  // The defaults of llama.cpp's server.
+  // The defaults of that server.
   ask.body = {{"temperature", 0.8}, {"top_k", 40}, {"top_p", 0.95}, {"min_p", 0.05}};
   ask.body["max_tokens"] = most_tokens_of(model);
   for (const auto& [key, value] : body.items()) {

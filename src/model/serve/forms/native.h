@@ -1,7 +1,6 @@
-// The own API of llama.cpp's server, besides OpenAI's: completions with its names of fields, the middle of a file,
-// templates without an answer, and descriptions of the server. The forms are those of
-// https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md. Proved by
-// tests/model/serve/forms_native_test.cpp.
+// The own API of ggml's server, which programs use besides OpenAI's: completions with its names of fields, the middle
+// of a file, templates without an answer, and descriptions of the server. docs/guide/serving.md names its document.
+// Proved by tests/model/serve/forms_native_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -14,7 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kMostDocuments = 2048;
-// The prompt of Qwen3-Reranker's model card, whose wording the model was trained with.
+// The wording that yes/no rerankers were trained with, from the model card of the best known family of them.
 constexpr const char* kJudge =
     "Judge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the "
     "answer can only be \"yes\" or \"no\".";
@@ -37,7 +37,7 @@ std::string document_text(const ordered_json& document, const char* name) {
   throw wrong_value(name, key_in_quotes(name) + " must be strings or {'text': STRING}");
 }
 
-std::vector<std::string> texts_of(const ordered_json* given, const char* name) {
+std::vector<std::string> strings_in(const ordered_json* given, const char* name) {
   if (!given) throw wrong_value(name, key_in_quotes(name) + " is missing");
   if (given->is_string()) return {given->get<std::string>()};
   if (!given->is_array() || given->empty() || given->size() > kMostDocuments)
@@ -107,9 +107,9 @@ RerankRequest read_rerank(const ordered_json& body, const ServedModel& model) {
   RerankRequest out;
   Fields fields(body);
   const std::string query = string_of(fields, "query", nullptr);
-  const ordered_json *documents = fields.find("documents"), *texts = fields.find("texts");
-  out.is_plain = !documents && texts;
-  out.documents = texts_of(out.is_plain ? texts : documents, out.is_plain ? "texts" : "documents");
+  const ordered_json *documents = fields.find("documents"), *plain = fields.find("texts");
+  out.is_plain = !documents && plain;
+  out.documents = strings_in(out.is_plain ? plain : documents, out.is_plain ? "texts" : "documents");
   const auto count = std::ssize(out.documents);
   out.most = std::min<int64_t>(fields.whole("top_n", count, 1, INT32_MAX), count);
   out.with_documents = fields.boolean(out.is_plain ? "return_text" : "return_documents", false);
@@ -124,8 +124,8 @@ RerankRequest read_rerank(const ordered_json& body, const ServedModel& model) {
 RerankRequest read_score(const ordered_json& body, const ServedModel& model) {
   RerankRequest out;
   Fields fields(body);
-  const std::vector<std::string> queries = texts_of(fields.find("text_1"), "text_1");
-  out.documents = texts_of(fields.find("text_2"), "text_2");
+  const std::vector<std::string> queries = strings_in(fields.find("text_1"), "text_1");
+  out.documents = strings_in(fields.find("text_2"), "text_2");
   if (queries.size() != 1 && queries.size() != out.documents.size())
     throw wrong_value("text_1", "'text_1' must be one text, or as many as 'text_2' has");
   const std::string instruct = string_of(fields, "instruction", kInstruct);

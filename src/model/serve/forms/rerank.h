@@ -1,5 +1,5 @@
-// Scores of documents for a query, in the forms of Jina's and Cohere's APIs (/v1/rerank), of Text Embeddings Inference
-// (`texts`), and of vLLM's /v1/score. Proved by tests/model/serve/forms_rerank_test.cpp.
+// Scores of documents for a query, in the forms of Jina's and Cohere's APIs (/v1/rerank), of Text Embeddings Inference,
+// and of vLLM's /v1/score. Proved by tests/model/serve/forms_rerank_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,10 +10,10 @@
 
 namespace lumen::model {
 
-// How a model scores a pair of texts.
+// How a model scores a query with a document.
 enum class ScoreBy {
-  yes_no,  // it answers whether the document fits: the probability of "yes" among "yes" and "no" (Qwen3-Reranker)
-  cosine   // the cosine between the vectors of both texts
+  yes_no,  // it answers whether the document fits: the probability of "yes" among "yes" and "no"
+  cosine   // the cosine between the vectors of both
 };
 
 struct RerankRequest {
