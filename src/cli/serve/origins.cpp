@@ -98,7 +98,6 @@ std::vector<std::pair<std::string, std::string>> Origins::headers(const HttpAsk&
 HttpReply Origins::preflight(const HttpAsk& ask) const {
   HttpReply out;
   out.status = 204;
-  out.headers = headers(ask);
   out.headers.emplace_back("Access-Control-Allow-Methods", kMethods);
   out.headers.emplace_back("Access-Control-Max-Age", kSecondsKept);
   if (!ask.wanted_headers.empty() && is_list_of_names(ask.wanted_headers))

@@ -33,7 +33,7 @@ class Origins {
   // The headers that let the page which sent the request read its answer; none if there is no such page.
   std::vector<std::pair<std::string, std::string>> headers(const HttpAsk& ask) const;
   bool is_preflight(const HttpAsk& ask) const { return ask.method == "OPTIONS" && shares_with(ask.origin); }
-  // The answer to a CORS preflight.
+  // The answer to a CORS preflight, without headers().
   HttpReply preflight(const HttpAsk& ask) const;
 
  private:

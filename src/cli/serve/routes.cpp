@@ -185,11 +185,7 @@ HttpReply Routes::answer(const HttpAsk& ask) {
 HttpReply Routes::answer_checked(const HttpAsk& ask, Line* line, bool* is_logged) {
   if (const std::string reason = origins_.refusal(ask); !reason.empty()) throw model::Refusal(403, reason);
   const FoundPath path = find_path(ask.path);
-  if (path.served && origins_.is_preflight(ask)) {
-    HttpReply reply = origins_.preflight(ask);
-    reply.headers.erase(reply.headers.begin(), reply.headers.begin() + std::ssize(origins_.headers(ask)));
-    return reply;
-  }
+  if (path.served && origins_.is_preflight(ask)) return origins_.preflight(ask);
   if (!(path.served && path.served->is_open) && !is_known(ask.authorization))
     throw model::Refusal(401, "a key is needed: Authorization: Bearer KEY", {}, "invalid_api_key");
   if (!path.served) throw model::Refusal(404, "no such path");

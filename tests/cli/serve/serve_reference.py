@@ -6,6 +6,7 @@ usage: serve_reference.py LUMEN      exit code 77: the library is missing, nothi
 """
 import json
 import math
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -185,6 +186,7 @@ def check_ollama(address):
 
 
 def check_litellm(address):
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # its own copy of a table, instead of one from the network
     try:
         import litellm
         from importlib.metadata import version
