@@ -5,11 +5,14 @@ that leave, do not read or send what is no request, keys, TLS, full queues, and 
 Usage: tests/cli/serve/serve_check.py LUMEN
 """
 import json
+import math
 import os
+import random
 import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -283,6 +286,70 @@ def cross_origin(lumen, work):
         assert failed.returncode == 2, (wrong, failed.stderr)
 
 
+def make_judge(folder):
+    """A random model as a Hugging Face folder whose vocabulary has the tokens "yes" and "no"."""
+    r, hidden, ffn = random.Random(5), 16, 32
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    names = {byte: chr(byte) for byte in visible}
+    for byte in range(256):
+        names.setdefault(byte, chr(256 + len(names) - len(visible)))
+    merges = [("y", "e"), ("ye", "s"), ("n", "o")]
+    tokens = [names[byte] for byte in range(256)] + [a + b for a, b in merges]
+    marks = ["<|im_start|>", "<|im_end|>"]
+    vocabulary = len(tokens) + len(marks)
+    added = [{"id": len(tokens) + i, "content": m, "special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False} for i, m in enumerate(marks)]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
+                 "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                           "vocab": {token: i for i, token in enumerate(tokens)}, "merges": [f"{a} {b}" for a, b in merges]}}
+    template = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+                "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}")
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": ffn, "num_hidden_layers": 1,
+              "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
+              "tie_word_embeddings": False, "torch_dtype": "float32"}
+    layer = "model.layers.0."
+    shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "lm_head.weight": (vocabulary, hidden), "model.norm.weight": (hidden,), layer + "input_layernorm.weight": (hidden,),
+              layer + "post_attention_layernorm.weight": (hidden,), layer + "mlp.gate_proj.weight": (ffn, hidden), layer + "mlp.up_proj.weight": (ffn, hidden),
+              layer + "mlp.down_proj.weight": (hidden, ffn), **{f"{layer}self_attn.{x}_proj.weight": (hidden, hidden) for x in "qkvo"}}
+    data, header = b"", {}
+    for name, shape in shapes.items():
+        count = math.prod(shape)
+        values = [1.0] * count if len(shape) == 1 else [r.gauss(0, 0.6) for _ in range(count)]
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+        data += struct.pack(f"<{count}f", *values)
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template, "eos_token": "<|im_end|>", "add_bos_token": False}))
+
+
+def judge(lumen, work):
+    """A model that can answer yes or no scores documents by that; more documents than --max-n are scored in several requests."""
+    make_judge(work / "judge")
+    s = Served(lumen, work, "-m", "judge", "--max-n", "3", "--exact")
+    try:
+        yes, no = (s.json("/tokenize", {"content": word})["tokens"] for word in ("yes", "no"))
+        assert len(yes) == len(no) == 1, (yes, no)
+        documents = [f"document {i} about {word}" for i, word in enumerate(["cats", "dogs", "birds", "fish", "yes", "no", "trees"])]
+        ranked = s.json("/v1/rerank", {"query": "animals", "documents": documents})["results"]
+        assert sorted(r["index"] for r in ranked) == list(range(7)) and len({r["relevance_score"] for r in ranked}) == 7, ranked
+        for result in ranked[:2] + ranked[-1:]:
+            system = 'Judge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be "yes" or "no".'
+            user = ("<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n<Query>: animals\n<Document>: " + documents[result["index"]])
+            prompt = f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+            told = []  # the probabilities of both words by a grammar-free completion: the prompt is scored with each of them at its end
+            for word in (yes, no):
+                ids = s.json("/tokenize", {"prompt": prompt})["tokens"] + word
+                scored = s.json("/v1/completions", {"prompt": ids, "echo": True, "logprobs": 1, "max_tokens": 0})
+                told.append(math.exp(scored["choices"][0]["logprobs"]["token_logprobs"][-1]))
+            assert abs(result["relevance_score"] - told[0] / sum(told)) < 1e-4, (result, told)
+    finally:
+        s.process.kill()
+
+
 def refusals(s):
     """What is no request, and who does not behave."""
     for path, body, status in [("/v1/completions", b"{", 400), ("/v1/completions", b"\xff\xfe", 400), ("/v1/completions", {"prompt": 3}, 400),
@@ -370,7 +437,7 @@ def calls(s):
     assert call["function"]["name"] == "weather" and given["city"] in ("Seoul", "Busan") and isinstance(given["days"], bool), call
     streamed = events(s.ask("/v1/chat/completions", {**ask, "stream": True})[2])
     deltas = [e["choices"][0]["delta"]["tool_calls"][0] for e in streamed if "tool_calls" in e["choices"][0]["delta"]]
-    assert deltas[0]["function"]["name"] == "weather" and deltas[0]["id"] and len(deltas) > 2
+    assert deltas[0]["function"]["name"] == "weather" and deltas[0]["id"] and len(deltas) > 1
     assert "".join(d["function"]["arguments"] for d in deltas) == call["function"]["arguments"]
     assert streamed[-1]["choices"][0]["finish_reason"] == "tool_calls"
     back = ask["messages"] + [whole["message"], {"role": "tool", "tool_call_id": call["id"], "content": "rain"}]
@@ -547,6 +614,7 @@ def check(lumen, work):
     adapters(lumen, work)
     prefixes(lumen, work)
     cross_origin(lumen, work)
+    judge(lumen, work)
     (work / "calls.jinja").write_text(TEMPLATE)
     s = Served(lumen, work, "-m", "served.gguf", "--body", "64K", "--timeout", "2", "--log-json", "--chat-template", "calls.jinja")
     try:
