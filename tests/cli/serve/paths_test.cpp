@@ -23,6 +23,7 @@ TEST(ServePaths, NamesAreTakenFromPaths) {
   const FoundPath cancel = find_path("/v1/responses/resp_1/cancel");
   EXPECT_EQ(cancel.name, "resp_1");
   EXPECT_EQ(cancel.served->action, Action::cancel_response);
+  ASSERT_NE(find_path("/v1/responses/").served, nullptr);
   EXPECT_EQ(find_path("/v1/responses/").served->action, Action::responses);
 }
 
