@@ -6,6 +6,7 @@ answered with a status or let go; the server goes on, other clients are answered
 Usage: tests/cli/serve/hostile_check.py LUMEN [COUNT [CONNECTIONS]]     COUNT fuzzed requests (400), CONNECTIONS held open at once (200)
 LUMEN_HOSTILE_HEADS=10000: so many hostile heads (300) from heads.py
 """
+import copy
 import json
 import os
 import random
@@ -65,9 +66,9 @@ def changed(value, r):
         if kind == 0:
             del holder[where[-1]]
         elif kind == 1 and isinstance(holder, dict):
-            holder[r.choice(("n", "x", "model", "type", "content", "role", "schema", "seed"))] = r.choice(ODD)
+            holder[r.choice(("n", "x", "model", "type", "content", "role", "schema", "seed"))] = copy.deepcopy(r.choice(ODD))
         else:
-            holder[where[-1]] = r.choice(ODD)
+            holder[where[-1]] = copy.deepcopy(r.choice(ODD))
         if not [p for p in places(out) if p]:
             break
     text = json.dumps(out, ensure_ascii=r.random() < 0.5).encode("utf-8", "surrogatepass")
