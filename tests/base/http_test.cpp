@@ -20,10 +20,10 @@ TEST(HttpHead, WhatTheBodyIsIsSaidOnce) {
   EXPECT_TRUE(read_http_head("POST / HTTP/1.1\r\ntransfer-encoding:\tChunked\r\n\r\n", 1000).is_chunked);
   for (const char* headers :
        {"Content-Length: 1\r\nContent-Length: 1\r\n", "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: gzip, chunked\r\n",
-        "Transfer-Encoding: identity\r\n", "Content-Length: 1, 1\r\n", "Content-Length: +1\r\n",
-        "Content-Length: 0x1\r\n", "Content-Length : 1\r\n", "Content-Length:\r\n", "X: a\r\n folded\r\n", "X\r\n",
-        ": a\r\n", "X: a\nY: b\r\n", "X: a\rY: b\r\n", "X: \x01\r\n"})
+        "Host: a\r\nhost: b\r\n", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: identity\r\n", "Content-Length: 1, 1\r\n",
+        "Content-Length: +1\r\n", "Content-Length: 0x1\r\n", "Content-Length : 1\r\n", "Content-Length:\r\n",
+        "X: a\r\n folded\r\n", "X\r\n", ": a\r\n", "X: a\nY: b\r\n", "X: a\rY: b\r\n", "X: \x01\r\n"})
     EXPECT_EQ(status_of(headers), 400) << headers;
   EXPECT_EQ(status_of(std::string("X: a\0b\r\n", 8)), 400);
   EXPECT_EQ(status_of("Content-Length: 1001\r\n"), 413);
@@ -34,6 +34,17 @@ TEST(HttpHead, WhatTheBodyIsIsSaidOnce) {
   EXPECT_EQ(status_of("", "GET /" + std::string(2000, 'a') + " HTTP/1.1"), 414);
   for (const char* line : {"GET /", "GET  HTTP/1.1", "GET a HTTP/1.1", "G(T / HTTP/1.1", "GET / HTTP/2.0", ""})
     EXPECT_EQ(status_of("", line), 400) << line;
+}
+
+TEST(HttpHead, ABodyMayBeJsonWhereCurlNamesNoType) {
+  const auto head = [](const std::string& type) {
+    return read_http_head("POST / HTTP/1.1\r\nContent-Length: 2\r\n" + type + "\r\n", 1000);
+  };
+  EXPECT_TRUE(head("").may_be_json && !head("").is_json);
+  EXPECT_TRUE(head("Content-Type: application/x-www-form-urlencoded\r\n").may_be_json);
+  EXPECT_TRUE(head("Content-Type: application/json\r\n").may_be_json);
+  for (const char* type : {"text/plain", "multipart/form-data; boundary=a", "application/jsonp", "text/json"})
+    EXPECT_FALSE(head(std::string("Content-Type: ") + type + "\r\n").may_be_json) << type;
 }
 
 TEST(HttpHead, FramesOfChunks) {

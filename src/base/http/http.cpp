@@ -30,7 +30,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // Reads one header line; response options that this server does not support (ranges, compression) are not passed on.
-void read_header(std::string_view line, size_t most_body, HttpHead* head, bool* has_length) {
+void read_header(std::string_view line, size_t most_body, HttpHead* head, bool* has_length, bool* has_host) {
   const auto refuse = [&](int status, const char* message) {
     head->status = status;
     head->message = message;
@@ -48,13 +48,18 @@ void read_header(std::string_view line, size_t most_body, HttpHead* head, bool* 
     *has_length = true;
     head->length = std::stoull(std::string(value));
     if (head->length > most_body) return refuse(413, "the request is too long");
+  } else if (same_word(name, "Host")) {
+    if (*has_host) return refuse(400, "Host is there twice");
+    *has_host = true;
   } else if (same_word(name, "Transfer-Encoding")) {
     if (!same_word(value, "chunked") || head->is_chunked) return refuse(400, "Transfer-Encoding may be chunked alone");
     head->is_chunked = true;
   } else if (same_word(name, "Content-Encoding")) {
     if (!same_word(value, "identity")) return refuse(415, "packed requests are not taken");
   } else if (same_word(name, "Content-Type")) {
-    head->is_json = same_word(trimmed(value.substr(0, value.find(';'))), "application/json");
+    const std::string_view type = trimmed(value.substr(0, value.find(';')));
+    head->is_json = same_word(type, "application/json");
+    head->may_be_json = head->is_json || same_word(type, "application/x-www-form-urlencoded");
   }
   for (const char* unused : {"Range", "Accept-Encoding", "If-Range"})
     if (same_word(name, unused)) return;
@@ -66,7 +71,7 @@ void read_header(std::string_view line, size_t most_body, HttpHead* head, bool* 
 
 HttpHead read_http_head(std::string_view bytes, size_t most_body) {
   HttpHead head;
-  bool has_length = false;
+  bool has_length = false, has_host = false;
   size_t lines = 0;
   for (size_t at = 0; head.status == 0; ++lines) {
     const size_t end = bytes.find("\r\n", at);
@@ -91,7 +96,7 @@ HttpHead read_http_head(std::string_view bytes, size_t most_body) {
       head.status = 431;
       head.message = "too many headers";
     } else {
-      read_header(line, most_body, &head, &has_length);
+      read_header(line, most_body, &head, &has_length, &has_host);
     }
   }
   if (head.status == 0 && head.is_chunked && has_length) {

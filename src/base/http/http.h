@@ -18,6 +18,7 @@ struct HttpHead {
   std::string message;
   size_t length = 0;  // of the body
   bool is_chunked = false, is_json = false;
+  bool may_be_json = true;  // its Content-Type is that of JSON, absent, or the one that `curl -d` sends by default
 };
 
 // `bytes` end with the first empty line. `most_body`: the largest body accepted, in bytes.

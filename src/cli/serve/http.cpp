@@ -412,7 +412,7 @@ class HttpServer::Part : public httplib::Server {
   void read_and_answer(const httplib::Request& ask, httplib::Response& reply, const httplib::ContentReader& content) {
     const HttpHead& head = current->head();
     if (head.length == 0 && !head.is_chunked) return answer(ask, {}, reply);
-    if (!head.is_json) return refuse(reply, 415, "Content-Type must be application/json");
+    if (!head.may_be_json) return refuse(reply, 415, "Content-Type must be application/json");
     std::string body;
     const bool is_whole = content([&](const char* data, size_t size) {
       if (body.size() + size > limits_.body) return false;
@@ -433,6 +433,11 @@ class HttpServer::Part : public httplib::Server {
     given.authorization = ask.get_header_value("Authorization");
     if (given.authorization.empty() && ask.has_header("x-api-key"))  // Anthropic's clients send the key in this header
       given.authorization = "Bearer " + ask.get_header_value("x-api-key");
+    given.host = ask.get_header_value("Host");
+    given.origin = ask.get_header_value("Origin");
+    given.wanted_headers = ask.get_header_value("Access-Control-Request-Headers");
+    given.is_json = connection->head().is_json;
+    given.is_cross_site = ask.get_header_value("Sec-Fetch-Site") == "cross-site";
     given.body = std::move(body);
     given.remote = connection->remote();
     given.is_gone = [connection] { return connection->is_gone(); };

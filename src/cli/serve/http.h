@@ -16,6 +16,10 @@ namespace lumen::cli {
 
 struct HttpAsk {
   std::string method, path, authorization, body, remote;
+  std::string host, origin;       // the headers Host and Origin; empty: not sent
+  std::string wanted_headers;     // Access-Control-Request-Headers of a CORS preflight
+  bool is_json = false;           // the Content-Type of the body is that of JSON
+  bool is_cross_site = false;     // a browser marks the request as another site's (Sec-Fetch-Site)
   std::function<bool()> is_gone;  // the client has closed its side
 };
 

@@ -2,17 +2,15 @@
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/stopwatch.h"
-#include "cli/serve/page.h"
 
 namespace lumen::cli {
 namespace {
@@ -20,21 +18,51 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
-constexpr double kLook = 0.1;     // seconds between checks for a disconnected client
-constexpr int kClientLeft = 499;  // only for the log, as nginx has it; never sent
-constexpr const char *kChats = "/v1/chat/completions", *kCompletions = "/v1/completions", *kResponses = "/v1/responses",
-                     *kMessages = "/v1/messages", *kCount = "/v1/messages/count_tokens",
-                     *kEmbeddings = "/v1/embeddings";
-constexpr const char* kPostPaths[] = {kChats, kCompletions, kResponses,  kMessages,
-                                      kCount, kEmbeddings,  "/tokenize", "/detokenize"};
-constexpr const char* kTextPaths[] = {kChats, kCompletions, kResponses, kMessages};
-constexpr const char* kGetPaths[] = {"/", "/v1/models", "/health", "/metrics", "/tokenizer_info"};
-constexpr const char* kOneModel = "/v1/models/";
-
-template <typename Paths>
-bool is_among(const Paths& paths, const std::string& path) {
-  return std::find(std::begin(paths), std::end(paths), path) != std::end(paths);
+// An error in the form of the API that the path belongs to.
+HttpReply refused(const model::Refusal& refusal, const std::string& path) {
+  HttpReply out;
+  out.status = refusal.status;
+  switch (error_form(path)) {
+    case ErrorForm::anthropic:
+      out.body = model::messages_error(refusal);
+      break;
+    case ErrorForm::ollama:
+      out.body = model::ollama_error(refusal);
+      break;
+    case ErrorForm::openai:
+      out.body = refusal.body();
+      break;
+  }
+  if (refusal.status == 429 || refusal.status == 503) out.headers.emplace_back("Retry-After", "1");
+  if (refusal.status == 401) out.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return out;
 }
+
+// The key of "Bearer KEY", in which the scheme may have any case (RFC 9110, 11.1); nullopt if there is none.
+std::optional<std::string> bearer_key(const std::string& authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (authorization.size() < kScheme.size()) return std::nullopt;
+  for (size_t i = 0; i < kScheme.size(); ++i)
+    if ((authorization[i] | (kScheme[i] == ' ' ? 0 : 0x20)) != kScheme[i]) return std::nullopt;
+  const size_t begin = authorization.find_first_not_of(' ', kScheme.size());
+  return begin == std::string::npos ? std::string() : authorization.substr(begin);
+}
+
+std::array<unsigned char, 32> digest_of(const std::string& text) {
+  std::array<unsigned char, 32> out{};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data());
+  return out;
+}
+
+// The answer to a request of Ollama's API that only loads a model.
+HttpReply loaded(const HttpAsk& ask, Action action, const model::ServedModel& model) {
+  const ordered_json body = model::request_object(ask.body);
+  return json_reply(model::ollama_loaded(
+      action == Action::ollama_chat ? model::read_ollama_chat(body) : model::read_ollama_generate(body, model),
+      now_seconds()));
+}
+
+}  // namespace
 
 int64_t now_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -45,35 +73,6 @@ HttpReply json_reply(const ordered_json& value) {
   out.body = model::json_line(value);
   return out;
 }
-
-// An error in the form of the API that the path belongs to.
-HttpReply refused(const model::Refusal& refusal, const std::string& path) {
-  HttpReply out;
-  out.status = refusal.status;
-  out.body = path.starts_with(kMessages) ? model::messages_error(refusal) : refusal.body();
-  if (refusal.status == 429 || refusal.status == 503) out.headers.emplace_back("Retry-After", "1");
-  if (refusal.status == 401) out.headers.emplace_back("WWW-Authenticate", "Bearer");
-  return out;
-}
-
-// The process's memory under the metric name of Prometheus' client libraries.
-std::string memory_metric() {
-  std::ifstream in("/proc/self/statm");
-  int64_t whole = 0, resident = 0;
-  if (!(in >> whole >> resident)) return {};
-  return fmt::format(
-      "# HELP process_resident_memory_bytes Memory of this process.\n# TYPE process_resident_memory_bytes gauge\n"
-      "process_resident_memory_bytes {}\n",
-      resident * ::sysconf(_SC_PAGESIZE));
-}
-
-std::array<unsigned char, 32> digest_of(const std::string& text) {
-  std::array<unsigned char, 32> out{};
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data());
-  return out;
-}
-
-}  // namespace
 
 // A running GenerationRequest.
 struct Routes::Running {
@@ -104,7 +103,10 @@ struct Routes::Running {
 Routes::Routes(std::vector<Entry> entries, const RouteOptions& options)
     : entries_(std::move(entries)),
       log_json_(options.log_json),
+      strict_(options.strict),
       started_(now_seconds()),
+      slots_(options.slots),
+      origins_(options.origins),
       prefixes_(options.prefixes),
       rates_(options.client_rate) {
   for (const std::string& key : options.keys) keys_.push_back(digest_of(key));
@@ -118,18 +120,30 @@ std::string Routes::refusal(int status, const std::string& message) {
 // Takes the same time for every wrong key, so that timing reveals nothing.
 bool Routes::is_known(const std::string& authorization) const {
   if (keys_.empty()) return true;
-  const std::string bearer = "Bearer ";
-  const Digest given = digest_of(authorization.starts_with(bearer) ? authorization.substr(bearer.size()) : "");
+  const std::optional<std::string> key = bearer_key(authorization);
+  const Digest given = digest_of(key.value_or(""));
   bool known = false;
-  for (const Digest& key : keys_) known |= CRYPTO_memcmp(key.data(), given.data(), key.size()) == 0;
-  return known && authorization.starts_with(bearer);
+  for (const Digest& one : keys_) known |= CRYPTO_memcmp(one.data(), given.data(), one.size()) == 0;
+  return known && key;
 }
 
+// By name or alias, also with the tag that Ollama's clients add; null if there is no such model.
+const Routes::Entry* Routes::find_entry(const std::string& name) const {
+  constexpr std::string_view kTag = ":latest";
+  const std::string bare = name.ends_with(kTag) ? name.substr(0, name.size() - kTag.size()) : name;
+  for (const std::string& wanted : {name, bare})
+    for (const Entry& entry : entries_)
+      if (entry.model->name == wanted ||
+          std::count(entry.model->aliases.begin(), entry.model->aliases.end(), wanted) > 0)
+        return &entry;
+  return nullptr;
+}
+
+// Clients send names of other models ("gpt-4o") where a server has only one, and no other can be meant.
 const Routes::Entry& Routes::entry_of(const ordered_json& body) const {
   const std::string name = model::request_model(body);
-  if (name.empty() && entries_.size() == 1) return entries_[0];
-  for (const Entry& entry : entries_)
-    if (entry.model->name == name) return entry;
+  if (const Entry* entry = find_entry(name)) return *entry;
+  if (entries_.size() == 1 && (name.empty() || !strict_)) return entries_[0];
   throw model::Refusal(404, name.empty() ? "which 'model'? /v1/models lists them" : "no such model: " + name, "model",
                        "model_not_found");
 }
@@ -149,7 +163,7 @@ HttpReply Routes::answer(const HttpAsk& ask) {
   bool is_logged = false;  // a stream is logged by its writer, when it ends
   HttpReply reply;
   try {
-    reply = route(ask, &line, &is_logged);
+    reply = answer_checked(ask, &line, &is_logged);
   } catch (const model::Refusal& refusal) {
     reply = refused(refusal, ask.path);
     line.ended = refusal.what();
@@ -162,32 +176,49 @@ HttpReply Routes::answer(const HttpAsk& ask) {
     reply = refused(model::Refusal(500, "an internal error; see the server's log"), ask.path);
     line.ended = error.what();
   }
+  for (auto& header : origins_.headers(ask)) reply.headers.push_back(std::move(header));
   if (!is_logged) log(ask, reply.status, watch.seconds(), line);
   return reply;
 }
 
-HttpReply Routes::route(const HttpAsk& ask, Line* line, bool* is_logged) {
-  if (ask.path != "/health" && ask.path != "/" && !is_known(ask.authorization))
+// Checks who asks, and whether the path has the method.
+HttpReply Routes::answer_checked(const HttpAsk& ask, Line* line, bool* is_logged) {
+  if (const std::string reason = origins_.refusal(ask); !reason.empty()) throw model::Refusal(403, reason);
+  const FoundPath path = find_path(ask.path);
+  if (path.served && origins_.is_preflight(ask)) return origins_.preflight(ask);
+  if (!(path.served && path.served->is_open) && !is_known(ask.authorization))
     throw model::Refusal(401, "a key is needed: Authorization: Bearer KEY", {}, "invalid_api_key");
-  const bool is_get = is_among(kGetPaths, ask.path) || ask.path.starts_with(kOneModel);
-  const bool is_post = is_among(kPostPaths, ask.path);
-  if (!is_get && !is_post) throw model::Refusal(404, "no such path");
-  if (is_get ? ask.method != "GET" && ask.method != "HEAD" : ask.method != "POST") {
+  if (!path.served) throw model::Refusal(404, "no such path");
+  if (!path.served->takes(ask.method)) {
     HttpReply reply =
-        refused(model::Refusal(405, is_get ? "this path is asked with GET" : "this path is asked with POST"), ask.path);
-    reply.headers.emplace_back("Allow", is_get ? "GET, HEAD" : "POST");
+        refused(model::Refusal(405, std::string("this path is asked with ") + path.served->methods), ask.path);
+    reply.headers.emplace_back("Allow", path.served->methods);
     return reply;
   }
-  if (is_get) return get(ask);
-  if (is_draining_) throw model::Refusal(503, "the server is shutting down");
-  check_rate(ask);
-  if (is_among(kTextPaths, ask.path)) return generate(ask, line, is_logged);
-  if (ask.path == kCount) return count_tokens(ask, line);
-  return ask.path == kEmbeddings ? embed(ask, line) : other_post(ask, line);
+  return route(ask, path, line, is_logged);
 }
 
-// Parses a request of one of the APIs and submits it to the scheduler.
-std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, bool* is_stream) {
+HttpReply Routes::route(const HttpAsk& ask, const FoundPath& path, Line* line, bool* is_logged) {
+  if (ask.method != "POST") return get(ask, path);
+  if (is_draining_) throw model::Refusal(503, "the server is shutting down");
+  check_rate(ask);
+  switch (path.served->action) {
+    case Action::chat:
+    case Action::completion:
+    case Action::responses:
+    case Action::messages:
+    case Action::native_completion:
+    case Action::infill:
+    case Action::ollama_chat:
+    case Action::ollama_generate:
+      return generate(ask, path.served->action, line, is_logged);
+    default:
+      return post(ask, path, line);
+  }
+}
+
+// Parses a request of one of the APIs and submits it to the scheduler; null if there is nothing to generate.
+std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Action action, Line* line, bool* is_stream) {
   const Stopwatch watch;
   const ordered_json body = model::request_object(ask.body);
   const Entry& entry = entry_of(body);
@@ -195,15 +226,26 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, b
   line->model = model.name;
   model::GenerationRequest request;
   std::unique_ptr<model::Reply> reply;
-  if (ask.path == kResponses) {
+  if (action == Action::responses) {
     model::ResponsesAsk responses = model::read_responses(body, responses_);
     request = model::read_chat(responses.chat, model);
     reply = std::make_unique<model::ResponsesReply>(request, model, now_seconds(), std::move(responses), &responses_);
-  } else if (ask.path == kMessages) {
+  } else if (action == Action::messages) {
     request = model::read_chat(model::chat_of_messages(body, false), model);
     reply = std::make_unique<model::MessagesReply>(request, model, now_seconds());
+  } else if (action == Action::native_completion || action == Action::infill) {
+    model::NativeAsk native =
+        action == Action::infill ? model::read_infill(body, model) : model::read_native_completion(body, model);
+    request = model::read_completion(native.body, model);
+    reply = std::make_unique<model::NativeReply>(request, model, now_seconds(), std::move(native));
+  } else if (action == Action::ollama_chat || action == Action::ollama_generate) {
+    model::OllamaAsk ollama =
+        action == Action::ollama_chat ? model::read_ollama_chat(body) : model::read_ollama_generate(body, model);
+    if (ollama.is_load) return nullptr;
+    request = ollama.is_chat ? model::read_chat(ollama.body, model) : model::read_completion(ollama.body, model);
+    reply = std::make_unique<model::OllamaReply>(request, model, now_seconds(), std::move(ollama));
   } else {
-    request = ask.path == kChats ? model::read_chat(body, model) : model::read_completion(body, model);
+    request = action == Action::chat ? model::read_chat(body, model) : model::read_completion(body, model);
     reply = std::make_unique<model::Reply>(request, model, now_seconds());
   }
   *is_stream = request.stream;
@@ -214,21 +256,14 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, b
   return running;
 }
 
-HttpReply Routes::count_tokens(const HttpAsk& ask, Line* line) {
-  const ordered_json body = model::request_object(ask.body);
-  const model::ServedModel& model = *entry_of(body).model;
-  line->model = model.name;
-  const model::GenerationRequest request = model::read_chat(model::chat_of_messages(body, true), model);
-  return json_reply({{"input_tokens", request.prompts.at(0).size()}});
-}
-
-HttpReply Routes::generate(const HttpAsk& ask, Line* line, bool* is_logged) {
+HttpReply Routes::generate(const HttpAsk& ask, Action action, Line* line, bool* is_logged) {
   bool is_stream = false;
-  const std::shared_ptr<Running> running = begin(ask, line, &is_stream);
+  const std::shared_ptr<Running> running = begin(ask, action, line, &is_stream);
+  if (!running) return loaded(ask, action, *entry_of(model::request_object(ask.body)).model);
   if (!is_stream) return whole(ask, *running, line);
   *is_logged = true;
   HttpReply out;
-  out.type = "text/event-stream";
+  out.type = running->reply->stream_type();
   out.headers.emplace_back("Cache-Control", "no-store");
   HttpAsk about = ask;
   about.body.clear();
@@ -270,59 +305,9 @@ bool Routes::stream(const HttpAsk& ask, Running& running, Line* line, int* statu
   }
 }
 
-HttpReply Routes::embed(const HttpAsk& ask, Line* line) {
-  const ordered_json body = model::request_object(ask.body);
-  const Entry& entry = entry_of(body);
-  line->model = entry.model->name;
-  model::EmbeddingRequest request = model::read_embedding(body, *entry.model);
-  request.set = entry.model->set;
-  for (const auto& input : request.inputs) line->prompt += std::ssize(input);
-  const auto embedding = entry.scheduler->submit(request);
-  for (;;) {
-    if (const auto vectors = embedding->take(kLook))
-      return json_reply(model::embedding_reply(request, *entry.model, *vectors));
-    if (!ask.is_gone()) continue;
-    embedding->cancel();
-    throw model::Refusal(kClientLeft, "the client has left");
-  }
-}
-
-HttpReply Routes::other_post(const HttpAsk& ask, Line* line) {
-  const ordered_json body = model::request_object(ask.body);
-  const model::ServedModel& model = *entry_of(body).model;
-  line->model = model.name;
-  if (ask.path == "/tokenize") return json_reply(model::tokenize_reply(model::read_tokenize(body, model), model));
-  return json_reply(model::detokenize_reply(model::read_detokenize(body, model), model));
-}
-
-HttpReply Routes::get(const HttpAsk& ask) const {
-  if (ask.path == "/") return page_reply();
-  if (ask.path == "/health") {
-    HttpReply reply = json_reply({{"status", is_draining_ ? "draining" : "ok"}});
-    if (is_draining_) reply.status = 503;
-    return reply;
-  }
-  if (ask.path == "/metrics") {
-    std::map<std::string, model::ServeNumbers> by_model;
-    for (const Entry& entry : entries_) by_model[entry.model->name] = entry.scheduler->numbers(entry.model->set);
-    HttpReply reply;
-    reply.type = "text/plain; version=0.0.4; charset=utf-8";
-    reply.body = model::metrics_text(by_model, counts_) + memory_metric();
-    if (prefixes_) reply.body += model::prefix_metrics(prefixes_->numbers());
-    return reply;
-  }
-  if (ask.path == "/tokenizer_info") return json_reply(model::tokenizer_reply(*entry_of(ordered_json::object()).model));
-  std::vector<const model::ServedModel*> models;
-  for (const Entry& entry : entries_) models.push_back(entry.model);
-  if (ask.path == "/v1/models") return json_reply(model::models_reply(models, started_));
-  for (const model::ServedModel* one : models)
-    if (ask.path == kOneModel + one->name) return json_reply(model::model_reply(*one, started_));
-  throw model::Refusal(404, "no such model", "model", "model_not_found");
-}
-
 void Routes::log(const HttpAsk& ask, int status, double seconds, const Line& line) {
-  const bool is_known_path = is_among(kGetPaths, ask.path) || is_among(kPostPaths, ask.path);
-  counts_.add(is_known_path ? ask.path : "other", status);
+  const FoundPath path = find_path(ask.path);
+  counts_.add(path.served ? path.served->path : "other", status);
   if (!log_json_ && verbosity() == Verbosity::quiet) return;
   std::string text;
   if (log_json_) {

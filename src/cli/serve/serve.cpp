@@ -38,7 +38,8 @@ constexpr int64_t kUsualText = 4096,
 constexpr double kFarewellSeconds = 5;  // time for the last answers to be sent
 
 struct ServeFlags {
-  std::vector<std::string> models, named_adapters, keys;
+  std::vector<std::string> models, named_adapters, keys, aliases;
+  OriginRules origins;
   std::string prefix_folder, prefix_size = "4G";
   std::string key_file, host = "127.0.0.1", certificate, key, chat_template, pooling, body = "8M";
   int port = 8080;
@@ -62,6 +63,47 @@ std::pair<std::string, std::string> name_and_file(const std::string& given) {
   std::filesystem::path path = given;
   if (!path.has_filename()) path = path.parent_path();
   return {path.extension() == ".gguf" ? path.stem().string() : path.filename().string(), given};
+}
+
+// The names of --alias, which are separated by commas.
+std::vector<std::string> names_in(const std::vector<std::string>& given) {
+  std::vector<std::string> out;
+  for (const std::string& list : given) {
+    for (size_t at = 0; at <= list.size();) {
+      const size_t end = std::min(list.find(',', at), list.size());
+      out.push_back(list.substr(at, end - at));
+      if (out.back().empty()) throw usage_error("an empty name in --alias {}", list);
+      at = end + 1;
+    }
+  }
+  return out;
+}
+
+model::ModelFacts facts_of(const model::Model& model, const std::string& file) {
+  model::ModelFacts out;
+  std::filesystem::path path = file;
+  if (!path.has_filename()) path = path.parent_path();
+  out.file = path.filename().string();  // without its folder, which is no concern of clients
+  out.family = model.family->name();
+  out.parameters = model.weight_count();
+  out.bytes = model.weight_bytes();
+  std::map<std::string, int64_t> bytes;  // by format
+  for (const auto& [name, weight] : model.weights)
+    bytes[weight.is_f32() ? "f32" : weight.type.element.format->name] += std::ssize(weight.bytes);
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != bytes.end()) out.format = most->first;
+  std::error_code failure;
+  const auto written = std::filesystem::last_write_time(path, failure);
+  if (!failure)
+    out.modified =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::file_clock::to_sys(written).time_since_epoch())
+            .count();
+  const std::string about = fmt::format("{} {} {}", file, out.bytes, out.modified);
+  out.digest = hash_bytes(about.data(), about.size()).hex();
+  const std::string again = out.digest + about;
+  out.digest += hash_bytes(again.data(), again.size()).hex();
+  return out;
 }
 
 // A loaded model with its scheduler, and the names it is served under, each with one of the sets of adapters.
@@ -93,6 +135,10 @@ class Host {
       all.emplace_back(adapter, flags.adapters);
       all.back().second.plain.push_back(path);
     }
+    name_ = name;
+    facts_ = facts_of(model_, file);
+    if (const std::vector<std::string> names = names_in(flags.aliases); !names.empty())
+      aliases_.assign(names.begin() + 1, names.end());
     for (const auto& [served, adapters] : all) take_chat(flags, served, adapters);
     std::vector<std::string> names;
     std::vector<model::AdapterSet> sets;  // sets that share a batch
@@ -161,6 +207,8 @@ class Host {
     model::ServedModel& served =
         unit.served.emplace_back(name, model::with_chat(*model_.tokenizer, chosen), vocabulary);
     served.set = std::ssize(unit.served) - 1;
+    served.facts = facts_;
+    if (name == name_) served.aliases = aliases_;
     served.longest = unit.scheduler.longest();
     served.longest_read = unit.scheduler.longest_read();
     served.most_tokens = flags.most_tokens;
@@ -191,6 +239,9 @@ class Host {
   }
 
   model::Model model_;
+  std::string name_;                  // of the model without adapters
+  std::vector<std::string> aliases_;  // further names of it
+  model::ModelFacts facts_;
   std::map<std::string, model::ChosenTemplate> chats_;  // by served name
   FileWatch files_;  // The files of the model, its draft and its adapters. When one is truncated, other models go on.
   run::Engine engine_;
@@ -219,10 +270,6 @@ std::vector<std::string> keys_of(const ServeFlags& flags) {
   return keys;
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 void check_flags(ServeFlags& flags) {
   if (flags.certificate.empty() != flags.key.empty()) throw usage_error("--tls-cert and --tls-key go together");
   const bool has_adapters =
@@ -230,11 +277,17 @@ void check_flags(ServeFlags& flags) {
   if (flags.models.size() > 1 && !flags.draft.model.empty())
     throw usage_error("a draft model is for one model; --lookup is for all");
   if (flags.models.size() > 1 && has_adapters) throw usage_error("adapters are for one model");
+  if (flags.models.size() > 1 && !flags.aliases.empty())
+    throw usage_error("--alias is for one model; NAME=FILE names several");
   std::set<std::string> names;
-  for (const std::vector<std::string>* list : {&flags.models, &flags.named_adapters})
-    for (const std::string& given : *list)
-      if (const std::string name = name_and_file(given).first; !names.insert(name).second)
-        throw usage_error("two models are called {}; NAME=FILE names them", name);
+  const auto take_name = [&](const std::string& name) {
+    if (!names.insert(name).second) throw usage_error("two models are called {}; NAME=FILE names them", name);
+  };
+  for (const std::string& name : names_in(flags.aliases)) take_name(name);
+  if (flags.aliases.empty())
+    for (const std::string& given : flags.models) take_name(name_and_file(given).first);
+  for (const std::string& given : flags.named_adapters) take_name(name_and_file(given).first);
+  flags.origins.is_local = is_loopback(flags.host);
   flags.limits.body = size_t(size_of(flags.body));
   if (flags.limits.body < 1024 || flags.limits.body > size_t{1} << 30) throw usage_error("--body takes 1K to 1G");
   flags.limits.write = flags.limits.idle = flags.limits.read;
@@ -279,7 +332,8 @@ int serve(const Shared& shared, ServeFlags flags) {
   std::vector<Routes::Entry> entries;
   std::string names;
   for (const std::string& given : flags.models) {
-    const auto [name, file] = name_and_file(given);
+    auto [name, file] = name_and_file(given);
+    if (!flags.aliases.empty()) name = names_in(flags.aliases)[0];
     hosts.push_back(std::make_unique<Host>(shared, library, flags, name, file));
     for (const auto& unit : hosts.back()->units()) {
       for (const model::ServedModel& served : unit->served) {
@@ -288,11 +342,12 @@ int serve(const Shared& shared, ServeFlags flags) {
       }
     }
   }
-  Routes routes(entries, {keys, flags.log_json, flags.scheduler.prefixes, flags.client_rate});
+  Routes routes(entries, {keys, flags.log_json, flags.scheduler.prefixes, flags.client_rate, flags.origins,
+                          flags.scheduler.parallel});
   HttpServer http(flags.host, flags.port, flags.certificate, flags.key, flags.limits,
                   {[&](const HttpAsk& ask) { return routes.answer(ask); },
                    [&](int status, const std::string& message) { return routes.refusal(status, message); }});
-  if (!is_loopback(flags.host) && keys.empty())
+  if (!flags.origins.is_local && keys.empty())
     warn(fmt::format("every client that can reach {}:{} may use this server: no --api-key was given", flags.host,
                      http.port()));
   catch_interrupts();
@@ -314,6 +369,8 @@ void add_http_flags(CLI::App& sub, ServeFlags& flags) {
   add_setting(sub, "--port", flags.port);
   add_setting(sub, "--api-key", flags.keys);
   add_setting(sub, "--api-key-file", flags.key_file);
+  add_setting(sub, "--allow-host", flags.origins.hosts);
+  add_setting(sub, "--cors", flags.origins.origins);
   add_setting(sub, "--tls-cert", flags.certificate);
   add_setting(sub, "--tls-key", flags.key);
   add_setting(sub, "--connections", flags.limits.connections);
@@ -343,6 +400,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   add_setting(sub, "--seconds", s.seconds);
   add_setting(sub, "--chat-template", flags.chat_template);
   add_setting(sub, "--pooling", flags.pooling);
+  add_setting(sub, "--alias", flags.aliases);
   flags.draft.add_flags(sub, s.draft.most);
   flags.adapters.add_flags(sub);
   flags.mapping.add_flags(sub);
@@ -362,8 +420,9 @@ void add_serve(CLI::App& app, Command& command) {
       "  lumen serve -m model.gguf\n"
       "  lumen serve -m small=small.gguf -m large=large.gguf --port 8000 --api-key-file keys.txt\n"
       "  lumen serve -m model.gguf --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --api-key SECRET\n"
-      "Paths: POST /v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/embeddings /tokenize "
-      "/detokenize, GET / (a page to chat with) /v1/models /health /metrics");
+      "Paths: POST /v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/embeddings /v1/rerank "
+      "/v1/score /completion /infill /apply-template /tokenize /detokenize, GET / (a page to chat with) /v1/models "
+      "/props /slots /health /metrics, and Ollama's /api/chat /api/generate /api/embed /api/tags /api/show /api/ps");
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return serve(*shared, *flags); }; });

@@ -16,6 +16,16 @@ constexpr Setting kRows[] = {
         .under("HTTP")
         .reading(Reads::file)
         .takes("FILE"),
+    Setting{"--allow-host", "serve",
+            "Further name that requests may use for this server (Host); on the local machine other names are "
+            "refused; repeatable"}
+        .under("HTTP")
+        .takes("NAME"),
+    Setting{"--cors", "serve",
+            "Origin of pages that may send requests and read answers, like https://chat.example; '*' is every page; "
+            "repeatable"}
+        .under("HTTP")
+        .takes("ORIGIN"),
     Setting{"--tls-cert", "serve", "Certificate in PEM, with those it rests on: HTTPS alone"}
         .under("HTTP")
         .reading(Reads::file)
@@ -90,6 +100,10 @@ constexpr Setting kRows[] = {
     Setting{"--pooling", "serve", "How embeddings are pooled, where the model does not say: mean, cls, last"}
         .under("Requests")
         .one_of("mean cls last"),
+    Setting{"--alias,--served-model-name", "serve",
+            "Names of the model, with commas between: answers have the first, requests may have any"}
+        .under("Requests")
+        .takes("NAME"),
     Setting{"--adapter", "serve",
             "Adapter that requests choose as 'model': NAME; a GGUF file or a PEFT folder; repeatable"}
         .under("Adapters")

@@ -114,8 +114,15 @@ ordered_json Reply::no_logprobs() const {
   return {{"tokens", list}, {"token_logprobs", list}, {"top_logprobs", list}, {"text_offset", list}};
 }
 
+// The text of a token in completions. Parts of characters are written as bytes, as OpenAI's API does, because different
+// tokens would otherwise have the same text.
 std::string Reply::token_text(TokenId id) const {
-  return model_.tokenizer.has(id) ? utf8_repair(model_.tokenizer.bytes(id)) : std::string();
+  if (!model_.tokenizer.has(id)) return {};
+  const std::string bytes = model_.tokenizer.bytes(id);
+  if (utf8_valid_run(bytes, 0) == bytes.size()) return bytes;
+  std::string out = "bytes:";
+  for (const char c : bytes) out += fmt::format("\\x{:02x}", uint8_t(c));
+  return out;
 }
 
 ordered_json Reply::chance(TokenId id, double value) const {

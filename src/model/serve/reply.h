@@ -26,9 +26,10 @@ class Reply {
   Reply(const GenerationRequest& request, const ServedModel& model, int64_t created);
   virtual ~Reply() = default;
 
-  void add(Delta delta);
+  virtual void add(Delta delta);
   bool has_ended() const { return ended_ == std::ssize(outputs_); }
   virtual nlohmann::ordered_json whole() const;
+  virtual const char* stream_type() const { return "text/event-stream"; }
   // Events of a stream ("data: {..}\n\n"): `events` adds a delta and returns its events; first_events come before and
   // last_events after all others; failed_events end a failed request.
   virtual std::string first_events() { return {}; }
@@ -62,6 +63,9 @@ class Reply {
   void rename(std::string id) { id_ = std::move(id); }
   const char* finish_reason(const Output& output) const;  // as in chat completions
   const Output& output_at(int64_t index) const { return outputs_.at(index); }
+  int64_t outputs() const { return std::ssize(outputs_); }
+  // The token and its log probability: {"token", "logprob", "bytes"}.
+  nlohmann::ordered_json chance(TokenId id, double value) const;
   const ServedModel& model() const { return model_; }
   int64_t created() const { return created_; }
 
@@ -72,7 +76,6 @@ class Reply {
   nlohmann::ordered_json usage() const;
   nlohmann::ordered_json no_logprobs() const;
   void put_logprobs(const Delta& delta, int64_t* offset, nlohmann::ordered_json* out) const;
-  nlohmann::ordered_json chance(TokenId id, double value) const;
   std::string token_text(TokenId id) const;
   std::string event(const nlohmann::ordered_json& value) const;
 

@@ -29,13 +29,23 @@ struct Refusal : std::runtime_error {
   std::string body() const;
 };
 
+// Facts about a served model that other APIs report.
+struct ModelFacts {
+  std::string family, file;                         // the name of the family; the file or folder, without its path
+  std::string format;                               // the name of the number format of most weights
+  std::string digest;                               // 64 hexadecimal digits that identify the file
+  int64_t parameters = 0, bytes = 0, modified = 0;  // weights; their bytes; seconds since 1970
+};
+
 // The model that requests are parsed for.
 struct ServedModel {
   ServedModel(std::string name_, Tokenizer tokenizer_, int64_t vocabulary_)
       : name(std::move(name_)), tokenizer(std::move(tokenizer_)), vocabulary(vocabulary_) {}
 
-  std::string name;  // the name in requests
-  int64_t set = 0;   // adapter set of the underlying model
+  std::string name;                  // the name in requests and answers
+  std::vector<std::string> aliases;  // further names in requests
+  ModelFacts facts;
+  int64_t set = 0;  // adapter set of the underlying model
   Tokenizer tokenizer;
   int64_t vocabulary;                   // upper bound of ids
   int64_t longest = 0;                  // most tokens of a sequence; 0: it cannot generate
@@ -64,6 +74,7 @@ struct GenerationRequest {
   int64_t set = 0;   // adapter set of the model
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echoed;  // prompts as text, repeated at the start of each output
+  std::vector<TokenId> watched;     // ids whose log probabilities are reported with each drawn token (TokenChance::top)
   SamplerOptions sampling;
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;

@@ -50,6 +50,16 @@ TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top) {
   return out;
 }
 
+void append(Delta* delta, Delta later) {
+  LUMEN_CHECK(delta->index == later.index && !delta->ended);
+  if (delta->tokens.empty()) delta->first = later.first;
+  delta->text += later.text;
+  std::move(later.tokens.begin(), later.tokens.end(), std::back_inserter(delta->tokens));
+  delta->ended = later.ended;
+  delta->out_of_time = later.out_of_time;
+  if (later.ended) delta->answer = std::move(later.answer);
+}
+
 std::optional<Delta> Answering::next(double seconds) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, for_seconds(seconds), [&] { return failure_ || !deltas_.empty(); });
@@ -71,8 +81,16 @@ void Answering::put(Delta delta) {
   {
     const std::lock_guard lock(mutex_);
     if (bytes_ + bytes <= most_bytes_ || deltas_.empty()) {
-      bytes_ += bytes;
-      deltas_.push_back(std::move(delta));
+      const auto same = std::find_if(deltas_.begin(), deltas_.end(),
+                                     [&](const Delta& waiting) { return waiting.index == delta.index; });
+      if (same == deltas_.end()) {
+        bytes_ += bytes;
+        deltas_.push_back(std::move(delta));
+      } else {
+        bytes_ -= weight_of(*same);
+        append(&*same, std::move(delta));
+        bytes_ += weight_of(*same);
+      }
       changed_.notify_all();
       return;
     }
@@ -231,6 +249,11 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
     // Completions include the end token's logprobs, so their number equals completion_tokens. Chats only have those of
     // the content.
     if (top >= 0 && !(is_end && open->request.is_chat)) fresh.tokens.emplace_back(chance_of(row, id, top));
+    if (open->request.watched.empty()) return;
+    TokenChance chances = chance_of(row, id, 0);
+    for (const TokenId watched : open->request.watched)
+      chances.top.emplace_back(watched, chance_of(row, watched, 0).chance);
+    fresh.tokens.emplace_back(std::move(chances));
   };
   if (request.echo && top >= 0) {
     fresh.tokens.emplace_back(std::nullopt);

@@ -48,9 +48,13 @@ struct Delta {
   ManyAnswer answer;  // valid if ended
 };
 
+// Appends a later delta of the same answer.
+void append(Delta* delta, Delta later);
+
 enum class CancelReason { none, client_left, too_slow, shutdown };
 
-// A running request: the model's thread adds deltas, the client's thread takes them.
+// A running request: the model's thread adds deltas, the client's thread takes them. Deltas of an answer that have not
+// been taken yet are merged, so that a slow client gets fewer and larger pieces.
 class Answering {
  public:
   explicit Answering(size_t most_bytes) : most_bytes_(most_bytes) {}

@@ -15,7 +15,7 @@ TYPE = b"Content-Type: application/json\r\n"
 
 
 def canary(r):
-    return b"%s %s%d HTTP/1.1\r\nHost: x\r\n\r\n" % (r.choice((b"GET", b"POST")), CANARY.encode(), r.randrange(10**9))
+    return b"%s %s%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % (r.choice((b"GET", b"POST")), CANARY.encode(), r.randrange(10**9))
 
 
 def cased(r, name):
@@ -23,7 +23,7 @@ def cased(r, name):
 
 
 def post(*lines, line=b"POST /tokenize HTTP/1.1"):
-    return line + b"\r\nHost: x\r\n" + TYPE + b"".join(lines) + b"\r\n"
+    return line + b"\r\nHost: localhost\r\n" + TYPE + b"".join(lines) + b"\r\n"
 
 
 def lengths(r):
@@ -73,7 +73,7 @@ def endings(r):
     """Lines that end with something else; whoever takes it for an end meets the canary."""
     end = r.choice((b"\n", b"\r", b"\r\r\n", b"\n\r", b"\x0b", b"\x0c", b"\x00", b"\r\n\t", b"\r\n "))
     blank = r.choice((end + end, b"\n\n", b"\r\r", b"\n\r\n", b"\r\n\n", b"\n\n\r\n"))
-    return b"GET /health HTTP/1.1" + r.choice((b"\r\n", end)) + b"Host: x" + r.choice((blank, end)) + b"GET %s1 HTTP/1.1" % CANARY.encode() + end + b"Host: x\r\n\r\n"
+    return b"GET /health HTTP/1.1" + r.choice((b"\r\n", end)) + b"Host: localhost" + r.choice((blank, end)) + b"GET %s1 HTTP/1.1" % CANARY.encode() + end + b"Host: localhost\r\n\r\n"
 
 
 def odd_bytes(r):
@@ -105,7 +105,7 @@ def first_lines(r):
                      b"GET /health HTTP/2.0", b"PRI * HTTP/2.0", b"GET health HTTP/1.1", b"GET http://a/health HTTP/1.1", b"CONNECT a:80 HTTP/1.1", b"OPTIONS * HTTP/1.1",
                      b"GET /../../etc/passwd HTTP/1.1", b"GET /%00 HTTP/1.1", b"GET /%zz%2 HTTP/1.1", b"GET /health?%s HTTP/1.1" % (b"a=b&" * 200), b"GET //health HTTP/1.1",
                      b"TRACE /health HTTP/1.1", b"G\xc3\x89T /health HTTP/1.1", b"GET /health#x HTTP/1.1", b"GET /\xff\xfe HTTP/1.1", b""))
-    return line + b"\r\n" + r.choice((b"", b"Host: x\r\n", b"Host: x\r\nHost: y\r\n", b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n", b"Expect: 100-continue\r\n")) + b"\r\n"
+    return line + b"\r\n" + r.choice((b"", b"Host: localhost\r\n", b"Host: localhost\r\nHost: y\r\n", b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n", b"Expect: 100-continue\r\n")) + b"\r\n"
 
 
 def mutated(r):

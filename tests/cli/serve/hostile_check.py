@@ -6,6 +6,7 @@ answered with a status or let go; the server goes on, other clients are answered
 Usage: tests/cli/serve/hostile_check.py LUMEN [COUNT [CONNECTIONS]]     COUNT fuzzed requests (400), CONNECTIONS held open at once (200)
 LUMEN_HOSTILE_HEADS=10000: so many hostile heads (300) from heads.py
 """
+import copy
 import json
 import os
 import random
@@ -28,6 +29,17 @@ GOOD = {
                       "text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "boolean"}}}},
     "/v1/messages": {"max_tokens": 2, "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}], "system": "b", "stop_sequences": ["c"]},
     "/v1/embeddings": {"input": ["a", "b"], "encoding_format": "float"},
+    "/v1/rerank": {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1, "return_documents": True},
+    "/v1/score": {"text_1": "a", "text_2": ["b", "c"]},
+    "/completion": {"prompt": ["a", 3, "b"], "n_predict": 2, "n_probs": 1, "logit_bias": [[3, 1.5], ["a", False]], "json_schema": {"type": "boolean"}, "stream": True},
+    "/infill": {"input_prefix": "a", "input_suffix": "b", "input_extra": [{"filename": "c", "text": "d"}], "n_predict": 2},
+    "/apply-template": {"messages": [{"role": "user", "content": "Hello"}]},
+    "/api/chat": {"messages": [{"role": "user", "content": "Hello", "images": []}, {"role": "assistant", "tool_calls": [{"function": {"name": "x", "arguments": {"a": 1}}}]},
+                               {"role": "tool", "tool_name": "x", "content": "b"}], "options": {"num_predict": 2, "seed": 1, "stop": ["x"]}, "format": {"type": "boolean"},
+                  "tools": serve_check.TOOLS, "think": False},
+    "/api/generate": {"prompt": "Hello", "system": "a", "raw": False, "options": {"num_predict": 2}, "stream": False},
+    "/api/embed": {"input": ["a", "b"], "dimensions": 4, "truncate": True},
+    "/api/show": {"model": "served"},
     "/tokenize": {"prompt": "a"},
     "/detokenize": {"tokens": [1, 2]},
 }
@@ -54,9 +66,9 @@ def changed(value, r):
         if kind == 0:
             del holder[where[-1]]
         elif kind == 1 and isinstance(holder, dict):
-            holder[r.choice(("n", "x", "model", "type", "content", "role", "schema", "seed"))] = r.choice(ODD)
+            holder[r.choice(("n", "x", "model", "type", "content", "role", "schema", "seed"))] = copy.deepcopy(r.choice(ODD))
         else:
-            holder[where[-1]] = r.choice(ODD)
+            holder[where[-1]] = copy.deepcopy(r.choice(ODD))
         if not [p for p in places(out) if p]:
             break
     text = json.dumps(out, ensure_ascii=r.random() < 0.5).encode("utf-8", "surrogatepass")
@@ -79,7 +91,7 @@ def head_of(path, body, r):
         length + "A: " + "b" * 40000 + "\r\n", length + "C: d\r\n" * 200, length + "\x00: a\r\n", length + "X\r\n", length + " folded\r\n", length + "Host: a\nX: y\r\n"])
     method = r.choice(["POST"] * 40 + ["GET", "PUT", "OPTIONS", "CONNECT", "P\0ST", "post", "X" * 3000])
     version = r.choice(["HTTP/1.1"] * 40 + ["HTTP/1.0", "HTTP/2.0", "HTTP/0.9", "", "HTTP/1.1 "])
-    data = f"{method} {path} {version}\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n{head}\r\n".encode("latin-1")
+    data = f"{method} {path} {version}\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n{head}\r\n".encode("latin-1")
     if "Transfer-Encoding: chunked\r\n" in head and r.random() < 0.5:
         sizes = [f"{len(body):x}", "-1", "ffffffffffffffff", "zz", f"{len(body):x};{'x' * 5000}", "0x5", ""]
         body = f"{r.choice(sizes)}\r\n".encode() + body + b"\r\n0\r\n\r\n"

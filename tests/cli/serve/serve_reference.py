@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""`lumen serve` by OpenAI's own client: models, completions, chats, calls, responses, streams, embeddings, errors; by Anthropic's client and LangChain's where
-they are installed.
+"""`lumen serve` by OpenAI's own client: models, completions, chats, calls, responses, streams, embeddings, errors; by the clients of Anthropic, Ollama and Cohere,
+and by litellm, LangChain and LlamaIndex, where they are installed.
 
 usage: serve_reference.py LUMEN      exit code 77: the library is missing, nothing was checked
 """
 import json
 import math
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -54,7 +55,8 @@ def check(client):
     plain = [d.embedding for d in client.embeddings.create(model="served", input=["one", "two"], encoding_format="float").data]
     assert all(math.isclose(a, b, abs_tol=1e-6) for x, y in zip(packed, plain) for a, b in zip(x, y)) and len(packed) == 2
 
-    for error, ask in [(openai.NotFoundError, {"model": "other"}), (openai.BadRequestError, {"temperature": -1}),
+    assert client.completions.create(**{**same, "model": "gpt-4o"}).model == "served"
+    for error, ask in [(openai.BadRequestError, {"temperature": -1}),
                        (openai.BadRequestError, {"max_tokens": -1})]:
         try:
             client.completions.create(**{**same, **ask})
@@ -95,6 +97,14 @@ def check_calls(client):
         told = list(stream)
     assert told[-1].type in ("response.completed", "response.incomplete"), told[-1]
     assert told[-1].response.output_text == "".join(event.delta for event in told if event.type == "response.output_text.delta")
+    again = client.responses.retrieve(said.id)
+    assert again.output == said.output and again.status == said.status, again
+    client.responses.delete(said.id)
+    try:
+        client.responses.retrieve(said.id)
+        raise AssertionError("a deleted response was found")
+    except openai.NotFoundError:
+        pass
     return "openai " + openai.__version__
 
 
@@ -120,9 +130,9 @@ def check_anthropic(address):
     after = client.messages.create(model="served", max_tokens=5, messages=QUESTION + result, tools=tools, tool_choice={"type": "none"}, extra_body={"ignore_eos": True})
     assert after.stop_reason == "max_tokens" and after.usage.output_tokens == 5, after
     try:
-        client.messages.create(model="other", max_tokens=1, messages=QUESTION)
-        raise AssertionError("another model was taken")
-    except anthropic.NotFoundError:
+        client.messages.create(model="served", max_tokens=1, messages=[])
+        raise AssertionError("no message was taken")
+    except anthropic.BadRequestError:
         pass
     return "anthropic " + anthropic.__version__
 
@@ -144,6 +154,90 @@ def check_langchain(address):
     return "langchain-openai " + version("langchain-openai")
 
 
+def check_ollama(address):
+    try:
+        import ollama
+        from importlib.metadata import version
+    except ImportError:
+        return "(no ollama)"
+    client = ollama.Client(host=address, headers={"Authorization": "Bearer sesame"})
+    options = {"seed": 1, "num_predict": 8, "num_ctx": 2048}
+    assert client.list().models[0].model == "served" and client.ps().models[0].model == "served"
+    assert "completion" in client.show("served").capabilities
+    whole = client.chat("served", messages=QUESTION, options=options)
+    pieces = list(client.chat("served", messages=QUESTION, options=options, stream=True))
+    assert "".join(p.message.content for p in pieces) == whole.message.content and pieces[-1].done and whole.eval_count == pieces[-1].eval_count
+    said = client.generate("served", prompt="Hello", options=options, raw=True)
+    assert said.response == "".join(p.response for p in client.generate("served", prompt="Hello", options=options, raw=True, stream=True))
+    formed = client.chat("served", messages=QUESTION, format={"enum": ["yes", "no"]}, options={"temperature": 0, "num_predict": 30})
+    assert json.loads(formed.message.content) in ("yes", "no")
+    assert len(client.embed("served", input=["one", "two"]).embeddings) == 2
+    assert len(client.embeddings("served", prompt="one").embedding) > 0
+    # A call is history of a conversation, with its result.
+    history = QUESTION + [{"role": "assistant", "tool_calls": [{"function": {"name": "weather", "arguments": {"city": "Seoul", "days": True}}}]},
+                          {"role": "tool", "tool_name": "weather", "content": "rain"}]
+    assert client.chat("served", messages=history, tools=serve_check.TOOLS, options=options).message.role == "assistant"
+    try:
+        client.chat("served", messages=[{"role": "user", "content": "a", "images": [b"hi"]}])
+        raise AssertionError("an image was taken")
+    except ollama.ResponseError as told:
+        assert told.status_code == 400 and "images" in told.error, told
+    return "ollama " + version("ollama")
+
+
+def check_litellm(address):
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # its own copy of a table, instead of one from the network
+    try:
+        import litellm
+        from importlib.metadata import version
+    except ImportError:
+        return "(no litellm)"
+    ask = dict(messages=QUESTION, max_tokens=8, seed=1, temperature=0.5)
+    said = litellm.completion(model="openai/served", api_base=address + "/v1", api_key="sesame", **ask)
+    streamed = litellm.completion(model="openai/served", api_base=address + "/v1", api_key="sesame", stream=True, **ask)
+    assert "".join(p.choices[0].delta.content or "" for p in streamed) == said.choices[0].message.content
+    own = litellm.completion(model="ollama_chat/served", api_base=address, api_key="sesame", messages=QUESTION, max_tokens=8)
+    assert own.choices[0].message.role == "assistant"
+    claude = litellm.completion(model="anthropic/served", api_base=address, api_key="sesame", messages=QUESTION, max_tokens=8)
+    assert claude.usage.completion_tokens <= 8
+    return "litellm " + version("litellm")
+
+
+def check_cohere(address):
+    try:
+        import cohere
+    except ImportError:
+        return "(no cohere)"
+    told = cohere.ClientV2(api_key="sesame", base_url=address).rerank(model="served", query="one", documents=["two", "one", "three"], top_n=2)
+    assert len(told.results) == 2 and told.results[0].relevance_score >= told.results[1].relevance_score, told
+    return "cohere " + cohere.__version__
+
+
+def check_langchain_ollama(address):
+    try:
+        from importlib.metadata import version
+        from langchain_ollama import ChatOllama, OllamaEmbeddings
+    except ImportError:
+        return "(no langchain-ollama)"
+    key = {"headers": {"Authorization": "Bearer sesame"}}
+    chat = ChatOllama(base_url=address, model="served", num_predict=8, seed=1, client_kwargs=key)
+    assert "".join(piece.content for piece in chat.stream("Hello")) == chat.invoke("Hello").content
+    assert len(OllamaEmbeddings(base_url=address, model="served", client_kwargs=key).embed_documents(["one", "two"])) == 2
+    return "langchain-ollama " + version("langchain-ollama")
+
+
+def check_llama_index(address):
+    try:
+        from importlib.metadata import version
+        from llama_index.llms.openai_like import OpenAILike
+    except ImportError:
+        return "(no llama-index-llms-openai-like)"
+    model = OpenAILike(model="served", api_base=address + "/v1", api_key="sesame", is_chat_model=True, max_tokens=8, temperature=0.5, additional_kwargs={"seed": 1})
+    said = model.complete("Hello").text
+    assert [piece.text for piece in model.stream_complete("Hello")][-1] == said
+    return "llama-index-llms-openai-like " + version("llama-index-llms-openai-like")
+
+
 def main():
     lumen = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory(prefix="lumen-openai-") as folder:
@@ -155,7 +249,8 @@ def main():
         try:
             client = openai.OpenAI(base_url=address + "/v1", api_key="sesame", max_retries=0)
             check(client)
-            told = [check_calls(client), check_anthropic(address), check_langchain(address)]
+            others = (check_anthropic, check_ollama, check_litellm, check_cohere, check_langchain, check_langchain_ollama, check_llama_index)
+            told = [check_calls(client)] + [other(address) for other in others]
         finally:
             served.process.kill()
     print("serve: what these ask is answered: " + ", ".join(told))

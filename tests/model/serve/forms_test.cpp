@@ -245,5 +245,30 @@ TEST(ServeResponses, TheStoreIsBounded) {
   EXPECT_TRUE(store.find("d") && !store.find("e"));
 }
 
+TEST(ServeResponses, AStoredResponseIsReadAndErased) {
+  ResponseStore store;
+  const ResponsesAsk ask = read_responses(json_of(R"({"input": "a"})"), store);
+  ResponsesReply reply(forms_request(false), forms_model(), 5, ask, &store);
+  reply.add(piece_of("ab", true));
+  const ordered_json sent = reply.whole();
+  const std::string id = sent["id"];
+  ASSERT_TRUE(store.response(id));
+  EXPECT_EQ(*store.response(id), sent);
+  EXPECT_TRUE(store.find(id));
+  EXPECT_TRUE(store.erase(id));
+  EXPECT_FALSE(store.response(id) || store.find(id) || store.erase(id));
+
+  // A call that the token limit has cut: the response can be read, but not continued.
+  ResponsesReply cut(forms_request(true), forms_model(), 5, ask, &store);
+  cut.add(piece_of("<get:{\"a\":", true, EndReason::limit));
+  const std::string other = cut.whole()["id"];
+  EXPECT_TRUE(store.response(other) && !store.find(other));
+
+  const ResponsesAsk unstored = read_responses(json_of(R"({"input": "a", "store": false})"), store);
+  ResponsesReply gone(forms_request(false), forms_model(), 5, unstored, &store);
+  gone.add(piece_of("ab", true));
+  EXPECT_FALSE(store.response(gone.whole()["id"].get<std::string>()));
+}
+
 }  // namespace
 }  // namespace lumen::model

@@ -162,5 +162,32 @@ TEST(ServeReply, MetricsArePrometheusText) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
 }
 
+// Byte-level tokens that are parts of a character would all read as U+FFFD, and only one would stay in `top_logprobs`.
+TEST(ServeReply, PartsOfCharactersAreBytesInCompletions) {
+  ServedModel model("bytes", Tokenizer::train("aaaa", {.vocabulary = 256, .specials = {}}), 256);
+  std::vector<TokenId> parts = model.tokenizer.encode("\u00e9");
+  ASSERT_EQ(parts.size(), 2U);
+  GenerationRequest request;
+  request.prompts = {{1}};
+  request.top = 2;
+  Reply reply(request, model, 1);
+  reply.add(delta_of(0, "", {TokenChance{parts[0], -1, {{parts[0], -1}, {parts[1], -2}}}}));
+  reply.add(ended(0, EndReason::limit, 1));
+  const ordered_json told = reply.whole()["choices"][0]["logprobs"];
+  EXPECT_EQ(told["tokens"][0], "bytes:\\xc3");
+  EXPECT_EQ(told["top_logprobs"][0].dump(), R"({"bytes:\\xc3":-1.0,"bytes:\\xa9":-2.0})");
+}
+
+TEST(ServeReply, DeltasThatWaitAreMerged) {
+  Delta first = delta_of(1, "a", {TokenChance{1, -1, {}}});
+  append(&first, delta_of(1, "b", {TokenChance{2, -2, {}}}));
+  append(&first, ended(1, EndReason::limit, 3));
+  EXPECT_EQ(first.text, "ab");
+  ASSERT_EQ(first.tokens.size(), 2U);
+  EXPECT_EQ(first.tokens[1]->id, 2);
+  EXPECT_TRUE(first.ended);
+  EXPECT_EQ(first.answer.made, 3);
+}
+
 }  // namespace
 }  // namespace lumen::model

@@ -117,12 +117,13 @@ Dataset Dataset::from_documents(const std::vector<std::string>& documents, const
   size_t total = 0;
   for (const std::string& d : documents) total += d.size();
   const double train_bytes = total * (1 - options.validation);
-  const auto end = options.separate ? tokenizer.eos() : std::nullopt;
+  std::vector<TokenId> end;  // a list, because g++ 12 takes an optional here for uninitialized
+  if (const auto eos = tokenizer.eos(); eos && options.separate) end.push_back(*eos);
   Dataset out;
   const auto put = [&](std::string_view text, bool whole, std::vector<TokenId>& to) {
     const std::vector<TokenId> ids = tokenizer.encode(text);
     to.insert(to.end(), ids.begin(), ids.end());
-    if (whole && end) to.push_back(*end);
+    if (whole) to.insert(to.end(), end.begin(), end.end());
   };
   double before = 0;
   for (const std::string& d : documents) {

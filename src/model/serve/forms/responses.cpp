@@ -137,25 +137,45 @@ void read_input(Fields& fields, const ResponseStore& store, ResponsesAsk* ask) {
 
 }  // namespace
 
-void ResponseStore::put(const std::string& id, const ordered_json& messages) {
-  std::string text = json_line(messages);
+void ResponseStore::put(const std::string& id, const ordered_json& messages, const ordered_json& response) {
+  const auto text = [](const ordered_json& value) { return value.is_null() ? std::string() : json_line(value); };
+  Kept kept{id, text(messages), text(response)};
+  erase(id);
   const std::lock_guard lock(mutex_);
-  if (text.size() > most_bytes_) return;
-  bytes_ += text.size();
-  kept_.push_front({id, std::move(text)});
+  if (kept.bytes() > most_bytes_) return;
+  bytes_ += kept.bytes();
+  kept_.push_front(std::move(kept));
   by_id_[id] = kept_.begin();
   while (kept_.size() > most_ || bytes_ > most_bytes_) {
-    bytes_ -= kept_.back().messages.size();
+    bytes_ -= kept_.back().bytes();
     by_id_.erase(kept_.back().id);
     kept_.pop_back();
   }
 }
 
-std::optional<ordered_json> ResponseStore::find(const std::string& id) const {
+std::optional<ordered_json> ResponseStore::read(const std::string& id, std::string Kept::* text) const {
   const std::lock_guard lock(mutex_);
   const auto at = by_id_.find(id);
-  if (at == by_id_.end()) return std::nullopt;
-  return ordered_json::parse(at->second->messages);
+  if (at == by_id_.end() || ((*at->second).*text).empty()) return std::nullopt;
+  return ordered_json::parse((*at->second).*text);
+}
+
+std::optional<ordered_json> ResponseStore::find(const std::string& id) const {
+  return read(id, &Kept::messages);
+}
+
+std::optional<ordered_json> ResponseStore::response(const std::string& id) const {
+  return read(id, &Kept::response);
+}
+
+bool ResponseStore::erase(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto at = by_id_.find(id);
+  if (at == by_id_.end()) return false;
+  bytes_ -= at->second->bytes();
+  kept_.erase(at->second);
+  by_id_.erase(at);
+  return true;
 }
 
 ResponsesAsk read_responses(const ordered_json& body, const ResponseStore& store) {
@@ -262,13 +282,14 @@ ordered_json ResponsesReply::response(const char* status, bool is_over) const {
   return out;
 }
 
-// An answer truncated within a tool call cannot be continued, so it is not stored.
+// An answer truncated within a tool call cannot be continued, so its messages are not stored.
 void ResponsesReply::keep() const {
   if (!ask_.is_stored) return;
+  const ordered_json sent = response(status(), true);
   const Output& output = output_at(0);
   ordered_json said = {{"role", "assistant"}, {"content", output.text}};
   for (const Call& call : output.calls) {
-    if (!ordered_json::accept(call.arguments)) return;
+    if (!ordered_json::accept(call.arguments)) return store_->put(id(), nullptr, sent);
     ordered_json one;
     one["id"] = call.id;
     one["type"] = "function";
@@ -277,7 +298,7 @@ void ResponsesReply::keep() const {
   }
   ordered_json messages = ask_.messages;
   messages.push_back(std::move(said));
-  store_->put(id(), messages);
+  store_->put(id(), messages, sent);
 }
 
 ordered_json ResponsesReply::whole() const {

@@ -13,18 +13,25 @@
 
 namespace lumen::model {
 
-// Messages of the latest answers, for requests that continue them: in memory, limited in number and bytes.
+// The latest responses and the messages that led to them, for requests that continue or read them: in memory, limited
+// in number and bytes.
 class ResponseStore {
  public:
   explicit ResponseStore(size_t most = 1000, size_t most_bytes = size_t{64} << 20)
       : most_(most), most_bytes_(most_bytes) {}
-  void put(const std::string& id, const nlohmann::ordered_json& messages);
-  std::optional<nlohmann::ordered_json> find(const std::string& id) const;
+  // `messages`: null if the response cannot be continued.
+  void put(const std::string& id, const nlohmann::ordered_json& messages,
+           const nlohmann::ordered_json& response = nullptr);
+  std::optional<nlohmann::ordered_json> find(const std::string& id) const;      // the messages
+  std::optional<nlohmann::ordered_json> response(const std::string& id) const;  // as it was sent
+  bool erase(const std::string& id);                                            // false if it is not stored
 
  private:
   struct Kept {
-    std::string id, messages;
+    std::string id, messages, response;
+    size_t bytes() const { return messages.size() + response.size(); }
   };
+  std::optional<nlohmann::ordered_json> read(const std::string& id, std::string Kept::* text) const;
   const size_t most_, most_bytes_;
   mutable std::mutex mutex_;
   std::list<Kept> kept_;  // the latest first
