@@ -7,7 +7,6 @@
 #include "model/file/checkpoint.h"
 #include "model/file/gguf.h"
 #include "model/file/gguf_split.h"
-#include "model/file/hub_cache.h"
 #include "model/file/own_input.h"
 #include "model/file/safetensors.h"
 #include "model/file/sections.h"
