@@ -163,7 +163,8 @@ FetchReply Fetcher::ask(const FetchRequest& request, const Take& take, const std
   const CurlLibrary& curl = part_->curl;
   CURL* const handle = part_->handle;
   Transfer transfer{request, take, is_stopped};
-  if (!parse_url(request.url)) {
+  const std::optional<Url> url = parse_url(request.url);
+  if (!url) {
     transfer.reply.failure = FetchFailure::refused;
     transfer.reply.reason = "its address is no http or https address";
     return transfer.reply;
@@ -191,6 +192,7 @@ FetchReply Fetcher::ask(const FetchRequest& request, const Take& take, const std
   curl.easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
   curl.easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl.easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
+  if (url->is_loopback()) curl.easy_setopt(handle, CURLOPT_NOPROXY, "*");
   if (!authority.empty()) curl.easy_setopt(handle, CURLOPT_CAINFO, authority.c_str());
   const CURLcode code = curl.easy_perform(handle);
   curl.slist_free_all(headers);

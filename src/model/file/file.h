@@ -1,7 +1,7 @@
 // Reading, checking and writing of tensor files: GGUF, safetensors and checkpoints; and locations of models on this
 // machine.
 //
-// May include: base, base/file, base/structured, graph/ir, lang, number/facts, number/library.
+// May include: base, base/file, base/structured, graph/ir, lang, model/file/hub, number/facts, number/library.
 #pragma once
 
 #include "model/file/checkpoint.h"

@@ -14,10 +14,10 @@ constexpr std::string_view kSafetensors = ".safetensors";
 constexpr size_t kSplitSuffix = std::string_view("-00001-of-00002").size();
 constexpr size_t kMostLabels = 40;  // in a message
 
-// Preferred where a name selects none: good quality per byte first, then near it, then what is larger or smaller.
-constexpr std::string_view kUsualOrder[] = {
-    "Q4_K_M", "Q4_K_S", "Q4_K_XL", "UD-Q4_K_XL", "IQ4_XS", "IQ4_NL", "MXFP4", "Q4_0", "Q4_1", "Q5_K_M", "Q5_K_S",
-    "Q5_0",   "Q6_K",   "Q8_0",    "Q3_K_M",     "Q3_K_L", "Q3_K_S", "IQ3_M", "Q2_K", "BF16", "F16",    "F32"};
+// Bits of a weight in the order of preference where a name selects no quantization: good quality per byte first, then
+// larger files, then smaller ones. Of the same bits, the endings of names of k-quants in this order, then any other.
+constexpr int kUsualBits[] = {4, 5, 6, 8, 3, 16, 2, 32, 1};
+constexpr std::string_view kUsualEndings[] = {"_K_M", "_K_S", "_K_XL", "_K_L", "_K"};
 
 // Files of a model in safetensors other than its weights.
 constexpr std::string_view kOfModel[] = {
@@ -69,16 +69,22 @@ std::string in_capitals(std::string_view text) {
   return out;
 }
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
+// The bits of a weight that a quantization's name in capitals has: 4 of Q4_K_M, 16 of BF16; 0 for other words.
+int bits_of(std::string_view word) {
+  size_t letters = 0;
+  while (letters < word.size() && word[letters] >= 'A' && word[letters] <= 'Z') ++letters;
+  const std::string_view kind = word.substr(0, letters);
+  const bool is_integer = kind == "Q" || kind == "IQ" || kind == "TQ";
+  const bool is_float = kind.size() <= 4 && (kind.ends_with("F") || kind.ends_with("FP"));
+  if (!is_integer && !is_float) return 0;
+  int bits = 0;
+  const auto [stop, failure] = std::from_chars(word.data() + letters, word.data() + word.size(), bits);
+  const bool ends = stop == word.data() + word.size() || *stop == '_';
+  return failure == std::errc() && ends && bits <= 64 ? bits : 0;
 }
 
-// "Q4_K_M", "IQ3_XS", "TQ1_0", "BF16", "MXFP4".
 bool is_quantization(std::string_view word) {
-  for (const std::string_view one : {"F16", "BF16", "F32", "FP16", "FP32", "MXFP4", "MXFP4_MOE", "NVFP4"})
-    if (word == one) return true;
-  const size_t at = word.starts_with('I') || word.starts_with('T') ? 1 : 0;
-  return word.size() > at + 1 && word[at] == 'Q' && is_digit(word[at + 1]);
+  return bits_of(word) > 0;
 }
 
 std::string label_of(std::string_view stem) {
@@ -112,6 +118,24 @@ const GgufSet* only_one(const std::vector<GgufSet>& sets, const Fits& fits) {
   return found;
 }
 
+// The first by the order of preference; null where no name has a quantization.
+const GgufSet* usual_one(const std::vector<GgufSet>& sets) {
+  const GgufSet* best = nullptr;
+  std::pair<ptrdiff_t, ptrdiff_t> least;
+  for (const GgufSet& set : sets) {
+    const std::string_view label = std::string_view(set.label).substr(set.label.starts_with("UD-") ? 3 : 0);
+    const auto* const bits = std::ranges::find(kUsualBits, bits_of(label));
+    if (bits == std::end(kUsualBits)) continue;
+    const auto* const ending =
+        std::ranges::find_if(kUsualEndings, [&](std::string_view one) { return label.ends_with(one); });
+    const std::pair rank(bits - kUsualBits, ending - kUsualEndings);
+    if (best && rank >= least) continue;
+    best = &set;
+    least = rank;
+  }
+  return best;
+}
+
 const GgufSet* chosen(const std::vector<GgufSet>& sets, const HubName& name) {
   if (!name.file.empty()) {
     return only_one(sets,
@@ -125,9 +149,7 @@ const GgufSet* chosen(const std::vector<GgufSet>& sets, const HubName& name) {
                     [&](const GgufSet& set) { return in_lower_case(set.files[0]).find(part) != std::string::npos; });
   }
   if (sets.size() == 1) return sets.data();
-  for (const std::string_view usual : kUsualOrder)
-    if (const GgufSet* one = only_one(sets, [&](const GgufSet& set) { return set.label == usual; })) return one;
-  return nullptr;
+  return usual_one(sets);
 }
 
 }  // namespace

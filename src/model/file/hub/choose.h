@@ -24,7 +24,7 @@ struct GgufSet {
 std::vector<GgufSet> gguf_sets(const FileNames& files);
 
 // The set that `name` selects by its file or its part (a label, otherwise a part of a file's name; case does not
-// matter). Without either: the only one, otherwise the first of Q4_K_M and the other usual quantizations. Error, with
+// matter). Without either: the only one, otherwise Q4_K_M or the nearest to it. Error, with
 // the labels, when none or several fit, or a part is missing.
 GgufSet choose_gguf(const std::vector<GgufSet>& sets, const HubName& name);
 

@@ -1,8 +1,7 @@
 // Models of the local Hugging Face cache: their names, which files of a repository make a model, where the cache is and
 // what it holds. Nothing here uses the network.
 //
-// May include: base.
-// Offers: nothing.
+// May include: base, base/file.
 #pragma once
 
 #include "model/file/hub/cache.h"

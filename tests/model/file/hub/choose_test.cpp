@@ -42,6 +42,18 @@ TEST(HubChoice, ByPartByFileAndByDefault) {
   EXPECT_THROW((void)files("u/r/absent.gguf"), Error);
 }
 
+TEST(HubChoice, TheUsualOne) {
+  const auto usual = [](const FileNames& labels) {
+    FileNames files;
+    for (const std::string& label : labels) files.push_back("m-" + label + ".gguf");
+    return choose_gguf(gguf_sets(files), parse_hub_name("u/r")).label;
+  };
+  EXPECT_EQ(usual({"Q8_0", "Q4_0", "Q4_K_S", "Q4_K_M"}), "Q4_K_M");
+  EXPECT_EQ(usual({"BF16", "Q8_0", "Q5_K_M"}), "Q5_K_M");
+  EXPECT_EQ(usual({"F16", "Q2_K"}), "F16");
+  EXPECT_EQ(usual({"F32", "MXFP4"}), "MXFP4");
+}
+
 TEST(HubChoice, WithoutAUsualOne) {
   EXPECT_EQ(choose_gguf(gguf_sets({"only.gguf"}), parse_hub_name("u/r")).files[0], "only.gguf");
   EXPECT_THROW((void)choose_gguf(gguf_sets({"a.gguf", "b.gguf"}), parse_hub_name("u/r")), Error);
