@@ -387,12 +387,23 @@ CLI::App& same_command(CLI::App& app, const CLI::App& command) {
   return above ? *same_command(app, *above).get_subcommand(command.get_name()) : app;
 }
 
+// "bench", "bench kernels", ..
+std::vector<std::string> full_names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command_of(*sub));
+    const std::vector<std::string> inner = full_names_of_commands(*sub);
+    names.insert(names.end(), inner.begin(), inner.end());
+  }
+  return names;
+}
+
 // The user's configuration; its names of models hold from now on. Help is printed without it, so that a mistake in the
 // file hides no help.
 Config read_config(const CLI::App& app, const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (word == "--help" || word == "-h" || word == "--help-all" || word == "--version") return {};
-  Config config = Config::of_user(names_of_commands(app));
+  Config config = Config::of_user(full_names_of_commands(app));
   model::set_local_names(config.names());
   return config;
 }

@@ -108,18 +108,17 @@ Config::Config(std::string text, const std::string& name, const std::vector<std:
                                : did_you_mean(key, known, "tables are called as commands, [all] or [aliases]"));
     }
     const std::optional<Toml> table = top.table(key);
-    if (table) add_table(*table, key == kAll ? "" : key);
+    if (table) add_table(*table, key == kAll ? "" : key, known);
   }
   read_names(top);
 }
 
-void Config::add_table(const Toml& table, const std::string& command) {
+void Config::add_table(const Toml& table, const std::string& command, const std::vector<std::string>& commands) {
   for (const std::string& key : table.keys()) {
     const std::string inner = command + " " + key;
-    const bool is_command =
-        table.kind(key) == Toml::Kind::table && !command.empty() && settings_of(inner).size() > settings_of(" ").size();
+    const bool is_command = !command.empty() && std::ranges::find(commands, inner) != commands.end();
     if (is_command)
-      add_table(*table.table(key), inner);
+      add_table(*table.table(key), inner, commands);
     else
       add_value(table, command, key);
   }

@@ -32,8 +32,8 @@ std::filesystem::path config_file();
 class Config {
  public:
   Config() = default;
-  // `commands`: the names that tables may have, besides those of the option table. Error with line and column for a
-  // table, a key or a type that is wrong, whichever command runs.
+  // `commands`: the names that tables may have ("bench kernels" for [bench.kernels]), besides those of the option
+  // table. Error with line and column for a table, a key or a type that is wrong, whichever command runs.
   Config(std::string text, const std::string& name, const std::vector<std::string>& commands);
   // Reads config_file(); there are no values where that does not exist. Error when LUMEN_CONFIG names a missing file.
   static Config of_user(const std::vector<std::string>& commands);
@@ -49,7 +49,7 @@ class Config {
     std::string key;      // "ctx-size"
     ConfiguredValue value;
   };
-  void add_table(const Toml& table, const std::string& command);
+  void add_table(const Toml& table, const std::string& command, const std::vector<std::string>& commands);
   void add_value(const Toml& table, const std::string& command, const std::string& key);
   void read_names(const Toml& top);
 

@@ -23,6 +23,7 @@ using model::HubName;
 constexpr const char* kEndpoint = "https://huggingface.co";
 constexpr int kMostRedirects = 5;
 constexpr uint64_t kMostJson = uint64_t{32} << 20;   // bytes of a list of files
+constexpr uint64_t kMostWords = uint64_t{1} << 16;   // of an error, in bytes
 constexpr size_t kMostFiles = 100'000;               // of a repository
 constexpr uint64_t kMostBytes = uint64_t{1} << 44;   // of one file
 constexpr double kMostSecondsOfList = 120;           // for a small answer
@@ -280,16 +281,14 @@ FetchReply HubClient::read(const RemoteFile& file, uint64_t begin, const Fetcher
     FetchRequest request;
     request.url = url.text();
     request.headers = headers_for(url);
-    request.most = file.size - begin;
+    request.most = file.size + kMostWords;  // `take` refuses what is longer than the file
     request.connect_seconds = request.idle_seconds = options_.seconds;
     if (begin > 0) {
       request.headers.emplace_back("Range", fmt::format("bytes={}-", begin));
       // Other hosts have ETags of their own; their addresses name one version of the contents.
       if (url.origin() == endpoint_.origin())
         request.headers.emplace_back("If-Range", fmt::format("\"{}\"", file.etag));
-      request.most = file.size;  // the answer may be the whole file
     }
-    request.most = std::max(request.most, uint64_t{1} << 16);  // of an error's words; `take` checks contents
     const auto take_contents = [&](const FetchReply& head, std::string_view piece) {
       return head.status == 200 || head.status == 206 ? take(head, piece) : true;
     };

@@ -74,8 +74,11 @@ TEST_F(ConfigFile, Mistakes) {
   expect_error("[aliases]\n\"a/b\" = \"hf:u/r\"\n", {"cannot be an alias"});
   expect_error("[aliases]\na = \"hf:u\"\n", {"config.toml:2", "USER/REPO"});
   expect_error("[aliases]\na = 5\n", {"config.toml:2"});
+  expect_error("[bench.kernel]\nthreads = 1\n", {"config.toml:", "no option --kernel"});
   expect_error("[train\n", {"config.toml:1"});
   EXPECT_EQ(lumen({"train", "--help"}).code, 0);
+  put("[bench.kernels]\nthreads = 1\n");
+  EXPECT_EQ(lumen({"train", "--print-config"}).code, 0);
 }
 
 TEST_F(ConfigFile, AMissingFile) {
@@ -89,7 +92,8 @@ TEST_F(ConfigFile, AMissingFile) {
 
 TEST_F(ConfigFile, CommandsFlagsAndLists) {
   const Config config(
-      "[all]\nno-mmap = true\nthreads = 2\n[bench.kernels]\nthreads = 3\n[run]\nlora = [\"a\", \"b\"]\n", "c", {});
+      "[all]\nno-mmap = true\nthreads = 2\n[bench.kernels]\nthreads = 3\n[run]\nlora = [\"a\", \"b\"]\n", "c",
+      {"bench kernels"});
   const auto value = [&](const std::string& command, const std::string& option) {
     std::string out;
     for (const ConfiguredValue& one : config.values_for(command))

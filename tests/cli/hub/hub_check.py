@@ -61,6 +61,7 @@ class Server:
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
+        self.http.handle_error = lambda *_: None  # clients that close connections
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
@@ -103,7 +104,7 @@ class Hub:
                 return reply(handler, 404, b"{}", X_Error_Code="RevisionNotFound")
             body = {"sha": repository.commit, "siblings": [{"rfilename": path} for path in repository.files]}
             return reply(handler, 200, json.dumps(body).encode())
-        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([0-9a-f]{40})/(.+)", handler.path)
+        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/(main|[0-9a-f]{40})/(.+)", handler.path)
         repository = self.repositories[found[1]]
         path = found[3]
         if self.on_file(handler, repository, path):
