@@ -23,11 +23,12 @@ struct ListFlags {
 struct Row {
   std::string name, type, where;
   uint64_t bytes = 0;
-  fs::file_time_type modified = {};
+  fs::file_time_type modified = fs::file_time_type::min();
 };
 
 // ISO 8601 date and time, UTC.
 std::string time_text(fs::file_time_type at) {
+  if (at == fs::file_time_type::min()) return "unknown";  // the file has gone meanwhile
   const auto system = std::chrono::file_clock::to_sys(at);
   const std::time_t seconds =
       std::chrono::system_clock::to_time_t(std::chrono::time_point_cast<std::chrono::system_clock::duration>(system));
@@ -56,7 +57,7 @@ void add_models_of_folder(const fs::path& folder, std::vector<Row>* rows) {
     if (!inside.empty()) rows->push_back(row);
   }
   for (const model::GgufSet& set : model::gguf_sets(files)) {
-    Row row{fs::path(set.files[0]).stem().string(), set.label, folder.string()};
+    Row row{fs::path(set.files[0]).stem().string(), set.type(), folder.string()};
     for (const std::string& file : set.files) {
       row.bytes += fs::file_size(folder / file, failure);
       row.modified = std::max(row.modified, fs::last_write_time(folder / file, failure));

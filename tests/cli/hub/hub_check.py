@@ -480,7 +480,10 @@ def check_list_and_remove(lumen, work):
             case.run("pull", name)
         case.hub.repositories["user/small"].commit = OTHER
         case.run("pull", "user/small")
-        names = [model["name"] for model in json.loads(case.run("list", "--json"))["models"]]
+        models = json.loads(case.run("list", "--json"))["models"]
+        names = [model["name"] for model in models]
+        assert {model["modified"][:4] for model in models} <= {str(time.gmtime(at).tm_year) for at in (time.time(), time.time() - 3600)}, models
+        assert {model["type"] for model in models} == {"Q4_K_M", "Q8_0", "BF16"} and max(model["bytes"] for model in models) == len(LARGE), models
         old = "@" + COMMIT[:12]
         assert sorted(names) == sorted(["user/small:Q4_K_M", "user/small:Q4_K_M" + old, "user/small:Q8_0" + old, "user/small:BF16" + old]), names
         assert "user/small:Q4_K_M" in case.run("list") and len(case.blobs()) == 4

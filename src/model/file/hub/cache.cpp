@@ -70,7 +70,7 @@ void add_models_of_snapshot(const HubName& name, const fs::path& snapshot, std::
   };
   std::set<std::string> labels;
   for (const GgufSet& set : gguf_sets(files)) {
-    CachedModel model{name, set.label, snapshot, set.files, 0, {}, set.is_whole()};
+    CachedModel model{name, set.type(), snapshot, set.files, 0, fs::file_time_type::min(), set.is_whole()};
     if (is_plain_name(set.label) && labels.insert(set.label).second)
       model.name.part = set.label;
     else
@@ -78,7 +78,7 @@ void add_models_of_snapshot(const HubName& name, const fs::path& snapshot, std::
     add(std::move(model));
   }
   if (FileNames folder = safetensors_files(files); !folder.empty())
-    add({name, "safetensors", snapshot, std::move(folder), 0, {}, true});
+    add({name, "safetensors", snapshot, std::move(folder), 0, fs::file_time_type::min(), true});
 }
 
 }  // namespace

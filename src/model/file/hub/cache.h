@@ -31,7 +31,7 @@ struct CachedModel {
   std::filesystem::path snapshot;
   FileNames files;  // of the snapshot
   uint64_t bytes = 0;
-  std::filesystem::file_time_type modified = {};
+  std::filesystem::file_time_type modified = std::filesystem::file_time_type::min();
   bool is_whole = true;  // no part is missing
 };
 

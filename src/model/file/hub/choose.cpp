@@ -118,12 +118,16 @@ const GgufSet* only_one(const std::vector<GgufSet>& sets, const Fits& fits) {
   return found;
 }
 
+std::string_view without_prefix(std::string_view label) {
+  return label.substr(label.starts_with("UD-") ? 3 : 0);
+}
+
 // The first by the order of preference; null where no name has a quantization.
 const GgufSet* usual_one(const std::vector<GgufSet>& sets) {
   const GgufSet* best = nullptr;
   std::pair<ptrdiff_t, ptrdiff_t> least;
   for (const GgufSet& set : sets) {
-    const std::string_view label = std::string_view(set.label).substr(set.label.starts_with("UD-") ? 3 : 0);
+    const std::string_view label = without_prefix(set.label);
     const auto* const bits = std::ranges::find(kUsualBits, bits_of(label));
     if (bits == std::end(kUsualBits)) continue;
     const auto* const ending =
@@ -153,6 +157,10 @@ const GgufSet* chosen(const std::vector<GgufSet>& sets, const HubName& name) {
 }
 
 }  // namespace
+
+std::string GgufSet::type() const {
+  return is_quantization(without_prefix(label)) ? label : "GGUF";
+}
 
 std::vector<GgufSet> gguf_sets(const FileNames& files) {
   std::map<std::pair<std::string, int>, std::map<int, std::string>> parts;  // by stem and count; each by its number

@@ -18,6 +18,7 @@ struct GgufSet {
   FileNames files;    // the first one is read
   int parts = 1;      // that the names announce
   bool is_whole() const { return std::ssize(files) == parts; }
+  std::string type() const;  // the label, or "GGUF" where it is no quantization
 };
 
 // The models among the files, sorted by name. Projectors (mmproj) and importance matrices are no models.

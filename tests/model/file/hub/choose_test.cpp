@@ -21,6 +21,8 @@ TEST(HubChoice, Labels) {
   EXPECT_EQ(label_of_file("BF16/m-BF16.gguf"), "BF16");
   EXPECT_EQ(label_of_file("gpt-oss-20b-mxfp4.gguf"), "MXFP4");
   EXPECT_EQ(label_of_file("Qwen-7B.gguf"), "Qwen-7B");
+  EXPECT_EQ(gguf_sets({"Qwen-7B.gguf"})[0].type(), "GGUF");
+  EXPECT_EQ(gguf_sets({"m-UD-Q4_K_XL.gguf"})[0].type(), "UD-Q4_K_XL");
   EXPECT_EQ(label_of_file("mmproj-m-f16.gguf"), "none");
   EXPECT_EQ(label_of_file("m.imatrix.gguf"), "none");
   EXPECT_EQ(label_of_file("m.safetensors"), "none");
