@@ -27,7 +27,8 @@ Where several places give a value, the first of these counts:
 2. the environment variable in the table, as in `LUMEN_THREADS=4`. Flags take `1`, `true`, `on` or
    `yes`, and `0`, `false`, `off` or `no`. An empty variable counts as none;
 3. a recipe (`--recipe`): the column "recipe" names the key;
-4. the default.
+4. the configuration file ([models.md](../guide/models.md#configuration));
+5. the default.
 
 A value that an option refuses is an error of usage that names the variable. With `-v` a command
 prints which options came from the environment. Options that name a file to write, or that replace

@@ -5,7 +5,7 @@
 #include "api/boundary.h"
 #include "api/model.h"
 #include "base/error.h"
-#include "model/file/hub_cache.h"
+#include "model/file/hub/resolve.h"
 #include "model/infer/measure/pooling.h"
 #include "model/text/unicode/unicode.h"
 

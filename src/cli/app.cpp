@@ -22,6 +22,7 @@
 #include "base/printable.h"
 #include "base/threads/team.h"
 #include "cli/command.h"
+#include "cli/config/config.h"
 #include "cli/numbers.h"
 #include "cli/other_programs/other_programs.h"
 #include "cli/output.h"
@@ -381,7 +382,7 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
     add(app, command);
   }
   for (const AddCommand add : application_commands()) add(app, command);
-  for (auto* add : {add_cache, add_completion, add_manual}) add(app, command);
+  for (auto* add : {add_pull, add_list, add_rm, add_ps, add_cache, add_completion, add_manual}) add(app, command);
   guard_numbers(app);
   return made;
 }
@@ -405,15 +406,39 @@ CLI::App& same_command(CLI::App& app, const CLI::App& command) {
   return above ? *same_command(app, *above).get_subcommand(command.get_name()) : app;
 }
 
-// Gives options that the command line leaves out the values of their environment variables. `words` are in reverse. A
-// first parse, by a parser of its own, finds out which options the command line gives.
+// "bench", "bench kernels", ..
+std::vector<std::string> full_names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command_of(*sub));
+    const std::vector<std::string> inner = full_names_of_commands(*sub);
+    names.insert(names.end(), inner.begin(), inner.end());
+  }
+  return names;
+}
+
+// The user's configuration; its names of models hold from now on. Help is printed without it, so that a mistake in the
+// file hides no help.
+Config read_config(const CLI::App& app, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    if (word == "--help" || word == "-h" || word == "--help-all" || word == "--version") return {};
+  Config config = Config::of_user(full_names_of_commands(app));
+  model::set_local_names(config.names());
+  return config;
+}
+
+// Gives options that the command line leaves out the values of their environment variables, and then of the
+// configuration. `words` are in reverse. A first parse, by a parser of its own, finds out which options the command
+// line gives.
 std::vector<FromEnvironment> use_environment(CLI::App& app, std::vector<std::string> words) {
-  if (!has_variables(named_command(app, words))) return {};
+  const Config config = read_config(app, words);
+  const CLI::App& named = named_command(app, words);
+  if (!has_variables(named) && !config.has_values_for(command_of(named))) return {};
   Command unused;
   const auto first = make_app(unused);
   try {
     first->parse(words);
-  } catch (const CLI::RequiredError&) {  // the environment may give it
+  } catch (const CLI::RequiredError&) {  // the environment or the configuration may give it
   } catch (const CLI::RequiresError&) {
   } catch (const CLI::ExcludesError&) {
   } catch (const CLI::ParseError&) {
@@ -423,7 +448,15 @@ std::vector<FromEnvironment> use_environment(CLI::App& app, std::vector<std::str
   const CLI::App& given = last_command(*first);
   for (const CLI::App* at = &given; at; at = at->get_parent())
     if (!at->remaining().empty()) return {};  // the second parse reports them
-  return take_environment(same_command(app, given), given, usage_text);
+  CLI::App& command = same_command(app, given);
+  std::vector<FromEnvironment> out = take_environment(command, given, usage_text);
+  const auto more = take_config(command, given, config.values_for(command_of(command)), usage_text);
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+std::string source_of(const FromEnvironment& one) {
+  return (one.variable.find(':') == std::string::npos ? "the environment variable " : "") + one.variable;
 }
 
 // An error about the command's options; its hint names the variables that gave options which the message names.
@@ -431,8 +464,7 @@ Error with_variables(const Error& error, const std::vector<FromEnvironment>& val
   std::string hint = error.hint();
   for (const FromEnvironment& one : values)
     if (std::string_view(error.what()).find(one.option) != std::string_view::npos)
-      hint +=
-          fmt::format("{}{} is from the environment variable {}", hint.empty() ? "" : "; ", one.option, one.variable);
+      hint += fmt::format("{}{} is from {}", hint.empty() ? "" : "; ", one.option, source_of(one));
   return Error(error.code(), error.what(), hint);
 }
 
@@ -511,8 +543,7 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   set_verbosity(Verbosity::normal);
   if (command.shared->verbose) set_verbosity(Verbosity::verbose);
   if (command.shared->quiet) set_verbosity(Verbosity::quiet);
-  for (const FromEnvironment& one : from_environment)
-    verbose(fmt::format("{} is from the environment variable {}", one.option, one.variable));
+  for (const FromEnvironment& one : from_environment) verbose(fmt::format("{} is from {}", one.option, source_of(one)));
   if (!runs_as_guest) handle_signals();
   const PathGuard guard(last_command(*app));
   int code = 0;

@@ -1,6 +1,6 @@
 // The command line: the parts that all commands share, and main().
 //
-// May include: base, base/file, base/messages, base/threads, cli/other_programs, cli/paths, cli/settings,
+// May include: base, base/file, base/messages, base/threads, cli/config, cli/other_programs, cli/paths, cli/settings,
 // model/arch/chat, model/arch/family, model/calibrate, model/compress, model/data/examples, model/data/rows,
 // model/infer/measure, model/infer/session, model/recipe, model/report/compression, model/template, run/device,
 // run/device/choose, run/engine, run/engine/launch_trial.

@@ -64,6 +64,10 @@ void add_report(CLI::App& app, Command& command);
 void add_data(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
 void add_cache(CLI::App& app, Command& command);
+void add_pull(CLI::App& app, Command& command);
+void add_list(CLI::App& app, Command& command);
+void add_rm(CLI::App& app, Command& command);
+void add_ps(CLI::App& app, Command& command);
 void add_completion(CLI::App& app, Command& command);
 void add_manual(CLI::App& app, Command& command);
 

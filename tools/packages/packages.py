@@ -78,6 +78,7 @@ Architecture: {PROCESSORS[processor]}
 Maintainer: Lumen's maintainers <maintainers@users.noreply.a-seed-a7e590b3.example>
 Installed-Size: {size}
 Depends: libc6 (>= {OLDEST_GLIBC})
+Suggests: libcurl4
 Section: science
 Priority: optional
 Description: {description}

@@ -8,7 +8,7 @@
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/data/rows/rows.h"
-#include "model/file/hub_cache.h"
+#include "model/file/hub/resolve.h"
 #include "model/infer/measure/correlation.h"
 
 namespace lumen::cli {

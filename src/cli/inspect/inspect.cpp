@@ -11,7 +11,7 @@
 #include "model/arch/low_rank_weights.h"
 #include "model/file/checkpoint.h"
 #include "model/file/gguf_split.h"
-#include "model/file/hub_cache.h"
+#include "model/file/hub/resolve.h"
 #include "model/file/safetensors.h"
 
 namespace lumen::cli {

@@ -9,6 +9,7 @@
 #include "base/file/folder.h"
 #include "base/file/protected.h"
 #include "model/data/examples/load.h"
+#include "model/file/hub/resolve.h"
 #include "model/file/own_input.h"
 
 namespace lumen::cli {
@@ -64,7 +65,7 @@ std::string marked_path(const std::string& value) {
   const std::string behind_name = value.substr(value.find('=') == std::string::npos ? 0 : value.find('=') + 1);
   for (const std::string& part :
        {value, until(value, '='), until(value, ':'), behind_name, until(behind_name, '='), until(behind_name, ':')})
-    if (exists(part) || part.starts_with("hf:")) return part;
+    if (exists(part) || part.starts_with(model::kHubPrefix) || model::local_names().aliases.contains(part)) return part;
   return {};
 }
 

@@ -2,7 +2,7 @@
 // outputs that would replace inputs, once before the work and, through base/file/protected.h, again when a file is
 // moved into place. Proved by tests/cli/paths, which tries all options of all commands.
 //
-// May include: base, base/file, model/data/examples, model/file.
+// May include: base, base/file, model/data/examples, model/file, model/file/hub.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -24,7 +24,7 @@ std::optional<Reads> declared_reads(CLI::Option& option);
 std::optional<Writes> declared_writes(CLI::Option& option);
 
 // The paths in an option's value: NAME=FILE, FILE=SCALE, FILE:SCALE and A,B are split where no file has the whole value
-// as its name. Paths that do not exist are left out, except hf:USER/REPO.
+// as its name. Paths that do not exist are left out, except hf:USER/REPO and aliases of the configuration.
 std::vector<std::string> paths_in(const std::string& value);
 
 // The files that are read for a path.

@@ -23,6 +23,7 @@
 #include "cli/output.h"
 #include "cli/serve/http.h"
 #include "cli/serve/routes.h"
+#include "cli/servers/servers.h"
 #include "cli/settings/declare.h"
 #include "cli/version.h"
 #include "model/arch/checkpoint/read.h"
@@ -331,6 +332,7 @@ int serve(const Shared& shared, ServeFlags flags) {
   std::vector<std::unique_ptr<Host>> hosts;
   std::vector<Routes::Entry> entries;
   std::string names;
+  std::vector<std::string> served_names;
   for (const std::string& given : flags.models) {
     auto [name, file] = name_and_file(given);
     if (!flags.aliases.empty()) name = names_in(flags.aliases)[0];
@@ -339,6 +341,7 @@ int serve(const Shared& shared, ServeFlags flags) {
       for (const model::ServedModel& served : unit->served) {
         entries.push_back({&served, &unit->scheduler});
         names += (names.empty() ? "" : ", ") + served.name;
+        served_names.push_back(served.name);
       }
     }
   }
@@ -354,6 +357,7 @@ int serve(const Shared& shared, ServeFlags flags) {
   const SavesWhenStopped answers;  // running requests may finish
   for (const auto& host : hosts) host->start();
   http.start();
+  const ServerRecord record({0, 0, flags.host, http.port(), !flags.certificate.empty(), served_names});
   const std::string address = flags.host.find(':') == std::string::npos ? flags.host : "[" + flags.host + "]";
   put(fmt::format("listening at {}://{}:{} | {}\n", flags.certificate.empty() ? "http" : "https", address, http.port(),
                   names));

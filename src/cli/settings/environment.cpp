@@ -43,7 +43,7 @@ std::string flag_value(const Found& found) {
   };
   const bool yes = is_one({"1", "true", "on", "yes"});
   if (!yes && !is_one({"0", "false", "off", "no"}))
-    throw usage_error("'{}' is neither true (1, on, yes) nor false (0, off, no)", found.value);
+    throw usage_error("{}: '{}' is neither true (1, on, yes) nor false (0, off, no)", found.variable, found.value);
   const bool negates = std::string_view(found.row->names).starts_with('!');
   return yes != negates ? "true" : "false";
 }
@@ -62,6 +62,20 @@ bool excludes_given(const CLI::Option& option, const CLI::App& given) {
   });
 }
 
+// Gives an option its values; Error (usage) that names the source where the option refuses them.
+void give(CLI::Option& option, const std::vector<std::string>& values, const std::string& source, const char* giver,
+          const std::function<std::string(const CLI::ParseError&)>& text) {
+  try {
+    for (const std::string& value : values) option.add_result(value);
+    option.run_callback();
+  } catch (const CLI::ParseError& refusal) {
+    throw Error(Exit::usage, fmt::format("{}: {}", source, text(refusal)),
+                fmt::format("{} {}; the command line has priority", giver, option.get_name()));
+  } catch (const Error& refusal) {
+    throw Error(refusal.code(), fmt::format("{}: {}", source, refusal.what()), refusal.hint());
+  }
+}
+
 }  // namespace
 
 bool has_variables(const CLI::App& command) {
@@ -75,16 +89,31 @@ std::vector<FromEnvironment> take_environment(CLI::App& command, const CLI::App&
     const std::string name = found.row->name();
     CLI::Option* const option = command.get_option_no_throw(name);
     if (!option || is_given(given, name) || excludes_given(*option, given)) continue;
-    try {
-      option->add_result(is_flag(*option) ? flag_value(found) : found.value);
-      option->run_callback();
-    } catch (const CLI::ParseError& refusal) {
-      throw Error(Exit::usage, fmt::format("{}: {}", found.variable, text(refusal)),
-                  fmt::format("the environment gives {}; the command line has priority", name));
-    } catch (const Error& refusal) {
-      throw Error(refusal.code(), fmt::format("{}: {}", found.variable, refusal.what()), refusal.hint());
-    }
+    give(*option, {is_flag(*option) ? flag_value(found) : found.value}, found.variable, "the environment gives", text);
     out.push_back({found.variable, name, found.value});
+  }
+  return out;
+}
+
+std::vector<FromEnvironment> take_config(CLI::App& command, const CLI::App& given,
+                                         const std::vector<ConfiguredValue>& values,
+                                         const std::function<std::string(const CLI::ParseError&)>& text) {
+  std::vector<FromEnvironment> out;
+  const CLI::Option* const recipe = command.get_option_no_throw("--recipe");
+  const bool has_recipe = recipe && (recipe->count() > 0 || is_given(given, "--recipe"));
+  for (const ConfiguredValue& one : values) {
+    CLI::Option* const option = command.get_option_no_throw(one.option);
+    if (!option || option->count() > 0 || is_given(given, one.option) || excludes_given(*option, given) ||
+        excludes_given(*option, command))
+      continue;
+    const std::string variable = one.row->variable();
+    const char* const elsewhere = std::getenv(variable.c_str());
+    const bool reads_variable = std::ranges::find(kReadElsewhere, variable) != std::end(kReadElsewhere);
+    if ((reads_variable && elsewhere && *elsewhere != '\0') || (has_recipe && *one.row->key != '\0')) continue;
+    give(*option, one.values, one.place, "the configuration gives", text);
+    std::string joined;
+    for (const std::string& value : one.values) joined += (joined.empty() ? "" : ",") + value;
+    out.push_back({one.place, one.option, joined});
   }
   return out;
 }

@@ -1,5 +1,6 @@
-// Options from environment variables: LUMEN_THREADS=4 stands for --threads 4. The command line has priority, and a
-// recipe or a default holds only where neither gives a value. Proved by tests/cli/settings/environment_test.cpp.
+// Options from environment variables, LUMEN_THREADS=4 for --threads 4, and from the user's configuration file
+// (cli/config). The command line has priority over variables, they over the file, and a default holds only where none
+// of them gives a value. Proved by tests/cli/settings/environment_test.cpp.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,10 +8,20 @@
 #include <string>
 #include <vector>
 
+#include "cli/settings/settings.h"
+
 namespace lumen::cli {
 
 struct FromEnvironment {
-  std::string variable, option, value;
+  std::string variable, option, value;  // variable: the variable's name, or FILE:LINE of the configuration
+};
+
+// A value of the configuration file.
+struct ConfiguredValue {
+  std::string option;               // "--ctx-size"
+  std::string place;                // FILE:LINE
+  std::vector<std::string> values;  // as on the command line; "true" and "false" of flags
+  const Setting* row = nullptr;
 };
 
 // Whether the environment has a variable of one of the command's options. An empty variable counts as none.
@@ -21,5 +32,11 @@ bool has_variables(const CLI::App& command);
 // (usage) that names the variable where the option refuses its value; `text` words what the parser throws.
 std::vector<FromEnvironment> take_environment(CLI::App& command, const CLI::App& given,
                                               const std::function<std::string(const CLI::ParseError&)>& text);
+
+// The same with values of the configuration file, after take_environment(). Options that a recipe sets are left to the
+// recipe where one is given.
+std::vector<FromEnvironment> take_config(CLI::App& command, const CLI::App& given,
+                                         const std::vector<ConfiguredValue>& values,
+                                         const std::function<std::string(const CLI::ParseError&)>& text);
 
 }  // namespace lumen::cli

@@ -13,5 +13,6 @@ std::span<const Setting> serving_rows();     // serve
 std::span<const Setting> measuring_rows();   // bench, perplexity, compare, eval, embed
 std::span<const Setting> converting_rows();  // quantize, imatrix, export, merge, and texts to calibrate on
 std::span<const Setting> training_rows();    // train
+std::span<const Setting> hub_rows();         // pull, list, rm, ps
 
 }  // namespace lumen::cli

@@ -24,8 +24,8 @@ std::vector<std::string> parts_of(std::string_view list) {
 
 std::vector<Setting> all_rows() {
   std::vector<Setting> out;
-  for (const auto rows :
-       {shared_rows(), generating_rows(), serving_rows(), measuring_rows(), converting_rows(), training_rows()})
+  for (const auto rows : {shared_rows(), generating_rows(), serving_rows(), measuring_rows(), converting_rows(),
+                          training_rows(), hub_rows()})
     out.insert(out.end(), rows.begin(), rows.end());
   return out;
 }

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/file/folder.h"
-#include "model/file/hub_cache.h"
+#include "model/file/hub/resolve.h"
 
 namespace lumen::model {
 namespace {

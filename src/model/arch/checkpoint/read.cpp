@@ -23,7 +23,7 @@
 #include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
 #include "model/file/gguf_split.h"
-#include "model/file/hub_cache.h"
+#include "model/file/hub/resolve.h"
 #include "number/codec/codec.h"
 #include "run/device/require.h"
 

@@ -11,7 +11,7 @@
 namespace lumen::model {
 
 // A GGUF file (detected by content), a folder with config.json, one of our checkpoint folders, or "hf:user/repo" from
-// the local cache (hub_cache.h).
+// the local cache (model/file/hub).
 Model read_model(const LibraryRef& library, const std::filesystem::path& path);
 Model read_gguf(const LibraryRef& library, const std::filesystem::path& path);
 Model read_hf(const LibraryRef& library, const std::filesystem::path& folder);

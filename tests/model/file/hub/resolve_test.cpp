@@ -1,5 +1,5 @@
-// needs: none. Models of the local cache by name; what is not there is said, with where was looked.
-#include "model/file/hub_cache.h"
+// needs: none. Models of the local cache by name, short names, aliases; the error for a model that is missing.
+#include "model/file/hub/resolve.h"
 
 #include <cstdlib>
 
@@ -84,10 +84,43 @@ TEST(HubCache, WhatIsNotThereIsSaid) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find(folder.path().string()), std::string::npos);
-    EXPECT_NE(e.hint().find("hf download user/absent"), std::string::npos);
+    EXPECT_NE(e.hint().find("`lumen pull user/absent`"), std::string::npos);
   }
   for (const char* name : {"", "user", "a/b/c", "../x", "a/..", "a/b\n"})
     EXPECT_THROW((void)resolve_hub(name), Error) << name;
+}
+
+TEST(HubCache, ShortNamesAndAliases) {
+  const Environment environment;
+  const TestFolder folder;
+  setenv("HF_HUB_CACHE", folder.path().c_str(), 1);
+  const auto put = [&](const std::string& path) {
+    std::filesystem::create_directories((folder / path).parent_path());
+    write_file_atomic(folder / path, "x");
+  };
+  put("models--one--Small-GGUF/snapshots/aaa/Small-Q8_0.gguf");
+  put("models--one--Small-GGUF/snapshots/aaa/Small-Q4_K_M.gguf");
+  put("models--one--Both/snapshots/aaa/m.gguf");
+  put("models--two--Both/snapshots/aaa/m.gguf");
+  put("own/kept.gguf");
+  const auto small = folder / "models--one--Small-GGUF/snapshots/aaa";
+  EXPECT_EQ(resolve_path("Small-GGUF"), small / "Small-Q4_K_M.gguf");  // the usual one
+  EXPECT_EQ(resolve_path("small-gguf:q8_0"), small / "Small-Q8_0.gguf");
+  EXPECT_EQ(resolve_path("one/Small-GGUF:Q8_0"), small / "Small-Q8_0.gguf");
+  EXPECT_THROW((void)resolve_path("Small-GGUF:Q5_0"), Error);
+  EXPECT_THROW((void)resolve_path("Both"), Error);
+  EXPECT_EQ(resolve_path("two/Both"), folder / "models--two--Both/snapshots/aaa/m.gguf");
+  EXPECT_EQ(resolve_name("absent"), std::nullopt);
+  EXPECT_EQ(resolve_name("../one"), std::nullopt);
+  EXPECT_EQ(resolve_name("/one/Small-GGUF"), std::nullopt);
+
+  set_local_names({{{"mine", "hf:one/Small-GGUF:Q8_0"}, {"other", "/some/file.gguf"}}, {folder / "own"}});
+  EXPECT_EQ(resolve_path("mine"), small / "Small-Q8_0.gguf");
+  EXPECT_EQ(resolve_path("other"), "/some/file.gguf");
+  EXPECT_EQ(resolve_path("kept"), folder / "own/kept.gguf");
+  EXPECT_EQ(resolve_path("../own/kept"), "../own/kept");
+  set_local_names({});
+  EXPECT_EQ(resolve_path("mine"), "mine");
 }
 
 }  // namespace
