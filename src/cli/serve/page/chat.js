@@ -36,7 +36,7 @@ async function write(conversation, node, isContinued) {
   node.error = undefined;
   node.finish = undefined;
   if (conversation === shown) {
-    follows = true;
+    followAgain();
     draw();
   }
   keep(conversation);

@@ -55,7 +55,7 @@ async function openChat(id) {
 function show(chat) {
   if (!streamOfShown()) forget(shown.nodes.keys());
   shown = chat;
-  follows = true;
+  followAgain();
   notice("import", "");
   draw();
   drawChats();

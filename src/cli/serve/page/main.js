@@ -181,7 +181,7 @@ async function begin() {
   for (const one of [at("shade"), ...document.querySelectorAll(".close")]) one.addEventListener("click", () => { openPanel(false); openChats(false); });
   at("talk").addEventListener("scroll", onScroll);
   at("talk").addEventListener("wheel", (event) => { if (event.deltaY < 0) follows = false; }, { passive: true });
-  at("latest").addEventListener("click", () => { follows = true; follow(); onScroll(); });
+  at("latest").addEventListener("click", () => { followAgain(); follow(); });
   at("ask").addEventListener("input", fitAsk);
   at("find").addEventListener("input", () => search(at("find").value));
   at("exportall").addEventListener("click", exportAll);

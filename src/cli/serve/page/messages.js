@@ -194,16 +194,26 @@ function forget(ids) {
   for (const id of ids) elements.delete(id);
 }
 
-// Scrolls along unless the reader has scrolled up.
-function follow() {
-  if (follows) at("talk").scrollTop = at("talk").scrollHeight;
-  lastTop = at("talk").scrollTop;
-}
-function onScroll() {
+// Scrolls along unless the reader has scrolled up, which the place shows before the browser reports it by an event.
+function readScroll() {
   const talk = at("talk"), isAtEnd = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 8;
   if (isAtEnd) follows = true;
   else if (talk.scrollTop < lastTop - 1) follows = false;
   lastTop = talk.scrollTop;
+  return isAtEnd;
+}
+function follow() {
+  readScroll();
+  if (follows) at("talk").scrollTop = at("talk").scrollHeight;
+  lastTop = at("talk").scrollTop;
+  at("latest").hidden = follows;
+}
+function followAgain() {
+  follows = true;
+  lastTop = 0;
+}
+function onScroll() {
+  const isAtEnd = readScroll();
   at("latest").hidden = isAtEnd || follows;
   hideOdds();
 }
