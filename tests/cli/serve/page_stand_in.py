@@ -103,7 +103,7 @@ class StandIn:
     def __init__(self, page, headers):
         stand_in = self
         self.page, self.headers = page, headers
-        self.requests, self.left, self.is_down = [], 0, False
+        self.requests, self.left, self.is_down, self.key = [], 0, False, None
         self.gate = threading.Event()  # "gated" answers stop after their first half until it is set
 
         class Handler(BaseHTTPRequestHandler):
@@ -124,6 +124,8 @@ class StandIn:
                     return self.answer(200, stand_in.page, "text/html; charset=utf-8", stand_in.headers)
                 if stand_in.is_down:
                     return self.connection.close()
+                if stand_in.key and self.headers.get("Authorization") != "Bearer " + stand_in.key:
+                    return self.answer(401, b'{"error": {"message": "a key is needed"}}')
                 if self.path == "/metrics":
                     return self.answer(200, b"process_resident_memory_bytes 104857600\nlumen_requests_running{model=\"m\"} 0\n", "text/plain")
                 self.answer(200, json.dumps({"data": [{"id": "base"}, {"id": "base-한국어"}]}).encode())
@@ -136,6 +138,7 @@ class StandIn:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 stand_in.requests.append(body)
+                stand_in.authorization = self.headers.get("Authorization")
                 if any("refuse" in (m.get("content") or "") for m in body["messages"] if m["role"] == "user"):
                     return self.answer(400, json.dumps({"error": {"message": "this prompt is too long"}}).encode())
                 self.send_response(200)
@@ -180,6 +183,8 @@ class StandIn:
             text = HOSTILE
         elif asked == "think":
             text, thought = "The answer is **4**.", "Two and two.\n\nThat is four."
+        elif asked.startswith("slow to parse"):
+            text = {"slow to parse 1": "> " * 20000, "slow to parse 2": "*a " * 20000, "slow to parse 3": "- " * 9000}[asked] + "end"
         elif asked in PICTURES:
             thought, text = PICTURES[asked]
         elif asked == "tagged":
@@ -213,6 +218,8 @@ class StandIn:
             to.event({}, "stop")
             return 4
         for piece in tokens_of(thought):
+            if asked in PICTURES:
+                time.sleep(0.05)
             to.event({"reasoning_content": piece})
         pieces = tokens_of(text)
         for piece in pieces:

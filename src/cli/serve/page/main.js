@@ -164,7 +164,7 @@ async function begin() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (["light", "dark"].includes(given.get("theme"))) settings.theme = given.get("theme");
   if (Object.hasOwn(words, given.get("lang"))) settings.tongue = given.get("lang");
-  if (given.size) keepSettings();
+  if (location.hash.length > 1) keepSettings();
   tongue = settings.tongue || (navigator.language.startsWith("ko") ? "ko" : "en");
   if (!Object.hasOwn(words, tongue)) tongue = "en";
   showSettings();

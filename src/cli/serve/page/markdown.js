@@ -163,6 +163,23 @@ function normalized(text) {
   }).join("\n");
 }
 
+// Whether marked reads the text in little time. It needs the square of the number of open emphases in a block, and more for
+// markers nested in one line; such text is no prose, and would hold the page for minutes.
+const kMostNested = 60, kMostEmphases = 1000;
+const kNested = new RegExp(`^(?:[ \\t]*(?:>|[-*+]|\\d{1,9}[.)])){${kMostNested}}`);
+function isTame(text) {
+  let emphases = 0, isFenced = false;
+  for (const line of text.split("\n")) {
+    if (/^\s*(```|~~~)/.test(line)) isFenced = !isFenced;
+    if (isFenced) continue;
+    if (!line.trim()) emphases = 0;
+    if (kNested.test(line)) return false;
+    emphases += (line.match(/\*+(?=\S)|(?<!\w)_+(?=\S)/g) || []).length;
+    if (emphases > kMostEmphases) return false;
+  }
+  return true;
+}
+
 // Shows a text that grows at its end. Blocks before the last one cannot change any more and stay in the page; only the last is
 // made again, so a step costs as much as its block, not as the whole answer.
 class MarkdownView {
@@ -181,6 +198,15 @@ class MarkdownView {
     const text = normalized(given);
     if (!text.startsWith(this.text.slice(0, this.length))) this.clear();
     if (text === this.text && !hasEnded) return;
+    try {
+      if (!isTame(text)) throw new Error("slow");
+      this.advance(text, hasEnded);
+    } catch {
+      this.clear();
+      this.box.append(make("p", { className: "asis" }, given));
+    }
+  }
+  advance(text, hasEnded) {
     this.text = text;
     if (hasEnded && this.final.length) {
       // A later line can change an earlier block in rare cases (definitions of links, underlined headings).

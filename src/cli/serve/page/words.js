@@ -12,7 +12,7 @@ const words = {
     menu: "Show or hide chats", close: "Close", attach: "Attach text files", more: "Chat menu", edit: "Edit", copy: "Copy", copied: "Copied",
     again: "Regenerate", retry: "Try again", onward: "Continue", cancel: "Cancel", save: "Save", previous: "Previous alternative",
     next: "Next alternative", thinking: "Thinking…", thought: "Thought", thoughtfor: "Thought for {0} s", call: "Tool call", result: "Result",
-    sendresult: "Send result", tools: "Tools (JSON of the API's \"tools\")", thinkmode: "Thinking", usual: "as the model does", on: "on", off: "off",
+    sendresult: "Send result", tools: "Tools (JSON of the API's \"tools\")", thinkmode: "Thinking", usual: "default", on: "on", off: "off",
     other: "Page", history: "History, most MiB", reset: "Reset settings", about: "About", formatted: "Formatted", pertoken: "Probabilities",
     rate: "{0} tokens/s", tokens: "{0} tokens", notsent: "This message got no answer and is not sent again.", latest: "Latest",
     full: "The history is full ({0} MiB). New messages are not kept until you delete chats or raise the limit in the settings.",
@@ -34,7 +34,7 @@ const words = {
     menu: "대화 목록 열기/닫기", close: "닫기", attach: "텍스트 파일 첨부", more: "대화 메뉴", edit: "편집", copy: "복사", copied: "복사됨",
     again: "다시 생성", retry: "다시 시도", onward: "이어서 쓰기", cancel: "취소", save: "저장", previous: "이전 답변",
     next: "다음 답변", thinking: "생각하는 중…", thought: "생각", thoughtfor: "{0}초 동안 생각함", call: "도구 호출", result: "결과",
-    sendresult: "결과 보내기", tools: "도구 (API \"tools\"의 JSON)", thinkmode: "생각하기", usual: "모델 기본값", on: "켬", off: "끔",
+    sendresult: "결과 보내기", tools: "도구 (API \"tools\"의 JSON)", thinkmode: "생각하기", usual: "기본값", on: "켬", off: "끔",
     other: "페이지", history: "기록 최대 MiB", reset: "설정 초기화", about: "정보", formatted: "서식", pertoken: "확률",
     rate: "{0} 토큰/초", tokens: "{0} 토큰", notsent: "이 메시지는 답을 받지 못해 다시 보내지 않습니다.", latest: "맨 아래로",
     full: "기록이 가득 찼습니다({0} MiB). 대화를 삭제하거나 설정에서 한도를 늘릴 때까지 새 메시지는 저장되지 않습니다.",
@@ -56,7 +56,8 @@ function make(tag, properties, ...children) {
   const out = document.createElement(tag);
   for (const [name, value] of Object.entries(properties || {})) {
     if (value === undefined || value === null) continue;
-    if (name in out && name !== "role") out[name] = value;
+    if (name === "ariaLabel") out.setAttribute("aria-label", value);  // not a property in every browser
+    else if (name in out && name !== "role") out[name] = value;
     else out.setAttribute(name, value);
   }
   out.append(...children.filter((one) => one !== null && one !== undefined));
