@@ -128,11 +128,11 @@ def hostile(p, _):
 
 
 def thinking_and_tools(p, _):
-    for name, answer, thought in (("think", "The answer is 4.", "That is four."), ("tagged", "답은 5입니다.", "생각을 먼저 합니다.")):
+    for name, answer, thought in (("think", "The answer is 4.", "Two and two.\n\nThat is four."), ("tagged", "답은 5입니다.", "생각을 먼저 합니다.")):
         p.send(name)
         assert p.last("details.thoughts", "open") is False and p.last(".body > .markdown") == answer and p.last("details strong") is None
         p.js(f"{LAST}.querySelector('summary').click()")
-        p.b.wait(f"{LAST}.querySelector('details.thoughts > div').innerText.includes({json.dumps(thought)})")
+        p.b.wait(f"{LAST}.querySelector('details.thoughts > div').innerText.trim() === {json.dumps(thought)}")
     p.set("tools", '[{"type": "function", "function": {"name": "weather"}}]')
     p.send("tools")
     assert p.sent()["tools"][0]["function"]["name"] == "weather"
@@ -269,7 +269,7 @@ def history(p, work):
     p.b.wait("[...document.querySelectorAll('#chats .open')].filter((e) => /고래|Another chat/.test(e.textContent)).length === 2")
     p.load()
     assert p.js("document.documentElement.lang") == p.tongue and p.js("document.documentElement.dataset.theme") == p.theme
-    p.b.wait("document.querySelectorAll('#chats .open').length > 2")
+    p.b.wait("document.querySelectorAll('#chats .open').length >= 2")
     p.set("find", "고래는")
     p.b.wait("document.querySelectorAll('#chats .open').length === 1")
     p.js("document.querySelector('#chats .open').click()")
@@ -292,12 +292,12 @@ def history(p, work):
     p.b.wait("window.blobs.length === 1")
     whole = p.js("window.blobs[0].text()")
     count = len(json.loads(whole)["chats"])
-    assert count > 3
+    assert count >= 2
 
     p.js("document.querySelector('#chats [data-action=remove]').click(); document.querySelector('#chats [data-action=remove]').click()")
     p.b.wait("document.querySelectorAll('#chats .open').length === 0")
     bad, good = work / "bad.json", work / "good.json"
-    bad.write_text('{"chats": [{"nodes": [{"id": "a", "parent": "a", "role": "user"}]}]}')
+    bad.write_text('{"chats": [{"title": "x", "nodes": [{"id": "a", "parent": "", "role": "user"}, {"id": "a", "parent": "a", "role": "user"}]}]}')  # a circle
     good.write_text(as_json)
     box = p.b.ask("Runtime.evaluate", expression="document.getElementById('importfile')")["result"]["objectId"]
     p.b.ask("DOM.setFileInputFiles", files=[str(bad)], objectId=box)
