@@ -18,5 +18,5 @@ file(GLOB model_files CONFIGURE_DEPENDS models/*.lum models/*.toml recipes/*.tom
 lumen_embed(lumen_embedded_formats formats ${format_files})
 lumen_embed(lumen_embedded_models models ${model_files})
 lumen_embed(lumen_embedded_data data ${CMAKE_SOURCE_DIR}/data/tinyshakespeare/input.txt)
-lumen_embed(lumen_embedded_page page ${CMAKE_SOURCE_DIR}/src/cli/serve/page.html)
+include(cmake/page.cmake)
 lumen_embed(lumen_embedded_report report_page ${CMAKE_SOURCE_DIR}/src/model/report/page.html)

@@ -1,5 +1,6 @@
-// The page at `/`: one file with its style and script, which may connect only to this server. Proved by
-// tests/cli/serve/page_check.py.
+// The page at `/`: one file with its style and script, which may connect only to this server. The build makes it from
+// the folder page and from the libraries that render Markdown, formulas and code (cmake/page.cmake). Proved by
+// tests/cli/serve/page_check.py and page_features_check.py.
 #pragma once
 
 #include "cli/serve/http.h"

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 
-LONGEST = 60
+LONGEST = 180
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 
@@ -26,7 +26,7 @@ class Browser:
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_read), os.close(to_write)
         self.number, self.heard, self.events, self.session = 0, b"", [], None
-        target = self.ask("Target.createTarget", url="about:blank", width=1000, height=640)["targetId"]
+        target = self.ask("Target.createTarget", url="about:blank", width=1000, height=640, newWindow=True)["targetId"]
         self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(domain + ".enable")
