@@ -195,12 +195,13 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, b
   line->model = model.name;
   model::GenerationRequest request;
   std::unique_ptr<model::Reply> reply;
+  model::FieldNotes notes{model.is_strict, {}};
   if (ask.path == kResponses) {
-    model::ResponsesAsk responses = model::read_responses(body, responses_);
-    request = model::read_chat(responses.chat, model);
+    model::ResponsesAsk responses = model::read_responses(body, responses_, &notes);
+    request = model::read_chat(responses.chat, model, &notes);
     reply = std::make_unique<model::ResponsesReply>(request, model, now_seconds(), std::move(responses), &responses_);
   } else if (ask.path == kMessages) {
-    request = model::read_chat(model::chat_of_messages(body, false), model);
+    request = model::read_chat(model::chat_of_messages(body, false, &notes), model, &notes);
     reply = std::make_unique<model::MessagesReply>(request, model, now_seconds());
   } else {
     request = ask.path == kChats ? model::read_chat(body, model) : model::read_completion(body, model);
@@ -218,7 +219,8 @@ HttpReply Routes::count_tokens(const HttpAsk& ask, Line* line) {
   const ordered_json body = model::request_object(ask.body);
   const model::ServedModel& model = *entry_of(body).model;
   line->model = model.name;
-  const model::GenerationRequest request = model::read_chat(model::chat_of_messages(body, true), model);
+  model::FieldNotes notes{model.is_strict, {}};
+  const model::GenerationRequest request = model::read_chat(model::chat_of_messages(body, true, &notes), model, &notes);
   return json_reply({{"input_tokens", request.prompts.at(0).size()}});
 }
 
