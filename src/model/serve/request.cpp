@@ -203,7 +203,7 @@ void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* o
   }
 }
 
-// Of several limits the smallest one holds. -1: as many tokens as fit.
+// The smallest of several limits holds. -1: as many tokens as fit.
 void read_length(Fields& fields, const ServedModel& model, std::initializer_list<const char*> names, int64_t usual,
                  GenerationRequest* out) {
   const int64_t most = model.most_tokens > 0 ? model.most_tokens : kMostNumber;
@@ -468,7 +468,7 @@ void split_reasoning(const ServedModel& model, const ChatPrompt& prompt, const R
   out->generate.shown = form.controls;
   const std::string call = out->calls ? out->calls->form.open : "";
   out->reasoning.emplace(*form.marks, is_open, call);
-  const bool shows_marks = form.controls.empty();  // otherwise a grammar does not allow them
+  const bool shows_marks = form.controls.empty();                          // otherwise a grammar does not allow them
   if (out->constraint && is_open && !shows_marks) out->reasoning.reset();  // no output can close it
   if (!out->constraint || is_free || !shows_marks || (!is_open && wish.is_on == false)) return;
   out->generate.grammar = grammar_after_reasoning(out->generate.grammar, *form.marks, is_open);

@@ -67,7 +67,7 @@ struct ServedModel {
   // The strings of the vocabulary's tokens, for grammars (with `controls` also the names of control tokens); created on
   // first use.
   std::shared_ptr<const TokenStrings> token_strings(bool controls) const;
-  // Of `chat`, which must be set; created on first use.
+  // The traits of `chat`, which must be set; learned on first use.
   std::shared_ptr<const ChatTraits> traits() const;
 
  private:

@@ -256,7 +256,8 @@ TEST(ServeMessages, ReasoningIsABlock) {
   MessagesReply reply(reasoning_request(), forms_model(), 5);
   std::string events = reply.first_events();
   for (const char* text : kReasoned) events += reply.events(piece_of(text));
-  events += reply.events(piece_of("", true)) + reply.last_events();
+  events += reply.events(piece_of("", true));
+  events += reply.last_events();
   const auto all = told(events);
   EXPECT_EQ(names_of(all),
             "message_start content_block_start content_block_delta content_block_delta content_block_stop "
@@ -298,7 +299,8 @@ TEST(ServeResponses, ReasoningIsAnItem) {
   ResponsesReply reply(reasoning_request(), forms_model(), 5, ask, &store);
   std::string events = reply.first_events();
   for (const char* text : kReasoned) events += reply.events(piece_of(text));
-  events += reply.events(piece_of("", true)) + reply.last_events();
+  events += reply.events(piece_of("", true));
+  events += reply.last_events();
   const auto all = told(events);
   EXPECT_EQ(names_of(all),
             "response.created response.in_progress response.output_item.added response.reasoning_text.delta "

@@ -80,7 +80,7 @@ std::string text_of(const ordered_json& message) {
   return content != message.end() && content->is_string() ? content->get<std::string>() : std::string();
 }
 
-// Two texts with an empty line between them.
+// Two strings with an empty line between them.
 std::string joined(const std::string& first, const std::string& second) {
   return first.empty() || second.empty() ? first + second : first + "\n\n" + second;
 }
