@@ -226,12 +226,13 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Action action
   line->model = model.name;
   model::GenerationRequest request;
   std::unique_ptr<model::Reply> reply;
+  model::FieldNotes notes{model.is_strict, {}};
   if (action == Action::responses) {
-    model::ResponsesAsk responses = model::read_responses(body, responses_);
-    request = model::read_chat(responses.chat, model);
+    model::ResponsesAsk responses = model::read_responses(body, responses_, &notes);
+    request = model::read_chat(responses.chat, model, &notes);
     reply = std::make_unique<model::ResponsesReply>(request, model, now_seconds(), std::move(responses), &responses_);
   } else if (action == Action::messages) {
-    request = model::read_chat(model::chat_of_messages(body, false), model);
+    request = model::read_chat(model::chat_of_messages(body, false, &notes), model, &notes);
     reply = std::make_unique<model::MessagesReply>(request, model, now_seconds());
   } else if (action == Action::native_completion || action == Action::infill) {
     model::NativeAsk native =

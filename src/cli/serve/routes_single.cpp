@@ -90,7 +90,9 @@ HttpReply Routes::post(const HttpAsk& ask, const FoundPath& path, Line* line) {
   line->model = model.name;
   switch (action) {
     case Action::count_tokens: {
-      const model::GenerationRequest request = model::read_chat(model::chat_of_messages(body, true), model);
+      model::FieldNotes notes{model.is_strict, {}};
+      const model::GenerationRequest request =
+          model::read_chat(model::chat_of_messages(body, true, &notes), model, &notes);
       return json_reply({{"input_tokens", request.prompts.at(0).size()}});
     }
     case Action::embeddings: {

@@ -52,7 +52,7 @@ struct ServeFlags {
   DraftFlags draft;
   int64_t most_tokens = 0, most_outputs = 64;
   double drain = 30, client_rate = 0;
-  bool log_json = false;
+  bool log_json = false, strict = false;
 };
 
 // Splits NAME=FILE; a plain file name also gives the model name.
@@ -215,10 +215,12 @@ class Host {
     served.most_tokens = flags.most_tokens;
     served.has_draft = draft_->many(1).is_on();
     served.most_outputs = std::min(flags.most_outputs, flags.scheduler.queue + flags.scheduler.parallel);
+    served.is_strict = flags.strict;
     if (served.longest == 0) return;
     served.chat.emplace(served.tokenizer, chosen.parse());
     served.chat_stops = chosen.stops;
     served.calls = model::learn_call_form(*served.chat);
+    (void)served.traits();
   }
 
   model::SchedulerOptions options_of(const ServeFlags& flags, const model::Library& library,
@@ -346,7 +348,7 @@ int serve(const Shared& shared, ServeFlags flags) {
     }
   }
   Routes routes(entries, {keys, flags.log_json, flags.scheduler.prefixes, flags.client_rate, flags.origins,
-                          flags.scheduler.parallel});
+                          flags.scheduler.parallel, flags.strict});
   HttpServer http(flags.host, flags.port, flags.certificate, flags.key, flags.limits,
                   {[&](const HttpAsk& ask) { return routes.answer(ask); },
                    [&](int status, const std::string& message) { return routes.refusal(status, message); }});
@@ -384,6 +386,7 @@ void add_http_flags(CLI::App& sub, ServeFlags& flags) {
   add_setting(sub, "--timeout", flags.limits.read);
   add_setting(sub, "--drain", flags.drain);
   add_setting(sub, "--log-json", flags.log_json);
+  add_setting(sub, "--strict", flags.strict);
 }
 
 void add_model_flags(CLI::App& sub, ServeFlags& flags) {

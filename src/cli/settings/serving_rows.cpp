@@ -52,6 +52,8 @@ constexpr Setting kRows[] = {
         .under("HTTP")
         .with_default()
         .from(0, 86400),
+    Setting{"--strict", "serve", "Refuse requests with fields that have no effect here, instead of ignoring them"}
+        .under("Requests"),
     Setting{"--log-json", "serve", "A JSON object for each request on standard error"}.under("HTTP"),
     Setting{"--parallel,--np", "serve", "Sequences generated at once (also -np)"}.with_default(),
     Setting{"--queue", "serve", "Sequences that may wait; further requests get status 429"}

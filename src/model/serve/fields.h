@@ -1,5 +1,6 @@
 // Reads the members of a request's JSON object. Each reader asks for the members it supports; members that were never
-// asked for are rejected. Proved by tests/model/serve/request_test.cpp.
+// asked for are ignored with a warning in the reply, or refused where the server is strict. Proved by
+// tests/model/serve/request_test.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "model/serve/request.h"
 
@@ -25,10 +27,10 @@ inline Refusal wrong_value(const std::string& param, const std::string& message)
   return Refusal(400, message, param, "invalid_value");
 }
 
-// The members of a request; each must be asked for.
+// The members of a request; each must be asked for. `notes` null: all others are refused.
 class Fields {
  public:
-  explicit Fields(const nlohmann::ordered_json& object) : object_(object) {}
+  explicit Fields(const nlohmann::ordered_json& object, FieldNotes* notes = nullptr) : object_(object), notes_(notes) {}
 
   // Null if the member is missing or null.
   const nlohmann::ordered_json* find(const std::string& name) {
@@ -72,12 +74,24 @@ class Fields {
   }
   void refuse_others() const {
     for (const auto& [key, value] : object_.items())
-      if (!known_.contains(key) && !value.is_null())
-        throw Refusal(400, "unknown field " + key_in_quotes(key), key.substr(0, kLongestName), "unknown_parameter");
+      if (!known_.contains(key) && !value.is_null()) refuse(key);
+  }
+  // Ignores the members that were not asked for, unless the server is strict.
+  void settle_others() const {
+    for (const auto& [key, value] : object_.items()) {
+      if (known_.contains(key) || value.is_null()) continue;
+      if (!notes_ || notes_->is_strict) refuse(key);
+      notes_->add("the field " + key_in_quotes(key) + " has no effect here");
+    }
   }
 
  private:
+  [[noreturn]] static void refuse(const std::string& key) {
+    throw Refusal(400, "unknown field " + key_in_quotes(key), key.substr(0, kLongestName), "unknown_parameter");
+  }
+
   const nlohmann::ordered_json& object_;
+  FieldNotes* notes_;
   std::set<std::string> known_;
 };
 

@@ -37,11 +37,13 @@ Reply::Reply(const GenerationRequest& request, const ServedModel& model, int64_t
       n_(request.n),
       created_(created),
       id_(reply_id(request.is_chat ? "chatcmpl-" : "cmpl-")),
+      warnings_(request.warnings),
       outputs_(request.prompts.size() * request.n),
       tells_drafts_(model.has_draft || request.expected) {
   for (const auto& prompt : request.prompts) prompt_tokens_ += std::ssize(prompt);
   for (Output& output : outputs_) {
     output.logprobs = no_logprobs();
+    output.splitter = request.reasoning;
     if (request.calls) output.reader.emplace(request.calls);
   }
 }
@@ -68,16 +70,29 @@ std::vector<CallPiece> Reply::take(const Delta& delta) {
     if (delta.index % n_ == 0) disk_tokens_ += delta.answer.from_disk;
   }
   std::vector<CallPiece> out;
+  std::string text = delta.text;
+  if (output.splitter) {
+    ReasoningReader::Piece split = output.splitter->push(text);
+    if (delta.ended) {
+      const ReasoningReader::Piece rest = output.splitter->finish();
+      split.reasoning += rest.reasoning;
+      split.text += rest.text;
+    }
+    if (!split.reasoning.empty()) out.push_back({CallPiece::Kind::reasoning, std::move(split.reasoning)});
+    text = std::move(split.text);
+  }
   if (output.reader) {
-    out = output.reader->push(delta.text);
+    for (CallPiece& piece : output.reader->push(text)) out.push_back(std::move(piece));
     if (delta.ended)
       for (CallPiece& piece : output.reader->finish()) out.push_back(std::move(piece));
-  } else if (!delta.text.empty()) {
-    out.push_back({CallPiece::Kind::text, delta.text});
+  } else if (!text.empty()) {
+    out.push_back({CallPiece::Kind::text, std::move(text)});
   }
   for (const CallPiece& piece : out) {
     if (piece.kind == CallPiece::Kind::text)
       output.text += piece.text;
+    else if (piece.kind == CallPiece::Kind::reasoning)
+      output.reasoning += piece.text;
     else if (piece.kind == CallPiece::Kind::begin)
       output.calls.push_back({reply_id("call_"), piece.text, {}});
     else
@@ -101,10 +116,20 @@ ordered_json Reply::usage() const {
   out["completion_tokens"] = made_tokens_;
   out["total_tokens"] = prompt_tokens_ + made_tokens_;
   out["prompt_tokens_details"] = {{"cached_tokens", cached_tokens_}};
-  if (tells_drafts_)
-    out["completion_tokens_details"] = {{"accepted_prediction_tokens", accepted_tokens_},
-                                        {"rejected_prediction_tokens", drafted_tokens_ - accepted_tokens_}};
+  if (const int64_t reasoning = reasoning_tokens(); reasoning > 0)
+    out["completion_tokens_details"]["reasoning_tokens"] = reasoning;
+  if (tells_drafts_) {
+    out["completion_tokens_details"]["accepted_prediction_tokens"] = accepted_tokens_;
+    out["completion_tokens_details"]["rejected_prediction_tokens"] = drafted_tokens_ - accepted_tokens_;
+  }
   return out;
+}
+
+int64_t Reply::reasoning_tokens() const {
+  int64_t count = 0;
+  for (const Output& output : outputs_)
+    if (!output.reasoning.empty()) count += std::ssize(model_.tokenizer.encode(output.reasoning));
+  return std::min(count, made_tokens_);
 }
 
 ordered_json Reply::no_logprobs() const {
@@ -172,6 +197,7 @@ ordered_json Reply::message_of(const Output& output) const {
   ordered_json out;
   out["role"] = "assistant";
   out["content"] = output.text.empty() && !output.calls.empty() ? ordered_json() : ordered_json(output.text);
+  if (!output.reasoning.empty()) out["reasoning_content"] = output.reasoning;
   out["refusal"] = nullptr;
   for (const Call& call : output.calls) {
     ordered_json one;
@@ -199,12 +225,14 @@ ordered_json Reply::whole() const {
     out["choices"].push_back(std::move(choice));
   }
   out["usage"] = usage();
+  if (!warnings_.empty()) out["warnings"] = warnings_;
   return out;
 }
 
 // `call`: the index of the tool call that the piece belongs to.
 ordered_json Reply::delta_of(const CallPiece& piece, int64_t call, const Output& output) const {
   if (piece.kind == CallPiece::Kind::text) return {{"content", piece.text}};
+  if (piece.kind == CallPiece::Kind::reasoning) return {{"reasoning_content", piece.text}};
   ordered_json one;
   one["index"] = call;
   if (piece.kind == CallPiece::Kind::begin) {
@@ -232,6 +260,8 @@ std::string Reply::events(Delta delta) {
     ordered_json out = head(kind);
     out["choices"] = ordered_json::array({std::move(choice)});
     if (include_usage_) out["usage"] = nullptr;
+    if (!warns_ && !warnings_.empty()) out["warnings"] = warnings_;
+    warns_ = true;
     return event(out);
   };
   const auto choice = [&](const char* key, ordered_json value) {
@@ -312,6 +342,7 @@ ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel&
   }
   out["model"] = model.name;
   out["usage"] = {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
+  if (!request.warnings.empty()) out["warnings"] = request.warnings;
   return out;
 }
 

@@ -49,7 +49,8 @@ class Reply {
     std::string id, name, arguments;
   };
   struct Output {
-    std::string text;
+    std::string text, reasoning;
+    std::optional<ReasoningReader> splitter;  // set if the output may contain reasoning
     std::vector<Call> calls;
     std::optional<CallReader> reader;  // set if the output may contain tool calls
     nlohmann::ordered_json logprobs;
@@ -58,7 +59,7 @@ class Reply {
     EndReason reason = EndReason::interrupted;
     std::string stop;  // the stop string that ended it
   };
-  // Adds a delta; returns its text and tool calls.
+  // Adds a delta; returns its reasoning, text and tool calls.
   std::vector<CallPiece> take(const Delta& delta);
   void rename(std::string id) { id_ = std::move(id); }
   const char* finish_reason(const Output& output) const;  // as in chat completions
@@ -67,6 +68,8 @@ class Reply {
   // The token and its log probability: {"token", "logprob", "bytes"}.
   nlohmann::ordered_json chance(TokenId id, double value) const;
   const ServedModel& model() const { return model_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  int64_t reasoning_tokens() const;  // counted by tokenizing the reasoning of all outputs
   int64_t created() const { return created_; }
 
  private:
@@ -83,6 +86,8 @@ class Reply {
   bool is_chat_, include_usage_;
   int64_t top_, n_, created_;
   std::string id_;
+  std::vector<std::string> warnings_;
+  bool warns_ = false;  // the warnings were sent in a stream
   std::vector<Output> outputs_;
   int64_t ended_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0, disk_tokens_ = 0, made_tokens_ = 0;
   bool tells_drafts_;

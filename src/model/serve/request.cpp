@@ -5,9 +5,12 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/printable.h"
 #include "base/structured/json.h"
 #include "model/infer/sample/json_schema.h"
 #include "model/serve/fields.h"
+#include "model/serve/hints.h"
 #include "model/template/messages.h"
 #include "model/text/unicode/unicode.h"
 
@@ -19,8 +22,9 @@ using nlohmann::ordered_json;
 constexpr int kDeepestRequest = 64;
 constexpr int64_t kMostStops = 16, kMostInputs = 2048, kMostTop = 20, kMostTools = 128, kMostNumber = INT32_MAX;
 constexpr size_t kLongestStop = 1024;
-constexpr int64_t kUsualCompletion = 16;  // tokens, if a completion request has no max_tokens
-constexpr double kLeastAbove = 1e-6;      // smallest value of parameters that must be above 0
+constexpr int64_t kUsualCompletion = 16;                 // tokens, if a completion request has no max_tokens
+constexpr double kLeastAbove = 1e-6;                     // smallest value of parameters that must be above 0
+constexpr size_t kMostLogged = 256, kMostWarnings = 32;  // different warnings in the log, and warnings of one reply
 
 // Reads a list of token ids.
 std::vector<TokenId> ids_of(const ordered_json& list, const std::string& name, const ServedModel& model) {
@@ -128,8 +132,8 @@ void read_sampling(Fields& fields, const ServedModel& model, SamplerOptions* s) 
   s->repeat_penalty = fields.real("repeat_penalty", repetition, kLeastAbove, 1000);
   s->repeat_last = fields.whole("repeat_last_n", s->repeat_last, -1, kMostNumber);
   read_bias(fields, model, s);
-  const int64_t seed = fields.whole("seed", -1, -1, UINT32_MAX);
-  s->seed = seed >= 0 ? uint32_t(seed) : uint32_t(std::random_device{}());
+  const std::optional<uint32_t> seed = read_seed(fields);
+  s->seed = seed ? *seed : uint32_t(std::random_device{}());
 }
 
 std::vector<std::string> read_stops(Fields& fields) {
@@ -199,61 +203,80 @@ void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* o
   }
 }
 
+// The smallest of several limits holds. -1: as many tokens as fit.
 void read_length(Fields& fields, const ServedModel& model, std::initializer_list<const char*> names, int64_t usual,
                  GenerationRequest* out) {
   const int64_t most = model.most_tokens > 0 ? model.most_tokens : kMostNumber;
-  std::string given;
-  out->generate.predict = usual < 0 && model.most_tokens > 0 ? model.most_tokens : std::min(usual, most);
+  const int64_t as_fits = model.most_tokens > 0 ? model.most_tokens : -1;
+  std::optional<int64_t> given;
   for (const char* name : names) {
-    if (!fields.find(name)) continue;
-    if (!given.empty()) throw wrong_value(name, "one of " + key_in_quotes(given) + " and " + key_in_quotes(name));
-    given = name;
-    out->generate.predict = fields.whole(name, 0, out->is_chat ? 1 : 0, most);
+    const ordered_json* value = fields.find(name);
+    if (!value) continue;
+    const bool is_open = value->is_number_integer() && *value == -1;
+    const int64_t length = is_open ? as_fits : fields.whole(name, 0, out->is_chat ? 1 : 0, most);
+    given = !given || *given < 0 ? length : length < 0 ? *given : std::min(*given, length);
   }
+  out->generate.predict = given ? *given : usual < 0 ? as_fits : std::min(usual, most);
 }
 
 // Reads the parameters shared by chats and completions.
-void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* out) {
+void read_writing(Fields& fields, const ServedModel& model, FieldNotes* notes, GenerationRequest* out) {
   if (model.longest == 0) throw Refusal(400, "this model generates no text", "model", "unsupported_model");
   read_sampling(fields, model, &out->sampling);
   out->generate.stops = read_stops(fields);
+  out->generate.ends = read_end_ids(fields, model);
   out->generate.ignore_end = fields.boolean("ignore_eos", false);
+  if (fields.whole("min_tokens", 0, 0, kMostNumber) > 0)
+    throw Refusal(400, "'min_tokens' above 0 is not supported; 'ignore_eos' writes up to 'max_tokens'", "min_tokens",
+                  "unsupported_parameter");
   read_grammar(fields, model, out);
   out->n = fields.whole("n", 1, 1, model.most_outputs);
   out->stream = fields.boolean("stream", false);
   if (const ordered_json* options = fields.find("stream_options")) {
     if (!options->is_object()) throw wrong_value("stream_options", "'stream_options' must be an object");
     if (!out->stream) throw wrong_value("stream_options", "'stream_options' requires 'stream'");
-    Fields more(*options);
+    Fields more(*options, notes);
     out->include_usage = more.boolean("include_usage", false);
     more.ignore({"include_obfuscation"});
-    more.refuse_others();
+    more.settle_others();
   }
-  fields.ignore({"model", "user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"});
-  fields.only("store", {false});
+  // Prompts are always cached, nothing is stored, and no prompt is truncated.
+  fields.ignore({"model", "user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
+                 "prompt_cache_retention", "cache_prompt", "store"});
 }
 
-// Normalizes messages for templates.
-ordered_json plain_messages(const ordered_json* messages) {
+// Normalizes messages for templates. A strict server refuses what would be repaired otherwise.
+ordered_json plain_messages(const ordered_json* messages, const ServedModel& model, FieldNotes* notes) {
   if (!messages || !messages->is_array() || messages->empty())
     throw wrong_value("messages", "'messages' must be a list of messages");
   try {
-    return normal_messages(*messages, OtherKeys::refused);
+    ordered_json given = *messages;
+    if (!notes->is_strict) {
+      RepairedMessages repaired = repaired_messages(given);
+      for (const std::string& change : repaired.changes) notes->add(change);
+      given = std::move(repaired.messages);
+    }
+    const ordered_json normal = normal_messages(given, OtherKeys::refused);
+    return model.chat ? mapped_roles(normal, model.traits()->roles, *model.chat) : normal;
   } catch (const MessageFault& fault) {
     throw wrong_value("messages", fault.reason + (fault.detail.empty() ? "" : ": ") + fault.detail);
   }
 }
 
-OfferedTool offered_tool(const ordered_json& tool) {
+OfferedTool offered_tool(const ordered_json& tool, FieldNotes* notes) {
   const bool is_function = tool.is_object() && tool.value("type", ordered_json()) == "function" &&
                            tool.contains("function") && tool["function"].is_object();
   if (!is_function) throw wrong_value("tools", "'tools' are {'type': 'function', 'function': {'name', 'parameters'}}");
   const ordered_json& function = tool["function"];
+  const auto other = [&](const std::string& message) {
+    if (notes->is_strict) throw wrong_value("tools", message);
+    notes->add(message);
+  };
   for (const auto& [key, value] : tool.items())
-    if (key != "type" && key != "function") throw wrong_value("tools", "a tool has no " + key_in_quotes(key));
+    if (key != "type" && key != "function" && !value.is_null()) other("a tool has no " + key_in_quotes(key));
   for (const auto& [key, value] : function.items())
-    if (key != "name" && key != "description" && key != "parameters" && key != "strict")
-      throw wrong_value("tools", "a function has no " + key_in_quotes(key));
+    if (key != "name" && key != "description" && key != "parameters" && key != "strict" && !value.is_null())
+      other("a function has no " + key_in_quotes(key));
   const std::string name = function.value("name", ordered_json()).is_string() ? function["name"] : "";
   const bool fits = !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
@@ -293,23 +316,44 @@ void read_choice(const ordered_json* choice, CallPlan* plan) {
   plan->is_needed = plan->is_one = true;
 }
 
+// The tools that are functions. Others, such as "web_search", run in the services of other servers: no model can call
+// them here.
+ordered_json functions_of(const ordered_json& tools, FieldNotes* notes) {
+  ordered_json out = ordered_json::array();
+  for (const auto& tool : tools) {
+    const ordered_json type = tool.is_object() ? tool.value("type", ordered_json()) : ordered_json();
+    if (!type.is_string() || type == "function") {
+      out.push_back(tool);
+      continue;
+    }
+    const std::string message =
+        "tools of the type " + key_in_quotes(type) + " are ignored; only functions can be called";
+    if (notes->is_strict) throw Refusal(400, message, "tools", "unsupported_parameter");
+    notes->add(message);
+  }
+  return out;
+}
+
 // Reads the functions that a chat may call; `more` gets them for the template.
-void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out, ordered_json* more) {
-  const ordered_json *tools = fields.find("tools"), *choice = fields.find("tool_choice");
+void read_tools(Fields& fields, const ServedModel& model, FieldNotes* notes, GenerationRequest* out,
+                ordered_json* more) {
+  const ordered_json *given = fields.find("tools"), *choice = fields.find("tool_choice");
   const bool may_be_many = fields.boolean("parallel_tool_calls", true);
   fields.only("functions", {ordered_json::array()});
   fields.only("function_call", {"none", "auto"});
-  if (tools && !tools->is_array()) throw wrong_value("tools", "'tools' must be a list");
-  if (!tools || tools->empty()) {
+  if (given && !given->is_array()) throw wrong_value("tools", "'tools' must be a list");
+  const ordered_json tools = given ? functions_of(*given, notes) : ordered_json::array();
+  if (tools.empty()) {
     if (choice && *choice != "none" && *choice != "auto")
-      throw wrong_value("tool_choice", "'tool_choice' without 'tools'");
+      throw wrong_value("tool_choice", given && !given->empty() ? "'tool_choice' requires a tool that is no function"
+                                                                : "'tool_choice' without 'tools'");
     return;
   }
-  if (std::ssize(*tools) > kMostTools) throw wrong_value("tools", fmt::format("'tools' has more than {}", kMostTools));
+  if (std::ssize(tools) > kMostTools) throw wrong_value("tools", fmt::format("'tools' has more than {}", kMostTools));
   auto plan = std::make_shared<CallPlan>();
   std::set<std::string> names;
-  for (const auto& tool : *tools) {
-    plan->tools.push_back(offered_tool(tool));
+  for (const auto& tool : tools) {
+    plan->tools.push_back(offered_tool(tool, notes));
     if (!names.insert(plan->tools.back().name).second)
       throw wrong_value("tools", "two functions are named " + key_in_quotes(plan->tools.back().name));
   }
@@ -320,7 +364,7 @@ void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out
   plan->form = *model.calls;
   plan->is_one = !may_be_many;
   read_choice(choice, plan.get());
-  (*more)["tools"] = *tools;
+  (*more)["tools"] = tools;
   out->calls = std::move(plan);
 }
 
@@ -376,6 +420,21 @@ std::shared_ptr<const TokenStrings> ServedModel::token_strings(bool controls) co
   return strings;
 }
 
+std::shared_ptr<const ChatTraits> ServedModel::traits() const {
+  const std::lock_guard lock(mutex_);
+  if (!traits_) traits_ = std::make_shared<const ChatTraits>(ChatTraits{learn_roles(*chat), learn_reasoning(*chat)});
+  return traits_;
+}
+
+void FieldNotes::add(const std::string& warning) {
+  if (std::find(warnings.begin(), warnings.end(), warning) != warnings.end()) return;
+  if (warnings.size() < kMostWarnings) warnings.push_back(utf8_repair(warning));
+  static std::mutex mutex;
+  static std::set<std::string> logged;
+  const std::lock_guard lock(mutex);
+  if (logged.size() < kMostLogged && logged.insert(warning).second) note("a request: " + printable(warning));
+}
+
 ordered_json request_object(std::string_view body) {
   try {
     ordered_json out = parse_ordered_json(body, "the request", kDeepestRequest);
@@ -393,54 +452,97 @@ std::string request_model(const ordered_json& body) {
   return *model;
 }
 
-GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) {
+namespace {
+
+// Splits reasoning from the output, and lets a grammar begin after it. `is_free`: the grammar allows any text before
+// calls, which includes reasoning.
+void split_reasoning(const ServedModel& model, const ChatPrompt& prompt, const ReasoningWish& wish, bool is_free,
+                     GenerationRequest* out) {
+  const ReasoningForm form = model.traits()->reasoning;
+  if (!form.marks) return;
+  const std::string_view text = prompt.text, answer = text.substr(prompt.answer);
+  const size_t open = answer.rfind(form.marks->open), close = answer.rfind(form.marks->close);
+  const bool closes = close != std::string_view::npos && (open == std::string_view::npos || open < close);
+  const bool is_open = (open != std::string_view::npos && !closes) ||
+                       (!closes && opens_reasoning(*form.marks, text.substr(0, prompt.answer)));
+  out->generate.shown = form.controls;
+  const std::string call = out->calls ? out->calls->form.open : "";
+  out->reasoning.emplace(*form.marks, is_open, call);
+  const bool shows_marks = form.controls.empty();                          // otherwise a grammar does not allow them
+  if (out->constraint && is_open && !shows_marks) out->reasoning.reset();  // no output can close it
+  if (!out->constraint || is_free || !shows_marks || (!is_open && wish.is_on == false)) return;
+  out->generate.grammar = grammar_after_reasoning(out->generate.grammar, *form.marks, is_open);
+  const bool controls = out->calls && !out->calls->form.controls.empty();
+  out->constraint =
+      std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_strings(controls));
+}
+
+}  // namespace
+
+GenerationRequest read_chat(const ordered_json& given, const ServedModel& model, FieldNotes* notes) {
+  FieldNotes own{model.is_strict, {}};
+  if (!notes) notes = &own;
+  const std::optional<ordered_json> guided = without_guides(given);
+  const ordered_json& body = guided ? *guided : given;
   GenerationRequest out;
   out.is_chat = true;
-  Fields fields(body);
+  Fields fields(body, notes);
   ordered_json more = ordered_json::object();
-  read_tools(fields, model, &out, &more);
-  read_writing(fields, model, &out);
+  read_tools(fields, model, notes, &out, &more);
+  read_writing(fields, model, notes, &out);
   read_length(fields, model, {"max_tokens", "max_completion_tokens"}, -1, &out);
   const bool told = fields.boolean("logprobs", false);
   out.top = told ? 0 : -1;
-  if (fields.find("top_logprobs")) {
-    if (!told) throw wrong_value("top_logprobs", "'top_logprobs' requires 'logprobs': true");
-    out.top = fields.whole("top_logprobs", 0, 0, kMostTop);
-  }
+  if (const int64_t top = fields.whole("top_logprobs", 0, 0, kMostTop); told)
+    out.top = top;
+  else if (top > 0)
+    throw wrong_value("top_logprobs", "'top_logprobs' requires 'logprobs': true");
   read_prediction(fields, model, &out);
   fields.only("modalities", {ordered_json::array({"text"})});
   if (const ordered_json* values = fields.find("chat_template_kwargs")) {
     if (!values->is_object()) throw wrong_value("chat_template_kwargs", "'chat_template_kwargs' must be an object");
-    for (const char* own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
-      if (values->contains(own))
-        throw wrong_value("chat_template_kwargs", key_in_quotes(own) + " cannot be set by requests");
+    for (const char* own_name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+      if (values->contains(own_name))
+        throw wrong_value("chat_template_kwargs", key_in_quotes(own_name) + " cannot be set by requests");
     more.update(*values);
   }
-  const ordered_json messages = plain_messages(fields.find("messages"));
-  fields.refuse_others();
+  const PromptEnd end = read_prompt_end(fields);
+  const ReasoningWish wish = read_reasoning(fields, notes);
+  fields.only("truncation", {"disabled", "auto"});
+  const ordered_json messages = plain_messages(fields.find("messages"), model, notes);
+  fields.settle_others();
   if (!model.chat) throw Refusal(400, "this model has no chat template", "model", "unsupported_model");
+  grant(wish, model.traits()->reasoning, &more, notes);
   try {
-    out.prompts.push_back(model.chat->prompt(messages, more));
+    ChatPrompt prompt = model.chat->prompt(messages, more, end);
+    const bool is_free = out.calls && !out.calls->is_needed && !fields.find("response_format");
+    split_reasoning(model, prompt, wish, is_free, &out);
+    out.prompts.push_back(std::move(prompt.ids));
   } catch (const Error& error) {
     throw wrong_value("messages", error.what());
   }
   out.echoed.emplace_back();
   check_length(out.prompts[0], model.longest, "messages");
   out.generate.stops.insert(out.generate.stops.end(), model.chat_stops.begin(), model.chat_stops.end());
+  out.warnings = notes->warnings;
   return out;
 }
 
-GenerationRequest read_completion(const ordered_json& body, const ServedModel& model) {
+GenerationRequest read_completion(const ordered_json& given, const ServedModel& model) {
+  FieldNotes notes{model.is_strict, {}};
+  const std::optional<ordered_json> guided = without_guides(given);
+  const ordered_json& body = guided ? *guided : given;
   GenerationRequest out;
-  Fields fields(body);
-  read_writing(fields, model, &out);
+  Fields fields(body, &notes);
+  read_writing(fields, model, &notes, &out);
   read_length(fields, model, {"max_tokens"}, kUsualCompletion, &out);
   out.echo = fields.boolean("echo", false);
   out.top = fields.whole("logprobs", -1, 0, kMostTop);
   fields.only("suffix", {""});
   fields.only("best_of", {1, out.n});
   read_inputs(fields.find("prompt"), "prompt", model, model.longest, model.most_outputs, &out.prompts, &out.echoed);
-  fields.refuse_others();
+  fields.settle_others();
+  out.warnings = notes.warnings;
   if (std::ssize(out.prompts) * out.n > model.most_outputs)
     throw wrong_value("n", fmt::format("a request may ask for {} outputs at most", model.most_outputs));
   if (!out.echo)
@@ -452,7 +554,9 @@ EmbeddingRequest read_embedding(const ordered_json& body, const ServedModel& mod
   if (model.longest_read == 0)
     throw Refusal(400, "this model's family does not define hidden states", "model", "unsupported_model");
   EmbeddingRequest out;
-  Fields fields(body);
+  FieldNotes notes{model.is_strict, {}};
+  Fields fields(body, &notes);
+  fields.only("dimensions", {});
   read_inputs(fields.find("input"), "input", model, model.longest_read, kMostInputs, &out.inputs, nullptr);
   if (const ordered_json* form = fields.find("encoding_format")) {
     if (*form != "float" && *form != "base64")
@@ -460,31 +564,34 @@ EmbeddingRequest read_embedding(const ordered_json& body, const ServedModel& mod
     out.base64 = *form == "base64";
   }
   fields.ignore({"model", "user"});
-  fields.refuse_others();
+  fields.settle_others();
+  out.warnings = std::move(notes.warnings);
   return out;
 }
 
 std::vector<TokenId> read_tokenize(const ordered_json& body, const ServedModel& model) {
-  Fields fields(body);
+  FieldNotes notes{model.is_strict, {}};
+  Fields fields(body, &notes);
   const ordered_json *prompt = fields.find("prompt"), *content = fields.find("content");
   const ordered_json* text = prompt ? prompt : content;
   if (!text || (prompt && content) || !text->is_string()) throw wrong_value("prompt", "'prompt' must be a string");
   const bool special = fields.boolean("add_special", true);
   const bool add = fields.boolean("add_special_tokens", special);
   fields.ignore({"model"});
-  fields.refuse_others();
+  fields.settle_others();
   return ids_of(text->get_ref<const std::string&>(), "prompt", model, add);
 }
 
 std::vector<TokenId> read_detokenize(const ordered_json& body, const ServedModel& model) {
-  Fields fields(body);
+  FieldNotes notes{model.is_strict, {}};
+  Fields fields(body, &notes);
   const ordered_json* tokens = fields.find("tokens");
   if (!tokens || !tokens->is_array()) throw wrong_value("tokens", "'tokens' must be a list of token ids");
   std::vector<TokenId> ids = ids_of(*tokens, "tokens", model);
   for (const TokenId id : ids)
     if (!model.tokenizer.has(id)) throw wrong_value("tokens", fmt::format("{} is not a token of the vocabulary", id));
   fields.ignore({"model"});
-  fields.refuse_others();
+  fields.settle_others();
   return ids;
 }
 

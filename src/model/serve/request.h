@@ -1,5 +1,6 @@
-// Parses requests from JSON. Every field must be known and within its bounds, otherwise the request is rejected with
-// the reason; nothing that would change a result is silently ignored. Proved by tests/model/serve/request_test.cpp.
+// Parses requests from JSON. A value out of its bounds is refused with the reason. A field without an effect is
+// ignored, which the reply's `warnings` and one line of the log report; a strict server refuses it. Proved by
+// tests/model/serve/request_test.cpp.
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "model/infer/generate/answer.h"
+#include "model/serve/conversation/conversation.h"
 #include "model/serve/tools/tools.h"
 #include "model/template/chat.h"
 #include "model/text/tokenizer/tokenizer.h"
@@ -37,6 +39,20 @@ struct ModelFacts {
   int64_t parameters = 0, bytes = 0, modified = 0;  // weights; their bytes; seconds since 1970
 };
 
+// What a request contains that has no effect.
+struct FieldNotes {
+  bool is_strict = false;             // such a request is refused
+  std::vector<std::string> warnings;  // for the reply; each once, and a limited number of them
+  // Also logs the warning, once in the life of the process.
+  void add(const std::string& warning);
+};
+
+// What is learned from a chat template, besides the form of its calls.
+struct ChatTraits {
+  RenderedRoles roles;
+  ReasoningForm reasoning;
+};
+
 // The model that requests are parsed for.
 struct ServedModel {
   ServedModel(std::string name_, Tokenizer tokenizer_, int64_t vocabulary_)
@@ -56,13 +72,17 @@ struct ServedModel {
   int64_t most_tokens = 0;              // most tokens of an output; 0: limited by the context only
   int64_t most_outputs = 64;            // of one request, over all its prompts
   bool has_draft = false;               // it has a draft for speculative decoding
+  bool is_strict = false;               // requests with fields that have no effect are refused
 
   // The strings of the vocabulary's tokens, for grammars (with `controls` also the names of control tokens); created on
   // first use.
   std::shared_ptr<const TokenStrings> token_strings(bool controls) const;
+  // The traits of `chat`, which must be set; learned on first use.
+  std::shared_ptr<const ChatTraits> traits() const;
 
  private:
   mutable std::mutex mutex_;
+  mutable std::shared_ptr<const ChatTraits> traits_;
   mutable std::array<std::shared_ptr<const TokenStrings>, 2> token_strings_;
 };
 
@@ -80,6 +100,8 @@ struct GenerationRequest {
   std::shared_ptr<const Constraint> constraint;
   std::shared_ptr<const CallPlan> calls;                 // functions that may be called
   std::shared_ptr<const std::vector<TokenId>> expected;  // the output predicted by the client
+  std::optional<ReasoningReader> reasoning;              // splits reasoning from outputs; nullopt: they are all text
+  std::vector<std::string> warnings;                     // parts of the request without effect, for the reply
 };
 
 // A request for embedding vectors.
@@ -87,6 +109,7 @@ struct EmbeddingRequest {
   std::vector<std::vector<TokenId>> inputs;
   int64_t set = 0;  // adapter set of the model
   bool base64 = false;
+  std::vector<std::string> warnings = {};  // parts of the request without effect, for the reply
 };
 
 // Parses a request's body as a JSON object. Refusal if it is not an object, or has invalid UTF-8, a duplicate key, or
@@ -95,7 +118,8 @@ nlohmann::ordered_json request_object(std::string_view body);
 // The model named by the request, or empty.
 std::string request_model(const nlohmann::ordered_json& body);
 
-GenerationRequest read_chat(const nlohmann::ordered_json& body, const ServedModel& model);
+// `notes`: what another API's form of the request contained; null: the body came as it is.
+GenerationRequest read_chat(const nlohmann::ordered_json& body, const ServedModel& model, FieldNotes* notes = nullptr);
 GenerationRequest read_completion(const nlohmann::ordered_json& body, const ServedModel& model);
 EmbeddingRequest read_embedding(const nlohmann::ordered_json& body, const ServedModel& model);
 // {"prompt" or "content": TEXT, "add_special_tokens" or "add_special": true}

@@ -319,11 +319,29 @@ std::vector<std::string> ChatRenderer::control_names() const {
 }
 
 std::vector<TokenId> ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more) const {
-  const ChatText text = render(mark(messages, more), {.open_answer = true});
-  std::vector<TokenId> out = tokens(text, 0, text.text.size());
+  return prompt(messages, more, PromptEnd::opening).ids;
+}
+
+ChatPrompt ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more, PromptEnd end) const {
+  const MarkedChat chat = mark(messages, more);
+  Options options{.open_answer = end == PromptEnd::opening};
+  if (end == PromptEnd::continued) {
+    if (chat.messages.empty() || chat.messages.back()["role"] != "assistant")
+      throw user_error("only a last message of the assistant can be continued");
+    options.marked = chat.messages.size() - 1;
+  }
+  ChatText text = render(chat, options);
+  size_t answer = text.text.size();
+  if (end == PromptEnd::continued) {
+    if (text.begins.empty() || text.ends.empty()) throw user_error("the last message has no text to be continued");
+    answer = text.begins.back();
+    text.text.resize(text.ends.back());
+  }
+  ChatPrompt out{tokens(text, 0, text.text.size()), text.text, answer};
   // Templates usually write BOS themselves; otherwise the tokenizer's setting decides.
   const auto bos = tokenizer_.bos();
-  if (tokenizer_.adds_bos() && bos && (out.empty() || out.front() != *bos)) out.insert(out.begin(), *bos);
+  if (tokenizer_.adds_bos() && bos && (out.ids.empty() || out.ids.front() != *bos))
+    out.ids.insert(out.ids.begin(), *bos);
   return out;
 }
 

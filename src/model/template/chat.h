@@ -74,6 +74,16 @@ struct CallStyle {
   bool null_content = false;    // null instead of an empty string if there is no text besides the calls
 };
 
+// How a prompt ends: with the generation prompt, after the last message, or within the last message, an assistant's, so
+// that the model continues it.
+enum class PromptEnd { opening, closed, continued };
+
+struct ChatPrompt {
+  std::vector<TokenId> ids;
+  std::string text;
+  size_t answer = 0;  // position in `text` where the answer begins: its end, or the text that is continued
+};
+
 class ChatRenderer {
  public:
   // `now`: the time for templates that use it; null: the system clock.
@@ -99,6 +109,8 @@ class ChatRenderer {
   PlacedTokens placed_tokens(const ChatText& text) const;
   // The tokens of all messages with the generation prompt, and with BOS if the template or the tokenizer adds it.
   std::vector<TokenId> prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more) const;
+  // The same with another end. Error if there is no text to be continued.
+  ChatPrompt prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more, PromptEnd end) const;
 
   // The first control token written by the template at or after `from`.
   std::optional<AddedTokens::Match> next_control(const ChatText& text, size_t from) const;

@@ -353,7 +353,7 @@ def judge(lumen, work):
 def refusals(s):
     """What is no request, and who does not behave."""
     for path, body, status in [("/v1/completions", b"{", 400), ("/v1/completions", b"\xff\xfe", 400), ("/v1/completions", {"prompt": 3}, 400),
-                               ("/v1/completions", {"prompt": "a", "tools": []}, 400), ("/v1/completions", {"prompt": "a", "n": 10**30}, 400),
+                               ("/v1/completions", {"prompt": "a", "best_of": 3}, 400), ("/v1/completions", {"prompt": "a", "n": 10**30}, 400),
                                ("/v1/completions", {"prompt": "a", "model": 3}, 400), ("/nothing", {"a": 1}, 404),
                                ("/v1/completions", b"[" * 5000, 400), ("/v1/completions", {"prompt": "a " * 5000}, 400),
                                ("/v1/completions", None, 405), ("/metrics", {"a": 1}, 405), ("/v1/chat/completions", {"messages": []}, 400),

@@ -103,10 +103,9 @@ TEST(ServeMessages, ARequestBecomesAChat) {
         begin + R"([{"type": "text", "text": 3}]}]})",
         begin + R"([{"type": "tool_use", "id": "a", "name": "b", "input": {}}]}]})",
         begin + R"([{"type": "tool_result", "content": "a"}]}]})", begin + R"("a"}], "n": 2})",
-        begin + R"("a"}], "thinking": {"type": "enabled", "budget_tokens": 5}})",
         begin + R"("a"}], "tools": [{"type": "bash_20250124", "name": "bash"}]})",
         begin + R"("a"}], "tool_choice": {"type": "some"}})", begin + R"("a"}], "stop_sequences": "a"})",
-        std::string(R"({"max_tokens": 1, "messages": [{"role": "system", "content": "a"}]})")})
+        std::string(R"({"max_tokens": 1, "messages": [{"role": "tool", "content": "a"}]})")})
     EXPECT_THROW((void)chat_of_messages(json_of(bad), false), Refusal) << bad;
   EXPECT_EQ(json_of(messages_error(Refusal(429, "wait"))),
             json_of(R"({"type": "error", "error": {"type": "rate_limit_error", "message": "wait"}})"));
@@ -167,7 +166,7 @@ TEST(ServeResponses, ARequestBecomesAChat) {
       "text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "integer"}}}})"),
                      store);
   EXPECT_EQ(ask.chat["messages"][0], json_of(R"({"role": "system", "content": "Be brief."})"));
-  EXPECT_EQ(ask.chat["messages"][1]["role"], "system");
+  EXPECT_EQ(ask.chat["messages"][1]["role"], "developer");
   EXPECT_EQ(ask.chat["messages"][3]["tool_calls"].size(), 2U);
   EXPECT_EQ(ask.chat["messages"][4], json_of(R"({"role": "tool", "tool_call_id": "c1", "content": "rain"})"));
   EXPECT_EQ(ask.messages.size(), 4U);
@@ -178,14 +177,13 @@ TEST(ServeResponses, ARequestBecomesAChat) {
             json_of(R"({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer"}}})"));
   EXPECT_FALSE(ask.is_stored);
   for (const char* bad :
-       {R"({})", R"({"input": 3})", R"({"input": []})", R"({"input": [3]})", R"({"input": [{"type": "reasoning"}]})",
+       {R"({})", R"({"input": 3})", R"({"input": []})", R"({"input": [3]})",
+        R"({"input": [{"type": "item_reference", "id": "a"}]})", R"({"input": [{"type": "web_search_call"}]})",
         R"({"input": [{"role": "user"}]})", R"({"input": [{"role": "tool", "content": "a"}]})",
         R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})", R"({"input": "a", "n": 2})",
-        R"({"input": "a", "tools": [{"type": "web_search"}]})", R"({"input": "a", "background": true})",
-        R"({"input": "a", "text": 3})", R"({"input": "a", "previous_response_id": "resp_1"})",
-        R"({"input": "a", "store": 3})", R"({"input": "a", "instructions": 3})",
-        R"({"input": [{"type": "function_call_output", "call_id": "a"}]})",
-        R"({"input": "a", "reasoning": {"effort": "high"}})"})
+        R"({"input": "a", "background": true})", R"({"input": "a", "text": 3})",
+        R"({"input": "a", "previous_response_id": "resp_1"})", R"({"input": "a", "store": 3})",
+        R"({"input": "a", "instructions": 3})", R"({"input": [{"type": "function_call_output", "call_id": "a"}]})"})
     EXPECT_THROW((void)read_responses(json_of(bad), store), Refusal) << bad;
 }
 
@@ -230,6 +228,96 @@ TEST(ServeResponses, AnAnswerAsEventsAndWhatFollowsIt) {
   events += silent.events(piece_of("", true));
   events += silent.last_events();
   EXPECT_EQ(told(events).back().second["response"]["output"].size(), 1U);
+}
+
+GenerationRequest reasoning_request() {
+  GenerationRequest out = forms_request(true);
+  out.reasoning.emplace(ReasoningMarks{"{a}", "{b}"}, false, "<");
+  out.warnings = {"w"};
+  return out;
+}
+
+constexpr const char* kReasoned[] = {"{", "a}ab", " c", "{b", "}d", "<get:{}>"};
+
+TEST(ServeMessages, ReasoningIsABlock) {
+  FieldNotes notes;
+  const ordered_json chat = chat_of_messages(
+      json_of(R"({"max_tokens": 5, "thinking": {"type": "enabled", "budget_tokens": 3}, "unheard_of": 1,
+      "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+      "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "thinking", "thinking": "t",
+        "signature": "s"}, {"type": "redacted_thinking", "data": "d"}]}, {"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}]})"),
+      false, &notes);
+  EXPECT_EQ(chat["messages"][1], json_of(R"({"role": "assistant", "content": "", "reasoning_content": "t"})"));
+  EXPECT_EQ(chat["thinking"]["type"], "enabled");
+  EXPECT_EQ(chat["tools"], ordered_json::array());
+  EXPECT_EQ(chat["continue_final_message"], true);  // as Anthropic's API does
+  EXPECT_EQ(notes.warnings.size(), 3U);
+
+  MessagesReply reply(reasoning_request(), forms_model(), 5);
+  std::string events = reply.first_events();
+  for (const char* text : kReasoned) events += reply.events(piece_of(text));
+  events += reply.events(piece_of("", true));
+  events += reply.last_events();
+  const auto all = told(events);
+  EXPECT_EQ(names_of(all),
+            "message_start content_block_start content_block_delta content_block_delta content_block_stop "
+            "content_block_start content_block_delta content_block_stop content_block_start content_block_delta "
+            "content_block_stop message_delta message_stop ");
+  EXPECT_EQ(all[0].second["message"]["warnings"], json_of(R"(["w"])"));
+  EXPECT_EQ(all[1].second["content_block"], json_of(R"({"type": "thinking", "thinking": "", "signature": ""})"));
+  EXPECT_EQ(all[2].second["delta"], json_of(R"({"type": "thinking_delta", "thinking": "ab"})"));
+  EXPECT_EQ(all[6].second["delta"], json_of(R"({"type": "text_delta", "text": "d"})"));
+  const ordered_json content = reply.whole()["content"];
+  ASSERT_EQ(content.size(), 3U);
+  EXPECT_EQ(content[0], json_of(R"({"type": "thinking", "thinking": "ab c", "signature": ""})"));
+  EXPECT_EQ(content[1]["text"], "d");
+}
+
+TEST(ServeResponses, ReasoningIsAnItem) {
+  ResponseStore store;
+  FieldNotes notes;
+  const ResponsesAsk ask = read_responses(
+      json_of(R"({"reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"], "unheard_of": 1,
+      "tools": [{"type": "web_search"}], "text": {"verbosity": "low"}, "input": [{"role": "user", "content": "a"},
+      {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "t"}]},
+      {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "c"}]},
+      {"type": "web_search_call", "id": "w"}, {"type": "reasoning", "summary": [], "encrypted_content": "e"},
+      {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+      {"type": "custom_tool_call", "call_id": "2", "name": "g", "input": "x"},
+      {"type": "custom_tool_call_output", "call_id": "2", "output": "y"},
+      {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "t"}]}]})"),
+      store, &notes);
+  EXPECT_EQ(ask.chat["messages"], json_of(R"([{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "c", "reasoning_content": "t", "tool_calls":
+        [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+         {"id": "2", "type": "function", "function": {"name": "g", "arguments": {"input": "x"}}}]},
+      {"role": "tool", "tool_call_id": "2", "content": "y"}, {"role": "assistant", "content": "", "reasoning_content": "t"}])"));
+  EXPECT_EQ(ask.chat["reasoning"], json_of(R"({"effort": "low"})"));
+  EXPECT_EQ(ask.chat["tools"], json_of(R"([{"type": "web_search"}])"));  // chats ignore it
+  EXPECT_EQ(notes.warnings.size(), 3U);
+
+  ResponsesReply reply(reasoning_request(), forms_model(), 5, ask, &store);
+  std::string events = reply.first_events();
+  for (const char* text : kReasoned) events += reply.events(piece_of(text));
+  events += reply.events(piece_of("", true));
+  events += reply.last_events();
+  const auto all = told(events);
+  EXPECT_EQ(names_of(all),
+            "response.created response.in_progress response.output_item.added response.reasoning_text.delta "
+            "response.reasoning_text.delta response.reasoning_text.done response.output_item.done "
+            "response.output_item.added response.content_part.added response.output_text.delta "
+            "response.output_text.done response.content_part.done response.output_item.done response.output_item.added "
+            "response.function_call_arguments.delta response.function_call_arguments.done response.output_item.done "
+            "response.completed ");
+  const ordered_json last = all.back().second["response"];
+  EXPECT_EQ(last["warnings"], json_of(R"(["w"])"));
+  ASSERT_EQ(last["output"].size(), 3U);
+  EXPECT_EQ(last["output"][0]["content"], json_of(R"([{"type": "reasoning_text", "text": "ab c"}])"));
+  EXPECT_EQ(last["output"][0], all[6].second["item"]);
+  EXPECT_EQ(last["output"][1]["content"][0]["text"], "d");
+  EXPECT_EQ(last["usage"]["output_tokens_details"]["reasoning_tokens"], 4);
+  const ResponsesAsk next = read_responses({{"input", "more"}, {"previous_response_id", reply.id()}}, store);
+  EXPECT_EQ(next.chat["messages"][4]["reasoning_content"], "ab c");
 }
 
 TEST(ServeResponses, TheStoreIsBounded) {

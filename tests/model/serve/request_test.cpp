@@ -113,14 +113,12 @@ TEST(ServeRequest, PredictionsAreTexts) {
         std::string(R"({"type": "content", "content": "a", "more": 1}})"),
         R"({"type": "content", "content": ")" + endless + "\"}}"})
     EXPECT_EQ(status_of([&] { (void)chat(begin + bad); }), 400) << bad.substr(0, 80);
-  EXPECT_EQ(
-      status_of([] { (void)completion(R"({"prompt": "a", "prediction": {"type": "content", "content": "a"}})"); }),
-      400);
+  EXPECT_EQ(completion(R"({"prompt": "a", "prediction": {"type": "content", "content": "a"}})").warnings.size(), 1U);
 }
 
 TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName) {
   const std::vector<std::pair<const char*, const char*>> fields = {
-      {"max_tokens", "-1"},
+      {"max_tokens", "-2"},
       {"max_tokens", "1e3"},
       {"max_tokens", "99999999999999999999"},
       {"max_tokens", "\"3\""},
@@ -132,9 +130,14 @@ TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName) {
       {"top_k", "-2"},
       {"top_k", "1.5"},
       {"min_p", "1"},
-      {"seed", "-5"},
-      {"seed", "4294967296"},
+      {"seed", "18446744073709551616"},
       {"seed", "1.0"},
+      {"min_tokens", "1"},
+      {"stop_token_ids", "3"},
+      {"stop_token_ids", "[11]"},
+      {"guided_regex", "\"a+\""},
+      {"guided_choice", "[]"},
+      {"guided_json", "\"{\""},
       {"n", "0"},
       {"n", "65"},
       {"n", "-9223372036854775808"},
@@ -154,10 +157,7 @@ TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName) {
       {"repetition_penalty", "0"},
       {"best_of", "3"},
       {"suffix", "\"x\""},
-      {"tools", "[]"},
-      {"unheard_of", "1"},
       {"stream_options", "{}"},
-      {"store", "true"},
   };
   for (const auto& [name, value] : fields) {
     std::string param;
@@ -190,11 +190,47 @@ TEST(ServeRequest, MessagesThatAreNoneAreRefused) {
        {"null", "[]", "{}", "[3]", "[{}]", R"([{"role": "user"}])", R"([{"role": 3, "content": "a"}])",
         R"([{"role": "user", "content": 3}])", R"([{"role": "user", "content": null}])",
         R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}])",
-        R"([{"role": "user", "content": "a", "tool_calls": [{}]}])",
-        R"([{"role": "user", "content": "a", "weight": 1}])", R"([{"role": "user", "content": "xyz"}])"}) {
+        R"([{"role": "user", "content": "a", "tool_calls": [{}]}])", R"([{"role": "user", "content": "xyz"}])"}) {
     const std::string body = fmt::format("{{\"messages\": {}}}", messages);
     EXPECT_EQ(status_of([&] { (void)chat(body); }), 400) << body;
   }
+}
+
+// Fields that have no effect, in each form of a request.
+TEST(ServeRequest, OtherFieldsAreIgnoredUnlessTheServerIsStrict) {
+  ServedModel strict("letters", Tokenizer::characters("abcdefghij "), 11);
+  strict.longest = strict.longest_read = 16;
+  strict.is_strict = true;
+  strict.chat.emplace(strict.tokenizer, ChatTemplate::parse(kPlainChat));
+  const auto chat_of = [](const std::string& more) {
+    return request_object(R"({"messages": [{"role": "user", "content": "a")" + more + "}");
+  };
+  for (const char* more :
+       {R"(}], "unheard_of": 1)", R"(}], "verbosity": "low")", R"(, "weight": 1}])",
+        R"(}], "tools": [{"type": "web_search"}])", R"(}], "stream": true, "stream_options": {"x": 1})"}) {
+    const GenerationRequest request = read_chat(chat_of(more), letters());
+    EXPECT_EQ(request.prompts.at(0), (std::vector<TokenId>{1})) << more;
+    EXPECT_EQ(request.warnings.size(), 1U) << more;
+    EXPECT_FALSE(request.calls);
+    EXPECT_EQ(status_of([&] { (void)read_chat(chat_of(more), strict); }), 400) << more;
+  }
+  // null is absent, and these fields change nothing here.
+  for (const char* more :
+       {R"(}], "unheard_of": null, "tools": null, "temperature": null, "reasoning": null, "max_tokens": null)",
+        R"(}], "store": true, "service_tier": "auto", "user": "u", "metadata": {"a": "b"}, "cache_prompt": false,
+            "prompt_cache_key": "k", "safety_identifier": "s", "modalities": ["text"], "truncation": "auto")"})
+    for (const ServedModel* model : {&letters(), &strict})
+      EXPECT_TRUE(read_chat(chat_of(more), *model).warnings.empty()) << more;
+  const auto completion_body = request_object(R"({"prompt": "a", "unheard_of": 1})");
+  EXPECT_EQ(read_completion(completion_body, letters()).warnings,
+            (std::vector<std::string>{"the field 'unheard_of' has no effect here"}));
+  EXPECT_EQ(status_of([&] { (void)read_completion(completion_body, strict); }), 400);
+  const auto embedding_body = request_object(R"({"input": "a", "unheard_of": 1})");
+  EXPECT_EQ(read_embedding(embedding_body, letters()).warnings.size(), 1U);
+  EXPECT_EQ(status_of([&] { (void)read_embedding(embedding_body, strict); }), 400);
+  std::string many = R"({"prompt": "a")";
+  for (int i = 0; i < 100; ++i) many += fmt::format(R"(, "unheard_of{}": 1)", i);
+  EXPECT_EQ(read_completion(request_object(many + "}"), letters()).warnings.size(), 32U);
 }
 
 // Requests and rows of data reach the template by one road.

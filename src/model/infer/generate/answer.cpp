@@ -145,8 +145,15 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
   }
   sampler_.accept(id);
   if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->tokens->strings[id]));
+  if (std::find(options_.ends.begin(), options_.ends.end(), id) != options_.ends.end()) {
+    end_token_ = id;
+    end(EndReason::end_token);
+    return std::nullopt;
+  }
   if (matcher_ && tokenizer_.kind(id) == TokenKind::control)
     put(stream_.finish() + constraint_->tokens->strings[id]);
+  else if (std::find(options_.shown.begin(), options_.shown.end(), id) != options_.shown.end())
+    put(stream_.finish() + std::string(tokenizer_.token(id)));
   else
     put(stream_.push(id));
   if (stops_.stopped()) end(EndReason::stop_string);

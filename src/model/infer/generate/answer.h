@@ -36,11 +36,13 @@ class StopStrings {
 struct GenerateOptions {
   int64_t predict = -1;  // most tokens to draw; -1: no limit, -2: until the context is full
   std::vector<std::string> stops = {};
-  std::string grammar = {};  // GBNF, or empty
-  bool ignore_end = false;   // end tokens (EOS, EOT) are never drawn
-  bool shift = false;        // context shift when the context is full
-  int64_t keep = 0;          // tokens at the beginning that a context shift keeps; -1: all of the first prompt
-  int64_t draft = 16;        // most draft tokens per step
+  std::string grammar = {};         // GBNF, or empty
+  bool ignore_end = false;          // end tokens (EOS, EOT) are never drawn
+  bool shift = false;               // context shift when the context is full
+  int64_t keep = 0;                 // tokens at the beginning that a context shift keeps; -1: all of the first prompt
+  int64_t draft = 16;               // most draft tokens per step
+  std::vector<TokenId> ends = {};   // further tokens that end the output, with `ignore_end` too; they are not shown
+  std::vector<TokenId> shown = {};  // control tokens whose names are shown
 };
 
 enum class EndReason { end_token, stop_string, grammar, limit, context, interrupted };

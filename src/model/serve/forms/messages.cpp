@@ -21,28 +21,34 @@ const std::string& text_member(const ordered_json& block, const char* name) {
   return at->get_ref<const std::string&>();
 }
 
-void known_members(const ordered_json& block, std::initializer_list<const char*> names) {
+void ignore(FieldNotes* notes, const std::string& message, const std::string& param = "messages") {
+  if (!notes || notes->is_strict) throw wrong_value(param, message);
+  notes->add(message);
+}
+
+void known_members(const ordered_json& block, FieldNotes* notes, std::initializer_list<const char*> names) {
   for (const auto& [key, value] : block.items())
     if (std::find(names.begin(), names.end(), key) == names.end() && !value.is_null())
-      throw no_block("a block has no " + key_in_quotes(key));
+      ignore(notes, "a block has no " + key_in_quotes(key));
 }
 
 // The text of a content: a string, or a list of text blocks.
-std::string joined_text(const ordered_json& content) {
+std::string joined_text(const ordered_json& content, FieldNotes* notes) {
+  if (content.is_null()) return {};
   if (content.is_string()) return content;
   if (!content.is_array()) throw no_block("'content' is a string or a list of blocks");
   std::string out;
   for (const auto& block : content) {
     if (!block.is_object() || block.value("type", ordered_json()) != "text")
       throw no_block("blocks of this kind are not supported here");
-    known_members(block, {"type", "text", "cache_control", "citations"});
+    known_members(block, notes, {"type", "text", "cache_control", "citations"});
     out += text_member(block, "text");
   }
   return out;
 }
 
-ordered_json call_of(const ordered_json& block) {
-  known_members(block, {"type", "id", "name", "input", "cache_control"});
+ordered_json call_of(const ordered_json& block, FieldNotes* notes) {
+  known_members(block, notes, {"type", "id", "name", "input", "cache_control"});
   if (!block.contains("input") || !block["input"].is_object()) throw no_block("'input' of a call is an object");
   ordered_json call;
   call["id"] = text_member(block, "id");
@@ -51,16 +57,24 @@ ordered_json call_of(const ordered_json& block) {
   return call;
 }
 
+// Blocks that tools of Anthropic's servers write.
+bool is_of_server_tool(const std::string& type) {
+  return type == "server_tool_use" || (type != "tool_result" && type.ends_with("_tool_result"));
+}
+
 // Converts a message; one with tool results becomes several chat messages.
-void add_message(const ordered_json& message, ordered_json* out) {
+void add_message(const ordered_json& message, FieldNotes* notes, ordered_json* out) {
   if (!message.is_object() || !message.contains("role") || !message.contains("content"))
     throw no_block("a message is an object with 'role' and 'content'");
-  known_members(message, {"role", "content"});
+  known_members(message, notes, {"role", "content"});
   const ordered_json& role = message["role"];
   const ordered_json& content = message["content"];
-  if (role != "user" && role != "assistant") throw no_block("the 'role' of a message is 'user' or 'assistant'");
+  const auto known = role.is_string() ? role_of(role.get_ref<const std::string&>()) : std::nullopt;
+  if (!known || *known == Role::tool || *known == Role::function)
+    throw no_block("the 'role' of a message is 'user', 'assistant', 'system' or 'developer'");
   if (!content.is_array()) {
-    out->push_back({{"role", role}, {"content", joined_text(content)}});
+    if (content.is_null() && role == "user") throw no_block("'content' is a string or a list of blocks");
+    out->push_back({{"role", role}, {"content", joined_text(content, notes)}});
     return;
   }
   ordered_json said = {{"role", role}, {"content", ""}};
@@ -68,28 +82,44 @@ void add_message(const ordered_json& message, ordered_json* out) {
   for (const auto& block : content) {
     const ordered_json type = block.is_object() ? block.value("type", ordered_json()) : ordered_json();
     if (type == "tool_result" && role == "user") {
-      known_members(block, {"type", "tool_use_id", "content", "is_error", "cache_control"});
+      known_members(block, notes, {"type", "tool_use_id", "content", "is_error", "cache_control"});
       out->push_back({{"role", "tool"},
                       {"tool_call_id", text_member(block, "tool_use_id")},
-                      {"content", block.contains("content") ? joined_text(block["content"]) : std::string()}});
+                      {"content", block.contains("content") ? joined_text(block["content"], notes) : std::string()}});
     } else if (type == "tool_use" && role == "assistant") {
-      said["tool_calls"].push_back(call_of(block));
+      said["tool_calls"].push_back(call_of(block, notes));
+      is_said = true;
+    } else if (type == "thinking" && role == "assistant") {
+      known_members(block, notes, {"type", "thinking", "signature", "cache_control"});
+      said["reasoning_content"] = said.value("reasoning_content", std::string()) + text_member(block, "thinking");
+      is_said = true;
+    } else if (type == "redacted_thinking" && role == "assistant") {
+      ignore(notes, "blocks of the type 'redacted_thinking' are ignored");
+      is_said = true;
+    } else if (type.is_string() && is_of_server_tool(type)) {
+      ignore(notes, "blocks of the type " + key_in_quotes(type) + " are ignored");
       is_said = true;
     } else {
-      said["content"] = said["content"].get<std::string>() + joined_text(ordered_json::array({block}));
+      said["content"] = said["content"].get<std::string>() + joined_text(ordered_json::array({block}), notes);
       is_said = true;
     }
   }
   if (is_said || content.empty()) out->push_back(std::move(said));
 }
 
-void read_message_tools(Fields& fields, ordered_json* chat) {
+void read_message_tools(Fields& fields, FieldNotes* notes, ordered_json* chat) {
   if (const ordered_json* tools = fields.find("tools")) {
     if (!tools->is_array()) throw wrong_value("tools", "'tools' must be a list");
     (*chat)["tools"] = ordered_json::array();
     for (const auto& tool : *tools) {
-      if (!tool.is_object() || tool.value("type", ordered_json("custom")) != "custom")
-        throw wrong_value("tools", "tools of this kind are not supported");
+      if (!tool.is_object()) throw wrong_value("tools", "a tool is an object");
+      const ordered_json type = tool.value("type", ordered_json("custom"));
+      if (!type.is_null() && type != "custom") {
+        const std::string name = type.is_string() ? type.get<std::string>() : type.dump();
+        ignore(notes, "tools of the type " + key_in_quotes(name) + " are ignored; only functions can be called",
+               "tools");
+        continue;
+      }
       ordered_json function;
       for (const auto& [key, value] : tool.items()) {
         if (key == "input_schema")
@@ -128,31 +158,39 @@ const char* error_type(int status) {
 
 }  // namespace
 
-ordered_json chat_of_messages(const ordered_json& body, bool is_counted) {
-  Fields fields(body);
+ordered_json chat_of_messages(const ordered_json& body, bool is_counted, FieldNotes* notes) {
+  Fields fields(body, notes);
   ordered_json chat = ordered_json::object(), messages = ordered_json::array();
   if (const ordered_json* system = fields.find("system"))
-    messages.push_back({{"role", "system"}, {"content", joined_text(*system)}});
+    messages.push_back({{"role", "system"}, {"content", joined_text(*system, notes)}});
   const ordered_json* given = fields.find("messages");
   if (!given || !given->is_array() || given->empty())
     throw wrong_value("messages", "'messages' must be a list of messages");
-  for (const auto& message : *given) add_message(message, &messages);
+  for (const auto& message : *given) add_message(message, notes, &messages);
+  // In this API an answer continues a last message of the assistant.
+  const ordered_json& last = messages.back();
+  if (last["role"] == "assistant" && !last.contains("tool_calls") &&
+      last["content"].get_ref<const std::string&>().find_first_not_of(" \t\r\n") != std::string::npos)
+    chat["continue_final_message"] = true;
   chat["messages"] = std::move(messages);
-  read_message_tools(fields, &chat);
+  read_message_tools(fields, notes, &chat);
   if (!is_counted && !fields.find("max_tokens")) throw wrong_value("max_tokens", "'max_tokens' is missing");
   if (const ordered_json* stops = fields.find("stop_sequences")) {
     if (!stops->is_array()) throw wrong_value("stop_sequences", "'stop_sequences' must be a list of strings");
     chat["stop"] = *stops;
   }
   // Members with the same name in both APIs, and extensions.
-  for (const char* same :
-       {"model", "max_tokens", "temperature", "top_p", "top_k", "stream", "seed", "min_p", "ignore_eos"})
+  for (const char* same : {"model", "max_tokens", "temperature", "top_p", "top_k", "stream", "seed", "min_p",
+                           "ignore_eos", "thinking", "chat_template_kwargs", "stop_token_ids"})
     if (const ordered_json* value = fields.find(same)) chat[same] = *value;
-  if (const ordered_json* thinking = fields.find("thinking"))
-    if (!thinking->is_object() || thinking->value("type", ordered_json()) != "disabled")
-      throw Refusal(400, "'thinking' is not supported", "thinking", "unsupported_parameter");
-  fields.ignore({"metadata", "service_tier"});
-  fields.refuse_others();
+  // {"effort"}
+  if (const ordered_json* output = fields.find("output_config"); output && output->is_object()) {
+    Fields more(*output, notes);
+    if (const ordered_json* effort = more.find("effort")) chat["reasoning_effort"] = *effort;
+    more.settle_others();
+  }
+  fields.ignore({"metadata", "service_tier", "cache_control"});
+  fields.settle_others();
   return chat;
 }
 
@@ -187,6 +225,7 @@ ordered_json MessagesReply::head() const {
                          : reason == "tool_calls" ? "tool_use"
                                                   : "end_turn";
   out["stop_sequence"] = named ? ordered_json(output.stop) : ordered_json();
+  if (!warnings().empty()) out["warnings"] = warnings();
   out["usage"] = {{"input_tokens", prompt_tokens()}, {"output_tokens", made_tokens()}};
   return out;
 }
@@ -194,6 +233,8 @@ ordered_json MessagesReply::head() const {
 ordered_json MessagesReply::whole() const {
   ordered_json out = head();
   const Output& output = output_at(0);
+  if (!output.reasoning.empty())
+    out["content"].push_back({{"type", "thinking"}, {"thinking", output.reasoning}, {"signature", ""}});
   if (!output.text.empty() || output.calls.empty()) out["content"].push_back({{"type", "text"}, {"text", output.text}});
   for (const Call& call : output.calls) {
     const ordered_json input = ordered_json::parse(call.arguments, nullptr, false);
@@ -231,16 +272,20 @@ std::string MessagesReply::events(Delta part) {
     out += sse("content_block_delta", {{"type", "content_block_delta"}, {"index", block_}, {"delta", std::move(what)}});
   };
   for (const CallPiece& piece : pieces) {
-    const bool is_text = piece.kind == CallPiece::Kind::text;
-    if (is_text && !(is_open_ && is_text_)) begin({{"type", "text"}, {"text", ""}});
+    const bool goes_on = is_open_ && kind_ == piece.kind;
+    if (piece.kind == CallPiece::Kind::text && !goes_on) begin({{"type", "text"}, {"text", ""}});
+    if (piece.kind == CallPiece::Kind::reasoning && !goes_on)
+      begin({{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
     if (piece.kind == CallPiece::Kind::begin)
       begin({{"type", "tool_use"},
              {"id", output_at(0).calls.at(++call).id},
              {"name", piece.text},
              {"input", ordered_json::object()}});
-    is_text_ = is_text;
-    if (is_text)
+    kind_ = piece.kind;
+    if (piece.kind == CallPiece::Kind::text)
       delta({{"type", "text_delta"}, {"text", piece.text}});
+    else if (piece.kind == CallPiece::Kind::reasoning)
+      delta({{"type", "thinking_delta"}, {"thinking", piece.text}});
     else if (piece.kind == CallPiece::Kind::arguments)
       delta({{"type", "input_json_delta"}, {"partial_json", piece.text}});
   }

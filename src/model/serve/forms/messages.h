@@ -10,8 +10,9 @@
 namespace lumen::model {
 
 // Converts the request to a chat request. Throws Refusal for invalid requests. `is_counted`: only its tokens are
-// counted, nothing is generated.
-nlohmann::ordered_json chat_of_messages(const nlohmann::ordered_json& body, bool is_counted);
+// counted, nothing is generated. `notes`: gets the parts without effect; null: they are refused.
+nlohmann::ordered_json chat_of_messages(const nlohmann::ordered_json& body, bool is_counted,
+                                        FieldNotes* notes = nullptr);
 // {"type": "error", "error": {"type", "message"}}
 std::string messages_error(const Refusal& refusal);
 
@@ -30,7 +31,8 @@ class MessagesReply : public Reply {
 
   std::vector<std::string> stops_;  // stop strings of the request, without the template's
   int64_t block_ = -1;              // the last block started
-  bool is_open_ = false, is_text_ = false;
+  bool is_open_ = false;
+  CallPiece::Kind kind_ = CallPiece::Kind::text;  // of the last block
 };
 
 }  // namespace lumen::model

@@ -135,7 +135,9 @@ ordered_json chat_messages(const ordered_json& given) {
         ids.add_calls(value, &one);
       else if ((key == "tool_name" || key == "name") && value.is_string())
         one["name"] = tool = value;
-      else if (key != "tool_calls" && !(key == "thinking" && value == ""))
+      else if (key == "thinking" && value != "")
+        one["reasoning_content"] = value;
+      else if (key != "tool_calls" && key != "thinking")
         one[key] = value;
     }
     if (one.value("role", ordered_json()) == "tool") ids.add_result(tool, &one);
@@ -213,7 +215,7 @@ OllamaReply::OllamaReply(const GenerationRequest& request, const ServedModel& mo
   if (ask_.model.empty()) ask_.model = model.name;
 }
 
-ordered_json OllamaReply::piece(const std::string& text) const {
+ordered_json OllamaReply::piece(const std::string& text, const std::string& thinking) const {
   ordered_json out;
   out["model"] = ask_.model;
   out["created_at"] = utc_time(created() + int64_t(pace_.whole()));
@@ -221,6 +223,7 @@ ordered_json OllamaReply::piece(const std::string& text) const {
     out["response"] = text;
   else
     out["message"] = {{"role", "assistant"}, {"content", text}};
+  if (!thinking.empty()) (ask_.is_generate ? out : out["message"])["thinking"] = thinking;
   out["done"] = false;
   return out;
 }
@@ -250,7 +253,7 @@ void OllamaReply::add(Delta delta) {
 }
 
 ordered_json OllamaReply::whole() const {
-  ordered_json out = piece(output_at(0).text);
+  ordered_json out = piece(output_at(0).text, output_at(0).reasoning);
   for (size_t i = 0; i < output_at(0).calls.size(); ++i)
     if (ordered_json call = call_at(i); !call.is_null()) out["message"]["tool_calls"].push_back(std::move(call));
   if (output_at(0).logprobs.is_object() && output_at(0).logprobs.contains("content"))
@@ -262,10 +265,12 @@ ordered_json OllamaReply::whole() const {
 std::string OllamaReply::events(Delta delta) {
   pace_.saw();
   const std::vector<CallPiece> pieces = take(delta);
-  std::string text, out;
-  for (const CallPiece& one : pieces)
+  std::string text, thinking, out;
+  for (const CallPiece& one : pieces) {
     if (one.kind == CallPiece::Kind::text) text += one.text;
-  if (!text.empty()) out += json_line(piece(text)) + "\n";
+    if (one.kind == CallPiece::Kind::reasoning) thinking += one.text;
+  }
+  if (!text.empty() || !thinking.empty()) out += json_line(piece(text, thinking)) + "\n";
   // A call is complete when the next one begins, or at the end.
   const size_t complete = output_at(0).calls.size() - (has_ended() || output_at(0).calls.empty() ? 0 : 1);
   for (; calls_sent_ < complete; ++calls_sent_) {

@@ -38,7 +38,7 @@ class OllamaReply : public Reply {
   std::string failed_events(const Refusal& refusal) const override;
 
  private:
-  nlohmann::ordered_json piece(const std::string& text) const;
+  nlohmann::ordered_json piece(const std::string& text, const std::string& thinking = {}) const;
   void put_end(nlohmann::ordered_json* out) const;
   nlohmann::ordered_json call_at(size_t index) const;
 

@@ -12,16 +12,24 @@ Refusal no_item(const std::string& what) {
   return wrong_value("input", what);
 }
 
+void ignore(FieldNotes* notes, const std::string& message, const std::string& param) {
+  if (!notes || notes->is_strict) throw Refusal(400, message, param, "unsupported_parameter");
+  notes->add(message);
+}
+
 std::string content_text(const ordered_json& content) {
   if (content.is_string()) return content;
+  if (content.is_null()) return {};
   if (!content.is_array()) throw no_item("the content of an item is a string or a list of parts");
   std::string out;
   for (const auto& part : content) {
     const ordered_json type = part.is_object() ? part.value("type", ordered_json()) : ordered_json();
-    const bool is_text = type == "input_text" || type == "output_text" || type == "text";
-    if (!is_text || !part.contains("text") || !part["text"].is_string())
+    const bool is_text = type == "input_text" || type == "output_text" || type == "text" || type == "summary_text" ||
+                         type == "reasoning_text" || type == "refusal";
+    const char* key = type == "refusal" ? "refusal" : "text";
+    if (!is_text || !part.contains(key) || !part[key].is_string())
       throw no_item("only text parts of an item are supported");
-    out += part["text"].get_ref<const std::string&>();
+    out += part[key].get_ref<const std::string&>();
   }
   return out;
 }
@@ -32,49 +40,71 @@ std::string text_of_item(const ordered_json& item, const char* name) {
   return *at;
 }
 
-void add_item(const ordered_json& item, ordered_json* messages) {
+// The assistant's message that an item of its answer belongs to: reasoning, text and calls of one answer are one
+// message. A message with text is complete for `text`, and one with calls for reasoning.
+ordered_json& answer_of(ordered_json* messages, bool is_text, bool is_reasoning) {
+  const bool follows = !messages->empty() && messages->back()["role"] == "assistant";
+  const bool is_complete = follows && ((is_text || is_reasoning) &&
+                                       (messages->back()["content"] != "" || messages->back().contains("tool_calls")));
+  if (!follows || is_complete) messages->push_back({{"role", "assistant"}, {"content", ""}});
+  return messages->back();
+}
+
+void add_item(const ordered_json& item, FieldNotes* notes, ordered_json* messages) {
   if (!item.is_object()) throw no_item("an item of 'input' is an object");
-  const ordered_json type = item.value("type", ordered_json("message"));
+  const ordered_json given = item.value("type", ordered_json());
+  const std::string type = given.is_string() ? given.get<std::string>() : given.is_null() ? "message" : given.dump();
   if (type == "message") {
-    if (!item.contains("content")) throw no_item("a message without 'content'");
-    std::string role = text_of_item(item, "role");
-    if (role == "developer") role = "system";
-    if (role != "user" && role != "assistant" && role != "system")
+    const std::string role = text_of_item(item, "role");
+    const auto known = role_of(role);
+    if (!known || *known == Role::tool || *known == Role::function)
       throw no_item("the 'role' of a message is 'user', 'assistant', 'system' or 'developer'");
-    messages->push_back({{"role", role}, {"content", content_text(item["content"])}});
-  } else if (type == "function_call") {
-    const bool follows = !messages->empty() && messages->back()["role"] == "assistant";
-    if (!follows) messages->push_back({{"role", "assistant"}, {"content", ""}});
+    if (!item.contains("content") && role != "assistant") throw no_item("a message without 'content'");
+    const std::string text = item.contains("content") ? content_text(item["content"]) : std::string();
+    if (role == "assistant")
+      answer_of(messages, true, false)["content"] = text;
+    else
+      messages->push_back({{"role", role}, {"content", text}});
+  } else if (type == "reasoning") {
+    std::string text;
+    if (item.contains("content")) text = content_text(item["content"]);
+    if (text.empty() && item.contains("summary")) text = content_text(item["summary"]);
+    if (text.empty()) return;  // encrypted by another server
+    ordered_json& answer = answer_of(messages, false, true);
+    answer["reasoning_content"] = answer.value("reasoning_content", std::string()) + text;
+  } else if (type == "function_call" || type == "custom_tool_call") {
     ordered_json call;
     call["id"] = text_of_item(item, "call_id");
     call["type"] = "function";
-    call["function"] = {{"name", text_of_item(item, "name")}, {"arguments", text_of_item(item, "arguments")}};
-    messages->back()["tool_calls"].push_back(std::move(call));
-  } else if (type == "function_call_output") {
+    call["function"]["name"] = text_of_item(item, "name");
+    call["function"]["arguments"] = type == "function_call" ? ordered_json(text_of_item(item, "arguments"))
+                                                            : ordered_json{{"input", text_of_item(item, "input")}};
+    answer_of(messages, false, false)["tool_calls"].push_back(std::move(call));
+  } else if (type == "function_call_output" || type == "custom_tool_call_output") {
     if (!item.contains("output")) throw no_item("a result without 'output'");
     messages->push_back(
         {{"role", "tool"}, {"tool_call_id", text_of_item(item, "call_id")}, {"content", content_text(item["output"])}});
+  } else if (type.ends_with("_call") || type.ends_with("_call_output")) {  // of other servers' tools
+    ignore(notes, "items of the type " + key_in_quotes(type) + " are ignored", "input");
   } else {
-    throw no_item("items of this type are not supported");
+    throw no_item("items of the type " + key_in_quotes(type) + " are not supported");
   }
 }
 
-// Converts {"type": "function", "name", "parameters", ..} to the form used by chats.
+// Converts {"type": "function", "name", "parameters", ..} to the form used by chats. Tools of other types stay as they
+// are: chats ignore or refuse them.
 ordered_json nested_tool(const ordered_json& tool) {
-  if (!tool.is_object() || tool.value("type", ordered_json()) != "function")
-    throw Refusal(400, "only tools of the type 'function' are supported", "tools", "unsupported_parameter");
+  if (!tool.is_object() || tool.value("type", ordered_json()) != "function") return tool;
   ordered_json function = tool;
   function.erase("type");
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 
-ordered_json chat_format(const ordered_json& text) {
+ordered_json chat_format(const ordered_json& text, FieldNotes* notes) {
   if (!text.is_object()) throw wrong_value("text", "'text' must be an object");
   for (const auto& [key, value] : text.items())
-    if (key != "format" && key != "verbosity" && !value.is_null())
-      throw wrong_value("text", "'text' has no " + key_in_quotes(key));
-  if (!text.value("verbosity", ordered_json()).is_null() && text["verbosity"] != "medium")
-    throw wrong_value("text", "'verbosity' other than 'medium' is not supported");
+    if (key != "format" && !value.is_null() && !(key == "verbosity" && value == "medium"))
+      ignore(notes, key_in_quotes(key) + " of 'text' has no effect here", "text");
   const auto format = text.find("format");
   if (format == text.end() || format->is_null()) return nullptr;
   if (!format->is_object() || format->value("type", ordered_json()) != "json_schema") return *format;
@@ -103,7 +133,7 @@ void read_response_tools(Fields& fields, ResponsesAsk* ask) {
   }
 }
 
-void read_input(Fields& fields, const ResponseStore& store, ResponsesAsk* ask) {
+void read_input(Fields& fields, const ResponseStore& store, FieldNotes* notes, ResponsesAsk* ask) {
   ask->messages = ordered_json::array();
   ask->told["previous_response_id"] = nullptr;
   if (const ordered_json* previous = fields.find("previous_response_id")) {
@@ -120,7 +150,7 @@ void read_input(Fields& fields, const ResponseStore& store, ResponsesAsk* ask) {
   if (input->is_string()) {
     ask->messages.push_back({{"role", "user"}, {"content", *input}});
   } else if (input->is_array()) {
-    for (const auto& item : *input) add_item(item, &ask->messages);
+    for (const auto& item : *input) add_item(item, notes, &ask->messages);
   } else {
     throw no_item("'input' must be a string or a list of items");
   }
@@ -178,11 +208,11 @@ bool ResponseStore::erase(const std::string& id) {
   return true;
 }
 
-ResponsesAsk read_responses(const ordered_json& body, const ResponseStore& store) {
+ResponsesAsk read_responses(const ordered_json& body, const ResponseStore& store, FieldNotes* notes) {
   ResponsesAsk ask;
   ask.chat = ask.told = ordered_json::object();
-  Fields fields(body);
-  read_input(fields, store, &ask);
+  Fields fields(body, notes);
+  read_input(fields, store, notes, &ask);
   read_response_tools(fields, &ask);
   ask.told["max_output_tokens"] = nullptr;
   if (const ordered_json* most = fields.find("max_output_tokens")) {
@@ -191,12 +221,13 @@ ResponsesAsk read_responses(const ordered_json& body, const ResponseStore& store
   }
   ask.told["text"] = {{"format", {{"type", "text"}}}};
   if (const ordered_json* text = fields.find("text")) {
-    const ordered_json format = chat_format(*text);
+    const ordered_json format = chat_format(*text, notes);
     if (!format.is_null()) ask.chat["response_format"] = format;
     ask.told["text"] = *text;
   }
   ask.told["temperature"] = ask.told["top_p"] = 1;
-  for (const char* same : {"model", "temperature", "top_p", "stream", "seed", "top_k", "min_p", "ignore_eos"})
+  for (const char* same : {"model", "temperature", "top_p", "stream", "seed", "top_k", "min_p", "ignore_eos",
+                           "reasoning", "chat_template_kwargs", "stop_token_ids"})
     if (const ordered_json* value = fields.find(same)) ask.chat[same] = *value;
   for (const char* shown : {"temperature", "top_p"})
     if (ask.chat.contains(shown)) ask.told[shown] = ask.chat[shown];
@@ -205,19 +236,23 @@ ResponsesAsk read_responses(const ordered_json& body, const ResponseStore& store
   ask.told["truncation"] = "disabled";
   const ordered_json* metadata = fields.find("metadata");
   ask.told["metadata"] = metadata ? *metadata : ordered_json::object();
-  fields.only("truncation", {"disabled"});
+  if (const ordered_json* reasoning = fields.find("reasoning")) ask.told["reasoning"] = *reasoning;
+  fields.only("truncation", {"disabled", "auto"});
   fields.only("background", {false});
-  fields.only("include", {ordered_json::array()});
   fields.only("top_logprobs", {0});
-  fields.only("reasoning", {ordered_json::object(), {{"effort", nullptr}, {"summary", nullptr}}});
-  fields.ignore({"user", "service_tier", "safety_identifier", "prompt_cache_key", "stream_options"});
-  fields.refuse_others();
+  fields.ignore({"user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+                 "stream_options", "include"});
+  fields.settle_others();
   return ask;
 }
 
 ResponsesReply::ResponsesReply(const GenerationRequest& request, const ServedModel& model, int64_t created,
                                ResponsesAsk ask, ResponseStore* store)
-    : Reply(request, model, created), ask_(std::move(ask)), store_(store), item_id_(reply_id("msg_")) {
+    : Reply(request, model, created),
+      ask_(std::move(ask)),
+      store_(store),
+      item_id_(reply_id("msg_")),
+      reasoning_id_(reply_id("rs_")) {
   rename(reply_id("resp_"));
   ask_.chat = nullptr;
 }
@@ -241,6 +276,17 @@ ordered_json ResponsesReply::text_item(const std::string& text, const char* stat
   return out;
 }
 
+ordered_json ResponsesReply::reasoning_item(const char* status) const {
+  ordered_json out;
+  out["id"] = reasoning_id_;
+  out["type"] = "reasoning";
+  out["status"] = status;
+  out["summary"] = out["content"] = ordered_json::array();
+  if (std::string(status) != "in_progress")
+    out["content"].push_back({{"type", "reasoning_text"}, {"text", output_at(0).reasoning}});
+  return out;
+}
+
 ordered_json ResponsesReply::call_item(size_t call, const std::string& arguments, const char* status) const {
   const Call& one = output_at(0).calls.at(call);
   ordered_json out;
@@ -256,6 +302,7 @@ ordered_json ResponsesReply::call_item(size_t call, const std::string& arguments
 ordered_json ResponsesReply::output(const char* status) const {
   const Output& output = output_at(0);
   ordered_json out = ordered_json::array();
+  if (!output.reasoning.empty()) out.push_back(reasoning_item(status));
   if (!output.text.empty() || output.calls.empty()) out.push_back(text_item(output.text, status));
   for (size_t i = 0; i < output.calls.size(); ++i) out.push_back(call_item(i, output.calls[i].arguments, status));
   return out;
@@ -272,12 +319,13 @@ ordered_json ResponsesReply::response(const char* status, bool is_over) const {
   out["model"] = model().name;
   out["output"] = is_over ? output(status) : ordered_json::array();
   for (const auto& [key, value] : ask_.told.items()) out[key] = value;
+  if (!warnings().empty()) out["warnings"] = warnings();
   out["usage"] = nullptr;
   if (is_over)
     out["usage"] = {{"input_tokens", prompt_tokens()},
                     {"input_tokens_details", {{"cached_tokens", cached_tokens()}}},
                     {"output_tokens", made_tokens()},
-                    {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                    {"output_tokens_details", {{"reasoning_tokens", reasoning_tokens()}}},
                     {"total_tokens", prompt_tokens() + made_tokens()}};
   return out;
 }
@@ -288,6 +336,7 @@ void ResponsesReply::keep() const {
   const ordered_json sent = response(status(), true);
   const Output& output = output_at(0);
   ordered_json said = {{"role", "assistant"}, {"content", output.text}};
+  if (!output.reasoning.empty()) said["reasoning_content"] = output.reasoning;
   for (const Call& call : output.calls) {
     if (!ordered_json::accept(call.arguments)) return store_->put(id(), nullptr, sent);
     ordered_json one;
@@ -319,13 +368,16 @@ std::string ResponsesReply::first_events() {
   return out += event("response.in_progress", {{"response", response("in_progress", false)}});
 }
 
-std::string ResponsesReply::open_item(bool is_text, size_t call) {
+std::string ResponsesReply::open_item(CallPiece::Kind kind, size_t call) {
   std::string out = close_item();
   ++item_;
   is_open_ = true;
-  is_text_ = is_text;
+  kind_ = kind;
   call_ = call;
-  const ordered_json item = is_text ? text_item("", "in_progress") : call_item(call, "", "in_progress");
+  const bool is_text = kind == CallPiece::Kind::text;
+  const ordered_json item = is_text                              ? text_item("", "in_progress")
+                            : kind == CallPiece::Kind::reasoning ? reasoning_item("in_progress")
+                                                                 : call_item(call, "", "in_progress");
   out += event("response.output_item.added", {{"output_index", item_}, {"item", item}});
   if (!is_text) return out;
   ordered_json part = {{"type", "output_text"}, {"text", ""}, {"annotations", ordered_json::array()}};
@@ -339,7 +391,12 @@ std::string ResponsesReply::close_item() {
   is_open_ = false;
   std::string out;
   ordered_json item;
-  if (is_text_) {
+  if (kind_ == CallPiece::Kind::reasoning) {
+    item = reasoning_item("completed");
+    out += event(
+        "response.reasoning_text.done",
+        {{"item_id", reasoning_id_}, {"output_index", item_}, {"content_index", 0}, {"text", output_at(0).reasoning}});
+  } else if (kind_ == CallPiece::Kind::text) {
     const std::string& text = output_at(0).text;
     item = text_item(text, "completed");
     const ordered_json place = {{"item_id", item_id_}, {"output_index", item_}, {"content_index", 0}};
@@ -365,25 +422,31 @@ std::string ResponsesReply::events(Delta part) {
   std::string out;
   for (const CallPiece& piece : pieces) {
     if (piece.kind == CallPiece::Kind::begin) {
-      out += open_item(false, call++);
+      out += open_item(piece.kind, call++);
       continue;
     }
-    const bool is_text = piece.kind == CallPiece::Kind::text;
-    if (is_text && !(is_open_ && is_text_)) out += open_item(true, 0);
+    const bool is_text = piece.kind == CallPiece::Kind::text, is_reasoning = piece.kind == CallPiece::Kind::reasoning;
+    if ((is_text || is_reasoning) && !(is_open_ && kind_ == piece.kind)) out += open_item(piece.kind, 0);
     ordered_json delta;
-    delta["item_id"] = is_text ? ordered_json(item_id_) : call_item(call_, "", "in_progress")["id"];
+    delta["item_id"] = is_text        ? ordered_json(item_id_)
+                       : is_reasoning ? ordered_json(reasoning_id_)
+                                      : call_item(call_, "", "in_progress")["id"];
     delta["output_index"] = item_;
-    if (is_text) delta["content_index"] = 0;
+    if (is_text || is_reasoning) delta["content_index"] = 0;
     delta["delta"] = piece.text;
     if (is_text) delta["logprobs"] = ordered_json::array();
-    out += event(is_text ? "response.output_text.delta" : "response.function_call_arguments.delta", std::move(delta));
+    out += event(is_text        ? "response.output_text.delta"
+                 : is_reasoning ? "response.reasoning_text.delta"
+                                : "response.function_call_arguments.delta",
+                 std::move(delta));
   }
   return out;
 }
 
 std::string ResponsesReply::last_events() {
   std::string out;
-  if (item_ < 0) out += open_item(true, 0);
+  // An answer without text and calls has an empty message.
+  if (output_at(0).text.empty() && output_at(0).calls.empty()) out += open_item(CallPiece::Kind::text, 0);
   out += close_item();
   keep();
   return out + event(std::string("response.") + status(), {{"response", response(status(), true)}});

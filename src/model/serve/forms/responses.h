@@ -45,8 +45,10 @@ struct ResponsesAsk {
   nlohmann::ordered_json told;      // members of the request that the response repeats
   bool is_stored = true;
 };
-// Refusal as for chats, and if `previous_response_id` is not in the store (any more).
-ResponsesAsk read_responses(const nlohmann::ordered_json& body, const ResponseStore& store);
+// Refusal as for chats, and if `previous_response_id` is not in the store (any more). `notes`: gets the parts without
+// effect; null: they are refused.
+ResponsesAsk read_responses(const nlohmann::ordered_json& body, const ResponseStore& store,
+                            FieldNotes* notes = nullptr);
 
 class ResponsesReply : public Reply {
  public:
@@ -63,19 +65,21 @@ class ResponsesReply : public Reply {
   nlohmann::ordered_json response(const char* status, bool with_usage) const;
   nlohmann::ordered_json output(const char* status) const;
   nlohmann::ordered_json text_item(const std::string& text, const char* status) const;
+  nlohmann::ordered_json reasoning_item(const char* status) const;
   nlohmann::ordered_json call_item(size_t call, const std::string& arguments, const char* status) const;
   std::string event(const std::string& type, nlohmann::ordered_json data);
-  std::string open_item(bool is_text, size_t call);
+  std::string open_item(CallPiece::Kind kind, size_t call);
   std::string close_item();
   const char* status() const;
   void keep() const;
 
   ResponsesAsk ask_;
   ResponseStore* store_;
-  std::string item_id_;
+  std::string item_id_, reasoning_id_;
   int64_t sequence_ = 0, item_ = -1;  // number of events sent, and the last item started
-  bool is_open_ = false, is_text_ = false;
-  size_t call_ = 0;  // the tool call that is being sent
+  bool is_open_ = false;
+  CallPiece::Kind kind_ = CallPiece::Kind::text;  // of the last item: text, reasoning, or the beginning of a call
+  size_t call_ = 0;                               // the tool call that is being sent
 };
 
 }  // namespace lumen::model

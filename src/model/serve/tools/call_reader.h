@@ -11,9 +11,10 @@
 
 namespace lumen::model {
 
-// New output: text of the answer, the beginning of a call (its name), or more of its arguments (JSON text).
+// New output: text of the answer, the beginning of a call (its name), more of its arguments (JSON text), or reasoning,
+// which this reader never returns (see conversation/reasoning.h).
 struct CallPiece {
-  enum class Kind { text, begin, arguments } kind = Kind::text;
+  enum class Kind { text, begin, arguments, reasoning } kind = Kind::text;
   std::string text;  // text, or the name of the function
 };
 
