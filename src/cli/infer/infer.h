@@ -2,6 +2,6 @@
 //
 // May include: base, base/file, base/structured, cli, cli/settings, model/arch, model/arch/chat, model/arch/checkpoint,
 // model/data/rows, model/eval, model/file, model/infer/generate, model/infer/measure, model/infer/sample,
-// model/infer/session, model/report/compression, model/template, model/text/unicode, run/device.
+// model/infer/schema, model/infer/session, model/report/compression, model/template, model/text/unicode, run/device.
 // Offers: drafts.h, mapping.h.
 #pragma once

@@ -197,13 +197,14 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, b
   std::unique_ptr<model::Reply> reply;
   if (ask.path == kResponses) {
     model::ResponsesAsk responses = model::read_responses(body, responses_);
-    request = model::read_chat(responses.chat, model);
+    request = model::read_chat(responses.chat, model, ask.is_gone);
     reply = std::make_unique<model::ResponsesReply>(request, model, now_seconds(), std::move(responses), &responses_);
   } else if (ask.path == kMessages) {
-    request = model::read_chat(model::chat_of_messages(body, false), model);
+    request = model::read_chat(model::chat_of_messages(body, false), model, ask.is_gone);
     reply = std::make_unique<model::MessagesReply>(request, model, now_seconds());
   } else {
-    request = ask.path == kChats ? model::read_chat(body, model) : model::read_completion(body, model);
+    request = ask.path == kChats ? model::read_chat(body, model, ask.is_gone)
+                                 : model::read_completion(body, model, ask.is_gone);
     reply = std::make_unique<model::Reply>(request, model, now_seconds());
   }
   *is_stream = request.stream;
@@ -218,7 +219,7 @@ HttpReply Routes::count_tokens(const HttpAsk& ask, Line* line) {
   const ordered_json body = model::request_object(ask.body);
   const model::ServedModel& model = *entry_of(body).model;
   line->model = model.name;
-  const model::GenerationRequest request = model::read_chat(model::chat_of_messages(body, true), model);
+  const model::GenerationRequest request = model::read_chat(model::chat_of_messages(body, true), model, ask.is_gone);
   return json_reply({{"input_tokens", request.prompts.at(0).size()}});
 }
 

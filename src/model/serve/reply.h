@@ -62,6 +62,8 @@ class Reply {
   void rename(std::string id) { id_ = std::move(id); }
   const char* finish_reason(const Output& output) const;  // as in chat completions
   const Output& output_at(int64_t index) const { return outputs_.at(index); }
+  // Adds "lumen": {"schema": ..} to `out` if the grammar did not enforce all of the request's schemas.
+  void put_schema_report(const Output& output, nlohmann::ordered_json* out) const;
   const ServedModel& model() const { return model_; }
   int64_t created() const { return created_; }
 
@@ -80,6 +82,7 @@ class Reply {
   bool is_chat_, include_usage_;
   int64_t top_, n_, created_;
   std::string id_;
+  std::shared_ptr<SchemaReport> schemas_;
   std::vector<Output> outputs_;
   int64_t ended_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0, disk_tokens_ = 0, made_tokens_ = 0;
   bool tells_drafts_;

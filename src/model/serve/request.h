@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "model/infer/generate/answer.h"
+#include "model/serve/schema_report.h"
 #include "model/serve/tools/tools.h"
 #include "model/template/chat.h"
 #include "model/text/tokenizer/tokenizer.h"
@@ -69,6 +71,7 @@ struct GenerationRequest {
   std::shared_ptr<const Constraint> constraint;
   std::shared_ptr<const CallPlan> calls;                 // functions that may be called
   std::shared_ptr<const std::vector<TokenId>> expected;  // the output predicted by the client
+  std::shared_ptr<SchemaReport> schemas;                 // what the constraint does not enforce; null: no schemas
 };
 
 // A request for embedding vectors.
@@ -84,8 +87,11 @@ nlohmann::ordered_json request_object(std::string_view body);
 // The model named by the request, or empty.
 std::string request_model(const nlohmann::ordered_json& body);
 
-GenerationRequest read_chat(const nlohmann::ordered_json& body, const ServedModel& model);
-GenerationRequest read_completion(const nlohmann::ordered_json& body, const ServedModel& model);
+// `is_stopped` is polled while schemas are compiled: true when the client has left.
+GenerationRequest read_chat(const nlohmann::ordered_json& body, const ServedModel& model,
+                            const std::function<bool()>& is_stopped = {});
+GenerationRequest read_completion(const nlohmann::ordered_json& body, const ServedModel& model,
+                                  const std::function<bool()>& is_stopped = {});
 EmbeddingRequest read_embedding(const nlohmann::ordered_json& body, const ServedModel& model);
 // {"prompt" or "content": TEXT, "add_special_tokens" or "add_special": true}
 std::vector<TokenId> read_tokenize(const nlohmann::ordered_json& body, const ServedModel& model);

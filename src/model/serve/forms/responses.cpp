@@ -253,6 +253,7 @@ ordered_json ResponsesReply::response(const char* status, bool is_over) const {
   out["output"] = is_over ? output(status) : ordered_json::array();
   for (const auto& [key, value] : ask_.told.items()) out[key] = value;
   out["usage"] = nullptr;
+  if (is_over) put_schema_report(output_at(0), &out);
   if (is_over)
     out["usage"] = {{"input_tokens", prompt_tokens()},
                     {"input_tokens_details", {{"cached_tokens", cached_tokens()}}},
