@@ -1,5 +1,4 @@
-// What a grammar could not enforce of a request's JSON schemas, and the check of finished outputs. Proved by
-// tests/model/serve/schema_report_test.cpp.
+// What a grammar could not enforce of a request's JSON schemas, and the check of finished outputs.
 #pragma once
 
 #include <map>
