@@ -6,11 +6,13 @@
 #include "api/boundary.h"
 #include "api/model.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/printable.h"
 #include "base/stopwatch.h"
 #include "base/structured/json.h"
 #include "model/infer/generate/generate.h"
 #include "model/infer/measure/perplexity.h"
-#include "model/infer/sample/json_schema.h"
+#include "model/infer/schema/schema.h"
 #include "model/template/chat.h"
 #include "model/text/unicode/unicode.h"
 
@@ -74,7 +76,10 @@ Wanted wanted_of(api::Options& options, const lumen_model& m) {
   options.take_setting("generate.ignore_end", out.generate.ignore_end);
   if (const auto schema = options.take("json_schema")) {
     if (!out.generate.grammar.empty()) throw usage_error("one of the options 'grammar' and 'json_schema'");
-    out.generate.grammar = model::schema_grammar(*schema);
+    std::vector<std::string> relaxed;
+    out.generate.grammar = model::schema_grammar(*schema, {}, &relaxed);
+    for (const std::string& place : relaxed)
+      warn(fmt::format("json_schema: the grammar does not enforce {}; the output may violate it", printable(place)));
   }
   options.take_setting("generate.context", out.session.context);
   options.take_setting("generate.exact", out.session.exact);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 #include "model/infer/sample/grammar.h"
-#include "model/infer/sample/json_schema.h"
+#include "model/infer/schema/schema.h"
 #include "tests/fuzz/mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -7,10 +7,11 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "base/naming.h"
+#include "base/printable.h"
 #include "base/structured/json.h"
 #include "cli/settings/declare.h"
 #include "model/infer/sample/grammar.h"
-#include "model/infer/sample/json_schema.h"
+#include "model/infer/schema/schema.h"
 #include "model/infer/session/step_plan.h"
 
 namespace lumen::cli {
@@ -94,7 +95,11 @@ void SamplingFlags::finish(const model::Model& model, const model::Library& libr
   if (schema.empty()) return;
   const std::string name = schema_file.empty() ? "--json-schema" : schema_file;
   parse_json(schema, name, 64);  // parsed first because its error messages are better
-  generate.grammar = naming(name, [&] { return model::schema_grammar(nlohmann::ordered_json::parse(schema)); });
+  std::vector<std::string> relaxed;
+  generate.grammar =
+      naming(name, [&] { return model::schema_grammar(nlohmann::ordered_json::parse(schema), {}, &relaxed); });
+  for (const std::string& place : relaxed)
+    warn(fmt::format("{}: the grammar does not enforce {}; the output may violate it", name, printable(place)));
 }
 
 void note_length(const model::LoadedModel& loaded, const model::SessionOptions& session) {

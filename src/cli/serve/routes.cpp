@@ -229,24 +229,26 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Action action
   model::FieldNotes notes{model.is_strict, {}};
   if (action == Action::responses) {
     model::ResponsesAsk responses = model::read_responses(body, responses_, &notes);
-    request = model::read_chat(responses.chat, model, &notes);
+    request = model::read_chat(responses.chat, model, &notes, ask.is_gone);
     reply = std::make_unique<model::ResponsesReply>(request, model, now_seconds(), std::move(responses), &responses_);
   } else if (action == Action::messages) {
-    request = model::read_chat(model::chat_of_messages(body, false, &notes), model, &notes);
+    request = model::read_chat(model::chat_of_messages(body, false, &notes), model, &notes, ask.is_gone);
     reply = std::make_unique<model::MessagesReply>(request, model, now_seconds());
   } else if (action == Action::native_completion || action == Action::infill) {
     model::NativeAsk native =
         action == Action::infill ? model::read_infill(body, model) : model::read_native_completion(body, model);
-    request = model::read_completion(native.body, model);
+    request = model::read_completion(native.body, model, ask.is_gone);
     reply = std::make_unique<model::NativeReply>(request, model, now_seconds(), std::move(native));
   } else if (action == Action::ollama_chat || action == Action::ollama_generate) {
     model::OllamaAsk ollama =
         action == Action::ollama_chat ? model::read_ollama_chat(body) : model::read_ollama_generate(body, model);
     if (ollama.is_load) return nullptr;
-    request = ollama.is_chat ? model::read_chat(ollama.body, model) : model::read_completion(ollama.body, model);
+    request = ollama.is_chat ? model::read_chat(ollama.body, model, nullptr, ask.is_gone)
+                             : model::read_completion(ollama.body, model, ask.is_gone);
     reply = std::make_unique<model::OllamaReply>(request, model, now_seconds(), std::move(ollama));
   } else {
-    request = action == Action::chat ? model::read_chat(body, model) : model::read_completion(body, model);
+    request = action == Action::chat ? model::read_chat(body, model, nullptr, ask.is_gone)
+                                     : model::read_completion(body, model, ask.is_gone);
     reply = std::make_unique<model::Reply>(request, model, now_seconds());
   }
   *is_stream = request.stream;

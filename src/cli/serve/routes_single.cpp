@@ -92,7 +92,7 @@ HttpReply Routes::post(const HttpAsk& ask, const FoundPath& path, Line* line) {
     case Action::count_tokens: {
       model::FieldNotes notes{model.is_strict, {}};
       const model::GenerationRequest request =
-          model::read_chat(model::chat_of_messages(body, true, &notes), model, &notes);
+          model::read_chat(model::chat_of_messages(body, true, &notes), model, &notes, ask.is_gone);
       return json_reply({{"input_tokens", request.prompts.at(0).size()}});
     }
     case Action::embeddings: {

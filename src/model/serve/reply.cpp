@@ -38,6 +38,7 @@ Reply::Reply(const GenerationRequest& request, const ServedModel& model, int64_t
       created_(created),
       id_(reply_id(request.is_chat ? "chatcmpl-" : "cmpl-")),
       warnings_(request.warnings),
+      schemas_(request.schemas),
       outputs_(request.prompts.size() * request.n),
       tells_drafts_(model.has_draft || request.expected) {
   for (const auto& prompt : request.prompts) prompt_tokens_ += std::ssize(prompt);
@@ -53,6 +54,14 @@ const char* Reply::finish_reason(const Output& output) const {
   const bool stopped =
       reason == EndReason::end_token || reason == EndReason::stop_string || reason == EndReason::grammar;
   return !stopped ? "length" : output.calls.empty() ? "stop" : "tool_calls";
+}
+
+void Reply::put_schema_report(const Output& output, ordered_json* out) const {
+  if (!schemas_) return;
+  std::vector<std::pair<std::string, std::string>> calls;
+  for (const Call& call : output.calls) calls.emplace_back(call.name, call.arguments);
+  if (ordered_json report = schemas_->of(output.text, calls); !report.is_null())
+    (*out)["lumen"]["schema"] = std::move(report);
 }
 
 std::vector<CallPiece> Reply::take(const Delta& delta) {
@@ -222,6 +231,7 @@ ordered_json Reply::whole() const {
       choice["text"] = output.text;
     choice["logprobs"] = output.logprobs;
     choice["finish_reason"] = finish_reason(output);
+    put_schema_report(output, &choice);
     out["choices"].push_back(std::move(choice));
   }
   out["usage"] = usage();
@@ -257,6 +267,7 @@ std::string Reply::events(Delta delta) {
   const auto chunk = [&](ordered_json choice, const ordered_json& logprobs, const char* reason) {
     choice["logprobs"] = logprobs;
     choice["finish_reason"] = reason ? ordered_json(reason) : ordered_json();
+    if (reason) put_schema_report(output, &choice);
     ordered_json out = head(kind);
     out["choices"] = ordered_json::array({std::move(choice)});
     if (include_usage_) out["usage"] = nullptr;

@@ -67,6 +67,8 @@ class Reply {
   int64_t outputs() const { return std::ssize(outputs_); }
   // The token and its log probability: {"token", "logprob", "bytes"}.
   nlohmann::ordered_json chance(TokenId id, double value) const;
+  // Adds "lumen": {"schema": ..} to `out` if the grammar did not enforce all of the request's schemas.
+  void put_schema_report(const Output& output, nlohmann::ordered_json* out) const;
   const ServedModel& model() const { return model_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   int64_t reasoning_tokens() const;  // counted by tokenizing the reasoning of all outputs
@@ -88,6 +90,7 @@ class Reply {
   std::string id_;
   std::vector<std::string> warnings_;
   bool warns_ = false;  // the warnings were sent in a stream
+  std::shared_ptr<SchemaReport> schemas_;
   std::vector<Output> outputs_;
   int64_t ended_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0, disk_tokens_ = 0, made_tokens_ = 0;
   bool tells_drafts_;

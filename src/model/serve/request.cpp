@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/structured/json.h"
-#include "model/infer/sample/json_schema.h"
 #include "model/serve/fields.h"
 #include "model/serve/hints.h"
 #include "model/template/messages.h"
@@ -174,7 +173,33 @@ ordered_json schema_of_format(const ordered_json& format) {
   return (*given)["schema"];
 }
 
-void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* out) {
+bool is_strict(const ordered_json& about) {
+  return about.is_object() && about.value("strict", ordered_json()) == true;
+}
+
+// Compiles the schemas of the answer (null: none) and of the functions to a grammar.
+void read_schemas(const ordered_json& schema, bool is_strict_answer, const std::function<bool()>& is_stopped,
+                  GenerationRequest* out) {
+  const SchemaOptions options{.is_stopped = is_stopped};
+  out->schemas = std::make_shared<SchemaReport>();
+  std::vector<std::string> relaxed;
+  if (!out->calls) {
+    out->generate.grammar = schema_grammar(schema, options, &relaxed);
+    return out->schemas->add_answer(schema, relaxed, is_strict_answer);
+  }
+  std::optional<SchemaRules> otherwise;
+  if (!schema.is_null()) {
+    otherwise = schema_rules(schema, "o", options);
+    out->schemas->add_answer(schema, otherwise->relaxed, is_strict_answer);
+  }
+  std::map<std::string, std::vector<std::string>> of_functions;
+  out->generate.grammar = call_grammar(*out->calls, otherwise, options, &of_functions);
+  for (const OfferedTool& tool : out->calls->tools)
+    out->schemas->add_function(tool.name, tool.parameters, of_functions[tool.name], tool.is_strict);
+}
+
+void read_grammar(Fields& fields, const ServedModel& model, const std::function<bool()>& is_stopped,
+                  GenerationRequest* out) {
   const ordered_json *format = fields.find("response_format"), *grammar = fields.find("grammar");
   if (format && grammar) throw wrong_value("grammar", "one of 'response_format' and 'grammar'");
   const char* name = format ? "response_format" : "grammar";
@@ -182,13 +207,9 @@ void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* o
   if (grammar && out->calls) throw wrong_value("grammar", "'grammar' and 'tools' exclude each other");
   try {
     const ordered_json schema = format ? schema_of_format(*format) : ordered_json();
-    if (out->calls) {
-      std::optional<SchemaRules> otherwise;
-      if (!schema.is_null()) otherwise = schema_rules(schema, "o");
-      name = "tools";
-      out->generate.grammar = call_grammar(*out->calls, otherwise);
-    } else if (!schema.is_null()) {
-      out->generate.grammar = schema_grammar(schema);
+    if (out->calls && !format) name = "tools";
+    if (out->calls || !schema.is_null()) {
+      read_schemas(schema, format && is_strict(format->value("json_schema", ordered_json())), is_stopped, out);
     } else if (grammar) {
       out->generate.grammar = *grammar;
     }
@@ -220,7 +241,8 @@ void read_length(Fields& fields, const ServedModel& model, std::initializer_list
 }
 
 // Reads the parameters shared by chats and completions.
-void read_writing(Fields& fields, const ServedModel& model, FieldNotes* notes, GenerationRequest* out) {
+void read_writing(Fields& fields, const ServedModel& model, FieldNotes* notes, const std::function<bool()>& is_stopped,
+                  GenerationRequest* out) {
   if (model.longest == 0) throw Refusal(400, "this model generates no text", "model", "unsupported_model");
   read_sampling(fields, model, &out->sampling);
   out->generate.stops = read_stops(fields);
@@ -229,7 +251,7 @@ void read_writing(Fields& fields, const ServedModel& model, FieldNotes* notes, G
   if (fields.whole("min_tokens", 0, 0, kMostNumber) > 0)
     throw Refusal(400, "'min_tokens' above 0 is not supported; 'ignore_eos' writes up to 'max_tokens'", "min_tokens",
                   "unsupported_parameter");
-  read_grammar(fields, model, out);
+  read_grammar(fields, model, is_stopped, out);
   out->n = fields.whole("n", 1, 1, model.most_outputs);
   out->stream = fields.boolean("stream", false);
   if (const ordered_json* options = fields.find("stream_options")) {
@@ -287,7 +309,7 @@ OfferedTool offered_tool(const ordered_json& tool, FieldNotes* notes) {
                       fmt::format("the name of a function has up to {} letters, digits, _, - and .", kLongestName));
   if (!function.value("description", ordered_json("")).is_string() && !function["description"].is_null())
     throw wrong_value("tools", "the 'description' of a function must be a string");
-  OfferedTool out{name, {{"type", "object"}, {"properties", ordered_json::object()}}};
+  OfferedTool out{name, {{"type", "object"}, {"properties", ordered_json::object()}}, is_strict(function)};
   if (function.contains("parameters") && !function["parameters"].is_null()) out.parameters = function["parameters"];
   if (!out.parameters.is_object() || out.parameters.value("type", ordered_json("object")) != "object")
     throw wrong_value("tools", "the 'parameters' of a function are a JSON schema of an object");
@@ -479,7 +501,8 @@ void split_reasoning(const ServedModel& model, const ChatPrompt& prompt, const R
 
 }  // namespace
 
-GenerationRequest read_chat(const ordered_json& given, const ServedModel& model, FieldNotes* notes) {
+GenerationRequest read_chat(const ordered_json& given, const ServedModel& model, FieldNotes* notes,
+                            const std::function<bool()>& is_stopped) {
   FieldNotes own{model.is_strict, {}};
   if (!notes) notes = &own;
   const std::optional<ordered_json> guided = without_guides(given);
@@ -489,7 +512,7 @@ GenerationRequest read_chat(const ordered_json& given, const ServedModel& model,
   Fields fields(body, notes);
   ordered_json more = ordered_json::object();
   read_tools(fields, model, notes, &out, &more);
-  read_writing(fields, model, notes, &out);
+  read_writing(fields, model, notes, is_stopped, &out);
   read_length(fields, model, {"max_tokens", "max_completion_tokens"}, -1, &out);
   const bool told = fields.boolean("logprobs", false);
   out.top = told ? 0 : -1;
@@ -528,13 +551,14 @@ GenerationRequest read_chat(const ordered_json& given, const ServedModel& model,
   return out;
 }
 
-GenerationRequest read_completion(const ordered_json& given, const ServedModel& model) {
+GenerationRequest read_completion(const ordered_json& given, const ServedModel& model,
+                                  const std::function<bool()>& is_stopped) {
   FieldNotes notes{model.is_strict, {}};
   const std::optional<ordered_json> guided = without_guides(given);
   const ordered_json& body = guided ? *guided : given;
   GenerationRequest out;
   Fields fields(body, &notes);
-  read_writing(fields, model, &notes, &out);
+  read_writing(fields, model, &notes, is_stopped, &out);
   read_length(fields, model, {"max_tokens"}, kUsualCompletion, &out);
   out.echo = fields.boolean("echo", false);
   out.top = fields.whole("logprobs", -1, 0, kMostTop);

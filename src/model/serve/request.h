@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@
 
 #include "model/infer/generate/answer.h"
 #include "model/serve/conversation/conversation.h"
+#include "model/serve/schema_report.h"
 #include "model/serve/tools/tools.h"
 #include "model/template/chat.h"
 #include "model/text/tokenizer/tokenizer.h"
@@ -102,6 +104,7 @@ struct GenerationRequest {
   std::shared_ptr<const std::vector<TokenId>> expected;  // the output predicted by the client
   std::optional<ReasoningReader> reasoning;              // splits reasoning from outputs; nullopt: they are all text
   std::vector<std::string> warnings;                     // parts of the request without effect, for the reply
+  std::shared_ptr<SchemaReport> schemas;                 // what the constraint does not enforce; null: no schemas
 };
 
 // A request for embedding vectors.
@@ -118,9 +121,12 @@ nlohmann::ordered_json request_object(std::string_view body);
 // The model named by the request, or empty.
 std::string request_model(const nlohmann::ordered_json& body);
 
-// `notes`: what another API's form of the request contained; null: the body came as it is.
-GenerationRequest read_chat(const nlohmann::ordered_json& body, const ServedModel& model, FieldNotes* notes = nullptr);
-GenerationRequest read_completion(const nlohmann::ordered_json& body, const ServedModel& model);
+// `notes`: what another API's form of the request contained; null: the body came as it is. `is_stopped` is polled while
+// schemas are compiled: true when the client has left.
+GenerationRequest read_chat(const nlohmann::ordered_json& body, const ServedModel& model, FieldNotes* notes = nullptr,
+                            const std::function<bool()>& is_stopped = {});
+GenerationRequest read_completion(const nlohmann::ordered_json& body, const ServedModel& model,
+                                  const std::function<bool()>& is_stopped = {});
 EmbeddingRequest read_embedding(const nlohmann::ordered_json& body, const ServedModel& model);
 // {"prompt" or "content": TEXT, "add_special_tokens" or "add_special": true}
 std::vector<TokenId> read_tokenize(const nlohmann::ordered_json& body, const ServedModel& model);

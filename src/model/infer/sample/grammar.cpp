@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/place.h"
@@ -13,7 +14,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr size_t kLongestText = size_t{1} << 20, kMostElements = size_t{1} << 20;
+constexpr size_t kLongestText = size_t{4} << 20, kMostElements = size_t{1} << 21;
 constexpr int kDeepest = 100, kMostRepeats = 4096;
 constexpr size_t kMostStates = 4096, kMostStacks = size_t{1} << 20, kMostWays = 4096, kMostMasks = 32;
 
@@ -425,18 +426,29 @@ class Grammar::Layout {
   size_t laid_ = 0;
 };
 
-// Which rules match the empty string.
+// Which rules match the empty string. Each alternative waits for one rule at a time, so the time is linear.
 std::vector<bool> Grammar::empty_rules() const {
+  struct Waiting {
+    uint32_t rule, element;
+  };
   std::vector<bool> empty(rules_.size(), false);
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t r = 0; r < rules_.size(); ++r) {
-      if (empty[r]) continue;
-      for (uint32_t e : rules_[r]) {
-        while (elements_[e].kind == Element::Kind::rule && empty[elements_[e].rule]) ++e;
-        if (elements_[e].kind == Element::Kind::end) empty[r] = changed = true;
-      }
+  std::vector<std::vector<Waiting>> waiting(rules_.size());  // by the rule that must be empty first
+  std::vector<uint32_t> found;
+  const auto advance = [&](uint32_t rule, uint32_t e) {
+    while (elements_[e].kind == Element::Kind::rule && empty[elements_[e].rule]) ++e;
+    if (elements_[e].kind == Element::Kind::rule) {
+      waiting[elements_[e].rule].push_back({rule, e});
+    } else if (elements_[e].kind == Element::Kind::end && !empty[rule]) {
+      empty[rule] = true;
+      found.push_back(rule);
     }
+  };
+  for (uint32_t r = 0; r < rules_.size(); ++r)
+    for (const uint32_t e : rules_[r]) advance(r, e);
+  while (!found.empty()) {
+    const uint32_t rule = found.back();
+    found.pop_back();
+    for (const Waiting& w : std::exchange(waiting[rule], {})) advance(w.rule, w.element);
   }
   return empty;
 }

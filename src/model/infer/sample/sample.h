@@ -6,5 +6,4 @@
 #pragma once
 
 #include "model/infer/sample/grammar.h"
-#include "model/infer/sample/json_schema.h"
 #include "model/infer/sample/sampler.h"

@@ -227,6 +227,7 @@ ordered_json MessagesReply::head() const {
   out["stop_sequence"] = named ? ordered_json(output.stop) : ordered_json();
   if (!warnings().empty()) out["warnings"] = warnings();
   out["usage"] = {{"input_tokens", prompt_tokens()}, {"output_tokens", made_tokens()}};
+  if (output.is_over) put_schema_report(output, &out);
   return out;
 }
 

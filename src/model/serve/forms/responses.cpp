@@ -321,6 +321,7 @@ ordered_json ResponsesReply::response(const char* status, bool is_over) const {
   for (const auto& [key, value] : ask_.told.items()) out[key] = value;
   if (!warnings().empty()) out["warnings"] = warnings();
   out["usage"] = nullptr;
+  if (is_over) put_schema_report(output_at(0), &out);
   if (is_over)
     out["usage"] = {{"input_tokens", prompt_tokens()},
                     {"input_tokens_details", {{"cached_tokens", cached_tokens()}}},

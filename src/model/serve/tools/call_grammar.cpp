@@ -38,9 +38,19 @@ bool is_text_schema(const ordered_json& schema) {
   return schema.is_object() && schema.contains("type") && schema["type"] == "string";
 }
 
+// Keywords that restrict a string further; strings between markers are any text.
+std::vector<std::string> limits_of_text(const ordered_json& schema) {
+  std::vector<std::string> out;
+  for (const char* keyword :
+       {"pattern", "format", "minLength", "maxLength", "const", "not", "anyOf", "oneOf", "allOf", "$ref", "if"})
+    if (schema.contains(keyword)) out.emplace_back(keyword);
+  return out;
+}
+
 class PlanGrammar {
  public:
-  explicit PlanGrammar(const CallPlan& plan) : plan_(plan), form_(plan.form) {}
+  PlanGrammar(const CallPlan& plan, const SchemaOptions& options) : plan_(plan), form_(plan.form), options_(options) {}
+  const std::map<std::string, std::vector<std::string>>& relaxed() const { return relaxed_; }
 
   std::string run(const std::optional<SchemaRules>& otherwise) {
     const std::string body = one_call();
@@ -86,8 +96,9 @@ class PlanGrammar {
   }
 
   std::string object_of(const OfferedTool& tool, const std::string& name) {
-    const SchemaRules made = schema_rules(tool.parameters, name);
+    const SchemaRules made = schema_rules(tool.parameters, name, options_);
     text_ += made.rules;
+    if (!made.relaxed.empty()) relaxed_[tool.name] = made.relaxed;
     return made.value;
   }
 
@@ -102,7 +113,7 @@ class PlanGrammar {
     for (const auto& [key, value] : members.items()) {
       const std::string member = fmt::format("{}m{}", name, count++);
       add(member, grammar_literal(form_.pairs->before_key + key + form_.pairs->after_key) + " " +
-                      value_of(value, schema, member));
+                      value_of(tool.name, key, value, schema, member));
       const bool is_needed = schema.contains("required") && schema["required"].is_array() &&
                              std::find(schema["required"].begin(), schema["required"].end(), ordered_json(key)) !=
                                  schema["required"].end();
@@ -111,7 +122,11 @@ class PlanGrammar {
     return out.empty() ? "\"\"" : out;
   }
 
-  std::string value_of(const ordered_json& value, const ordered_json& schema, const std::string& member) {
+  std::string value_of(const std::string& tool, const std::string& key, const ordered_json& value,
+                       const ordered_json& schema, const std::string& member) {
+    const auto relax = [&](const std::string& place) {
+      relaxed_[tool].push_back(fmt::format("/properties/{}{}{}", key, place.starts_with('/') ? "" : "/", place));
+    };
     const std::string after = grammar_literal(form_.pairs->after_value);
     if (is_text_schema(value) && value.contains("enum") && value["enum"].is_array() && !value["enum"].empty()) {
       std::string all;
@@ -120,6 +135,7 @@ class PlanGrammar {
       return "(" + all + ") " + after;
     }
     if (is_text_schema(value)) {
+      for (const std::string& limit : limits_of_text(value)) relax(limit);
       text_ += rules_of_text_before(member + "s", form_.pairs->after_value, "", false);
       return member + "s0";
     }
@@ -127,13 +143,16 @@ class PlanGrammar {
     ordered_json alone = value;
     for (const char* shared : {"$defs", "definitions"})
       if (alone.is_object() && schema.contains(shared)) alone[shared] = schema[shared];
-    const SchemaRules made = schema_rules(alone, member);
+    const SchemaRules made = schema_rules(alone, member, options_);
     text_ += made.rules;
+    for (const std::string& place : made.relaxed) relax(place);
     return made.value + " " + after;
   }
 
   const CallPlan& plan_;
   const CallForm& form_;
+  const SchemaOptions& options_;
+  std::map<std::string, std::vector<std::string>> relaxed_;
   std::string text_;
 };
 
@@ -167,8 +186,12 @@ std::string rules_of_text_before(const std::string& prefix, const std::string& m
   return out;
 }
 
-std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise) {
-  return PlanGrammar(plan).run(otherwise);
+std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise,
+                         const SchemaOptions& options, std::map<std::string, std::vector<std::string>>* relaxed) {
+  PlanGrammar grammar(plan, options);
+  std::string out = grammar.run(otherwise);
+  if (relaxed) *relaxed = grammar.relaxed();
+  return out;
 }
 
 }  // namespace lumen::model

@@ -3,12 +3,13 @@
 // tests/model/serve/tools_test.cpp.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "model/infer/sample/json_schema.h"
+#include "model/infer/schema/schema.h"
 #include "model/serve/tools/call_form.h"
 
 namespace lumen::model {
@@ -16,6 +17,7 @@ namespace lumen::model {
 struct OfferedTool {
   std::string name;
   nlohmann::ordered_json parameters;  // JSON schema of an object
+  bool is_strict = false;             // its schema must be enforced whole
 };
 
 // The functions that may be called, and the format of calls.
@@ -26,9 +28,11 @@ struct CallPlan {
   bool is_one = false;     // at most one call
 };
 
-// Returns GBNF. `otherwise`: the schema of an answer without calls; nullopt: any text. Error if a schema is not
-// supported.
-std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise = {});
+// Returns GBNF. `otherwise`: the schema of an answer without calls; nullopt: any text. `relaxed` gets for each function
+// the places of its schema that the grammar does not enforce. Error if a schema is malformed or too large.
+std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise = {},
+                         const SchemaOptions& options = {},
+                         std::map<std::string, std::vector<std::string>>* relaxed = nullptr);
 
 // Rules named PREFIX0, .. for text without `mark`, followed by `mark` and `then` (an expression), or with `may_end`
 // optionally by nothing. The first rule is PREFIX0.

@@ -1,0 +1,13 @@
+// The formats of strings in JSON schemas, as patterns. Proved by tests/model/infer/schema/pattern_test.cpp.
+#pragma once
+
+#include <string>
+
+namespace lumen::model {
+
+// An anchored pattern for date, time, date-time (RFC 3339; days by the length of the month, leap years included),
+// duration, email, hostname, ipv4, ipv6, uri, uri-reference, iri, uuid, json-pointer and relative-json-pointer. Null
+// for other names, which are annotations. Hostnames are at most 253 characters in addition.
+const std::string* format_pattern(const std::string& name);
+
+}  // namespace lumen::model
