@@ -61,7 +61,7 @@ struct LineEditor::State {
   Complete complete;
   std::wstring prompt;
   winsize size{};
-  bool interrupted = false, line_was_begun = false;
+  bool interrupted = false;
 
   ~State() {
     {
@@ -104,8 +104,6 @@ struct LineEditor::State {
       if (n < 0) {
         if (errno == EINTR && !cli::interrupted().load()) continue;
         state.interrupted = errno == EINTR;
-        const LineInfoW* line = el_wline(editor);
-        state.line_was_begun = line->lastchar != line->buffer;
         return -1;
       }
       state.follow_size();
@@ -224,24 +222,17 @@ LineEditor::Status LineEditor::read(const std::string& prompt, std::string* line
     std::fflush(state.out);
   };
   state.prompt = wide(prompt);
-  for (;;) {
-    state.interrupted = state.line_was_begun = false;
-    state.follow_size();
-    say(kPasteOn);
-    int count = 0;
-    const wchar_t* const text = el_wgets(state.editor, &count);
-    say(kPasteOff);
-    if (state.interrupted) {
-      if (!state.line_was_begun) return Status::interrupted;
-      say("^C\n");
-      forget_interrupt();
-      continue;
-    }
-    if (!text || count <= 0) return Status::end;
-    *line = narrow({text, static_cast<size_t>(count)});
-    if (line->ends_with('\n')) line->pop_back();
-    return Status::line;
-  }
+  state.interrupted = false;
+  state.follow_size();
+  say(kPasteOn);
+  int count = 0;
+  const wchar_t* const text = el_wgets(state.editor, &count);
+  say(kPasteOff);
+  if (state.interrupted) return Status::interrupted;
+  if (!text || count <= 0) return Status::end;
+  *line = narrow({text, static_cast<size_t>(count)});
+  if (line->ends_with('\n')) line->pop_back();
+  return Status::line;
 }
 
 void LineEditor::remember(const std::string& text) {

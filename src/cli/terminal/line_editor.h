@@ -25,8 +25,7 @@ class LineEditor {
   ~LineEditor();
 
   enum class Status { line, end, interrupted };
-  // One line without the newline that ended it. A pasted text keeps those inside. Ctrl-C drops a line that was begun;
-  // on an empty line it is an interruption.
+  // One line without the newline that ended it. A pasted text keeps those inside. Ctrl-C drops what was typed.
   Status read(const std::string& prompt, std::string* line);
   void remember(const std::string& text);
 

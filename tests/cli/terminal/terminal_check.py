@@ -22,7 +22,7 @@ from pathlib import Path
 
 BOUND = 120  # seconds for any answer of the program, on machines that have much else to do
 UP, CTRL_A, CTRL_C, CTRL_D, CTRL_R, TAB = "\x1b[A", "\x01", "\x03", "\x04", "\x12", "\t"
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>()][0-9A-Za-z]?")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[@A-Za-z]|\x1b[=>()][0-9A-Za-z]?")
 
 
 class Screen:
@@ -34,7 +34,7 @@ class Screen:
     def show(self, text):
         at = 0
         while at < len(text):
-            escape = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])").match(text, at)
+            escape = re.compile(r"\x1b\[([0-9;?]*)([@A-Za-z])").match(text, at)
             if escape:
                 count = int(escape[1]) if escape[1].isdigit() else 1
                 if escape[2] == "D":
@@ -172,9 +172,11 @@ def editing(lumen, model, home):
     chat.prompt()
     said = messages_of(chat, home / "said.json")
     assert said == ["a한국", "first\nsecond\n셋째 end", "one\ntwo", "three\nfour"], said
-    # Ctrl-C drops a line that was begun; on an empty one it asks, and Ctrl-D ends.
-    chat.type("never sent" + CTRL_C)
-    chat.wait("^C")
+    # Ctrl-C drops a line that was begun; Ctrl-D after another one ends.
+    chat.type("never sent")
+    assert chat.line()[0] == "> never sent", chat.line()
+    chat.type(CTRL_C)
+    chat.wait("once more ends")
     chat.prompt()
     chat.type("/undo\r")
     chat.wait("taken back")
@@ -202,19 +204,21 @@ def history(lumen, model, home):
     chat.type(UP + UP)
     assert chat.line()[0] == "> old 1498", chat.line()
     chat.type(CTRL_C)
+    chat.wait("once more ends")
+    chat.prompt()
+    chat.type("/stats\r")
+    chat.wait("answers")
     chat.prompt()
     chat.type(CTRL_R + "old 77")
+    chat.wait("old 1477")
     chat.settle()
-    chat.type("\x1b")
-    time.sleep(0.3)
-    chat.type(CTRL_A + "x")
-    assert re.match(r"> xold \d*77", chat.line()[0]), chat.line()
     chat.type(CTRL_C)
+    chat.wait("once more ends")
     chat.prompt()
-    chat.type(CTRL_D)
+    chat.type("/exit\r")
     assert chat.end() == 0
     kept = file.read_text().splitlines()
-    assert len(kept) == 1000 and json.loads(kept[-1]) == "한글 하나", len(kept)
+    assert 1000 <= len(kept) < 1005 and json.loads(kept[999]) == "한글 하나", len(kept)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.unlink()
     chat = Session(lumen, ["chat", "-m", model, "-n", "2", "--no-history"], home)
