@@ -1,4 +1,8 @@
 // lumen run (cli) -m MODEL [-p PROMPT]
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <iostream>
 
 #include "base/error.h"
@@ -8,13 +12,15 @@
 #include "base/structured/json.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/given_text.h"
 #include "cli/infer/drafts.h"
-#include "cli/infer/line_input.h"
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
 #include "cli/settings/bounds.h"
 #include "cli/settings/declare.h"
+#include "cli/terminal/line_input.h"
+#include "cli/terminal/markdown.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/generate/generate_many.h"
 #include "model/infer/session/forecast.h"
@@ -30,17 +36,21 @@ struct RunFlags {
   Mapping mapping;
   DraftFlags draft;
   int64_t parallel = 0, sequences = 0;
-  bool no_echo = false, explain = false, json = false;
-  bool text_given = false;  // by -p or --file; an empty prompt counts, too
+  bool no_echo = false, explain = false, json = false, markdown = true, history = true;
+  bool prompt_given = false;  // by -p
+  bool text_given = false;    // by -p or --file; an empty prompt counts, too
 };
 
 // Feeds a prompt and streams the continuation to stdout. False when Ctrl-C ended it.
-bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, const std::string& text) {
+bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, const std::string& text, bool markdown) {
   model::EncodeOptions encode;
   encode.add_special = generator.tokens().empty();
   encode.parse_special = true;
-  const auto result =
-      generator.answer(tokenizer.encode(text, encode), false, put_text, [] { return !interrupted().load(); });
+  AnswerOutput output(markdown);
+  const auto result = generator.answer(
+      tokenizer.encode(text, encode), false, [&](std::string_view piece) { output.put(piece); },
+      [] { return !interrupted().load(); });
+  output.finish();
   put("\n");
   if (result.reason == model::EndReason::context)
     note("the context is full: raise --ctx-size, or let --context-shift drop the oldest tokens");
@@ -48,6 +58,25 @@ bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, cons
                    result.read / std::max(result.read_seconds, 1e-9), result.made,
                    result.made / std::max(result.made_seconds, 1e-9), draft_text(result.drafted, result.accepted)));
   return result.reason != model::EndReason::interrupted;
+}
+
+// What standard input adds to the prompt of -p: all of it for "-", and else what a pipe or a file has after that
+// prompt.
+void add_standard_input(RunFlags& flags) {
+  if (flags.prompt == "-") {
+    flags.prompt = standard_input();
+    return;
+  }
+  struct stat kind{};
+  if (is_guest() || !flags.prompt_given || fstat(STDIN_FILENO, &kind) != 0) return;
+  if (!S_ISFIFO(kind.st_mode) && !S_ISREG(kind.st_mode)) return;
+  pollfd ready{STDIN_FILENO, POLLIN, 0};
+  if (poll(&ready, 1, 2000) == 0)
+    note("waiting for standard input, which follows the prompt of -p; with < /dev/null there is none");
+  const std::string text = standard_input();
+  if (text.empty()) return;
+  if (!flags.prompt.empty() && !flags.prompt.ends_with('\n')) flags.prompt += '\n';
+  flags.prompt += text;
 }
 
 // The prompts: one per line, or {"prompt": TEXT} per line where the file's name ends in .jsonl.
@@ -148,6 +177,7 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
 }
 
 int generate(const Shared& shared, RunFlags& flags) {
+  add_standard_input(flags);
   const bool many = flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty();
   if (flags.json && !many) throw usage_error("--json goes with --prompts, --parallel or --sequences");
   const model::LibraryRef library = shared.library();
@@ -169,9 +199,10 @@ int generate(const Shared& shared, RunFlags& flags) {
   bool whole = true;
   if (flags.text_given) {
     if (!flags.no_echo) put_text(flags.prompt);
-    whole = answer(generator, *model.tokenizer, flags.prompt);
+    whole = answer(generator, *model.tokenizer, flags.prompt, flags.markdown);
   } else {
-    LineInput input;
+    LineInput input({.history = flags.history ? "run_history" : ""});
+    if (input.terminal()) catch_interrupts(true);
     if (input.terminal()) note("type a prompt and press Enter; an empty line or Ctrl-D ends");
     bool any = false;
     for (std::string line; whole;) {
@@ -179,7 +210,13 @@ int generate(const Shared& shared, RunFlags& flags) {
       if (status == LineInput::Status::interrupted) whole = false;
       if (status != LineInput::Status::line || line.empty()) break;
       any = true;
-      whole = answer(generator, *model.tokenizer, line + "\n");
+      input.remember(line);
+      whole = answer(generator, *model.tokenizer, line + "\n", flags.markdown);
+      if (!whole && input.terminal()) {  // Ctrl-C ended the answer, not the program
+        note("(stopped)");
+        forget_interrupt();
+        whole = true;
+      }
     }
     if (!any && !input.terminal()) throw usage_error("no prompt: give -p, --file, or lines on standard input");
   }
@@ -207,10 +244,13 @@ void add_run(CLI::App& app, Command& command) {
   flags->draft.add_flags(*sub, flags->sampling.generate.draft);
   add_setting(*sub, "--no-display-prompt", flags->no_echo)->excludes(json);
   add_setting(*sub, "--explain", flags->explain);
+  add_setting(*sub, "--markdown", flags->markdown);
+  add_setting(*sub, "--history", flags->history);
   sub->footer(
       "Examples:\n"
       "  lumen run -m model.gguf -p \"Once upon a time\" -n 200\n"
-      "  lumen run model.gguf -p \"ROMEO:\" --temp 0 --seed 1\n"
+      "  lumen run model.gguf \"ROMEO:\" --temp 0 --seed 1\n"
+      "  lumen run model.gguf -p \"Summary of this text:\" < text.txt\n"
       "  lumen run model.gguf -p \"A list of three cities as JSON: \" --json-schema '{\"type\": \"array\", \"items\": "
       "{\"type\": \"string\"}}'\n"
       "  lumen run model.gguf -p \"Once\" --lora story-adapter --lookup\n"
@@ -218,6 +258,7 @@ void add_run(CLI::App& app, Command& command) {
       "  lumen chat -m model.gguf                      talk instead");
   add_shared_flags(*sub, command.shared);
   sub->callback([sub, flags, prompt, prompt_file, &command] {
+    flags->prompt_given = prompt->count() > 0;
     flags->text_given = prompt->count() > 0 || prompt_file->count() > 0;
     flags->draft.require_use(*sub);
     command.action = [flags, shared = command.shared] { return generate(*shared, *flags); };

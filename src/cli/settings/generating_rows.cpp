@@ -138,9 +138,10 @@ constexpr Setting kRows[] = {
         .reading(Reads::model)
         .required()
         .takes("FILE"),
-    Setting{"-p,--prompt", "run",
-            "The text to continue, which may be empty where the model has a token that begins a text; without it, "
-            "lines are read from the terminal"},
+    Setting{"-p,--prompt,prompt", "run",
+            "The text to continue, which may be empty where the model has a token that begins a text; - reads it from "
+            "standard input, and a pipe or file on standard input follows it. Without it, lines are read from the "
+            "terminal"},
     Setting{"-f,--file", "run", "File with the prompt, which follows that of -p"}
         .reading(Reads::file)
         .takes("FILE")
@@ -162,6 +163,9 @@ constexpr Setting kRows[] = {
         .under("Many prompts")
         .as_variable("LUMEN_RUN_JSON"),
     Setting{"--no-display-prompt", "run", "Print the continuation only"},
+    Setting{"--markdown,!--no-markdown", "run,chat", "Show Markdown in colours on a terminal; also off with NO_COLOR"},
+    Setting{"--history,!--no-history", "run,chat",
+            "Keep what is typed on a terminal in ~/.local/state/lumen, for the arrow keys"},
     Setting{"--explain", "run", "Print the kernels of one step and their times"}.under("Computation"),
     Setting{"--system,--system-prompt", "chat", "How the model shall answer"},
     Setting{"-p,--prompt", "chat", "The first question"},

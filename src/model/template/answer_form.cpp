@@ -83,9 +83,20 @@ std::optional<LastControl> last_control(const ChatRenderer& renderer, const Chat
 
 CallStyle learn_call_style(const ChatRenderer& renderer) {
   const ordered_json arguments = {{kKey, kValue}};
+  // Some templates print calls only where tools are given, or refuse a call without its result.
+  const ordered_json tools = {{"tools",
+                               {{{"type", "function"},
+                                 {"function",
+                                  {{"name", "qcalled"},
+                                   {"description", "q"},
+                                   {"parameters", {{"type", "object"}, {"properties", ordered_json::object()}}}}}}}}};
+  ordered_json result = message("tool", kNext);
+  result["tool_call_id"] = "qcallone1";
   const std::string json = fmt::format("{{\"{}\": \"{}\"}}", kKey, kValue), as_python = fmt::format("{{'{}'", kKey);
-  const auto fits = [&](const CallStyle& style) {
-    MarkedChat chat = renderer.mark(ordered_json::array({message("user", kAsked), call(arguments)}));
+  const auto fits = [&](const CallStyle& style, bool whole) {
+    ordered_json messages = ordered_json::array({message("user", kAsked), call(arguments)});
+    if (whole) messages.push_back(result);
+    MarkedChat chat = renderer.mark(messages, whole ? tools : ordered_json::object());
     ordered_json& answer = chat.messages[1];
     if (style.null_content) answer["content"] = nullptr;
     if (style.text_arguments) answer["tool_calls"][0]["function"]["arguments"] = json;
@@ -95,9 +106,10 @@ CallStyle learn_call_style(const ChatRenderer& renderer) {
     if (style.text_arguments) return text.find(json) != std::string::npos;
     return text.find(kKey) != std::string::npos && text.find(as_python) == std::string::npos;
   };
-  for (const bool null_content : {false, true})
-    for (const bool text_arguments : {false, true})
-      if (const CallStyle style{text_arguments, null_content}; fits(style)) return style;
+  for (const bool whole : {false, true})
+    for (const bool null_content : {false, true})
+      for (const bool text_arguments : {false, true})
+        if (const CallStyle style{text_arguments, null_content}; fits(style, whole)) return style;
   return {};
 }
 

@@ -181,8 +181,7 @@ ChatText ChatRenderer::render(const MarkedChat& chat, const Options& options) co
                           {"bos_token", name(tokenizer_.bos())},
                           {"eos_token", name(tokenizer_.eos())}};
   for (const auto& [key, value] : chat.more.items()) context[key] = value;
-  AnswerMarks marks;
-  if (options.mark_answers) marks = {chat.begin, chat.end};
+  const AnswerMarks marks{chat.begin, chat.end, chat.plain, options.mark_answers};
   // Some templates iterate over the tools without testing whether there are any.
   const auto printed = [&] {
     try {

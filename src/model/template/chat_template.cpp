@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/template/template_run.h"
 #include "model/text/unicode/unicode.h"
 
@@ -72,6 +73,7 @@ void TemplateRun::print(const std::string& text, std::string& out) {
 
 std::string TemplateRun::run(const nlohmann::ordered_json& context, const TemplateLimits& limits) {
   const TemplateMeter meter(limits.steps, limits.seconds);
+  const TemplateMarks marks(marks_);
   auto globals = std::make_shared<TemplateScope>();
   define_globals(*globals);
   auto scope = std::make_shared<TemplateScope>();
@@ -148,14 +150,20 @@ TemplateRun::Flow TemplateRun::node(const Node& n, const TemplateScopeRef& scope
         print(evaluate(*n.expression, named).print(), out);
         return Flow::on;
       }
+      case Node::Kind::with: {
+        // Values are evaluated outside, so that a name does not see those before it.
+        auto named = inner();
+        for (const auto& [target, value] : n.names) assign(*target, evaluate(*value, scope), named);
+        return body(n.body, named, out);
+      }
       case Node::Kind::leave:
         return Flow::leave;
       case Node::Kind::next:
         return Flow::next;
       case Node::Kind::answer: {
-        print(marks_.begin, out);
+        if (marks_.around_answers) print(marks_.begin, out);
         const Flow flow = body(n.body, scope, out);
-        print(marks_.end, out);
+        if (marks_.around_answers) print(marks_.end, out);
         return flow;
       }
     }
@@ -463,9 +471,11 @@ Value TemplateRun::add(const Value& a, const Value& b) {
   if (b.is_undefined()) refuse_undefined(b);
   if (a.is_text() && b.is_text()) {
     if (a.text().size() + b.text().size() > kLongestText) refuse("a string is too long");
-    return made(a.text() + b.text());
+    if (!a.is_markup() && !b.is_markup()) return made(a.text() + b.text());
+    const auto escaped = [](const Value& v) { return v.is_markup() ? v.text() : as_markup(v.text()); };
+    return Value::markup(made(escaped(a) + escaped(b)).text());
   }
-  if (a.is_list() && b.is_list() && a.list().tuple == b.list().tuple) {
+  if (a.is_sequence() && b.is_sequence() && a.list().tuple == b.list().tuple) {
     charge((a.list().items.size() + b.list().items.size()) * 16);
     ValueList items = a.list().items;
     items.insert(items.end(), b.list().items.begin(), b.list().items.end());
@@ -486,8 +496,9 @@ Value TemplateRun::arithmetic(const std::string& sign, const Value& a, const Val
   if (a.is_undefined()) refuse_undefined(a);
   if (sign == "%" && a.is_text()) return made(format_percent(a.text(), b));
   if (b.is_undefined()) refuse_undefined(b);
-  if (sign == "*" && (a.is_text() || a.is_list() || b.is_text() || b.is_list())) {
-    const Value &many = a.is_text() || a.is_list() ? a : b, &times = a.is_text() || a.is_list() ? b : a;
+  const auto repeats = [](const Value& v) { return v.is_text() || v.is_sequence(); };
+  if (sign == "*" && (repeats(a) || repeats(b))) {
+    const Value &many = repeats(a) ? a : b, &times = repeats(a) ? b : a;
     if (!times.is_integer() && !times.is_bool())
       refuse(fmt::format("can't multiply sequence by non-int of type '{}'", times.type_name()));
     const uint64_t n = std::max<int64_t>(0, times.integer());
@@ -548,13 +559,16 @@ Value TemplateRun::arithmetic(const std::string& sign, const Value& a, const Val
 
 Value TemplateRun::slice(const Value& object, const Value& from, const Value& to, const Value& by) {
   if (object.is_undefined()) refuse_undefined(object);
-  if (!object.is_text() && !object.is_list())
+  if (!object.is_text() && !object.is_sequence())
     return Value::undefined(fmt::format("'{}' object cannot be sliced", object.type_name()));
   for (const Value* v : {&from, &to, &by}) {
     if (!v->is_none() && !v->is_integer() && !v->is_bool()) refuse("slice indices must be integers or None");
   }
-  const std::vector<size_t> starts = object.is_text() ? character_starts(object.text()) : std::vector<size_t>();
-  const int64_t size = object.is_text() ? starts.size() - 1 : object.list().items.size();
+  std::optional<MarkedText> marked;
+  if (object.is_text() && TemplateMarks::any(object.text())) marked.emplace(object.text());
+  const std::string* const whole = marked ? &marked->text() : object.is_text() ? &object.text() : nullptr;
+  const std::vector<size_t> starts = whole ? character_starts(*whole) : std::vector<size_t>();
+  const int64_t size = whole ? starts.size() - 1 : object.list().items.size();
   charge(size);
   const int64_t step = by.is_none() ? 1 : by.integer();
   if (step == 0) refuse("slice step cannot be zero");
@@ -567,10 +581,11 @@ Value TemplateRun::slice(const Value& object, const Value& from, const Value& to
   const int64_t begin = bound(from, step < 0 ? size - 1 : 0), end = bound(to, step < 0 ? -1 : size);
   std::string text;
   ValueList items;
+  if (marked && step == 1) return made(marked->part(starts[std::min(begin, end)], starts[end]));
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
     const size_t n = i;
     if (object.is_text()) {
-      text.append(object.text(), starts[n], starts[n + 1] - starts[n]);
+      text += marked ? marked->part(starts[n], starts[n + 1]) : whole->substr(starts[n], starts[n + 1] - starts[n]);
     } else {
       items.push_back(object.list().items[n]);
     }

@@ -1,7 +1,7 @@
 // Chat templates: an interpreter of the part of Jinja used by real models, in a sandbox. A template reads the given
 // values and prints text; it has access to nothing else. Loops, depth, memory and time are limited; unknown constructs
-// are Errors with their position. The output equals that of transformers. Proved by
-// tests/model/template/template_test.cpp.
+// are Errors with their position. The output equals that of transformers, except that the filter `random` returns the
+// first item: the same chat must give the same prompt. Proved by tests/model/template/template_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,11 @@ namespace lumen::model {
 
 struct TemplateTree;
 
-// Strings printed around {% generation %} blocks, which contain the model's answers.
+// Strings printed around {% generation %} blocks, which contain the model's answers. Texts of the context may contain
+// them, too, and `plain` around parts that look like control tokens. String operations of a template do not see them.
 struct AnswerMarks {
-  std::string begin = {}, end = {};
+  std::string begin = {}, end = {}, plain = {};
+  bool around_answers = true;  // false: only texts of the context have marks
 };
 
 // Limits of one rendering. A step takes some nanoseconds; templates of real models take some thousand steps for a chat.

@@ -35,8 +35,8 @@ Value by_method(TemplateRun& r, const char* name, const Value& v, TemplateCall& 
 
 int64_t count_of(const Value& v) {
   if (v.is_undefined()) return 0;
-  if (v.is_text()) return character_starts(v.text()).size() - 1;
-  if (v.is_list()) return v.list().items.size();
+  if (v.is_text()) return character_starts(TemplateMarks::without(v.text())).size() - 1;
+  if (v.is_sequence()) return v.list().items.size();
   if (v.is_table()) return v.table().items.size();
   refuse(fmt::format("object of type '{}' has no len()", v.type_name()));
 }
@@ -85,18 +85,15 @@ void sort_values(TemplateRun& r, std::vector<std::pair<Value, Value>>& keyed, bo
   if (reverse) std::reverse(keyed.begin(), keyed.end());
 }
 
-std::string indent(const std::string& text, const std::string& by, bool first, bool blank) {
-  std::string out;
-  size_t at = 0;
-  for (bool begin = true; at <= text.size(); begin = false) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    if (begin ? first : blank || !line.empty()) out += by;
-    out += line;
-    if (end < text.size()) out += '\n';
-    at = end + 1;
+// The result of a filter that jinja2 computes when its items are needed: an error occurs only then.
+template <typename Make>
+Value lazily(const Make& make) {
+  try {
+    return Value::generator(make().list().items);
+  } catch (const TemplateFault& fault) {
+    if (fault.is_overrun) throw;
+    return Value::generator({}, fault.message);
   }
-  return out;
 }
 
 // select, reject and related filters: with a test, optionally on an attribute.
@@ -114,30 +111,36 @@ Value chosen(TemplateRun& r, const Value& v, TemplateCall& c, bool wanted, bool 
     rest.values.erase(rest.values.begin());
   }
   ValueList out;
-  for (const Value& item : r.iterate(v)) {
-    const Value subject = by_attribute ? attribute(r, item, name) : item;
-    const bool holds = test.empty() ? subject.truth() : r.test(test, subject, rest);
-    if (holds == wanted) out.push_back(item);
-  }
-  return r.made(std::move(out));
+  if (!v.truth()) return Value::generator({});
+  return lazily([&] {
+    for (const Value& item : r.iterate(v)) {
+      const Value subject = by_attribute ? attribute(r, item, name) : item;
+      const bool holds = test.empty() ? subject.truth() : r.test(test, subject, rest);
+      if (holds == wanted) out.push_back(item);
+    }
+    return r.made(std::move(out));
+  });
 }
 
 Value mapped(TemplateRun& r, const Value& v, TemplateCall& c) {
-  ValueList out;
-  if (c.values.empty() && c.has(0, "attribute")) {
-    const Value name = c.get(0, "attribute");
-    for (const Value& item : r.iterate(v)) {
-      Value found = attribute(r, item, name);
-      out.push_back(found.is_undefined() && c.has(1, "default") ? c.get(1, "default") : found);
+  if (!v.truth()) return Value::generator({});
+  return lazily([&] {
+    ValueList out;
+    if (c.values.empty() && c.has(0, "attribute")) {
+      const Value name = c.get(0, "attribute");
+      for (const Value& item : r.iterate(v)) {
+        Value found = attribute(r, item, name);
+        out.push_back(found.is_undefined() && c.has(1, "default") ? c.get(1, "default") : found);
+      }
+      return r.made(std::move(out));
     }
+    if (c.values.empty()) refuse("map requires a filter argument");
+    TemplateCall rest = c;
+    const std::string name = rest.values.front().print();
+    rest.values.erase(rest.values.begin());
+    for (const Value& item : r.iterate(v)) out.push_back(r.filter(name, item, rest));
     return r.made(std::move(out));
-  }
-  if (c.values.empty()) refuse("map requires a filter argument");
-  TemplateCall rest = c;
-  const std::string name = rest.values.front().print();
-  rest.values.erase(rest.values.begin());
-  for (const Value& item : r.iterate(v)) out.push_back(r.filter(name, item, rest));
-  return r.made(std::move(out));
+  });
 }
 
 Value extreme(TemplateRun& r, const Value& v, TemplateCall& c, bool most) {
@@ -197,19 +200,21 @@ Value filter_abs(TemplateRun& r, const Value& v, TemplateCall& c) {
 }
 
 Value filter_batch(TemplateRun& r, const Value& v, TemplateCall& c) {
-  const int64_t n = whole(c.get(0, "linecount"), 0);
-  if (n < 1) refuse("batches need a size");
-  ValueList out, one;
-  for (const Value& item : r.iterate(v)) {
-    if (std::ssize(one) == n) out.push_back(r.made(std::exchange(one, {})));
-    one.push_back(item);
-  }
-  if (!one.empty()) {
-    while (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() && std::ssize(one) < std::min<int64_t>(n, 10000))
-      one.push_back(c.get(1, "fill_with"));
-    out.push_back(r.made(std::move(one)));
-  }
-  return r.made(std::move(out));
+  return lazily([&] {
+    const int64_t n = whole(c.get(0, "linecount"), 0);
+    if (n < 1) refuse("batches need a size");
+    ValueList out, one;
+    for (const Value& item : r.iterate(v)) {
+      if (std::ssize(one) == n) out.push_back(r.made(std::exchange(one, {})));
+      one.push_back(item);
+    }
+    if (!one.empty()) {
+      while (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() && std::ssize(one) < std::min<int64_t>(n, 10000))
+        one.push_back(c.get(1, "fill_with"));
+      out.push_back(r.made(std::move(one)));
+    }
+    return r.made(std::move(out));
+  });
 }
 
 Value filter_default(TemplateRun& r, const Value& v, TemplateCall& c) {
@@ -236,9 +241,10 @@ Value filter_dictsort(TemplateRun& r, const Value& v, TemplateCall& c) {
 Value filter_float(TemplateRun& r, const Value& v, TemplateCall& c) {
   if (v.is_number()) return Value(v.number());
   if (v.is_text()) {
+    const std::string text = TemplateMarks::without(v.text());
     char* end = nullptr;
-    const double d = std::strtod(v.text().c_str(), &end);
-    if (!v.text().empty() && *end == '\0') return Value(d);
+    const double d = std::strtod(text.c_str(), &end);
+    if (!text.empty() && *end == '\0') return Value(d);
   }
   return c.has(0, "default") ? c.get(0, "default") : Value(0.0);
 }
@@ -252,12 +258,13 @@ Value filter_int(TemplateRun& r, const Value& v, TemplateCall& c) {
   } else if (v.is_text()) {
     const int64_t base = whole(c.get(1, "base"), 10);
     if (base < 2 || base > 36) refuse("a base must lie between 2 and 36");
+    const std::string text = TemplateMarks::without(v.text());
     char* end = nullptr;
     errno = 0;
-    const long long n = std::strtoll(v.text().c_str(), &end, base);
-    if (!v.text().empty() && *end == '\0' && errno == 0) return Value(static_cast<int64_t>(n));
-    d = std::strtod(v.text().c_str(), &end);
-    if (v.text().empty() || *end != '\0') return fallback();
+    const long long n = std::strtoll(text.c_str(), &end, base);
+    if (!text.empty() && *end == '\0' && errno == 0) return Value(static_cast<int64_t>(n));
+    d = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0') return fallback();
   } else {
     return fallback();
   }
@@ -290,15 +297,17 @@ Value filter_indent(TemplateRun& r, const Value& v, TemplateCall& c) {
                              : std::string(static_cast<size_t>(std::clamp<int64_t>(whole(width, 4), 0, 1000)), ' ');
   const std::string text = v.print();
   r.charge(std::count(text.begin(), text.end(), '\n') * by.size());
-  return r.made(indent(text, by, c.get(1, "first").truth(), c.get(2, "blank").truth()));
+  return r.made(indented(text, by, c.get(1, "first").truth(), c.get(2, "blank").truth()));
 }
 
 Value filter_items(TemplateRun& r, const Value& v, TemplateCall& c) {
-  if (v.is_undefined()) return r.made(ValueList());
-  if (!v.is_table()) refuse("Can only get item pairs from a mapping.");
-  ValueList out;
-  for (const auto& [key, item] : v.table().items) out.push_back(r.made(ValueList{key, item}, true));
-  return r.made(std::move(out));
+  return lazily([&] {
+    if (v.is_undefined()) return r.made(ValueList());
+    if (!v.is_table()) refuse("Can only get item pairs from a mapping.");
+    ValueList out;
+    for (const auto& [key, item] : v.table().items) out.push_back(r.made(ValueList{key, item}, true));
+    return r.made(std::move(out));
+  });
 }
 
 Value filter_join(TemplateRun& r, const Value& v, TemplateCall& c) {
@@ -325,28 +334,31 @@ Value filter_replace(TemplateRun& r, const Value& v, TemplateCall& c) {
 Value filter_reverse(TemplateRun& r, const Value& v, TemplateCall& c) {
   ValueList items = r.iterate(v);
   std::reverse(items.begin(), items.end());
-  if (!v.is_text()) return r.made(std::move(items));
+  if (v.is_generator()) return r.made(std::move(items));
+  if (!v.is_text()) return Value::generator(r.made(std::move(items)).list().items);
   std::string out;
   for (const Value& one : items) out += one.text();
   return r.made(std::move(out));
 }
 
 Value filter_slice(TemplateRun& r, const Value& v, TemplateCall& c) {
-  const int64_t n = whole(c.get(0, "slices"), 0);
-  if (n < 1 || n > 10000) refuse("slices need a number");
-  const ValueList items = r.iterate(v);
-  const auto size = std::ssize(items);
-  ValueList out;
-  int64_t at = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t count = size / n + (i < size % n ? 1 : 0);
-    ValueList one(items.begin() + at, items.begin() + at + count);
-    if (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() && i >= size % n && size % n != 0)
-      one.push_back(c.get(1, "fill_with"));
-    out.push_back(r.made(std::move(one)));
-    at += count;
-  }
-  return r.made(std::move(out));
+  return lazily([&] {
+    const int64_t n = whole(c.get(0, "slices"), 0);
+    if (n < 1 || n > 10000) refuse("slices need a number");
+    const ValueList items = r.iterate(v);
+    const auto size = std::ssize(items);
+    ValueList out;
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t count = size / n + (i < size % n ? 1 : 0);
+      ValueList one(items.begin() + at, items.begin() + at + count);
+      if (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() && i >= size % n && size % n != 0)
+        one.push_back(c.get(1, "fill_with"));
+      out.push_back(r.made(std::move(one)));
+      at += count;
+    }
+    return r.made(std::move(out));
+  });
 }
 
 Value filter_sort(TemplateRun& r, const Value& v, TemplateCall& c) {
@@ -362,6 +374,37 @@ Value filter_sort(TemplateRun& r, const Value& v, TemplateCall& c) {
   return r.made(std::move(out));
 }
 
+// The first item: the same chat must give the same prompt.
+Value filter_random(TemplateRun& r, const Value& v, TemplateCall&) {
+  if (v.is_undefined()) return Value::undefined("No random item, sequence was empty.");
+  if (!v.is_text() && !v.is_sequence()) refuse(fmt::format("object of type '{}' has no len()", v.type_name()));
+  return count_of(v) == 0 ? Value::undefined("No random item, sequence was empty.") : r.item(v, Value(int64_t{0}));
+}
+
+Value filter_striptags(TemplateRun& r, const Value& v, TemplateCall&) {
+  const std::string text = v.print();
+  const std::string out = without_tags(TemplateMarks::without(text));
+  return r.made(TemplateMarks::any(text) ? TemplateMarks::as_plain(out) : out);
+}
+
+Value filter_truncate(TemplateRun& r, const Value& v, TemplateCall& c) {
+  if (v.is_undefined()) refuse_undefined(v);
+  if (!v.is_text()) refuse(fmt::format("object of type '{}' has no len()", v.type_name()));
+  const int64_t length = whole(c.get(0, "length"), 255), leeway = whole(c.get(3, "leeway"), 5);
+  const std::string end = c.has(2, "end") ? c.get(2, "end").print() : "...";
+  const int64_t end_length = count_of(Value(end));
+  if (length < end_length) refuse(fmt::format("expected length >= {}, got {}", end_length, length));
+  if (leeway < 0) refuse(fmt::format("expected leeway >= 0, got {}", leeway));
+  const int64_t size = count_of(v);
+  if (size <= length || size - length <= leeway) return v;
+  Value cut = r.slice(v, None{}, Value(length - end_length), None{});
+  if (!c.get(1, "killwords").truth()) {
+    TemplateCall once{{Value(" "), Value(int64_t{1})}, {}};
+    cut = by_method(r, "rsplit", cut, once).list().items.front();
+  }
+  return r.add(cut, Value(end));
+}
+
 Value filter_sum(TemplateRun& r, const Value& v, TemplateCall& c) {
   Value out = c.has(1, "start") ? c.get(1, "start") : Value(int64_t{0});
   for (const Value& item : r.iterate(v))
@@ -372,29 +415,22 @@ Value filter_sum(TemplateRun& r, const Value& v, TemplateCall& c) {
 }
 
 Value filter_unique(TemplateRun& r, const Value& v, TemplateCall& c) {
-  const bool sensitive = c.get(0, "case_sensitive").truth();
-  ValueList out, keys;
-  for (const Value& item : r.iterate(v)) {
-    const Value key = folded(c.has(1, "attribute") ? attribute(r, item, c.get(1, "attribute")) : item, sensitive);
-    r.charge(keys.size());
-    if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return k.same(key); })) continue;
-    keys.push_back(key);
-    out.push_back(item);
-  }
-  return r.made(std::move(out));
+  return lazily([&] {
+    const bool sensitive = c.get(0, "case_sensitive").truth();
+    ValueList out, keys;
+    for (const Value& item : r.iterate(v)) {
+      const Value key = folded(c.has(1, "attribute") ? attribute(r, item, c.get(1, "attribute")) : item, sensitive);
+      r.charge(keys.size());
+      if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return k.same(key); })) continue;
+      keys.push_back(key);
+      out.push_back(item);
+    }
+    return r.made(std::move(out));
+  });
 }
 
-Value filter_urlencode(TemplateRun& r, const Value& v, TemplateCall& c) {
-  std::string out;
-  for (const char b : v.print()) {
-    if (std::isalnum(static_cast<unsigned char>(b)) != 0 ||
-        std::string_view("_.-~/").find(b) != std::string_view::npos) {
-      out += b;
-    } else {
-      out += fmt::format("%{:02X}", static_cast<unsigned char>(b));
-    }
-  }
-  return r.made(std::move(out));
+Value filter_urlencode(TemplateRun& r, const Value& v, TemplateCall&) {
+  return r.made(url_encoded(TemplateMarks::without(v.print())));
 }
 
 const std::unordered_map<std::string, Filter>& filters() {
@@ -416,14 +452,20 @@ const std::unordered_map<std::string, Filter>& filters() {
       {"length", [](TemplateRun&, const Value& v, TemplateCall&) { return Value(count_of(v)); }},
       {"default", filter_default},
       {"dictsort", filter_dictsort},
-      {"escape", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(as_markup(v.print())); }},
+      {"escape", [](TemplateRun& r, const Value& v,
+                    TemplateCall&) { return v.is_markup() ? v : Value::markup(r.made(as_markup(v.print())).text()); }},
+      {"forceescape", [](TemplateRun& r, const Value& v,
+                         TemplateCall&) { return Value::markup(r.made(as_markup(v.print())).text()); }},
       {"first",
        [](TemplateRun& r, const Value& v, TemplateCall&) {
+         if (v.is_generator() && v.list().fault.empty() && v.list().given < v.list().items.size())
+           return v.list().items[v.list().given++];
          const ValueList items = r.iterate(v);
          return items.empty() ? Value::undefined("No first item, sequence was empty.") : items.front();
        }},
       {"last",
        [](TemplateRun& r, const Value& v, TemplateCall&) {
+         if (v.is_generator()) refuse("'generator' object is not reversible");
          const ValueList items = r.iterate(v);
          return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
        }},
@@ -448,15 +490,18 @@ const std::unordered_map<std::string, Filter>& filters() {
       {"selectattr", [](TemplateRun& r, const Value& v, TemplateCall& c) { return chosen(r, v, c, true, true); }},
       {"replace", filter_replace},
       {"reverse", filter_reverse},
+      {"random", filter_random},
       {"round", rounded},
-      {"safe", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(v.print()); }},
+      {"safe", [](TemplateRun& r, const Value& v, TemplateCall&) { return Value::markup(r.made(v.print()).text()); }},
       {"slice", filter_slice},
       {"sort", filter_sort},
       {"string", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(v.print()); }},
+      {"striptags", filter_striptags},
       {"sum", filter_sum},
       {"title", [](TemplateRun& r, const Value& v, TemplateCall& c) { return by_method(r, "title", v, c); }},
       {"tojson", to_json},
       {"trim", [](TemplateRun& r, const Value& v, TemplateCall& c) { return by_method(r, "strip", v, c); }},
+      {"truncate", filter_truncate},
       {"unique", filter_unique},
       {"urlencode", filter_urlencode},
       {"wordcount",
@@ -510,7 +555,7 @@ const std::unordered_map<std::string, Test>& tests() {
        }},
       {"sequence",
        [](TemplateRun&, const Value& v, TemplateCall&) {
-         return v.is_undefined() || v.is_text() || v.is_list() || (v.is_table() && !v.table().changes);
+         return v.is_undefined() || v.is_text() || v.is_sequence() || (v.is_table() && !v.table().changes);
        }},
       {"mapping", [](TemplateRun&, const Value& v, TemplateCall&) { return v.is_table() && !v.table().changes; }},
       {"string", [](TemplateRun&, const Value& v, TemplateCall&) { return v.is_text(); }},
@@ -537,10 +582,8 @@ const std::unordered_map<std::string, Test>& tests() {
 }
 
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"d", "default"},  {"e", "escape"},    {"forceescape", "escape"},
-    {"equalto", "eq"}, {"==", "eq"},       {"!=", "ne"},
-    {"<", "lt"},       {"<=", "le"},       {">", "gt"},
-    {">=", "ge"},      {"lessthan", "lt"}, {"greaterthan", "gt"}};
+    {"d", "default"}, {"e", "escape"}, {"equalto", "eq"}, {"==", "eq"},       {"!=", "ne"},         {"<", "lt"},
+    {"<=", "le"},     {">", "gt"},     {">=", "ge"},      {"lessthan", "lt"}, {"greaterthan", "gt"}};
 
 template <typename Table>
 auto look_up(const Table& table, const std::string& name) {

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "model/template/template_run.h"
+#include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
 
@@ -189,6 +192,91 @@ std::string TemplateRun::format_percent(const std::string& text, const Value& va
     refuse("not all arguments converted during string formatting");
   if (!tuple && !named && next == 0 && !values.is_table() && !values.is_list())
     refuse("not all arguments converted during string formatting");
+  return out;
+}
+
+namespace {
+
+// The character of an HTML entity between & and ;, or 0: numbers, and the names that text needs.
+char32_t entity(std::string_view name) {
+  constexpr std::pair<std::string_view, char32_t> kNames[] = {{"amp", '&'},  {"lt", '<'},    {"gt", '>'},
+                                                              {"quot", '"'}, {"apos", '\''}, {"nbsp", 0xa0}};
+  for (const auto& [known, c] : kNames)
+    if (name == known) return c;
+  if (!name.starts_with('#')) return 0;
+  name.remove_prefix(1);
+  const bool hex = name.starts_with('x') || name.starts_with('X');
+  if (hex) name.remove_prefix(1);
+  uint32_t c = 0;
+  const auto end = std::from_chars(name.data(), name.data() + name.size(), c, hex ? 16 : 10);
+  const bool valid = end.ec == std::errc() && end.ptr == name.data() + name.size() && c > 0x9f && c < 0x110000;
+  const bool ascii = end.ptr == name.data() + name.size() && (c == '\n' || c == '\t' || (c >= 0x20 && c < 0x7f));
+  return (valid && (c < 0xd800 || c > 0xdfff)) || ascii ? c : 0;
+}
+
+}  // namespace
+
+std::string without_tags(std::string text) {
+  for (const auto& [open, close] : {std::pair<std::string_view, std::string_view>{"<!--", "-->"}, {"<", ">"}}) {
+    for (size_t at = 0; (at = text.find(open, at)) != std::string::npos;) {
+      const size_t end = text.find(close, at);
+      if (end == std::string::npos) break;
+      TemplateMeter::step(1 + (text.size() - at) / 8);
+      text.erase(at, end + close.size() - at);
+      at -= std::min(at, open.size() - 1);  // what was apart may be an opening now
+    }
+  }
+  std::string words;
+  bool apart = false;
+  for (size_t at = 0; at < text.size();) {
+    char32_t c = 0;
+    const size_t n = std::max<size_t>(1, utf8_char(text, at, &c));
+    if (is_python_space(c)) {
+      apart = !words.empty();
+    } else {
+      if (std::exchange(apart, false)) words += ' ';
+      words.append(text, at, n);
+    }
+    at += n;
+  }
+  std::string out;
+  for (size_t at = 0; at < words.size();) {
+    const size_t end = words[at] == '&' ? words.find(';', at) : std::string::npos;
+    const char32_t c = end < at + 12 ? entity(std::string_view(words).substr(at + 1, end - at - 1)) : 0;
+    if (c == 0) {
+      out += words[at++];
+    } else {
+      utf8_append(out, c);
+      at = end + 1;
+    }
+  }
+  return out;
+}
+
+std::string indented(const std::string& text, const std::string& by, bool first, bool blank) {
+  std::string out;
+  size_t at = 0;
+  for (bool begin = true; at <= text.size(); begin = false) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    if (begin ? first : blank || !line.empty()) out += by;
+    out += line;
+    if (end < text.size()) out += '\n';
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string url_encoded(const std::string& text) {
+  std::string out;
+  for (const char b : text) {
+    if (std::isalnum(static_cast<unsigned char>(b)) != 0 ||
+        std::string_view("_.-~/").find(b) != std::string_view::npos) {
+      out += b;
+    } else {
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(b));
+    }
+  }
   return out;
 }
 

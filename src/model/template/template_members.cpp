@@ -440,7 +440,7 @@ Value starts_or_ends(TemplateRun& r, const Value& object, const std::string& nam
   if (to.is_undefined()) to = None{};
   const Value part = from.is_none() && to.is_none() ? object : r.slice(object, from, to, None{});
   const Value wanted = c.get(0, "prefix");
-  const ValueList list = wanted.is_list() ? wanted.list().items : ValueList{wanted};
+  const ValueList list = wanted.is_sequence() ? wanted.list().items : ValueList{wanted};
   for (const Value& w : list) {
     const std::string& t = need_text(w, name);
     if (name == "startswith" ? part.text().starts_with(t) : part.text().ends_with(t)) return Value(true);
@@ -468,13 +468,69 @@ Value parted(TemplateRun& r, const Value& object, const std::string& name, Templ
   return r.made(ValueList{t.substr(0, at), by, t.substr(at + by.size())}, true);
 }
 
+bool has_marks(const Value& v) {
+  if (v.is_text()) return TemplateMarks::any(v.text());
+  return v.is_sequence() && std::any_of(v.list().items.begin(), v.list().items.end(), has_marks);
+}
+
+Value without_marks(const Value& v) {
+  if (v.is_text()) return Value(TemplateMarks::without(v.text()));
+  if (!v.is_sequence()) return v;
+  ValueList out;
+  for (const Value& item : v.list().items) out.push_back(without_marks(item));
+  return Value::list(std::move(out), v.list().tuple);
+}
+
+bool is_marked(const Value& object, const TemplateCall& c) {
+  return has_marks(object) || std::any_of(c.values.begin(), c.values.end(), has_marks) ||
+         std::any_of(c.named.begin(), c.named.end(), [](const auto& n) { return has_marks(n.second); });
+}
+
+// str.replace of a text with marks: those of replaced parts go, those of new parts come.
+Value replace_marked(TemplateRun& r, const MarkedText& text, TemplateCall& c) {
+  const std::string from = TemplateMarks::without(need_text(c.get(0, "old"), "replace"));
+  const std::string& to = need_text(c.get(1, "new"), "replace");
+  const int64_t most = c.has(2, "count") ? need_integer(c.get(2, "count"), "replace") : -1;
+  const std::string& t = text.text();
+  if (from.empty()) return r.made(TemplateMarks::as_plain(replace(t, from, TemplateMarks::without(to), most)));
+  std::string out;
+  size_t end = 0;
+  int64_t n = 0;
+  for (size_t at; (most < 0 || n < most) && (at = find_text(t, from, end)) != std::string::npos;
+       end = at + from.size(), ++n) {
+    out += text.part(end, at) + to;
+    r.charge(out.size() / 8);
+    if (out.size() > (size_t{1} << 24)) refuse("a string is too long");
+  }
+  return r.made(out + text.part(end, t.size()));
+}
+
+// Calls a method of a string with marks: it sees the text without them, and they are put back in its result.
+template <typename Method>
+Value call_marked(TemplateRun& r, const Value& object, const std::string& name, TemplateCall& c, const Method& method) {
+  // Letters of another case and joined texts keep the marks where they are.
+  constexpr std::string_view kWithMarks[] = {"upper", "lower", "casefold", "swapcase", "join", "format"};
+  if (std::find(std::begin(kWithMarks), std::end(kWithMarks), name) != std::end(kWithMarks)) return method(object, c);
+  const MarkedText text(object.text());
+  if (name == "replace") return replace_marked(r, text, c);
+  TemplateCall plain = c;
+  for (Value& v : plain.values) v = without_marks(v);
+  for (auto& [key, v] : plain.named) v = without_marks(v);
+  const Value made = method(Value(text.text()), plain);
+  constexpr std::string_view kPadding[] = {"center", "ljust", "rjust", "zfill"};
+  if (made.is_text() && std::find(std::begin(kPadding), std::end(kPadding), name) != std::end(kPadding))
+    return r.made(text.within(made.text()));
+  return text.pieces(made, name == "lstrip" || name == "removeprefix");
+}
+
 // Looks up a method of a string: in the table, or among the functions that implement several names.
 std::optional<Value> text_method(TemplateRun& r, const Value& object, const std::string& name) {
   if (const auto found = text_methods().find(name); found != text_methods().end()) {
     const TextMethod m = found->second;
-    return callable(name, [&r, m, object](TemplateCall& c) {
+    return callable(name, [&r, m, object, name](TemplateCall& c) {
       TemplateMeter::step(object.text().size() / 8);
-      return m(r, object.text(), c);
+      const auto method = [&](const Value& text, TemplateCall& given) { return m(r, text.text(), given); };
+      return is_marked(object, c) ? call_marked(r, object, name, c, method) : method(object, c);
     });
   }
   using NamedMethod = Value (*)(TemplateRun&, const Value&, const std::string&, TemplateCall&);
@@ -484,14 +540,17 @@ std::optional<Value> text_method(TemplateRun& r, const Value& object, const std:
   };
   const auto found = methods.find(name);
   if (found == methods.end()) return std::nullopt;
-  return callable(name, [&r, m = found->second, object, name](TemplateCall& c) { return m(r, object, name, c); });
+  return callable(name, [&r, m = found->second, object, name](TemplateCall& c) {
+    const auto method = [&](const Value& text, TemplateCall& given) { return m(r, text, name, given); };
+    return is_marked(object, c) ? call_marked(r, object, name, c, method) : method(object, c);
+  });
 }
 
 }  // namespace
 
 std::optional<Value> TemplateRun::method(const Value& object, const std::string& name) {
   if (object.is_table() && !object.table().changes) return table_method(*this, object, name);
-  if (object.is_list()) return list_method(object, name);
+  if (object.is_sequence()) return list_method(object, name);
   if (object.is_text()) return text_method(*this, object, name);
   return std::nullopt;
 }
@@ -517,7 +576,15 @@ Value TemplateRun::item(const Value& object, const Value& key) {
   if (object.is_table()) {
     if (const Value* found = object.table().find(key)) return *found;
   }
-  if ((object.is_text() || object.is_list()) && (key.is_integer() || key.is_bool())) {
+  if ((object.is_text() || object.is_sequence()) && (key.is_integer() || key.is_bool())) {
+    if (object.is_text() && TemplateMarks::any(object.text())) {
+      const MarkedText text(object.text());
+      const Value one = item(Value(text.text()), key);
+      if (!one.is_text()) return one;
+      const std::vector<size_t> starts = character_starts(text.text());
+      const size_t n = key.integer() < 0 ? key.integer() + starts.size() - 1 : key.integer();
+      return made(text.part(starts[n], starts[n + 1]));
+    }
     const std::vector<size_t> starts = object.is_text() ? character_starts(object.text()) : std::vector<size_t>();
     if (object.is_text()) charge(object.text().size() / 4);
     const int64_t size = object.is_text() ? starts.size() - 1 : object.list().items.size();
@@ -540,7 +607,8 @@ bool TemplateRun::contains(const Value& container, const Value& value) {
   if (container.is_text()) {
     if (!value.is_text())
       refuse(fmt::format("'in <string>' requires string as left operand, not {}", value.type_name()));
-    return find_text(container.text(), value.text()) != std::string::npos;
+    return find_text(TemplateMarks::without(container.text()), TemplateMarks::without(value.text())) !=
+           std::string::npos;
   }
   if (container.is_table()) {
     charge(container.table().items.size());
@@ -548,6 +616,13 @@ bool TemplateRun::contains(const Value& container, const Value& value) {
   }
   if (container.is_undefined()) return false;
   if (!container.is_list()) refuse(fmt::format("argument of type '{}' is not iterable", container.type_name()));
+  if (container.is_generator()) {  // it gives its items up to the one that is found
+    const ListValue& l = container.list();
+    if (!l.fault.empty()) refuse(l.fault);
+    while (l.given < l.items.size())
+      if (l.items[l.given++].same(value)) return true;
+    return false;
+  }
   charge(container.list().items.size());
   return std::any_of(container.list().items.begin(), container.list().items.end(),
                      [&](const Value& v) { return v.same(value); });
@@ -556,15 +631,20 @@ bool TemplateRun::contains(const Value& container, const Value& value) {
 ValueList TemplateRun::iterate(const Value& value) {
   ValueList out;
   if (value.is_undefined()) return out;
-  if (value.is_list()) {
+  if (value.is_generator()) {
+    const ListValue& l = value.list();
+    if (!l.fault.empty()) refuse(l.fault);
+    out.assign(l.items.begin() + l.given, l.items.end());
+    l.given = l.items.size();
+  } else if (value.is_list()) {
     out = value.list().items;
   } else if (value.is_table() && !value.table().changes) {
     for (const auto& [key, item] : value.table().items) out.push_back(key);
   } else if (value.is_text()) {
-    const std::vector<size_t> starts = character_starts(value.text());
+    const MarkedText text(value.text());
+    const std::vector<size_t> starts = character_starts(text.text());
     charge(starts.size() * 8);
-    for (size_t i = 0; i + 1 < starts.size(); ++i)
-      out.emplace_back(value.text().substr(starts[i], starts[i + 1] - starts[i]));
+    for (size_t i = 0; i + 1 < starts.size(); ++i) out.emplace_back(text.part(starts[i], starts[i + 1]));
   } else {
     refuse(fmt::format("'{}' object is not iterable", value.type_name()));
   }

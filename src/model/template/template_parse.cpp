@@ -125,6 +125,7 @@ class Parser {
     if (t.text == "macro") return macro(t);
     if (t.text == "call") return call(t);
     if (t.text == "filter") return filter(t);
+    if (t.text == "with") return with(t);
     if (t.text == "break" || t.text == "continue") {
       if (loops_ == 0) throw wrong(t, fmt::format("'{}' outside of a loop", t.text));
       close_block();
@@ -140,7 +141,7 @@ class Parser {
       return n;
     }
     throw wrong(t, fmt::format("unknown statement '{}'", t.text),
-                "chat templates support for, if, set, macro, call, filter, break, continue, generation and raw");
+                "chat templates support for, if, set, macro, call, filter, with, break, continue, generation and raw");
   }
 
   Node loop(const Token& t) {
@@ -274,6 +275,21 @@ class Parser {
     n.expression = filters(std::move(n.expression));
     close_block();
     n.body = body({"endfilter"}, &t);
+    ++at_;
+    close_block();
+    return n;
+  }
+
+  Node with(const Token& t) {
+    Node n = node(Node::Kind::with, t.at);
+    while (now().kind != Token::Kind::close_block) {
+      if (!n.names.empty()) need_sign(",");
+      ExpressionRef name = target();
+      need_sign("=");
+      n.names.emplace_back(std::move(name), expression(true));
+    }
+    close_block();
+    n.body = body({"endwith"}, &t);
     ++at_;
     close_block();
     return n;

@@ -78,6 +78,12 @@ class TemplateRun {
 
 // str.format: {} {0} {name}, without format specifications.
 std::string format_braces(const std::string& text, const TemplateCall& c);
+// markupsafe's striptags: comments and tags removed, white space collapsed, entities replaced (numbers, and the names
+// that text needs).
+std::string without_tags(std::string text);
+// jinja2's indent: `by` before each line but the first (with `first`: before that, too) and blank ones (`blank`).
+std::string indented(const std::string& text, const std::string& by, bool first, bool blank);
+std::string url_encoded(const std::string& text);
 // Throws the fault for the use of an undefined value.
 [[noreturn]] void refuse_undefined(const Value& value);
 [[noreturn]] void refuse(std::string message);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/place.h"
@@ -61,6 +62,7 @@ struct TemplateNode {
     macro,    // text(parameters): body
     call,     // expression is a call; body is its caller
     filter,   // output of body through expression (on the name "")
+    with,     // body with the names
     leave,    // break
     next,     // continue
     answer,   // body is the model's answer ({% generation %})
@@ -74,6 +76,7 @@ struct TemplateNode {
     TemplateExpressionRef fallback;
   };
   std::vector<Parameter> parameters = {};
+  std::vector<std::pair<TemplateExpressionRef, TemplateExpressionRef>> names = {};  // targets and values
   std::vector<TemplateNode> body = {}, other = {};
 };
 

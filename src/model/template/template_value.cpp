@@ -33,9 +33,14 @@ void check_depth(int depth) {
 
 std::string quote_text(const std::string& text) {
   TemplateMeter::step(text.size());
-  const char mark = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
-  std::string out(1, mark);
+  const char quote = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
+  std::string out(1, quote);
   for (size_t at = 0; at < text.size();) {
+    if (const size_t length = TemplateMarks::length_at(text, at)) {
+      out.append(text, at, length);
+      at += length;
+      continue;
+    }
     char32_t c = 0;
     const size_t n = utf8_char(text, at, &c);
     if (n == 0) {
@@ -47,7 +52,7 @@ std::string quote_text(const std::string& text) {
                                          category == UTF8PROC_CATEGORY_CS || category == UTF8PROC_CATEGORY_CO ||
                                          category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_ZL ||
                                          category == UTF8PROC_CATEGORY_ZP || category == UTF8PROC_CATEGORY_ZS);
-    if (c == '\\' || c == static_cast<unsigned char>(mark)) {
+    if (c == '\\' || c == static_cast<unsigned char>(quote)) {
       out += {'\\', static_cast<char>(c)};
     } else if (c == '\n' || c == '\r' || c == '\t') {
       out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
@@ -62,12 +67,18 @@ std::string quote_text(const std::string& text) {
     }
     at += n;
   }
-  return out + mark;
+  return out + quote;
 }
 
-std::string json_text(const std::string& text, bool ascii) {
+std::string json_text(const std::string& given, bool ascii) {
+  const std::string text = ascii ? TemplateMarks::without(given) : given;
   std::string out = "\"";
   for (size_t at = 0; at < text.size();) {
+    if (const size_t length = TemplateMarks::length_at(text, at)) {
+      out.append(text, at, length);
+      at += length;
+      continue;
+    }
     char32_t c = 0;
     const size_t n = utf8_char(text, at, &c);
     TemplateMeter::step();
@@ -129,7 +140,7 @@ void write_json(const Value& v, const JsonStyle& style, int depth, std::string& 
     out += std::isnan(d) ? "NaN" : std::isinf(d) ? (d > 0 ? "Infinity" : "-Infinity") : print_float(d);
   } else if (v.is_text()) {
     out += json_text(v.text(), style.ascii);
-  } else if (v.is_list()) {
+  } else if (v.is_sequence()) {
     const ValueList& items = v.list().items;
     out += '[';
     for (size_t i = 0; i < items.size(); ++i) {
@@ -251,9 +262,20 @@ Value Value::undefined(std::string what) {
   v.data_ = Undefined{std::move(what)};
   return v;
 }
+Value Value::markup(std::string text) {
+  Value v(std::move(text));
+  v.markup_ = true;
+  return v;
+}
 Value Value::list(ValueList items, bool tuple) {
   Value v;
   v.data_ = std::make_shared<const ListValue>(ListValue{std::move(items), tuple});
+  return v;
+}
+Value Value::generator(ValueList items, std::string fault) {
+  Value v;
+  v.data_ = std::make_shared<const ListValue>(
+      ListValue{.items = std::move(items), .generator = true, .fault = std::move(fault)});
   return v;
 }
 Value Value::table(std::shared_ptr<TableValue> table) {
@@ -306,8 +328,8 @@ bool Value::truth() const {
   if (is_undefined() || is_none()) return false;
   if (is_bool() || is_integer()) return integer() != 0;
   if (is_float()) return number() != 0;
-  if (is_text()) return !text().empty();
-  if (is_list()) return !list().items.empty();
+  if (is_text()) return !TemplateMarks::without(text()).empty();
+  if (is_list()) return is_generator() || !list().items.empty();
   if (is_table()) return table().changes || !table().items.empty();
   return true;
 }
@@ -344,6 +366,7 @@ std::string Value::quote(int depth) const {
   if (is_integer()) return std::to_string(integer());
   if (is_float()) return print_float(number());
   if (is_text()) return quote_text(text());
+  if (is_generator()) return "<generator object>";
   if (is_list()) {
     const ListValue& l = list();
     std::string out = l.tuple ? "(" : "[";
@@ -375,7 +398,7 @@ const char* Value::type_name() const {
   if (is_integer()) return "int";
   if (is_float()) return "float";
   if (is_text()) return "str";
-  if (is_list()) return list().tuple ? "tuple" : "list";
+  if (is_list()) return is_generator() ? "generator" : list().tuple ? "tuple" : "list";
   if (is_table()) return table().changes ? "Namespace" : "dict";
   return "function";
 }
@@ -393,9 +416,12 @@ bool Value::same(const Value& other) const {
   }
   if (is_text() && other.is_text()) {
     TemplateMeter::step(std::min(text().size(), other.text().size()) / 64);
-    return text() == other.text();
+    if (text() == other.text()) return true;
+    return (TemplateMarks::any(text()) || TemplateMarks::any(other.text())) &&
+           TemplateMarks::without(text()) == TemplateMarks::without(other.text());
   }
   if ((is_undefined() && other.is_undefined()) || (is_none() && other.is_none())) return true;
+  if (is_generator() || other.is_generator()) return is_list() && other.is_list() && &list() == &other.list();
   if (is_list() && other.is_list()) {
     if (depth > kMaxDepth) throw TemplateFault{"values are nested too deeply"};
     const Guard guard;
@@ -428,10 +454,11 @@ std::optional<int> Value::order(const Value& other) const {
     return a < b ? -1 : a > b ? 1 : 0;
   }
   if (is_text() && other.is_text()) {
-    const int c = text().compare(other.text());  // UTF-8 preserves the order of code points
+    const int c = TemplateMarks::without(text()).compare(
+        TemplateMarks::without(other.text()));  // UTF-8 preserves the order of code points
     return c < 0 ? -1 : c > 0 ? 1 : 0;
   }
-  if (is_list() && other.is_list() && list().tuple == other.list().tuple) {
+  if (is_sequence() && other.is_sequence() && list().tuple == other.list().tuple) {
     const ValueList &a = list().items, &b = other.list().items;
     for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
       if (a[i].same(b[i])) continue;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -17,6 +18,7 @@
 namespace lumen::model {
 
 class Value;
+struct AnswerMarks;
 struct TemplateCall;
 class TemplateBudget;
 
@@ -28,6 +30,11 @@ using ValueList = std::vector<Value>;
 struct ListValue {
   ValueList items;
   bool tuple = false;
+  // A generator of Python: it is true, has no length and no items by index, and gives each item once. If it was made of
+  // something that cannot be iterated over, its first use throws `fault`.
+  bool generator = false;
+  std::string fault = {};
+  mutable size_t given = 0;  // items that it has given
 };
 // In insertion order.
 struct TableValue {
@@ -64,7 +71,10 @@ class Value {
   Value(std::string s) : data_(std::make_shared<const std::string>(std::move(s))) {}
   Value(const char* s) : Value(std::string(s)) {}
   static Value undefined(std::string what);
+  // A string of HTML (markupsafe's Markup): what is added to it is escaped.
+  static Value markup(std::string text);
   static Value list(ValueList items, bool tuple = false);
+  static Value generator(ValueList items, std::string fault = {});
   static Value table(std::shared_ptr<TableValue> table);
   static Value function(std::shared_ptr<FunctionValue> function);
   static Value from_json(const nlohmann::ordered_json& json);
@@ -76,7 +86,10 @@ class Value {
   bool is_float() const { return std::holds_alternative<double>(data_); }
   bool is_number() const { return is_bool() || is_integer() || is_float(); }
   bool is_text() const { return std::holds_alternative<std::shared_ptr<const std::string>>(data_); }
+  bool is_markup() const { return markup_; }
   bool is_list() const { return std::holds_alternative<std::shared_ptr<const ListValue>>(data_); }
+  bool is_generator() const { return is_list() && list().generator; }
+  bool is_sequence() const { return is_list() && !list().generator; }  // a list or tuple
   bool is_table() const { return std::holds_alternative<std::shared_ptr<TableValue>>(data_); }
   bool is_function() const { return std::holds_alternative<std::shared_ptr<FunctionValue>>(data_); }
 
@@ -103,6 +116,7 @@ class Value {
   void release();
 
   Data data_;
+  bool markup_ = false;
 };
 
 // Limits the running template of a thread: operations whose time depends on the size of values report their cost, and
@@ -156,6 +170,53 @@ struct TemplateCall {
   Value get(size_t index, std::string_view name) const;
   bool has(size_t index, std::string_view name) const;
   void at_most(size_t count, std::string_view function) const;
+};
+
+// Marks in texts: ChatRenderer encloses parts of a user's texts in marks (Unicode noncharacters) to find them in the
+// rendered text. String operations of a template must not see them: they work on the text without marks, and put the
+// marks back around the same characters of their results.
+
+// The marks of the template that runs on this thread. The destructor restores those before.
+class TemplateMarks {
+ public:
+  explicit TemplateMarks(const AnswerMarks& marks);
+  TemplateMarks(const TemplateMarks&) = delete;
+  TemplateMarks& operator=(const TemplateMarks&) = delete;
+  ~TemplateMarks();
+
+  static bool any(std::string_view text);                     // whether the text has marks
+  static std::string without(const std::string& text);        // the text without its marks
+  static std::string as_plain(const std::string& text);       // the whole text as text of the user
+  static size_t length_at(std::string_view text, size_t at);  // bytes of the mark at `at`; 0 if there is none
+
+ private:
+  friend class MarkedText;
+  static thread_local const AnswerMarks* current;
+  const AnswerMarks* const before_;
+};
+
+// A text and its marks, apart.
+class MarkedText {
+ public:
+  explicit MarkedText(const std::string& with_marks);
+  const std::string& text() const { return text_; }
+  // A part of the text with the marks that belong to it. Positions are bytes of text().
+  std::string part(size_t begin, size_t end) const;
+  // `whole` is a text that contains this one, e.g. after padding: returns it with this text's marks.
+  std::string within(const std::string& whole) const;
+  // Strings and lists of strings that a method made of this text. Its pieces are found in their order; `at_end`: the
+  // only piece is the end of the text.
+  Value pieces(const Value& made, bool at_end) const;
+
+ private:
+  struct Part {
+    size_t begin = 0, end = 0;
+  };
+  Value piece(const Value& made, size_t* from) const;
+
+  std::string text_;
+  std::vector<Part> plain_;
+  std::vector<size_t> begins_, ends_;  // answer marks
 };
 
 // Byte positions of the characters of a text, and its size.

@@ -92,6 +92,42 @@ TEST(AnswerForm, CallsReachEveryTemplate) {
     }
 }
 
+// Calls that are printed with tools alone, and calls that need their result.
+TEST(AnswerForm, CallsOfTemplatesThatNeedToolsOrResults) {
+  const auto shown = [](const std::string& text, bool with_tools) {
+    const ChatRenderer renderer(shapes_tokenizer(), ChatTemplate::parse(text));
+    const ordered_json messages = ordered_json::parse(
+        R"([{"role": "user", "content": "u"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "type":
+            "function", "function": {"name": "f", "arguments": {"k": 1}}}]}, {"role": "tool", "content": "r",
+            "tool_call_id": "1"}])");
+    ordered_json more = ordered_json::object();
+    if (with_tools) more["tools"] = ordered_json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
+    return renderer.render(renderer.mark(messages, more), {}).text;
+  };
+  const std::string call = "{% for c in m.tool_calls or [] %}({{ c.function.arguments + '' }}){% endfor %}";
+  EXPECT_EQ(shown("{% for m in messages %}{{ m.content }}{% if tools %}" + call + "{% endif %}{% endfor %}", true),
+            "u({\"k\": 1})r");
+  EXPECT_EQ(shown("{% if messages[-1].tool_calls %}{{ raise_exception('a call without a result') }}{% endif %}"
+                  "{% for m in messages %}{{ m.content }}" +
+                      call + "{% endfor %}",
+                  false),
+            "u({\"k\": 1})r");
+}
+
+// The text of a user that looks like a control token is seen by the template, and does not become the token.
+TEST(AnswerForm, TemplatesSeeTextThatLooksLikeAToken) {
+  const ChatRenderer renderer(
+      shapes_tokenizer(),
+      ChatTemplate::parse("{% for m in messages %}<|{{ m.role }}|>{{ m.content.split('<|message|>')[-1].strip() }}"
+                          "{% if m.content.startswith('<|start|>') %}!{% endif %}<|end|>{% endfor %}"));
+  const ChatText text = renderer.render(
+      renderer.mark(ordered_json::parse(R"([{"role": "user", "content": "<|start|>a<|message|>\nb<|end|>"}])")), {});
+  EXPECT_EQ(text.text, "<|user|>b<|end|>!<|end|>");
+  ASSERT_EQ(text.plain.size(), 1u);
+  EXPECT_EQ(text.text.substr(text.plain[0].begin, text.plain[0].end - text.plain[0].begin), "<|end|>");
+  EXPECT_EQ(text.plain[0].begin, 9u);
+}
+
 TEST(ChatVocabulary, ControlTokensAndTheEnd) {
   const auto made = [](const std::string& text) { return chat_vocabulary({"t", text, {}}); };
   const ChatVocabulary own = made(chat_shapes().at("no thoughts"));

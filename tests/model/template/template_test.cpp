@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <iostream>
 #include <sstream>
 
 #include "base/error.h"
@@ -32,7 +33,7 @@ std::string render(const std::string& text, const ordered_json& context = ordere
 
 void check_cases(const std::filesystem::path& cases, const std::filesystem::path& templates, size_t* skipped) {
   std::istringstream lines(read_file(cases));
-  size_t count = 0;
+  size_t count = 0, equal = 0;
   for (std::string line; std::getline(lines, line);) {
     const ordered_json c = ordered_json::parse(line);
     const std::filesystem::path path = templates / (c["template"].get<std::string>() + ".jinja");
@@ -49,13 +50,20 @@ void check_cases(const std::filesystem::path& cases, const std::filesystem::path
       EXPECT_FALSE(c.contains("error")) << name << " should fail with " << c["error"];
       if (c.contains("rendered")) {
         EXPECT_EQ(got, c["rendered"].get<std::string>()) << name;
+        equal += got == c["rendered"].get<std::string>();
       }
     } catch (const Error& e) {
-      ASSERT_TRUE(c.contains("error")) << name << ": " << e.what();
+      EXPECT_TRUE(c.contains("error")) << name << ": " << e.what();
+      if (!c.contains("error")) continue;
+      ++equal;
+      // The words of faults are jinja2's own; those of the template must be the same.
       const std::string message = c["error"].get<std::string>();
-      EXPECT_NE(std::string(e.what()).find(message.substr(message.find(": ") + 2)), std::string::npos) << e.what();
+      if (message.starts_with("TemplateError: ")) {
+        EXPECT_NE(std::string(e.what()).find(message.substr(message.find(": ") + 2)), std::string::npos) << e.what();
+      }
     }
   }
+  std::cout << equal << " of " << count << " renderings are equal\n";
   EXPECT_GT(count, 0u);
 }
 
@@ -106,6 +114,24 @@ TEST(Template, ExpressionsAsInPython) {
       {"{{ strftime_now('%Y-%m-%d %H:%M') }} {{ strftime_now('%d %b %Y') }}", "2026-03-05 07:08 05 Mar 2026"},
       {"{{ 'a\\nb' | indent(2) }}", "a\n  b"},
       {"{{ -2 | abs }} {{ 2.5 | round }} {{ 2.567 | round(2) }} {{ '12' | int + 1 }}", "2 2.0 2.57 13"},
+      // Filters that jinja2 computes when their items are needed.
+      {"{{ none | map('upper') | list }} {{ none | selectattr('a') | list | length }} {{ 0 | reject | list }}",
+       "[] 0 []"},
+      {"{% set g = 5 | map('upper') %}{{ 'true' if g }} {{ 'true' if [] | select }}", "true true"},
+      {"{% set g = [1, 2, 3] | select %}{{ g | first }} {{ 2 in g }} {{ g | list }} {{ g | list }}", "1 True [3] []"},
+      {"{{ [1] | map('string') is iterable }} {{ [1] | map('string') is sequence }} {{ ([1, 2] | reverse) is sequence "
+       "}}",
+       "True False False"},
+      {"{{ [1, 2] | reverse | list }} {{ ([1, 2] | reverse)[0] is defined }} {{ {'a': 1} | items | list }}",
+       "[2, 1] False [('a', 1)]"},
+      {"{{ 'one two three' | truncate(9, leeway=0) }} {{ '한국어를 배워요' | truncate(6, true, '..', 0) }}",
+       "one... 한국어를.."},
+      {"{{ 'one two' | truncate(4) }} {{ 'one two three' | truncate(9, end='', leeway=1) }}", "one two one two"},
+      {"{{ 'a <b>bold</b>\n <!-- <i> --> x &lt;&amp;&#39;&#x41; &bad; <<i>y>' | striptags }}",
+       "a bold x <&'A &bad; y>"},
+      {"{{ 'abc' | random }} {{ [3, 1] | random }} {{ [] | random is defined }}", "a 3 False"},
+      {"{{ '<b>' | safe + '<i>' }} {{ '<' | e ~ '<' }} {{ '<' | e | e }} {{ '<' | e | forceescape }}",
+       "<b>&lt;i&gt; &lt;< &lt; &amp;lt;"},
       {"{{ not 1 == 2 }} {{ (1, 2) == (1, 2) }} {{ 1 == 1.0 }} {{ true == 1 }}", "True True True True"},
   };
   for (const auto& [text, want] : kCases) EXPECT_EQ(render(text), want) << text;
@@ -127,6 +153,9 @@ TEST(Template, StatementsAndScopes) {
       {"{% macro m() %}[{{ caller() }}]{% endmacro %}{% call m() %}x{% endcall %}", "[x]"},
       {"{% set x %}a{{ 1 }}{% endset %}{{ x }}{% set y | upper %}b{% endset %}{{ y }}", "a1B"},
       {"{% filter upper %}ab{% endfilter %}", "AB"},
+      {"{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% set c = 3 %}{% endwith %}{{ a }}{{ c is defined }}",
+       "211False"},
+      {"{% for i in [1, 2] %}{% with %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endwith %}{% endfor %}", "1"},
       {"{% generation %}x{% endgeneration %}", "x"},
       {"{% raw %}{{ x }}{% endraw %}", "{{ x }}"},
       {"{% for a in [1, 2] %}{% for b in [1] %}{{ loop.index }}{% endfor %}{{ loop.index }}{% endfor %}", "1112"},
@@ -177,6 +206,57 @@ TEST(Template, RefusesWithThePlace) {
   refuse("{{ 9223372036854775807 + 1 }}", "too large");
   refuse("{{ 1 // 0 }}", "division by zero");
   refuse("{{ range(1000000) }}", "Range too big");
+  refuse("{{ 5 | map('upper') | list }}", "'int' object is not iterable");
+  refuse("{{ [1] | select | length }}", "object of type 'generator' has no len()");
+  refuse("{{ [1] | select | tojson }}", "Object of type generator is not JSON serializable");
+  refuse("{{ [1] | select | last }}", "not reversible");
+  refuse("{{ none | list }}", "'NoneType' object is not iterable");
+  refuse("{% with a = 1 %}", "not closed");
+  refuse("{{ 'abc' | truncate(2) }}", "expected length >= 3");
+}
+
+// Marks around parts of the values do not change what string operations of a template see, and the parts that are
+// printed have them. In the values and results here ` encloses text that looks like a control token, and { } an answer.
+TEST(Template, MarksAreNotSeen) {
+  const AnswerMarks marks{"\ufdd1", "\ufdd2", "\ufdd0", false};
+  const auto replaced = [&](std::string text, bool back) {
+    for (const auto& [sign, mark] :
+         {std::pair<std::string, std::string>{"{", marks.begin}, {"}", marks.end}, {"`", marks.plain}}) {
+      const auto& [from, to] = back ? std::pair(mark, sign) : std::pair(sign, mark);
+      for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+        text.replace(at, from.size(), to);
+    }
+    return text;
+  };
+  const auto marked = [&](const std::string& text, const std::string& c) {
+    return replaced(ChatTemplate::parse(text, "t.jinja").render({{"c", replaced(c, false)}}, frozen, marks), true);
+  };
+  const std::tuple<const char*, const char*, const char*> kCases[] = {
+      {"{{ '<think>' in c }} {{ 'x<think>y' in c }} {{ c == 'x<think>y' }} {{ c | length }}", "x`<think>`y",
+       "True True True 9"},
+      {"{{ c.startswith('<think>a') }} {{ c.endswith('</think>') }} {{ c.find('a') }}", "{`<think>`a`</think>`}",
+       "True True 7"},
+      {"{{ c.split('</think>') | join('|') }}", "{`<think>`a`</think>`b `<end>`}", "{`<think>`a|b `<end>`}"},
+      {"{{ c.split('</think>')[-1].lstrip('\n') }}", "`<think>`a`</think>`\n\nb`<end>`", "b`<end>`"},
+      {"{{ c.split('</think>')[0].split('<think>')[-1].strip() }}", "`<think>`\n a\n`</think>`b", "a"},
+      {"{{ c.strip() }}|{{ c.strip().strip('<>') }}|{{ c | trim }}", " `<end>`\n", "`<end>`|`end`|`<end>`"},
+      {"{{ c.partition('<end>')[1:] | join('|') }} {{ c.rpartition('|') | join(',') }}", "a`<end>`b",
+       "`<end>`|b ,,a`<end>`b"},
+      {"{{ c.replace('<end>', '') }} {{ c.replace('a', 'b') }} {{ c.replace('<e', '(') }}", "a`<end>`a",
+       "aa b`<end>`b a(`nd>`a"},
+      {"{{ c[1:] }} {{ c[:3] }} {{ c[2] }} {{ c[::-1] }}", "a`<e>`b", "`<e>`b a`<e` `e` b`>``e``<`a"},
+      {"{{ c.removeprefix('ab') }} {{ c.removesuffix('<e>') }} {{ c.splitlines() | join('|') }}", "abab\n`<e>`",
+       "ab\n`<e>` abab\n abab|`<e>`"},
+      {"{{ c | upper }} {{ c.center(7) }}| {{ c | title }}", "a`<e>`b", "A`<E>`B  a`<e>`b | A`<E>`B"},
+      {"{{ c | truncate(11, leeway=0) }} {{ c | striptags }} {{ c | wordcount }}", "a `<end>` b c d",
+       "a `<end>`... `a b c d` 5"},
+      {"{{ c | tojson }} {{ [c] }} {{ c | tojson(ensure_ascii=true) }}", "a`<e>`", "\"a`<e>`\" ['a`<e>`'] \"a<e>\""},
+      {"{{ {'a<e>': 1}[c] }} {{ c in ['a<e>'] }} {{ ['b', c] | sort | first }} {{ c | int }}", "a`<e>`",
+       "1 True a`<e>` 0"},
+      {"{{ '' ~ c ~ c }}{% for x in c %}{{ x }}{% endfor %} {{ '%s!' % c }} {{ c.split('<e>')[1] == '' }}", "{`<e>`}",
+       "{`<e>`}{`<e>`}{`<``e``>`} {`<e>`}! True"},
+  };
+  for (const auto& [text, c, want] : kCases) EXPECT_EQ(marked(text, c), want) << text;
 }
 
 TEST(Template, LimitsHoldWhateverTheTemplateDoes) {

@@ -1,0 +1,377 @@
+#include "cli/infer/conversation.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/file/protected.h"
+#include "base/log.h"
+#include "base/messages/spelling.h"
+#include "base/structured/json.h"
+#include "cli/output.h"
+#include "cli/settings/declare.h"
+#include "cli/terminal/markdown.h"
+#include "model/arch/chat/chat.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/infer/session/step_plan.h"
+
+namespace lumen::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kHelp =
+    "  /help                this list\n"
+    "  /clear               forget the conversation\n"
+    "  /system TEXT         say how the model shall answer; without TEXT: what it was told\n"
+    "  /set NAME VALUE      another value of an option from now on, as /set temp 0.3; /set lists them\n"
+    "  /model FILE          go on with another model\n"
+    "  /stats               tokens, speed, and how full the context is\n"
+    "  /regenerate          another answer to the last question\n"
+    "  /undo                take the last question and its answer back\n"
+    "  /history             show the conversation\n"
+    "  /save FILE           write the conversation as JSON\n"
+    "  /load FILE           go on with a conversation\n"
+    "  /exit                end (also Ctrl-D)\n"
+    "A line that ends in \\ goes on in the next one; lines between \"\"\" and \"\"\" are one message, and so is a text "
+    "that "
+    "is\npasted. Tab completes commands; the arrow keys and Ctrl-R find what was typed before.\n"
+    "Ctrl-C stops an answer; twice it ends the program.\n";
+
+// Commands that completion offers. Other spellings of them are taken, too.
+constexpr std::string_view kCommands[] = {"/clear",      "/exit", "/help", "/history", "/load",   "/model",
+                                          "/regenerate", "/save", "/set",  "/stats",   "/system", "/undo"};
+
+ordered_json message(const char* role, const std::string& text) {
+  ordered_json out = ordered_json::object();
+  out["role"] = role;
+  out["content"] = text;
+  return out;
+}
+
+model::Model read_model(const Shared& shared, const ChatFlags& flags, const model::LibraryRef& library) {
+  model::Model model = flags.mapping.read(shared, library, flags.model);
+  if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
+  return model;
+}
+
+ChosenChat choose_chat_of(const ChatFlags& flags, model::Model& model) {
+  const bool carries_none = model.tokenizer->chat_template().empty();
+  const model::ChosenTemplate chosen = choose_chat(flags.template_name, flags.adapters, *model.tokenizer);
+  model::take_chat(model, chosen);
+  if (flags.template_name.empty() && carries_none && chosen.name == "plain")
+    note("the model carries no chat template; 'plain' is used (see --chat-template)");
+  return {chosen.parse(), chosen.stops};
+}
+
+// The options of generation, complete for this model.
+SamplingFlags finished(SamplingFlags sampling, const ChatModel& read) {
+  sampling.finish(read.model, *read.library);
+  auto& stops = sampling.generate.stops;
+  stops.insert(stops.end(), read.chosen.stops.begin(), read.chosen.stops.end());
+  return sampling;
+}
+
+// The options that /set changes: a parser that has those of generation alone.
+struct SetOptions {
+  explicit SetOptions(SamplingFlags& sampling) { sampling.add_flags(*chat); }
+  CLI::App app{"", "lumen"};
+  CLI::App* chat = app.add_subcommand("chat");
+};
+
+std::vector<std::string> names_of_options() {
+  SamplingFlags sampling;
+  const SetOptions options(sampling);
+  std::vector<std::string> out;
+  for (const CLI::Option* option : options.chat->get_options())
+    if (const std::string name = option->get_lnames().empty() ? "" : option->get_lnames().front(); name != "help")
+      out.push_back(name);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string speed(int64_t tokens, double seconds) {
+  return fmt::format("{:.1f} tokens/s", tokens / std::max(seconds, 1e-9));
+}
+
+}  // namespace
+
+ChatModel::ChatModel(const Shared& shared, const ChatFlags& flags)
+    : library(shared.library()), model(read_model(shared, flags, library)), chosen(choose_chat_of(flags, model)) {}
+
+ChatEngine::ChatEngine(const Shared& shared, const ChatFlags& flags, std::unique_ptr<ChatModel> model)
+    : model_(std::move(model)),
+      adapters_(flags.adapters.read(model_->model)),
+      engine_(shared.engine()),
+      loaded_(engine_, model_->model, adapters_),
+      draft_(flags.draft, model_->library, engine_, model_->model) {
+  use(flags.sampling);
+}
+
+void ChatEngine::use(const SamplingFlags& sampling) {
+  const SamplingFlags all = finished(sampling, *model_);
+  note_length(loaded_, all.session);
+  generator_ = std::make_unique<model::Generator>(loaded_, all.session, all.sampling, all.generate,
+                                                  draft_.make(model_->model, all.session));
+  context_ = model::session_options(model_->model, all.session).context;
+}
+
+Conversation::Conversation(const Shared& shared, ChatFlags& flags, const ChatModel& model,
+                           std::unique_ptr<ChatEngine> engine)
+    : shared_(shared), flags_(flags), model_(model), engine_(std::move(engine)) {
+  if (!flags.template_values.empty()) {
+    parse_json(flags.template_values, "--chat-template-kwargs");
+    more_ = ordered_json::parse(flags.template_values);
+    if (!more_.is_object()) throw usage_error("--chat-template-kwargs needs a JSON object");
+  }
+  if (!flags.load.empty()) load(flags.load);
+  if (!flags.system.empty() || flags.load.empty()) set_system(flags.system);
+}
+
+std::string Conversation::prompt(bool ids) {
+  if (flags_.prompt_given) messages_.push_back(message("user", flags_.prompt));
+  const model::Tokenizer& tokenizer = *read().model.tokenizer;
+  std::string out;
+  for (const model::TokenId id : model::chat_tokens(tokenizer, read().chosen.chat, messages_, more_))
+    out += ids ? fmt::format("{}{}", out.empty() ? "" : " ", id) : tokenizer.bytes(id);
+  return out;
+}
+
+void Conversation::ask(const std::string& text, bool is_terminal) {
+  messages_.push_back(message("user", text));
+  try {
+    answer(is_terminal);
+  } catch (const Error&) {
+    drop("user");  // a question without an answer is removed from the conversation
+    throw;
+  }
+}
+
+bool Conversation::command(const std::string& line, bool is_terminal) {
+  const size_t space = line.find(' ');
+  const std::string name = line.substr(0, space);
+  const size_t from = space == std::string::npos ? space : line.find_first_not_of(' ', space);
+  std::string rest = from == std::string::npos ? "" : line.substr(from);
+  // Completion leaves a space at the end of a name.
+  if (name != "/system") rest.erase(rest.find_last_not_of(' ') + 1);
+  if (name == "/exit" || name == "/quit" || name == "/bye") return false;
+  if (name == "/help" || name == "/?") {
+    std::cerr << kHelp;
+  } else if (name == "/clear" || name == "/new") {
+    const std::string system = system_text();
+    messages_ = ordered_json::array();
+    set_system(system);
+    note("the conversation begins anew");
+  } else if (name == "/system") {
+    if (rest.empty()) {
+      note(system_text().empty() ? "no system message" : system_text());
+    } else {
+      set_system(rest);
+      note("from now on");
+    }
+  } else if (name == "/set") {
+    set(rest);
+  } else if (name == "/model") {
+    use_model(rest);
+  } else if (name == "/stats") {
+    show_stats();
+  } else if (name == "/regenerate" || name == "/regen" || name == "/retry") {
+    if (!drop("assistant")) {
+      note("there is no answer yet");
+    } else {
+      answer(is_terminal);
+    }
+  } else if (name == "/undo") {
+    drop("assistant");
+    note(drop("user") ? "taken back" : "there is no question yet");
+  } else if (name == "/history") {
+    if (messages_.empty()) note("the conversation is empty");
+    for (const auto& m : messages_)
+      note(fmt::format("{}: {}", m["role"].get<std::string>(), m["content"].get<std::string>()));
+  } else if (name == "/save" || name == "/load") {
+    if (rest.empty()) {
+      note(name + " needs the name of a file");
+    } else if (name == "/save") {
+      save(rest);
+    } else {
+      load(rest);
+    }
+  } else {
+    note(fmt::format("unknown command {}; /help lists them", name));
+  }
+  return true;
+}
+
+Completion Conversation::complete(const std::string& before) {
+  Completion out;
+  if (!before.starts_with('/')) return out;
+  const size_t space = before.find(' ');
+  const std::string command = before.substr(0, space);
+  out.from = space == std::string::npos ? 0 : before.find_last_of(' ') + 1;
+  const std::string word = before.substr(out.from);
+  const auto offer = [&](std::string name) {
+    if (name.starts_with(word)) out.words.push_back(std::move(name));
+  };
+  if (space == std::string::npos) {
+    for (const std::string_view name : kCommands) offer(std::string(name));
+  } else if (command == "/set" && before.find_first_not_of(' ', space) >= out.from) {
+    for (std::string& name : names_of_options()) offer(std::move(name));
+  } else if (command == "/save" || command == "/load" || command == "/model") {
+    // Names of files may have spaces: all that follows the command is one.
+    out.from = std::min(before.find_first_not_of(' ', space), before.size());
+    const std::filesystem::path typed = before.substr(out.from);
+    const std::filesystem::path folder = typed.has_parent_path() ? typed.parent_path() : std::filesystem::path(".");
+    std::error_code error;
+    for (auto at = std::filesystem::directory_iterator(folder, error);
+         !error && at != std::filesystem::directory_iterator() && out.words.size() < 1000; at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (!name.starts_with(typed.filename().string()) || (name.starts_with('.') && typed.filename().empty())) continue;
+      std::error_code unknown;
+      out.words.push_back(
+          (typed.has_parent_path() ? typed.parent_path() / name : std::filesystem::path(name)).string() +
+          (at->is_directory(unknown) ? "/" : ""));
+    }
+    std::sort(out.words.begin(), out.words.end());
+  }
+  return out;
+}
+
+std::string Conversation::system_text() const {
+  return !messages_.empty() && messages_[0]["role"] == "system" ? messages_[0]["content"].get<std::string>() : "";
+}
+
+void Conversation::set_system(const std::string& text) {
+  if (!messages_.empty() && messages_[0]["role"] == "system") messages_.erase(messages_.begin());
+  if (!text.empty()) messages_.insert(messages_.begin(), message("system", text));
+}
+
+bool Conversation::drop(const char* role) {
+  if (messages_.empty() || messages_.back()["role"] != role) return false;
+  messages_.erase(messages_.end() - 1);
+  return true;
+}
+
+void Conversation::save(const std::string& file) const {
+  refuse_protected(file, "name another file");
+  ordered_json root = ordered_json::object();
+  root["messages"] = messages_;
+  write_file_atomic(file, root.dump(2) + "\n");
+  note(fmt::format("{} messages written to {}", messages_.size(), file));
+}
+
+void Conversation::load(const std::string& file) {
+  const std::string text = read_file(file, 64 << 20);
+  parse_json(text, file);
+  const ordered_json root = ordered_json::parse(text);
+  const ordered_json list = root.is_object() && root.contains("messages") ? root["messages"] : root;
+  if (!list.is_array()) throw user_error("{}: no list of messages", file);
+  for (const auto& m : list) {
+    const bool whole = m.is_object() && m.contains("role") && m["role"].is_string() && m.contains("content") &&
+                       m["content"].is_string();
+    if (!whole) throw user_error("{}: a message lacks \"role\" or \"content\"", file);
+  }
+  messages_ = list;
+  note(fmt::format("{} messages read from {}", messages_.size(), file));
+}
+
+// "temp 0.3", "--top-k 1", "stop END", "parameter temperature 1", "system TEXT".
+void Conversation::set(const std::string& words) {
+  std::istringstream in(words);
+  std::string name, value;
+  in >> name;
+  if (name == "parameter") in >> name;  // as ollama has it
+  std::getline(in >> std::ws, value);
+  if (name == "system") {
+    set_system(value);
+    note("from now on");
+    return;
+  }
+  if (name.empty()) {
+    std::string all;
+    for (const std::string& known : names_of_options()) all += (all.empty() ? "" : " ") + known;
+    note("/set NAME VALUE, with one of these names: " + all);
+    return;
+  }
+  name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
+  std::replace(name.begin(), name.end(), '_', '-');
+  SamplingFlags changed = flags_.sampling;
+  SetOptions options(changed);
+  const CLI::Option* option = options.chat->get_option_no_throw("--" + name);
+  if (!option || name == "help") {
+    const std::string near = did_you_mean_any(name, names_of_options());
+    throw Error(Exit::usage, fmt::format("'{}' is no option of generation", name), near + " /set lists them");
+  }
+  if (value.empty() && option->get_expected_min() > 0) {
+    note(fmt::format("{}: {}", name, option->get_description()));
+    return;
+  }
+  try {
+    std::vector<std::string> arguments = {fmt::format("--{}{}{}", name, value.empty() ? "" : "=", value), "chat"};
+    options.app.parse(arguments);  // the last word comes first
+  } catch (const CLI::ParseError& error) {
+    throw usage_error("{}", error.what());
+  }
+  engine_->use(changed);
+  flags_.sampling = changed;
+  note(value.empty() ? name + " from now on" : fmt::format("{} is {} from now on", name, value));
+}
+
+void Conversation::use_model(const std::string& file) {
+  if (file.empty()) {
+    note(flags_.model);
+    return;
+  }
+  // Both models are in memory until the other one is ready, so that the chat can go on when it fails.
+  ChatFlags other = flags_;
+  other.model = file;
+  engine_ = std::make_unique<ChatEngine>(shared_, other, std::make_unique<ChatModel>(shared_, other));
+  flags_.model = file;
+  totals_ = {};
+  note(fmt::format("{} answers from now on", file));
+}
+
+void Conversation::show_stats() const {
+  const auto used = std::ssize(engine_->generator().tokens());
+  note(fmt::format("{} answers | prompts: {} tokens, {} | generation: {} tokens, {}{} | context: {} of {} tokens",
+                   totals_.answers, totals_.read, speed(totals_.read, totals_.read_seconds), totals_.made,
+                   speed(totals_.made, totals_.made_seconds), draft_text(totals_.drafted, totals_.accepted), used,
+                   engine_->context()));
+}
+
+void Conversation::answer(bool is_terminal) {
+  const auto tokens = model::chat_tokens(*read().model.tokenizer, read().chosen.chat, messages_, more_);
+  AnswerOutput output(flags_.markdown);
+  const auto result = engine_->generator().answer(
+      tokens, true, [&](std::string_view text) { output.put(text); }, [] { return !interrupted().load(); });
+  output.finish();
+  put("\n");
+  const bool stopped = result.reason == model::EndReason::interrupted;
+  if (stopped) {
+    note("(stopped)");
+    forget_interrupt();
+  }
+  if (result.reason == model::EndReason::context)
+    note("the context is full: /clear, a greater --ctx-size, or --context-shift");
+  ++totals_.answers;
+  totals_.read += result.read;
+  totals_.made += result.made;
+  totals_.drafted += result.drafted;
+  totals_.accepted += result.accepted;
+  totals_.read_seconds += result.read_seconds;
+  totals_.made_seconds += result.made_seconds;
+  if (flags_.times) {
+    note(fmt::format("read {} tokens, {} | wrote {} tokens, {}{}", result.read, speed(result.read, result.read_seconds),
+                     result.made, speed(result.made, result.made_seconds),
+                     draft_text(result.drafted, result.accepted)));
+  } else if (is_terminal) {
+    note(fmt::format("({} tokens, {})", result.made, speed(result.made, result.made_seconds)));
+  }
+  std::string text = result.text;
+  text.erase(0, text.find_first_not_of(" \n"));
+  messages_.push_back(message("assistant", text));
+}
+
+}  // namespace lumen::cli
