@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/file/protected.h"
 #include "base/log.h"
 #include "base/messages/spelling.h"
@@ -23,6 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr size_t kMostNames = 1000;  // that completion offers
 constexpr const char* kHelp =
     "  /help                this list\n"
     "  /clear               forget the conversation\n"
@@ -225,14 +227,14 @@ Completion Conversation::complete(const std::string& before) {
     const std::filesystem::path typed = before.substr(out.from);
     const std::filesystem::path folder = typed.has_parent_path() ? typed.parent_path() : std::filesystem::path(".");
     std::error_code error;
-    for (auto at = std::filesystem::directory_iterator(folder, error);
-         !error && at != std::filesystem::directory_iterator() && out.words.size() < 1000; at.increment(error)) {
-      const std::string name = at->path().filename().string();
+    for (const std::filesystem::path& path : list_folder(folder, error)) {
+      const std::string name = path.filename().string();
       if (!name.starts_with(typed.filename().string()) || (name.starts_with('.') && typed.filename().empty())) continue;
+      if (out.words.size() == kMostNames) break;
       std::error_code unknown;
       out.words.push_back(
           (typed.has_parent_path() ? typed.parent_path() / name : std::filesystem::path(name)).string() +
-          (at->is_directory(unknown) ? "/" : ""));
+          (std::filesystem::is_directory(path, unknown) ? "/" : ""));
     }
     std::sort(out.words.begin(), out.words.end());
   }

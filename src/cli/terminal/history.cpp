@@ -21,8 +21,8 @@ constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 bool write_private(const std::filesystem::path& file, const std::string& text, int flags) {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
   if (descriptor < 0) return false;
-  const bool written = ::fchmod(descriptor, 0600) == 0 &&
-                       ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool written =
+      ::fchmod(descriptor, 0600) == 0 && ::write(descriptor, text.data(), text.size()) == ssize_t(text.size());
   return ::close(descriptor) == 0 && written;
 }
 

@@ -27,7 +27,7 @@ std::wstring wide(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     char32_t c = 0;
     const size_t n = model::utf8_char(text, at, &c);
-    out += static_cast<wchar_t>(n == 0 ? U'\ufffd' : c);
+    out += wchar_t(n == 0 ? U'\ufffd' : c);
     at += std::max<size_t>(1, n);
   }
   return out;
@@ -35,7 +35,7 @@ std::wstring wide(std::string_view text) {
 
 std::string narrow(std::wstring_view text) {
   std::string out;
-  for (const wchar_t c : text) model::utf8_append(out, static_cast<char32_t>(c));
+  for (const wchar_t c : text) model::utf8_append(out, char32_t(c));
   return out;
 }
 
@@ -110,7 +110,7 @@ struct LineEditor::State {
       bytes += byte;
       char32_t c = 0;
       if (model::utf8_char(bytes, 0, &c) != 0) {
-        *out = static_cast<wchar_t>(c);
+        *out = wchar_t(c);
         return 1;
       }
       const auto first = static_cast<unsigned char>(bytes[0]);
@@ -206,7 +206,7 @@ std::unique_ptr<LineEditor> LineEditor::open(Complete complete, const std::vecto
   };
   for (const auto& [key, command] : kKeys) el_wset(editor, EL_BIND, key, command, nullptr);
   HistEventW event{};
-  history_w(state->history, &event, H_SETSIZE, static_cast<int>(InputHistory::kMost));
+  history_w(state->history, &event, H_SETSIZE, int(InputHistory::kMost));
   history_w(state->history, &event, H_SETUNIQUE, 1);
   el_wset(editor, EL_HIST, history_w, state->history);
   auto out = std::unique_ptr<LineEditor>(new LineEditor(std::move(state)));
@@ -230,7 +230,7 @@ LineEditor::Status LineEditor::read(const std::string& prompt, std::string* line
   say(kPasteOff);
   if (state.interrupted) return Status::interrupted;
   if (!text || count <= 0) return Status::end;
-  *line = narrow({text, static_cast<size_t>(count)});
+  *line = narrow({text, size_t(count)});
   if (line->ends_with('\n')) line->pop_back();
   return Status::line;
 }

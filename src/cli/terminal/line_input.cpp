@@ -45,7 +45,7 @@ LineInput::Status LineInput::read(const std::string& prompt, std::string* line) 
     char buffer[4096];
     const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
     if (n > 0) {
-      held_.append(buffer, static_cast<size_t>(n));
+      held_.append(buffer, size_t(n));
     } else if (n < 0 && errno == EINTR) {
       if (interrupted().load()) return Status::interrupted;
     } else if (held_.empty()) {

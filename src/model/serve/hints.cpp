@@ -1,6 +1,6 @@
 #include "model/serve/hints.h"
 
-#include "model/infer/sample/json_schema.h"
+#include "model/infer/schema/schema.h"
 
 namespace lumen::model {
 namespace {

@@ -2,8 +2,8 @@
 // and metrics. src/cli/serve adds HTTP (docs/guide/serving.md).
 //
 // May include: base, base/structured, model/infer/generate, model/infer/measure, model/infer/prefixes,
-// model/infer/sample, model/infer/schema, model/serve/conversation, model/serve/tools, model/template,
-// model/text/tokenizer, model/text/unicode.
+// model/infer/schema, model/serve/conversation, model/serve/tools, model/template, model/text/tokenizer,
+// model/text/unicode.
 #pragma once
 
 #include "model/serve/fields.h"

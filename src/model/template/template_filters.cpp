@@ -262,7 +262,7 @@ Value filter_int(TemplateRun& r, const Value& v, TemplateCall& c) {
     char* end = nullptr;
     errno = 0;
     const long long n = std::strtoll(text.c_str(), &end, base);
-    if (!text.empty() && *end == '\0' && errno == 0) return Value(static_cast<int64_t>(n));
+    if (!text.empty() && *end == '\0' && errno == 0) return Value(int64_t(n));
     d = std::strtod(text.c_str(), &end);
     if (text.empty() || *end != '\0') return fallback();
   } else {
@@ -690,10 +690,7 @@ void TemplateRun::define_globals(TemplateScope& scope) {
       f->members[name] = Value::function(std::move(m));
     };
     member("next", [items, position](TemplateCall&) { return items[(*position)++ % items.size()]; });
-    member("reset", [position](TemplateCall&) {
-      *position = 0;
-      return Value(None{});
-    });
+    member("reset", [position](TemplateCall&) { return *position = 0, Value(None{}); });
     f->members["current"] = items[0];
     return Value::function(std::move(f));
   });

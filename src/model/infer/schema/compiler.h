@@ -101,9 +101,9 @@ class SchemaCompiler {
   void put_literals(int32_t rule, std::vector<std::string> literals, int depth = 0);
   void put_number(int32_t rule, const Flat& set, bool is_whole);
   void put_string(int32_t rule, const Flat& set);
-  // The texts that the string keywords of the set allow; the keywords that need too much are relaxed. nullopt: any
+  // The strings that the string keywords of the set allow; the keywords that need too much are relaxed. nullopt: any
   // text.
-  std::optional<Automaton> texts(const Flat& set);
+  std::optional<Automaton> strings(const Flat& set);
   const Automaton* pattern_automaton(const std::string& pattern);
   int32_t value_rule();
 

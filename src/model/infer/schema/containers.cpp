@@ -122,7 +122,7 @@ std::optional<Automaton> SchemaCompiler::other_names(const Flat& set, const std:
           if (v.is_string() && fits(v, whole(names))) values->push_back(v);
         break;
       }
-      one = values ? Automaton::of_strings(*values) : texts(own_set);
+      one = values ? Automaton::of_strings(*values) : strings(own_set);
       bool counts = false;
       for (const Json* part : own_set.locals) counts |= find(part, "minLength") || find(part, "maxLength");
       if (!one && counts) {
@@ -130,7 +130,7 @@ std::optional<Automaton> SchemaCompiler::other_names(const Flat& set, const std:
         automata_.try_emplace("", Automaton::of(*any));
         Flat with_any = own_set;
         with_any.locals.push_back(own({{"pattern", ""}}, names));
-        one = texts(with_any);
+        one = strings(with_any);
       }
       if (!own_set.choices.empty() && !values) relax(local, "propertyNames");
       if (values && !one) relax(local, "propertyNames");

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/infer/schema/automaton.h"
+#include "model/infer/schema/automata/automaton.h"
 
 namespace lumen::model {
 
@@ -29,7 +29,7 @@ class Rules {
   void put(int32_t rule, RuleParts alternative);
   static RulePart use(int32_t rule, int64_t least = 1, int64_t most = 1) { return {{}, rule, least, most}; }
   static RulePart text(std::string expression) { return {std::move(expression)}; }
-  // The texts of the automaton as the inside of a JSON string, or as they are.
+  // The strings of the automaton as the inside of a JSON string, or as they are.
   int32_t add(const Automaton& automaton, bool in_string);
 
   size_t count() const { return rules_.size(); }

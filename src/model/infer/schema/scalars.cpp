@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/infer/schema/automata/formats.h"
+#include "model/infer/schema/automata/numbers.h"
 #include "model/infer/schema/compiler.h"
-#include "model/infer/schema/formats.h"
-#include "model/infer/schema/numbers.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
@@ -186,7 +186,7 @@ const Automaton* SchemaCompiler::pattern_automaton(const std::string& pattern) {
   return at->second ? &*at->second : nullptr;
 }
 
-std::optional<Automaton> SchemaCompiler::texts(const Flat& set) {
+std::optional<Automaton> SchemaCompiler::strings(const Flat& set) {
   std::optional<Automaton> out;
   const auto restrict = [&](const Json* local, const char* keyword, const Automaton* one, bool is_negated) {
     std::optional<Automaton> made;
@@ -235,20 +235,20 @@ void SchemaCompiler::put_string(int32_t rule, const Flat& set) {
   // Equal constraints share their rules.
   std::string key = "string";
   int64_t least = 0, most = -1;
-  bool has_texts = false;
+  bool has_strings = false;
   for (const Json* local : set.locals) {
     for (const char* keyword : {"pattern", "\x01notPattern", "format", "\x01notFormat", "\x01notEnum"}) {
       const Json* v = find(local, keyword);
       if (!v || (std::string_view(keyword) == "format" && !format_pattern(v->get_ref<const std::string&>()))) continue;
       key += fmt::format("\n{} {}", keyword, v->dump());
-      has_texts = true;
+      has_strings = true;
     }
     if (const Json* v = find(local, "minLength")) least = std::max(least, count_of(*v));
     if (const Json* v = find(local, "maxLength")) most = most < 0 ? count_of(*v) : std::min(most, count_of(*v));
   }
   key += fmt::format("\n{} {}", least, most);
   if (most >= 0 && most < least) return;
-  if (!has_texts) {
+  if (!has_strings) {
     if (least == 0 && most < 0) return rules_.put(rule, {Rules::text("string")});
     for (const auto& [bound, keyword] : {std::pair{&least, "minLength"}, std::pair{&most, "maxLength"}}) {
       if (*bound <= kLongest) continue;
@@ -263,7 +263,7 @@ void SchemaCompiler::put_string(int32_t rule, const Flat& set) {
   const auto known = scalars_.find(key);
   const size_t relaxed_before = relaxed_.size();
   if (known != scalars_.end()) return quoted(Rules::use(known->second));
-  const std::optional<Automaton> allowed = texts(set);
+  const std::optional<Automaton> allowed = strings(set);
   if (allowed && !is_full(allowed->states())) {
     const int32_t inside = rules_.add(*allowed, true);
     // Sets whose keywords were relaxed are compiled again, so that each place is listed.

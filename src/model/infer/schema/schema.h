@@ -16,7 +16,7 @@
 // type imply this type, and members that a schema with properties does not list are left out unless it has
 // additionalProperties.
 //
-// May include: base, base/structured, model/text/unicode.
+// May include: base, base/structured, model/infer/schema/automata, model/text/unicode.
 #pragma once
 
 #include <functional>
@@ -51,7 +51,7 @@ std::string shared_schema_rules();
 // Quotes a string as a grammar literal.
 std::string grammar_literal(const std::string& text);
 
-// Checks texts against a schema. Not for several threads at once.
+// Checks strings against a schema. Not for several threads at once.
 class SchemaCheck {
  public:
   explicit SchemaCheck(const nlohmann::ordered_json& schema);  // Error as of schema_grammar

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/infer/schema/formats.h"
-#include "model/infer/schema/numbers.h"
+#include "model/infer/schema/automata/formats.h"
+#include "model/infer/schema/automata/numbers.h"
 
 namespace lumen::model {
 namespace {

@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/infer/schema/automata/pattern.h"
 #include "model/infer/schema/document.h"
-#include "model/infer/schema/pattern.h"
 
 namespace lumen::model {
 

@@ -91,9 +91,9 @@ std::string joined(const std::string& first, const std::string& second) {
 
 }  // namespace
 
-std::optional<Role> role_of(std::string_view name) {
+std::optional<MessageRole> role_of(std::string_view name) {
   for (size_t i = 0; i < kRoles.size(); ++i)
-    if (name == kRoles[i]) return Role(i);
+    if (name == kRoles[i]) return MessageRole(i);
   return std::nullopt;
 }
 
@@ -132,8 +132,8 @@ ordered_json mapped_roles(const ordered_json& messages, const RenderedRoles& rol
     const std::string name = given.at("role").get<std::string>();
     const auto role = role_of(name);
     if (!role && !renders_role(renderer, name)) not_rendered(name);
-    if (role == Role::developer && !developer) message["role"] = "system";
-    if (role == Role::function && !roles.function) message["role"] = "tool";
+    if (role == MessageRole::developer && !developer) message["role"] = "system";
+    if (role == MessageRole::function && !roles.function) message["role"] = "tool";
     if (message["role"] == "tool" && !roles.tool) not_rendered(name);
     if (message["role"] == "system" && (!waiting.empty() || !rendered(roles.system))) {
       const bool follows = waiting.empty() && !out.empty() && out.back()["role"] == "system";
@@ -143,7 +143,7 @@ ordered_json mapped_roles(const ordered_json& messages, const RenderedRoles& rol
         waiting = joined(waiting, text_of(message));
       continue;
     }
-    if (role == Role::user && !waiting.empty()) {
+    if (role == MessageRole::user && !waiting.empty()) {
       message["content"] = joined(waiting, text_of(message));
       waiting.clear();
     }

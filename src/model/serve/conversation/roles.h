@@ -11,8 +11,8 @@
 
 namespace lumen::model {
 
-enum class Role { system, developer, user, assistant, tool, function };
-std::optional<Role> role_of(std::string_view name);
+enum class MessageRole { system, developer, user, assistant, tool, function };
+std::optional<MessageRole> role_of(std::string_view name);
 std::string role_names();  // for error messages: "system, developer, .."
 
 // Where a template renders instructions of one role (system or developer). A role counts as rendered if its text

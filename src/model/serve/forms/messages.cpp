@@ -70,7 +70,7 @@ void add_message(const ordered_json& message, FieldNotes* notes, ordered_json* o
   const ordered_json& role = message["role"];
   const ordered_json& content = message["content"];
   const auto known = role.is_string() ? role_of(role.get_ref<const std::string&>()) : std::nullopt;
-  if (!known || *known == Role::tool || *known == Role::function)
+  if (!known || *known == MessageRole::tool || *known == MessageRole::function)
     throw no_block("the 'role' of a message is 'user', 'assistant', 'system' or 'developer'");
   if (!content.is_array()) {
     if (content.is_null() && role == "user") throw no_block("'content' is a string or a list of blocks");

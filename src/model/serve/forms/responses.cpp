@@ -57,7 +57,7 @@ void add_item(const ordered_json& item, FieldNotes* notes, ordered_json* message
   if (type == "message") {
     const std::string role = text_of_item(item, "role");
     const auto known = role_of(role);
-    if (!known || *known == Role::tool || *known == Role::function)
+    if (!known || *known == MessageRole::tool || *known == MessageRole::function)
       throw no_item("the 'role' of a message is 'user', 'assistant', 'system' or 'developer'");
     if (!item.contains("content") && role != "assistant") throw no_item("a message without 'content'");
     const std::string text = item.contains("content") ? content_text(item["content"]) : std::string();

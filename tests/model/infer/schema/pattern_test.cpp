@@ -1,12 +1,12 @@
 // needs: none. Patterns, formats and ranges of numbers as automata: which texts they accept, and that sizes are
 // bounded.
-#include "model/infer/schema/pattern.h"
+#include "model/infer/schema/automata/pattern.h"
 
 #include <gtest/gtest.h>
 
-#include "model/infer/schema/automaton.h"
-#include "model/infer/schema/formats.h"
-#include "model/infer/schema/numbers.h"
+#include "model/infer/schema/automata/automaton.h"
+#include "model/infer/schema/automata/formats.h"
+#include "model/infer/schema/automata/numbers.h"
 
 namespace lumen::model {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/infer/schema/automaton.h"
+#include "model/infer/schema/automata/automaton.h"
 
 #include <algorithm>
 #include <map>
@@ -194,11 +194,11 @@ std::optional<Automaton> Automaton::of_length(int64_t least, int64_t most) {
 }
 
 std::optional<Automaton> Automaton::of_strings(const std::vector<std::string>& list) {
-  std::vector<std::u32string> texts;
+  std::vector<std::u32string> strings;
   std::map<char32_t, CodeSet> alphabet;
   size_t total = 1;
   for (const std::string& text : list) {
-    std::u32string& t = texts.emplace_back();
+    std::u32string& t = strings.emplace_back();
     for (size_t at = 0; at < text.size();) {
       char32_t c = 0;
       const size_t n = utf8_char(text, at, &c);
@@ -220,7 +220,7 @@ std::optional<Automaton> Automaton::of_strings(const std::vector<std::string>& l
     return out.accepts_.size() <= kMostStates && out.next_.size() <= kMostCells;
   };
   add_state();
-  for (const std::u32string& text : texts) {
+  for (const std::u32string& text : strings) {
     size_t s = 0;
     for (const char32_t c : text) {
       const size_t cell = s * out.classes_ + size_t(out.class_of(c));

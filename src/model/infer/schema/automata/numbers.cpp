@@ -1,4 +1,4 @@
-#include "model/infer/schema/numbers.h"
+#include "model/infer/schema/automata/numbers.h"
 
 #include <fmt/format.h>
 
@@ -125,7 +125,7 @@ std::optional<bool> is_multiple(const Decimal& number, const Decimal& of) {
     divisor = divisor * 10 + unsigned(c - '0');
   }
   if (divisor == 0) return std::nullopt;
-  unsigned __int128 rest = 0;
+  uint64_t rest = 0;  // below 10^18 + 10, so that ten times as much fits
   for (const char c : scaled(number)) rest = (rest * 10 + unsigned(c - '0')) % divisor;
   return rest == 0;
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/infer/schema/pattern.h"
+#include "model/infer/schema/automata/pattern.h"
 #include "model/text/unicode/code_set.h"
 
 namespace lumen::model {

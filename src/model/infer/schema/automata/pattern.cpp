@@ -1,4 +1,4 @@
-#include "model/infer/schema/pattern.h"
+#include "model/infer/schema/automata/pattern.h"
 
 #include <algorithm>
 #include <memory>

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "model/infer/schema/automaton.h"
+#include "model/infer/schema/automata/automaton.h"
 
 namespace lumen::model {
 

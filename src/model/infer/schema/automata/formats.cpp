@@ -1,4 +1,4 @@
-#include "model/infer/schema/formats.h"
+#include "model/infer/schema/automata/formats.h"
 
 #include <fmt/format.h>
 
