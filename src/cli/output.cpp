@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,8 +32,19 @@ void write(std::string_view text) {
     return;
   }
   errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    fail(errno != 0 ? errno : EIO);
+  if (std::fflush(stdout) != 0) fail(errno != 0 ? errno : EIO);
+  // Not by stdio, which drops the rest of a text where a signal interrupts it (Ctrl-C during a chat's answer).
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(size_t(written));
+    } else if (errno == EAGAIN) {  // a pipe that another program made non-blocking
+      pollfd ready{STDOUT_FILENO, POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      fail(errno);
+    }
+  }
 }
 
 bool is_terminal() {

@@ -111,7 +111,9 @@ class Session:
 
     def prompt(self):
         """Waits until a line can be typed."""
-        return self.wait("\x1b[?2004h") + self.wait("> ")
+        shown = self.wait("\x1b[?2004h") + self.wait("> ")
+        time.sleep(0.1)  # libedit shows the prompt before it reads keys one by one
+        return shown
 
     def settle(self):
         """What was shown since the last wait, once nothing more comes."""
@@ -210,15 +212,16 @@ def history(lumen, model, home):
     chat.wait("answers")
     chat.prompt()
     chat.type(CTRL_R + "old 77")
-    chat.wait("old 1477")
     chat.settle()
-    chat.type(CTRL_C)
-    chat.wait("once more ends")
+    chat.type("\x1b")  # ends the search, and keeps the line that it found
+    chat.settle()
+    chat.type("\r")
     chat.prompt()
     chat.type("/exit\r")
     assert chat.end() == 0
     kept = file.read_text().splitlines()
     assert 1000 <= len(kept) < 1005 and json.loads(kept[999]) == "한글 하나", len(kept)
+    assert json.loads(kept[-2]) == "old 779", kept[-3:]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.unlink()
     chat = Session(lumen, ["chat", "-m", model, "-n", "2", "--no-history"], home)

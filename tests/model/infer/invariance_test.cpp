@@ -121,14 +121,17 @@ TEST_P(Invariance, OfNeighboursChunksAndWhatIsCached) {
 TEST_P(Invariance, WithShorterVectors) {
   const machine::MachineRef other = machine::find_machine("x86-64-v3");
   if (machine::native_machine()->triple != other->triple) GTEST_SKIP() << "this processor is another";
-  run::Engine e(run::Engine::Options{.threads = 2, .machine = other});
+  run::Engine::Options options;
+  options.threads = 2;
+  options.machine = other;
+  run::Engine e(options);
   expect_invariant(e, held_in(model_of("llama", kGrouped), GetParam()), {}, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Invariance,
                          testing::Values("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q4_k", "q6_k", "q2_k",
                                          "iq4_nl", "mxfp4"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& type) { return std::string(type.param); });
 
 // Windows, experts, latent attention, learned positions.
 TEST(InvarianceOfFamilies, OfNeighboursChunksAndWhatIsCached) {
