@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "base/error.h"
@@ -238,17 +239,24 @@ TEST(ServeTools, RequestsOfferFunctions) {
   EXPECT_TRUE(read_body(tools + R"(, "response_format": {"type": "json_object"})").constraint != nullptr);
   for (
       const char* bad :
-      {R"(, "tools": 3)", R"(, "tools": [3])", R"(, "tools": [{"type": "code"}])",
-       R"(, "tools": [{"type": "function", "function": {}}])",
+      {R"(, "tools": 3)", R"(, "tools": [3])", R"(, "tools": [{"type": "function", "function": {}}])",
        R"(, "tools": [{"type": "function", "function": {"name": "a b"}}])", R"(, "tool_choice": "required")",
        R"(, "tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}])",
        R"(, "tools": [{"type": "function", "function": {"name": "a", "parameters": {"properties": 3}}}])",
        R"(, "tools": [{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "a"}}])",
        R"(, "tools": [{"type": "function", "function": {"name": "a"}}], "tool_choice": "some")",
        R"(, "tools": [{"type": "function", "function": {"name": "a"}}], "tool_choice": {"type": "function", "function": {"name": "b"}}})",
-       R"(, "tools": [{"type": "function", "function": {"name": "a"}}], "grammar": "root ::= \"a\"")",
-       R"(, "tools": [{"type": "function", "function": {"name": "a", "more": 1}}])"})
+       R"(, "tools": [{"type": "function", "function": {"name": "a"}}], "grammar": "root ::= \"a\"")"})
     EXPECT_THROW((void)read_body(bad), Refusal) << bad;
+  const auto expect_warning = [&](const std::function<GenerationRequest()>& request, const char* what) {
+    EXPECT_EQ(request().warnings.size(), 1U) << what;
+    model.is_strict = true;
+    EXPECT_THROW((void)request(), Refusal) << what;
+    model.is_strict = false;
+  };
+  for (const char* ignored : {R"(, "tools": [{"type": "code"}])",
+                              R"(, "tools": [{"type": "function", "function": {"name": "a", "more": 1}}])"})
+    expect_warning([&] { return read_body(ignored); }, ignored);
 
   // Calls and their results come back.
   const auto history = [&](const std::string& messages) {
@@ -261,9 +269,12 @@ TEST(ServeTools, RequestsOfferFunctions) {
             "[user]a[end][assistant]<call>{\"name\": \"get\", \"arguments\": {\"city\": "
             "\"Seoul\"}}</call>[end][tool]rain[end][assistant]");
   for (const char* bad :
-       {R"([{"role": "assistant", "tool_calls": 3}])", R"([{"role": "assistant", "tool_calls": [3]}])",
-        R"([{"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "["}}]}])"})
+       {R"([{"role": "assistant", "tool_calls": 3}])", R"([{"role": "assistant", "tool_calls": [3]}])"})
     EXPECT_THROW((void)history(bad), Refusal) << bad;
+  const char* const broken =
+      R"([{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "["}}]},
+          {"role": "user", "content": "b"}])";
+  expect_warning([&] { return history(broken); }, broken);
 }
 
 }  // namespace

@@ -1,0 +1,73 @@
+// needs: none. What a grammar does not enforce of a request's schema is reported with the answer, and refused where the
+// schema is strict.
+#include "model/serve/schema_report.h"
+
+#include <gtest/gtest.h>
+
+#include "model/serve/reply.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+// A vocabulary that can write any JSON.
+ServedModel& ascii() {
+  static ServedModel model = [] {
+    std::string all;
+    for (char c = ' '; c <= '~'; ++c) all += c;
+    return ServedModel("ascii", Tokenizer::characters(all), 95);
+  }();
+  model.longest = 4096;
+  if (!model.chat)
+    model.chat.emplace(model.tokenizer, ChatTemplate::parse("{% for m in messages %}{{ m['content'] }}{% endfor %}"));
+  return model;
+}
+
+// `uniqueItems` of numbers is nothing that a grammar can count.
+GenerationRequest request_with(bool is_strict, const std::string& more = R"(, "uniqueItems": true)") {
+  return read_chat(request_object(R"({"messages": [{"role": "user", "content": "a"}], "response_format": {"type":
+      "json_schema", "json_schema": {"name": "n", "strict": )" +
+                                  std::string(is_strict ? "true" : "false") +
+                                  R"(, "schema": {"type": "array", "items": {"type": "integer"})" + more + "}}}}"),
+                   ascii());
+}
+
+ordered_json answer_to(const GenerationRequest& request, const std::string& text) {
+  Reply reply(request, ascii(), 5);
+  Delta piece;
+  piece.text = text;
+  reply.add(piece);
+  Delta end;
+  end.ended = true;
+  end.answer.reason = EndReason::grammar;
+  reply.add(end);
+  return reply.whole();
+}
+
+TEST(SchemaReports, RelaxedPlacesAndWhetherTheAnswerFits) {
+  const ordered_json fits = answer_to(request_with(false), "[1, 2]")["choices"][0];
+  EXPECT_EQ(fits["lumen"]["schema"]["relaxed"], (ordered_json{"/uniqueItems"}));
+  EXPECT_EQ(fits["lumen"]["schema"]["valid"], true);
+  const ordered_json repeats = answer_to(request_with(false), "[1, 1]")["choices"][0];
+  EXPECT_EQ(repeats["lumen"]["schema"]["valid"], false);
+  EXPECT_EQ(repeats["message"]["content"], "[1, 1]");
+}
+
+TEST(SchemaReports, AbsentWhereTheGrammarEnforcesAll) {
+  EXPECT_FALSE(answer_to(request_with(false, ""), "[1, 1]")["choices"][0].contains("lumen"));
+  EXPECT_FALSE(answer_to(request_with(true, ""), "[1, 1]")["choices"][0].contains("lumen"));
+}
+
+TEST(SchemaReports, AStrictSchemaIsRefusedByPlace) {
+  try {
+    (void)request_with(true);
+    FAIL() << "it was accepted";
+  } catch (const Refusal& refusal) {
+    EXPECT_EQ(refusal.status, 400);
+    EXPECT_NE(std::string(refusal.what()).find("/uniqueItems"), std::string::npos) << refusal.what();
+  }
+}
+
+}  // namespace
+}  // namespace lumen::model
