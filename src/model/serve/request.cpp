@@ -123,6 +123,9 @@ void read_sampling(Fields& fields, const ServedModel& model, SamplerOptions* s) 
   s->top_n_sigma = fields.real("top_n_sigma", 0, 0, 1000);
   s->xtc_probability = fields.real("xtc_probability", 0, 0, 1);
   s->xtc_threshold = fields.real("xtc_threshold", 0.1, kLeastAbove, 1);
+  s->mirostat = int(fields.whole("mirostat", 0, 0, 2));
+  s->mirostat_entropy = fields.real("mirostat_tau", 5, kLeastAbove, 1000);
+  s->mirostat_rate = fields.real("mirostat_eta", 0.1, kLeastAbove, 1000);
   s->presence_penalty = fields.real("presence_penalty", 0, -1000, 1000);
   s->frequency_penalty = fields.real("frequency_penalty", 0, -1000, 1000);
   if (fields.find("repetition_penalty") && fields.find("repeat_penalty"))

@@ -53,11 +53,14 @@ TEST(ServeNative, FieldsHaveOurNamesAndDefaults) {
   for (const char* bad : {R"({"prompt": "a", "n_predict": -3})", R"({"prompt": "a", "logit_bias": [[1]]})",
                           R"({"prompt": "a", "logit_bias": [[1000, 1]]})", R"({"prompt": "a", "return_tokens": 1})"})
     EXPECT_THROW((void)read_native_completion(json_of(bad), code_model()), Refusal) << bad;
-  // What would change the output stays, and is refused by name.
-  EXPECT_THROW(
-      (void)read_completion(read_native_completion(json_of(R"({"prompt": "a", "mirostat": 2})"), code_model()).body,
-                            code_model()),
-      Refusal);
+  // What would change the output is taken, or reported.
+  const auto read = [](const char* body) {
+    return read_completion(read_native_completion(json_of(body), code_model()).body, code_model());
+  };
+  EXPECT_EQ(read(R"({"prompt": "a", "mirostat": 2, "mirostat_tau": 3})").sampling.mirostat, 2);
+  EXPECT_EQ(read(R"({"prompt": "a", "mirostat": 2, "mirostat_tau": 3})").sampling.mirostat_entropy, 3);
+  EXPECT_EQ(read(R"({"prompt": "a", "dry_multiplier": 0})").warnings.size(), 0U);
+  EXPECT_EQ(read(R"({"prompt": "a", "dry_multiplier": 1})").warnings.size(), 1U);
 }
 
 Delta piece_of(const std::string& text, TokenId id, bool ended = false) {

@@ -54,7 +54,7 @@ TEST(ServeOllama, OptionsHaveOurNames) {
   EXPECT_EQ(body["stop"], json_of(R"(["x"])"));
   EXPECT_EQ(body["stream"], true);
   EXPECT_EQ(ask.model, "m:latest");
-  for (const char* unknown : {"num_ctx", "num_predict", "mirostat", "num_thread", "options", "keep_alive"})
+  for (const char* unknown : {"num_ctx", "num_predict", "num_thread", "options", "keep_alive"})
     EXPECT_FALSE(body.contains(unknown)) << unknown;
   const OllamaAsk usual = read_ollama_chat(
       json_of(R"({"messages": [{"role": "user", "content": "a"}], "options": {"num_predict": -1}, "stream": false})"));

@@ -38,17 +38,16 @@ void read_options(Fields& fields, ordered_json* chat) {
   if (!options) return;
   if (!options->is_object()) throw wrong_value("options", "'options' must be an object");
   const auto is_ignored = [](const std::string& key) {
-    constexpr const char* kIgnored[] = {"num_ctx",      "num_batch",   "num_gpu",    "main_gpu", "num_thread",
-                                        "use_mmap",     "use_mlock",   "numa",       "low_vram", "vocab_only",
-                                        "num_keep",     "f16_kv",      "logits_all", "num_gqa",  "penalize_newline",
-                                        "mirostat_eta", "mirostat_tau"};
+    constexpr const char* kIgnored[] = {"num_ctx",  "num_batch", "num_gpu",    "main_gpu", "num_thread",
+                                        "use_mmap", "use_mlock", "numa",       "low_vram", "vocab_only",
+                                        "num_keep", "f16_kv",    "logits_all", "num_gqa",  "penalize_newline"};
     return std::find(std::begin(kIgnored), std::end(kIgnored), key) != std::end(kIgnored);
   };
   for (const auto& [key, value] : options->items()) {
     if (value.is_null() || is_ignored(key)) continue;
     if (key == "num_predict") {
       if (Fields::whole_of(value, key, -2, INT32_MAX) > 0) (*chat)["max_tokens"] = value;
-    } else if ((key == "mirostat" && value == 0) || (key == "tfs_z" && value == 1)) {
+    } else if (key == "tfs_z" && value == 1) {
       continue;
     } else if (key == "model" || key == "messages" || key == "prompt" || key == "tools" || key == "stream") {
       throw wrong_value("options", "'options' has no " + key_in_quotes(key));
