@@ -63,7 +63,7 @@ constexpr OtherOption kOptions[] = {
      "--record-logits FILE writes the base's logits, and --kl-divergence FILE compares with them"},
 
     // Servers.
-    {"-a,--alias,--served-model-name", "--host", "write the name in front of the model: -m NAME=FILE"},
+    {"-a", "--alias", "write --alias NAME, or the name in front of the model: -m NAME=FILE"},
     {"--lora-modules,--enable-lora", "--adapter", "write --adapter NAME=FILE"},
     {"--slot-save-path", "--prefix-cache", "write --prefix-cache DIR"},
     {"--enable-prefix-caching", "--prefix-cache",

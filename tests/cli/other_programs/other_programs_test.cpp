@@ -75,8 +75,7 @@ const Case kCases[] = {
     {{"chat", "-m", "x", "--mmproj", "y"}, "--mmproj", "not supported"},
     {{"perplexity", "-m", "x", "--kl-divergence-base", "y"}, "--kl-divergence-base", "--record-logits"},
     // Servers.
-    {{"serve", "-m", "x", "-a", "name"}, "-a", "NAME=FILE"},
-    {{"serve", "x", "--served-model-name", "name"}, "--served-model-name", "NAME=FILE"},
+    {{"serve", "-m", "x", "-a", "name"}, "-a", "--alias NAME"},
     {{"serve", "-m", "x", "--lora-modules", "a=b"}, "--lora-modules", "--adapter"},
     {{"serve", "-m", "x", "--slot-save-path", "d"}, "--slot-save-path", "--prefix-cache"},
     {{"serve", "-m", "x", "--enable-prefix-caching"}, "--enable-prefix-caching", "--prefix-cache"},

@@ -473,7 +473,11 @@ def calls(s):
 
     status, headers, page = s.ask("/")
     assert status == 200 and page.startswith("<!doctype html>") and "default-src 'none'" in headers["Content-Security-Policy"]
-    assert not re.search(r"(src|href)=[\"'](?!#|data:,)|https?://|innerHTML|document\.write|eval\(", page), "the page reaches elsewhere"
+    assert "trusted-types 'none'" in headers["Content-Security-Policy"], "the browser would take text for HTML"
+    head = page.split("<script", 1)[0]
+    assert not re.search(r"(src|href)=[\"'](?!#|data:,)|@import|url\((?![\"']?data:)", head), "the page reaches elsewhere"
+    own = "".join(p.read_text() for p in sorted((Path(__file__).parents[3] / "src/cli/serve/page").glob("*.js")))
+    assert own and not re.search(r"https?://|innerHTML|document\.write|eval\(", own), "the page's scripts reach elsewhere"
 
 
 def signals(s):
