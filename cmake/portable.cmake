@@ -54,7 +54,7 @@ add_custom_command(OUTPUT ${portable_folder}/httplib/httplib.cc VERBATIM
   COMMAND ${portable_sources}/httplib_source.sh ${portable_folder}/httplib
   DEPENDS ${portable_sources}/httplib_source.sh)
 add_library(lumen_portable_parts OBJECT EXCLUDE_FROM_ALL
-  ${portable_sources}/left_out.cpp ${portable_sources}/left_out_selection.cpp
+  ${portable_sources}/left_out.cpp ${portable_sources}/left_out_selection.cpp ${portable_sources}/left_out_terminal.c
   ${portable_sources}/fmt_inside.cpp
   ${portable_folder}/targets_left_out.c ${portable_folder}/httplib/httplib.cc)
 set_source_files_properties(${portable_folder}/httplib/httplib.cc PROPERTIES COMPILE_OPTIONS -w COMPILE_DEFINITIONS
