@@ -181,7 +181,7 @@ HttpReply Routes::answer(const HttpAsk& ask) {
   return reply;
 }
 
-// Checks who asks, and whether the path has the method.
+// Checks the key and the origin of a request, and whether its path has the method.
 HttpReply Routes::answer_checked(const HttpAsk& ask, Line* line, bool* is_logged) {
   if (const std::string reason = origins_.refusal(ask); !reason.empty()) throw model::Refusal(403, reason);
   const FoundPath path = find_path(ask.path);
@@ -190,8 +190,7 @@ HttpReply Routes::answer_checked(const HttpAsk& ask, Line* line, bool* is_logged
     throw model::Refusal(401, "a key is needed: Authorization: Bearer KEY", {}, "invalid_api_key");
   if (!path.served) throw model::Refusal(404, "no such path");
   if (!path.served->takes(ask.method)) {
-    HttpReply reply =
-        refused(model::Refusal(405, std::string("this path is asked with ") + path.served->methods), ask.path);
+    HttpReply reply = refused(model::Refusal(405, std::string("this path takes ") + path.served->methods), ask.path);
     reply.headers.emplace_back("Allow", path.served->methods);
     return reply;
   }

@@ -74,7 +74,7 @@ void MarkdownColours::put(char c, std::string& out) {
   }
 }
 
-// Decides what kind of line it is as soon as its beginning says so.
+// Decides the kind of a line as soon as its beginning determines it.
 void MarkdownColours::decide(std::string& out) {
   const size_t first = std::min(held_.find_first_not_of(' '), held_.size());
   const std::string_view rest = std::string_view(held_).substr(first);

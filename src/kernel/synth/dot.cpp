@@ -64,8 +64,7 @@ struct Asked {
   Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options,
         Activations as = Activations::codes, Zeros zeros = Zeros::laid)
       : is_held(is_held_in_format(plan.graph, normalise_dot(plan, group))),
-        problem(options.invariant ? rows_of(plan, group, target, as, zeros).in_slices()
-                                  : sort_rows(plan.graph, rows_of(plan, group, target, as, zeros), target, before)),
+        problem(problem_of(plan, group, target, options, as, zeros)),
         plain(with_plain_formats(problem, target, true)),
         bids(ask_families({plan.graph, problem, plain, target, options.exact || is_rounded_enough(plan.graph),
                            int(before.scratch.size()), options.invariant})),
@@ -98,6 +97,11 @@ struct Asked {
   double cycles_of_zeros = 0;  // of laying out zeros
 
  private:
+  DotProblem problem_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                        const Options& options, Activations as, Zeros zeros) {
+    DotProblem p = sort_rows(plan.graph, rows_of(plan, group, target, as, zeros), target, before, !options.invariant);
+    return options.invariant ? p.in_slices() : p;
+  }
   DotProblem rows_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Activations as,
                      Zeros zeros) {
     DotProblem p = normalise_dot(plan, group);

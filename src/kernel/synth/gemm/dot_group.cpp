@@ -374,10 +374,11 @@ void write_left_out(const graph::Graph& g, const DotProblem& p, const machine::M
 
 }  // namespace
 
-DotProblem sort_rows(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
+DotProblem sort_rows(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out, bool in_blocks) {
   if (!p.pick) return p;
   if (p.pick->some && !p.pick->scatters) write_left_out(g, p, m, out);
-  return p.pick->scatters ? into_runs(g, std::move(p), m, out) : into_blocks(g, std::move(p), m, out);
+  if (p.pick->scatters) return into_runs(g, std::move(p), m, out);
+  return in_blocks ? into_blocks(g, std::move(p), m, out) : p;
 }
 
 }  // namespace lumen::synth

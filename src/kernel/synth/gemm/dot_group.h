@@ -11,7 +11,9 @@
 
 namespace lumen::synth {
 
-// Adds the sorting steps and their scratch; problems that pick nothing are returned unchanged.
-DotProblem sort_rows(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out);
+// Adds the sorting steps and their scratch; problems that pick nothing are returned unchanged. Without `in_blocks` rows
+// stay unsorted, each a product of its own, however many share a matrix.
+DotProblem sort_rows(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out,
+                     bool in_blocks = true);
 
 }  // namespace lumen::synth

@@ -106,6 +106,17 @@ TEST(DotGroup, RowsThatPickNothingOfWeightsInFormats) {
   }
 }
 
+// The same where rows stay unsorted, however many there are (Options::invariant): they are zeros, too.
+TEST(DotGroup, RowsThatPickNothingAndStayUnsorted) {
+  const Experts e{.rows = 37, .experts = 3, .wide = 32, .deep = 128, .format = format_named("q4_0")};
+  Check c{.tolerance = 0.4, .machines = {"avx512", "x86-64-v3"}, .options = {}};  // activations have eight bits
+  c.options.invariant = true;
+  c.given = {{"picks", some_picks(e)}};
+  const auto plans = check(second_of_experts(e).g, c);
+  EXPECT_TRUE(any(plans, "zeros of"));
+  EXPECT_FALSE(any(plans, "in blocks"));
+}
+
 // Integers that are seen not to be negative cost nothing: what mixtures pick by argmax.
 TEST(DotGroup, NothingIsAskedWhereNoIntegerIsNegative) {
   G t;

@@ -1,4 +1,4 @@
-// needs: none. Names of the hub's models: their parts, and the texts that are refused.
+// needs: none. Names of the hub's models: their parts, and the strings that are refused.
 #include "model/file/hub/name.h"
 
 #include <gtest/gtest.h>
