@@ -228,6 +228,7 @@ Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefi
     while (newer_.contains(id)) id = newer_[id];
     return Value::of_node(graph_, id);
   }
+  check_present(p, full, layer);
   Type type = parameter_type(p, layer);
   if (graph_.find_input(full) >= 0)
     throw error_at(p.place,
@@ -239,6 +240,22 @@ Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefi
   const ValueId id = append(std::move(n), p.place);
   parameters_[full] = id;
   return Value::of_node(graph_, id);
+}
+
+// A parameter that the config excludes has no values: a function that reads it would compute with nothing.
+void Elaboration::check_present(const lang::ModelParam& p, const std::string& full, std::optional<int64_t> layer) {
+  std::map<std::string, int64_t> bound;
+  if (layer) bound["i"] = *layer;
+  const auto said = std::find_if(p.attributes.begin(), p.attributes.end(),
+                                 [](const auto& a) { return a.name == "absent_says" && a.values.size() == 1; });
+  for (const lang::Attribute& a : p.attributes) {
+    if (a.name != "when" || a.values.size() != 1) continue;
+    if (Elaboration(session_, context_).number(*a.values[0], "the condition of 'when'", bound).value() != 0) continue;
+    if (said != p.attributes.end()) throw user_error("{}", said->values[0]->text);
+    throw error_at(
+        a.place, fmt::format("a function reads the parameter '{}', which a model with this config does not have", full),
+        "the condition behind 'when' is 0 there: read the parameter only where it holds ('if .. { .. }')");
+  }
 }
 
 // The shape may use the config, and the layer's number as `i`, but no values of the function.

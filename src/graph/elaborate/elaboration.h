@@ -80,6 +80,7 @@ class Elaboration {
   // The result of a function whose arguments are numbers.
   Number number_of_call(const lang::Function& fn, const std::vector<Number>& arguments);
   Type parameter_type(const lang::ModelParam& p, std::optional<int64_t> layer);
+  void check_present(const lang::ModelParam& p, const std::string& full, std::optional<int64_t> layer);
 
  private:
   friend class Indexed;
@@ -174,6 +175,7 @@ class Elaboration {
   std::optional<std::vector<Value>> run(const lang::Stmt& s);
   std::optional<std::vector<Value>> loop(const lang::Stmt& s);
   void assign(const lang::Stmt& s);
+  bool is_parameter_name(const std::string& name) const;
   void bind_let(const std::string& name, Value v, const Place& place, size_t first_fresh);
   std::vector<Value> body_of(const lang::Function& fn);
   // By axis of a tensor with `axes` axes that is defined as `name`: the extents in the function's type if it is a

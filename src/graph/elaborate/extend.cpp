@@ -15,8 +15,8 @@ using lang::ModelDecl;
 namespace {
 
 bool is_inherited(std::string_view attribute) {
-  constexpr std::string_view kInherited[] = {"unread",      "refused",      "hides",
-                                             "gguf_unread", "gguf_refused", "gguf_required"};
+  constexpr std::string_view kInherited[] = {"unread",       "refused",       "hides",     "gguf_unread",
+                                             "gguf_refused", "gguf_required", "hf_prefix", "hf_beside"};
   return std::find(std::begin(kInherited), std::end(kInherited), attribute) != std::end(kInherited);
 }
 

@@ -36,9 +36,10 @@ void check_spelling(const lang::Attribute& a, const std::vector<std::string>& kn
 }
 
 const std::vector<std::string>& param_attributes() {
-  static const std::vector<std::string> known = {
-      "gguf",      "hf",      "role",          "init",     "optional", "when",       "frozen",    "absent_if",
-      "hf_halves", "hf_plus", "hf_transposed", "hf_fused", "hf_rows",  "hf_columns", "hf_packed", "doc"};
+  static const std::vector<std::string> known = {"gguf",          "hf",         "role",      "init",       "optional",
+                                                 "when",          "frozen",     "absent_if", "hf_halves",  "hf_plus",
+                                                 "hf_transposed", "hf_fused",   "hf_rows",   "hf_columns", "hf_packed",
+                                                 "doc",           "absent_says"};
   return known;
 }
 

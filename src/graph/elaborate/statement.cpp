@@ -19,13 +19,22 @@ std::optional<std::vector<Value>> Elaboration::run(const std::vector<Stmt>& body
   return std::nullopt;
 }
 
+// Whether a label of this name would be that of a parameter: formats are assigned by both.
+bool Elaboration::is_parameter_name(const std::string& name) const {
+  if (!context_.model) return false;
+  const auto has = [&](const std::vector<lang::ModelParam>& params) {
+    return std::any_of(params.begin(), params.end(), [&](const auto& p) { return p.name == name; });
+  };
+  return has(label_prefix_.empty() ? context_.model->params : context_.model->layer_params);
+}
+
 // Names a value: tensors become nodes, and new nodes get the name as label.
 void Elaboration::bind_let(const std::string& name, Value v, const Place& place, size_t first_fresh) {
   if (v.kind == Value::Kind::tuple)
     throw error_at(place, fmt::format("{} values for one name", v.items.size()), "take them apart: let (a, b) = ...");
   v = finished(std::move(v), place);
   if (v.is_tensor() && static_cast<size_t>(v.id) >= first_fresh && graph_[v.id].op != Op::input_)
-    graph_[v.id].label = label_prefix_ + name;
+    graph_[v.id].label = label_prefix_ + name + (is_parameter_name(name) ? ".value" : "");
   // An assignment changes the visible binding, a let makes a new one.
   bind(name, std::move(v));
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <random>
@@ -587,6 +588,49 @@ TEST(Models, TextsTruthAndLists) {
   EXPECT_THROW(model_config(m, "", {{"kind", 2}}), Error);
   EXPECT_THROW(model_config(m, "", {{"local.3", 1}}), Error);
   EXPECT_THROW(model_config(m, "", {{"size.0", 1}}), Error);
+}
+
+// A parameter that the config leaves out has no values: what reads it is refused, and nobody computes with zeros.
+TEST(Models, AbsentParametersAreNotRead) {
+  const auto refusal_with = [](const std::string& more) {
+    const lang::File f =
+        models_of("model m(cfg) {\n  config { layers : i32 = 2 }\n  layers cfg.layers { param w : f32[2]\n" +
+                  std::string("    param gone : f32[2], when (i == 0)") + more +
+                  " }\n  fn run(x: f32[2]) -> f32[2] {\n    var y = x\n    for l in layers { y = y + l.gone }\n"
+                  "    return y\n  }\n}\n");
+    try {
+      (void)elaborate_model(Scope(), f.models[0], "run", model_config(f.models[0], "", {}));
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_NE(refusal_with("").find("'layers.1.gone'"), std::string::npos) << refusal_with("");
+  EXPECT_EQ(refusal_with(", absent_says \"no such thing\""), "no such thing");
+}
+
+// Formats are assigned by names of parameters and of values: those of one name are told apart.
+TEST(Models, ValuesNamedAsParametersHaveLabelsOfTheirOwn) {
+  const lang::File f = models_of(R"(model m(cfg) {
+  config { layers : i32 = 1 }
+  layers cfg.layers { param w : f32[2] }
+  fn run(x: f32[2]) -> f32[2] {
+    var y = x
+    for l in layers {
+      let w = y * l.w
+      let v = w + 1.0
+      y = v * w
+    }
+    return y
+  }
+})");
+  const Graph g = elaborate_model(Scope(), f.models[0], "run", model_config(f.models[0], "", {}));
+  std::vector<std::string> labels;
+  for (const Node& n : g.nodes)
+    if (!n.label.empty()) labels.push_back(n.label);
+  EXPECT_EQ(std::count(labels.begin(), labels.end(), "layers.0.w"), 0);
+  EXPECT_EQ(std::count(labels.begin(), labels.end(), "layers.0.w.value"), 1);
+  EXPECT_EQ(std::count(labels.begin(), labels.end(), "layers.0.v"), 1);
 }
 
 TEST(Models, ExtendOthers) {

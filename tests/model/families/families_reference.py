@@ -352,6 +352,70 @@ case("llama_old_config", config=old_style)(lambda: llama(rope_parameters=rope(
     "yarn", factor=2.0, original_max_position_embeddings=16)))
 
 
+def old_names(c):
+    return {**c, "architectures": ["ExaoneForCausalLM"]}
+
+
+# As transformers 5 saves EXAONE 3.x: Llama's class, the family's type and tensors, `rope_parameters`. And with the class of the published code.
+EXAONE = dict(**SMALL, rope_parameters=rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16))
+case("exaone_again")(lambda: t.LlamaForCausalLM(t.ExaoneConfig(**EXAONE)))
+case("exaone_again_class", config=old_names)(lambda: t.LlamaForCausalLM(t.ExaoneConfig(**{**EXAONE, "mlp_bias": True, "attention_bias": True})))
+case("solar_again", config=lambda c: {**c, "architectures": ["SolarForCausalLM"], "model_type": "solar", "bskcn_tv": [0.9, 0.8],
+                                      **{f"bskcn_{n + 1}": SHORT_CUTS[n] for n in range(4)}})(
+    lambda: ShortCuts(t.LlamaConfig(**{**SMALL, "num_hidden_layers": 5}, rope_parameters=rope("linear", factor=2.5)), SHORT_CUTS, 0.8))
+case("seed_oss", DENSE)(lambda: t.SeedOssForCausalLM(t.SeedOssConfig(**SMALL, head_dim=12, attention_out_bias=True, mlp_bias=True)))
+case("arcee", ("model.layers.0.mlp.up_proj.weight",))(lambda: t.ArceeForCausalLM(t.ArceeConfig(**SMALL)))
+case("olmo3", DENSE)(lambda: t.Olmo3ForCausalLM(t.Olmo3Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=6, rope_parameters={
+    "full_attention": rope("yarn", factor=4.0, original_max_position_embeddings=16, attention_factor=1.2),
+    "sliding_attention": rope("default")})))
+case("glm4", ("model.layers.0.mlp.gate_up_proj.weight", ATTENTION + "q_proj.bias", "model.layers.1.post_mlp_layernorm.weight"))(
+    lambda: t.Glm4ForCausalLM(t.Glm4Config(**SMALL, head_dim=16, rope_parameters=rope("default", partial_rotary_factor=0.5))))
+case("ernie4_5", DENSE)(lambda: t.Ernie4_5ForCausalLM(t.Ernie4_5Config(**SMALL, head_dim=12, use_bias=True)))
+case("hunyuan_dense", DENSE + (ATTENTION + "query_layernorm.weight",))(
+    lambda: t.HunYuanDenseV1ForCausalLM(t.HunYuanDenseV1Config(**SMALL, head_dim=12, rope_parameters=rope("dynamic", alpha=50.0, factor=1.0))))
+case("glm4_moe_lite")(lambda: t.Glm4MoeLiteForCausalLM(t.Glm4MoeLiteConfig(
+    **MLA, q_lora_rank=14, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1)))
+case("minimax_m2")(lambda: t.MiniMaxM2ForCausalLM(t.MiniMaxM2Config(
+    **{**SMALL, "intermediate_size": 12}, head_dim=12, num_local_experts=4, num_experts_per_tok=2,
+    rope_parameters=rope("default", partial_rotary_factor=0.5))))
+
+
+def bare(c):
+    return {**c, "architectures": ["Qwen3Model"]}
+
+
+# A model saved without its head, tied and not (what predicts tokens of it is the embedding, or nothing), as embedders are published.
+case("qwen3_bare", config=bare, under={"model.": ""})(lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**SMALL, head_dim=12, tie_word_embeddings=True)))
+
+
+def seeing(cls, config, text, vision, **more):
+    """A model that reads pictures, whose text part is small."""
+    config = config(text_config={k: v for k, v in text.items() if k not in ("bos_token_id", "eos_token_id")}, vision_config=vision, **more)
+    return cls(config)
+
+
+VISION = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=4, spatial_merge_size=1, temporal_patch_size=1)
+case("qwen2_5_vl")(lambda: seeing(t.Qwen2_5_VLForConditionalGeneration, t.Qwen2_5_VLConfig, {**SMALL, "rope_parameters": rope("default", mrope_section=[1, 1, 2])},
+                                  {**VISION, "out_hidden_size": 32, "fullatt_block_indexes": [0], "window_size": 8}))
+case("qwen3_vl")(lambda: seeing(t.Qwen3VLForConditionalGeneration, t.Qwen3VLConfig, {**SMALL, "head_dim": 12, "rope_parameters": rope("default", mrope_section=[2, 2, 2])},
+                                {**VISION, "out_hidden_size": 32, "deepstack_visual_indexes": [0], "num_position_embeddings": 4}))
+case("qwen3_vl_moe")(lambda: seeing(t.Qwen3VLMoeForConditionalGeneration, t.Qwen3VLMoeConfig,
+                                    {**SMALL, "head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "norm_topk_prob": True,
+                                     "rope_parameters": rope("default", mrope_section=[2, 2, 2])},
+                                    {**VISION, "out_hidden_size": 32, "deepstack_visual_indexes": [0], "num_position_embeddings": 4}))
+case("exaone4_5")(lambda: seeing(t.Exaone4_5_ForConditionalGeneration, t.Exaone4_5_Config,
+                                 {**SMALL, "num_hidden_layers": 4, "model_type": "exaone4", "sliding_window": 6, "sliding_window_pattern": 4},
+                                 {**VISION, "out_hidden_size": 32, "fullatt_block_indexes": [0], "window_size": 8, "num_key_value_heads": 1}))
+case("hyperclovax_vision_v2")(lambda: seeing(t.HyperCLOVAXVisionV2ForConditionalGeneration, t.HyperCLOVAXVisionV2Config,
+                                             {**SMALL, "model_type": "hyperclovax", "use_post_norm": True, "attention_multiplier": 0.21},
+                                             {**VISION, "model_type": "qwen2_5_vl_vision", "out_hidden_size": 32, "fullatt_block_indexes": [0], "window_size": 8}))
+CLIP = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=2, num_attention_heads=1, image_size=8, patch_size=4)
+case("mistral3")(lambda: seeing(t.Mistral3ForConditionalGeneration, t.Mistral3Config, {**SMALL, "model_type": "mistral", "head_dim": 12, "sliding_window": None},
+                                {**CLIP, "model_type": "pixtral"}))
+case("llava_onevision")(lambda: seeing(t.LlavaOnevisionForConditionalGeneration, t.LlavaOnevisionConfig,
+                                       {**SMALL, "model_type": "qwen3", "head_dim": 12}, {**CLIP, "model_type": "siglip_vision_model"}))
+
+
 def settle(model):
     """Weights large enough that nothing is negligible, exact in bf16."""
     generator = torch.Generator().manual_seed(7)

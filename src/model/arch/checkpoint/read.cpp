@@ -404,33 +404,63 @@ void read_texts(const nlohmann::json& config, const char* name, const std::strin
   model.metadata.set(key, GgufArray(texts));
 }
 
+// The config key of models that were saved without an output matrix: they give vectors, and predict no tokens.
+constexpr const char* kHeadless = "headless";
+
+bool lacks_output(const Family& family, const graph::Config& config, const TensorFile& file) {
+  if (!config.contains(kHeadless)) return false;
+  const std::vector<Parameter> parameters = family.parameters(config);
+  const auto output =
+      std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.role == "output"; });
+  return output != parameters.end() && !file.find(output->hf);
+}
+
 StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& folder, bool later) {
   const std::string config_path = (folder / "config.json").string();
   nlohmann::json config = parse_json(read_file(config_path, 16 << 20), config_path);
   if (!config.is_object()) throw user_error("{}: not a JSON object", config_path);
+  const auto word = [&](const nlohmann::json& object, const char* name) {
+    const auto value = object.find(name);
+    return value != object.end() && value->is_string() ? value->get<std::string>() : std::string();
+  };
   const auto architectures = config.find("architectures");
-  if (architectures == config.end() || !architectures->is_array() || architectures->empty() ||
-      !architectures->front().is_string()) {
-    throw user_error("{}: \"architectures\" does not name an architecture", config_path);
-  }
+  std::string architecture;
+  if (architectures != config.end() && architectures->is_array() && !architectures->empty() &&
+      architectures->front().is_string())
+    architecture = architectures->front().get<std::string>();
+  if (architecture.empty() && word(config, "model_type").empty())
+    throw user_error("{}: neither \"architectures\" nor \"model_type\" says what model this is", config_path);
   StreamedModel out;
   Model& model = out.model;
-  model.family = library->family_of_hf(architectures->front().get<std::string>());
-  model.name = folder.filename().string();
-  const bool inside =
-      model.family->inside() && model.family->inside()->architecture == architectures->front().get<std::string>();
+  const std::string member = library->text_member(architecture);
   const auto packed = PackedCheckpoint::of(config, config_path);
-  if (inside) config = config_inside(*model.family, config, config_path);
-  model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
+  if (!member.empty()) {
+    const auto part = config.find(member);
+    const bool has_part = part != config.end() && part->is_object();
+    model.family = library->family_inside(architecture, word(has_part ? *part : config, "model_type"), has_part);
+    config = config_inside(*model.family, config, member, config_path);
+  } else {
+    model.family = library->family_of_hf(architecture, word(config, "model_type"));
+  }
+  model.name = folder.filename().string();
+  graph::Config values = read_hf_config(*model.family, config, config_path);
+  std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
+  if (!member.empty()) file = tensors_inside(*model.family, std::move(file), architecture, folder.string());
+  model.config = model.family->config("", values);
+  const auto full = with_full_names(*model.family, model.config, file, folder.string());
+  const bool is_bare = full != file || architecture.ends_with("Model");
+  file = full;
+  if (is_bare && lacks_output(*model.family, model.config, *file)) {
+    values[kHeadless] = 1;
+    model.config = model.family->config("", values);
+  }
   for (const SplitKey& split : kSplitKeys) read_texts(config, split.member, config_path, split.key, model);
   read_texts(config, kLowRankMember, config_path, kLowRankWeights, model);
-  std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
-  if (inside) file = tensors_inside(*model.family, std::move(file), folder.string());
   const auto taker = std::make_shared<Taker>(model.family, file, folder.string(), true, packed);
   taker->take_all(model, later);
   if (later) out.source = [taker](const Parameter& p) { return taker->make(p); };
   model.files = small_files(folder);
-  if (inside) model.files["config.json"] = json_print(config, config_path, 2) + "\n";
+  if (!member.empty()) model.files["config.json"] = json_print(config, config_path, 2) + "\n";
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"})
     if (!model.tokenizer && std::filesystem::exists(folder / name)) model.tokenizer = Tokenizer::load(folder);
   if (model.tokenizer) {

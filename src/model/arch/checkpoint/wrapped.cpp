@@ -1,6 +1,7 @@
 #include "model/arch/checkpoint/wrapped.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -23,34 +24,35 @@ class RenamedTensors : public TensorFile {
 
 }  // namespace
 
-nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& file) {
-  const Family::Inside& inside = *family.inside();
-  const auto object = config.find(inside.object);
-  if (object == config.end() || !object->is_object())
-    throw user_error("{}: \"{}\" is not an object, but {} has its text part there", file, inside.object,
-                     inside.architecture);
-  nlohmann::json out = *object;
+nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& member,
+                             const std::string& file) {
+  const auto part = config.find(member);
+  const bool has_part = part != config.end() && part->is_object();
+  const auto type = config.find("model_type");
+  const auto is_own = [&](const std::string& name) { return type != config.end() && *type == name; };
+  if (!has_part && std::none_of(family.hf_types().begin(), family.hf_types().end(), is_own))
+    throw user_error("{}: \"{}\" is not an object, but this architecture has its text part there", file, member);
+  nlohmann::json out = has_part ? *part : config;
   for (const char* shared :
        {"dtype", "torch_dtype", "bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings"})
     if (const auto value = config.find(shared); value != config.end() && !out.contains(shared)) out[shared] = *value;
   out["architectures"] = {family.hf_architectures().front()};
-  out["model_type"] = family.hf_type();
+  out["model_type"] = family.hf_types().front();
   return out;
 }
 
 std::shared_ptr<const TensorFile> tensors_inside(const Family& family, std::shared_ptr<const TensorFile> file,
-                                                 const std::string& folder) {
-  const Family::Inside& inside = *family.inside();
+                                                 const std::string& architecture, const std::string& folder) {
   std::vector<StoredTensor> tensors;
   int64_t aside = 0;
   for (const StoredTensor& t : file->tensors()) {
-    if (std::any_of(inside.beside.begin(), inside.beside.end(),
-                    [&](const auto& b) { return fits_pattern(b, t.name); })) {
+    const auto& beside = family.beside();
+    if (std::any_of(beside.begin(), beside.end(), [&](const auto& b) { return fits_pattern(b, t.name); })) {
       ++aside;
       continue;
     }
     StoredTensor named = t;
-    for (const auto& [theirs, ours] : inside.prefixes) {
+    for (const auto& [theirs, ours] : family.prefixes()) {
       if (!t.name.starts_with(theirs)) continue;
       named.name = ours + t.name.substr(theirs.size());
       break;
@@ -59,7 +61,29 @@ std::shared_ptr<const TensorFile> tensors_inside(const Family& family, std::shar
   }
   if (aside > 0)
     warn(fmt::format("{}: only the text part of {} is read; {} tensors of its other parts are skipped", folder,
-                     inside.architecture, aside));
+                     architecture, aside));
+  return std::make_shared<const RenamedTensors>(std::move(file), std::move(tensors), folder);
+}
+
+std::shared_ptr<const TensorFile> with_full_names(const Family& family, const graph::Config& config,
+                                                  std::shared_ptr<const TensorFile> file, const std::string& folder) {
+  std::set<std::string> full;  // names of parameters that are in no layer
+  std::string prefix;          // what their names begin with where models have heads
+  for (const Parameter& p : family.all_parameters(config)) {
+    if (p.hf.empty()) continue;
+    full.insert(p.hf);
+    if (p.role == "embedding" && prefix.empty()) prefix = p.hf.substr(0, p.hf.find('.') + 1);
+  }
+  const auto is_bare = [&](const StoredTensor& t) { return !full.contains(t.name) && full.contains(prefix + t.name); };
+  const auto& all = file->tensors();
+  if (prefix.empty() || std::none_of(all.begin(), all.end(), is_bare) ||
+      std::any_of(all.begin(), all.end(), [&](const auto& t) { return t.name.starts_with(prefix); }))
+    return file;
+  std::vector<StoredTensor> tensors;
+  for (const StoredTensor& t : all) {
+    tensors.push_back(t);
+    if (!full.contains(t.name)) tensors.back().name = prefix + t.name;
+  }
   return std::make_shared<const RenamedTensors>(std::move(file), std::move(tensors), folder);
 }
 

@@ -1,6 +1,6 @@
-// Models inside multimodal ones: the text part of a model that also reads images. Its config is an object of
-// config.json, its tensors have a prefix, and tensors of other parts are skipped with a warning. The family's
-// attributes hf_inside, hf_prefix and hf_beside give architecture, object and prefixes. Proved by
+// Models whose tensors have other names than the family's: the text part of a model that also reads images, and models
+// saved without their head. A text part's config is a member of config.json (the family's attribute hf_inside), its
+// tensors have a prefix (hf_prefix), and tensors of other parts (hf_beside) are skipped with a warning. Proved by
 // tests/model/arch/wrapped_test.cpp.
 #pragma once
 
@@ -14,10 +14,17 @@
 
 namespace lumen::model {
 
-// The part's config.json as a standalone model. Error when the object is missing.
-nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& file);
-// The part's tensors with the names of a standalone model. Warns about the skipped parts.
+// The part's config.json as a standalone model's. It is a member of `config`, of the file `file`; in older files, whose
+// "model_type" is one of the family's, it is `config` itself. Error for others.
+nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& member,
+                             const std::string& file);
+// The part's tensors with the names of a standalone model. Warns about the skipped parts, of `architecture`.
 std::shared_ptr<const TensorFile> tensors_inside(const Family& family, std::shared_ptr<const TensorFile> file,
-                                                 const std::string& folder);
+                                                 const std::string& architecture, const std::string& folder);
+
+// Tensors of a model that was saved without its head: "layers.0.." for "model.layers.0..". Other files are returned as
+// they are.
+std::shared_ptr<const TensorFile> with_full_names(const Family& family, const graph::Config& config,
+                                                  std::shared_ptr<const TensorFile> file, const std::string& folder);
 
 }  // namespace lumen::model

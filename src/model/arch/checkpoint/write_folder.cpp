@@ -82,7 +82,7 @@ nlohmann::json config_to_complete(const Model& model) {
     if (model.family->hf_architectures().empty())
       throw user_error("config.json of '{}' is not a JSON object, and its family has no attribute 'hf'", model.name);
     config["architectures"] = {model.family->hf_architectures().front()};
-    config["model_type"] = model.family->hf_type();
+    config["model_type"] = model.family->hf_types().front();
     // Readers have default ids for missing members, which may be outside of this vocabulary.
     const std::vector<TokenId> ends = ends_of(model);
     config["eos_token_id"] = ends.size() > 1 ? nlohmann::json(ends) : nullptr;

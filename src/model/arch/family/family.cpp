@@ -61,6 +61,32 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// "model_type" of config.json; the name of the GGUF architecture where the family says none.
+std::vector<std::string> types_of(const lang::ModelDecl& decl) {
+  for (const char* attribute : {"hf_type", "gguf"}) {
+    auto types = attribute_texts(decl.attributes, attribute);
+    if (!types.empty()) return types;
+  }
+  return {decl.name};
+}
+
+std::vector<Family::Inside> insides_of(const lang::ModelDecl& decl) {
+  std::vector<Family::Inside> out;
+  for (const lang::Attribute& a : decl.attributes) {
+    if (a.name != "hf_inside") continue;
+    const auto texts = attribute_texts({a}, a.name);
+    if (texts.size() != 2)
+      throw error_at(a.place, "hf_inside takes an architecture and a member of its config",
+                     "e.g. hf_inside \"LlavaForConditionalGeneration\" \"text_config\"");
+    out.push_back({texts[0], texts[1]});
+  }
+  return out;
+}
+
 std::string recipe_name(std::string_view path) {
   return lower(std::filesystem::path(std::string(path)).stem().string());
 }
@@ -219,14 +245,52 @@ FamilyRef Library::family_of_gguf(const std::string& architecture,
       fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
 }
 
-FamilyRef Library::family_of_hf(const std::string& architecture) const {
-  for (const FamilyRef& f : families()) {
-    const auto& names = f->hf_architectures();
-    if (f->inside() && f->inside()->architecture == architecture) return f;
-    if (std::find(names.begin(), names.end(), architecture) != names.end()) return f;
+FamilyRef Library::built(const lang::ModelDecl& decl) const {
+  return std::make_shared<Family>(shared_from_this(), decl);
+}
+
+FamilyRef Library::family_of_hf(const std::string& architecture, const std::string& type) const {
+  constexpr std::string_view kBare = "Model";
+  const bool is_bare = architecture.ends_with(kBare);
+  const std::string stem = is_bare ? architecture.substr(0, architecture.size() - kBare.size()) : "";
+  const lang::ModelDecl *of_architecture = nullptr, *of_type = nullptr;
+  for (const lang::ModelDecl* decl : family_declarations()) {
+    const auto names = attribute_texts(decl->attributes, "hf");
+    const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return name == architecture || (is_bare && name.starts_with(stem + "For"));
+    });
+    const bool typed = !names.empty() && has(types_of(*decl), type);
+    if (named && typed) return built(*decl);
+    if (named && !of_architecture) of_architecture = decl;
+    if (typed && !of_type) of_type = decl;
   }
+  // A known type decides only among architectures that predict tokens or have no head: others have heads of their own.
+  if (of_type && (of_architecture || architecture.empty() || is_bare)) return built(*of_type);
+  if (of_architecture) return built(*of_architecture);
   throw Error(
-      Exit::user, fmt::format("no model family reads the architecture '{}'", architecture),
+      Exit::user,
+      fmt::format("no model family reads the architecture '{}'", architecture.empty() ? type : architecture),
+      fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
+}
+
+std::string Library::text_member(const std::string& architecture) const {
+  for (const lang::ModelDecl* decl : family_declarations())
+    for (const Family::Inside& inside : insides_of(*decl))
+      if (inside.architecture == architecture) return inside.member;
+  return "";
+}
+
+FamilyRef Library::family_inside(const std::string& architecture, const std::string& type, bool must_be_known) const {
+  const lang::ModelDecl* first = nullptr;
+  for (const lang::ModelDecl* decl : family_declarations()) {
+    if (!type.empty() && has(types_of(*decl), type)) return built(*decl);
+    for (const Family::Inside& inside : insides_of(*decl))
+      if (inside.architecture == architecture && !first) first = decl;
+  }
+  if (first && (type.empty() || !must_be_known)) return built(*first);
+  throw Error(
+      Exit::user,
+      fmt::format("the text part of {} is of the type '{}', which no model family reads", architecture, type),
       fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
 }
 
@@ -277,7 +341,8 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
   };
   gguf_ = first("gguf", decl_.name);
   hf_ = attribute_texts(decl_.attributes, "hf");
-  hf_type_ = first("hf_type", gguf_);
+  hf_types_ = types_of(decl_);
+  inside_ = insides_of(decl_);
   hf_ignored_ = attribute_texts(decl_.attributes, "hf_ignore");
   gguf_ignored_ = attribute_texts(decl_.attributes, "gguf_ignore");
   const auto filled = [&](std::string name) {
@@ -287,14 +352,11 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
   gguf_if_ = filled(first("gguf_if", ""));
   for (const lang::Attribute& a : decl_.attributes) {
     if (a.name == "gguf_if" && a.values.size() > 1) gguf_value_ = number_of(a, 1);
-    if (a.name != "hf_inside") continue;
-    const auto texts = attribute_texts({a}, a.name);
-    const auto prefixes = attribute_texts(decl_.attributes, "hf_prefix");
-    if (texts.size() != 2 || prefixes.size() % 2 != 0)
-      throw error_at(a.place, "hf_inside takes an architecture and a member of its config, hf_prefix pairs");
-    inside_ = Inside{texts[0], texts[1], {}, attribute_texts(decl_.attributes, "hf_beside")};
-    for (size_t n = 0; n < prefixes.size(); n += 2) inside_->prefixes.emplace_back(prefixes[n], prefixes[n + 1]);
   }
+  const auto prefixes = attribute_texts(decl_.attributes, "hf_prefix");
+  if (prefixes.size() % 2 != 0) throw error_at(decl_.place, "hf_prefix takes pairs: the file's prefix, and ours");
+  for (size_t n = 0; n < prefixes.size(); n += 2) prefixes_.emplace_back(prefixes[n], prefixes[n + 1]);
+  beside_ = attribute_texts(decl_.attributes, "hf_beside");
   for (const lang::ConfigKey& key : decl_.config) {
     ConfigKey out;
     out.name = key.name;

@@ -43,8 +43,16 @@ class Library : public std::enable_shared_from_this<Library> {
   // same architecture, one whose `gguf_if` holds is preferred.
   FamilyRef family_of_gguf(const std::string& architecture,
                            const std::function<double(const std::string&)>& value_of) const;
-  FamilyRef family_of_hf(const std::string& architecture) const;  // by the attribute `hf`
-  FamilyRef family_with_size(const std::string& size) const;      // null when no family has it
+  // Of a Hugging Face folder: `architecture` and `type` are the first of "architectures" and the "model_type" of its
+  // config.json; either may be "". Where they name two families, the type decides, as it does in transformers. The
+  // architecture may also be that of a model without its head: LlamaModel for LlamaForCausalLM.
+  FamilyRef family_of_hf(const std::string& architecture, const std::string& type = "") const;
+  // The member of config.json that describes the text part of a multimodal architecture (attribute `hf_inside`); "" for
+  // other architectures. And the family of that part, whose "model_type" is `type`; where it need not be known, the
+  // first family that names the architecture.
+  std::string text_member(const std::string& architecture) const;
+  FamilyRef family_inside(const std::string& architecture, const std::string& type, bool must_be_known = true) const;
+  FamilyRef family_with_size(const std::string& size) const;  // null when no family has it
   std::vector<std::string> family_names() const;
   graph::Scope scope() const;
   const lang::ModelDecl& optimizer(const std::string& name) const;  // Error with the known names
@@ -59,6 +67,7 @@ class Library : public std::enable_shared_from_this<Library> {
  private:
   std::vector<const lang::ModelDecl*> family_declarations() const;
   std::vector<FamilyRef> families() const;
+  FamilyRef built(const lang::ModelDecl& decl) const;
   FormatLibrary formats_;
   std::vector<std::unique_ptr<lang::File>> files_;
   std::vector<RecipeText> recipes_;
@@ -123,16 +132,17 @@ class Family {
   const std::vector<ConfigKey>& keys() const { return keys_; }
   // Tensors of HF or GGUF files that are no parameters; * matches any characters.
   std::vector<std::string> ignored(bool hf, const graph::Config& config) const;
-  // Architectures that contain the family as a part: see wrapped.h.
+  // Architectures that contain the family as a part (wrapped.h): `member` of config.json has the family's keys.
   struct Inside {
-    std::string architecture, object;  // `object`: the member of config.json with the family's keys
-    std::vector<std::pair<std::string, std::string>> prefixes;  // of tensors: the file's prefix, and the family's
-    std::vector<std::string> beside;                            // tensors of other parts; * matches any characters
+    std::string architecture, member;
   };
-  const std::optional<Inside>& inside() const { return inside_; }
-  const std::string& hf_type() const { return hf_type_; }         // model_type of config.json
-  const std::string& gguf_condition() const { return gguf_if_; }  // a metadata key, or ""
-  bool accepts_gguf(double value) const;                          // whether the condition holds for this value
+  const std::vector<Inside>& inside() const { return inside_; }
+  // Of tensors in such files: the file's prefix and the family's, and those of other parts; * matches any characters.
+  const std::vector<std::pair<std::string, std::string>>& prefixes() const { return prefixes_; }
+  const std::vector<std::string>& beside() const { return beside_; }
+  const std::vector<std::string>& hf_types() const { return hf_types_; }  // model_type of config.json; one is written
+  const std::string& gguf_condition() const { return gguf_if_; }          // a metadata key, or ""
+  bool accepts_gguf(double value) const;                                  // whether the condition holds for this value
   // Whether a key has a meaning in this config (its `when`); in GGUF files also by `gguf_when`.
   bool is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const;
   std::vector<std::string> sizes() const;
@@ -148,10 +158,11 @@ class Family {
  private:
   LibraryRef library_;
   const lang::ModelDecl decl_;  // with everything inherited
-  std::string gguf_, gguf_if_, hf_type_;
+  std::string gguf_, gguf_if_;
   std::optional<double> gguf_value_;
-  std::optional<Inside> inside_;
-  std::vector<std::string> hf_, hf_ignored_, gguf_ignored_;
+  std::vector<Inside> inside_;
+  std::vector<std::pair<std::string, std::string>> prefixes_;
+  std::vector<std::string> hf_, hf_types_, hf_ignored_, gguf_ignored_, beside_;
   std::vector<ConfigKey> keys_;
 };
 
