@@ -84,12 +84,12 @@ std::string Trainer::WholePass::explain() const {
   return batch_->explain() + (apply_ ? apply_->explain() : "");
 }
 
-Trainer::LayerPass::LayerPass(Trainer& t, LayerPlan plan, std::shared_ptr<ParameterStore> store)
+Trainer::LayerPass::LayerPass(Trainer& t, LayerPlan plan, std::shared_ptr<ParameterStore> store,
+                              std::unique_ptr<TensorPager> kept)
     : GradientPass(t),
       layers_(
-          t.engine_, t.method_, plan, std::move(store),
-          [&t](const std::string& name, const graph::Type& type) { return t.tensor(name, type); },
-          open_kept(t.engine_, t.recipe_, plan.kept)) {}
+          t.engine_, t.method_, std::move(plan), std::move(store),
+          [&t](const std::string& name, const graph::Type& type) { return t.tensor(name, type); }, std::move(kept)) {}
 
 void Trainer::LayerPass::run(Step& step, int64_t part, std::optional<Error>* failure) {
   step.loss += layers_.run(part == 0, failure) * (1.0 / t_.method_.parts());

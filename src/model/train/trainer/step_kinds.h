@@ -93,7 +93,7 @@ class Trainer::WholePass : public GradientPass {
 
 class Trainer::LayerPass : public GradientPass {
  public:
-  LayerPass(Trainer& t, LayerPlan plan, std::shared_ptr<ParameterStore> store);
+  LayerPass(Trainer& t, LayerPlan plan, std::shared_ptr<ParameterStore> store, std::unique_ptr<TensorPager> kept);
   void compile_evaluation() { layers_.compile_evaluation(); }
   void run(Step& step, int64_t part, std::optional<Error>* failure) override;
   void run_among_ranks(Step& step, int64_t part, std::optional<Error>* failure) override;

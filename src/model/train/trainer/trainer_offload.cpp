@@ -39,7 +39,8 @@ void Trainer::begin_layers() {
   LayerPlan plan = plan_layers(model_, method_, recipe_, lie, offloads_activations(device, recipe_));
   std::shared_ptr<ParameterStore> store = std::make_shared<ResidentParameters>();
   if (lie == LayersLie::outside) store = outside_ = std::make_shared<OffloadedParameters>(engine_, recipe_, plan);
-  pass_ = std::make_unique<LayerPass>(*this, std::move(plan), std::move(store));
+  std::unique_ptr<TensorPager> kept = open_kept(engine_, recipe_, plan.kept);
+  pass_ = std::make_unique<LayerPass>(*this, std::move(plan), std::move(store), std::move(kept));
 }
 
 run::DeviceTensorRef Trainer::tensor_or_visitor(const std::string& name, const graph::Type& type) {

@@ -27,11 +27,12 @@ void Trainer::begin_layers_among_ranks() {
   const std::vector<Cut> cuts = cut_parameters(method_.trained_here(), method_.optimizer(), ranks);
   LayerPlan plan = plan_rank_layers(device, model_, method_, recipe_, cuts, rank, ranks);
   if (offloads_layers(device, recipe_)) outside_ = std::make_shared<OffloadedParameters>(engine_, recipe_, plan);
+  std::unique_ptr<TensorPager> kept = open_kept(engine_, recipe_, plan.kept);
   ranked_ = std::make_unique<RankedStep>(
       engine_, grid_.data, method_, recipe_,
       [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); }, plan,
       outside_);
-  auto pass = std::make_unique<LayerPass>(*this, std::move(plan), ranked_->store());
+  auto pass = std::make_unique<LayerPass>(*this, std::move(plan), ranked_->store(), std::move(kept));
   if (ranked_->holds_parts()) pass->compile_before_updates();  // otherwise begin_updates() does
   if (ranked_->holds_parameters()) pass->compile_evaluation();
   pass_ = std::move(pass);
