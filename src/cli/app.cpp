@@ -33,8 +33,8 @@
 #include "cli/version.h"
 #include "run/device/available.h"
 #include "run/device/choose/choose.h"
-#include "run/engine/launch_trial/policy.h"
 #include "run/engine/stages.h"
+#include "run/engine/verify/policy.h"
 
 namespace lumen::cli {
 namespace {

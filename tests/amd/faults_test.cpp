@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "run/device/choose/choose.h"
-#include "run/engine/trial/row_trial.h"
+#include "run/engine/verify/trial/row_trial.h"
 #include "tests/amd/chip.h"
 #include "tests/amd/faults/planted_faults.h"
 

@@ -141,6 +141,10 @@ std::string print(const Kernel& k) {
   return p.out;
 }
 
+std::string without_name(const Kernel& k, const std::string& printed) {
+  return printed.substr(std::string_view("kernel ").size() + quote(k.name).size());
+}
+
 std::string print(const Function& f) {
   Printer p;
   p.out = "func " + quote(f.name) + "(";

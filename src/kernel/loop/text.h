@@ -43,6 +43,7 @@
 namespace lumen::loop {
 
 std::string print(const Kernel& k);
+std::string without_name(const Kernel& k, const std::string& printed);  // what follows the name in a kernel's text
 std::string print(const Function& f);
 std::string print(const Instr& instr);  // one instruction with its regions, for messages
 Kernel parse_kernel(SourceRef source);  // Error with the place when the text or the kernel is wrong

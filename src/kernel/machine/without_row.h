@@ -1,4 +1,4 @@
-// A machine's table without one of its instructions. Proved by tests/run/engine/trial/soundness_test.cpp.
+// A machine's table without one of its instructions. Proved by tests/run/engine/verify/trial/soundness_test.cpp.
 #pragma once
 
 #include <string>

@@ -11,15 +11,15 @@
 #include "run/device/choose/choose.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
-#include "run/engine/launch_trial/policy.h"
-#include "run/engine/launch_trial/trial_results.h"
-#include "run/engine/lone_steps/conversion.h"
 #include "run/engine/panels/panels.h"
 #include "run/engine/roofline.h"
 #include "run/engine/self_test_result.h"
-#include "run/engine/trial/determinism.h"
-#include "run/engine/trial/row_trial.h"
-#include "run/engine/trial/soundness.h"
+#include "run/engine/verify/lone_steps/conversion.h"
+#include "run/engine/verify/policy.h"
+#include "run/engine/verify/trial/determinism.h"
+#include "run/engine/verify/trial/row_trial.h"
+#include "run/engine/verify/trial/soundness.h"
+#include "run/engine/verify/verify.h"
 
 namespace lumen::run {
 

@@ -2,8 +2,8 @@
 // device.
 //
 // May include: base, base/threads, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma,
-// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile,
-// run/engine/launch_trial, run/engine/lone_steps, run/engine/panels, run/engine/program, run/engine/trial.
+// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/panels,
+// run/engine/program, run/engine/verify, run/engine/verify/lone_steps, run/engine/verify/trial.
 // Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 
@@ -16,8 +16,8 @@
 #include "run/device/device.h"
 #include "run/device/require.h"
 #include "run/engine/cache/user_cache.h"
-#include "run/engine/lone_steps/lone_steps.h"
 #include "run/engine/program/program.h"
+#include "run/engine/verify/lone_steps/lone_steps.h"
 
 namespace lumen::run {
 

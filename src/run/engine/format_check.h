@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "run/engine/engine.h"
-#include "run/engine/trial/trial.h"
+#include "run/engine/verify/trial/trial.h"
 
 namespace lumen::run {
 

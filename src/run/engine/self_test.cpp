@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "run/engine/format_check.h"
-#include "run/engine/launch_trial/policy.h"
 #include "run/engine/roofline.h"
+#include "run/engine/verify/policy.h"
 
 namespace lumen::run {
 namespace {

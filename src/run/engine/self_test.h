@@ -8,8 +8,8 @@
 
 #include "run/device/gpu/gpu.h"
 #include "run/engine/engine.h"
-#include "run/engine/trial/determinism.h"
-#include "run/engine/trial/soundness.h"
+#include "run/engine/verify/trial/determinism.h"
+#include "run/engine/verify/trial/soundness.h"
 
 namespace lumen::run {
 
@@ -17,7 +17,7 @@ struct SelfTest {
   std::string device;       // in the user's spelling: "cpu", "cuda:0"
   std::string description;  // one line; the known part if it cannot be opened
   std::string machine, tier;
-  bool tries_programs = false;  // each kernel of a program is tried before use (launch_trial/policy.h)
+  bool tries_programs = false;  // each kernel of a program is tried before use (verify/policy.h)
   // Products with native instructions, from the machine table that kernels use: `matrices` and `dots` of GPUs, `tiles`
   // and `dots` of CPUs.
   struct Product {

@@ -1,14 +1,14 @@
-// Whether a device agrees with the evaluator, for kernels typical of real work (trial/trial.h): tested on first use,
-// once for each device, driver, instruction table and code generator, and stored in the cache's folder. Instructions
-// that computed wrongly are removed from the table; a device that is wrong without any of them is not used. Proved by
-// tests/run/engine/self_test_result_test.cpp.
+// Whether a device agrees with the evaluator, for kernels typical of real work (verify/trial/trial.h): tested on first
+// use, once for each device, driver, instruction table and code generator, and stored in the cache's folder.
+// Instructions that computed wrongly are removed from the table; a device that is wrong without any of them is not
+// used. Proved by tests/run/engine/self_test_result_test.cpp.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "run/engine/cache/user_cache.h"
-#include "run/engine/trial/soundness.h"
+#include "run/engine/verify/trial/soundness.h"
 
 namespace lumen::run {
 

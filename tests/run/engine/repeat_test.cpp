@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <set>
 
+#include "base/hash.h"
 #include "graph/match/access.h"
 #include "graph/pipeline/pipeline.h"
+#include "kernel/loop/text.h"
 #include "run/engine/compile/compile.h"
 #include "tests/run/graphs.h"
 
@@ -115,7 +117,7 @@ TEST(Repeat, LayersOfOneStateShareKernels) {
   std::vector<int64_t> offsets;
   for (size_t i = 0; i < p.plan.groups.size(); ++i) {
     if (p.plan.groups[i].root < 0 || p.plan.graph[p.plan.groups[i].root].op != graph::Op::update_) continue;
-    updates.insert(hash_of(kernels.distinct[kernels.groups[i].which]));
+    updates.insert(kernels.distinct[kernels.groups[i].which].hash);
     offsets.push_back(*std::ranges::max_element(kernels.groups[i].offsets));
   }
   EXPECT_EQ(updates.size(), 1U);
@@ -148,7 +150,19 @@ TEST(Repeat, LayersShareKernels) {
   const DistinctKernels by_many =
       synthesize_distinct(p.plan, *machine::native_machine(), {}, values_of(p.plan.graph), 3);
   ASSERT_EQ(by_many.distinct.size(), 2U);
-  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(hash_of(by_many.distinct[i]), hash_of(kernels.distinct[i]));
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(by_many.distinct[i].hash, kernels.distinct[i].hash);
+  for (const Synthesized& one : kernels.distinct) {
+    ASSERT_EQ(one.texts.size(), one.steps.size());
+    std::string all;
+    for (size_t i = 0; i < one.steps.size(); ++i) {
+      EXPECT_EQ(one.texts[i], loop::print(one.steps[i].kernel));
+      all += one.texts[i];
+      loop::Kernel other = one.steps[i].kernel;
+      other.name = "a \"name\" (@0";
+      EXPECT_EQ(loop::without_name(other, loop::print(other)), loop::without_name(one.steps[i].kernel, one.texts[i]));
+    }
+    EXPECT_EQ(one.hash, hash_text(all).hex());
+  }
 
   Engine engine(options());
   const auto inputs = random_inputs(g, 20);

@@ -16,6 +16,7 @@
 #include "model/train/method/recomputation.h"
 #include "model/train/ranks/rank_batches.h"
 #include "model/train/trainer/guard.h"
+#include "model/train/trainer/step_kinds.h"
 #include "number/formula/scalar.h"
 
 namespace lumen::model {
@@ -102,26 +103,26 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   begin_bounds();
 }
 
+Trainer::~Trainer() = default;
+
 void Trainer::compile_steps() {
   const Sharding sharding = grid_.data ? sharding_of(recipe_) : Sharding::none;
-  if (ranked_ && sharding != Sharding::none) return;  // initialized already
-  // Sharded ranks begin updates for their parts themselves.
-  if ((!grid_.data || ranked_) && offload_settings(recipe_.offload).any()) begin_updates();
-  if (updates_) {
-    // begin_updates compiled them; it makes no updates where paging saves nothing.
-  } else if (recipe_.accumulate == 1) {
-    step_ = compile(recomputing(method_.step()));
-  } else if (sharding == Sharding::gradients) {
-    accumulate_ = compile(recomputing(method_.gradients()));
-  } else {
-    accumulate_ = compile(recomputing(method_.accumulate()));
-    if (sharding == Sharding::none) apply_ = compile(method_.apply());
+  if (!pass_) {
+    auto whole = std::make_unique<WholePass>(*this);
+    WholePass& programs = *whole;
+    pass_ = std::move(whole);
+    // Ranks that share batches offload in steps by layers only.
+    if (!grid_.data) begin_updates();
+    if (!updates_) programs.compile(sharding);  // paging may save nothing
+  } else if (sharding == Sharding::none) {
+    begin_updates();  // sharded ranks have begun updates of their parts
   }
   if (grid_.data && !ranked_)
     ranked_ = std::make_unique<RankedStep>(
         engine_, grid_.data, method_, recipe_,
-        [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, accumulate_.get(),
+        [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, pass_->program().get(),
         tensor_parts_.get());
+  kind_ = make_step_kind();
 }
 
 void Trainer::begin_teacher() {
@@ -161,8 +162,7 @@ void Trainer::exchange_average() {
   LUMEN_CHECK(has_average());
   if ((ranked_ && ranked_->holds_parts()) || !gathered_.empty()) return exchange_parts_of_average();
   for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
-  for (const auto& program : {step_, accumulate_, apply_, evaluate_, divergence_})
-    if (program) bind_all(*program);
+  bind_again();
 }
 
 double Trainer::evaluate_average(int64_t rows, const std::atomic<bool>* stop) {
@@ -277,7 +277,7 @@ Method::Work Trainer::recomputing(Method::Work work) {
 
 std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
   run::CompileOptions options = work.options;
-  options.lender = step_ ? step_ : accumulate_;
+  options.lender = pass_->program();
   if (tensor_parts_) options.exchange = tensor_parts_->exchange(recipe_.overlap);
   std::shared_ptr<run::Program> program = engine_.compile(work.graph, options);
   bind_all(*program);
@@ -293,6 +293,13 @@ run::DeviceTensorRef Trainer::tensor(const std::string& name, const graph::Type&
 
 void Trainer::bind_all(run::Program& program) {
   for (const std::string& name : program.input_names()) program.bind(name, tensor(name, program.input_type(name)));
+}
+
+// After tensors have taken other tensors' places.
+void Trainer::bind_again() {
+  for (run::Program* program : pass_->bound()) bind_all(*program);
+  for (const auto& program : {evaluate_, divergence_})
+    if (program) bind_all(*program);
 }
 
 void Trainer::set_scalar(const char* name, double value) {
@@ -356,43 +363,27 @@ void Trainer::read_part(int64_t part) {
   put_training_batch(batches_->training(state_.batch_of(done_), part));
 }
 
-void Trainer::run_part(Step& result, int64_t part, std::optional<Error>* failure) {
-  const double share = 1.0 / method_.parts();
-  if (layers_) {
-    result.loss += layers_->run(part == 0, failure) * share;
-    return;
-  }
-  run::Program& program = step_ ? *step_ : *accumulate_;
-  program.run();
-  result.loss += scalar(program, "loss") * share;
-  for (auto& [name, value] : result.metrics) value += scalar(program, name.c_str()) / recipe_.accumulate;
-}
-
 Trainer::Step Trainer::step() {
-  if (ranked_) return step_among_ranks();
   const Stopwatch watch;
   Step result;
   begin_step(result);
-  for (int64_t part = 0; part < recipe_.accumulate; ++part) {
-    if (tensor_parts_)
-      agree_among_all(RankedStep::attempt([&] { read_part(part); }));
-    else
-      read_part(part);
-    if (part == 0) begin_activation_scales();
-    run_part(result, part);
-    if (tensor_parts_) share_histories();
+  try {
+    for (int64_t part = 0; part < given_.accumulate; ++part) kind_->run(result, part);
+    kind_->finish(result);
+  } catch (const run::RankLost&) {
+    throw;
+  } catch (const Error&) {
+    kind_->give_up();
+    throw;
   }
-  if (tensor_parts_ && asked_now(asked_)) all_asked_ = true;
-  if (apply_) apply_->run();
-  result.norm = layers_ ? layers_->norm() : scalar(last_of_step(), "norm");
-  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) throw_not_finite(result, broken_gradients());
-  if (updates_) update();
   ++done_;
   result.seconds = watch.seconds();
   return result;
 }
 
-void Trainer::throw_not_finite(const Step& step, const std::string& broken) {
+void Trainer::require_finite_step(const Step& step) {
+  if (std::isfinite(step.loss) && std::isfinite(step.norm)) return;
+  const std::string broken = broken_gradients();
   diverged_ = true;
   throw Error(Exit::numeric,
               fmt::format("step {}: loss {} and gradient norm {} are not finite{}; training stopped", done_ + 1,
@@ -402,13 +393,7 @@ void Trainer::throw_not_finite(const Step& step, const std::string& broken) {
 
 // The gradients of the last step that are not finite; when they are few, the first is where the fault began.
 std::string Trainer::broken_gradients() {
-  std::vector<std::string> broken;
-  if (ranked_ && (ranked_->holds_parts() || layers_)) {
-    broken = ranked_->broken();
-  } else {
-    for (const Parameter& p : method_.trained())
-      if (!std::isfinite(square(p.name))) broken.push_back(p.name);
-  }
+  std::vector<std::string> broken = kind_->broken();
   if (tensor_parts_) broken = of_all_parts(broken);
   std::string names;
   size_t count = 0;
@@ -441,16 +426,10 @@ std::vector<Trainer::Held> Trainer::memory() const {
     exchanges.bytes += ranked_->exchange_bytes();
     moments.bytes += ranked_->slot_bytes();
   }
-  for (const auto& program : {step_, accumulate_, apply_})
-    if (program) values.bytes += program->own_bytes();
+  pass_->add_memory(&trained, &gradients, &values);
   if (updates_) {
     values.bytes += updates_->own_bytes();
     if (updates_->states()) moments.bytes += updates_->states()->slot_bytes();
-  }
-  if (layers_) {
-    trained.bytes += layers_->store().parameter_bytes();
-    gradients.bytes += layers_->store().gradient_bytes();
-    values.bytes += layers_->own_bytes() + layers_->between_bytes();
   }
   for (const auto& program : {evaluate_, divergence_})
     if (program) evaluation.bytes += program->own_bytes();
@@ -522,8 +501,9 @@ void Trainer::finish() {
   if (tensor_parts_) gather_tensor_parts();
   ranked_ = nullptr;
   updates_ = nullptr;
-  if (layers_) layers_->finish();
-  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = divergence_ = logits_ = nullptr;
+  kind_ = make_step_kind();
+  pass_->free_programs();
+  evaluate_ = reference_ = objective_loss_ = divergence_ = logits_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 
@@ -639,10 +619,7 @@ Trainer::Snapshot Trainer::snapshot() const {
 }
 
 std::string Trainer::explain() const {
-  if (updates_) return (layers_ ? layers_->explain() : accumulate_->explain()) + updates_->explain();
-  if (layers_) return layers_->explain();
-  if (step_) return step_->explain();
-  return accumulate_->explain() + (apply_ ? apply_->explain() : "");
+  return pass_->explain() + (updates_ ? updates_->explain() : "");
 }
 
 }  // namespace lumen::model

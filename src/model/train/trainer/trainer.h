@@ -24,10 +24,8 @@
 #include "model/recipe/recipe.h"
 #include "model/recipe/record/lora_base.h"
 #include "model/train/method/method.h"
-#include "model/train/offload/layer_step.h"
 #include "model/train/offload/offload.h"
 #include "model/train/offload/offloaded_parameters.h"
-#include "model/train/ranks/rank_layers.h"
 #include "model/train/ranks/ranks.h"
 #include "model/train/ranks/tensor_parts.h"
 #include "model/train/trainer/run_state.h"
@@ -49,6 +47,7 @@ class Trainer {
   // data, and call the same functions in the same order: step(), evaluations, save() and so on are collective.
   Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
           std::shared_ptr<const Model> teacher = nullptr, std::shared_ptr<run::Communicator> ranks = nullptr);
+  ~Trainer();
   // Random windows of a text.
   Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data);
 
@@ -169,6 +168,17 @@ class Trainer {
   std::string explain() const;  // kernels of a step with their latest times
 
  private:
+  // step_kinds.h
+  class StepKind;
+  class LocalStep;
+  class TensorParallelStep;
+  class ReplicatedStep;
+  class ShardedStep;
+  class GradientPass;
+  class WholePass;
+  class LayerPass;
+  std::unique_ptr<StepKind> make_step_kind();
+
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
   void begin_weights();
   void put_fields(const std::string& weight, const Weight& held);
@@ -192,14 +202,12 @@ class Trainer {
   void begin_layers();
   void begin_layers_among_ranks();
   run::DeviceTensorRef tensor_or_visitor(const std::string& name, const graph::Type& type);
-  void update();
+  void update(double norm);
   std::map<std::string, graph::Type> all_types() const;
   TensorPager* store(const std::string& name) const;
   graph::Type type_of(const std::string& name) const;
   void fetch(const std::string& name, std::span<uint8_t> to) const;
   void store(const std::string& name, std::span<const uint8_t> from);
-  double square(const std::string& parameter);
-  run::Program& last_of_step() const;
   std::map<std::string, graph::Type> stored() const;
   void put_squares();
   void compile_steps();
@@ -207,6 +215,7 @@ class Trainer {
   std::shared_ptr<run::Program> compile(const Method::Work& work);
   run::DeviceTensorRef tensor(const std::string& name, const graph::Type& type);
   void bind_all(run::Program& program);
+  void bind_again();
   bool is_trained(const std::string& name) const;
   bool is_saved(const std::string& name) const;  // as a weight
   void set_scalar(const char* name, double value);
@@ -216,13 +225,9 @@ class Trainer {
   uint32_t update_seed() const;
   void begin_step(Step& step);
   void read_part(int64_t part);
-  // `failure`: see LayerStep::run.
-  void run_part(Step& step, int64_t part, std::optional<Error>* failure = nullptr);
+  void require_finite_step(const Step& step);
   // trainer_ranks.cpp
-  Step step_among_ranks();
   void sum_over_ranks(Step& step);
-  void update_among_ranks(Step& step);
-  [[noreturn]] void throw_not_finite(const Step& step, const std::string& broken);
   double mean_over_ranks(double total, double weight, const std::optional<Error>& failure);
   bool has_parts_of_parameters() const { return ranked_ && ranked_->holds_parameters(); }
   bool lies_in_parts(const std::string& name) const;
@@ -278,11 +283,10 @@ class Trainer {
   Origin origin_;
   std::string teacher_hash_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
-  std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
-  std::unique_ptr<LayerStep> layers_;  // replaces step_ and accumulate_ where parameters are offloaded or sharded
+  std::unique_ptr<GradientPass> pass_;
   std::shared_ptr<OffloadedParameters> outside_;  // for offloaded parameters
-  std::unique_ptr<GroupedUpdates> updates_;       // replaces apply_ where optimizer states are offloaded
-  std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;
+  std::unique_ptr<GroupedUpdates> updates_;       // where optimizer states are offloaded, or the pass goes by layers
+  std::shared_ptr<run::Program> evaluate_, reference_, objective_loss_, divergence_, logits_;
   int64_t logits_length_ = 0;
   RowLog reference_log_;
   bool goes_on_ = false;  // the adapter comes from another run: without it the model is not this run's start
@@ -292,9 +296,10 @@ class Trainer {
   int64_t done_ = 0;
   double work_ = 0;
   bool diverged_ = false;
-  bool scales_are_known_ = false;                         // scales of activations are initialized by the first batch
-  std::unique_ptr<TensorParts> tensor_parts_;             // null: this process holds whole tensors
-  std::unique_ptr<RankedStep> ranked_;                    // null: no data-parallel ranks
+  bool scales_are_known_ = false;              // scales of activations are initialized by the first batch
+  std::unique_ptr<TensorParts> tensor_parts_;  // null: this process holds whole tensors
+  std::unique_ptr<RankedStep> ranked_;         // null: no data-parallel ranks
+  std::unique_ptr<StepKind> kind_;
   Tensors averages_;                                      // weights, while gathered averages replace them
   std::map<std::string, std::vector<uint8_t>> gathered_;  // by finish(): tensors that ranks held in parts
   const std::atomic<bool>* asked_ = nullptr;

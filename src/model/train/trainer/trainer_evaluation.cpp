@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "model/train/trainer/guard.h"
-#include "model/train/trainer/trainer.h"
+#include "model/train/trainer/step_kinds.h"
 
 namespace lumen::model {
 namespace {
@@ -40,8 +40,7 @@ void fill_up(Batch& batch, int64_t rows) {
 // Rows x length losses of the batch given to put_batch. Null: a step by layers computes them.
 run::Program* Trainer::evaluation() {
   know_activation_scales();
-  if (!evaluate_ && !layers_) evaluate_ = compile(method_.evaluation());
-  return evaluate_.get();
+  return pass_->evaluation();
 }
 
 std::vector<float> Trainer::losses_of(const Batch& batch) {
@@ -52,7 +51,7 @@ std::vector<float> Trainer::of_positions(run::Program* program, const Batch& bat
   put_batch(batch);
   if (program) program->run();
   std::vector<float> losses(batch.rows * batch.length);
-  (program ? program->result(kResult) : layers_->losses())->download(losses.data(), losses.size() * sizeof(float));
+  (program ? program->result(kResult) : pass_->losses())->download(losses.data(), losses.size() * sizeof(float));
   return losses;
 }
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads/team.h"
-#include "model/train/trainer/trainer.h"
+#include "model/train/trainer/step_kinds.h"
 #include "number/formula/scalar.h"
 
 namespace lumen::model {
@@ -40,9 +40,7 @@ void Trainer::begin_layers() {
   std::shared_ptr<ParameterStore> store = std::make_shared<ResidentParameters>();
   if (lie == LayersLie::outside) store = outside_ = std::make_shared<OffloadedParameters>(engine_, recipe_, plan);
   std::unique_ptr<TensorPager> kept = open_kept(engine_, recipe_, plan.kept);
-  layers_ = std::make_unique<LayerStep>(
-      engine_, method_, std::move(plan), std::move(store),
-      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
+  pass_ = std::make_unique<LayerPass>(*this, std::move(plan), std::move(store), std::move(kept));
 }
 
 run::DeviceTensorRef Trainer::tensor_or_visitor(const std::string& name, const graph::Type& type) {
@@ -56,21 +54,16 @@ void Trainer::begin_updates() {
   if (offload_settings(recipe_.offload).moments)
     states = open_states(engine_, recipe_,
                          paged_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
-  if (!states && !layers_) return;
-  if (layers_)
-    layers_->compile();
-  else
-    accumulate_ = compile(recomputing(method_.gradients_apart()));
+  if (!states && !pass_->always_updates_apart()) return;
+  pass_->compile_before_updates();
   updates_ = std::make_unique<GroupedUpdates>(
-      engine_, method_, trained, updates_clear(engine_.device(), recipe_), std::move(states),
-      layers_ ? layers_->lender() : accumulate_,
+      engine_, method_, trained, updates_clear(engine_.device(), recipe_), std::move(states), pass_->lender(),
       [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); });
 }
 
 // All updates, group by group; the gradients must be complete.
-void Trainer::update() {
-  const float norm = ranked_ ? ranked_->norm() : layers_ ? layers_->norm() : 0;
-  set_scalar(kClip, layers_ ? clip_of(norm, recipe_.optimizer.max_norm) : scalar(*accumulate_, kClip));
+void Trainer::update(double norm) {
+  set_scalar(kClip, pass_->clip(norm));
   std::function<void(int, int)> turn;
   if (outside_) turn = [this](int from, int to) { outside_->turn(from, to); };
   updates_->run(rounding_seed(recipe_.seed, done_), turn);
@@ -234,15 +227,6 @@ void Trainer::clear_rests() {
     rests_[optimizer_state(kRest, p.name)] = encoded(none, {p.shape, method_.optimizer().held().rest_of(p)});
   }
   begin_rests();
-}
-
-// The program whose results include all gradients.
-run::Program& Trainer::last_of_step() const {
-  return step_ ? *step_ : apply_ ? *apply_ : *accumulate_;
-}
-
-double Trainer::square(const std::string& parameter) {
-  return layers_ ? layers_->square(parameter) : scalar(last_of_step(), (kSquares + parameter).c_str());
 }
 
 }  // namespace lumen::model

@@ -1,11 +1,10 @@
 // Training with several ranks.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
-#include "base/stopwatch.h"
-#include "model/train/trainer/trainer.h"
+#include "model/train/ranks/rank_layers.h"
+#include "model/train/trainer/step_kinds.h"
 
 namespace lumen::model {
 
@@ -33,12 +32,10 @@ void Trainer::begin_layers_among_ranks() {
       engine_, grid_.data, method_, recipe_,
       [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); }, plan,
       outside_);
-  layers_ = std::make_unique<LayerStep>(
-      engine_, method_, std::move(plan), ranked_->store(),
-      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
-  if (!ranked_->holds_parts()) return;  // begin_updates() goes on
-  layers_->compile();
-  if (ranked_->holds_parameters()) layers_->compile_evaluation();
+  auto pass = std::make_unique<LayerPass>(*this, std::move(plan), ranked_->store(), std::move(kept));
+  if (ranked_->holds_parts()) pass->compile_before_updates();  // otherwise begin_updates() does
+  if (ranked_->holds_parameters()) pass->compile_evaluation();
+  pass_ = std::move(pass);
 }
 
 bool Trainer::lies_in_parts(const std::string& name) const {
@@ -81,52 +78,6 @@ double Trainer::mean_over_ranks(double total, double weight, const std::optional
   return sums[0] / sums[1];
 }
 
-Trainer::Step Trainer::step_among_ranks() {
-  const Stopwatch watch;
-  Step result;
-  begin_step(result);
-  try {
-    std::optional<Error> failure;
-    for (int64_t part = 0; part < given_.accumulate; ++part) {
-      if (!failure) failure = RankedStep::attempt([&] { read_part(part); });
-      agree_before_exchanges(failure);
-      if (!scales_are_known_ && !activation_scales().empty()) {
-        ranked_->agree(failure);
-        begin_activation_scales();
-      }
-      const bool reduces = ranked_->reduces_each_batch() || part + 1 == given_.accumulate;
-      const bool overlaps = ranked_->overlaps_gradients();
-      if (overlaps) {
-        ranked_->agree(failure);  // all ranks exchange the batch's results, or none
-        ranked_->before_batch(*accumulate_, reduces);
-      }
-      if (layers_) {
-        if (!has_parts_of_parameters()) ranked_->agree(failure);
-        ranked_->store()->begin_batch(part + 1 == given_.accumulate);
-        run_part(result, part, &failure);  // an exception ends all
-      } else if (tensor_parts_)
-        run_part(result, part);  // where it fails, others wait in an exchange
-      else if (!failure)
-        failure = RankedStep::attempt([&] { run_part(result, part); });
-      if (failure && overlaps && !ranked_->is_launched()) throw Error(*failure);  // others wait for its data
-      if (!reduces && states_of(graph::kHistoryState).empty()) continue;
-      ranked_->agree(failure);
-      share_histories();
-      if (reduces && !layers_) ranked_->reduce(*accumulate_);
-    }
-    sum_over_ranks(result);
-    update_among_ranks(result);
-  } catch (const run::RankLost&) {
-    throw;
-  } catch (const Error&) {
-    ranked_->clear();  // after a rollback sums start from zero
-    throw;
-  }
-  ++done_;
-  result.seconds = watch.seconds();
-  return result;
-}
-
 // Reduces a step's numbers over all ranks, and whether any rank was asked to stop.
 void Trainer::sum_over_ranks(Step& step) {
   std::vector<double> numbers = {step.loss, asked_ && asked_->load() ? 1.0 : 0.0};
@@ -137,29 +88,6 @@ void Trainer::sum_over_ranks(Step& step) {
   const bool elsewhere = tensor_parts_ && asked_now(asked_);
   if (numbers[1] > 0 || elsewhere) all_asked_ = true;
   for (size_t i = 0; i < step.metrics.size(); ++i) step.metrics[i].second = numbers[2 + i];
-}
-
-void Trainer::update_among_ranks(Step& step) {
-  if (updates_) {  // every rank has the whole sums
-    step.norm = ranked_->norm();
-    if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
-    return ranked_->agree(RankedStep::attempt([&] { update(); }));
-  }
-  if (!ranked_->holds_parts()) {
-    ranked_->share_sums();
-    if (tensor_parts_)
-      apply_->run();
-    else
-      ranked_->agree(RankedStep::attempt([&] { apply_->run(); }));  // then bounds of weights are those of all ranks
-    step.norm = scalar(*apply_, "norm");
-    if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
-    return;
-  }
-  step.norm = ranked_->norm();
-  if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
-  ranked_->apply(step.norm, update_seed());
-  share_bounds();
-  ranked_->share_parameters();
 }
 
 std::vector<std::string> Trainer::states_of(const char* prefix) const {
@@ -244,8 +172,7 @@ void Trainer::exchange_parts_of_average() {
       averages_[p.name] = std::exchange(tensors_.at(p.name), whole);
     }
   }
-  for (const auto& program : {step_, accumulate_, evaluate_, divergence_})
-    if (program) bind_all(*program);
+  bind_again();
 }
 
 }  // namespace lumen::model

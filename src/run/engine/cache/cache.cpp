@@ -105,9 +105,12 @@ std::unique_ptr<Module> KernelCache::load(Entry& entry) {
   return device_->load(entry.object);
 }
 
-std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report) {
+std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report,
+                                    std::span<const std::string> texts) {
   std::vector<std::string> keys(kernels.size());
-  in_parallel(kernels.size(), threads, [&](size_t i) { keys[i] = key_of(loop::print(*kernels[i])); });
+  in_parallel(kernels.size(), threads, [&](size_t i) {
+    keys[i] = key_of(texts.empty() || texts[i].empty() ? loop::print(*kernels[i]) : texts[i]);
+  });
   std::vector<Entry> missing;
   {
     const std::scoped_lock lock(mutex_);

@@ -31,8 +31,10 @@ class KernelCache {
   KernelCache(std::shared_ptr<Device> device, std::shared_ptr<SealedFolder> kept);
 
   // The loaded kernels; equal ones share one. Kernels on disk are loaded, the others compiled by `threads` threads.
-  // Adds to the report.
-  std::vector<void*> get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report);
+  // Adds to the report. `texts`: of the kernels; those that are empty, or all
+  // without it, are printed here.
+  std::vector<void*> get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report,
+                         std::span<const std::string> texts = {});
   std::string key_of(const std::string& text) const;  // for data that depend on this machine and code generator
   SealedFolder& kept() { return *kept_; }             // the folder, for other small results
 

@@ -1,11 +1,11 @@
 // Compiles a graph to a launch list.
 //
 // May include: base, graph/fuse, graph/ir, graph/match, graph/pipeline, graph/steps, kernel/loop, kernel/machine,
-// kernel/synth, kernel/synth/gemm, kernel/synth/step, run/device, run/engine/cache, run/engine/program.
-// Offers: judge.h, repeat.h, scan.h, steps.h.
+// kernel/synth, kernel/synth/gemm, run/device, run/engine/cache, run/engine/program.
+// Offers: judge.h, scan.h, steps.h.
 #pragma once
 
-#include "kernel/synth/step/step.h"
+#include "run/engine/compile/repeat.h"
 #include "run/engine/program/execute.h"
 
 namespace lumen::run {
@@ -33,11 +33,8 @@ int64_t arena_bytes(const CompileContext& context, const graph::Graph& g, const 
 // Rounds up to the alignment of values in a block of memory.
 int64_t aligned(int64_t bytes);
 
-// The hash of all kernels' text: equal hashes mean equal kernels.
-std::string hash_of(const synth::Synthesis& s);
-
 // Steps outside of a plan: values are numbered by the caller, scratch is placed from `scratch_at` on.
-std::vector<Launch> compile_steps(const CompileContext& context, const synth::Synthesis& steps,
+std::vector<Launch> compile_steps(const CompileContext& context, const Synthesized& steps,
                                   const std::vector<BufferAddress>& values, int64_t scratch_at, CompileReport* report);
 
 }  // namespace lumen::run

@@ -141,7 +141,7 @@ Kernels synthesize_groups(const CompileContext& context, const graph::Plan& plan
 }
 
 void find_code(const CompileContext& context, Kernels* made, CompileReport* report) {
-  const std::vector<synth::Synthesis>& distinct = made->kernels.distinct;
+  const std::vector<Synthesized>& distinct = made->kernels.distinct;
   std::vector<std::vector<bool>> alone(distinct.size()), at_once(distinct.size());
   for (size_t i = 0; i < distinct.size(); ++i)
     alone[i].resize(distinct[i].steps.size()), at_once[i].resize(distinct[i].steps.size());
@@ -153,19 +153,22 @@ void find_code(const CompileContext& context, Kernels* made, CompileReport* repo
   }
   std::deque<loop::Kernel> changed;
   std::vector<const loop::Kernel*> kernels;
+  std::vector<std::string> texts;
   made->code.assign(distinct.size(), {});
   std::vector<void**> places;
   for (size_t i = 0; i < distinct.size(); ++i) {
     made->code[i].resize(distinct[i].steps.size());
     for (size_t step = 0; step < distinct[i].steps.size(); ++step) {
       const loop::Kernel& kernel = distinct[i].steps[step].kernel;
-      if (alone[i][step]) kernels.push_back(&kernel), places.push_back(&made->code[i][step].alone);
+      const auto add = [&](const loop::Kernel& one, const std::string& text, void** place) {
+        kernels.push_back(&one), texts.push_back(text), places.push_back(place);
+      };
+      if (alone[i][step]) add(kernel, distinct[i].texts[step], &made->code[i][step].alone);
       if (!at_once[i][step]) continue;
-      changed.push_back(with_instances(kernel, made->kernels.instances[i]));
-      kernels.push_back(&changed.back()), places.push_back(&made->code[i][step].at_once);
+      add(changed.emplace_back(with_instances(kernel, made->kernels.instances[i])), "", &made->code[i][step].at_once);
     }
   }
-  const std::vector<void*> found = context.cache->get(kernels, context.threads, report);
+  const std::vector<void*> found = context.cache->get(kernels, context.threads, report, texts);
   for (size_t i = 0; i < found.size(); ++i) *places[i] = found[i];
   for (const auto& [group, scan] : made->scans) {
     find_code(context, &scan->first, report);
@@ -207,7 +210,7 @@ void list_groups(const CompileContext& context, const graph::Plan& plan, const K
   for (size_t i = 0; i < plan.groups.size();) {
     for (const size_t ticket : tickets.give_back(i)) awaited.push_back(ticket);
     const size_t which = made.kernels.groups[i].which, first = list->launches.size();
-    const synth::Synthesis& own = made.kernels.distinct[which];
+    const Synthesized& own = made.kernels.distinct[which];
     const bool is_library = !made.products.empty() && made.products[which].product;
     const size_t count = is_library ? 1 : groups_at_once(made, i);
     std::vector<ListedGroup> groups;

@@ -20,23 +20,18 @@ class NextAlternatives {
                    const GroupForm& form, const CompileOptions& options, const Synthesis& first)
       : plan_(plan), group_(group), form_(form), options_(options), machine_(context.device->machine()) {
     for (int candidate = 1; candidate < first.candidates; ++candidate) alternatives_.push_back({candidate, {}, false});
-    std::set<std::string> used;
-    for (const synth::Step& step : first.steps) add_rows_of(step.kernel.body, &used);
-    std::set<std::string> all = used;
-    for (const machine::DotRow& row : machine_.dots) all.insert({row.row, row.pairs});
-    for (const machine::TileRow& row : machine_.tiles) all.insert(row.row);
-    for (const machine::MatrixRow& row : machine_.matrices) all.insert(row.row);
+    const auto [used, all] = rows_to_avoid(first, machine_);
     if (!used.empty()) alternatives_.push_back({0, used, false});
     alternatives_.push_back({0, all, true});
   }
   // nullopt: there is no other.
-  std::optional<Synthesis> next() {
+  std::optional<Synthesized> next() {
     while (at_ < alternatives_.size()) {
       const Alternative& alternative = alternatives_[at_++];
       machine::Machine rest = machine_;
       for (const std::string& row : alternative.without) rest = machine::without_row(std::move(rest), row);
       try {
-        Synthesis made =
+        Synthesized made =
             synthesize_form(plan_, group_, form_, rest,
                             {options_.exact || alternative.plain, alternative.candidate,
                              alternative.plain ? Scalar::f32 : options_.products.scalar, options_.invariant});
@@ -73,17 +68,27 @@ void add_rows_of(const loop::Region& region, std::set<std::string>* rows) {
   }
 }
 
+RowsToAvoid rows_to_avoid(const Synthesis& s, const machine::Machine& machine) {
+  RowsToAvoid out;
+  for (const synth::Step& step : s.steps) add_rows_of(step.kernel.body, &out.used);
+  out.all = out.used;
+  for (const machine::DotRow& row : machine.dots) out.all.insert({row.row, row.pairs});
+  for (const machine::TileRow& row : machine.tiles) out.all.insert(row.row);
+  for (const machine::MatrixRow& row : machine.matrices) out.all.insert(row.row);
+  return out;
+}
+
 void replace_refused(const CompileContext& context, const graph::Plan& plan, const CompileOptions& options,
                      DistinctKernels* kernels) {
   for (size_t i = 0; i < kernels->distinct.size() && context.judge; ++i) {
-    Synthesis& s = kernels->distinct[i];
+    Synthesized& s = kernels->distinct[i];
     if (s.steps.empty()) continue;
     auto result = context.judge->known(kernels->forms[i], s, options);
     if (!result || result->right) continue;
     const std::string why = result->why;
     NextAlternatives alternatives(context, plan, plan.groups[kernels->first[i]], kernels->forms[i], options, s);
     while (result && !result->right) {
-      std::optional<Synthesis> next = alternatives.next();
+      std::optional<Synthesized> next = alternatives.next();
       if (!next)
         throw Error(Exit::verify, fmt::format("no kernel is right on {}: {}", context.device->describe(), why),
                     context.device->is_asynchronous()

@@ -1,6 +1,6 @@
 // Decides whether a device's kernels may be used: called before a program is made of them, or before they are launched
-// alone. run/engine/launch_trial implements it; this file handles programs with refused kernels, run/engine/lone_steps
-// handles other kernels. Proved by tests/run/engine/launch_trial/trial_results_test.cpp.
+// alone. run/engine/verify/launch_trial implements it; this file handles programs with refused kernels,
+// run/engine/verify/lone_steps handles other kernels. Proved by tests/run/engine/verify/verify_test.cpp.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ struct LoadedForm {
   const graph::Plan& plan;
   const graph::Group& group;
   const GroupForm& form;
-  const synth::Synthesis& synthesis;
+  const Synthesized& synthesis;
   const std::vector<void*>& functions;  // by step
   const CompileOptions& options;
   const std::function<KernelExample()>* example = nullptr;  // replaces plan and group, which are then empty
@@ -45,7 +45,7 @@ class KernelJudge {
   };
   virtual ~KernelJudge() = default;
   // nullopt: not tried yet.
-  virtual std::optional<Result> known(const GroupForm& form, const synth::Synthesis& synthesis,
+  virtual std::optional<Result> known(const GroupForm& form, const Synthesized& synthesis,
                                       const CompileOptions& options) = 0;
   virtual Result try_out(const LoadedForm& form) = 0;
   // Reports to the user which kernel replaced which; once, when the program is made.
@@ -56,6 +56,12 @@ class KernelJudge {
 
 // Collects the machine instructions (rows of its table) in a region, by name.
 void add_rows_of(const loop::Region& region, std::set<std::string>* rows);
+
+// The machine instructions that replacements of wrong kernels do without: those that the kernels use, or else all.
+struct RowsToAvoid {
+  std::set<std::string> used, all;
+};
+RowsToAvoid rows_to_avoid(const synth::Synthesis& s, const machine::Machine& machine);
 
 // Replaces kernels known to be wrong: by another plan, one without the machine instructions that they use, or plain
 // ones. Error (exit 5) if all alternatives are wrong.

@@ -23,7 +23,7 @@ constexpr double kTolerance = 0.05;        // times their size: above any roundi
 // One product by both implementations, in one block of memory.
 class Comparison {
  public:
-  Comparison(const CompileContext& context, const graph::Graph& g, const GroupForm& form, const synth::Synthesis& own,
+  Comparison(const CompileContext& context, const graph::Graph& g, const GroupForm& form, const Synthesized& own,
              const ChosenProduct& chosen, const machine::DenseProduct& what)
       : device_(context.device) {
     std::vector<BufferAddress> addresses(form.values.size());
@@ -158,7 +158,7 @@ std::vector<ChosenProduct> choose_products(const CompileContext& context, const 
       chosen.values.push_back(at - form.values.begin());
     }
     const std::string key = context.products->key_of(chosen.plan + "\n" + form.meaning);
-    const std::string ours = hash_of(kernels.distinct[i]);
+    const std::string& ours = kernels.distinct[i].hash;
     std::optional<ChosenPlan> choice = context.products->remembered(key);
     if (!choice || choice->hash != ours) {
       try {

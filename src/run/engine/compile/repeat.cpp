@@ -9,11 +9,13 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/ordinal.h"
 #include "graph/fuse/fuse.h"
 #include "graph/ir/text.h"
 #include "graph/match/access.h"
 #include "graph/match/uses.h"
+#include "kernel/loop/text.h"
 #include "run/engine/cache/in_parallel.h"
 #include "run/engine/program/tensor.h"
 
@@ -124,8 +126,14 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const ValueFacts& f
   return form;
 }
 
-synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
-                                 const machine::Machine& machine, const synth::Options& options) {
+Synthesized::Synthesized(synth::Synthesis made) : Synthesis(std::move(made)) {
+  std::string all;
+  for (const synth::Step& step : steps) all += texts.emplace_back(loop::print(step.kernel));
+  hash = hash_text(all).hex();
+}
+
+Synthesized synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
+                            const machine::Machine& machine, const synth::Options& options) {
   if (is_exchange(plan.graph, group) || is_scan(plan.graph, group)) return {};
   std::optional<graph::Plan> seen;  // a copy in which nodes have other types, with the same numbers
   if (!form.seen.empty()) {
@@ -150,7 +158,7 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
       if (machine.follows && form.unwritten[a.index] && !param.written) param.constant = true;
     }
   }
-  return s;
+  return Synthesized(std::move(s));
 }
 
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,

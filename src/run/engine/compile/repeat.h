@@ -37,13 +37,21 @@ struct GroupForm {
 GroupForm form_of(const graph::Graph& g, const graph::Group& group, const ValueFacts& facts,
                   graph::LayerView view = {});
 
+// Kernels with their text, printed once: equal texts mean equal kernels.
+struct Synthesized : synth::Synthesis {
+  Synthesized() = default;
+  explicit Synthesized(synth::Synthesis made);
+  std::vector<std::string> texts;  // by step
+  std::string hash;                // of all texts
+};
+
 // The kernels of one group; value arguments are positions in GroupForm::values, and start at GroupForm::offsets.
-synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
-                                 const machine::Machine& machine, const synth::Options& options);
+Synthesized synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
+                            const machine::Machine& machine, const synth::Options& options);
 
 // The kernels of a plan: every distinct form synthesized once.
 struct DistinctKernels {
-  std::vector<synth::Synthesis> distinct;
+  std::vector<Synthesized> distinct;
   std::vector<size_t> first;     // by distinct form: its first group
   std::vector<GroupForm> forms;  // the form of that group
   std::vector<int> instances;    // by distinct form: number of groups per launch (Group::beside)

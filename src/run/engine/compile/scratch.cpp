@@ -25,7 +25,7 @@ struct Preparation {
 };
 
 // By step of a synthesis.
-std::vector<Preparation> preparations_of(const synth::Synthesis& s) {
+std::vector<Preparation> preparations_of(const Synthesized& s) {
   std::vector<int> writers(s.scratch.size());
   for (size_t b = 0; b < writers.size(); ++b)
     for (const synth::Step& step : s.steps) writers[b] += writes(step, b) ? 1 : 0;
@@ -53,9 +53,7 @@ std::vector<Preparation> preparations_of(const synth::Synthesis& s) {
       }
     }
     if (!prepares) continue;
-    loop::Kernel nameless = step.kernel;
-    nameless.name = "k";
-    made.text += loop::print(nameless);
+    made.text += loop::without_name(step.kernel, s.texts[k]);
     out[k] = std::move(made);
     for (size_t b = 0; b < contents.size(); ++b)
       if (writes(step, b)) contents[b] = &out[k];
@@ -73,7 +71,7 @@ struct Shared {
 class Finder {
  public:
   Finder(const graph::Plan& plan, const DistinctKernels& kernels) : plan_(plan), kernels_(kernels) {
-    for (const synth::Synthesis& s : kernels.distinct) {
+    for (const Synthesized& s : kernels.distinct) {
       std::vector<std::pair<int, std::vector<int>>>& steps = known_.emplace_back();
       for (Preparation& p : preparations_of(s))
         steps.emplace_back(

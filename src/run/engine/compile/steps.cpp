@@ -20,10 +20,10 @@ int64_t aligned(int64_t bytes) {
   return round_up(bytes, kAlignment);
 }
 
-std::vector<void*> find_functions(const CompileContext& context, const Synthesis& s, CompileReport* report) {
+std::vector<void*> find_functions(const CompileContext& context, const Synthesized& s, CompileReport* report) {
   std::vector<const loop::Kernel*> kernels;
   for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
-  return context.cache->get(kernels, context.threads, report);
+  return context.cache->get(kernels, context.threads, report, s.texts);
 }
 
 std::string plan_at_once(const std::string& plan, int instances) {
@@ -72,7 +72,7 @@ void list_steps(const CompileContext& context, const Synthesis& s, const std::ve
   }
 }
 
-std::vector<Launch> compile_steps(const CompileContext& context, const Synthesis& steps,
+std::vector<Launch> compile_steps(const CompileContext& context, const Synthesized& steps,
                                   const std::vector<BufferAddress>& values, int64_t scratch_at, CompileReport* report) {
   std::vector<Launch> launches;
   ListedGroup group{[&](int v) { return values.at(v); }, {}, std::vector<bool>(steps.steps.size())};

@@ -10,7 +10,7 @@
 namespace lumen::run {
 
 // Machine code of every step: from memory, from disk, or compiled.
-std::vector<void*> find_functions(const CompileContext& context, const synth::Synthesis& s, CompileReport* report);
+std::vector<void*> find_functions(const CompileContext& context, const Synthesized& s, CompileReport* report);
 
 // A group and the addresses for its steps.
 struct ListedGroup {

@@ -1,20 +1,15 @@
 #include "run/engine/compile/tuned.h"
 
-#include "base/hash.h"
-#include "kernel/loop/text.h"
-
 namespace lumen::run {
-
-using synth::Synthesis;
 
 namespace {
 
 // Whether two plans of a kernel are interchangeable in a launch list: only the last step differs.
-bool interchangeable(const Synthesis& a, const Synthesis& b) {
+bool interchangeable(const Synthesized& a, const Synthesized& b) {
   if (a.steps.size() != b.steps.size() || a.scratch != b.scratch) return false;
   for (size_t i = 0; i < a.steps.size(); ++i) {
     if (a.steps[i].arguments != b.steps[i].arguments) return false;
-    if (i + 1 < a.steps.size() && loop::print(a.steps[i].kernel) != loop::print(b.steps[i].kernel)) return false;
+    if (i + 1 < a.steps.size() && a.texts[i] != b.texts[i]) return false;
   }
   return true;
 }
@@ -27,27 +22,21 @@ std::string plan_key(const CompileContext& context, const DistinctKernels& kerne
 
 }  // namespace
 
-std::string hash_of(const Synthesis& s) {
-  std::string text;
-  for (const synth::Step& step : s.steps) text += loop::print(step.kernel);
-  return hash_text(text).hex();
-}
-
 std::vector<bool> use_remembered_plans(const CompileContext& context, const graph::Plan& plan,
                                        const CompileOptions& options, DistinctKernels* kernels) {
   std::vector<bool> settled(kernels->distinct.size(), true);
   for (size_t i = 0; i < settled.size() && context.tuner; ++i) {
-    Synthesis& s = kernels->distinct[i];
+    Synthesized& s = kernels->distinct[i];
     if (s.candidates < 2 || options.candidate != 0) continue;
     const std::optional<ChosenPlan> chosen = context.tuner->remembered(plan_key(context, *kernels, i, options));
     settled[i] = chosen.has_value();
     if (!chosen || chosen->number == 0) continue;
     settled[i] = false;
     if (chosen->number >= s.candidates) continue;
-    Synthesis tuned =
+    Synthesized tuned =
         synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], context.device->machine(),
                         {options.exact, chosen->number, options.products.scalar, options.invariant});
-    if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // from another version
+    if (tuned.hash != chosen->hash || !interchangeable(s, tuned)) continue;  // from another version
     tuned.steps.back().plan += ", tuned";
     s = std::move(tuned);
     settled[i] = true;
@@ -59,7 +48,7 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& context,
                                       const std::shared_ptr<const graph::Pipeline>& pipeline,
                                       const DistinctKernels& kernels, size_t i, const std::vector<StepCode>& code,
                                       const CompileOptions& options) {
-  const Synthesis& s = kernels.distinct[i];
+  const Synthesized& s = kernels.distinct[i];
   if (s.candidates < 2) return nullptr;
   const std::string key = plan_key(context, kernels, i, options);
   const synth::Step& last = s.steps.back();
@@ -73,7 +62,7 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& context,
     std::vector<Autotuner::Plan> others;
     for (int candidate = 1; candidate < first.candidates; ++candidate) {
       if (place->expired()) return;
-      const Synthesis other =
+      const Synthesized other =
           synthesize_form(pipeline->plan, group, form, device->machine(), {exact, candidate, products, invariant});
       if (!interchangeable(first, other)) continue;
       const loop::Kernel changed = with_instances(other.steps.back().kernel, instances);
@@ -82,7 +71,7 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& context,
       others.push_back({cache->get({&kernel, 1}, 1, &report)[0],
                         launch_config_of(changed, device->machine(), false),
                         plan_at_once(other.steps.back().plan + ", tuned", instances),
-                        {candidate, hash_of(other)}});
+                        {candidate, other.hash}});
     }
     if (const auto autotuner = place->lock()) autotuner->offer(std::move(others));
   };

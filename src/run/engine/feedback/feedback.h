@@ -2,7 +2,7 @@
 // the format's text (kernel/synth/encode/feedback.h), error propagation between panels by matrix products.
 //
 // May include: base, base/threads, graph/ir, kernel/loop/eval, kernel/synth/encode, number/codec, run/engine,
-// run/engine/launch_trial, run/engine/lone_steps.
+// run/engine/verify/launch_trial, run/engine/verify/lone_steps.
 // Offers: first_not_finite.h.
 #pragma once
 

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "kernel/loop/eval/eval.h"
 #include "number/codec/codec.h"
-#include "run/engine/launch_trial/held_operand.h"
+#include "run/engine/verify/launch_trial/held_operand.h"
 
 namespace lumen::run {
 namespace {

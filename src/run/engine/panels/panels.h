@@ -2,7 +2,7 @@
 // concurrent converter. Same bits as Engine::encode and decode of those rows if a format has no field for the whole
 // tensor, and no tile that extends beyond the panel. Proved by tests/run/engine/convert_test.cpp.
 //
-// May include: number/format, run/engine/compile, run/engine/lone_steps.
+// May include: number/format, run/engine/compile, run/engine/verify/lone_steps.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 #include "number/format/format.h"
 #include "run/engine/compile/compile.h"
-#include "run/engine/lone_steps/lone_steps.h"
+#include "run/engine/verify/lone_steps/lone_steps.h"
 
 namespace lumen::run {
 

@@ -185,7 +185,7 @@ class PortableWriter {
 
   void add_group(const graph::Plan& plan, const graph::Group& group, const ValueFacts& facts, const PlanAddresses& at) {
     const GroupForm form = form_of(plan.graph, group, facts);
-    const synth::Synthesis made = synthesize_form(plan, group, form, target_, options_);
+    const Synthesized made = synthesize_form(plan, group, form, target_, options_);
     std::vector<int64_t> scratch;
     int64_t end = at.scratch_at;
     for (const int64_t bytes : made.scratch) {
