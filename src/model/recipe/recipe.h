@@ -26,7 +26,6 @@
 #include "model/recipe/product_settings.h"
 #include "model/recipe/rule_scope.h"
 #include "model/recipe/schedule.h"
-#include "model/recipe/ship_settings.h"
 
 namespace lumen::model {
 
