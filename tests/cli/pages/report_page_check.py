@@ -71,7 +71,7 @@ def write_study(file, text=None):
     chart = {"title": say("Size and error"), "unit": say("nats"), "across": say("bits"), "logarithmic": True, "zero": False, "whole": False,
              "series": [{**line, "name": say("plain"), "points": [[2, 1.5], [4, 0.1], [8, 0.001]], "labels": [say("two"), say("four"), say("eight")]},
                         {**line, "name": say("chosen"), "color": 1, "points": [[3, 0.2], [6, 0.01]]}]}
-    table = {"head": [say("method"), *(say(f"figure {i}") for i in range(14))], "texts": 1, "rows": [[say(f"method {r}"), *(say(f"{r}.{i}01") for i in range(14))] for r in range(3)]}
+    table = {"head": [say("method"), *(say(f"figure {i}") for i in range(14))], "texts": 1, "rows": [[say(f"method {r}"), *(say("49152" if i == 0 else f"{r}.{i}01") for i in range(14))] for r in range(3)]}
     file.write_text(json.dumps({"lumen_report": 1, "title": say("Ways of rounding"), "study": {
         "text": say("Three seeds."), "tiles": [{"name": say("images"), "value": say("1,234"), "remark": say("of a folder")}],
         "sections": [{"title": say("Compared"), "text": say("Means."), "tables": [table], "charts": [chart]}]}}))
@@ -174,7 +174,7 @@ def check_compression(b, page):
 
 def check_study(b, page):
     opened(b, page, 1280, "light")
-    shows(b, "Ways of rounding", "Three seeds.", "1,234", "of a folder", "Compared", "Means.", "figure 13", "method 2")
+    shows(b, "Ways of rounding", "Three seeds.", "1,234", "of a folder", "Compared", "Means.", "figure 13", "method 2", "49,152")
     assert b.js(f"[...{figure(b, 'Size and error')}.querySelectorAll('svg text.name')].map((e) => e.textContent)") == ["two", "four", "eight"]
     scale = f"{figure(b, 'Size and error')}.querySelector('.scale').getAttribute('aria-pressed')"
     assert b.js(scale) == "true"
