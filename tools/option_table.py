@@ -17,8 +17,9 @@ PAGE = ROOT / "docs" / "reference" / "options.md"
 PYTHON = ROOT / "python" / "lumen_compiler" / "_settings.py"
 INTRODUCTION = """# Options
 
-This page is made from the table of options in `src/cli/settings` by `tools/option_table.py`. It
-lists each option once, with the commands that have it. `lumen COMMAND --help` groups a command's
+This page is made from the table of options in `src/cli/settings` and the keys of recipes in
+`src/model/recipe/recipe_keys.def` by `tools/option_table.py`. It lists each option once, with the
+commands that have it. `lumen COMMAND --help` groups a command's
 options, everyday ones first, and `lumen manual COMMAND` is the manual of a command.
 
 Where several places give a value, the first of these counts:
@@ -52,6 +53,8 @@ PYTHON_CLASSES = {
     "perplexity": ("PerplexityOptions", "TypedDict", "Options of Model.perplexity."),
 }
 COLUMNS = 110
+# Bounds from here on only keep numbers finite.
+UNBOUNDED = 1e12
 
 
 def code(text: str) -> str:
@@ -68,9 +71,10 @@ def values(row: dict) -> str:
     if row.get("choices"):
         parts.append(", ".join(row["choices"]))
     elif "least" in row:
-        low = "above 0" if 0 < row["least"] <= 1e-6 else f"{row['least']:g}" if "most" in row else f"from {row['least']:g}"
+        has_most = row.get("most", UNBOUNDED) < UNBOUNDED
+        low = "above 0" if 0 < row["least"] <= 1e-6 else f"{row['least']:g}" if has_most else f"from {row['least']:g}"
         # An upper bound just below a whole number only excludes that number.
-        parts.append(f"{low} to {round(row['most'], 5):.15g}" if "most" in row else low)
+        parts.append(f"{low} to {round(row['most'], 7):.15g}" if has_most else low)
     elif row.get("type") and row["type"] not in ("TEXT", "INT", "FLOAT", "UINT"):
         parts.append(row["type"])
     if row.get("default"):
@@ -105,7 +109,9 @@ def page(rows: list[dict]) -> str:
         for heading in sorted(headings, key=lambda h: h != "Options"):
             title = "Everyday options" if heading == "Options" else heading
             out += f"\n{title}:\n\n" + table([row for row in mine if row["heading"] == heading], False)
-    return out
+    keys = [row for row in rows if row.get("key") == row["names"][0]]
+    out += "\n## Keys of training recipes without an option of their own\n\n| key | values | meaning |\n|---|---|---|\n"
+    return out + "".join(f"| {code(row['key'])} | {values(row)} | {cell(row['help'])} |\n" for row in keys)
 
 
 def python_type(name: str, row: dict) -> str:

@@ -25,16 +25,6 @@ void move_image(std::span<float> image, int64_t side, int64_t channels, int64_t 
 
 }  // namespace
 
-void require_images_fit(const apps::Images& images, const apps::Network& network) {
-  const int64_t size = network.config("size"), channels = network.config("channels"),
-                classes = network.config("classes");
-  if (images.height > size || images.width > size || images.channels != channels)
-    throw user_error("images of {} x {} with {} channels do not fit the family's {} x {} with {}", images.height,
-                     images.width, images.channels, size, size, channels);
-  if (images.classes() > classes)
-    throw user_error("images have {} classes, the family has {}", images.classes(), classes);
-}
-
 apps::NetworkInputs images_of(const apps::Images& images, const apps::Network& network,
                               std::span<const int64_t> which) {
   apps::NetworkInputs out;

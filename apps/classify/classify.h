@@ -22,9 +22,6 @@
 
 namespace lumen::classify {
 
-// Error when images are larger than the family's, or have other channels or more classes.
-void require_images_fit(const apps::Images& images, const apps::Network& network);
-
 // The inputs of a training step: its images follow from the seed and the step number, every image once per pass.
 // `moves`: each is shifted by up to an eighth of its side, filled with black, and half of them are mirrored; these,
 // too, follow from seed and step.

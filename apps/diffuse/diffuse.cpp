@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "apps/draws/draws.h"
+#include "apps/image_fit/image_fit.h"
 #include "base/error.h"
 
 namespace lumen::diffuse {
@@ -11,16 +12,6 @@ namespace {
 
 constexpr uint64_t kNoiseDraws = 0x6e6f697365;
 constexpr const char* kVelocity = "guided";
-
-void require_fit(const apps::Images& images, const apps::Network& network) {
-  const int64_t size = network.config("size"), channels = network.config("channels"),
-                classes = network.config("classes");
-  if (images.height > size || images.width > size || images.channels != channels)
-    throw user_error("images of {} x {} with {} channels do not fit the family's {} x {} with {}", images.height,
-                     images.width, images.channels, size, size, channels);
-  if (images.classes() > classes)
-    throw user_error("images have {} classes, the family has {}", images.classes(), classes);
-}
 
 // The sampling of images, one time step after another.
 class Walk {
@@ -108,7 +99,7 @@ class Walk {
 
 apps::NetworkInputs diffusion_batch(const apps::Images& images, const apps::Network& network, int64_t step,
                                     int64_t batch) {
-  require_fit(images, network);
+  apps::require_images_fit(images, network);
   const std::vector<int64_t> which = apps::batch_of_passes(images.count, network.settings().seed, step, batch);
   apps::NetworkInputs out;
   out.symbols = {{"B", batch}};

@@ -10,7 +10,7 @@
 //
 // Proved by tests/apps/diffuse/diffuse_test.cpp.
 //
-// May include: apps/diffuse/sites, apps/draws, apps/images, apps/network, base, base/structured,
+// May include: apps/diffuse/sites, apps/draws, apps/image_fit, apps/images, apps/network, base, base/structured,
 // model/compress/activations, model/compress/round, model/file, model/linear, number/codec, number/facts, run/engine.
 // Offers: quality.h, stored.h.
 #pragma once

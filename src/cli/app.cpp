@@ -430,7 +430,7 @@ Config read_config(const CLI::App& app, const std::vector<std::string>& words) {
 // Gives options that the command line leaves out the values of their environment variables, and then of the
 // configuration. `words` are in reverse. A first parse, by a parser of its own, finds out which options the command
 // line gives.
-std::vector<FromEnvironment> use_environment(CLI::App& app, std::vector<std::string> words) {
+std::vector<TakenValue> take_other_values(CLI::App& app, std::vector<std::string> words) {
   const Config config = read_config(app, words);
   const CLI::App& named = named_command(app, words);
   if (!has_variables(named) && !config.has_values_for(command_of(named))) return {};
@@ -449,27 +449,27 @@ std::vector<FromEnvironment> use_environment(CLI::App& app, std::vector<std::str
   for (const CLI::App* at = &given; at; at = at->get_parent())
     if (!at->remaining().empty()) return {};  // the second parse reports them
   CLI::App& command = same_command(app, given);
-  std::vector<FromEnvironment> out = take_environment(command, given, usage_text);
+  std::vector<TakenValue> out = take_environment(command, given, usage_text);
   const auto more = take_config(command, given, config.values_for(command_of(command)), usage_text);
   out.insert(out.end(), more.begin(), more.end());
   return out;
 }
 
-std::string source_of(const FromEnvironment& one) {
-  return (one.variable.find(':') == std::string::npos ? "the environment variable " : "") + one.variable;
+std::string source_of(const TakenValue& one) {
+  return (one.source == TakenValue::Source::environment ? "the environment variable " : "") + one.place;
 }
 
 // An error about the command's options; its hint names the variables that gave options which the message names.
-Error with_variables(const Error& error, const std::vector<FromEnvironment>& values) {
+Error with_variables(const Error& error, const std::vector<TakenValue>& values) {
   std::string hint = error.hint();
-  for (const FromEnvironment& one : values)
+  for (const TakenValue& one : values)
     if (std::string_view(error.what()).find(one.option) != std::string_view::npos)
       hint += fmt::format("{}{} is from {}", hint.empty() ? "" : "; ", one.option, source_of(one));
   return Error(error.code(), error.what(), hint);
 }
 
 // Parses the words into the command; false when they asked for help or the version, which this function prints.
-bool parse(CLI::App& app, std::vector<std::string> words, std::vector<FromEnvironment>* from_environment) {
+bool parse(CLI::App& app, std::vector<std::string> words, std::vector<TakenValue>* taken) {
   const bool nothing = words.empty();
   for (std::string& word : words)
     for (const auto& [from, to] : kShortNames)
@@ -483,7 +483,7 @@ bool parse(CLI::App& app, std::vector<std::string> words, std::vector<FromEnviro
   require_commands(app, words);
   refuse_other_options(app, words);
   std::reverse(words.begin(), words.end());  // the parser expects them in reverse
-  *from_environment = use_environment(app, words);
+  *taken = take_other_values(app, words);
   try {
     app.parse(words);
     return true;
@@ -500,9 +500,9 @@ bool parse(CLI::App& app, std::vector<std::string> words, std::vector<FromEnviro
     throw with_variables(Error(Exit::usage, usage_text(error),
                                nothing ? "try `lumen demo`, or `lumen --help`"
                                        : fmt::format("see `{} --help`", full_name(last_command(app)))),
-                         *from_environment);
+                         *taken);
   } catch (const Error& error) {
-    throw with_variables(error, *from_environment);
+    throw with_variables(error, *taken);
   }
   return false;
 }
@@ -536,14 +536,14 @@ std::string not_named(const std::vector<std::string>& files, const std::string& 
 int run_words(const std::vector<std::string>& words, std::vector<std::string>* files) {
   Command command;
   const auto app = make_app(command);
-  std::vector<FromEnvironment> from_environment;
-  if (!parse(*app, words, &from_environment)) return exit_code(Exit::ok);
+  std::vector<TakenValue> taken;
+  if (!parse(*app, words, &taken)) return exit_code(Exit::ok);
   *files = files_given(last_command(*app));
   limit_loop_threads(command.shared->threads);
   set_verbosity(Verbosity::normal);
   if (command.shared->verbose) set_verbosity(Verbosity::verbose);
   if (command.shared->quiet) set_verbosity(Verbosity::quiet);
-  for (const FromEnvironment& one : from_environment) verbose(fmt::format("{} is from {}", one.option, source_of(one)));
+  for (const TakenValue& one : taken) verbose(fmt::format("{} is from {}", one.option, source_of(one)));
   if (!runs_as_guest) handle_signals();
   const PathGuard guard(last_command(*app));
   int code = 0;
@@ -551,7 +551,7 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
     code = ended_by_signal(command.action());
   } catch (const Error& error) {
     require_whole_files(Look::size);  // the error may come from zeros read after a file was truncated
-    if (error.code() == Exit::usage) throw with_variables(error, from_environment);
+    if (error.code() == Exit::usage) throw with_variables(error, taken);
     throw;
   }
   require_whole_files(Look::size);

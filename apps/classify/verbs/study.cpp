@@ -7,6 +7,7 @@
 #include "apps/classify/classify.h"
 #include "apps/classify/corrupt.h"
 #include "apps/classify/verbs/verbs.h"
+#include "apps/image_fit/image_fit.h"
 #include "apps/spread/spread.h"
 #include "base/error.h"
 #include "base/file/file.h"
@@ -17,7 +18,7 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "model/report/chart.h"
-#include "model/report/page.h"
+#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {
@@ -78,7 +79,7 @@ class ClassifyStudy {
         train_(apps::read_images(flags.data, "train")),
         test_(apps::read_images(flags.data, "t10k")),
         arms_(arms_of_study()) {
-    for (const apps::Images* images : {&train_, &test_}) classify::require_images_fit(*images, *network_);
+    for (const apps::Images* images : {&train_, &test_}) apps::require_images_fit(*images, *network_);
     batch_ = std::min({kStudyBatch, train_.count, test_.count, flags.count});
     many_ = std::make_unique<classify::RangedNetwork>(
         *network_, kLogits, apps::NetworkInputs{{}, {}, {{"B", batch_}}}.symbols, flags.floats);

@@ -3,6 +3,7 @@
 
 #include "apps/classify/classify.h"
 #include "apps/classify/verbs/verbs.h"
+#include "apps/image_fit/image_fit.h"
 #include "apps/image_training/image_training.h"
 #include "base/file/file.h"
 #include "base/file/lock.h"
@@ -23,7 +24,7 @@ struct ClassifyTrainFlags : ImageTrainingFlags {
 
 double test_accuracy(apps::Network& network, const ClassifyTrainFlags& flags) {
   const apps::Images images = apps::read_images(flags.data, "t10k");
-  classify::require_images_fit(images, network);
+  apps::require_images_fit(images, network);
   return classify::recognized(
       images, network, flags.test, std::min(kTestBatch, images.count),
       [&](const apps::NetworkInputs& inputs) { return network.run(kLogits, inputs); }, &interrupted());
@@ -40,7 +41,7 @@ int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
                                         {"classes", double(images.classes())},
                                         {"size", double(std::max(images.height, images.width))}},
                                        "docs/guide/classify.md");
-  classify::require_images_fit(images, *network);
+  apps::require_images_fit(images, *network);
   note(fmt::format("{} images; {}: {} numbers are trained", images.count, network->settings().family,
                    network->trained_numbers()));
   catch_interrupts();

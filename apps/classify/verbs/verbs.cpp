@@ -5,6 +5,7 @@
 
 #include "apps/classify/classify.h"
 #include "apps/draws/draws.h"
+#include "apps/image_fit/image_fit.h"
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/structured/json.h"
@@ -53,7 +54,7 @@ int quantize_classifier(const Shared& shared, ClassifyQuantizeFlags flags) {
   const apps::Images images = apps::read_images(flags.data, "train");
   run::Engine engine = shared.engine();
   const auto network = load_classifier(engine, *library, flags.run);
-  classify::require_images_fit(images, *network);
+  apps::require_images_fit(images, *network);
   const int64_t batch = std::min({kBatch, flags.count, images.count});
   classify::RangedNetwork ranged(*network, kLogits, batch_of(batch), flags.floats);
   ranged.calibrate(calibration_batches(images, *network, flags.count, batch, flags.seed));
@@ -74,7 +75,7 @@ int eval_classifier(const Shared& shared, const EvalImagesFlags& flags) {
   const apps::Images images = apps::read_images(flags.data, "t10k");
   run::Engine engine = shared.engine();
   const auto network = load_classifier(engine, *library, flags.run);
-  classify::require_images_fit(images, *network);
+  apps::require_images_fit(images, *network);
   catch_interrupts();
   const int64_t batch = std::min(kBatch, images.count), count = flags.images > 0 ? flags.images : images.count;
   const double whole = classify::recognized(

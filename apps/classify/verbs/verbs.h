@@ -1,7 +1,7 @@
 // Commands of image classifiers: trained, measured, quantized with ranges that are known before a layer runs, studied.
 //
-// May include: apps/classify, apps/draws, apps/image_training, apps/spread, base, base/file, base/structured, cli,
-// cli/paths, model/file, model/report.
+// May include: apps/classify, apps/draws, apps/image_fit, apps/image_training, apps/spread, base, base/file,
+// base/structured, cli, cli/paths, model/file, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -21,7 +21,7 @@
 #include "cli/paths/paths.h"
 #include "model/file/checkpoint.h"
 #include "model/report/chart.h"
-#include "model/report/page.h"
+#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {

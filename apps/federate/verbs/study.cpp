@@ -14,7 +14,7 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "model/report/chart.h"
-#include "model/report/page.h"
+#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {

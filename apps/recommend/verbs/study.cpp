@@ -19,7 +19,7 @@
 #include "cli/paths/paths.h"
 #include "model/infer/measure/correlation.h"
 #include "model/report/chart.h"
-#include "model/report/page.h"
+#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {

@@ -10,6 +10,10 @@ namespace {
 
 constexpr size_t kLongest = 8192;  // bytes
 
+int own_port(bool is_secure) {
+  return is_secure ? 443 : 80;
+}
+
 bool is_letter_or_digit(unsigned char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
@@ -25,7 +29,8 @@ bool is_host(std::string_view host) {
 }  // namespace
 
 std::string Url::origin() const {
-  return fmt::format("{}://{}:{}", is_secure ? "https" : "http", host, port);
+  const std::string name = fmt::format("{}://{}", is_secure ? "https" : "http", host);
+  return port == own_port(is_secure) ? name : fmt::format("{}:{}", name, port);
 }
 
 bool Url::is_loopback() const {
@@ -46,7 +51,7 @@ std::optional<Url> parse_url(std::string_view text) {
   Url out;
   out.is_secure = strip("https://");
   if (!out.is_secure && !strip("http://")) return std::nullopt;
-  out.port = out.is_secure ? 443 : 80;
+  out.port = own_port(out.is_secure);
   const size_t end = std::min(text.find_first_of("/?#"), text.size());
   std::string_view place = text.substr(0, end), path = text.substr(end);
   path = path.substr(0, path.find('#'));

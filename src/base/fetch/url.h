@@ -13,7 +13,7 @@ struct Url {
   int port = 0;
   std::string path;  // with the query, from "/"
 
-  std::string origin() const;  // "https://host:port"
+  std::string origin() const;  // "https://host"; with ":port" where it is not the scheme's own
   std::string text() const { return origin() + path; }
   bool is_loopback() const;
 };

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/reference/commands.h"
+#include "model/recipe/recipe_keys.h"
 
 namespace lumen::cli {
 namespace {
@@ -18,6 +19,16 @@ void collect(const CommandEntry& command, std::vector<std::pair<std::string, con
     for (const OptionEntry& entry : *list)
       if (entry.row) out->emplace_back(name, &entry);
   for (const CommandEntry& sub : command.commands) collect(sub, out);
+}
+
+// A key of training recipes that no option sets to any value of it.
+ordered_json entry_of(const model::RecipeKey& key) {
+  ordered_json out = {
+      {"names", {key.name()}}, {"commands", {"train"}}, {"help", key.help}, {"heading", "Recipe"}, {"key", key.name()}};
+  if (key.is_number()) out["least"] = key.least, out["most"] = key.most;
+  if (!key.choices.empty()) out["choices"] = key.names();
+  if (const std::string value = model::default_text(key); !value.empty()) out["default"] = value;
+  return out;
 }
 
 }  // namespace
@@ -48,6 +59,12 @@ std::string option_table(const CommandEntry& command) {
     if (*row.api) out["api"] = row.api;
     table.push_back(std::move(out));
   }
+  const auto has_train = std::ranges::any_of(all, [](const auto& one) { return one.first == "train"; });
+  for (const model::RecipeKey& key : model::recipe_keys())
+    if (has_train && !std::ranges::any_of(settings(), [&](const Setting& row) {
+          return key.name() == row.key && *row.key_value == '\0';
+        }))
+      table.push_back(entry_of(key));
   return table.dump(1) + "\n";
 }
 

@@ -33,7 +33,8 @@ std::string command_of(const CLI::App& app) {
 CLI::Option* finish_setting(CLI::Option* option, const Setting& row, SettingKind kind) {
   const bool has_bounds = row.least || row.most;
   const bool is_number = kind == SettingKind::whole || kind == SettingKind::real;
-  LUMEN_CHECK(!has_bounds || is_number || *row.key, "{} has bounds, and is no number", row.names);
+  const bool is_of_key = *row.key != '\0';  // values of recipe keys are checked as the key's (train/train_flags.cpp)
+  LUMEN_CHECK(!has_bounds || is_number || is_of_key, "{} has bounds, and is no number", row.names);
   option->group(row.heading);
   if (row.shows_default) option->capture_default_str();
   if (row.is_required) option->required();
@@ -46,7 +47,7 @@ CLI::Option* finish_setting(CLI::Option* option, const Setting& row, SettingKind
         whole(int64_t(row.least.value_or(-double(kMostCount))), int64_t(row.most.value_or(double(kMostCount)))));
   if (has_bounds && kind == SettingKind::real)
     option->check(real(row.least.value_or(-kMostReal), row.most.value_or(kMostReal)));
-  if (*row.choices != '\0') option->check(choices_of(row));
+  if (*row.choices != '\0' && !is_of_key) option->check(choices_of(row));
   if (*row.placeholder != '\0') option->type_name(row.placeholder);
   return option;
 }

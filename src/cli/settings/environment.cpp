@@ -82,23 +82,23 @@ bool has_variables(const CLI::App& command) {
   return !found_for(command).empty();
 }
 
-std::vector<FromEnvironment> take_environment(CLI::App& command, const CLI::App& given,
-                                              const std::function<std::string(const CLI::ParseError&)>& text) {
-  std::vector<FromEnvironment> out;
+std::vector<TakenValue> take_environment(CLI::App& command, const CLI::App& given,
+                                         const std::function<std::string(const CLI::ParseError&)>& text) {
+  std::vector<TakenValue> out;
   for (const Found& found : found_for(command)) {
     const std::string name = found.row->name();
     CLI::Option* const option = command.get_option_no_throw(name);
     if (!option || is_given(given, name) || excludes_given(*option, given)) continue;
     give(*option, {is_flag(*option) ? flag_value(found) : found.value}, found.variable, "the environment gives", text);
-    out.push_back({found.variable, name, found.value});
+    out.push_back({TakenValue::Source::environment, found.variable, name, found.value});
   }
   return out;
 }
 
-std::vector<FromEnvironment> take_config(CLI::App& command, const CLI::App& given,
-                                         const std::vector<ConfiguredValue>& values,
-                                         const std::function<std::string(const CLI::ParseError&)>& text) {
-  std::vector<FromEnvironment> out;
+std::vector<TakenValue> take_config(CLI::App& command, const CLI::App& given,
+                                    const std::vector<ConfiguredValue>& values,
+                                    const std::function<std::string(const CLI::ParseError&)>& text) {
+  std::vector<TakenValue> out;
   const CLI::Option* const recipe = command.get_option_no_throw("--recipe");
   const bool has_recipe = recipe && (recipe->count() > 0 || is_given(given, "--recipe"));
   for (const ConfiguredValue& one : values) {
@@ -113,7 +113,7 @@ std::vector<FromEnvironment> take_config(CLI::App& command, const CLI::App& give
     give(*option, one.values, one.place, "the configuration gives", text);
     std::string joined;
     for (const std::string& value : one.values) joined += (joined.empty() ? "" : ",") + value;
-    out.push_back({one.place, one.option, joined});
+    out.push_back({TakenValue::Source::configuration, one.place, one.option, joined});
   }
   return out;
 }

@@ -12,8 +12,11 @@
 
 namespace lumen::cli {
 
-struct FromEnvironment {
-  std::string variable, option, value;  // variable: the variable's name, or FILE:LINE of the configuration
+// A value that an option has got from elsewhere than the command line.
+struct TakenValue {
+  enum class Source { environment, configuration } source;
+  std::string place;  // the variable's name, or FILE:LINE of the configuration
+  std::string option, value;
 };
 
 // A value of the configuration file.
@@ -30,13 +33,13 @@ bool has_variables(const CLI::App& command);
 // Gives options of `command`, which is parsed later, the values of their variables, but for those that `given` has got
 // from the command line, and those that exclude one that it has got. `given` is the same command after parsing. Error
 // (usage) that names the variable where the option refuses its value; `text` words what the parser throws.
-std::vector<FromEnvironment> take_environment(CLI::App& command, const CLI::App& given,
-                                              const std::function<std::string(const CLI::ParseError&)>& text);
+std::vector<TakenValue> take_environment(CLI::App& command, const CLI::App& given,
+                                         const std::function<std::string(const CLI::ParseError&)>& text);
 
 // The same with values of the configuration file, after take_environment(). Options that a recipe sets are left to the
 // recipe where one is given.
-std::vector<FromEnvironment> take_config(CLI::App& command, const CLI::App& given,
-                                         const std::vector<ConfiguredValue>& values,
-                                         const std::function<std::string(const CLI::ParseError&)>& text);
+std::vector<TakenValue> take_config(CLI::App& command, const CLI::App& given,
+                                    const std::vector<ConfiguredValue>& values,
+                                    const std::function<std::string(const CLI::ParseError&)>& text);
 
 }  // namespace lumen::cli

@@ -1,4 +1,4 @@
-// lumen report RUN.., or a document of a compression
+// lumen report RUN.., or a document of a compression or of a study
 #include "model/report/report.h"
 
 #include <filesystem>
@@ -6,10 +6,12 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "base/structured/json.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "model/report/compression/compression.h"
+#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {
@@ -27,27 +29,34 @@ bool is_document(const std::string& path) {
   return std::filesystem::path(path).extension() == ".json" && std::filesystem::is_regular_file(path, failure);
 }
 
-int report_compression(const ReportFlags& flags) {
+int report_document(const ReportFlags& flags) {
   const std::filesystem::path in = flags.runs[0];
   if (flags.runs.size() > 1)
     throw Error(Exit::usage, fmt::format("{} is a document of its own, and is shown alone", in.string()),
                 "`lumen compare` puts models side by side");
-  const model::CompressionReport document =
-      model::parse_compression_report(read_file(in, kLargestDocument), in.string());
+  const std::string text = read_file(in, kLargestDocument);
+  std::string page, table;
+  if (const nlohmann::json document = parse_json(text, in.string()); model::is_study(document)) {
+    const model::Study study = model::study_of(document, in.string());
+    page = model::html_page(study), table = model::text_page(study);
+  } else {
+    const model::CompressionReport compression = model::parse_compression_report(text, in.string());
+    page = model::html_report(compression), table = model::text_report(compression);
+  }
   if (flags.text) {
-    put(model::text_report(document));
+    put(table);
     return 0;
   }
   const std::filesystem::path output =
       flags.output.empty() ? std::filesystem::path(in).replace_extension(".html") : std::filesystem::path(flags.output);
-  write_file_atomic(output, model::html_report(document));
+  write_file_atomic(output, page);
   put(fmt::format("wrote {}\n", output.string()));
   return 0;
 }
 
 int report(const ReportFlags& flags) {
   for (const std::string& run : flags.runs)
-    if (is_document(run)) return report_compression(flags);
+    if (is_document(run)) return report_document(flags);
   std::vector<model::RunLog> runs;
   for (const std::string& run : flags.runs) {
     runs.push_back(model::read_run_log(run));
@@ -76,7 +85,8 @@ void add_report(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* sub =
       app.add_subcommand("report", "Show a training run or a compressed model on a page, or compare several runs");
-  sub->add_option("runs", flags->runs, "Folders that `lumen train` wrote, or one document of a compression (.json)")
+  sub->add_option("runs", flags->runs,
+                  "Folders that `lumen train` wrote, or one document of a compression or study (.json)")
       ->check(reads(Reads::run))
       ->required()
       ->type_name("RUN..");

@@ -16,22 +16,14 @@
 namespace lumen::cli {
 namespace {
 
-// Checks that the recipe key accepts the option's value; the message is written for users.
-CLI::Validator allowed(const Setting& row) {
-  return CLI::Validator(
-      [&row](std::string& text) {
-        const model::RecipeKey& key = model::recipe_key(row.key);
-        if (!key.is_number()) return std::string();
-        model::Bounds bounds = model::bounds_of(row.key);
-        bounds.least = std::max(bounds.least, row.least.value_or(bounds.least));
-        char* end = nullptr;
-        const double value = std::strtod(text.c_str(), &end);
-        if (end == text.c_str() || *end != 0) return fmt::format("'{}' is no number", text);
-        if (!bounds.holds(value)) return fmt::format("must be {}, not {}", bounds.text(), text);
-        if (key.is_whole() && value != std::floor(value)) return fmt::format("must be a whole number, not {}", text);
-        return std::string();
-      },
-      "");
+// The part of a value's type that the help shows for a key with names: "{cut,drop}".
+std::string names_text(const model::RecipeKey& key) {
+  return key.choices.empty() ? "" : fmt::format("{{{}}}", fmt::join(key.names(), ","));
+}
+
+// Checks that the recipe key takes the option's number; a text is checked when it is set.
+CLI::Validator allowed(const model::RecipeKey& key) {
+  return CLI::Validator([&key](std::string& text) { return model::problem_of(key, text); }, names_text(key));
 }
 
 // Whether the option that sets `value` comes later in the table than the one that sets `held`.
@@ -61,12 +53,13 @@ void add_key_choice(CLI::App& app, TrainFlags& f, const Setting& row) {
 }
 
 void add_key_setting(CLI::App& app, TrainFlags& f, const Setting& row) {
-  if (model::recipe_key(row.key).is_switch()) return add_key_switch(app, f, row);
+  const model::RecipeKey& key = model::recipe_key(row.key);
+  if (key.is_switch()) return add_key_switch(app, f, row);
   if (*row.key_value) return add_key_choice(app, f, row);
-  const std::string key = row.key;
-  add_setting_function<std::string>(app, row.name(), [&f, key](const std::string& text) {
-    f.values[key] = text;
-  })->check(allowed(row));
+  CLI::Option* const option = add_setting_function<std::string>(
+      app, row.name(), [&f, name = key.name()](const std::string& text) { f.values[name] = text; });
+  option->check(allowed(key))->default_str(model::default_text(key));
+  if (key.is_number() && *row.placeholder == '\0') option->type_name(key.is_whole() ? "INT" : "FLOAT");
 }
 
 model::Recipe of_training(model::Recipe r) {
@@ -125,6 +118,10 @@ void apply_flags(const model::Library& library, const TrainFlags& flags, model::
     rule.format = flags.format;
     r.quantize = {rule};
   }
+}
+
+bool TrainFlags::has(const std::string& key) const {
+  return values.contains(model::recipe_key(key).name());
 }
 
 std::optional<double> TrainFlags::number(const std::string& key) const {

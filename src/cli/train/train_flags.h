@@ -28,7 +28,7 @@ struct TrainFlags {
   std::map<std::string, std::string> values;
   std::map<std::string, double> objective_settings;
 
-  bool has(const std::string& key) const { return values.contains(key); }
+  bool has(const std::string& key) const;  // of a key that recipes have
   std::string text(const std::string& key) const { return has(key) ? values.at(key) : std::string(); }
   std::optional<double> number(const std::string& key) const;
 };

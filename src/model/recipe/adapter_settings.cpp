@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <initializer_list>
 #include <optional>
 
 #include "base/error.h"
@@ -40,15 +39,6 @@ AdapterInit adapter_init(const AdapterSettings& s) {
 }
 
 void check_adapter(const AdapterSettings& s) {
-  const auto one_of = [](const char* key, const std::string& value, std::initializer_list<const char*> known) {
-    std::string names;
-    for (const char* k : known) {
-      if (value == k) return;
-      names += (names.empty() ? "" : ", ") + std::string(k);
-    }
-    throw Error(Exit::usage, fmt::format("{} '{}' is not known", key, value), "known: " + names);
-  };
-  one_of("adapter.method", s.method, {"none", "lora", "dora"});
   const AdapterInit init = adapter_init(s);
   const auto refuse = [](const std::string& what, const char* hint) { throw Error(Exit::usage, what, hint); };
   if (!s.trains()) return;
@@ -64,6 +54,12 @@ void check_adapter(const AdapterSettings& s) {
   if (s.targets.empty())
     throw Error(Exit::usage, "adapter.targets names no weight",
                 fmt::format("\"{}\" means all matrices of linear layers", kAllLinear));
+}
+
+void check_ship(const ShipSettings& s) {
+  if (!s.ships() && (s.learns() || s.magnitudes))
+    throw Error(Exit::usage, "ship.fields and ship.magnitudes need a format to ship, but ship.type names none",
+                "add --ship FORMAT");
 }
 
 }  // namespace lumen::model

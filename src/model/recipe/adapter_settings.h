@@ -1,4 +1,5 @@
-// Settings of a recipe's adapter. Proved by tests/model/train/adapter/lora_test.cpp.
+// Settings of a recipe's adapter, and of the quantization in which it is shipped. Proved by
+// tests/model/train/adapter/lora_test.cpp and ship_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,21 @@ struct AdapterInit {
 AdapterInit adapter_init(const AdapterSettings& settings);
 
 inline constexpr const char* kAllLinear = "all-linear";
-// Error (usage) when a name is unknown or two settings contradict each other.
+// Error (usage) when two settings contradict each other.
 void check_adapter(const AdapterSettings& settings);
+
+// [ship] of a recipe.
+struct ShipSettings {
+  std::string type;               // of the merged model: "base" (each weight's own type), a format or a mixture
+  std::string fields = "fitted";  // or "learned": scales and offsets are trained (LSQ, learned clipping)
+  bool magnitudes = false;        // one for each group of the format
+  std::vector<std::string> trains = {"adapter", "fields", "magnitudes"};  // trained in this phase
+  double max_kl = 1e-3;  // limit of the KL divergence of the written file from the trained model, nats per token
+
+  bool ships() const { return !type.empty(); }
+  bool learns() const { return fields == "learned"; }
+};
+// Error (usage) when two settings contradict each other.
+void check_ship(const ShipSettings& settings);
 
 }  // namespace lumen::model

@@ -6,7 +6,7 @@
 // May include: base, base/file, base/structured, graph/pass, graph/transform, model/arch, model/arch/adapter,
 // model/arch/family, model/file, model/recipe/objective, model/recipe/optimizer, model/template, number/codec,
 // number/facts, number/formula, number/library, run/device.
-// Offers: phases.h, recipe_keys.h.
+// Offers: phases.h, recipe_keys.def, recipe_keys.h.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,6 @@
 #include "model/recipe/product_settings.h"
 #include "model/recipe/rule_scope.h"
 #include "model/recipe/schedule.h"
-#include "model/recipe/ship_settings.h"
 
 namespace lumen::model {
 

@@ -1,6 +1,6 @@
-// One table of every single-valued key of a recipe: its section and name, its allowed values, and its member of Recipe.
-// Reading, printing, bounds checks, and comparing a resumed run with its checkpoint are derived from the rows. Proved
-// by tests/model/recipe/recipe_keys_test.cpp.
+// Every single-valued key of a recipe, from the rows of recipe_keys.def: its section and name, its allowed values, and
+// its member of Recipe. Reading, printing, bounds checks, and comparing a resumed run with its checkpoint are derived
+// from the rows. Proved by tests/model/recipe/recipe_keys_test.cpp.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@ enum class RecipeEffect {
   none,      // nothing trained: how often to evaluate or save, output types, paths
 };
 
-// A value that is one of a few names.
+// A text with a parser of its own.
 struct NamedChoice {
   std::string (*get)(const Recipe&);
-  void (*set)(Recipe&, const std::string&);  // Error that lists the names
+  void (*set)(Recipe&, const std::string&);  // Error that says what is allowed
 };
 
 struct RecipeKey {
@@ -34,13 +34,16 @@ struct RecipeKey {
                std::string& (*)(Recipe&), std::vector<std::string>& (*)(Recipe&), NamedChoice,
                std::optional<double>& (*)(Recipe&)>  // the last: a missing value gets its default elsewhere
       value;
-  double least = 0, most = 0;  // of numbers, inclusive
-  RecipeEffect effect = RecipeEffect::training;
+  double least, most;   // of numbers, inclusive
+  std::string choices;  // the allowed texts, separated by blanks; "": any that the key's parser takes
+  RecipeEffect effect;
+  const char* help;  // of its option, too
 
   std::string name() const { return std::string(section) + "." + key; }
   bool is_number() const { return value.index() <= 2 || value.index() == 7; }
   bool is_whole() const { return value.index() == 1 || value.index() == 2; }
   bool is_switch() const { return value.index() == 3; }
+  std::vector<std::string> names() const;  // the choices
 };
 
 // In the order in which a recipe is printed.
@@ -52,9 +55,13 @@ const RecipeKey& recipe_key(const std::string& name);
 std::string value_text(const RecipeKey& key, const Recipe& recipe);
 // Reads the key from its section's table, if present. Error with its position when it is out of bounds.
 void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe);
+// Why a flag's text is no number of the key ("must be 1 to 256, not 300"); "" where it is one, and for other keys.
+std::string problem_of(const RecipeKey& key, const std::string& text);
 // From a flag's value ("1e-3", "cosine", "a,b" for lists). Error (usage) when it is invalid.
 void set_value(const RecipeKey& key, const std::string& text, Recipe& recipe);
-// Error (usage) when a number is out of its bounds.
+// The value that holds where neither recipe nor option gives one, as an option takes it; "" when there is none.
+std::string default_text(const RecipeKey& key);
+// Error (usage) when a number is out of its bounds, or a text none of the key's names.
 void check_value(const RecipeKey& key, const Recipe& recipe);
 
 // "mine.toml:3:9".

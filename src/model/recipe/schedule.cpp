@@ -44,6 +44,10 @@ const char* schedule_shape_name(Shape shape) {
   return kShapes[ordinal(shape)];
 }
 
+std::string schedule_shape_names() {
+  return fmt::format("{}", fmt::join(kShapes, " "));
+}
+
 int64_t warmup_steps(const Schedule& s) {
   if (s.warmup_ratio <= 0) return s.warmup;
   const double last = s.decay_steps > 0 ? s.decay_steps : s.steps;

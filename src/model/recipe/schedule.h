@@ -33,6 +33,7 @@ struct Schedule {
 // Aliases from other tools are accepted. Error that lists the known names.
 Schedule::Shape schedule_shape(const std::string& name);
 const char* schedule_shape_name(Schedule::Shape shape);
+std::string schedule_shape_names();  // all, separated by blanks
 
 // The number of warm-up steps; a fraction is rounded up.
 int64_t warmup_steps(const Schedule& s);

@@ -72,19 +72,4 @@ std::string text_table(const Table& table) {
   return out;
 }
 
-std::string html_page(const Study& study) {
-  ordered_json out = {{"text", study.text}, {"tiles", ordered_json::array()}, {"sections", ordered_json::array()}};
-  for (const Tile& t : study.tiles)
-    out["tiles"].push_back({{"name", t.name}, {"value", t.value}, {"remark", t.remark}});
-  for (const Section& s : study.sections) {
-    ordered_json section = {{"title", s.title}, {"text", s.text}};
-    for (const Table& t : s.tables)
-      section["tables"].push_back({{"head", t.head}, {"rows", t.rows}, {"texts", t.texts}});
-    for (const Chart& c : s.charts) section["charts"].push_back(to_json(c));
-    for (const Picture& p : s.pictures) section["pictures"].push_back({{"caption", p.caption}, {"source", p.source}});
-    out["sections"].push_back(std::move(section));
-  }
-  return html_page(ordered_json{{"lumen_report", 1}, {"title", study.title}, {"study", std::move(out)}});
-}
-
 }  // namespace lumen::model

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "model/report/chart.h"
-
 namespace lumen::model {
 
 // The document: "title", "subtitle", and at least one of "runs" (with "differences"), "compression" and "study".
@@ -21,29 +19,5 @@ struct Table {
   size_t texts = 1;                            // this many columns from the left are texts, the others numbers
 };
 std::string text_table(const Table& table);  // columns aligned, a line each; an empty head has none
-
-// Large figures with a name and a remark each.
-struct Tile {
-  std::string name, value, remark;
-};
-
-struct Picture {
-  std::string caption, source;  // source: data:image/png;base64,..
-};
-
-struct Section {
-  std::string title, text;
-  std::vector<Table> tables = {};
-  std::vector<Chart> charts = {};
-  std::vector<Picture> pictures = {};
-};
-
-// A comparison of methods: all texts are plain.
-struct Study {
-  std::string title, text;
-  std::vector<Tile> tiles;
-  std::vector<Section> sections;
-};
-std::string html_page(const Study& study);
 
 }  // namespace lumen::model

@@ -2,7 +2,7 @@
 // terminals. Everything in it comes from the runs' logs. Proved by tests/model/report/report_test.cpp.
 //
 // May include: base, base/file, base/structured, model/recipe/record.
-// Offers: chart.h, page.h, tensorboard.h.
+// Offers: chart.h, page.h, study.h, tensorboard.h.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -15,10 +15,14 @@ TEST(Url, Parts) {
   ASSERT_TRUE(url);
   EXPECT_TRUE(url->is_secure);
   EXPECT_EQ(url->host, "hub.example");
-  EXPECT_EQ(url->text(), "https://hub.example:443/a/b?c=d");
+  EXPECT_EQ(url->text(), "https://hub.example/a/b?c=d");
   EXPECT_EQ(text_of(parse_url("http://127.0.0.1:8080")), "http://127.0.0.1:8080/");
-  EXPECT_EQ(text_of(parse_url("http://[::1]:80/x")), "http://[::1]:80/x");
-  EXPECT_EQ(text_of(parse_url("http://[::1]")), "http://[::1]:80/");
+  EXPECT_EQ(text_of(parse_url("http://[::1]:80/x")), "http://[::1]/x");
+  EXPECT_EQ(text_of(parse_url("http://[::1]")), "http://[::1]/");
+  // A port is part of the text where it is not the scheme's own.
+  EXPECT_EQ(text_of(parse_url("https://host:80/")), "https://host:80/");
+  EXPECT_EQ(text_of(parse_url("http://host:443/")), "http://host:443/");
+  EXPECT_EQ(parse_url("https://host")->port, 443);
   EXPECT_TRUE(parse_url("http://127.0.0.1:1")->is_loopback());
   EXPECT_FALSE(parse_url("http://10.0.0.1")->is_loopback());
 }
@@ -34,8 +38,8 @@ TEST(Url, Refused) {
 TEST(Url, Redirects) {
   const Url base = *parse_url("https://hub:444/a/b");
   EXPECT_EQ(text_of(redirected(base, "/c")), "https://hub:444/c");
-  EXPECT_EQ(text_of(redirected(base, "//other/c")), "https://other:443/c");
-  EXPECT_EQ(text_of(redirected(base, "http://other/c?d")), "http://other:80/c?d");
+  EXPECT_EQ(text_of(redirected(base, "//other/c")), "https://other/c");
+  EXPECT_EQ(text_of(redirected(base, "http://other/c?d")), "http://other/c?d");
   EXPECT_EQ(text_of(redirected(base, "")), "none");
   EXPECT_EQ(text_of(redirected(base, "file:///etc/passwd")), "none");
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pages of reports in a real browser (Debian's chromium, headless), opened as files: what a run's log and a compression's document hold is on the page, charts show values
+"""Pages of reports in a real browser (Debian's chromium, headless), opened as files: what a run's log and the documents of a compression and a study hold is on the page, charts show values
 under the cursor and to the arrow keys, names stand at dots, nothing is wider than the page at 390 and 1280 pixels, hostile names stay text, and nothing is fetched.
 
 Usage: tests/cli/pages/report_page_check.py LUMEN             exit code 77: no chromium, nothing was checked
@@ -62,6 +62,19 @@ def write_compression(file, text=None):
         "tasks": [{"model": say("tiny mixed.gguf"), "task": say("pairs"), "figure": say("acc"), "value": 0.625, "error": 0.01}],
         "stages": [{"name": say("calibrate"), "seconds": 62}], "notes": [say("one row was left as it is")]}
     file.write_text(json.dumps(document))
+    return file
+
+
+def write_study(file, text=None):
+    say = (lambda s: text) if text else (lambda s: s)
+    line = {"color": 0, "faint": False, "dots": True, "line": True, "large": False, "labels": []}
+    chart = {"title": say("Size and error"), "unit": say("nats"), "across": say("bits"), "logarithmic": True, "zero": False, "whole": False,
+             "series": [{**line, "name": say("plain"), "points": [[2, 1.5], [4, 0.1], [8, 0.001]], "labels": [say("two"), say("four"), say("eight")]},
+                        {**line, "name": say("chosen"), "color": 1, "points": [[3, 0.2], [6, 0.01]]}]}
+    table = {"head": [say("method"), *(say(f"figure {i}") for i in range(14))], "texts": 1, "rows": [[say(f"method {r}"), *(say("49152" if i == 0 else f"{r}.{i}01") for i in range(14))] for r in range(3)]}
+    file.write_text(json.dumps({"lumen_report": 1, "title": say("Ways of rounding"), "study": {
+        "text": say("Three seeds."), "tiles": [{"name": say("images"), "value": say("1,234"), "remark": say("of a folder")}],
+        "sections": [{"title": say("Compared"), "text": say("Means."), "tables": [table], "charts": [chart]}]}}))
     return file
 
 
@@ -159,6 +172,18 @@ def check_compression(b, page):
     assert set(bits) == {"8"} and len(bits) == 50, bits
 
 
+def check_study(b, page):
+    opened(b, page, 1280, "light")
+    shows(b, "Ways of rounding", "Three seeds.", "1,234", "of a folder", "Compared", "Means.", "figure 13", "method 2", "49,152")
+    assert b.js(f"[...{figure(b, 'Size and error')}.querySelectorAll('svg text.name')].map((e) => e.textContent)") == ["two", "four", "eight"]
+    scale = f"{figure(b, 'Size and error')}.querySelector('.scale').getAttribute('aria-pressed')"
+    assert b.js(scale) == "true"
+    b.js(f"{figure(b, 'Size and error')}.querySelector('svg').focus()")
+    b.press("ArrowRight", "ArrowRight", 39)
+    tip = b.js(f"{figure(b, 'Size and error')}.querySelector('.tip').innerText")
+    assert tip.startswith("two") and "1.5" in tip, tip
+
+
 def main():
     program = find_browser()
     if not program:
@@ -175,12 +200,14 @@ def main():
             return work / name
         one, two = write_run(work, "one", 1), write_run(work, "two", 1.5, 400)
         pages = {"run": report("run.html", one), "comparison": report("comparison.html", one, two), "compression": report("compression.html", write_compression(work / "c.json")),
+                 "study": report("study.html", write_study(work / "s.json")), "evil study": report("evil-study.html", write_study(work / "evil-s.json", EVIL)),
                  "evil run": report("evil-run.html", write_run(work, "evil", 1, 40, EVIL)), "evil comparison": report("evil-comparison.html", work / "evil", one),
                  "evil compression": report("evil-compression.html", write_compression(work / "evil.json", EVIL))}
         b = Browser(program, work / "browser")
         try:
             check_run(b, pages["run"])
             check_compression(b, pages["compression"])
+            check_study(b, pages["study"])
             for page in pages.values():
                 for width, theme in ((1280, "light"), (1280, "dark"), (390, "light")):
                     opened(b, page, width, theme, keep)

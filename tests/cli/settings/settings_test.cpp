@@ -161,6 +161,42 @@ TEST(Settings, KeysAreThoseOfRecipes) {
   EXPECT_GT(keys, 80U);
 }
 
+// A key is said once, in recipe_keys.def: what an option of it has is the key's.
+TEST(Settings, OptionsOfKeysAreTheKeys) {
+  Command command;
+  const auto app = make_app(command);
+  const CLI::App& train = *commands_of(*app).at("train");
+  std::map<std::string, size_t> options;
+  for (const Setting& row : settings()) {
+    if (!*row.key) continue;
+    const model::RecipeKey& key = model::recipe_key(row.key);
+    if (*row.key_value) {  // a flag for one value, which the key takes
+      model::Recipe r;
+      EXPECT_NO_THROW(model::set_value(key, row.key_value, r)) << row.names;
+      EXPECT_NE(model::default_text(key), row.key_value) << row.names << " changes nothing";
+      continue;
+    }
+    EXPECT_EQ(++options[row.key], 1U) << row.key << " has a second row: " << row.names;
+    EXPECT_STREQ(row.help, key.help) << row.key;
+    EXPECT_EQ(row.choices, key.choices) << row.key;
+    EXPECT_EQ(row.least, key.is_number() ? std::optional(key.least) : std::nullopt) << row.key;
+    EXPECT_EQ(row.most, key.is_number() ? std::optional(key.most) : std::nullopt) << row.key;
+    const CLI::Option* const option = train.get_option_no_throw(row.name());
+    ASSERT_TRUE(option) << row.name();
+    if (key.is_switch()) continue;
+    EXPECT_EQ(option->get_default_str(), model::default_text(key)) << row.key;
+    for (const std::string& name : key.names())
+      EXPECT_TRUE(contains(option->get_type_name(), name)) << row.key << " " << name;
+  }
+  EXPECT_GT(options.size(), 80U);
+}
+
+TEST(Settings, TheTableHasKeysWithoutOptions) {
+  const Outcome all = lumen({"manual", "--form", "json"});
+  for (const model::RecipeKey& key : model::recipe_keys())
+    EXPECT_TRUE(contains(all.out, "\"key\": \"" + key.name() + "\"")) << key.name();
+}
+
 // The C interface documents each option that a row says is the same.
 TEST(Settings, NamesOfTheInterfaceAreInItsHeader) {
   const std::string header = text_of("include/lumen.h");

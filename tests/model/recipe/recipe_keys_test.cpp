@@ -59,6 +59,19 @@ TEST(RecipeKeys, NumbersAreBounded) {
   }
 }
 
+// A default is a value that the key takes, and every key says what it is.
+TEST(RecipeKeys, DefaultsAreAllowed) {
+  for (const RecipeKey& key : recipe_keys()) {
+    EXPECT_GT(std::string_view(key.help).size(), 5U) << key.name();
+    EXPECT_NO_THROW(check_value(key, {})) << key.name();
+    const std::string text = default_text(key);
+    if (text.empty()) continue;
+    Recipe r;
+    EXPECT_NO_THROW(set_value(key, text, r)) << key.name();
+    EXPECT_EQ(value_text(key, r), value_text(key, {})) << key.name();
+  }
+}
+
 TEST(RecipeKeys, TextsAndSwitches) {
   for (const RecipeKey& key : recipe_keys()) {
     Recipe r;
@@ -66,6 +79,25 @@ TEST(RecipeKeys, TextsAndSwitches) {
       set_value(key, "true", r);
       EXPECT_EQ(value_text(key, r), "true") << key.name();
       EXPECT_THROW(set_value(key, "yes", r), Error) << key.name();
+    } else if (!key.choices.empty()) {
+      for (const std::string& name : key.names()) {
+        set_value(key, name, r);
+        EXPECT_NO_THROW(check_value(key, r)) << key.name() << " " << name;
+        EXPECT_NE(value_text(key, r).find(name), std::string::npos) << key.name();
+      }
+      EXPECT_THROW(set_value(key, "no such choice", r), Error) << key.name();
+      if (!std::holds_alternative<NamedChoice>(key.value) || key.name() == "ranks.shard") {
+        EXPECT_THROW(check_value(key, r), Error) << key.name();
+      }
+      const bool is_list = std::holds_alternative<std::vector<std::string>& (*)(Recipe&)>(key.value);
+      const Toml file = Toml::parse(
+          fmt::format("[{}]\n{} = {}\n", key.section, key.key, is_list ? R"(["no such"])" : R"("no such")"), "test");
+      try {
+        read_value(key, *file.table(key.section), r);
+        ADD_FAILURE() << key.name();
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("test:2:"), std::string::npos) << e.what();
+      }
     } else if (std::holds_alternative<std::string& (*)(Recipe&)>(key.value)) {
       set_value(key, "a \"b\"\n", r);
       const Toml read = Toml::parse(fmt::format("[{}]\n{} = {}\n", key.section, key.key, value_text(key, r)), "test");

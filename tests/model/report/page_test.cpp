@@ -47,22 +47,6 @@ TEST(Page, InvalidUtf8IsReplaced) {
   EXPECT_EQ(document_of(html_page(ordered_json{{"title", "a\xff"}}))["title"], "a\ufffd");
 }
 
-TEST(Page, OfAStudy) {
-  Study study{"Title", "About.", {{"size", "5", "of 7"}}, {}};
-  study.sections.push_back(
-      {"Compared", "A text", {{{"what", "n"}, {{"a", "1"}}, 1}}, {{"curve", "", {{"s", {{1, 2}}}}}}});
-  study.sections.push_back({"Pictures", "", {}, {}, {{"one", "data:image/png;base64,AA=="}}});
-  const ordered_json out = document_of(html_page(study));
-  EXPECT_EQ(out["title"], "Title");
-  EXPECT_EQ(out["study"]["text"], "About.");
-  EXPECT_EQ(out["study"]["tiles"][0]["remark"], "of 7");
-  const ordered_json& compared = out["study"]["sections"][0];
-  EXPECT_EQ(compared["text"], "A text");
-  EXPECT_EQ(compared["tables"][0]["rows"][0][1], "1");
-  EXPECT_EQ(compared["charts"][0]["series"][0]["points"][0][1], 2.0);
-  EXPECT_EQ(out["study"]["sections"][1]["pictures"][0]["caption"], "one");
-}
-
 TEST(Page, TablesAsText) {
   EXPECT_EQ(text_table({{"name", "n"}, {{"a", "10"}, {"été", "7"}}, 1}),
             "name   n\n"
