@@ -227,9 +227,9 @@ constexpr Setting kRows[] = {
         .takes("FILE")
         .writing(Writes::file),
     Setting{"--html", "quantize", "The same as a page"}.under("Reports").takes("FILE").writing(Writes::file),
-    Setting{"--beside", "quantize",
-            "Formats or mixtures that the report of --budget shows, too: rounded by an importance matrix of the same "
-            "text, measured on the same windows"}
+    Setting{"--compare-formats,--beside", "quantize",
+            "Formats or mixtures that the report of --budget also shows. They are quantized with an importance matrix "
+            "of the same text, and measured on the same windows"}
         .under("Budget")
         .list()
         .takes("NAMES"),

@@ -1,0 +1,11 @@
+// Equivalent changes of a model's weights that make it easier to round: norms folded into the following weights,
+// channels scaled, spaces rotated. Their sites: graph/equivalence. Computed in f64, stored in f32.
+//
+// May include: base, base/threads, graph/equivalence, graph/ir, graph/match, model/arch.
+#pragma once
+
+#include "model/compress/equivalent_transform/apply.h"
+#include "model/compress/equivalent_transform/clip.h"
+#include "model/compress/equivalent_transform/rotated_lines.h"
+#include "model/compress/equivalent_transform/rotation.h"
+#include "model/compress/equivalent_transform/scale_rules.h"
