@@ -4,9 +4,10 @@
 Usage: tools/house.py [ROOT]      exits 1 and lists every breach.  Run by the tests (ctest -R house).
        --rooms          the table of rooms: files, lines, what each is for
        --tests          which tests prove each room
-       --write-doors    brings "May include:" of every door up to what its room includes; the diff is reviewed
+       --write-doors    brings "May include:" of every door up to what its room includes, and docs/reference/tests.md
+                        up to the tests that there are; the diff is reviewed
 What a room is, and what is asked of it, says tools/rooms.py; how long a function may be, and how many casts there are, says
-tools/functions.py.
+tools/functions.py; the traces of docs/tour.md are checked by tools/traces.py.
 """
 import re
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import functions
 import rooms
+import traces
 import words
 
 # The include table of docs/tour.md. A floor may always include itself.
@@ -188,6 +190,7 @@ def main() -> int:
     breaches += floor_breaches(root)
     breaches += rooms.breaches(root)
     breaches += words.breaches(root)
+    breaches += traces.breaches(root)
     breaches += functions.breaches(root)
     for breach in breaches:
         print(breach)

@@ -111,6 +111,26 @@ class House(unittest.TestCase):
         _, out = self.said({"tests/base/more_test.cpp": "", "src/base/in/in.h": DOOR.format("nothing")}, "--tests")
         self.assertIn("src/base:\n  tests/base/error_test.cpp\n  tests/base/more_test.cpp\nsrc/base/in: none of its own\n", out)
 
+    def test_map_that_is_old(self):
+        code, out = self.said({"docs/reference/tests.md": "old"})
+        self.assertEqual(code, 1, out)
+        self.assertIn("docs/reference/tests.md: not the tests that there are", out)
+        code, out = self.said({"docs/reference/tests.md": "old"}, "--write-doors")
+        self.assertEqual(code, 0, out)
+
+    def test_traces(self):
+        def page(steps: str, count: int = 11) -> str:
+            return "# Tour\n\n" + "".join(f"### Trace: number {i}\n\n{steps}\n" for i in range(count)) + "## End\n\n1. `none.h`: no step.\n"
+        step = "1. `base/error.h`: `A::f` and `--flag`\n   are here.\n"
+        files = {"src/base/error.h": "// Words.\n#pragma once\nint f(int x);\n"}
+        code, out = self.said({**files, "docs/tour.md": page(step)})
+        self.assertEqual(code, 0, out)
+        for steps, words in ((step.replace("error.h", "gone.h"), "'number 0' names src/base/gone.h, which does not exist"),
+                             (step.replace("A::f", "A::g"), "names A::g, which src/base/error.h does not have"),
+                             (4 * step, "visits base 4 times; 3 are the most")):
+            self.assert_breach({**files, "docs/tour.md": page(steps)}, words)
+        self.assert_breach({**files, "docs/tour.md": page(step, 10)}, "10 traces; 11 are promised")
+
     def test_floors_of_documents(self):
         floors = ["base", "lang", "number", "graph", "kernel", "emit", "run", "model", "cli", "api"]
         table = "".join(f"{number:2}  {name}  words\n" for number, name in enumerate(floors, 1))
