@@ -1,9 +1,12 @@
-"""The traces of docs/tour.md: each follows one value through the code. tools/house.py calls this. A step is an item of a
+"""The traces and questions of docs/tour.md. tools/house.py calls this. A trace follows one value through the code. A step is an item of a
 numbered list; its first name in backticks is a file under src, and every other name must occur in that file. No trace
-visits a folder more than MOST_VISITS times."""
+visits a folder more than MOST_VISITS times. A question is a row of a table with a word and a folder: the first comment of
+the folder's door has the word, and few other doors do."""
 import re
 from collections import Counter
 from pathlib import Path
+
+import rooms
 
 PAGE = "docs/tour.md"
 TRACE = re.compile(r"^### Trace: (.*)$", re.M)
@@ -12,6 +15,8 @@ NAME = re.compile(r"`([^`]+)`")
 # A function, a type or a member; other things in backticks are what a user writes.
 IDENTIFIER = re.compile(r"^(?:\w+::)*[A-Za-z_]\w*$")
 TRACES, MOST_VISITS = 11, 3
+QUESTION = re.compile(r"^\| [^|]*\? \| `([^`]+)` \| `([^`]+)` \|$", re.M)
+MOST_DOORS = 3
 
 
 def traces(text: str) -> list[tuple[str, list[str]]]:
@@ -19,10 +24,37 @@ def traces(text: str) -> list[tuple[str, list[str]]]:
     return [(title, STEP.findall(re.split(r"^#", body, maxsplit=1, flags=re.M)[0])) for title, body in zip(parts[::2], parts[1::2])]
 
 
+def purposes(root: Path) -> dict[str, str]:
+    """What the door of each room under src says in front of its lists."""
+    out = {}
+    for room in rooms.rooms(root):
+        door = root / rooms.door_of(room)
+        if room.startswith("src/") and door.exists():
+            comment = " ".join(rooms.first_comment(door.read_text()))
+            out[room.removeprefix("src/")] = re.split("May include:|Offers:", comment)[0]
+    return out
+
+
+def question_breaches(root: Path, text: str) -> list[str]:
+    out, doors = [], purposes(root)
+    for word, folder in QUESTION.findall(text):
+        having = [room for room, purpose in doors.items() if word.lower() in purpose.lower()]
+        if folder not in having:
+            out.append(f"{PAGE}: the door of {folder} does not say '{word}'")
+        if len(having) > MOST_DOORS:
+            out.append(f"{PAGE}: {len(having)} doors say '{word}': {', '.join(having)}")
+    return out
+
+
 def breaches(root: Path) -> list[str]:
     if not (root / PAGE).exists():
         return []
-    found = traces((root / PAGE).read_text())
+    page = (root / PAGE).read_text()
+    return trace_breaches(root, page) + question_breaches(root, page)
+
+
+def trace_breaches(root: Path, page: str) -> list[str]:
+    found = traces(page)
     if not found:
         return []
     out = [] if len(found) == TRACES else [f"{PAGE}: {len(found)} traces; {TRACES} are promised"]

@@ -131,6 +131,14 @@ class House(unittest.TestCase):
             self.assert_breach({**files, "docs/tour.md": page(steps)}, words)
         self.assert_breach({**files, "docs/tour.md": page(step, 10)}, "10 traces; 11 are promised")
 
+    def test_questions(self):
+        row = "| Where are words? | `{}` | `lang` |\n"
+        code, out = self.said({"docs/tour.md": row.format("words")})
+        self.assertEqual(code, 0, out)
+        self.assert_breach({"docs/tour.md": row.format("sentences")}, "the door of lang does not say 'sentences'")
+        more = {f"src/lang/{name}/{name}.h": DOOR.format("nothing") for name in ("a", "b")}
+        self.assert_breach({**more, "docs/tour.md": row.format("words")}, "4 doors say 'words'")
+
     def test_floors_of_documents(self):
         floors = ["base", "lang", "number", "graph", "kernel", "emit", "run", "model", "cli", "api"]
         table = "".join(f"{number:2}  {name}  words\n" for number, name in enumerate(floors, 1))

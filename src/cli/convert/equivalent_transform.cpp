@@ -249,11 +249,11 @@ void add_equivalent_transform(CLI::App& app, Command& command) {
       ->type_name("CHANNELS:FACTOR");
   sub->add_option("-s,--seed", flags->seed, "Seed of rotations and channels")->capture_default_str();
   sub->add_option("--outtype", flags->type, "Float format to write instead of f32")->type_name("FORMAT");
-  sub->add_option("--check-chunks", flags->windows, "Windows that the model is compared on before and after")
+  sub->add_option("--check-chunks", flags->windows, "Windows of the comparison before and after")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   sub->add_flag("--no-check", flags->no_check, "Do not compare the outputs before and after");
-  sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it");
+  sub->add_flag("--overwrite", flags->overwrite, "Allow OUT to be IN or a part of it");
   flags->learning.add_learning_flags(*sub);
   sub->footer([] {
     return fmt::format(

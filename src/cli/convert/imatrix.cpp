@@ -64,7 +64,8 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
 
 void add_imatrix(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ImatrixFlags>();
-  CLI::App* sub = app.add_subcommand("imatrix", "What a model's weights read of a text: an importance matrix");
+  CLI::App* sub =
+      app.add_subcommand("imatrix", "Measure an importance matrix: the inputs of a model's weights on a text");
   add_setting(*sub, "--model", flags->model);
   add_setting(*sub, "--file", flags->text);
   add_setting(*sub, "--output", flags->out);

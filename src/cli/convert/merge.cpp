@@ -175,7 +175,7 @@ int merge(const Shared& shared, MergeFlags& flags) {
 
 void add_merge(CLI::App& app, Command& command) {
   auto flags = std::make_shared<MergeFlags>();
-  CLI::App* sub = app.add_subcommand("merge", "Fold adapters into the model they were made for");
+  CLI::App* sub = app.add_subcommand("merge", "Merge LoRA adapters into the weights of their model");
   add_setting(*sub, "base", flags->base);
   add_setting(*sub, "adapter", flags->adapters.plain);
   add_setting(*sub, "--out", flags->out);

@@ -209,7 +209,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
 void add_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* sub =
-      app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
+      app.add_subcommand("quantize", "Quantize a model's weights to a number format, or to a mixture of formats");
   add_setting(*sub, "input", flags->in);
   add_setting(*sub, "output", flags->out);
   add_setting(*sub, "--overwrite", flags->overwrite);

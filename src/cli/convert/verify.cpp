@@ -32,7 +32,8 @@ int verify(const Shared& shared, const std::string& path) {
 
 void add_verify(CLI::App& app, Command& command) {
   auto path = std::make_shared<std::string>();
-  CLI::App* sub = app.add_subcommand("verify", "Check what a run's outputs were made of, by the hashes they record");
+  CLI::App* sub =
+      app.add_subcommand("verify", "Check a run's outputs against the hashes of their inputs that they record");
   sub->add_option("path", *path, "Folder of a run or of an adapter, GGUF or safetensors file")
       ->check(reads(Reads::run))
       ->required()

@@ -253,7 +253,7 @@ class Compare {
 
 void add_compare(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CompareFlags>();
-  CLI::App* sub = app.add_subcommand("compare", "How far models are from a base: divergence, perplexity, size, speed");
+  CLI::App* sub = app.add_subcommand("compare", "Compare models with a base: KL divergence, perplexity, size, speed");
   add_setting(*sub, "models", flags->models)->expected(2, 64);
   add_setting(*sub, "--file", flags->text);
   add_setting(*sub, "--ctx-size", flags->options.length);

@@ -69,7 +69,7 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
 
 void add_perplexity(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PerplexityFlags>();
-  CLI::App* sub = app.add_subcommand("perplexity", "How well a model predicts a text");
+  CLI::App* sub = app.add_subcommand("perplexity", "Measure the perplexity of a model on a text");
   add_setting(*sub, "--model", flags->model);
   add_setting(*sub, "--file", flags->text);
   add_setting(*sub, "--ctx-size", flags->options.length);

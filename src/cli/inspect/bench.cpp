@@ -177,7 +177,7 @@ int bench(const Shared& shared, BenchFlags& flags) {
 
 void add_bench(CLI::App& app, Command& command) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and generate tokens here");
+  CLI::App* sub = app.add_subcommand("bench", "Measure the speed of prompts and of token generation on this machine");
   auto* file = add_setting(*sub, "--model", flags->models);
   add_setting(*sub, "--shape", flags->shape);
   add_setting(*sub, "--type", flags->types)->excludes(file);
@@ -215,7 +215,7 @@ void add_bench(CLI::App& app, Command& command) {
         "  lumen bench -m model.gguf -p 0 -n 64 -d 0,4096 -o json       how generation slows down behind a long "
         "context\n"
         "  lumen bench --shape {} --type {} -p 0 --explain      where the time of a token goes\n"
-        "  lumen bench kernels --format {} -M 1                        one kernel beside the machine's ceilings",
+        "  lumen bench kernels --format {} -M 1                        one kernel, compared with the machine's peak",
         size_names(), format_names(), size, four, size, four, four);
   });
   add_shared_flags(*sub, command.shared);

@@ -82,8 +82,9 @@ int measure(const Shared& shared, const BenchKernelsFlags& flags) {
 
 void add_bench_kernels(CLI::App& bench, Command& command) {
   auto flags = std::make_shared<BenchKernelsFlags>();
-  CLI::App* sub = bench.add_subcommand("kernels", "Matrix products of every format beside the machine's ceilings");
-  sub->add_option("--format,--type", flags->formats, "Formats; without it, all")->delimiter(',')->type_name("NAME,...");
+  CLI::App* sub =
+      bench.add_subcommand("kernels", "Measure matrix products of every format, compared with the machine's peak");
+  sub->add_option("--format,--type", flags->formats, "Formats; by default all")->delimiter(',')->type_name("NAME,...");
   sub->add_option("--shape", flags->shapes, "Rows x columns of the weights")
       ->delimiter(',')
       ->capture_default_str()
@@ -92,7 +93,7 @@ void add_bench_kernels(CLI::App& bench, Command& command) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 16));
-  sub->add_flag("--exact", flags->exact, "f32 activations");
+  sub->add_flag("--exact", flags->exact, "Compute activations in f32");
   sub->footer([] {
     return fmt::format(
         "The ceilings come first, measured in the same run with all threads: reading memory, f32 multiply-adds, and "

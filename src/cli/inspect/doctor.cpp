@@ -119,12 +119,11 @@ int doctor(const Shared& shared, const DoctorFlags& flags) {
 
 void add_doctor(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* sub =
-      app.add_subcommand("doctor", "What this machine is, what runs on it, and whether its kernels are right");
-  sub->add_flag("--json", flags->json, "For programs");
+  CLI::App* sub = app.add_subcommand("doctor", "Show this machine's processor and GPUs, and test the kernels on them");
+  sub->add_flag("--json", flags->json, "Print JSON, for other programs");
   auto* all = sub->add_flag("--all", flags->all, "Test the kernels of every format");
   sub->add_flag("--quick", flags->quick, "Skip the self-test and the measurement")->excludes(all);
-  sub->add_option("--report", flags->report, "Write a file about devices and tests that can be sent to others")
+  sub->add_option("--report", flags->report, "Write a report of devices and tests to a file, to send to others")
       ->check(writes(Writes::file));
   sub->footer(
       "Every device is opened, described, and kernels of every kind are compared with the exact evaluator, planned as "

@@ -128,7 +128,7 @@ void add_low_rank_correction(CLI::App& app, Command& command) {
   CLI::App* sub =
       app.add_subcommand("correct", "Low-rank correction: make an adapter that restores what quantization lost");
   flags->add_models(*sub);
-  sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder as PEFT writes it")
+  sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder in PEFT's format")
       ->check(writes(Writes::model))
       ->required()
       ->type_name("ADAPTER");

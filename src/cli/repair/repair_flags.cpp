@@ -29,7 +29,7 @@ void RepairFlags::add_check(CLI::App& sub, const char* out_name) {
                                   "the end of the built-in text")
                        ->check(reads(Reads::data))
                        ->type_name("TEXT");
-  sub.add_option("--check-chunks", windows, "Windows of the check; 0 takes all")
+  sub.add_option("--check-chunks", windows, "Windows of the check; 0: all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   sub.add_flag("--no-check", no_check, "Do not measure the result")->excludes(held_out);

@@ -556,7 +556,7 @@ void take_steps_by(TrainingLoop loop) {
 
 void add_train(CLI::App& app, Command& command) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* sub = app.add_subcommand("train", "Train or fine-tune a model, with any number format in the loop");
+  CLI::App* sub = app.add_subcommand("train", "Train or fine-tune a model, in any number format");
   CLI::Option* resume = add_train_flags(*sub, *flags);
   sub->footer([] {
     return size_names() +

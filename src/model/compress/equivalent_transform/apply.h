@@ -13,7 +13,8 @@
 
 namespace lumen::model {
 
-// The graph in which sites are found. Build it again after untie(), which changes the graph; other transformations do not.
+// The graph in which sites are found. Build it again after untie(), which changes the graph; other transformations do
+// not.
 graph::Graph transform_graph(const Model& model);
 
 // `s` > 0, one for each free channel of the site: x is divided by them (queries are multiplied).

@@ -1,5 +1,6 @@
-// Equivalent changes of a model's weights that make it easier to round: norms folded into the following weights,
-// channels scaled, spaces rotated. Their sites: graph/equivalence. Computed in f64, stored in f32.
+// Equivalent transformations of a model's weights that make it easier to quantize: norms folded into the following
+// weights, channels scaled (the rules of AWQ and SmoothQuant), spaces rotated (QuaRot). Their sites: graph/equivalence.
+// Computed in f64, stored in f32.
 //
 // May include: base, base/threads, graph/equivalence, graph/ir, graph/match, model/arch.
 #pragma once

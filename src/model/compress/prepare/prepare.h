@@ -1,4 +1,5 @@
-// Transforms that make weights easier to round before a strategy rounds them, and the user syntax of both.
+// Preparations (AWQ, SmoothQuant) that make weights easier to quantize before a strategy rounds them, and the user
+// syntax of both.
 //
 // May include: base, model/calibrate, model/compress/equivalent_transform, model/compress/round,
 // model/compress/strategy.
