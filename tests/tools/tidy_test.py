@@ -25,8 +25,8 @@ FAULTS = {
                                   "  unsigned long n = 0;\n  for (const std::string s : v) n += s.size();\n  return n;\n}",
     "performance-move-const-arg": "#include <string>\n#include <utility>\nvoid g(std::string);\n"
                                   "void f(const std::string s) { g(std::move(s)); }",
-    "performance-no-automatic-move": "#include <string>\n"
-                                     "std::string f(bool b) { const std::string s(9, 'x'); if (b) return s; return {}; }",
+    "performance-unnecessary-copy-initialization": "#include <string>\nconst std::string& g();\n"
+                                                   "unsigned long f() { const std::string s = g(); return s.size(); }",
 }
 
 
