@@ -71,6 +71,14 @@ class House(unittest.TestCase):
         code, out = self.said({"src/base/word.h": 'const char* x = "gizmo";  // gizmos are something else\n'})
         self.assertEqual(code, 0, out)
 
+    def test_retired_words_of_help(self):
+        glossary = SOUND["docs/reference/glossary.md"] + "| `so many` | the number | `help` |\n"
+        files = {"docs/reference/glossary.md": glossary, "src/cli/cli.h": DOOR.format("nothing") + 'const char* a = "Takes so many";\n'}
+        self.assert_breach(files, "src/cli/cli.h:5: 'so many' is a retired word; say the number")
+        files["src/cli/cli.h"] = DOOR.format("nothing") + "// So many, so many.\nconst char* a = \"--so many\";\n"
+        code, out = self.said(files)
+        self.assertEqual(code, 0, out)
+
     def test_long_functions(self):
         long = "".join(f"  x += {i};  // }}\n" for i in range(100))
         said = "a function of 102 lines"
