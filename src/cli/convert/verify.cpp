@@ -39,8 +39,8 @@ void add_verify(CLI::App& app, Command& command) {
       ->required()
       ->type_name("RUN|FILE");
   sub->footer(
-      "Compared are the base model's weights, data files, the recipe, formats and the compiler, and of a run's folder\n"
-      "its files. Exit code 5 when one of them differs; what is not there any more is listed as missing.\n"
+      "Compares the base model's weights, data files, the recipe, formats and the compiler, and the files of a run's\n"
+      "folder. Exit code 5 if one of them differs. Files that no longer exist are listed as missing.\n"
       "Examples:\n"
       "  lumen verify tuned\n"
       "  lumen verify tuned/model.gguf");

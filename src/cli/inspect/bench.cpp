@@ -201,14 +201,12 @@ void add_bench(CLI::App& app, Command& command) {
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);
     return fmt::format(
-        "The table and its field names are those GGUF users know: ppN reads a prompt of N tokens, tgN generates N "
-        "tokens "
-        "one by "
-        "one,\n"
-        "@ dN does so after N others, x N for N sequences together; t/s is the mean of -r runs and their standard "
-        "deviation, after one that does "
-        "not count.\n"
-        "A run lasts from token numbers to logits. Progress goes to stderr, the table to stdout.\n\n{}\n{}\n\n"
+        "ppN reads a prompt of N tokens, tgN generates N tokens one by one, @ dN does so after N other tokens, and x N "
+        "for N\n"
+        "sequences together. t/s is mean and standard deviation of -r runs, after one that is not counted.\n"
+        "A run is timed from token ids to logits. Progress goes to stderr, the table to stdout.\n\n"
+        "{}\n"
+        "{}\n\n"
         "Examples:\n"
         "  lumen bench -m model.gguf                                    pp512 and tg128 of a file\n"
         "  lumen bench --shape {} --type {} -r 3                no file: random weights\n"

@@ -96,11 +96,12 @@ void add_bench_kernels(CLI::App& bench, Command& command) {
   sub->add_flag("--exact", flags->exact, "Compute activations in f32");
   sub->footer([] {
     return fmt::format(
-        "The ceilings come first, measured in the same run with all threads: reading memory, f32 multiply-adds, and "
-        "each dot\n"
-        "instruction. A product y[M, N] = x[M, K] w[N, K] is timed with weights that no cache holds; GB/s counts the "
-        "bytes of\n"
-        "the weights, and the fraction is of the ceiling that binds: the one that allows less.\n\n{}\n\n"
+        "The first lines are the machine's peaks, measured in the same run with all threads: memory reads, f32 "
+        "multiply-adds,\n"
+        "and each dot instruction. A product y[M, N] = x[M, K] w[N, K] is timed with weights that are not in the "
+        "processor's\n"
+        "cache. GB/s counts the bytes of the weights. The fraction is relative to the lower of the two limits.\n\n"
+        "{}\n\n"
         "Examples:\n"
         "  lumen bench kernels                                        everything: some minutes\n"
         "  lumen bench kernels --format {} -M 1 --shape 5632x2048   one line",

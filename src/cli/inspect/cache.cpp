@@ -107,7 +107,7 @@ void add_cache(CLI::App& app, Command& command) {
   cleared->add_flag("--json", flags->json, "Print JSON, for other programs");
   add_shared_flags(*cleared, command.shared);
   sub->footer(
-      "--cache, LUMEN_CACHE, XDG_CACHE_HOME and HOME say where; --cache-limit and LUMEN_CACHE_LIMIT say how much.\n"
+      "--cache, LUMEN_CACHE, XDG_CACHE_HOME and HOME set the folder; --cache-limit and LUMEN_CACHE_LIMIT its size.\n"
       "Examples:\n"
       "  lumen cache\n"
       "  lumen cache clear tokens");

@@ -55,7 +55,7 @@ void add_completion(CLI::App& app, Command& command) {
 
 void add_manual(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ManualFlags>();
-  CLI::App* sub = app.add_subcommand("manual", "Print the manual of a command, as man or Markdown have it");
+  CLI::App* sub = app.add_subcommand("manual", "Print the manual of a command, as a man page or as Markdown");
   sub->add_option("command", flags->words, "Command; by default the whole program")->type_name("NAME");
   sub->add_option("--form", flags->form,
                   "man; markdown, including subcommands; or json: the table of options of these commands")

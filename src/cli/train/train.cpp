@@ -560,9 +560,11 @@ void add_train(CLI::App& app, Command& command) {
   CLI::Option* resume = add_train_flags(*sub, *flags);
   sub->footer([] {
     return size_names() +
-           "\n\nCtrl-C, SIGTERM and SIGHUP save a checkpoint and end with code 128 + the signal's number (130, 143,\n"
-           "129); --resume continues bit for bit, on any number of threads. Nothing that is not finite is saved: then\n"
-           "the code is 4.\n"
+           "\n\n"
+           "Ctrl-C, SIGTERM and SIGHUP save a checkpoint and end with code 128 + the signal's number (130, 143,\n"
+           "129); --resume continues bit for bit, on any number of threads. Values that are not finite are never "
+           "saved: the\n"
+           "run then ends with code 4.\n"
            "Examples:\n"
            "  lumen train --shape char -o my-model\n"
            "  lumen train --shape char --data poems.txt --steps 5000 --lr 1e-3 -o poems\n"
