@@ -53,7 +53,7 @@ LowRankCorrectionOptions options_of(int64_t rank, bool weighted) {
   return o;
 }
 
-Adapter corrected(const Model& m, const Model& rounded, int64_t rank, bool weighted, Correction* all = nullptr) {
+Adapter corrected(const Model& m, const Model& rounded, int64_t rank, bool weighted, LowRankCorrection* all = nullptr) {
   std::optional<LowRankCorrection> found =
       correct_low_rank(engine(), m, rounded, some_text(40 * 16, 1), options_of(rank, weighted));
   EXPECT_TRUE(found);
@@ -75,7 +75,7 @@ double distance(const Model& m, const Model& rounded, const Adapter* adapter) {
   return divergence(LoadedModel(engine(), rounded, adapters), text, o, folder / "logits").mean;
 }
 
-TEST(Correct, BringsTheModelNearer) {
+TEST(LowRankCorrection, BringsTheModelNearer) {
   const Model m = wide("llama", {});
   const Model rounded = rounded_to(m, "q4_0", "f32");
   const double plain = distance(m, rounded, nullptr);
@@ -91,7 +91,7 @@ TEST(Correct, BringsTheModelNearer) {
   }
 }
 
-TEST(Correct, TellsWhatItDid) {
+TEST(LowRankCorrection, TellsWhatItDid) {
   const Model m = wide("llama", {});
   const Model rounded = rounded_to(m, "q4_0");
   LowRankCorrection all;
@@ -117,7 +117,7 @@ TEST(Correct, TellsWhatItDid) {
 }
 
 // The files hold what was found, and carried values in files are those in memory.
-TEST(Correct, FilesHoldIt) {
+TEST(LowRankCorrection, FilesHoldIt) {
   const Model m = wide("llama", {});
   const Model rounded = rounded_to(m, "q4_0");
   const Adapter a = corrected(m, rounded, 8, true);
@@ -136,7 +136,7 @@ TEST(Correct, FilesHoldIt) {
   for (const auto& [name, part] : a.parts) EXPECT_TRUE(again->adapter.parts.at(name).a.bytes == part.a.bytes) << name;
 }
 
-TEST(Correct, MatricesOfAMixture) {
+TEST(LowRankCorrection, MatricesOfAMixture) {
   const Model m = wide("mixtral", {{"experts", 4}, {"picked", 2}});
   const Model rounded = rounded_to(m, "q4_0");
   LowRankCorrection all;
@@ -151,7 +151,7 @@ TEST(Correct, MatricesOfAMixture) {
   EXPECT_TRUE(told);
 }
 
-TEST(Correct, RefusesOtherModels) {
+TEST(LowRankCorrection, RefusesOtherModels) {
   const Model m = wide("llama", {}), other = wide("llama", {}, 2), small = wide("llama", {{"layers", 1}});
   const Model rounded = rounded_to(m, "q4_0");
   const auto refused = [&](const Model& original, const Model& of) {
@@ -177,7 +177,7 @@ TEST(Correct, RefusesOtherModels) {
   EXPECT_NE(refused(other, rounded).find("differs by"), std::string::npos);
 }
 
-TEST(Correct, StopsBetweenMatrices) {
+TEST(LowRankCorrection, StopsBetweenMatrices) {
   const Model m = wide("llama", {});
   const Model rounded = rounded_to(m, "q4_0");
   for (const bool weighted : {false, true}) {
