@@ -4,9 +4,10 @@
 Usage: tools/house.py [ROOT]      exits 1 and lists every breach.  Run by the tests (ctest -R house).
        --rooms          the table of rooms: files, lines, what each is for
        --tests          which tests prove each room
-       --write-doors    brings "May include:" of every door up to what its room includes; the diff is reviewed
+       --write-doors    brings "May include:" of every door up to what its room includes, and docs/reference/tests.md
+                        up to the tests that there are; the diff is reviewed
 What a room is, and what is asked of it, says tools/rooms.py; how long a function may be, and how many casts there are, says
-tools/functions.py.
+tools/functions.py; the traces of docs/tour.md are checked by tools/traces.py.
 """
 import re
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import functions
 import rooms
+import traces
 import words
 
 # The include table of docs/tour.md. A floor may always include itself.
@@ -37,7 +39,7 @@ APPS_MAY_INCLUDE = {"base", "number", "graph", "run", "model", "cli"}
 FLOORS_OF_MODEL = [["file"], ["text"], ["template"], ["data"], ["arch"], ["recipe", "linear", "infer"], ["calibrate"],
                    ["compress"], ["eval", "report"], ["train"], ["serve", "device_tensors"]]
 # The same inside apps: applications include what they share, and no other application.
-FLOORS_OF_APPS = [["draws", "spread", "weighted_product"], ["network", "images"], ["image_training"], ["classify", "diffuse", "recommend", "federate"]]
+FLOORS_OF_APPS = [["draws", "spread", "weighted_product"], ["network", "images"], ["image_fit", "image_training"], ["classify", "diffuse", "recommend", "federate"]]
 INSIDE = {"model": FLOORS_OF_MODEL, "apps": FLOORS_OF_APPS}
 # The floors, from below: README.md and docs/tour.md say how many there are, and list them.
 FLOORS = list(dict.fromkeys(row.split("/")[0] for row in MAY_INCLUDE))
@@ -188,6 +190,7 @@ def main() -> int:
     breaches += floor_breaches(root)
     breaches += rooms.breaches(root)
     breaches += words.breaches(root)
+    breaches += traces.breaches(root)
     breaches += functions.breaches(root)
     for breach in breaches:
         print(breach)

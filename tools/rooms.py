@@ -10,6 +10,7 @@
 - what is included exists;
 - files named by "Proved by ..." exist, and so do the files and headings that documents link to;
 - docs/README.md links to every page of docs/, or to its folder;
+- docs/reference/tests.md lists the tests of every room;
 - no line of C++ is longer than COLUMNS, and clang-format would change nothing;
 - outside of tables and code no line of a document is longer than PROSE_COLUMNS, and no paragraph has more than PROSE_WORDS.
 """
@@ -38,6 +39,16 @@ FENCED = re.compile(r"^[ \t]*```.*?^[ \t]*```|<!--.*?-->", re.S | re.M)
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.M)
 PLACE = re.compile(r"<a id=\"([^\"]+)\"></a>")
 INDEX = "docs/README.md"
+MAP = "docs/reference/tests.md"
+MAP_HEAD = """# Which tests prove which folder
+
+`tools/house.py . --write-doors` writes this page from the comments "Proved by" of the sources, and
+from the folders under `tests`: the tests of a source folder are in the folder of the same name.
+Other tests prove folders without tests of their own: those of the folders that use them.
+
+| folder | files under `tests` |
+|---|---|
+"""
 
 
 def sources(root: Path) -> list[Path]:
@@ -225,6 +236,8 @@ def write_doors(root: Path) -> None:
         new = "".join(f"// {line}".rstrip() + "\n" for line in comment + [""] + lines) + "".join(rest)
         if new != text:
             door.write_text(new)
+    if (root / MAP).exists():
+        (root / MAP).write_text(map_page(root))
 
 
 def proofs(root: Path) -> list[tuple[str, str, list[str]]]:
@@ -258,6 +271,23 @@ def test_map(root: Path) -> str:
         out.append(room + (":" if found else ": none of its own"))
         out += ["  " + test for test in found]
     return "\n".join(out)
+
+
+def map_page(root: Path) -> str:
+    """docs/reference/tests.md: the same as a table. --write-doors writes it."""
+    rows = []
+    for block in re.split(r"\n(?=\S)", test_map(root)):
+        room, *tests = block.split("\n")
+        names = ", ".join(f"`{t.strip().removeprefix('tests/')}`" for t in tests)
+        rows.append(f"| `{room.split(':')[0]}` | {names or 'none of its own'} |")
+    return MAP_HEAD + "\n".join(rows) + "\n"
+
+
+def map_breaches(root: Path) -> list[str]:
+    page = root / MAP
+    if not page.exists() or page.read_text() == map_page(root):
+        return []
+    return [f"{MAP}: not the tests that there are; tools/house.py . --write-doors writes it"]
 
 
 def pages(root: Path) -> list[Path]:
@@ -375,7 +405,7 @@ def breaches(root: Path) -> list[str]:
             out.append(f"folders of {parent or 'src'} include each other in a circle: " + ", ".join(sorted(members)))
             out += sorted("  " + where for one in members for other, where in inside[one].items() if other in members)
     return (out + door_breaches(root, graph) + missing_includes(root) + proof_breaches(root) + link_breaches(root) +
-            column_breaches(root) + prose_breaches(root) + format_breaches(root))
+            map_breaches(root) + column_breaches(root) + prose_breaches(root) + format_breaches(root))
 
 
 def table(root: Path) -> str:

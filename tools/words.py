@@ -1,6 +1,7 @@
-"""Retired words: docs/reference/glossary.md lists words that the code no longer uses, what is said instead, and where. tools/house.py
-calls this. Identifiers and comments are looked at, texts in quotes are not (plans keep their words). A word of an
-identifier is what stands between underscores. No comment begins with 'Of': it has a noun."""
+"""Retired words: docs/reference/glossary.md lists words that the code no longer uses, what is said instead, and where.
+tools/house.py calls this. Identifiers and comments are looked at. Texts in quotes are looked at for `help`, which is src/cli;
+elsewhere they are not (plans keep their words). A word of an identifier is what stands between underscores. No comment begins
+with 'Of': it has a noun."""
 import re
 from pathlib import Path
 
@@ -26,6 +27,19 @@ def retired(root: Path) -> list[tuple[re.Pattern[str], str, list[str], str]]:
             word = word.strip().strip("`")
             pattern = re.compile(r"(?<![A-Za-z0-9])" + re.escape(word) + r"(?![A-Za-z0-9])")
             out.append((pattern, row["instead"].strip(), [w.strip().strip("`") for w in row["where"].split(",")], WORD.search(word)[0]))
+    return out
+
+
+def help_breaches(root: Path, words: list[tuple[re.Pattern[str], str, list[str]]]) -> list[str]:
+    """In the texts of the command line. Names of options are kept for those who know them."""
+    here = [(pattern, instead) for pattern, instead, where, _ in words if "help" in where]
+    out = []
+    for file in rooms.sources(root):
+        path = file.relative_to(root).as_posix()
+        for number, line in enumerate(file.read_text().splitlines() if path.startswith("src/cli/") else (), 1):
+            texts = " ".join(t for t in STRING.findall(line) if "--" not in t)
+            out += [f"{path}:{number}: '{found[0]}' is a retired word; say {instead} (docs/reference/glossary.md)"
+                    for pattern, instead in here if (found := pattern.search(texts))]
     return out
 
 
@@ -57,4 +71,4 @@ def breaches(root: Path) -> list[str]:
             for pattern, instead in here:
                 if found := pattern.search(line):
                     out.append(f"{path}:{number}: '{found[0]}' is a retired word; say {instead} (docs/reference/glossary.md)")
-    return out
+    return out + help_breaches(root, words)

@@ -77,7 +77,7 @@ void lumen_trainer::run() {
       [this](model::Trainer& trainer, const model::LoopOptions& options) { return loop(trainer, options); });
   std::exception_ptr end;
   try {
-    const int code = cli::run_beside(words_, &output_);
+    const int code = cli::run_in_process(words_, &output_);
     if (code != LUMEN_OK) throw Error(Exit(code), "the run has ended");
   } catch (...) {
     end = std::current_exception();

@@ -375,10 +375,31 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
       "Every command has --help. Exit codes: 0 ok, 1 bad data, 2 usage, 3 hardware or memory, 4 numeric guard, 5 "
       "verification\n"
       "failed, 130 Ctrl-C after saving (SIGTERM 143, SIGHUP 129).");
-  for (auto* add : {add_demo,    add_train,    add_data,    add_run,     add_chat,       add_serve,   add_tokenize,
-                    add_imatrix, add_quantize, add_rewrite, add_correct, add_recover,    add_export,  add_merge,
-                    add_verify,  add_report,   add_eval,    add_embed,   add_perplexity, add_compare, add_bench,
-                    add_inspect, add_compile,  add_format,  add_doctor}) {
+  for (auto* add : {add_demo,
+                    add_train,
+                    add_data,
+                    add_run,
+                    add_chat,
+                    add_serve,
+                    add_tokenize,
+                    add_imatrix,
+                    add_quantize,
+                    add_equivalent_transform,
+                    add_low_rank_correction,
+                    add_recovery_training,
+                    add_export,
+                    add_merge,
+                    add_verify,
+                    add_report,
+                    add_eval,
+                    add_embed,
+                    add_perplexity,
+                    add_compare,
+                    add_bench,
+                    add_inspect,
+                    add_compile,
+                    add_format,
+                    add_doctor}) {
     add(app, command);
   }
   for (const AddCommand add : application_commands()) add(app, command);
@@ -593,7 +614,7 @@ int run_app(int argc, const char* const* argv) {
   return with_errors_told([&] { return run_words({argv + std::min(argc, 1), argv + argc}, &files); }, files);
 }
 
-int run_beside(const std::vector<std::string>& words, std::string* output) {
+int run_in_process(const std::vector<std::string>& words, std::string* output) {
   const Guest guest(output);
   std::vector<std::string> files;
   try {
@@ -609,7 +630,7 @@ int run_command(const std::vector<std::string>& words, std::string* output) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   const HostSignals signals;
-  return run_beside(words, output);
+  return run_in_process(words, output);
 }
 
 int report_errors(const std::function<int()>& work) {

@@ -14,6 +14,6 @@ int run_app(int argc, const char* const* argv);
 // the command to stop and then calls the program's own handler. Returns the exit code. Only one may run at a time.
 int run_command(const std::vector<std::string>& words, std::string* output);
 // The same, concurrently with others and in its own thread: no signal stops it.
-int run_beside(const std::vector<std::string>& words, std::string* output);
+int run_in_process(const std::vector<std::string>& words, std::string* output);
 
 }  // namespace lumen::cli

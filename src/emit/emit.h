@@ -1,5 +1,5 @@
-// The code generator and the only user of LLVM: loop kernels in; LLVM text, assembly or objects out, for any target on
-// any host. It never sees tensors or a format's name.
+// The code generator and the only user of LLVM: loop kernels in; LLVM text, assembly or objects out (PTX for NVIDIA),
+// for any target on any host. It never sees tensors or a format's name.
 //
 // May include: base, base/file, emit/lower, kernel/loop, kernel/machine.
 // Offers: report.h.

@@ -199,7 +199,7 @@ TEST_F(TrainTest, ARewrittenBaseIsOfItsRun) {
   };
   const Outcome plan = rewriting("--plan");
   ASSERT_EQ(plan.code, 0) << plan.error;
-  EXPECT_NE(plan.out.find("before that, to rewrite the base"), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("before that, to change the base"), std::string::npos) << plan.out;
   EXPECT_FALSE(fs::exists(path("out")));
   fs::create_directories(path("out"));
   for (const char* earlier : {"out/base.gguf", "out/beginning.safetensors"}) std::ofstream(path(earlier)) << "earlier";

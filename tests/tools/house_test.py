@@ -71,6 +71,14 @@ class House(unittest.TestCase):
         code, out = self.said({"src/base/word.h": 'const char* x = "gizmo";  // gizmos are something else\n'})
         self.assertEqual(code, 0, out)
 
+    def test_retired_words_of_help(self):
+        glossary = SOUND["docs/reference/glossary.md"] + "| `so many` | the number | `help` |\n"
+        files = {"docs/reference/glossary.md": glossary, "src/cli/cli.h": DOOR.format("nothing") + 'const char* a = "Takes so many";\n'}
+        self.assert_breach(files, "src/cli/cli.h:5: 'so many' is a retired word; say the number")
+        files["src/cli/cli.h"] = DOOR.format("nothing") + "// So many, so many.\nconst char* a = \"--so many\";\n"
+        code, out = self.said(files)
+        self.assertEqual(code, 0, out)
+
     def test_long_functions(self):
         long = "".join(f"  x += {i};  // }}\n" for i in range(100))
         said = "a function of 102 lines"
@@ -110,6 +118,34 @@ class House(unittest.TestCase):
     def test_map_of_tests(self):
         _, out = self.said({"tests/base/more_test.cpp": "", "src/base/in/in.h": DOOR.format("nothing")}, "--tests")
         self.assertIn("src/base:\n  tests/base/error_test.cpp\n  tests/base/more_test.cpp\nsrc/base/in: none of its own\n", out)
+
+    def test_map_that_is_old(self):
+        code, out = self.said({"docs/reference/tests.md": "old"})
+        self.assertEqual(code, 1, out)
+        self.assertIn("docs/reference/tests.md: not the tests that there are", out)
+        code, out = self.said({"docs/reference/tests.md": "old"}, "--write-doors")
+        self.assertEqual(code, 0, out)
+
+    def test_traces(self):
+        def page(steps: str, count: int = 11) -> str:
+            return "# Tour\n\n" + "".join(f"### Trace: number {i}\n\n{steps}\n" for i in range(count)) + "## End\n\n1. `none.h`: no step.\n"
+        step = "1. `base/error.h`: `A::f` and `--flag`\n   are here.\n"
+        files = {"src/base/error.h": "// Words.\n#pragma once\nint f(int x);\n"}
+        code, out = self.said({**files, "docs/tour.md": page(step)})
+        self.assertEqual(code, 0, out)
+        for steps, words in ((step.replace("error.h", "gone.h"), "'number 0' names src/base/gone.h, which does not exist"),
+                             (step.replace("A::f", "A::g"), "names A::g, which src/base/error.h does not have"),
+                             (4 * step, "visits base 4 times; 3 are the most")):
+            self.assert_breach({**files, "docs/tour.md": page(steps)}, words)
+        self.assert_breach({**files, "docs/tour.md": page(step, 10)}, "10 traces; 11 are promised")
+
+    def test_questions(self):
+        row = "| Where are words? | `{}` | `lang` |\n"
+        code, out = self.said({"docs/tour.md": row.format("words")})
+        self.assertEqual(code, 0, out)
+        self.assert_breach({"docs/tour.md": row.format("sentences")}, "the door of lang does not say 'sentences'")
+        more = {f"src/lang/{name}/{name}.h": DOOR.format("nothing") for name in ("a", "b")}
+        self.assert_breach({**more, "docs/tour.md": row.format("words")}, "4 doors say 'words'")
 
     def test_floors_of_documents(self):
         floors = ["base", "lang", "number", "graph", "kernel", "emit", "run", "model", "cli", "api"]

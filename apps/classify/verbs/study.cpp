@@ -1,5 +1,7 @@
 // lumen classify study RUN FOLDER: static, dynamic and estimated ranges on images as they are and corrupted, as a table
 // and a page
+#include "model/report/study.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -18,7 +20,6 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "model/report/chart.h"
-#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {

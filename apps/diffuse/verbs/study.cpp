@@ -1,5 +1,7 @@
 // lumen diffuse study RUN --data FOLDER -o FOLDER: ways to quantize a run compared by the images it draws, as a table
 // and a page
+#include "model/report/study.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,7 +23,6 @@
 #include "cli/paths/paths.h"
 #include "model/file/checkpoint.h"
 #include "model/report/chart.h"
-#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {

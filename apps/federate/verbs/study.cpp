@@ -1,4 +1,6 @@
 // lumen federate study DATA -o DIR: all methods on all partitions, one table, one page
+#include "model/report/study.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +16,6 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "model/report/chart.h"
-#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {

@@ -1,5 +1,7 @@
 // lumen recommend study DATA: everything plans are compared with, on the same data, several seeds, as a table and a
 // page
+#include "model/report/study.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -19,7 +21,6 @@
 #include "cli/paths/paths.h"
 #include "model/infer/measure/correlation.h"
 #include "model/report/chart.h"
-#include "model/report/study.h"
 
 namespace lumen::cli {
 namespace {

@@ -113,7 +113,7 @@ class BudgetRun {
       measure(choice);
       if (!again(choice, k, &scale)) break;
     }
-    if (!measure_beside()) return exit_code(Exit::interrupted);
+    if (!measure_compared()) return exit_code(Exit::interrupted);
     finish();
     return 0;
   }
@@ -473,15 +473,15 @@ class BudgetRun {
     report_.stages.push_back({"measuring", watch.seconds()});
   }
 
-  // For the report: quantizes on the same text to the fixed formats of --beside and measures each.
-  bool measure_beside() {
-    for (const std::string& name : flags_.beside) {
+  // For the report: quantizes on the same text to the fixed formats of --compare-formats and measures each.
+  bool measure_compared() {
+    for (const std::string& name : flags_.compared) {
       const Stopwatch watch;
       model::QuantizeOptions what;
       what.target = name;
       model::ByLayersOptions o = options_;
       o.method = model::parse_method("imatrix");
-      o.folder = folder_ / ("beside-" + name);
+      o.folder = folder_ / ("compared-" + name);
       o.anew = false;
       model::ByLayers run(engine_, model_, model::choose_formats(model_, what, nullptr), text_, o);
       if (!run_by_layers(run, o.folder)) return false;
@@ -559,10 +559,10 @@ void check_budget(const Shared& shared, const CalibratedFlags& flags) {
   (void)candidates_of(shared.library()->formats(), flags.candidates);
   if (!flags.as_fast_as.empty()) (void)named_format(shared.library()->formats(), flags.as_fast_as);
   if (!flags.high.empty()) (void)high_impact(shared.library()->formats(), flags);
-  for (const std::string& name : flags.beside)
+  for (const std::string& name : flags.compared)
     if (!shared.library()->recipe(name)) (void)named_format(shared.library()->formats(), name);
-  if (!flags.beside.empty() && flags.json.empty() && flags.html.empty())
-    throw usage_error("--beside is for a report: add --html or --json");
+  if (!flags.compared.empty() && flags.json.empty() && flags.html.empty())
+    throw usage_error("--compare-formats is for a report: add --html or --json");
 }
 
 int quantize_by_budget(const Shared& shared, const model::Model& model, const std::string& in, const std::string& out,

@@ -94,7 +94,7 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
   add_setting(sub, "--expert-bits", flags.experts.bits);
   add_setting(sub, "--json", flags.json);
   add_setting(sub, "--html", flags.html);
-  add_setting(sub, "--beside", flags.beside);
+  add_setting(sub, "--compare-formats", flags.compared);
   add_setting(sub, "--work-folder", flags.folder);
   add_setting(sub, "--restart", flags.options.anew);
   add_activation_flags(sub, flags.activations);

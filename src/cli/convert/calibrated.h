@@ -37,7 +37,7 @@ struct CalibratedFlags : LayerTextFlags {
   // Paths of the report (json, html); with a budget the scoring criteria, candidate formats and score windows.
   std::string budget, json, html, criteria = "loss", as_fast_as;
   std::vector<std::string> candidates;
-  std::vector<std::string> beside;  // formats and mixtures that the report also measures
+  std::vector<std::string> compared;  // formats and mixtures that the report also measures
   int64_t score_chunks = 32;
   ActivationFlags activations;
   // Column split (high_impact.h): formats, ratios as written, and the resulting split, which is part of the run's key.

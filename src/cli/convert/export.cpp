@@ -69,9 +69,9 @@ void add_export(CLI::App& app, Command& command) {
   add_setting(*sub, "--max-shard-size", flags->shard);
   add_setting(*sub, "--overwrite", flags->overwrite);
   sub->footer(
-      "Config, tokenizer, chat template and defaults of generation go along. Rounded weights stay as they are; in "
-      "folders\n"
-      "of packed weights as far as those have a place for their format.\n"
+      "Config, tokenizer, chat template and generation defaults are copied. Quantized weights keep their format; a "
+      "folder\n"
+      "of packed weights keeps the formats that it supports.\n"
       "Examples:\n"
       "  lumen export my-model model.gguf\n"
       "  lumen export model.gguf my-model --type f32\n"

@@ -64,7 +64,8 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
 
 void add_imatrix(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ImatrixFlags>();
-  CLI::App* sub = app.add_subcommand("imatrix", "What a model's weights read of a text: an importance matrix");
+  CLI::App* sub =
+      app.add_subcommand("imatrix", "Measure an importance matrix: the inputs of a model's weights on a text");
   add_setting(*sub, "--model", flags->model);
   add_setting(*sub, "--file", flags->text);
   add_setting(*sub, "--output", flags->out);
@@ -78,10 +79,9 @@ void add_imatrix(CLI::App& app, Command& command) {
   add_setting(*sub, "--exact", flags->options.exact);
   sub->footer([] {
     return fmt::format(
-        "The numbers are the mean squares of what each column of a weight is multiplied with; `lumen quantize "
-        "--imatrix` "
-        "chooses\nscales by them, so that errors go where they cost least. Of stacked weights each matrix has its "
-        "own.\n"
+        "The numbers are mean squares of the inputs of each column of a weight. `lumen quantize --imatrix` chooses "
+        "scales\n"
+        "by them, so that errors are where they cost least. Each matrix of stacked weights has its own numbers.\n"
         "Examples:\n"
         "  lumen imatrix -m model.gguf -f text.txt -o model.imatrix.gguf\n"
         "  lumen quantize model.gguf out.gguf {} --imatrix model.imatrix.gguf\n"

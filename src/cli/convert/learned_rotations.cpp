@@ -28,27 +28,29 @@ Usual usual(const std::string& loss) {
 void LearnedRotationFlags::add_learning_flags(CLI::App& sub) {
   const char* const group = "Learned rotations";
   sub.add_option("--learn-rotation", format,
-                 "Learn the rotations for weights in this format or mixture, beginning with those of --rotate")
+                 "Train the rotations for weights in this format or mixture, starting from those of --rotate")
       ->type_name("FORMAT")
       ->group(group);
-  sub.add_option("--activations", activations,
-                 "Format that what the layers' matrices read passes through while rotations are learned (kl, tokens)")
+  sub.add_option("--activations", activations, "Format of the activations while rotations are trained (kl, tokens)")
       ->type_name("FORMAT")
       ->group(group);
   sub.add_option(
          "--loss", loss,
-         "What is made small: kl (how far what the rounded model says is from what the model says), tokens (its "
-         "loss on a text), or error (rounding errors of the weights alone, weighted by what they read)")
+         "Loss to minimize: kl (KL divergence of the quantized model from the model), tokens (cross entropy on a "
+         "text), or error (errors of the weights alone, weighted by their inputs)")
       ->check(CLI::IsMember({kOwn, kTokens, kError}))
       ->capture_default_str()
       ->group(group);
-  sub.add_option("--steps", steps, "Steps; 0: 100")->check(CLI::Range(0, 1000000))->type_name("N")->group(group);
+  sub.add_option("--steps", steps, "Training steps; 0: 100")
+      ->check(CLI::Range(0, 1000000))
+      ->type_name("N")
+      ->group(group);
   sub.add_option("--rate", rate,
-                 "Rate at which they begin, of the largest step there is; 0: what the loss usually takes")
+                 "Initial learning rate, as a share of the largest possible step; 0: the default of the loss")
       ->check(CLI::Range(0.0, 1.0))
       ->type_name("RATE")
       ->group(group);
-  sub.add_option("--step-windows", step_windows, "Windows of the text that a step looks at (kl, tokens)")
+  sub.add_option("--step-windows", step_windows, "Windows of the text in each step (kl, tokens)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N")
       ->capture_default_str()

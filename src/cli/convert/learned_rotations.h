@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/convert/calibrated.h"
-#include "model/compress/rewrite/rewrite.h"
+#include "model/compress/equivalent_transform/equivalent_transform.h"
 
 namespace lumen::cli {
 

@@ -175,7 +175,7 @@ int merge(const Shared& shared, MergeFlags& flags) {
 
 void add_merge(CLI::App& app, Command& command) {
   auto flags = std::make_shared<MergeFlags>();
-  CLI::App* sub = app.add_subcommand("merge", "Fold adapters into the model they were made for");
+  CLI::App* sub = app.add_subcommand("merge", "Merge LoRA adapters into the weights of their model");
   add_setting(*sub, "base", flags->base);
   add_setting(*sub, "adapter", flags->adapters.plain);
   add_setting(*sub, "--out", flags->out);
@@ -192,8 +192,8 @@ void add_merge(CLI::App& app, Command& command) {
   sub->footer([] {
     const std::string four = example_format(4.5);
     return fmt::format(
-        "Each changed weight becomes W + scale * B A (of DoRA with its magnitudes), rounded to what it is held in. "
-        "One\nweight at a time is held in f32.\n"
+        "Each changed weight becomes W + scale * B A (with DoRA's magnitudes), rounded to its format. One weight at a\n"
+        "time is in memory as f32.\n"
         "Examples:\n"
         "  lumen merge model.gguf tuned/adapter -o merged.gguf\n"
         "  lumen merge model.gguf one.gguf two.gguf=0.5 -o merged.gguf --type {}\n"

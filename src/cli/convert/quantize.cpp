@@ -209,7 +209,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
 void add_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* sub =
-      app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
+      app.add_subcommand("quantize", "Quantize a model's weights to a number format, or to a mixture of formats");
   add_setting(*sub, "input", flags->in);
   add_setting(*sub, "output", flags->out);
   add_setting(*sub, "--overwrite", flags->overwrite);
@@ -234,7 +234,7 @@ void add_quantize(CLI::App& app, Command& command) {
     const std::string four = example_format(4.5), five = example_format(5.5), eight = example_format(8.5);
     return fmt::format(
         "{}\n\n"
-        "Vectors (norms) stay f32. Upper case is fine. With --formats DIR your own formats take part.\n"
+        "Vectors (norms) stay f32. Names may be in upper case. --formats DIR adds your own formats.\n"
         "Examples:\n"
         "  lumen quantize model-f32.gguf model-{}.gguf {}\n"
         "  lumen quantize model.gguf out.gguf {} 8 --fallback {}\n"

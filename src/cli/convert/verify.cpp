@@ -32,14 +32,15 @@ int verify(const Shared& shared, const std::string& path) {
 
 void add_verify(CLI::App& app, Command& command) {
   auto path = std::make_shared<std::string>();
-  CLI::App* sub = app.add_subcommand("verify", "Check what a run's outputs were made of, by the hashes they record");
+  CLI::App* sub =
+      app.add_subcommand("verify", "Check a run's outputs against the hashes of their inputs that they record");
   sub->add_option("path", *path, "Folder of a run or of an adapter, GGUF or safetensors file")
       ->check(reads(Reads::run))
       ->required()
       ->type_name("RUN|FILE");
   sub->footer(
-      "Compared are the base model's weights, data files, the recipe, formats and the compiler, and of a run's folder\n"
-      "its files. Exit code 5 when one of them differs; what is not there any more is listed as missing.\n"
+      "Compares the base model's weights, data files, the recipe, formats and the compiler, and the files of a run's\n"
+      "folder. Exit code 5 if one of them differs. Files that no longer exist are listed as missing.\n"
       "Examples:\n"
       "  lumen verify tuned\n"
       "  lumen verify tuned/model.gguf");

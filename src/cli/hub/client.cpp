@@ -103,7 +103,7 @@ FetchReply refusal(std::string reason) {
 
 // The next address of a redirect; empty, with the reason in `refused`, where it is not followed.
 std::optional<Url> next_address(const Url& at, const FetchReply& reply, int count, FetchReply* refused) {
-  const std::optional<Url> next = redirected(at, reply.header("location"));
+  std::optional<Url> next = redirected(at, reply.header("location"));
   if (!next)
     *refused = refusal("it redirects to no http or https address");
   else if (at.is_secure && !next->is_secure)

@@ -113,8 +113,9 @@ void add_list(CLI::App& app, Command& command) {
   add_setting(*sub, "--json", flags->json);
   add_shared_flags(*sub, command.shared);
   sub->footer(
-      "The names work wherever a model is named: hf:USER/REPO:Q4_K_M, USER/REPO:Q4_K_M, and REPO:Q4_K_M where no other "
-      "user has\nsuch a repository. config.toml adds folders and aliases.\n"
+      "Every command accepts these names: hf:USER/REPO:Q4_K_M, USER/REPO:Q4_K_M, and REPO:Q4_K_M where no other user "
+      "has\n"
+      "such a repository. config.toml adds folders and aliases.\n"
       "Examples:\n"
       "  lumen list\n"
       "  lumen list --json");

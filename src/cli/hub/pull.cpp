@@ -199,8 +199,8 @@ void add_pull(CLI::App& app, Command& command) {
   add_shared_flags(*sub, command.shared);
   sub->footer(
       "Names: [hf:]USER/REPO, USER/REPO:Q4_K_M (a quantization, or a part of a file's name), USER/REPO/FILE.gguf; "
-      "@REVISION\nmay follow. Without a quantization Q4_K_M is taken where there are several. The model's path is "
-      "printed.\n"
+      "@REVISION\n"
+      "may follow. Without a quantization, Q4_K_M is chosen if there are several. The model's path is printed.\n"
       "HF_ENDPOINT names a mirror, HF_TOKEN a token, HF_HOME or HF_HUB_CACHE the cache. After Ctrl-C the same command "
       "continues.\n"
       "Examples:\n"

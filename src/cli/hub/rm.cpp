@@ -172,7 +172,7 @@ void add_rm(CLI::App& app, Command& command) {
   add_setting(*sub, "--yes", flags->yes);
   add_shared_flags(*sub, command.shared);
   sub->footer(
-      "USER/REPO removes a snapshot, USER/REPO:Q4_K_M one model of it. Contents that other snapshots use stay.\n"
+      "USER/REPO removes a snapshot, USER/REPO:Q4_K_M one model of it. Files that other snapshots use are kept.\n"
       "Examples:\n"
       "  lumen rm USER/REPO-GGUF:Q4_K_M\n"
       "  lumen rm --yes USER/REPO");

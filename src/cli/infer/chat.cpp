@@ -96,7 +96,7 @@ int chat(const Shared& shared, ChatFlags& flags) {
 
 void add_chat(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ChatFlags>();
-  CLI::App* sub = app.add_subcommand("chat", "Talk with a model");
+  CLI::App* sub = app.add_subcommand("chat", "Chat with a model");
   add_setting(*sub, "--model", flags->model);
   add_setting(*sub, "--system", flags->system);
   auto* prompt = add_setting(*sub, "--prompt", flags->prompt);

@@ -253,7 +253,7 @@ class Compare {
 
 void add_compare(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CompareFlags>();
-  CLI::App* sub = app.add_subcommand("compare", "How far models are from a base: divergence, perplexity, size, speed");
+  CLI::App* sub = app.add_subcommand("compare", "Compare models with a base: KL divergence, perplexity, size, speed");
   add_setting(*sub, "models", flags->models)->expected(2, 64);
   add_setting(*sub, "--file", flags->text);
   add_setting(*sub, "--ctx-size", flags->options.length);
@@ -272,8 +272,9 @@ void add_compare(CLI::App& app, Command& command) {
   add_setting(*sub, "--json", flags->json);
   add_setting(*sub, "--html", flags->html);
   sub->footer(
-      "Divergences are of each scored token's distribution from the base's, in nats. The protocol is that of `lumen "
-      "perplexity`.\n"
+      "Divergences are KL divergences from the base's distribution for each scored token, in nats. The protocol is "
+      "that of\n"
+      "`lumen perplexity`.\n"
       "Examples:\n"
       "  lumen compare model-f16.gguf model-small.gguf -f wiki.test.raw\n"
       "  lumen compare model-f16.gguf a.gguf b.gguf --chunks 64 --html compared.html\n"

@@ -121,7 +121,7 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
 
 void add_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalFlags>();
-  CLI::App* sub = app.add_subcommand("eval", "Put questions to a model and count right answers");
+  CLI::App* sub = app.add_subcommand("eval", "Run benchmark tasks on a model and count correct answers");
   add_setting(*sub, "--model", flags->model);
   add_setting(*sub, "--tasks", flags->tasks);
   add_setting(*sub, "--task-file", flags->files);

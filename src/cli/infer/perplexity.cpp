@@ -69,7 +69,7 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
 
 void add_perplexity(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PerplexityFlags>();
-  CLI::App* sub = app.add_subcommand("perplexity", "How well a model predicts a text");
+  CLI::App* sub = app.add_subcommand("perplexity", "Measure the perplexity of a model on a text");
   add_setting(*sub, "--model", flags->model);
   add_setting(*sub, "--file", flags->text);
   add_setting(*sub, "--ctx-size", flags->options.length);
@@ -83,11 +83,10 @@ void add_perplexity(CLI::App& app, Command& command) {
   flags->mapping.add_flags(*sub);
   add_setting(*sub, "--exact", flags->options.exact);
   sub->footer(
-      "The default protocol is that of the figures GGUF files are published with: the second half of windows of 512 "
-      "tokens is\n"
-      "scored, BOS stands in front of the text before it is cut and in front of each window, and the end of the last "
-      "line is\n"
-      "left out. Figures of different protocols or window lengths must not be compared.\n"
+      "The default protocol is the usual one for GGUF files: the second half of windows of 512 tokens is scored, BOS "
+      "is\n"
+      "added before the text is cut and at the start of each window, and the end of the last line is removed. Do not\n"
+      "compare figures of different protocols or window lengths.\n"
       "Examples:\n"
       "  lumen perplexity -m model.gguf -f wiki.test.raw\n"
       "  lumen perplexity -m model.gguf -c 2048 --full\n"

@@ -177,7 +177,7 @@ int bench(const Shared& shared, BenchFlags& flags) {
 
 void add_bench(CLI::App& app, Command& command) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and generate tokens here");
+  CLI::App* sub = app.add_subcommand("bench", "Measure the speed of prompts and of token generation on this machine");
   auto* file = add_setting(*sub, "--model", flags->models);
   add_setting(*sub, "--shape", flags->shape);
   add_setting(*sub, "--type", flags->types)->excludes(file);
@@ -201,21 +201,19 @@ void add_bench(CLI::App& app, Command& command) {
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);
     return fmt::format(
-        "The table and its field names are those GGUF users know: ppN reads a prompt of N tokens, tgN generates N "
-        "tokens "
-        "one by "
-        "one,\n"
-        "@ dN does so behind N others, x N for N sequences together; t/s is the mean of -r runs and their standard "
-        "deviation, after one that does "
-        "not count.\n"
-        "A run lasts from token numbers to logits. Progress goes to stderr, the table to stdout.\n\n{}\n{}\n\n"
+        "ppN reads a prompt of N tokens, tgN generates N tokens one by one, @ dN does so after N other tokens, and x N "
+        "for N\n"
+        "sequences together. t/s is mean and standard deviation of -r runs, after one that is not counted.\n"
+        "A run is timed from token ids to logits. Progress goes to stderr, the table to stdout.\n\n"
+        "{}\n"
+        "{}\n\n"
         "Examples:\n"
         "  lumen bench -m model.gguf                                    pp512 and tg128 of a file\n"
         "  lumen bench --shape {} --type {} -r 3                no file: random weights\n"
-        "  lumen bench -m model.gguf -p 0 -n 64 -d 0,4096 -o json       how generation slows down behind a long "
+        "  lumen bench -m model.gguf -p 0 -n 64 -d 0,4096 -o json       how generation slows down after a long "
         "context\n"
         "  lumen bench --shape {} --type {} -p 0 --explain      where the time of a token goes\n"
-        "  lumen bench kernels --format {} -M 1                        one kernel beside the machine's ceilings",
+        "  lumen bench kernels --format {} -M 1                        one kernel, compared with the machine's peak",
         size_names(), format_names(), size, four, size, four, four);
   });
   add_shared_flags(*sub, command.shared);

@@ -82,8 +82,9 @@ int measure(const Shared& shared, const BenchKernelsFlags& flags) {
 
 void add_bench_kernels(CLI::App& bench, Command& command) {
   auto flags = std::make_shared<BenchKernelsFlags>();
-  CLI::App* sub = bench.add_subcommand("kernels", "Matrix products of every format beside the machine's ceilings");
-  sub->add_option("--format,--type", flags->formats, "Formats; without it, all")->delimiter(',')->type_name("NAME,...");
+  CLI::App* sub =
+      bench.add_subcommand("kernels", "Measure matrix products of every format, compared with the machine's peak");
+  sub->add_option("--format,--type", flags->formats, "Formats; by default all")->delimiter(',')->type_name("NAME,...");
   sub->add_option("--shape", flags->shapes, "Rows x columns of the weights")
       ->delimiter(',')
       ->capture_default_str()
@@ -92,14 +93,15 @@ void add_bench_kernels(CLI::App& bench, Command& command) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 16));
-  sub->add_flag("--exact", flags->exact, "f32 activations");
+  sub->add_flag("--exact", flags->exact, "Compute activations in f32");
   sub->footer([] {
     return fmt::format(
-        "The ceilings come first, measured in the same run with all threads: reading memory, f32 multiply-adds, and "
-        "each dot\n"
-        "instruction. A product y[M, N] = x[M, K] w[N, K] is timed with weights that no cache holds; GB/s counts the "
-        "bytes of\n"
-        "the weights, and the fraction is of the ceiling that binds: the one that allows less.\n\n{}\n\n"
+        "The first lines are the machine's peaks, measured in the same run with all threads: memory reads, f32 "
+        "multiply-adds,\n"
+        "and each dot instruction. A product y[M, N] = x[M, K] w[N, K] is timed with weights that are not in the "
+        "processor's\n"
+        "cache. GB/s counts the bytes of the weights. The fraction is relative to the lower of the two limits.\n\n"
+        "{}\n\n"
         "Examples:\n"
         "  lumen bench kernels                                        everything: some minutes\n"
         "  lumen bench kernels --format {} -M 1 --shape 5632x2048   one line",

@@ -99,15 +99,15 @@ void add_cache(CLI::App& app, Command& command) {
   CLI::App* sub =
       app.add_subcommand("cache", "Show or clear what is kept between starts: kernels, plans, tokenized data");
   sub->require_subcommand(0, 1);
-  sub->add_flag("--json", flags->json, "For programs");
+  sub->add_flag("--json", flags->json, "Print JSON, for other programs");
   add_shared_flags(*sub, command.shared);
-  CLI::App* cleared = sub->add_subcommand("clear", "Remove all of it, or one kind; the next start makes it again");
-  cleared->add_option("kind", flags->kind, "kernels, plans, tokens, ..: as `lumen cache` names them")
+  CLI::App* cleared = sub->add_subcommand("clear", "Delete the whole cache or one kind; later runs make it again");
+  cleared->add_option("kind", flags->kind, "kernels, plans, tokens or another kind that `lumen cache` lists")
       ->type_name("KIND");
-  cleared->add_flag("--json", flags->json, "For programs");
+  cleared->add_flag("--json", flags->json, "Print JSON, for other programs");
   add_shared_flags(*cleared, command.shared);
   sub->footer(
-      "--cache, LUMEN_CACHE, XDG_CACHE_HOME and HOME say where; --cache-limit and LUMEN_CACHE_LIMIT say how much.\n"
+      "--cache, LUMEN_CACHE, XDG_CACHE_HOME and HOME set the folder; --cache-limit and LUMEN_CACHE_LIMIT its size.\n"
       "Examples:\n"
       "  lumen cache\n"
       "  lumen cache clear tokens");

@@ -183,43 +183,45 @@ int compile(const Shared& shared, const CompileFlags& flags) {
 
 void add_compile(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CompileFlags>();
-  CLI::App* sub = app.add_subcommand("compile", "Show every stage from language to machine code, for any target");
+  CLI::App* sub = app.add_subcommand("compile", "Show the stages of a compilation, from source text to machine code");
   sub->add_option("file", flags->file, "A .lum file with a model or functions, or a known family")
       ->check(reads(Reads::file))
       ->required()
       ->type_name("FILE");
   sub->add_option("--shape,--size", flags->shape, "Named size of the model; without it, the first one");
-  sub->add_option("--config", flags->config, "A config value; repeatable")->type_name("KEY=NUMBER");
+  sub->add_option("--config", flags->config, "Value of the model's configuration; repeatable")->type_name("KEY=NUMBER");
   sub->add_option("--function", flags->function, "Function; 'train' is a whole training step")->capture_default_str();
-  sub->add_option("--symbols", flags->symbols, "Sizes of symbols; others: B, R = 1, the rest 32")
+  sub->add_option("--symbols", flags->symbols, "Values of shape symbols; by default B and R are 1, others 32")
       ->type_name("B=1,T=512")
       ->delimiter(',');
-  sub->add_option("--format", flags->formats, "Weights held in a format; repeatable")->type_name("[PATTERN=]FORMAT");
-  sub->add_option("--activations", flags->activations, "What products with matrices read is held in a format")
+  sub->add_option("--format", flags->formats, "Format of weights; repeatable")->type_name("[PATTERN=]FORMAT");
+  sub->add_option("--activations", flags->activations, "Format of the activations that matrices read")
       ->type_name("FORMAT");
   sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")
       ->capture_default_str()
       ->type_name("MACHINE");
-  auto* emit = sub->add_option("--emit", flags->emit,
-                               "graph, loops, llvm, asm, obj, or bids: what families of kernels offered for products")
-                   ->capture_default_str();
+  auto* emit =
+      sub->add_option(
+             "--emit", flags->emit,
+             "Stage to print: graph, loops, llvm, asm, obj, or bids (which kernels were considered for products)")
+          ->capture_default_str();
   sub->add_option("-o,--out", flags->out, "File to write instead of printing")
       ->check(writes(Writes::file))
       ->type_name("OUT");
   auto* explain = sub->add_flag("--explain", flags->explain,
-                                "Run it here, on numbers drawn at random: each kernel's plan, predicted and measured "
-                                "time, and the ceiling that binds it");
+                                "Run it here, on random numbers: print each kernel's plan, its predicted and measured "
+                                "time, and the hardware limit of that time");
   sub->add_flag("--check", flags->check,
                 "For a GPU: print each kernel's registers, spills, memory, and what its inner loop is made of; --emit "
-                "and --out write a stage beside it")
+                "and --out also write a stage")
       ->excludes(explain);
   explain->excludes(emit);
   sub->add_option("--precision", flags->precision,
-                  "Float type that operands of products with parameters and of attention are rounded to, or a recipe "
-                  "that says what each operand passes through")
+                  "Float type of the operands of products and attention, or a recipe that sets each operand's "
+                  "format")
       ->type_name("TYPE")
       ->capture_default_str();
-  sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");
+  sub->add_flag("--exact", flags->exact, "Compute activations in f32");
   sub->footer([] {
     return size_names() +
            "\n\nExamples:\n"

@@ -119,24 +119,22 @@ int doctor(const Shared& shared, const DoctorFlags& flags) {
 
 void add_doctor(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* sub =
-      app.add_subcommand("doctor", "What this machine is, what runs on it, and whether its kernels are right");
-  sub->add_flag("--json", flags->json, "For programs");
+  CLI::App* sub = app.add_subcommand("doctor", "Show this machine's processor and GPUs, and test the kernels on them");
+  sub->add_flag("--json", flags->json, "Print JSON, for other programs");
   auto* all = sub->add_flag("--all", flags->all, "Test the kernels of every format");
   sub->add_flag("--quick", flags->quick, "Skip the self-test and the measurement")->excludes(all);
-  sub->add_option("--report", flags->report, "Write a file about devices and tests that can be sent to others")
+  sub->add_option("--report", flags->report, "Write a report of devices and tests to a file, to send to others")
       ->check(writes(Writes::file));
   sub->footer(
-      "Every device is opened, described, and kernels of every kind are compared with the exact evaluator, planned as "
-      "real\n"
-      "work plans them: products by each matrix instruction and dot of the machine's table, attention, encoding, "
-      "training's\n"
-      "steps. An instruction that computes wrongly is refused and done without; a device that is wrong without any is "
-      "refused\n"
-      "and the next one is tried. What programs are made of is tried apart, when they are made (--try). --device looks "
-      "at one kind alone, -v shows every test with its plan.\n"
-      "LUMEN_CUDA_LIBRARY and LUMEN_HIP_LIBRARY name a driver's library that the system does not find by itself.\n"
-      "Exit code 0, or 3 when nothing usable is found.");
+      "Each device is opened and described. Kernels of every kind are compared with the exact evaluator, with the "
+      "plans of\n"
+      "real work: products with each matrix and dot instruction, attention, encoding, training steps. An instruction "
+      "with\n"
+      "wrong results is not used. A device that is wrong without it is refused, and the next one is tested. Kernels "
+      "of\n"
+      "programs are tested when they are compiled (--try). --device tests one kind of device; -v shows each test.\n"
+      "LUMEN_CUDA_LIBRARY and LUMEN_HIP_LIBRARY are paths of driver libraries that the system does not find.\n"
+      "Exit code 0, or 3 if no device is usable.");
   add_shared_flags(*sub, command.shared);
   sub->callback([sub, flags, &command] {
     flags->one_device = sub->get_option("--device")->count() > 0;

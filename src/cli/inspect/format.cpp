@@ -148,20 +148,19 @@ int check(const Shared& shared, const FormatFlags& flags) {
 
 void add_format(CLI::App& app, Command& command) {
   auto flags = std::make_shared<FormatFlags>();
-  CLI::App* sub = app.add_subcommand("format", "Number formats: list them, show one, put one of your own to the test");
+  CLI::App* sub = app.add_subcommand("format", "Number formats: list them, show one, test one of your own");
   sub->require_subcommand(1);
-  CLI::App* list_command =
-      sub->add_subcommand("list", "All formats with bits per weight and what follows from their definitions");
+  CLI::App* list_command = sub->add_subcommand("list", "List all formats with bits per weight and properties");
   add_shared_flags(*list_command, command.shared);
   list_command->callback([&command] { command.action = [shared = command.shared] { return list(*shared); }; });
-  CLI::App* show_command = sub->add_subcommand("show", "The definition of a format, and its facts");
+  CLI::App* show_command = sub->add_subcommand("show", "Show the definition of a format and its properties");
   show_command->add_option("name", flags->name, "Format")->required();
   add_shared_flags(*show_command, command.shared);
   show_command->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return show(*shared, *flags); }; });
-  CLI::App* check_command = sub->add_subcommand(
-      "check",
-      "Codec properties, kernels on every machine that runs here and on --device, errors beside similar formats");
+  CLI::App* check_command = sub->add_subcommand("check",
+                                                "Test the codec, and kernels on every machine that runs here and on "
+                                                "--device; compare errors with similar formats");
   check_command->add_option("file", flags->file, "A .lum file, or the name of a known format")
       ->check(reads(Reads::file))
       ->required()

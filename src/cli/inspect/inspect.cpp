@@ -132,12 +132,13 @@ int inspect(const Shared& shared, const InspectFlags& flags) {
 
 void add_inspect(CLI::App& app, Command& command) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* sub = app.add_subcommand("inspect", "What is in a GGUF or safetensors file, or a checkpoint");
+  CLI::App* sub =
+      app.add_subcommand("inspect", "Print metadata and tensors of a GGUF or safetensors file, or a checkpoint");
   sub->add_option("path,-m,--model", flags->path, "File or folder")
       ->check(reads(Reads::model))
       ->required()
       ->type_name("FILE");
-  auto* limit = sub->add_option("--limit", flags->limit, "Elements shown of an array")->capture_default_str();
+  auto* limit = sub->add_option("--limit", flags->limit, "Most elements to print of an array")->capture_default_str();
   sub->add_flag("--tensors", flags->tensors_only, "Leave out the metadata")->excludes(limit);
   sub->footer("Examples:\n  lumen inspect model.gguf\n  lumen inspect my-model/checkpoint-2000");
   add_shared_flags(*sub, command.shared);

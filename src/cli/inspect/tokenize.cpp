@@ -143,38 +143,37 @@ void add_tokenize(CLI::App& app, Command& command) {
                                 "GGUF file, tokenizer.json, SentencePiece .model, or a folder with one")
                     ->check(reads(Reads::model))
                     ->type_name("FILE");
-  auto* text = sub->add_option("text", flags->words, "The text; without it and --file, standard input");
+  auto* text = sub->add_option("text", flags->words, "Text; without it and --file, standard input is read");
   auto* file =
       sub->add_option("-f,--file", flags->file, "File with the text")->check(reads(Reads::file))->type_name("FILE");
   auto* ids = sub->add_flag("--ids", flags->ids, "Print ids only, on one line");
   auto* json = sub->add_flag("--json", flags->json, "Print JSON")->excludes(ids);
-  auto* stats =
-      sub->add_flag("--stats", flags->stats, "Tokens per character, word and byte, for Korean and English apart")
-          ->excludes(ids);
+  auto* stats = sub->add_flag("--stats", flags->stats,
+                              "Measure tokens per character, word and byte, separately for Korean and English")
+                    ->excludes(ids);
   auto* decode = sub->add_option("--decode", flags->decode, "Print the text of these ids")
                      ->type_name("ID...")
                      ->check(whole(0, INT32_MAX - 1));
-  auto* special = sub->add_flag("--special", flags->special, "Put BOS and EOS where the tokenizer asks for them");
-  auto* plain = sub->add_flag("--plain", flags->plain, "Control tokens written in the text stay text");
+  auto* special = sub->add_flag("--special", flags->special, "Add BOS and EOS as the tokenizer defines");
+  auto* plain = sub->add_flag("--plain", flags->plain, "Do not parse control tokens in the text");
   auto* lines = sub->add_flag("--json-lines", flags->json_lines,
                               "For programs: each line of standard input is a JSON text or {\"bytes\": hex}, each line "
                               "of output its tokens");
-  auto* train = sub->add_option("--train", flags->training, "Learn byte pairs from these files instead")
+  auto* train = sub->add_option("--train", flags->training, "Train a tokenizer (byte pairs) on these files")
                     ->check(reads(Reads::file))
                     ->type_name("FILE...");
   // These options belong to one mode only.
   for (auto* other : {text, file, ids, json, stats, special, plain, lines}) decode->excludes(other);
   for (auto* other : {text, file, ids, json, stats}) lines->excludes(other);
   for (auto* other : {model, text, file, ids, json, stats, decode, special, plain, lines}) train->excludes(other);
-  sub->add_option("--vocabulary", flags->vocabulary, "Tokens of the trained tokenizer")
+  sub->add_option("--vocabulary", flags->vocabulary, "Vocabulary size of the trained tokenizer")
       ->default_val(32000)
       ->needs(train);
-  sub->add_option("--special-token", flags->specials,
-                  "Control token of the trained tokenizer; the first one ends a text")
+  sub->add_option("--special-token", flags->specials, "Control token of the trained tokenizer; the first one is EOS")
       ->needs(train);
-  sub->add_option("--split", flags->split, "How the trained tokenizer cuts words: a name of models/pretokenizers.toml")
+  sub->add_option("--split", flags->split, "Pretokenizer of the trained tokenizer: a name in models/pretokenizers.toml")
       ->needs(train);
-  sub->add_option("-o,--output", flags->output, "Where the trained tokenizer.json goes")
+  sub->add_option("-o,--output", flags->output, "Path of the trained tokenizer.json")
       ->check(writes(Writes::file))
       ->type_name("FILE")
       ->needs(train);

@@ -39,7 +39,7 @@ void add_completion(CLI::App& app, Command& command) {
   auto shell = std::make_shared<std::string>();
   CLI::App* sub =
       app.add_subcommand("shell-completion", "Print a script that completes commands and options in a shell");
-  sub->add_option("shell", *shell, "Which one")
+  sub->add_option("shell", *shell, "Shell")
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))
       ->type_name("SHELL")
       ->required();
@@ -55,10 +55,10 @@ void add_completion(CLI::App& app, Command& command) {
 
 void add_manual(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ManualFlags>();
-  CLI::App* sub = app.add_subcommand("manual", "Print the manual of a command, as man or Markdown have it");
-  sub->add_option("command", flags->words, "Which one; none: the program")->type_name("NAME");
+  CLI::App* sub = app.add_subcommand("manual", "Print the manual of a command, as a man page or as Markdown");
+  sub->add_option("command", flags->words, "Command; by default the whole program")->type_name("NAME");
   sub->add_option("--form", flags->form,
-                  "man; markdown with all commands below it; or json: the table of options of these commands")
+                  "man; markdown, including subcommands; or json: the table of options of these commands")
       ->check(CLI::IsMember({"man", "markdown", "json"}))
       ->type_name("FORM")
       ->capture_default_str();

@@ -418,7 +418,8 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
 
 void add_serve(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ServeFlags>();
-  CLI::App* sub = app.add_subcommand("serve", "Answer over HTTP, as OpenAI's API does")->alias("server");
+  CLI::App* sub = app.add_subcommand("serve", "Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama")
+                      ->alias("server");
   add_setting(*sub, "--model", flags->models);
   add_http_flags(*sub, *flags);
   add_model_flags(*sub, *flags);

@@ -102,7 +102,7 @@ void add_ps(CLI::App& app, Command& command) {
   add_setting(*sub, "--json", flags->json);
   add_shared_flags(*sub, command.shared);
   sub->footer(
-      "Requests are those of GET /metrics, and unknown where the server requires a key.\n"
+      "The number of requests comes from GET /metrics; it is unknown if the server requires a key.\n"
       "Example:\n"
       "  lumen ps");
   sub->callback([flags, &command] { command.action = [flags] { return ps(*flags); }; });

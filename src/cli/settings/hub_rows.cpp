@@ -6,13 +6,13 @@ namespace {
 
 constexpr Setting kRows[] = {
     Setting{"name", "pull",
-            "Model of the hub: [hf:]USER/REPO[:QUANTIZATION], or USER/REPO/FILE.gguf; several may follow"}
+            "Model on the hub: [hf:]USER/REPO[:QUANTIZATION], or USER/REPO/FILE.gguf; several are allowed"}
         .takes("NAME")
         .required(),
-    Setting{"name", "rm", "Model of the cache, as `lumen list` names it; several may follow"}.takes("NAME").required(),
-    Setting{"--offline", "pull", "Use what is in the cache and no network; HF_HUB_OFFLINE=1 means the same"},
+    Setting{"name", "rm", "Model in the cache, as `lumen list` names it; several are allowed"}.takes("NAME").required(),
+    Setting{"--offline", "pull", "Use the cache and no network; HF_HUB_OFFLINE=1 means the same"},
     Setting{"--dry-run", "pull", "List the files and their sizes, and download nothing"}.no_variable(),
-    Setting{"--retries", "pull", "Attempts after one that failed; each waits longer than the one before"}
+    Setting{"--retries", "pull", "Retries after a failure; each waits longer than the one before"}
         .with_default()
         .from(0, 100)
         .as_variable("LUMEN_PULL_RETRIES"),
@@ -20,7 +20,7 @@ constexpr Setting kRows[] = {
         .with_default()
         .from(1, 3600)
         .as_variable("LUMEN_PULL_TIMEOUT"),
-    Setting{"--json", "list,ps", "For programs"}.no_variable(),
+    Setting{"--json", "list,ps", "Print JSON, for other programs"}.no_variable(),
     Setting{"-y,--yes", "rm", "Remove without asking"}.no_variable(),
 };
 

@@ -13,16 +13,17 @@ constexpr Setting kRows[] = {
         .under("Common")
         .reading(Reads::library)
         .takes("DIR"),
-    Setting{"-t,--threads", "*", "Threads; 0 takes all cores this process may use"}
+    Setting{"-t,--threads", "*", "Threads; 0: all cores that this process may use"}
         .under("Common")
         .from(0, 4096)
         .in_api("model.threads"),
-    Setting{"--device", "*", "cpu, cuda[:N], hip[:N], or auto: a GPU where there is one"}
+    Setting{"--device", "*", "cpu, cuda[:N], hip[:N], or auto: a GPU if there is one"}
         .under("Common")
         .with_default()
         .takes("DEVICE")
         .in_api("model.device"),
-    Setting{"--machine", "*", "Code for which processor or GPU; see `lumen doctor`"}.under("Common").takes("NAME"),
+    Setting{"--machine", "*", "Processor or GPU to generate code for; see `lumen doctor`"}.under("Common").takes(
+        "NAME"),
     Setting{"--cache", "*", "Folder of compiled kernels and tokenized data; 'off' keeps them in memory"}
         .under("Common")
         .writing(Writes::folder_of_cache)
@@ -30,23 +31,23 @@ constexpr Setting kRows[] = {
         .as_variable("LUMEN_CACHE")
         .in_api("model.cache"),
     Setting{"--cache-limit", "*",
-            "What that folder may hold, 20G without it or LUMEN_CACHE_LIMIT; what was not used for the longest goes "
-            "first, 0: no limit"}
+            "Size of that folder, 20G by default; the least recently used files are deleted first; 0: no limit"}
         .under("Common")
         .takes("SIZE"),
-    Setting{"!--no-tune", "*", "Keep the cost model's plans; by default heavy kernels try others while they work"}
+    Setting{"!--no-tune", "*",
+            "Use the cost model's plans only; by default slow kernels try other plans while they run"}
         .under("Common")
         .in_api("model.tune"),
     Setting{"--libraries", "*",
-            "Let cuBLASLt or hipBLASLt multiply matrices where that is measured to be faster; rounding differs"}
+            "Let cuBLASLt or hipBLASLt multiply matrices where a measurement shows that it is faster; rounding differs"}
         .under("Common"),
     Setting{"--try", "*",
-            "Launch each kernel once on random data before it is trusted: auto (GPUs that were not measured), always, "
-            "never"}
+            "Test each kernel once on random data before it is used: auto (on GPUs without published test results), "
+            "always, never"}
         .under("Common")
         .takes("WHEN"),
-    Setting{"-v,--verbose", "*", "Say more"}.under("Common"),
-    Setting{"-q,--quiet", "*", "Say less"}.under("Common"),
+    Setting{"-v,--verbose", "*", "Print more messages"}.under("Common"),
+    Setting{"-q,--quiet", "*", "Print fewer messages"}.under("Common"),
     Setting{"--lora", "run,chat,serve,bench,perplexity,embed,eval",
             "Adapter to apply to the model: a GGUF file or a PEFT folder; repeatable"}
         .under("Adapters")
@@ -54,47 +55,50 @@ constexpr Setting kRows[] = {
         .takes("FILE[=SCALE]")
         .list()
         .one_each(),
-    Setting{"--lora-scaled", "run,chat,serve,bench,perplexity,embed,eval", "The same, as other programs spell it"}
+    Setting{"--lora-scaled", "run,chat,serve,bench,perplexity,embed,eval",
+            "The same as --lora, as other programs spell it"}
         .under("Adapters")
         .reading(Reads::model)
         .takes("FILE:SCALE")
         .list()
         .one_each(),
-    Setting{"--cache-type-k,--ctk", "run,chat,serve,bench", "Format of the keys in the cache; without it f32"}
+    Setting{"--cache-type-k,--ctk", "run,chat,serve,bench", "Format of the keys in the KV cache; f32 by default"}
         .under("Context and cache")
         .takes("TYPE"),
-    Setting{"--cache-type-v,--ctv", "run,chat,serve,bench", "Format of the values in the cache; without it f32"}
+    Setting{"--cache-type-v,--ctv", "run,chat,serve,bench", "Format of the values in the KV cache; f32 by default"}
         .under("Context and cache")
         .takes("TYPE"),
     Setting{"--narrow", "run,chat,serve",
-            "Find the candidates for a token on the device, whose other logits stay there: auto (where it is a GPU), "
-            "never, always; the same tokens"}
+            "Select the candidates for a token on the device, and copy only their logits: auto (on GPUs), never, "
+            "always; the tokens are the same"}
         .under("Computation")
         .takes("WHERE")
         .one_of("auto never always"),
     Setting{"--mmap,!--no-mmap", "run,chat,serve,bench,perplexity,eval",
-            "Use the weights where their file is mapped; --no-mmap copies them into memory, in huge pages where it "
-            "can: processors read those faster"}
+            "Use weights from the memory-mapped file; --no-mmap copies them into memory, in huge pages if possible, "
+            "which processors read faster"}
         .under("Computation")
         .in_api("model.mmap"),
     Setting{"--model-draft,--md", "run,chat,serve",
-            "A smaller model of the same vocabulary proposes tokens, and the model checks several at once (also -md)"}
+            "Speculative decoding: a smaller model with the same vocabulary proposes tokens, and the model checks "
+            "several at once (also -md)"}
         .under("Drafts")
         .reading(Reads::model)
         .takes("FILE"),
     Setting{"--lookup", "run,chat,serve",
-            "The same with proposals from the text itself: what followed the last words before"}
+            "Speculative decoding without a second model: propose what followed the same words earlier in the text"}
         .under("Drafts"),
-    Setting{"--draft,--draft-max,--draft-n", "run,chat,serve", "Tokens proposed at once, at most"}
+    Setting{"--draft,--draft-max,--draft-n", "run,chat,serve", "Most tokens proposed at once"}
         .under("Drafts")
         .with_default()
         .from(1, 256),
-    Setting{"--exact", "run,chat,serve,bench,perplexity,compare,eval,embed,imatrix", "f32 activations throughout"}
+    Setting{"--exact", "run,chat,serve,bench,perplexity,compare,eval,embed,imatrix",
+            "Compute activations in f32 everywhere"}
         .under("Computation")
         .in_api("generate.exact,logits.exact,embed.exact,perplexity.exact"),
     Setting{"--batch-invariant", "run,chat,serve,bench",
-            "The same output for a request whatever runs next to it and whatever was cached, to the last bit; reading "
-            "prompts and many sequences take longer (CPU)"}
+            "Make the output of a request the same to the last bit, whatever runs at the same time and whatever was "
+            "cached; prompts and parallel sequences become slower (CPU)"}
         .under("Computation"),
     Setting{"-c,--ctx-size", "perplexity,compare,imatrix", "Tokens per window"}
         .with_default()
@@ -107,10 +111,8 @@ constexpr Setting kRows[] = {
         .from(1, 4096)
         .as_variable("LUMEN_WINDOWS_AT_ONCE")
         .in_api("perplexity.batch"),
-    Setting{"--chunks", "perplexity,compare,imatrix", "Only the first windows; 0 takes all"}
-        .with_default()
-        .from(0)
-        .in_api("perplexity.windows"),
+    Setting{"--chunks", "perplexity,compare,imatrix", "Only the first windows; 0: all"}.with_default().from(0).in_api(
+        "perplexity.windows"),
 };
 
 }  // namespace

@@ -11,54 +11,53 @@ namespace {
   Setting{names, "train", help}.for_key(#section "." #key, value) __VA_ARGS__,
 constexpr Setting kRows[] = {
     Setting{"-r,--recipe", "train",
-            "A recipe by name, or a .toml file (several with commas between: each on top of those before); flags below "
-            "override it"}
+            "Recipe by name, or a .toml file; of several, separated by commas, later ones override earlier ones; flags "
+            "override recipes"}
         .reading(Reads::file)
         .takes("NAME|FILE"),
     Setting{"-m,--model,--model_name_or_path", "train",
-            "Start from this model, in any format, instead of fresh weights"}
+            "Start from this model, in any format, instead of random weights"}
         .reading(Reads::model)
         .takes("FILE")
         .as_variable("LUMEN_TRAIN_MODEL"),
     Setting{"-o,--out,--output,--output_dir,--output-dir", "train",
-            "Folder for checkpoints, metrics and the model; lumen-out, or the folder that is resumed"}
+            "Folder for checkpoints, metrics and the model; by default lumen-out, or the folder of the resumed run"}
         .writing(Writes::folder_of_run)
         .takes("DIR"),
     Setting{"--overwrite,--overwrite_output_dir", "train",
-            "Replace the model and remove the checkpoints that --out holds of another run"}
+            "Replace the model and delete the checkpoints of another run in --out"}
         .under("Checkpoints")
         .no_variable(),
     Setting{"--resume,--resume_from_checkpoint,--resume-from-checkpoint", "train",
-            "Go on from a checkpoint, by its own recipe; without a value, the latest one in --out"}
+            "Continue from a checkpoint, with its own recipe; without a value, from the latest one in --out"}
         .reading(Reads::resumed)
         .takes("[DIR]")
         .no_variable(),
-    Setting{"--allow-changed-data", "train", "Resume although data files, or a teacher, are not what they were"}.under(
-        "Data"),
+    Setting{"--allow-changed-data", "train", "Resume although data files, or a teacher, have changed"}.under("Data"),
     Setting{"--allow-changed-recipe", "train",
-            "Resume with other rates, steps, batches or data order than the checkpoint's"}
+            "Resume with rates, steps, batches or data order that differ from the checkpoint's"}
         .under("Checkpoints"),
-    Setting{"--objective-setting", "train",
-            "A number of the objective, e.g. label_smoothing=0.1; more than once for several"}
+    Setting{"--objective-setting", "train", "A number of the objective, such as label_smoothing=0.1; repeatable"}
         .under("Objective")
         .takes("NAME=NUMBER")
         .one_each(),
-    Setting{"--beta", "train", "--objective-setting beta=.."}.under("Objective"),
-    Setting{"--report_to,--report-to", "train", "tensorboard: the same as --tensorboard; none"}
+    Setting{"--beta", "train", "The same as --objective-setting beta=.."}.under("Objective"),
+    Setting{"--report_to,--report-to", "train", "tensorboard: the same as --tensorboard; none: nothing"}
         .under("Evaluation")
         .one_of("tensorboard none"),
     Setting{"--bf16", "train", "The same as --precision bf16"}.under("Number types"),
-    Setting{"--format,--qat", "train", "Quantization-aware: round every matrix to this format in the loop"}
+    Setting{"--format,--qat", "train",
+            "Quantization-aware training: quantize every matrix to this format in the forward pass"}
         .under("Training inside the rounding")
         .as_variable("LUMEN_TRAIN_FORMAT"),
     Setting{"--ranks,--nproc-per-node,--nproc_per_node,--num-processes,--num_processes", "train",
-            "Processes on this host that share each batch, one GPU each with --device cuda; torchrun, srun and mpirun "
-            "start ranks themselves"}
+            "Processes on this host that share each batch, one for each GPU with --device cuda; torchrun, srun and "
+            "mpirun start processes themselves"}
         .under("Several processes")
         .from(1, 256)
         .takes("N"),
     Setting{"--print-config", "train", "Print the resolved recipe and stop"}.no_variable(),
-    Setting{"--plan", "train", "Print what the run needs: memory by kind, and time; nothing is trained or written"}
+    Setting{"--plan", "train", "Print the memory of each kind and the time that the run needs; train and write nothing"}
         .no_variable(),
     Setting{"--explain", "train", "Print the kernels of one step and their times at the end"}.under("Output"),
 #include "model/recipe/recipe_keys.def"

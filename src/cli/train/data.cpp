@@ -153,7 +153,7 @@ void add(CLI::App& above, Command& command, const char* name, const char* help, 
   flags->examples = examples;
   CLI::App* sub = above.add_subcommand(name, help);
   sub->add_option("-m,--model,--tokenizer,--model_name_or_path", flags->model,
-                  "The model whose tokenizer and template count, or a tokenizer.json")
+                  "Model whose tokenizer and chat template to use, or a tokenizer.json")
       ->check(reads(Reads::model))
       ->type_name("FILE")
       ->required();
@@ -162,23 +162,25 @@ void add(CLI::App& above, Command& command, const char* name, const char* help, 
       ->type_name("FILE")
       ->required();
   if (examples > 0) {
-    sub->add_option("-n,--examples", flags->examples, "How many examples are printed")
+    sub->add_option("-n,--examples", flags->examples, "Number of examples to print")
         ->check(whole(0, INT32_MAX))
         ->capture_default_str();
-    auto* tokens = sub->add_flag("--tokens", flags->tokens, "One token a line");
-    sub->add_flag("--json", flags->json, "Examples alone, one JSON object a line")->excludes(tokens);
+    auto* tokens = sub->add_flag("--tokens", flags->tokens, "Print one token on each line");
+    sub->add_flag("--json", flags->json, "Print only the examples, each as a line of JSON")->excludes(tokens);
   }
-  sub->add_option("--form,--data-form,--data_form", flags->form, "What rows are: auto, texts, chats, pairs or labels");
-  sub->add_option("--columns", flags->columns, "What columns stand for: prompt=Q,completion=A")
+  sub->add_option("--form,--data-form,--data_form", flags->form, "Kind of rows: auto, texts, chats, pairs or labels");
+  sub->add_option("--columns", flags->columns, "Names of the columns: prompt=Q,completion=A")
       ->delimiter(',')
       ->type_name("NAME=COLUMN");
-  sub->add_option("--chat-template,--chat_template", flags->chat_template, "By name or from a file")
+  sub->add_option("--chat-template,--chat_template", flags->chat_template, "Chat template, by name or from a file")
       ->check(reads(Reads::file))
       ->type_name("NAME|FILE");
-  sub->add_option("--train-on,--train_on", flags->train_on, "assistant, last (answer) or all");
-  sub->add_option("-c,--length,--max_seq_length,--max-seq-length", flags->length, "Count what is longer than a window")
+  sub->add_option("--train-on,--train_on", flags->train_on,
+                  "Tokens of chats that are learned: assistant, last (answer) or all");
+  sub->add_option("-c,--length,--max_seq_length,--max-seq-length", flags->length,
+                  "Count examples that are longer than a window")
       ->check(whole(1, INT32_MAX));
-  sub->add_flag("--strict", flags->strict, "A row that cannot be used is an error");
+  sub->add_flag("--strict", flags->strict, "Stop with an error at a row that cannot be used");
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return show(*shared, *flags); }; });
@@ -188,7 +190,7 @@ void add(CLI::App& above, Command& command, const char* name, const char* help, 
 
 void add_data(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("data",
-                                     "Look at what training would read: tokens, what of them is learned, rows "
+                                     "Show the data that training would read: tokens, the learned ones, and rows "
                                      "that cannot be used");
   sub->require_subcommand(1);
   add(*sub, command, "preview", "Print examples with the tokens that are learned, and figures of all", 3);

@@ -253,7 +253,7 @@ class Demo {
 void add_demo(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DemoFlags>();
   CLI::App* sub =
-      app.add_subcommand("demo", "Train a small model, round it to many formats, fine-tune it: one table in minutes");
+      app.add_subcommand("demo", "Train a small model, quantize it to many formats and fine-tune it, in minutes");
   sub->add_option("-o,--out,--output,--output-dir", flags->out, "Folder for the GGUF files")
       ->check(writes(Writes::folder))
       ->capture_default_str()
@@ -262,8 +262,9 @@ void add_demo(CLI::App& app, Command& command) {
       ->check(reads(Reads::file))
       ->capture_default_str();
   sub->add_option("--steps", flags->steps, "Training steps")->check(CLI::PositiveNumber);
-  sub->add_option("--tuning-steps", flags->tuning_steps, "Steps of each fine-tuning")->check(CLI::PositiveNumber);
-  sub->add_option("--sample", flags->sample, "Characters written at the end")
+  sub->add_option("--tuning-steps", flags->tuning_steps, "Training steps of each fine-tuning run")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--sample", flags->sample, "Characters of the sample at the end")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   sub->footer("Examples:\n  lumen demo\n  lumen demo --steps 300 --tuning-steps 50 -o quick");

@@ -84,18 +84,17 @@ int report(const ReportFlags& flags) {
 void add_report(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* sub =
-      app.add_subcommand("report", "Show a training run or a compressed model on a page, or compare several runs");
-  sub->add_option("runs", flags->runs,
-                  "Folders that `lumen train` wrote, or one document of a compression or study (.json)")
+      app.add_subcommand("report", "Make a page of a training run, a compressed model or a study, or compare runs");
+  sub->add_option("runs", flags->runs, "Folders that `lumen train` wrote, or one JSON report of a compression or study")
       ->check(reads(Reads::run))
       ->required()
       ->type_name("RUN..");
   sub->add_option("-o,--output", flags->output,
                   "The page; report.html in the run's folder, or here when there are several runs; of a document the "
-                  "page beside it")
+                  "page next to it")
       ->check(writes(Writes::file))
       ->type_name("FILE");
-  sub->add_flag("--text", flags->text, "A table on the terminal instead");
+  sub->add_flag("--text", flags->text, "Print a table on the terminal instead");
   sub->footer(
       "The page is one file that needs no network.\n"
       "Examples:\n"

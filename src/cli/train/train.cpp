@@ -26,13 +26,13 @@
 #include "model/recipe/record/lora_base.h"
 #include "model/template/answer_form.h"
 #include "model/text/tokenizer/characters.h"
+#include "model/train/adapter_init/adapter_init.h"
 #include "model/train/budget/budget.h"
 #include "model/train/loop/loop.h"
 #include "model/train/loop/outputs.h"
 #include "model/train/method/machine_floats.h"
 #include "model/train/method/method.h"
 #include "model/train/ranks/ranks.h"
-#include "model/train/rewrite/rewrite.h"
 #include "model/train/trainer/forecast.h"
 #include "run/engine/roofline.h"
 
@@ -111,9 +111,9 @@ void fit_context(model::Model& model, const model::Recipe& r) {
   model.config = longer;
 }
 
-// Whether a fresh run writes a rewritten base model before its first step.
-bool rewrites(const TrainFlags& flags, const model::Recipe& r) {
-  return flags.begin.empty() && r.adapter.trains() && r.adapter.rewrites();
+// Whether a fresh run writes a residual base model before its first step.
+bool changes_base(const TrainFlags& flags, const model::Recipe& r) {
+  return flags.begin.empty() && r.adapter.trains() && r.adapter.changes_base();
 }
 
 // Replaces names of the machine's 8-bit float types with format names; a resumed run keeps its formats.
@@ -190,8 +190,8 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     take_limit(engine, shared, library, flags, model, r, true, teacher);
     const auto require = flags.plan ? require_certain : require_planned;
-    require(engine, rewrites(flags, r) ? model::rewritten_outline(model, r) : model, recipe_here(flags, r), true,
-            teacher, ranks_of(flags));
+    require(engine, changes_base(flags, r) ? model::residual_base_outline(model, r) : model, recipe_here(flags, r),
+            true, teacher, ranks_of(flags));
     return model;
   }
   if (r.size.empty()) r.size = "char";
@@ -242,23 +242,23 @@ struct Resumed {
   }
 };
 
-// Writes the rewritten base that the recipe's adapter initialization needs and sets it as the recipe's base. With
+// Writes the residual base that the recipe's adapter initialization needs and sets it as the recipe's base. With
 // several ranks the first one writes it.
-model::Model rewritten_model(run::Engine& engine, const model::LibraryRef& library, const model::Model& given,
-                             model::Recipe& r, const fs::path& out, const TrainFlags& flags) {
+model::Model residual_model(run::Engine& engine, const model::LibraryRef& library, const model::Model& given,
+                            model::Recipe& r, const fs::path& out, const TrainFlags& flags) {
   if (!is_first(flags)) {
     flags.ranks->barrier();
-    const fs::path base = model::rewritten_path(out, given, r);
+    const fs::path base = model::residual_base_path(out, given, r);
     r.base = absolute_path(base.string());
     return model::read_model(library, base);
   }
   Progress progress;
   int64_t done = 0;
-  const auto tensors = model::rewrite_base(engine, given, r, out, [&](const model::RewrittenTensor& t) {
+  const auto tensors = model::write_residual_base(engine, given, r, out, [&](const model::ResidualTensor& t) {
     progress.update(fmt::format("{} {} {}", r.adapter.init, ++done, t.name));
   });
-  const fs::path base = model::rewritten_path(out, given, r);
-  progress.finish(fmt::format("{}; wrote {}", model::rewrite_text(tensors, r.adapter), base.string()));
+  const fs::path base = model::residual_base_path(out, given, r);
+  progress.finish(fmt::format("{}; wrote {}", model::residual_text(tensors, r.adapter), base.string()));
   if (flags.ranks) flags.ranks->barrier();
   r.base = absolute_path(base.string());
   return model::read_model(library, base);
@@ -277,8 +277,8 @@ void prepare_folder(const TrainFlags& flags, const fs::path& out) {
         "continue it with --resume, name another folder with --out, or add --overwrite");
   }
   for (const fs::path& path : earlier) model::discard_checkpoint(path);
-  // Rewritten base files of the other run are of no use, because this run writes its own.
-  for (const fs::path& path : model::rewritten_files(out)) remove_tree(path);
+  // Residual bases of the other run are of no use, because this run writes its own.
+  for (const fs::path& path : model::residual_base_files(out)) remove_tree(path);
 }
 
 // Protects the files that a recipe names from being overwritten by the run.
@@ -514,28 +514,28 @@ int train(const Shared& shared, TrainFlags& flags) {
   model::settle_warmup(recipe.schedule);
   note_short_schedule(recipe.schedule);
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
-  const bool rewriting = !stored && rewrites(flags, recipe), is_there = !flags.plan || !flags.model.empty();
-  const run::MemoryNeeds before = rewriting ? model::rewriting_needs(model, recipe) : run::MemoryNeeds();
-  run::require_host_memory(fmt::format("rewriting the base '{}' ({})", model.name, recipe.adapter.init), before,
+  const bool residual = !stored && changes_base(flags, recipe), is_there = !flags.plan || !flags.model.empty();
+  const run::MemoryNeeds before = residual ? model::residual_base_needs(model, recipe) : run::MemoryNeeds();
+  run::require_host_memory(fmt::format("changing the base '{}' ({})", model.name, recipe.adapter.init), before,
                            "choose a smaller model, or begin with --lora-init default");
   std::optional<model::Model> base;
-  if (rewriting) base = model::rewritten_outline(model, recipe);
+  if (residual) base = model::residual_base_outline(model, recipe);
   const model::Model& trained = base ? *base : model;
   model::TrainingForecast f = model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form,
                                                       teacher.get(), ranks_of(flags));
   if (flags.plan) {
-    for (const run::MemoryNeed& need : before) f.rewriting = run::saturating_sum(f.rewriting, need.bytes);
+    for (const run::MemoryNeed& need : before) f.residual_base = run::saturating_sum(f.residual_base, need.bytes);
     put_text(model::plan_text(f, product_ceiling(engine, *library, recipe, shared)));
     return 0;
   }
   base.reset();
   model::Trainer::Origin origin = origin_of(flags, recipe, model);
-  if (rewriting) model = rewritten_model(engine, library, model, recipe, out, flags);
+  if (residual) model = residual_model(engine, library, model, recipe, out, flags);
   require_same(flags, recipe, *batches, checkpoint);
   const auto made = make_trainer(engine, shared, flags, std::move(model), recipe, batches, teacher);
   model::Trainer& trainer = *made;
   trainer.set_origin(std::move(origin));
-  if (rewriting) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);
+  if (residual) trainer.begin_with(model::read_initial_adapter(trainer.outline(), trainer.changes(), out).adapter);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   begin_training(trainer, flags, *library, checkpoint);
   catch_interrupts();
@@ -556,13 +556,15 @@ void take_steps_by(TrainingLoop loop) {
 
 void add_train(CLI::App& app, Command& command) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* sub = app.add_subcommand("train", "Train or fine-tune a model, with any number format in the loop");
+  CLI::App* sub = app.add_subcommand("train", "Train or fine-tune a model, in any number format");
   CLI::Option* resume = add_train_flags(*sub, *flags);
   sub->footer([] {
     return size_names() +
-           "\n\nCtrl-C, SIGTERM and SIGHUP save a checkpoint and end with code 128 + the signal's number (130, 143,\n"
-           "129); --resume continues bit for bit, on any number of threads. Nothing that is not finite is saved: then\n"
-           "the code is 4.\n"
+           "\n\n"
+           "Ctrl-C, SIGTERM and SIGHUP save a checkpoint and end with code 128 + the signal's number (130, 143,\n"
+           "129); --resume continues bit for bit, on any number of threads. Values that are not finite are never "
+           "saved: the\n"
+           "run then ends with code 4.\n"
            "Examples:\n"
            "  lumen train --shape char -o my-model\n"
            "  lumen train --shape char --data poems.txt --steps 5000 --lr 1e-3 -o poems\n"

@@ -3,8 +3,8 @@
 // May include: base, base/file, base/messages, base/sealed, base/structured, cli, cli/paths, cli/settings, model/arch,
 // model/arch/chat, model/arch/checkpoint, model/arch/family, model/compress, model/data/examples, model/data/rows,
 // model/file, model/infer/measure, model/infer/sample, model/recipe, model/recipe/record, model/report,
-// model/report/compression, model/template, model/text/tokenizer, model/text/unicode, model/train/budget,
-// model/train/loop, model/train/method, model/train/ranks, model/train/rewrite, model/train/trainer, number/facts,
+// model/report/compression, model/template, model/text/tokenizer, model/text/unicode, model/train/adapter_init,
+// model/train/budget, model/train/loop, model/train/method, model/train/ranks, model/train/trainer, number/facts,
 // run/device/gpu, run/engine, run/ranks.
 #pragma once
 

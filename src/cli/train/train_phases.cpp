@@ -14,9 +14,9 @@
 #include "model/recipe/phases.h"
 #include "model/recipe/record/provenance.h"
 #include "model/recipe/record/record.h"
+#include "model/train/adapter_init/adapter_init.h"
 #include "model/train/loop/outputs.h"
 #include "model/train/loop/saver.h"
-#include "model/train/rewrite/rewrite.h"
 
 namespace lumen::cli {
 namespace {
@@ -131,9 +131,9 @@ class Phases {
       const model::PhaseBegin begin = model::phase_begin(whole_.phases[i].begin);
       const fs::path before = i == 0 ? fs::path() : folder(i - 1);
       if (i > 0 && begin == model::PhaseBegin::model) model = (before / model::kModelFile).string();
-      // A base that the phase before has rewritten replaces the model.
+      // A residual base that the phase before has written replaces the model.
       if (i > 0 && begin != model::PhaseBegin::model)
-        if (const auto own = model::rewritten_base(before)) model = own->string();
+        if (const auto own = model::residual_base(before)) model = own->string();
       if (begin == model::PhaseBegin::merged) {
         const fs::path merged = before / kMerged;
         std::error_code error;

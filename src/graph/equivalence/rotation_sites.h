@@ -1,7 +1,7 @@
 // Rotation sites: spaces whose orthogonal rotation parameters absorb: the residual stream, whose writers' rows and
 // readers' columns are rotated, and values inside each head. A value that is read through a norm must not be multiplied
 // per channel: gains must be 1, which folding them into the following weights ensures (a scale site whose one absorber
-// is the gain). Proved by tests/graph/equivalence/sites_test.cpp and tests/model/compress/rewrite.
+// is the gain). Proved by tests/graph/equivalence/sites_test.cpp and tests/model/compress/equivalent_transform.
 #pragma once
 
 #include "graph/equivalence/scale_sites.h"

@@ -2,7 +2,7 @@
 // those weights are multiplied by s, and the producers of x absorb 1 / s: a norm's weight and bias, rows of the
 // preceding weights, biases. Query and key sites: queries are multiplied, keys divided. Channels that must have the
 // same number (pairs that rotate together, heads that share values) share one.
-// Proved by tests/graph/equivalence/sites_test.cpp, and for all families by tests/model/compress/rewrite.
+// Proved by tests/graph/equivalence/sites_test.cpp, and for all families by tests/model/compress/equivalent_transform.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace lumen::model {
 class Bytes {
  public:
   Bytes() = default;
-  Bytes(std::vector<uint8_t> own) {  // implicit: encoders return vectors
+  Bytes(std::vector<uint8_t> own) {  // NOLINT(google-explicit-constructor): encoders return vectors
     auto kept = std::make_shared<const std::vector<uint8_t>>(std::move(own));
     part_ = *kept;
     keeper_ = std::move(kept);

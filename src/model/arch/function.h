@@ -1,6 +1,6 @@
 // A model's functions as graphs: the family's function, plus transforms from the model's metadata: weights stored in
 // parts (split_weights.h), rotations at run time, low-rank branches of weights (low_rank_weights.h), and quantized
-// activations (held_formats.h). Proved by tests/model/compress/rewrite and tests/model/arch.
+// activations (held_formats.h). Proved by tests/model/compress/equivalent_transform and tests/model/arch.
 #pragma once
 
 #include <string>

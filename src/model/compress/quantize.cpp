@@ -360,7 +360,7 @@ void Quantizer::lay_out() {
 }
 
 Weight Quantizer::make(PanelRounder& rounder, const Parameter& p, const QuantizeProgress& progress) {
-  const Weight source = fetched(model_, p, source_);
+  Weight source = fetched(model_, p, source_);
   if (!anew_.contains(p.name)) return source;
   const Weight& planned = result_.weights.at(p.name);
   const FormatRef& to = planned.type.element.format;

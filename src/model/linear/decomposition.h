@@ -1,7 +1,7 @@
 // The best low-rank approximation: W ~ left right, by the singular values of W. Small matrices are decomposed exactly;
 // for large ones randomized subspace iteration is used (Halko, Martinsson, Tropp 2011), with products by the engine. A
 // function of (matrix, rank, iterations, seed) only, at any number of threads. Proved by
-// tests/model/train/adapter/rewrite_test.cpp and tests/model/compress/correct/factors_test.cpp.
+// tests/model/train/adapter/adapter_init_test.cpp and tests/model/compress/low_rank_correction/factors_test.cpp.
 #pragma once
 
 #include <cstdint>

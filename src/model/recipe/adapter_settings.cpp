@@ -42,10 +42,10 @@ void check_adapter(const AdapterSettings& s) {
   const AdapterInit init = adapter_init(s);
   const auto refuse = [](const std::string& what, const char* hint) { throw Error(Exit::usage, what, hint); };
   if (!s.trains()) return;
-  if (s.rewrites() && s.has_magnitudes())
+  if (s.changes_base() && s.has_magnitudes())
     refuse(fmt::format("adapter.init {} and DoRA's magnitudes contradict each other", s.init), "remove one of the two");
-  if (!s.rewrites() && s.base_type != "base")
-    refuse(fmt::format("adapter.base_type {} needs an init that rewrites the base, but adapter.init default does not",
+  if (!s.changes_base() && s.base_type != "base")
+    refuse(fmt::format("adapter.base_type {} needs an init that changes the base, but adapter.init default does not",
                        s.base_type),
            "add --lora-init pissa or loftq, or quantize the base with `lumen quantize`");
   if (init.kind == AdapterInit::Kind::loftq && s.base_type == "base")

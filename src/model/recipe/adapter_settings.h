@@ -19,11 +19,11 @@ struct AdapterSettings {
   // Names or ends of names, in this program, in GGUF files or in Hugging Face folders (* and ? match), roles, or
   // "all-linear": every matrix of a linear layer, except outputs and routers.
   std::vector<std::string> targets = {"all-linear"};
-  // Initial values of A and B: default (adapter_parameters), or one that changes the base (rewrite/rewrite.h).
+  // Initial values of A and B: default (adapter_parameters), or one that changes the base (train/adapter_init).
   std::string init = "default";
   std::string base_type = "base";  // type of a changed base: "base" (each weight's own type), a format or a mixture
 
-  bool rewrites() const { return init != "default"; }
+  bool changes_base() const { return init != "default"; }
 
   bool trains() const { return method != "none"; }
   bool has_magnitudes() const { return method == "dora"; }

@@ -1,7 +1,7 @@
-// Recipes: a training run as data. A TOML file with [model], [data], [optimizer], [schedule], [run], [evaluation],
-// [report], [output] and [[quantize]]; every key is optional, unknown keys are errors, and command-line flags override
-// single values. `describe` prints the resolved recipe as TOML that parses to the same recipe. Proved by
-// tests/model/train/train_test.cpp.
+// Recipes: a training run as data, with its learning rate schedule. A TOML file with [model], [data], [optimizer],
+// [schedule], [run], [evaluation], [report], [output] and [[quantize]]; every key is optional, unknown keys are errors,
+// and command-line flags override single values. `describe` prints the resolved recipe as TOML that parses to the same
+// recipe. Proved by tests/model/train/train_test.cpp.
 //
 // May include: base, base/file, base/structured, graph/pass, graph/transform, model/arch, model/arch/adapter,
 // model/arch/family, model/file, model/recipe/objective, model/recipe/optimizer, model/template, number/codec,

@@ -152,7 +152,7 @@ ordered_json Reply::no_logprobs() const {
 // tokens would otherwise have the same text.
 std::string Reply::token_text(TokenId id) const {
   if (!model_.tokenizer.has(id)) return {};
-  const std::string bytes = model_.tokenizer.bytes(id);
+  std::string bytes = model_.tokenizer.bytes(id);
   if (utf8_valid_run(bytes, 0) == bytes.size()) return bytes;
   std::string out = "bytes:";
   for (const char c : bytes) out += fmt::format("\\x{:02x}", uint8_t(c));

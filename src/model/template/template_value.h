@@ -64,12 +64,14 @@ class Value {
   ~Value() {
     if (data_.index() > kPlain) release();
   }
+  // NOLINTBEGIN(google-explicit-constructor): a function of a template returns what it computed.
   Value(None) : data_(None{}) {}
   Value(bool b) : data_(b) {}
   Value(int64_t i) : data_(i) {}
   Value(double d) : data_(d) {}
   Value(std::string s) : data_(std::make_shared<const std::string>(std::move(s))) {}
   Value(const char* s) : Value(std::string(s)) {}
+  // NOLINTEND(google-explicit-constructor)
   static Value undefined(std::string what);
   // A string of HTML (markupsafe's Markup): what is added to it is escaped.
   static Value markup(std::string text);

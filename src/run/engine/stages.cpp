@@ -181,7 +181,7 @@ std::string compiler_version() {
 }
 
 machine::MachineRef machine_to_run(const std::string& name, const std::string& device) {
-  const machine::MachineRef m = machine::find_machine(name);
+  machine::MachineRef m = machine::find_machine(name);
   const DeviceChoice::Kind kind = parse_device(device).kind;
   if (m->kind == machine::Kind::gpu && kind != DeviceChoice::Kind::cpu) return m;
   if (m->kind == machine::Kind::gpu || kind == DeviceChoice::Kind::gpu) {

@@ -77,8 +77,8 @@ TEST_F(BudgetTest, OthersAreMeasuredBeside) {
   for (const auto& tensor : all["tensors"]) drawn += tensor.contains("histogram");
   EXPECT_EQ(drawn, 8U);
   EXPECT_TRUE(contains(read("c.html"), "Weights before and after"));
-  EXPECT_EQ(quantize("d.gguf", "6.5bpw", {"--beside", "q8_0"}).code, 2);
-  EXPECT_EQ(quantize("d.gguf", "6.5bpw", {"--beside", "q80", "--json", path("d.json")}).code, 2);
+  EXPECT_EQ(quantize("d.gguf", "6.5bpw", {"--compare-formats", "q8_0"}).code, 2);
+  EXPECT_EQ(quantize("d.gguf", "6.5bpw", {"--compare-formats", "q80", "--json", path("d.json")}).code, 2);
   EXPECT_FALSE(fs::exists(path("d.gguf")));
 }
 

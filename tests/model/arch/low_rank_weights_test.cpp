@@ -12,7 +12,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/held_formats.h"
 #include "model/arch/split_weights.h"
-#include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/model/compress/equivalent_transform/transform_case.h"
 
 namespace lumen::model {
 namespace {

@@ -12,7 +12,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/split/expert_parts.h"
-#include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/model/compress/equivalent_transform/transform_case.h"
 
 namespace lumen::model {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "graph/pass/pass.h"
 #include "tests/graph/partition/rank_run.h"
-#include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/model/compress/equivalent_transform/transform_case.h"
 
 namespace lumen::model {
 namespace {

@@ -79,7 +79,7 @@ std::vector<int64_t> AttendWriter::declare_results(const graph::Group& group, co
     return {};
   }
   const int64_t rows = product(attention.row_extents());
-  const std::vector<int64_t> bytes{parts * rows * attention.width * 4, parts * rows * 8};
+  std::vector<int64_t> bytes{parts * rows * attention.width * 4, parts * rows * 8};
   partial_ = builder_.scratch(0, bytes[0], true);
   extremes_ = builder_.scratch(1, bytes[1], true);
   return bytes;

@@ -472,15 +472,16 @@ void BlockProduct::multiply(Expr lane, const RegisterOperand& a, BufferId b, Exp
   const int64_t steps = std::ssize(a) / tile_.tiles_m;
   LUMEN_CHECK(tile_.loads && !tile_.row->short_sums && steps * tile_.row->k <= tile_.stage_k);
   const Expr place = loads_from(Side::b, lane);
-  std::vector<Expr> next = load(Side::b, b, b_from, place, 0);
+  std::vector<Expr> right = load(Side::b, b, b_from, place, 0);
   for (int64_t step = 0; step < steps; ++step) {
-    const std::vector<Expr> right = std::move(next);
+    std::vector<Expr> next;
     if (step + 1 < steps) next = load(Side::b, b, b_from, place, step + 1);
     for (int j = 0; j < tile_.tiles_n; ++j)
       for (int i = 0; i < tile_.tiles_m; ++i) {
         const Expr before = b_.load(sum(i, j), sums, b_.i64(0), 16);
         b_.store(sum(i, j), b_.inst(tile_.row->row, sums, {before, a[i * steps + step], right[j]}), b_.i64(0), 16);
       }
+    right = std::move(next);
   }
 }
 

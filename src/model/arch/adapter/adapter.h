@@ -1,4 +1,4 @@
-// Adapters: low-rank updates of a model's weights, W + scale * B A, in files of two kinds: a folder with
+// LoRA adapters: low-rank updates of a model's weights, W + scale * B A, in files of two kinds: a folder with
 // adapter_config.json and adapter_model.safetensors (names and row orders of Hugging Face), and GGUF files of the type
 // "adapter". The base weights stay unchanged: infer/session/session.h computes the update separately, compress/merge.h
 // merges it, and adapter_write.h writes such files. Folders may also hold full weights and biases, which replace the

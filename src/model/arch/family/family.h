@@ -43,9 +43,9 @@ class Library : public std::enable_shared_from_this<Library> {
   // same architecture, one whose `gguf_if` holds is preferred.
   FamilyRef family_of_gguf(const std::string& architecture,
                            const std::function<double(const std::string&)>& value_of) const;
-  // Of a Hugging Face folder: `architecture` and `type` are the first of "architectures" and the "model_type" of its
-  // config.json; either may be "". Where they name two families, the type decides, as it does in transformers. The
-  // architecture may also be that of a model without its head: LlamaModel for LlamaForCausalLM.
+  // The family of a Hugging Face folder: `architecture` and `type` are the first of "architectures" and the
+  // "model_type" of its config.json; either may be "". Where they name two families, the type decides, as it does in
+  // transformers. The architecture may also be that of a model without its head: LlamaModel for LlamaForCausalLM.
   FamilyRef family_of_hf(const std::string& architecture, const std::string& type = "") const;
   // The member of config.json that describes the text part of a multimodal architecture (attribute `hf_inside`); "" for
   // other architectures. And the family of that part, whose "model_type" is `type`; where it need not be known, the
@@ -137,7 +137,8 @@ class Family {
     std::string architecture, member;
   };
   const std::vector<Inside>& inside() const { return inside_; }
-  // Of tensors in such files: the file's prefix and the family's, and those of other parts; * matches any characters.
+  // Names of tensors in such files: the file's prefix and the family's, and those of other parts; * matches any
+  // characters.
   const std::vector<std::pair<std::string, std::string>>& prefixes() const { return prefixes_; }
   const std::vector<std::string>& beside() const { return beside_; }
   const std::vector<std::string>& hf_types() const { return hf_types_; }  // model_type of config.json; one is written

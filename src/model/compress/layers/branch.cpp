@@ -11,7 +11,7 @@
 #include "model/arch/function.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/calibrate/calibrate.h"
-#include "model/compress/correct/correct.h"
+#include "model/compress/low_rank_correction/low_rank_correction.h"
 #include "model/compress/quantize.h"
 
 namespace lumen::model {

@@ -82,7 +82,7 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
   refuse_formats();
   refuse_branches();
   if (!options_.method.preparations.empty()) {
-    const graph::Graph g = rewrite_graph(model);
+    const graph::Graph g = transform_graph(model);
     sites_ = graph::scale_sites(g);
     for (graph::ScaleSite& site : graph::query_key_sites(g)) sites_.push_back(std::move(site));
   }

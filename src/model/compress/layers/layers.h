@@ -3,7 +3,7 @@
 // so a run that was killed at any moment resumes and gives the same bytes.
 //
 // May include: base, base/file, base/sealed, base/structured, base/threads, graph/ir, graph/transform, model/arch,
-// model/calibrate, model/compress, model/compress/correct, model/compress/prepare, model/compress/strategy,
+// model/calibrate, model/compress, model/compress/low_rank_correction, model/compress/prepare, model/compress/strategy,
 // number/facts, run/engine/feedback.
 #pragma once
 

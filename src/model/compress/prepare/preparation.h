@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/calibrate/layer_run.h"
-#include "model/compress/rewrite/rewrite.h"
+#include "model/compress/equivalent_transform/equivalent_transform.h"
 #include "model/compress/strategy/strategy.h"
 
 namespace lumen::model {

@@ -1,6 +1,8 @@
-// Transforms that make weights easier to round before a strategy rounds them, and the user syntax of both.
+// Preparations (AWQ, SmoothQuant) that make weights easier to quantize before a strategy rounds them, and the user
+// syntax of both.
 //
-// May include: base, model/calibrate, model/compress/rewrite, model/compress/round, model/compress/strategy.
+// May include: base, model/calibrate, model/compress/equivalent_transform, model/compress/round,
+// model/compress/strategy.
 #pragma once
 
 #include "model/compress/prepare/preparation.h"

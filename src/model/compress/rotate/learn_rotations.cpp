@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "model/compress/recover/learning.h"
+#include "model/compress/reconstruction/learning.h"
 #include "model/compress/rotate/cayley.h"
 
 namespace lumen::model {

@@ -2,8 +2,8 @@
 // the cost of rounding its weights to a format differs. Two costs: the rounding errors of the weights themselves, and
 // the loss of the model with rounded weights.
 //
-// May include: base, base/threads, graph/ir, model/arch, model/calibrate, model/compress, model/compress/recover,
-// model/compress/rewrite, model/compress/round, run/engine.
+// May include: base, base/threads, graph/ir, model/arch, model/calibrate, model/compress,
+// model/compress/equivalent_transform, model/compress/reconstruction, model/compress/round, run/engine.
 #pragma once
 
 #include "model/compress/rotate/cayley.h"

@@ -26,7 +26,7 @@ RotatedWeights::RotatedWeights(run::Engine& engine, const Model& model, std::vec
     for (const graph::RotatedParameter& change : site.changes) {
       const Weight& w = model.weights.at(change.parameter);
       LUMEN_CHECK(w.is_f32(), "'{}' is not f32", change.parameter);
-      turns_[change.parameter].push_back({s, change.along, Turn(change, w.type.shape, site.width)});
+      turns_[change.parameter].push_back({s, change.along, RotatedLines(change, w.type.shape, site.width)});
     }
   }
   rotations_.resize(spaces_.size());
@@ -93,7 +93,7 @@ std::vector<float> RotatedWeights::outer(std::span<const float> x, std::span<con
 
 void RotatedWeights::turn(std::vector<float>& values, const Turned& t) {
   const int64_t width = t.turn.width();
-  for (const Turn::Panel& p : t.turn.panels())
+  for (const RotatedLines::Panel& p : t.turn.panels())
     for (int64_t first = 0; first < p.lines; first += kMostLines) {
       const int64_t count = std::min(kMostLines, p.lines - first);
       std::vector<float> lines(count * width);
@@ -120,7 +120,7 @@ void RotatedWeights::pull(const std::string& name, std::span<const float> gradie
     for (const Turned& other : found->second)
       if (&other != &mine) turn(values, other);
     const int64_t width = mine.turn.width();
-    for (const Turn::Panel& p : mine.turn.panels())
+    for (const RotatedLines::Panel& p : mine.turn.panels())
       for (int64_t first = 0; first < p.lines; first += kMostLines) {
         const int64_t count = std::min(kMostLines, p.lines - first);
         std::vector<float> lines(count * width), slopes(count * width);
@@ -153,7 +153,7 @@ RotatedWeights::Moments RotatedWeights::moments(const std::string& name, std::sp
   Moments out;
   for (int64_t m = 0; m < matrices; ++m)
     for (int64_t c = 0; c < columns; ++c) out.diagonal.push_back(gram[(m * columns + c) * columns + c]);
-  for (const Turn::Panel& p : t.turn.panels()) {
+  for (const RotatedLines::Panel& p : t.turn.panels()) {
     const int64_t m = p.places[0] / size;
     std::vector<float> h(width * width);
     for (int64_t i = 0; i < width; ++i)
@@ -178,7 +178,7 @@ void RotatedWeights::pull_moments(const std::string& name, const Moments& moment
   const graph::Shape& shape = model_.weights.at(name).type.shape;
   const int64_t size = shape[shape.size() - 2].number() * columns;
   for (size_t k = 0; k < t.turn.panels().size(); ++k) {
-    const Turn::Panel& p = t.turn.panels()[k];
+    const RotatedLines::Panel& p = t.turn.panels()[k];
     std::vector<double>& to = gradients_[space_of(t.site, p.block)];
     for (int64_t i = 0; i < width; ++i)
       for (int64_t j = 0; j < width; ++j)

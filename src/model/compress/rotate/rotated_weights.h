@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/arch/model.h"
-#include "model/compress/rewrite/rewrite.h"
+#include "model/compress/equivalent_transform/equivalent_transform.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -59,7 +59,7 @@ class RotatedWeights {
   struct Turned {
     size_t site = 0;
     graph::Along along = graph::Along::elements;
-    Turn turn;
+    RotatedLines turn;
   };
   size_t space_of(size_t site, int64_t block) const { return first_[site] + block; }
   const Turned& columns_of(const std::string& name) const;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/calibrate/layer_run.h"
-#include "model/compress/recover/clip.h"
+#include "model/compress/reconstruction/clip.h"
 #include "model/compress/rotate/learn_rotations.h"
 
 namespace lumen::model {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/calibrate/text_loss.h"
-#include "model/compress/recover/learning.h"
+#include "model/compress/reconstruction/learning.h"
 #include "model/compress/rotate/learn_rotations.h"
 
 namespace lumen::model {

@@ -1,5 +1,5 @@
-// Strategies that round all weights of a layer together, by the layer's output error (model/compress/recover).
-#include "model/compress/recover/recover.h"
+// Strategies that round all weights of a layer together, by the layer's output error (model/compress/reconstruction).
+#include "model/compress/reconstruction/reconstruction.h"
 #include "model/compress/strategy/each.h"
 
 namespace lumen::model {

@@ -1,6 +1,6 @@
 // Rounds to nearest with clipping: the largest numbers of each group of columns are clamped to the limit of least
 // output error of the group (AWQ's clip search, arXiv 2306.00978), for any format.
-#include "model/compress/rewrite/clip.h"
+#include "model/compress/equivalent_transform/clip.h"
 #include "model/compress/strategy/each.h"
 #include "model/compress/strategy/stack.h"
 

@@ -2,8 +2,8 @@
 // has an encoder, and reports those it does not support. A strategy declares the input statistics it needs (observes),
 // and then rounds; equivalent changes of a layer come before (prepare/preparation.h).
 //
-// May include: base, base/threads, graph/transform, model/calibrate, model/compress/recover, model/compress/rewrite,
-// model/compress/round, number/format, run/engine, run/engine/feedback.
+// May include: base, base/threads, graph/transform, model/calibrate, model/compress/equivalent_transform,
+// model/compress/reconstruction, model/compress/round, number/format, run/engine, run/engine/feedback.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 #include "graph/transform/taps.h"
 #include "model/calibrate/layer_run.h"
-#include "model/compress/recover/recover.h"
+#include "model/compress/reconstruction/reconstruction.h"
 #include "model/compress/round/output_error.h"
 #include "run/engine/engine.h"
 

@@ -1,6 +1,6 @@
-// Generation with a model: tokens are drawn until an end token, a stop string, the end of a grammar, or a limit. When
-// the context is full it can be shifted: the oldest tokens after the first `keep` are dropped, and the others are
-// recomputed at their new positions. Proved by tests/model/infer/generate_test.cpp.
+// Generation, also speculative decoding: tokens are drawn until an end token, a stop string, the end of a grammar, or a
+// limit. When the context is full it can be shifted: the oldest tokens after the first `keep` are dropped, and the
+// others are recomputed at their new positions. Proved by tests/model/infer/generate_test.cpp.
 //
 // May include: base, base/threads, graph/ir, model/arch, model/infer/prefixes, model/infer/sample, model/infer/session,
 // model/text/stages, model/text/tokenizer.

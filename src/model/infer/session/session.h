@@ -1,5 +1,5 @@
-// One sequence of a model on a device, with its KV cache. Prompts are computed in chunks, then single tokens. This code
-// is independent of the model family: the caches are the states of the family's `step`. Proved by
+// A model on a device: one sequence with its KV cache, or many in a paged KV cache. Prompts are computed in chunks,
+// then single tokens. No model family is known here: caches are the states of the family's `step`. Proved by
 // tests/model/infer/infer_test.cpp.
 //
 // May include: base, base/threads, graph/elaborate, graph/ir, graph/pipeline, graph/transform/by_text, lang,

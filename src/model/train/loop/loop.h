@@ -6,7 +6,7 @@
 //
 // May include: base, base/file, base/structured, model/arch/adapter, model/arch/checkpoint, model/arch/family,
 // model/compress, model/eval, model/infer/generate, model/infer/measure, model/recipe/record, model/report,
-// model/template, model/train/rewrite, model/train/trainer, run/engine.
+// model/template, model/train/adapter_init, model/train/trainer, run/engine.
 // Offers: outputs.h, saver.h.
 #pragma once
 

@@ -21,8 +21,8 @@
 #include "model/infer/measure/perplexity_divergence.h"
 #include "model/recipe/record/provenance.h"
 #include "model/report/report.h"
+#include "model/train/adapter_init/adapter_init.h"
 #include "model/train/loop/loop.h"
-#include "model/train/rewrite/rewrite.h"
 #include "run/engine/stages.h"
 
 namespace lumen::model {
@@ -219,7 +219,8 @@ std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer,
         return;
       }
       write(path);
-      outputs.push_back({path, recipe.adapter.rewrites() ? fmt::format("{}, for the base {}", kind, what.base) : kind});
+      outputs.push_back(
+          {path, recipe.adapter.changes_base() ? fmt::format("{}, for the base {}", kind, what.base) : kind});
     };
     try_to(
         folder / name, "adapter, PEFT", [&] { check_adapter_folder(base, one); },
@@ -229,15 +230,16 @@ std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer,
         [&](const fs::path& path) { write_adapter_gguf(base, one, path, what); });
   };
   if (alone) {
-    std::optional<Beginning> began;
-    if (recipe.adapter.rewrites() && rewritten_base(folder)) began = read_beginning(base, trainer.changes(), folder);
+    std::optional<InitialAdapter> began;
+    if (recipe.adapter.changes_base() && residual_base(folder))
+      began = read_initial_adapter(base, trainer.changes(), folder);
     AdapterFile own = about;
     if (began)
       own.record["lumen.rewritten"] =
           fmt::format("{} of {}", recipe.adapter.init, fs::path(began->base).filename().string());
     write_both(adapter, own, kAdapter, kAdapterGguf);
     if (began) {
-      if (const auto plain = beside_given(base, adapter, began->adapter, recipe.adapter)) {
+      if (const auto plain = adapter_for_given_base(base, adapter, began->adapter, recipe.adapter)) {
         AdapterFile given = about;
         given.base = began->base;
         write_both(*plain, given, kPlain, kPlainGguf);
@@ -247,7 +249,7 @@ std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer,
     outputs.push_back({{}, "no adapter: what was learned of the formats is in the merged model alone"});
   }
   if (!shipping && recipe.merge.empty()) {
-    write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning});
+    write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf, kPlain, kPlainGguf, kInitialAdapter});
     return outputs;
   }
   const AtomicFolder unchecked(folder / fmt::format("{}.unchecked", kModelFile));  // never kept
@@ -269,7 +271,7 @@ std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer,
     outputs.push_back({folder / kFolder, "merged"});
   }
   write_run_file(folder, provenance_of(trainer, base),
-                 {kModelFile, kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning, kFolder});
+                 {kModelFile, kAdapter, kAdapterGguf, kPlain, kPlainGguf, kInitialAdapter, kFolder});
   return outputs;
 }
 
@@ -366,7 +368,7 @@ std::vector<fs::path> earlier_outputs(const fs::path& folder) {
   std::error_code error;
   for (const char* name : kOutputs)
     if (fs::exists(folder / name, error)) found.push_back(folder / name);
-  for (const fs::path& path : rewritten_files(folder)) found.push_back(path);
+  for (const fs::path& path : residual_base_files(folder)) found.push_back(path);
   return found;
 }
 
@@ -375,7 +377,7 @@ void refuse_outputs_over_inputs(const fs::path& folder, bool resumed) {
   std::error_code failure;
   for (const char* name : kOutputs) written.push_back(folder / name);
   if (!resumed)
-    for (const fs::path& path : rewritten_files(folder)) written.push_back(path);
+    for (const fs::path& path : residual_base_files(folder)) written.push_back(path);
   constexpr const char* kHint = "name another folder with --out";
   for (const fs::path& path : written) {
     refuse_protected(path, kHint);

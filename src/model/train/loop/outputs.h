@@ -25,7 +25,7 @@ void require_room(const std::filesystem::path& folder, const Model& model, const
 std::vector<std::filesystem::path> earlier_outputs(const std::filesystem::path& folder);
 
 // Error (usage) when outputs in `folder` would replace an input file (base/file/protected.h). A resumed run keeps the
-// base it has rewritten.
+// residual base it has written.
 void refuse_outputs_over_inputs(const std::filesystem::path& folder, bool resumed = false);
 
 // A file or folder that a run left.

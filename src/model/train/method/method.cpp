@@ -191,7 +191,7 @@ std::optional<graph::Graph> Method::teacher() const {
                             "neither",
                             objective_->name()),
                 "--teacher MODEL names one; --lora trains an adapter");
-  if (!teacher_ && recipe_.adapter.rewrites())
+  if (!teacher_ && recipe_.adapter.changes_base())
     throw Error(
         Exit::usage,
         fmt::format("the objective '{}' learns from the model without its adapter, which adapter.init {} changes",

@@ -345,7 +345,7 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
   line("together", size_text(f.total()));
   if (!f.partition.empty()) text += f.partition + "\n";
   if (f.offloaded > 0) line(f.in_file ? "in files" : "in memory of the host", size_text(f.offloaded));
-  if (f.rewriting > 0) line("before that, to rewrite the base", size_text(f.rewriting));
+  if (f.residual_base > 0) line("before that, to change the base", size_text(f.residual_base));
   line("numbers that are trained", fmt::format("{}", f.trained));
   line("operations of a step", fmt::format("{:.3g}", f.operations));
   if (ceiling > 0) line("time of a step at the measured ceiling", fmt::format("{:.3g} s", f.operations / ceiling));

@@ -24,7 +24,7 @@ struct TrainingForecast {
   int64_t gradients = 0;      // kept between the batches of a step; otherwise counted in `values`
   int64_t values = 0;         // within a step
   int64_t evaluation = 0;     // within an evaluation
-  int64_t rewriting = 0;      // before training, where the base is rewritten (rewrite/rewrite.h)
+  int64_t residual_base = 0;  // before training, where the base is changed (train/adapter_init)
   int64_t trained = 0;        // trained numbers
   double operations = 0;      // of the products of a step
 

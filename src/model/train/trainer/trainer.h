@@ -161,7 +161,7 @@ class Trainer {
   void restore(const std::filesystem::path& checkpoint);
   // Starts from another run's trained weights or adapter, without its other state. Error when shapes differ.
   void begin_with(const Checkpoint& checkpoint);
-  // Starts from these A and B, which a rewritten base needs to equal the given model (rewrite/rewrite.h).
+  // Starts from these A and B, which a residual base needs to equal the given model (train/adapter_init).
   void begin_with(const Adapter& beginning);
   int64_t checkpoint_bytes() const;  // approximate
 

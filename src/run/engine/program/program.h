@@ -1,4 +1,4 @@
-// The interface of compiled graphs: compile options, the program, its tensors, and statistics of its kernels.
+// The interface of compiled graphs: compile options, the program, its tensors, statistics of its kernels, autotuning.
 //
 // May include: base, base/file, base/threads, graph/ir, graph/keep, graph/pass, kernel/loop, kernel/synth/step,
 // run/device, run/engine/cache.

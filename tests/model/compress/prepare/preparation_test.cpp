@@ -27,7 +27,7 @@ Model model_of(const std::string& family, std::map<std::string, double> more = {
   sizes.merge(more);
   Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 1);
   // Activations as large models have them: two channels of what each site's weights read stand out.
-  for (const graph::ScaleSite& site : graph::scale_sites(rewrite_graph(m)))
+  for (const graph::ScaleSite& site : graph::scale_sites(transform_graph(m)))
     if (site.free > 8) inject_outliers(m, site, std::vector<int64_t>{1, 6}, 24);
   return m;
 }
@@ -104,7 +104,7 @@ TEST(Preparation, KeysBecomeEven) {
           {{"vocab", 40}, {"hidden", 64}, {"layers", 2}, {"heads", 4}, {"kv_heads", 2}, {"ffn", 96}, {"context", 32}}),
       1);
   int uneven = 0;
-  for (const graph::ScaleSite& site : graph::query_key_sites(rewrite_graph(m))) {
+  for (const graph::ScaleSite& site : graph::query_key_sites(transform_graph(m))) {
     std::vector<double> s(site.free, 1);
     for (size_t i = 0; i < s.size(); i += 3) s[i] = 30;
     apply_scales(m, site, s);
@@ -146,7 +146,7 @@ TEST(Preparation, SumsFollowScales) {
     state.reads = run.run(0, weights_of(m), nullptr, &carried, kinds).taps;
     uint32_t draw = 3;
     int scaled = 0;
-    for (const graph::ScaleSite& site : graph::scale_sites(rewrite_graph(m))) {
+    for (const graph::ScaleSite& site : graph::scale_sites(transform_graph(m))) {
       const bool here = std::ranges::all_of(site.changes, [&](const graph::ScaledParameter& c) {
         return std::ranges::find(run.part(0).parameters, c.parameter) != run.part(0).parameters.end();
       });
@@ -229,7 +229,7 @@ TEST(Preparation, ScalesAreThoseOfPlainDoublePrecision) {
   CarriedValues carried({}, "test");
   const std::vector<TapSums> reads = run.run(0, weight, nullptr, &carried, kinds).taps;
   int sites = 0;
-  for (const graph::ScaleSite& site : graph::scale_sites(rewrite_graph(m))) {
+  for (const graph::ScaleSite& site : graph::scale_sites(transform_graph(m))) {
     const bool here = std::ranges::all_of(site.changes, [&](const graph::ScaledParameter& c) {
       return std::ranges::find(run.part(0).parameters, c.parameter) != run.part(0).parameters.end();
     });

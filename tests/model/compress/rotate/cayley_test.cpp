@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "graph/ir/eval.h"
-#include "model/compress/rewrite/rewrite.h"
+#include "model/compress/equivalent_transform/equivalent_transform.h"
 
 namespace lumen::model {
 namespace {

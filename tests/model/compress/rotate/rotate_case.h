@@ -37,12 +37,12 @@ inline Model rotate_model() {
     w = f32_weight(w.type.shape, values);
   }
   untie(m);
-  fold_norms(m, graph::scale_sites(rewrite_graph(m)));
+  fold_norms(m, graph::scale_sites(transform_graph(m)));
   return m;
 }
 
 inline std::vector<graph::RotationSite> rotate_sites(const Model& m) {
-  const graph::Graph g = rewrite_graph(m);
+  const graph::Graph g = transform_graph(m);
   std::vector<graph::RotationSite> out = graph::value_rotations(g);
   out.push_back(graph::stream_rotation(g));
   return out;

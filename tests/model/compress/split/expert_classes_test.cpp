@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/model/compress/equivalent_transform/transform_case.h"
 #include "tests/run/kept_kernels.h"
 
 namespace lumen::model {

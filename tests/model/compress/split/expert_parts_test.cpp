@@ -6,7 +6,7 @@
 #include "graph/transform/split_experts/split_experts.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/split_weights.h"
-#include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/model/compress/equivalent_transform/transform_case.h"
 
 namespace lumen::model {
 namespace {

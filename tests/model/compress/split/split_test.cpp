@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "model/arch/split_weights.h"
-#include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/model/compress/equivalent_transform/transform_case.h"
 #include "tests/run/kept_kernels.h"
 
 namespace lumen::model {

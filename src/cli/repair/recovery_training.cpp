@@ -1,0 +1,146 @@
+// lumen recover ORIGINAL QUANTIZED -o OUT
+#include "model/compress/recovery_training/recovery_training.h"
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/paths/paths.h"
+#include "cli/repair/repair_flags.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/infer/measure/compare_models.h"
+
+namespace lumen::cli {
+namespace {
+
+constexpr const char *kTeacher = "kl", *kTokens = "tokens", *kScales = "scales", *kNorms = "norms";
+
+struct RecoveryTrainingFlags : RepairFlags {
+  std::string loss = kTeacher, folder;
+  std::vector<std::string> train = {kScales, kNorms};
+  model::RecoveryTrainingOptions options;
+};
+
+// Prints the divergence of both quantized models from the original on held-out text.
+void compare(run::Engine& engine, const RecoveryTrainingFlags& flags, const model::Model& original,
+             const model::Model& before, const model::Model& after) {
+  const model::PerplexityOptions options = flags.check_options(original);
+  const std::vector<model::TokenId> tokens = flags.check_tokens(original);
+  const model::LoadedModel base(engine, original), was(engine, before), now(engine, after);
+  const model::LoadedModel* const others[] = {&was, &now};
+  Progress progress;
+  const model::ComparedModels compared = model::compare_models(
+      base, others, tokens, options,
+      [&](int64_t done, int64_t all) { progress.update(fmt::format("check window {}/{}", done, all)); });
+  const model::Divergence &a = compared.others[0].divergence, &b = compared.others[1].divergence;
+  progress.finish(fmt::format("check: {} tokens", a.tokens));
+  put(fmt::format(
+      "KL divergence from {} {:.6f} +/- {:.6f} nats per token before, {:.6f} +/- {:.6f} after, over {} tokens of {}; "
+      "same likeliest token {:.3f} %, {:.3f} %\n",
+      flags.original, a.mean, a.error, b.mean, b.error, a.tokens, flags.check_name(), 100 * a.same_top,
+      100 * b.same_top));
+  if (b.mean > a.mean) warn("nothing was gained on this text: train on more text, or on text of another kind");
+}
+
+bool run(model::RecoveryTraining& recovery, const RecoveryTrainingFlags& flags) {
+  Progress progress;
+  catch_interrupts();
+  const bool whole = recovery.run(
+      [&](const model::RecoveryTrainingProgress& p) {
+        progress.update(fmt::format("recover {}/{} | {} {:.5g}", p.step, p.steps, flags.loss, p.cost));
+      },
+      [] { return interrupted().load(); });
+  if (!whole) {
+    progress.finish("recover: stopped");
+    note(fmt::format("the work so far is in '{}'; the same command continues it", flags.options.folder.string()));
+    return false;
+  }
+  progress.finish(fmt::format("recover: {} numbers trained", recovery.trained()));
+  for (const std::string& line : recovery.left()) warn(line);
+  put(fmt::format("{} on the text {:.6g} before, {:.6g} after {} steps\n",
+                  flags.loss == kTeacher ? "KL divergence from the original" : "loss of tokens (nats)",
+                  recovery.before(), recovery.after(), recovery.best_step()));
+  return true;
+}
+
+int train_fields(const Shared& shared, RecoveryTrainingFlags& flags) {
+  for (const std::string& what : flags.train)
+    if (what != kScales && what != kNorms) throw usage_error("--train takes scales and norms, not '{}'", what);
+  flags.options.scales = std::ranges::find(flags.train, kScales) != flags.train.end();
+  flags.options.vectors = std::ranges::find(flags.train, kNorms) != flags.train.end();
+  flags.refuse_outputs(true);
+  const model::LibraryRef library = shared.library();
+  const model::Model original = model::read_model(library, flags.original);
+  const model::Model rounded = model::read_model(library, flags.rounded);
+  const std::vector<model::TokenId> text = flags.text.read(rounded);
+  flags.options.run = flags.text.run;
+  flags.options.folder = flags.folder.empty() ? flags.out + ".work" : flags.folder;
+  for (const model::Model* m : {&original, &rounded})
+    flags.options.identities.push_back(std::make_shared<model::ModelIdentity>(*m));
+  run::Engine engine = shared.engine();
+  model::RecoveryTraining recovery(engine, rounded, flags.loss == kTeacher ? &original : nullptr, text, flags.options);
+  if (!run(recovery, flags)) return exit_code(Exit::interrupted);
+  const model::Model result = recovery.result();
+  const bool known = rounded.metadata.has("general.file_type");
+  model::write_gguf(result, flags.out, known ? rounded.metadata.integer("general.file_type") : -1);
+  recovery.remove_folder();
+  note(fmt::format("wrote {}", flags.out));
+  if (!flags.no_check) compare(engine, flags, original, rounded, result);
+  return 0;
+}
+
+}  // namespace
+
+void add_recovery_training(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<RecoveryTrainingFlags>();
+  CLI::App* sub = app.add_subcommand(
+      "recover", "Recovery training: train the scales and norms of a quantized model; its codes do not change");
+  flags->add_models(*sub);
+  sub->add_option("-o,--out,--output", flags->out, "GGUF file to write, in the same formats")
+      ->check(writes(Writes::model))
+      ->required()
+      ->type_name("OUT");
+  sub->add_option(
+         "--loss", flags->loss,
+         "Loss to minimize: kl (KL divergence from ORIGINAL), or tokens (cross entropy of the text's own tokens)")
+      ->check(CLI::IsMember({kTeacher, kTokens}))
+      ->capture_default_str();
+  sub->add_option("--train", flags->train, "Parameters to train: scales (of the formats' groups), norms")
+      ->delimiter(',')
+      ->type_name("WHAT")
+      ->capture_default_str();
+  sub->add_option("--steps", flags->options.steps, "Training steps")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("--rate", flags->options.rate, "Initial learning rate, relative to the size of each parameter")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("RATE")
+      ->capture_default_str();
+  sub->add_option("--step-windows", flags->options.step_windows, "Windows of the text in each step")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option("-s,--seed", flags->options.seed, "Seed of the order of windows")->capture_default_str();
+  flags->text.add_flags(*sub, "Text");
+  sub->add_option("--work-folder", flags->folder, "Folder for progress until OUT is written; OUT.work by default")
+      ->check(writes(Writes::folder))
+      ->type_name("FOLDER");
+  sub->add_flag("--restart", flags->options.anew, "Discard the progress of an earlier run in the work folder");
+  flags->add_check(*sub, "OUT");
+  sub->footer(
+      "The same command continues an interrupted run. The result has the same bytes as without the interruption.\n"
+      "Examples:\n"
+      "  lumen recover model.gguf small.gguf -o better.gguf -f text.txt\n"
+      "  lumen recover model.gguf small.gguf -o better.gguf -f text.txt --loss tokens --train scales");
+  add_shared_flags(*sub, command.shared);
+  sub->callback([flags, &command] {
+    command.action = [flags, shared = command.shared] { return train_fields(*shared, *flags); };
+  });
+}
+
+}  // namespace lumen::cli
