@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/model/fixtures/config_keys.json: which keys of config.json the configuration classes of transformers (PyPI, 5.23) know
+"""Makes tests/model/fixtures/config_keys.json: which keys of config.json the configuration classes of transformers (PyPI, 5.24) know
 for each family of models/*.lum, of which types they are, and what they make of files that lack keys or say null. The test
 (config_keys_test.cpp) holds every family's text against it; it needs only the result.
 
@@ -23,6 +23,8 @@ import transformers
 NAMES = {int: "int", float: "float", bool: "bool", str: "str", list: "list", dict: "dict", type(None): "null"}
 # Keys of released files that the class does not take, because it knows one value of them only.
 RELEASED = {"deepseek_v3": {"scoring_func": {"str"}}, "axk1": {"scoring_func": {"str"}}, "exaone_moe": {"scoring_func": {"str"}}}
+# Configurations of transformers whose model is another family's class. The keys of the published code stand in REMOTE.
+BORROWED = {"exaone": ("ExaoneConfig", "LlamaForCausalLM")}
 # What files may say, all of it or nothing; what a class does not know is left out, and what it refuses.
 SAYS = [
     {}, {"num_hidden_layers": 5}, {"num_attention_heads": 16}, {"num_attention_heads": 16, "num_key_value_heads": None},
@@ -122,12 +124,14 @@ def keys_of(cls, module):
 
 def described(name, architectures):
     cls = next((getattr(transformers, a).config_class for a in architectures if hasattr(transformers, a)), None)
+    if name in BORROWED:
+        cls, architectures = getattr(transformers, BORROWED[name][0]), BORROWED[name][1:]
     if cls is None:
         entry = {k: sorted(types) for k, (types, _) in REMOTE[name].items()}
         return {"class": None, "usual": {k: v for k, (_, v) in REMOTE[name].items()}, "keys": entry, "cases": [[{}, {}]]}
     model = next(getattr(transformers, a) for a in architectures if hasattr(transformers, a))
     usual = plain(cls().to_dict())
-    found = keys_of(cls, inspect.getmodule(model)) | RELEASED.get(name, {})
+    found = {k: set(types) for k, (types, _) in REMOTE.get(name, {}).items()} | keys_of(cls, inspect.getmodule(model)) | RELEASED.get(name, {})
     keys = {key: sorted(types) for key, types in found.items()}
     cases = []
     for says in SAYS + [{key: None} for key in sorted(keys)]:

@@ -6,7 +6,7 @@ results are needed by the tests.
 usage: encoder_reference.py FOLDER
 
 `plain` has vocab.txt, names of tensors without a prefix and pools the mean; `masked` is a model of masked words with tokenizer.json, old
-names of tensors with a prefix, GELU by tanh, and pools the first token. NAME.json beside each: `texts`, `ids`, `decoded`;
+names of tensors with a prefix, GELU by tanh, and pools the first token; `offset` is of the kind of RoBERTa. NAME.json beside each: `texts`, `ids`, `decoded`;
 NAME.safetensors: `pooled` [texts, hidden], of length 1, and `hidden` [tokens, hidden] of the first text.
 """
 import json
@@ -42,7 +42,7 @@ def expected(folder, name, tok, encoder, pool):
     with torch.no_grad():
         longest = max(map(len, ids))
         mask = torch.tensor([[1] * len(i) + [0] * (longest - len(i)) for i in ids])
-        batch = torch.tensor([i + [0] * (longest - len(i)) for i in ids])
+        batch = torch.tensor([i + [getattr(encoder.config, "pad_token_id", 0) or 0] * (longest - len(i)) for i in ids])
         hidden = encoder(input_ids=batch, attention_mask=mask).last_hidden_state
         k = mask.unsqueeze(-1).float()
         pooled = (hidden * k).sum(1) / k.sum(1) if pool == "mean" else hidden[:, 0]
@@ -93,6 +93,27 @@ def masked(folder):
     expected(folder, "masked", t.PreTrainedTokenizerFast(tokenizer_object=tok, pad_token="[PAD]"), model.bert, "cls")
 
 
+def offset(folder):
+    """As Korean RoBERTas are: the padding token is number 1, and positions begin behind it."""
+    path = f"{folder}/offset"
+    os.makedirs(path, exist_ok=True)
+    tok = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
+    tok.normalizer, tok.pre_tokenizer = normalizers.BertNormalizer(lowercase=False), pre_tokenizers.BertPreTokenizer()
+    tok.decoder = decoders.WordPiece()
+    order = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
+    tok.train_from_iterator(TEXTS[:12] + TEXTS[18:19] * 3, trainers.WordPieceTrainer(vocab_size=300, special_tokens=order, show_progress=False, limit_alphabet=120))
+    tok.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 0))
+    tok.save(f"{path}/tokenizer.json")
+    config = t.RobertaConfig(vocab_size=tok.get_vocab_size(), hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40,
+                             max_position_embeddings=114, layer_norm_eps=1e-5, type_vocab_size=1, initializer_range=0.2, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+    torch.manual_seed(4)
+    model = t.RobertaModel(config)
+    shake(model)
+    model.save_pretrained(path)
+    pooling(path, "cls")
+    expected(folder, "offset", t.PreTrainedTokenizerFast(tokenizer_object=tok, pad_token="[PAD]"), model, "cls")
+
+
 def shake(model):
     """Biases and norms are no zeros and ones."""
     generator = torch.Generator().manual_seed(3)
@@ -107,6 +128,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     plain(folder)
     masked(folder)
+    offset(folder)
 
 
 main()
