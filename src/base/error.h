@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "base/ending.h"
+
 namespace lumen {
 
 // Exit codes of the program; see docs/tour.md.
@@ -27,11 +29,14 @@ constexpr int exit_code(Exit e) {
   return static_cast<int>(e);
 }
 
-// Thrown for any problem that a user can cause and fix.
+// Thrown for any problem that a user can cause and fix. While a signal ends the process none is made: the problem may
+// only be that a file was removed, and whoever makes one waits for the end.
 class Error : public std::runtime_error {
  public:
   Error(Exit code, std::string message, std::string hint = {})
-      : std::runtime_error(message), code_(code), hint_(std::move(hint)) {}
+      : std::runtime_error(message), code_(code), hint_(std::move(hint)) {
+    wait_if_ending();
+  }
 
   Exit code() const { return code_; }
   const std::string& hint() const { return hint_; }  // what to do; may be empty

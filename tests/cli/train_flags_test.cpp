@@ -343,8 +343,10 @@ TEST_F(TrainFlagsTest, NumbersThatAreNone) {
     for (const char* value : {"99999999999999999999", "1.5", "9223372036854775808", "18446744073709551617"})
       EXPECT_EQ(lumen({"train", "--print-config", option, value}).code, 2) << option << " " << value;
   }
-  for (const char* option : {"--batch", "--length", "--steps", "--accumulate"})
+  for (const char* option : {"--batch", "--steps", "--accumulate"})
     EXPECT_EQ(lumen({"train", "--print-config", option, "0"}).code, 2) << option;
+  // As in a recipe: the model's context.
+  EXPECT_EQ(lumen({"train", "--print-config", "--length", "0"}).code, 0);
   for (const char* value : {"1", "2.0"}) EXPECT_EQ(lumen({"train", "--print-config", "--beta1", value}).code, 2);
   const Outcome range = lumen({"train", "--print-config", "--validation", "0.95"});
   EXPECT_TRUE(contains(range.error, "0.001 to 0.9")) << range.error;

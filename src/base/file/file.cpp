@@ -46,7 +46,6 @@ std::filesystem::path as_wanted(const std::filesystem::path& path) {
 
 Error system_error(std::string_view deed, const std::filesystem::path& path) {
   const int number = errno;
-  wait_if_ending();
   std::string hint;
   if (number == ENOSPC) hint = "the disk is full; free some space and run the command again";
   if (number == EDQUOT) hint = "the disk quota of this user is used up; free some space and run the command again";

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ending.h"
 #include "base/file/folder.h"
 
 namespace lumen {
@@ -30,8 +31,6 @@ static_assert(std::atomic<char*>::is_always_lock_free, "signal handlers read the
 std::atomic<int> moving{0};
 constexpr int kDeepest = 4;  // nesting of folders inside a folder being written
 
-// Set while a signal handler ends the process: the other threads register and create nothing more.
-std::atomic<bool> ending{false};
 // A thread may still be creating what it registered before.
 constexpr int kTries = 200;
 constexpr timespec kBetweenTries{0, 5'000'000};
@@ -81,10 +80,6 @@ bool is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-void wait_if_ending() noexcept {
-  while (ending) ::pause();
-}
-
 void remember_temporary(const std::filesystem::path& path) {
   wait_if_ending();
   const std::lock_guard guard(names_mutex);
@@ -107,7 +102,7 @@ void forget_temporary(const std::filesystem::path& path) {
 }
 
 void remove_temporaries() noexcept {
-  ending = true;
+  begin_ending();
   // A name taken here is never freed: its owner may be interrupted at any point.
   const char* names[kSlots];
   int count = 0;

@@ -20,11 +20,8 @@ std::string temporary_becomes(std::string_view name);
 bool is_number(std::string_view text);
 
 // Removes every file and folder registered now, for code that ends the process: a thread that registers another name
-// afterwards waits for that end. Async-signal-safe.
+// afterwards, or makes an Error, waits for that end (base/ending.h). Async-signal-safe.
 void remove_temporaries() noexcept;
-// Waits for that end if it has begun. Code that writes calls it before it reports a failure: the file or folder is
-// missing because it was removed.
-void wait_if_ending() noexcept;
 
 // Locks a file or folder that was just created, to mark it as being written; false when another process's cleanup was
 // faster. On file systems without locks there is no cleanup.

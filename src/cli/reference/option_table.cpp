@@ -23,8 +23,11 @@ void collect(const CommandEntry& command, std::vector<std::pair<std::string, con
 
 // A key of training recipes that no option sets to any value of it.
 ordered_json entry_of(const model::RecipeKey& key) {
-  ordered_json out = {
-      {"names", {key.name()}}, {"commands", {"train"}}, {"help", key.help}, {"heading", "Recipe"}, {"key", key.name()}};
+  ordered_json out = {{"names", ordered_json::array({key.name()})},
+                      {"commands", ordered_json::array({"train"})},
+                      {"help", key.help},
+                      {"heading", "Recipe"},
+                      {"key", key.name()}};
   if (key.is_number()) out["least"] = key.least, out["most"] = key.most;
   if (!key.choices.empty()) out["choices"] = key.names();
   if (const std::string value = model::default_text(key); !value.empty()) out["default"] = value;

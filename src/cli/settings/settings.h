@@ -1,8 +1,7 @@
 // The table of options. A row declares one option once: its names, the commands that have it, its bounds, its help;
-// rows of recipe keys come from model/recipe/recipe_keys.def. The
-// command line (declare.h), environment variables (environment.h), the manual, shell completion,
-// docs/reference/options.md, the C API (src/api) and the signatures of the Python package read the rows. Proved by
-// tests/cli/settings/settings_test.cpp.
+// rows of recipe keys come from model/recipe/recipe_keys.def. The command line (declare.h), environment variables
+// (environment.h), the manual, shell completion, docs/reference/options.md, the C API (src/api) and the signatures of
+// the Python package read the rows. Proved by tests/cli/settings/settings_test.cpp.
 //
 // May include: base, cli/paths, model/recipe.
 // Offers: bounds.h, declare.h, environment.h.

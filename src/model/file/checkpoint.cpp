@@ -173,9 +173,7 @@ void keep_checkpoints(const fs::path& out, int limit, const fs::path& newest, co
     if (all[i] != newest && all[i] != best) discard_checkpoint(all[i]);
 }
 
-namespace {
-
-fs::path write_checkpoint(const fs::path& out, const CheckpointContent& content, int save_total_limit) {
+fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, int save_total_limit) {
   LUMEN_CHECK(content.state.step >= 0);
   std::error_code error;
   fs::create_directories(out, error);
@@ -225,17 +223,6 @@ fs::path write_checkpoint(const fs::path& out, const CheckpointContent& content,
 
   keep_checkpoints(out, save_total_limit, target);
   return target;
-}
-
-}  // namespace
-
-fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, int save_total_limit) {
-  try {
-    return write_checkpoint(out, content, save_total_limit);
-  } catch (const std::exception&) {
-    wait_if_ending();
-    throw;
-  }
 }
 
 std::vector<fs::path> list_checkpoints(const fs::path& out) {
