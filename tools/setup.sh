@@ -13,7 +13,8 @@ build=(
   libjs-marked libjs-katex node-highlight.js
   python3 python3-venv dpkg-dev file
 )
-tests=(openssl python3-dev openmpi-bin libopenmpi3 libgtest-dev librapidcheck-dev libbenchmark-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+tests=(openssl python3-dev openmpi-bin libopenmpi3 libgtest-dev librapidcheck-dev libbenchmark-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+  clang-tidy-14)
 fuzz=(clang-22 libclang-rt-22-dev libomp-22-dev)
 
 packages=("${build[@]}" "${tests[@]}")

@@ -12,7 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-PROGRAMS = ("clang-tidy-22", "clang-tidy-14", "clang-tidy")
+PROGRAMS = ("clang-tidy-14", "clang-tidy")  # what the checks hold for: later versions find more
 FLAGS = ["-std=c++20", "-DFMT_SHARED", '-DLUMEN_SOURCE_DIR="."', '-DLUMEN_BINARY_DIR="build"', "-Isrc", "-I.", "-Iinclude",
          "-isystem", "/usr/include/eigen3", "-isystem", "/usr/lib/llvm-22/include"]
 FINDING = re.compile(r"^(.*?):(\d+):\d+: (?:warning|error): (.*?) \[([\w.-]+),?.*\]$", re.M)
@@ -65,7 +65,7 @@ def main() -> int:
     root = Path(os.environ.get("LUMEN_TIDY_ROOT", Path(__file__).resolve().parent.parent))
     tidy = program()
     if not tidy:
-        sys.exit("tools/tidy.py needs clang-tidy: apt-get install clang-tidy-22")
+        sys.exit("tools/tidy.py needs clang-tidy: apt-get install clang-tidy-14")
     files = sources(root, sys.argv[1:] or changed(root))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(lambda f: findings(root, tidy, f), files))
