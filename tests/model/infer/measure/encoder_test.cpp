@@ -133,7 +133,8 @@ TEST_P(Encoders, StayCloseWhenRounded) {
     EXPECT_GT(cosine(std::span(got).subspan(i * width, width), std::span(e.pooled).subspan(i * width, width)), 0.995);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Encoders, testing::Values("plain", "masked", "offset"), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(All, Encoders, testing::Values("plain", "masked", "offset"),
+                         [](const auto& i) { return i.param; });
 
 TEST(Encoder, ListsOfWordsAreChecked) {
   const TestFolder folder;
