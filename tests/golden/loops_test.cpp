@@ -122,5 +122,22 @@ TEST(Loops, AreAsCommitted) {
   expect_no_others("loop", files);
 }
 
+// "CASE | MACHINE | PLAN | SUMMARY | DIGEST" for each kernel, and how each product is computed.
+TEST(Loops, HaveTheirSummaries) {
+  std::string table;
+  for (const Small& small : all())
+    for (const std::string& name : small.machines) {
+      const machine::Machine& m = *machine::find_machine(name);
+      for (const std::string& schedule : schedules(small.kernel, m))
+        table += fmt::format("{} | {} | schedule | {}\n", small.kernel.name, name, schedule);
+      for (const Made& made : make(small.kernel, m, false))
+        for (const synth::Step& step : made.chosen.steps)
+          if (step.plan.find(small.only) != std::string::npos)
+            table += fmt::format("{} | {} | {} | {} | {}\n", small.kernel.name, name, step.plan,
+                                 summary_of(step.kernel), digest(step.kernel));
+    }
+  expect_text("kernels.txt", table);
+}
+
 }  // namespace
 }  // namespace lumen::golden

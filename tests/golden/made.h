@@ -32,6 +32,12 @@ std::vector<Made> make(const Case& c, const machine::Machine& m, bool with_other
 std::string digest(const loop::Kernel& k);
 std::string digest(const std::vector<synth::Synthesis>& s);
 
+// What a kernel has, so that a change of its digest says something: loops, accesses of memory, instructions by row, and
+// bytes of private memory (of registers, too) and of shared memory.
+std::string summary_of(const loop::Kernel& k);
+// How each product of the case is computed (gemm/product_schedule.h).
+std::vector<std::string> schedules(const Case& c, const machine::Machine& m);
+
 // "PLAN DIGEST" for each step, "others" behind; one line without its end.
 std::string line_of(const Made& made);
 

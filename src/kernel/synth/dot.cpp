@@ -164,6 +164,11 @@ double product_cycles(const graph::Plan& plan, const graph::Group& group, const 
   return ask(plan, group, target, options)->cycles();
 }
 
+std::string product_schedule(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                             const Options& options) {
+  return ask(plan, group, target, options)->bids.all().front().schedule.text();
+}
+
 std::vector<WrittenBid> synthesize_bids(const graph::Plan& plan, const graph::Group& group,
                                         const machine::Machine& target, const Options& options, bool others) {
   const std::unique_ptr<Asked> asked = ask(plan, group, target, options);

@@ -14,6 +14,10 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
 double product_cycles(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                       const Options& options);
 
+// How the chosen product is computed (gemm/product_schedule.h), as a text.
+std::string product_schedule(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                             const Options& options);
+
 // The steps of every family's bid, the cheapest first; `others`: of its other plans, too. For measurements.
 struct WrittenBid {
   BidNote bid;

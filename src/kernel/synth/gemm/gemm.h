@@ -13,4 +13,4 @@
 #include "kernel/synth/gemm/dot_problem.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/pack.h"
-#include "kernel/synth/gemm/wave_groups.h"
+#include "kernel/synth/gemm/product_schedule.h"

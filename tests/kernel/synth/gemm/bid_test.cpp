@@ -42,7 +42,7 @@ graph::Plan plan_of(const Product& p) {
 
 size_t family_count() {
   size_t count = 0;
-#define LUMEN_FAMILY(name, text) ++count;
+#define LUMEN_FAMILY(...) ++count;
 #include "kernel/synth/gemm/bid/families.def"
 #undef LUMEN_FAMILY
   return count;

@@ -11,12 +11,34 @@
 namespace lumen::synth {
 namespace {
 
+using Workers = ProductSchedule::Workers;
+using Place = ProductSchedule::Place;
+using By = ProductSchedule::By;
+
+enum Traits : int { kNone = 0, kWhole = 1, kInvariant = 2 };
+
+// A row of families.def.
 struct Family {
   const char* name;
   void (*bid)(const Contraction&, Bids&);
+  Workers workers;
+  ProductSchedule::Operand a, b;
+  Place sums;
+  int traits;
+
+  bool has(Traits t) const { return (traits & t) != 0; }
+  ProductSchedule row() const {
+    ProductSchedule s;
+    s.workers = workers;
+    s.a = a;
+    s.b = b;
+    s.sums = sums;
+    return s;
+  }
 };
 constexpr Family kFamilies[] = {
-#define LUMEN_FAMILY(name, text) {text, bid_##name},
+#define LUMEN_FAMILY(name, text, workers, a, a_by, b, b_by, sums, traits) \
+  {text, bid_##name, Workers::workers, {Place::a, By::a_by}, {Place::b, By::b_by}, Place::sums, traits},
 #include "kernel/synth/gemm/bid/families.def"
 #undef LUMEN_FAMILY
 };
@@ -64,8 +86,14 @@ double Contraction::streamed(double instructions, bool copied) const {
   return overlapped(numbers * instructions / costs.streams.lanes, memory) / machine.units;
 }
 
-void Bids::offer(std::string plan, double cycles, std::function<void(Synthesis&)> write, bool without_codes) {
-  Bid bid{family_, std::move(plan), cycles, std::move(write), without_codes, {}};
+ProductSchedule schedule_of_rows(ProductSchedule row, const RowsPlan& t, const Contraction& c) {
+  if (c.machine.wave > 1) row.workers = Workers::waves;
+  return row.with(t, c.problem);
+}
+
+void Bids::offer(ProductSchedule schedule, std::string plan, double cycles, std::function<void(Synthesis&)> write,
+                 bool without_codes) {
+  Bid bid{family_, std::move(plan), cycles, std::move(write), without_codes, std::move(schedule), {}};
   if (!bids_.empty() && bids_.back().family == family_) {
     bids_.back().others.push_back(std::move(bid));
   } else {
@@ -97,18 +125,12 @@ std::vector<BidNote> Bids::notes() const {
 Bids ask_families(const Contraction& c) {
   Bids bids;
   const bool only_blocks = c.problem.adds_runs() || c.problem.reads_zeros() || !c.problem.codes.empty();
-  const auto sums_whole_numbers = [](const Family& f) {
-    return f.bid == bid_units || f.bid == bid_rows || f.bid == bid_batches || f.bid == bid_tiles;
-  };
-  // Families whose order of sums depends on neither the number of rows nor on costs: the first that can.
-  const auto is_invariant = [](const Family& f) {
-    return f.bid == bid_integers || f.bid == bid_halves || f.bid == bid_rows || f.bid == bid_tiles;
-  };
   for (const Family& f : kFamilies) {
-    if (c.invariant && (!is_invariant(f) || !bids.bids_.empty())) continue;
+    if (c.invariant && (!f.has(kInvariant) || !bids.bids_.empty())) continue;  // the first that can
     if (only_blocks && f.bid != bid_blocks) continue;
-    if (c.problem.are_whole() && !sums_whole_numbers(f)) continue;
+    if (c.problem.are_whole() && !f.has(kWhole)) continue;
     bids.family_ = f.name;
+    bids.row_ = f.row();
     f.bid(c, bids);
   }
   LUMEN_CHECK(only_blocks || !bids.bids_.empty(), "no family of kernels computes {}", describe_shape(c.problem));

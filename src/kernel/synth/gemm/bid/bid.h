@@ -13,6 +13,7 @@
 
 #include "kernel/machine/machine.h"
 #include "kernel/synth/gemm/dot_problem.h"
+#include "kernel/synth/gemm/product_schedule.h"
 #include "kernel/synth/step/step.h"
 
 namespace lumen::synth {
@@ -42,13 +43,22 @@ struct Bid {
   double cycles = 0;                      // predicted, of all its steps; see Step::cycles
   std::function<void(Synthesis&)> write;  // adds steps and scratch
   bool without_codes = false;             // computes in floats; its plan gives the reason
+  ProductSchedule schedule;               // of the step that multiplies
   std::vector<Bid> others;  // further candidates of the family to measure: the same bits, only the last step differs
 };
+
+// Of kernels of few rows: on GPUs waves have the columns.
+ProductSchedule schedule_of_rows(ProductSchedule row, const RowsPlan& t, const Contraction& c);
+
+ProductSchedule schedule_of_tiles(const ProductSchedule& row, const TilePlan& t, const DotProblem& p);
 
 class Bids {
  public:
   // Called by a family. Its first bid competes with those of other families; later ones give the same bits.
-  void offer(std::string plan, double cycles, std::function<void(Synthesis&)> write, bool without_codes = false);
+  void offer(ProductSchedule schedule, std::string plan, double cycles, std::function<void(Synthesis&)> write,
+             bool without_codes = false);
+  // The defaults of the family that is asked.
+  const ProductSchedule& row() const { return row_; }
   void refuse(std::string why);
   // Why the machine or the format has no dots of codes ("integers: not affine"); bids without codes quote it.
   void no_codes(const std::string& why);
@@ -62,6 +72,7 @@ class Bids {
  private:
   friend Bids ask_families(const Contraction& c);
   std::string family_, why_no_codes_;
+  ProductSchedule row_;
   std::vector<Bid> bids_;
   std::vector<BidNote> refused_;
 };
@@ -70,7 +81,7 @@ class Bids {
 // are encoded: only the kernels of thread blocks do that.
 Bids ask_families(const Contraction& c);
 
-#define LUMEN_FAMILY(name, text) void bid_##name(const Contraction& c, Bids& bids);
+#define LUMEN_FAMILY(name, ...) void bid_##name(const Contraction& c, Bids& bids);
 #include "kernel/synth/gemm/bid/families.def"
 #undef LUMEN_FAMILY
 

@@ -24,6 +24,24 @@ bool same_bits(const BlockDot& x, const BlockDot& y) {
          a.tile.row == b.tile.row && a.tile.stage_k == b.tile.stage_k && !(a.tile.row && a.tile.has_partial());
 }
 
+// Operands that earlier steps have laid out are copied like those in memory.
+ProductSchedule schedule_of(const BlockDot& d, ProductSchedule row) {
+  using By = ProductSchedule::By;
+  const BlockPlan& t = d.plan;
+  const auto by = [&](size_t load, Supply s) {
+    for (const auto& [laid, made] : d.before)
+      if (laid == load) return By::step;
+    return s == Supply::copies || s == Supply::beside ? By::none : By::lanes;
+  };
+  row.a.by = by(0, t.a);
+  row.b.by = by(1, t.b);
+  row.splits = t.splits;
+  row.instruction = t.tile.row ? t.tile.row->row : "f32 fma";
+  return row.with(ProductSchedule::Blocks{t.tile.m(), t.tile.n(), t.m_tiles, t.n_tiles, t.tile.stage_k, t.stages,
+                                          t.panels_a(), t.buffers},
+                  d.problem);
+}
+
 }  // namespace
 
 void bid_blocks(const Contraction& c, Bids& bids) {
@@ -36,8 +54,8 @@ void bid_blocks(const Contraction& c, Bids& bids) {
     // Memory traffic is a lower bound; only first and last stages of a block wait in addition.
     const machine::BlockCosts& costs = c.machine.costs.blocks;
     const double memory = costs.alone * c.bytes() / (c.machine.units * costs.bytes);
-    bids.offer(fmt::format("{} {}", describe_shape(d.problem), describe(d.plan, d.problem)), std::max(d.cycles, memory),
-               [c, d](Synthesis& out) { write_block_dot(c.graph, d, c.machine, out); });
+    bids.offer(schedule_of(d, bids.row()), fmt::format("{} {}", describe_shape(d.problem), describe(d.plan, d.problem)),
+               std::max(d.cycles, memory), [c, d](Synthesis& out) { write_block_dot(c.graph, d, c.machine, out); });
   }
 }
 

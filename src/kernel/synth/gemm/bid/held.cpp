@@ -19,8 +19,13 @@ void bid_held(const Contraction& c, Bids& bids) {
     const bool same_bits =
         t.splits == 1 && first.splits == 1 && t.slices == first.slices && t.tile.row == first.tile.row;
     if (&t != &first && !same_bits) continue;
-    bids.offer(fmt::format("{} {}", describe_shape(p), describe(t, p)), before + t.cycles,
-               [c, t](Synthesis& out) { write_held(c.graph, c.plain, t, c.machine, out); });
+    ProductSchedule schedule =
+        bids.row().with(ProductSchedule::Blocks{t.tile.n(), t.tile.m(), t.row_tiles(p), t.weight_tiles(p),
+                                                HeldPlan::kStage, t.stages, t.panels(), 2 * t.weights.together},
+                        p);
+    schedule.splits = t.splits;
+    bids.offer(schedule.with(t.tile.row->row), fmt::format("{} {}", describe_shape(p), describe(t, p)),
+               before + t.cycles, [c, t](Synthesis& out) { write_held(c.graph, c.plain, t, c.machine, out); });
   }
 }
 

@@ -4,13 +4,22 @@
 #include "kernel/synth/gemm/cpu/dot_matrix.h"
 
 namespace lumen::synth {
+namespace {
+
+ProductSchedule schedule_of(const MatrixPlan& t, const DotProblem& p, const ProductSchedule& row) {
+  ProductSchedule out = row.with(t, t.lanes(), p).with(t.row.row);
+  if (t.lays_panels()) out.b = {ProductSchedule::Place::scratch, ProductSchedule::By::step};
+  return out;
+}
+
+}  // namespace
 
 void bid_matrix(const Contraction& c, Bids& bids) {
   std::string why;
   const auto add = [&](const DotProblem& p, const std::vector<MatrixPlan>& plans, bool without_codes) {
     for (const MatrixPlan& t : plans)
       bids.offer(
-          describe_shape(p) + " " + describe(t),
+          schedule_of(t, p, bids.row()), describe_shape(p) + " " + describe(t),
           c.of_machine(t.cycles * (t.integers ? c.machine.costs.codes.product : 1)),
           [c, t, &p](Synthesis& out) { write_matrix_kernels(c.graph, p, t, c.machine, out); },
           without_codes && !t.integers);

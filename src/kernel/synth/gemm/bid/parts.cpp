@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
@@ -54,7 +55,10 @@ void bid_parts(const Contraction& c, Bids& bids) {
     write_tile_kernels(c.graph, parts, t, out);
     out.steps.push_back(write_sum_of_parts(c.graph, p, best_parts, scratch, c.machine.f32_lanes()));
   };
-  bids.offer(fmt::format("{} parts {} {}", describe_shape(p), best_parts, describe(*best)), c.of_machine(least), write);
+  ProductSchedule schedule = schedule_of_tiles(bids.row(), *best, in_parts(p, best_parts, 0));
+  schedule.splits = best_parts;
+  bids.offer(std::move(schedule), fmt::format("{} parts {} {}", describe_shape(p), best_parts, describe(*best)),
+             c.of_machine(least), write);
 }
 
 }  // namespace lumen::synth

@@ -1,6 +1,6 @@
 // Few rows of activations along K in f32, times rows of the weight, which are unpacked if packed; or codes in dot
 // instructions.
-#include <fmt/format.h>
+#include <utility>
 
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
@@ -30,8 +30,10 @@ void bid_rows(const Contraction& c, Bids& bids) {
   const bool possible = row ? c.problem.m.extent <= kRowsAlongK && c.problem.outer_k.empty() : rows_possible(c.problem);
   if (!possible) return bids.refuse("more rows than registers, or they do not lie along K");
   const RowsPlan t = choose_rows(c.problem, c.machine, c.invariant, row);
+  ProductSchedule schedule = schedule_of_rows(bids.row(), t, c).with(row ? row->row : "f32 fma");
+  if (c.problem.loads[1].kind == DotLoad::Kind::packed) schedule.b.by = ProductSchedule::By::product;
   bids.offer(
-      describe_shape(c.problem) + " " + describe(t), cycles_of_rows(c, t),
+      std::move(schedule), describe_shape(c.problem) + " " + describe(t), cycles_of_rows(c, t),
       [c, t](Synthesis& out) { out.steps.push_back(write_rows_kernel(c.graph, c.problem, t, c.machine)); }, true);
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
 
@@ -27,7 +28,12 @@ void bid_skinny_dot(const Contraction& c, Bids& bids) {
   const std::string note = why.empty() ? "" : ", no integers: " + why;
   for (const SkinnyDotPlan& t : plans) {
     if (t.columns != plans.front().columns) continue;  // sums in another order
-    bids.offer(fmt::format("{} {}{}", describe_shape(c.problem), describe(t, c.problem), note), cycles_of_stream(c, t),
+    const ProductSchedule schedule = bids.row().with(
+        ProductSchedule::Blocks{c.problem.m.extent, t.block_rows(), 1, ceil_div(c.problem.n.extent, t.block_rows()),
+                                t.stage_units() * t.unit, t.stages(), 1, t.buffers},
+        c.problem);
+    bids.offer(schedule.with(t.integers ? t.integers->row.row : "f32 fma"),
+               fmt::format("{} {}{}", describe_shape(c.problem), describe(t, c.problem), note), cycles_of_stream(c, t),
                [c, t, note](Synthesis& out) {
                  out.steps.push_back(write_skinny_dot(c.graph, c.problem, t, c.machine));
                  out.steps.back().plan += note;

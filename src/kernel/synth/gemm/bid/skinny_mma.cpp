@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
 
@@ -28,7 +29,11 @@ void bid_skinny_mma(const Contraction& c, Bids& bids) {
     const double row = t.columns > kTallColumns ? tall : costs.streams.fragment_row;
     const double wide =
         t.columns > kTallColumns ? 0 : std::max(0, int(t.columns) - kNarrowColumns) * costs.streams.fragment_wide;
-    bids.offer(fmt::format("{} {}", describe_shape(c.plain), describe(t, c.plain)),
+    const ProductSchedule schedule = bids.row().with(
+        ProductSchedule::Blocks{c.plain.m.extent, t.block_rows(), 1, ceil_div(c.plain.n.extent, t.block_rows()),
+                                t.stage_units() * t.order.unit, t.stages(), t.buffers, t.buffers},
+        c.plain);
+    bids.offer(schedule.with(t.row->row), fmt::format("{} {}", describe_shape(c.plain), describe(t, c.plain)),
                c.streamed(unpacking + t.columns * row + wide, true) + costs.streams.round,
                [c, t](Synthesis& out) { write_skinny_mma(c.graph, c.plain, t, c.machine, out); });
   }

@@ -20,11 +20,26 @@ void offer_tiles(const Contraction& c, DotProblem problem, Bids& bids) {
   if (plans.empty()) return bids.refuse("panels do not fit the second-level cache");
   for (const TilePlan& t : plans)
     bids.offer(
-        describe_shape(*p) + " " + describe(t), c.of_machine(t.cycles),
+        schedule_of_tiles(bids.row(), t, *p), describe_shape(*p) + " " + describe(t), c.of_machine(t.cycles),
         [c, t, p](Synthesis& out) { write_tile_kernels(c.graph, *p, t, out); }, true);
 }
 
 }  // namespace
+
+ProductSchedule schedule_of_tiles(const ProductSchedule& row, const TilePlan& t, const DotProblem& p) {
+  using Place = ProductSchedule::Place;
+  using By = ProductSchedule::By;
+  ProductSchedule out = row.with(t, t.lanes, p).with(t.products());
+  const auto fetched = [](Fetch f) {
+    return f == Fetch::direct  ? ProductSchedule::Operand{}
+           : f == Fetch::tiles ? ProductSchedule::Operand{Place::scratch, By::step}
+                               : ProductSchedule::Operand{Place::panel, By::task};
+  };
+  out.a = fetched(t.a);
+  out.b = fetched(t.b);
+  if (t.stages > 1) out.sums = Place::panel;
+  return out;
+}
 
 void bid_tiles(const Contraction& c, Bids& bids) {
   const DotProblem& p = c.problem;

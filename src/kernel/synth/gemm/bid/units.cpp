@@ -16,7 +16,7 @@ void bid_units(const Contraction& c, Bids& bids) {
   if (plans.empty() || p->outer_extent() * tiles * plans[0].panel_bytes() > kMostPanels)
     return bids.refuse("panels do not fit");
   for (const UnitPlan& t : plans)
-    bids.offer(describe_shape(*p) + " " + describe(t), t.cycles,
+    bids.offer(bids.row().with(t, t.row.columns, *p).with(t.row.row), describe_shape(*p) + " " + describe(t), t.cycles,
                [c, t, p](Synthesis& out) { write_unit_kernels(c.graph, *p, t, out); });
 }
 

@@ -3,7 +3,7 @@
 //
 // May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/gemm/operand, kernel/synth/order,
 // kernel/synth/step, kernel/synth/unpack, number/formula.
-// Offers: tile_writer.h.
+// Offers: product_writer.h.
 #pragma once
 
 #include "kernel/synth/gemm/cpu/dot_integer.h"

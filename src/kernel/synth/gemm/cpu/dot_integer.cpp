@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "kernel/synth/gemm/cpu/rows_writer.h"
+#include "kernel/synth/gemm/cpu/product_writer.h"
 #include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
 
@@ -26,11 +26,13 @@ int64_t most_code(const DotProblem& p) {
   return coded ? coded->most() : 127;
 }
 
-class IntegerKernel : RowsWriter {
+class IntegerKernel : ProductWriter {
  public:
   IntegerKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
                 const machine::Machine& m, const OperandLayout& layout, const OperandScratch& s)
-      : RowsWriter(g, p, t, m),
+      : ProductWriter(g, p, t, m),
+        t_(t),
+        m_(m),
         d_(d),
         layout_(layout),
         x_(declare_params(w_, layout, s, false)),
@@ -41,7 +43,7 @@ class IntegerKernel : RowsWriter {
     const auto declare = [&] {
       for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
     };
-    return RowsWriter::write(std::move(plan), declare, [&](Expr n) { write_group(n); });
+    return ProductWriter::write(std::move(plan), declare, [&](Expr n) { write_group(n); });
   }
 
  private:
@@ -52,6 +54,8 @@ class IntegerKernel : RowsWriter {
   Expr integer_dots(const std::vector<Expr>& q, const std::vector<Expr>& x);
   Expr sum(int i, int j) { return b_.load(sums_[at(i, j)], {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
   size_t at(int i, int j) const { return i * t_.width + j; }
+  const RowsPlan& t_;
+  const machine::Machine& m_;
   const IntegerDot& d_;
   const OperandLayout& layout_;
   const OperandParams x_;

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
-#include "kernel/synth/gemm/cpu/tile_writer.h"
+#include "kernel/synth/gemm/cpu/product_writer.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
 #include "kernel/synth/order/pairs.h"
 #include "kernel/synth/order/transpose.h"
@@ -20,16 +20,16 @@ constexpr int64_t kStraightQuads = 8;  // quads of a group up to which its loop 
 constexpr int64_t kCacheLine = 64;     // bytes
 constexpr int64_t kOuterSteps = 4;     // outer products per iteration of a loop along K, unrolled
 
-class MatrixKernel : TileWriter {
+class MatrixKernel : ProductWriter {
  public:
   MatrixKernel(const graph::Graph& g, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
                const OperandLayout& left, const OperandScratch& s, const std::optional<LaidPanels>& laid)
-      : TileWriter(g, p, t, t.lanes()), t_(t), m_(m), left_(left), x_(declare_params(w_, left, s, false)) {
+      : ProductWriter(g, p, t, t.lanes()), t_(t), m_(m), left_(left), x_(declare_params(w_, left, s, false)) {
     if (laid) panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_, *laid, false);
   }
 
   Step write(std::string plan) {
-    return TileWriter::write(std::move(plan), [&] { multiply_task(); });
+    return ProductWriter::write(std::move(plan), [&] { multiply_task(); });
   }
 
  private:

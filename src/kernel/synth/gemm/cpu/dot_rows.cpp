@@ -8,22 +8,22 @@
 #include <numeric>
 
 #include "kernel/synth/gemm/code_words.h"
-#include "kernel/synth/gemm/cpu/rows_writer.h"
+#include "kernel/synth/gemm/cpu/product_writer.h"
 #include "kernel/synth/gemm/pack.h"
 #include "kernel/synth/order/factor.h"
 
 namespace lumen::synth {
 namespace {
 
-class RowsKernel : RowsWriter {
+class RowsKernel : ProductWriter {
  public:
   RowsKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m)
-      : RowsWriter(g, p, t, m) {
+      : ProductWriter(g, p, t, m), t_(t), m_(m) {
     if (p.loads[1].kind == DotLoad::Kind::packed) find_scale(*p.loads[1].format);
   }
 
   Step write(std::string plan) {
-    return RowsWriter::write(std::move(plan), [&] { declare_sums(); }, [&](Expr n) { write_group(n); });
+    return ProductWriter::write(std::move(plan), [&] { declare_sums(); }, [&](Expr n) { write_group(n); });
   }
 
  private:
@@ -44,6 +44,8 @@ class RowsKernel : RowsWriter {
   void sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
                const RoutineExpr* value, const std::vector<BufferId>* to);
 
+  RowsPlan t_;
+  const machine::Machine& m_;
   std::vector<BufferId> sums_, partial_;
   std::vector<BufferId> shift_sums_;  // products of the shift of a's codes, by row of b and chain
   std::optional<ScaledForm> form_;    // scales are applied to sums of values: of a group, or of the row

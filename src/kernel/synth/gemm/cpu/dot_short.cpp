@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernel/synth/gemm/cpu/rows_writer.h"
+#include "kernel/synth/gemm/cpu/product_writer.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
 #include "kernel/synth/order/lane_order.h"
 #include "number/formula/scalar.h"
@@ -56,18 +56,24 @@ LaneOrder in_halves(LaneOrder order, const ShortDot& d, int lanes) {
   return order;
 }
 
-class ShortKernel : RowsWriter {
+class ShortKernel : ProductWriter {
  public:
   ShortKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const ShortDot& d,
               const machine::Machine& m, const RowOrder& order, const OperandLayout& layout, const OperandScratch& s)
-      : RowsWriter(g, p, t, m), d_(d), order_(order), layout_(layout), x_(declare_params(w_, layout, s, false).codes) {}
+      : ProductWriter(g, p, t, m),
+        t_(t),
+        m_(m),
+        d_(d),
+        order_(order),
+        layout_(layout),
+        x_(declare_params(w_, layout, s, false).codes) {}
 
   Step write(std::string plan) {
     const auto declare = [&] {
       for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
       words_ = b_.alloc(layout_.lanes);
     };
-    return RowsWriter::write(std::move(plan), declare, [&](Expr n) { write_row(n); });
+    return ProductWriter::write(std::move(plan), declare, [&](Expr n) { write_row(n); });
   }
 
  private:
@@ -81,6 +87,8 @@ class ShortKernel : RowsWriter {
   BufferId sum_at(int i, int chain) const { return sums_[i * t_.chains + chain]; }
   Expr read(BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
 
+  const RowsPlan& t_;
+  const machine::Machine& m_;
   const ShortDot& d_;
   const RowOrder& order_;  // of codes
   const OperandLayout& layout_;

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "kernel/synth/gemm/code_words.h"
-#include "kernel/synth/gemm/cpu/tile_writer.h"
+#include "kernel/synth/gemm/cpu/product_writer.h"
 #include "kernel/synth/gemm/operand/pack_step.h"
 #include "kernel/synth/gemm/pack.h"
 #include "kernel/synth/order/transpose.h"
@@ -38,17 +38,17 @@ struct Stage {
   int64_t fixed = -1;        // count as a constant, if known
 };
 
-class TileKernel : TileWriter {
+class TileKernel : ProductWriter {
  public:
   TileKernel(const graph::Graph& g, const DotProblem& p, const TilePlan& t, int scratch)
-      : TileWriter(g, p, t, t.lanes), t_(t), lane_bytes_(t.lanes * 4) {
+      : ProductWriter(g, p, t, t.lanes), t_(t), lane_bytes_(t.lanes * 4) {
     if (t.a != Fetch::tiles) return;
     laid_ = synth::tiles_of_a(p, t);
     a_panel_ = w_.scratch_param("tiles", scratch, laid_.bytes, false);
   }
 
   Step write(std::string plan) {
-    return TileWriter::write(std::move(plan), [&] { multiply_task(); });
+    return ProductWriter::write(std::move(plan), [&] { multiply_task(); });
   }
 
  private:

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/round_up.h"
-#include "kernel/synth/gemm/cpu/tile_writer.h"
+#include "kernel/synth/gemm/cpu/product_writer.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/order/transpose.h"
 #include "kernel/synth/step/shortlist.h"
@@ -34,15 +34,15 @@ void each_step(DotWriter& w, const DotProblem& p, const UnitPlan& t, size_t load
            [&](Expr number) { run(moved(from, number, p.outer_k, load), number * t.run_steps); });
 }
 
-class UnitKernel : TileWriter {
+class UnitKernel : ProductWriter {
  public:
   UnitKernel(const graph::Graph& g, const DotProblem& p, const UnitPlan& t, int scratch, int64_t scratch_bytes)
-      : TileWriter(g, p, t, t.row.columns), t_(t) {
+      : ProductWriter(g, p, t, t.row.columns), t_(t) {
     right_ = w_.scratch_param("panels", scratch, scratch_bytes, false);
   }
 
   Step write(std::string plan) {
-    return TileWriter::write(std::move(plan), [&] { multiply_task(); });
+    return ProductWriter::write(std::move(plan), [&] { multiply_task(); });
   }
 
  private:
