@@ -21,7 +21,7 @@ import hostile_check
 from hostile_check import memory
 
 QUIET = 0.3  # of the time, without hostile clients
-MOST_SLOWER, MOST_LATER = 3, 1.0  # the 99th percentile of good clients beside hostile ones: so many times that without them, and seconds more
+MOST_SLOWER, MOST_LATER = 3, 5.0  # bound of the 99th percentile beside hostile ones: times that without them, plus seconds (their kernels are compiled)
 LEAST_MEASURED = 50  # requests of each part
 MOST_GROWTH = 32 << 20  # bytes between the middle of the first half and that of the second
 SHARED = "All that these prompts begin with alike, so that pages are shared and given back. "
