@@ -1,5 +1,6 @@
 #include "model/serve/hints.h"
 
+#include "base/error.h"
 #include "model/infer/schema/schema.h"
 
 namespace lumen::model {
@@ -7,8 +8,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostEndIds = 64;
-constexpr const char* kRegex = "regular expressions are not supported; 'grammar' takes a GBNF grammar";
+constexpr int64_t kMostEndIds = 64, kMostBreakers = 64;
 
 void take_effort(const ordered_json& value, const std::string& name, ReasoningWish* wish) {
   if (!value.is_string()) throw wrong_value(name, key_in_quotes(name) + " must be a string");
@@ -65,6 +65,14 @@ std::string choice_grammar(const ordered_json& choices, const std::string& name)
     out += grammar_literal(choice);
   }
   return out + "\n";
+}
+
+std::string regex_grammar(const std::string& pattern, const std::string& name) {
+  try {
+    return pattern_grammar(pattern);
+  } catch (const Error& error) {
+    throw wrong_value(name, error.what());
+  }
 }
 
 ordered_json format_of_schema(const ordered_json& given, const std::string& name) {
@@ -147,15 +155,39 @@ std::optional<ordered_json> without_guides(const ordered_json& body) {
   for (const char* own : {"response_format", "grammar"})
     if (const auto at = body.find(own); at != body.end() && !at->is_null())
       throw wrong_value(name, key_in_quotes(name) + " and " + key_in_quotes(own) + " exclude each other");
-  if (kind == "regex") throw Refusal(400, kRegex, name, "unsupported_parameter");
+  if (kind == "regex" && !value.is_string()) throw wrong_value(name, key_in_quotes(name) + " must be a string");
   ordered_json out = body;
-  for (const char* given : {"guided_json", "guided_choice", "guided_grammar", "json_schema", "structured_outputs"})
+  for (const char* given :
+       {"guided_json", "guided_choice", "guided_grammar", "guided_regex", "json_schema", "structured_outputs"})
     out.erase(given);
-  if (kind == "json")
+  if (kind == "json") {
     out["response_format"] = format_of_schema(value, name);
-  else
-    out["grammar"] = kind == "choice" ? ordered_json(choice_grammar(value, name)) : value;
+  } else {
+    out["grammar"] = kind == "choice"  ? ordered_json(choice_grammar(value, name))
+                     : kind == "regex" ? ordered_json(regex_grammar(value, name))
+                                       : value;
+  }
   return out;
+}
+
+void read_dry(Fields& fields, const ServedModel& model, SamplerOptions* s) {
+  s->dry_multiplier = fields.real("dry_multiplier", 0, 0, 1000);
+  s->dry_base = fields.real("dry_base", s->dry_base, 1, 1000);
+  s->dry_allowed_length = fields.whole("dry_allowed_length", s->dry_allowed_length, 0, INT32_MAX);
+  s->dry_last = fields.whole("dry_penalty_last_n", s->dry_last, -1, INT32_MAX);
+  const std::string name = "dry_sequence_breakers";
+  std::vector<std::string> breakers = {"\n", ":", "\"", "*"};
+  if (const ordered_json* list = fields.find(name)) {
+    if (!list->is_array() || std::ssize(*list) > kMostBreakers)
+      throw wrong_value(name, fmt::format("'{}' must be a list of up to {} strings", name, kMostBreakers));
+    breakers.clear();
+    for (const ordered_json& one : *list) {
+      if (!one.is_string() || one.get_ref<const std::string&>().empty())
+        throw wrong_value(name, fmt::format("'{}' must be a list of strings that are not empty", name));
+      breakers.push_back(one);
+    }
+  }
+  if (s->dry_multiplier > 0) s->dry_breakers = *model.tokens_with(breakers);
 }
 
 std::vector<TokenId> read_end_ids(Fields& fields, const ServedModel& model) {
@@ -194,10 +226,11 @@ std::string grammar_after_reasoning(const std::string& grammar, const ReasoningM
     return name;
   };
   const std::string root = unused("answer"), text = unused("reasoning"), blank = unused("blank");
+  const std::string mark = marks.answer.empty() ? "" : grammar_literal(marks.answer) + " ";
   std::string out = "root ::= " + text + "0";
-  if (!is_open) out = fmt::format("root ::= {} | {} {}0", root, grammar_literal(marks.open), text);
+  if (!is_open) out = fmt::format("root ::= {}{} | {} {}0", mark, root, grammar_literal(marks.open), text);
   out += fmt::format("\n{} ::= [\\n]? [\\n]?\n", blank);
-  out += rules_of_text_before(text, marks.close, blank + " " + root, false);
+  out += rules_of_text_before(text, marks.close, (mark.empty() ? blank + " " : mark) + root, false);
   return out + with_root(grammar, root);
 }
 

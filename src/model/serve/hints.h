@@ -22,10 +22,44 @@ ReasoningWish read_reasoning(Fields& fields, FieldNotes* notes);
 // noted.
 void grant(const ReasoningWish& wish, const ReasoningForm& form, nlohmann::ordered_json* more, FieldNotes* notes);
 
-// The request with `guided_json`, `guided_choice`, `guided_grammar`, `structured_outputs` and `json_schema` as
-// `response_format` or `grammar`; nullopt if it has none of them. Refusal for regular expressions, which grammars
-// replace.
+// The request with `guided_json`, `guided_choice`, `guided_grammar`, `guided_regex`, `structured_outputs` and
+// `json_schema` as `response_format` or `grammar`; nullopt if it has none of them.
 std::optional<nlohmann::ordered_json> without_guides(const nlohmann::ordered_json& body);
+
+// Members of chats that the other APIs do not define, and take under the same name.
+inline constexpr const char* kExtensions[] = {"seed",
+                                              "min_p",
+                                              "typical_p",
+                                              "top_n_sigma",
+                                              "xtc_probability",
+                                              "xtc_threshold",
+                                              "mirostat",
+                                              "mirostat_tau",
+                                              "mirostat_eta",
+                                              "presence_penalty",
+                                              "frequency_penalty",
+                                              "repetition_penalty",
+                                              "repeat_penalty",
+                                              "repeat_last_n",
+                                              "dry_multiplier",
+                                              "dry_base",
+                                              "dry_allowed_length",
+                                              "dry_penalty_last_n",
+                                              "dry_sequence_breakers",
+                                              "logit_bias",
+                                              "min_tokens",
+                                              "ignore_eos",
+                                              "stop_token_ids",
+                                              "chat_template_kwargs",
+                                              "grammar",
+                                              "guided_json",
+                                              "guided_choice",
+                                              "guided_grammar",
+                                              "guided_regex",
+                                              "structured_outputs"};
+
+// DRY: `dry_multiplier`, `dry_base`, `dry_allowed_length`, `dry_penalty_last_n`, `dry_sequence_breakers`.
+void read_dry(Fields& fields, const ServedModel& model, SamplerOptions* sampling);
 
 // Token ids that end the output (`stop_token_ids`).
 std::vector<TokenId> read_end_ids(Fields& fields, const ServedModel& model);

@@ -133,6 +133,7 @@ void read_sampling(Fields& fields, const ServedModel& model, SamplerOptions* s) 
   const double repetition = fields.real("repetition_penalty", 1, kLeastAbove, 1000);
   s->repeat_penalty = fields.real("repeat_penalty", repetition, kLeastAbove, 1000);
   s->repeat_last = fields.whole("repeat_last_n", s->repeat_last, -1, kMostNumber);
+  read_dry(fields, model, s);
   read_bias(fields, model, s);
   const std::optional<uint32_t> seed = read_seed(fields);
   s->seed = seed ? *seed : uint32_t(std::random_device{}());
@@ -240,7 +241,11 @@ void read_length(Fields& fields, const ServedModel& model, std::initializer_list
     const int64_t length = is_open ? as_fits : fields.whole(name, 0, out->is_chat ? 1 : 0, most);
     given = !given || *given < 0 ? length : length < 0 ? *given : std::min(*given, length);
   }
-  out->generate.predict = given ? *given : usual < 0 ? as_fits : std::min(usual, most);
+  const int64_t least = out->generate.least;
+  out->generate.predict = given ? *given : usual < 0 ? as_fits : std::min(std::max(usual, least), most);
+  if (out->generate.predict >= 0 && least > out->generate.predict)
+    throw wrong_value("min_tokens", fmt::format("'min_tokens' is {}, but the output has {} tokens at most", least,
+                                                out->generate.predict));
 }
 
 // Reads the parameters shared by chats and completions.
@@ -251,9 +256,7 @@ void read_writing(Fields& fields, const ServedModel& model, FieldNotes* notes, c
   out->generate.stops = read_stops(fields);
   out->generate.ends = read_end_ids(fields, model);
   out->generate.ignore_end = fields.boolean("ignore_eos", false);
-  if (fields.whole("min_tokens", 0, 0, kMostNumber) > 0)
-    throw Refusal(400, "'min_tokens' above 0 is not supported; 'ignore_eos' writes up to 'max_tokens'", "min_tokens",
-                  "unsupported_parameter");
+  out->generate.least = fields.whole("min_tokens", 0, 0, kMostNumber);
   read_grammar(fields, model, is_stopped, out);
   out->n = fields.whole("n", 1, 1, model.most_outputs);
   out->stream = fields.boolean("stream", false);
@@ -445,6 +448,17 @@ std::shared_ptr<const TokenStrings> ServedModel::token_strings(bool controls) co
   return strings;
 }
 
+std::shared_ptr<const std::vector<TokenId>> ServedModel::tokens_with(const std::vector<std::string>& strings) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (tokens_with_.second && tokens_with_.first == strings) return tokens_with_.second;
+  }
+  auto found = std::make_shared<const std::vector<TokenId>>(model::tokens_with(tokenizer, strings));
+  const std::lock_guard lock(mutex_);
+  tokens_with_ = {strings, found};
+  return found;
+}
+
 std::shared_ptr<const ChatTraits> ServedModel::traits() const {
   const std::lock_guard lock(mutex_);
   if (!traits_) traits_ = std::make_shared<const ChatTraits>(ChatTraits{learn_roles(*chat), learn_reasoning(*chat)});
@@ -491,13 +505,18 @@ void split_reasoning(const ServedModel& model, const ChatPrompt& prompt, const R
   const bool is_open = (open != std::string_view::npos && !closes) ||
                        (!closes && opens_reasoning(*form.marks, text.substr(0, prompt.answer)));
   out->generate.shown = form.controls;
-  const std::string call = out->calls ? out->calls->form.open : "";
+  const bool has_channels = !form.marks->answer.empty();
+  // In channels the end of a message ends reasoning, also before a call.
+  const std::string call = out->calls && !has_channels ? out->calls->form.open : "";
   out->reasoning.emplace(*form.marks, is_open, call);
-  const bool shows_marks = form.controls.empty();                          // otherwise a grammar does not allow them
+  // Control tokens are allowed in grammars only where answers cannot do without them.
+  const bool shows_marks = form.controls.empty() || has_channels;
   if (out->constraint && is_open && !shows_marks) out->reasoning.reset();  // no output can close it
   if (!out->constraint || is_free || !shows_marks || (!is_open && wish.is_on == false)) return;
-  out->generate.grammar = grammar_after_reasoning(out->generate.grammar, *form.marks, is_open);
-  const bool controls = out->calls && !out->calls->form.controls.empty();
+  ReasoningMarks marks = *form.marks;
+  if (out->calls) marks.answer.clear();  // calls have channels of their own
+  out->generate.grammar = grammar_after_reasoning(out->generate.grammar, marks, is_open);
+  const bool controls = !form.controls.empty() || (out->calls && !out->calls->form.controls.empty());
   out->constraint =
       std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_strings(controls));
 }

@@ -79,6 +79,8 @@ struct ServedModel {
   // The strings of the vocabulary's tokens, for grammars (with `controls` also the names of control tokens); created on
   // first use.
   std::shared_ptr<const TokenStrings> token_strings(bool controls) const;
+  // The tokens that contain one of the strings; kept for the next request, because the whole vocabulary is searched.
+  std::shared_ptr<const std::vector<TokenId>> tokens_with(const std::vector<std::string>& strings) const;
   // The traits of `chat`, which must be set; learned on first use.
   std::shared_ptr<const ChatTraits> traits() const;
 
@@ -86,6 +88,7 @@ struct ServedModel {
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const ChatTraits> traits_;
   mutable std::array<std::shared_ptr<const TokenStrings>, 2> token_strings_;
+  mutable std::pair<std::vector<std::string>, std::shared_ptr<const std::vector<TokenId>>> tokens_with_;
 };
 
 // A request for chat answers or completions.

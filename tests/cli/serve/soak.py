@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""`lumen serve` for as long as one likes: connections that stay open, many sequences generated at once, clients that leave in the midst of an answer
-or read slowly. Every answer is whole and right, and memory does not grow once everything has been seen.
+"""`lumen serve` for as long as one likes: first good clients alone, then beside hostile ones: connections that stay open, clients that leave
+in the midst of an answer or read slowly, fuzzed requests, large grammars and schemas. Every answer is whole and right, memory does not grow
+once everything has been seen, and the good clients wait about as long as without the others.
 
-Usage: tests/cli/serve/soak.py LUMEN [--minutes 60] [--connections 1000] [--sequences 200]
+Usage: tests/cli/serve/soak.py LUMEN [--minutes 60] [--connections 1000] [--sequences 200] [--hostile 8]
 """
 import argparse
 import json
@@ -16,17 +17,24 @@ import time
 from pathlib import Path
 
 import serve_check
+import hostile_check
 from hostile_check import memory
 
+QUIET = 0.3  # of the time, without hostile clients
+MOST_SLOWER, MOST_LATER = 3, 5.0  # bound of the 99th percentile beside hostile ones: times that without them, plus seconds (their kernels are compiled)
+LEAST_MEASURED = 50  # requests of each part
 MOST_GROWTH = 32 << 20  # bytes between the middle of the first half and that of the second
 SHARED = "All that these prompts begin with alike, so that pages are shared and given back. "
 
 
 class Soak:
     def __init__(self, served, arguments):
-        self.served, self.end = served, time.time() + arguments.minutes * 60
+        now = time.time()
+        self.served, self.hostile_from, self.end = served, now + QUIET * arguments.minutes * 60, now + arguments.minutes * 60
+        self.measured_from = now + QUIET / 2 * arguments.minutes * 60  # kernels are compiled before
+        self.seconds = {False: [], True: []}  # of the good clients' requests, by whether hostile ones are beside them
         self.lock = threading.Lock()
-        self.counts = {"answers": 0, "left": 0, "slow": 0, "tokens": 0, "reopened": 0, "busy": 0}
+        self.counts = {"answers": 0, "left": 0, "slow": 0, "tokens": 0, "reopened": 0, "busy": 0, "hostile": 0}
         self.expected, self.faults = {}, []
 
     def count(self, name, by=1):
@@ -34,11 +42,43 @@ class Soak:
             self.counts[name] += by
 
     def is_over(self):
-        return time.time() > self.end or self.faults
+        """When its time has passed, and enough requests of both parts were measured."""
+        enough = min(map(len, self.seconds.values())) >= LEAST_MEASURED
+        return self.faults or time.time() > (self.end if enough else self.end + 2 * serve_check.LONGEST)
+
+    def is_hostile(self):
+        return time.time() >= self.hostile_from and len(self.seconds[False]) >= LEAST_MEASURED
+
+    def wait_for_hostility(self):
+        while not self.is_hostile() and not self.is_over():
+            time.sleep(0.05)
+
+    def attack(self, seed):
+        """Requests that are wrong, large or lie about themselves. Each is answered, or its connection ends."""
+        r = random.Random(seed)
+        self.wait_for_hostility()
+        schemas = [{"type": "object", "properties": {f"k{i}": {"type": "string", "pattern": f"^[a-z]{{{i},{i + 40}}}x$"} for i in range(60)}},
+                   {"anyOf": [{"type": "object", "properties": {"p" * i: {"type": "integer", "minimum": i, "maximum": 10 ** (i % 15)}}} for i in range(1, 120)]}]
+        while not self.is_over():
+            path = r.choice(list(hostile_check.GOOD))
+            data = hostile_check.head_of(path, hostile_check.changed(hostile_check.GOOD[path], r), r)
+            if r.random() < 0.1:
+                form = {"type": "json_schema", "json_schema": {"schema": r.choice(schemas)}}
+                body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 4, "stream": True, "response_format": form}
+                data = serve_check.request_of("/v1/chat/completions", body, "Connection: close\r\n")
+            try:
+                status = hostile_check.tell(self.served, data, seconds=serve_check.LONGEST)
+                assert status < 500 or status == 503, (status, data[:300])
+            except ConnectionError:
+                pass
+            except Exception as error:  # told by main
+                self.faults.append(f"{type(error).__name__}: {error}")
+            self.count("hostile")
 
     def hold(self, count):
         """Keeps so many connections open that say nothing, or half of a request; who is let go comes back."""
         held = []
+        self.wait_for_hostility()
         while not self.is_over():
             while len(held) < count:
                 c = socket.create_connection(("127.0.0.1", self.served.port), timeout=30)
@@ -67,7 +107,9 @@ class Soak:
         number = r.randrange(40)
         body = {"prompt": (SHARED if number % 2 else "") + f"Text {number}", "max_tokens": 8 + number, "seed": number, "stream": True, "ignore_eos": True,
                 "temperature": 0.7, "top_k": 40 if number % 3 else 0, "frequency_penalty": 0.2 if number % 5 == 0 else 0}
-        leaves, slow = r.random() < 0.1, r.random() < 0.05
+        beside_hostile = self.is_hostile()
+        leaves, slow = beside_hostile and r.random() < 0.1, beside_hostile and r.random() < 0.05
+        begin = time.time()
         with socket.create_connection(("127.0.0.1", self.served.port), timeout=serve_check.LONGEST) as s:
             s.sendall(serve_check.request_of("/v1/completions", body))
             heard = b""
@@ -91,6 +133,9 @@ class Soak:
         self.count("tokens", 8 + number)
         if slow:
             self.count("slow")
+        elif begin > self.measured_from and beside_hostile == self.is_hostile():
+            with self.lock:
+                self.seconds[beside_hostile].append(time.time() - begin)
 
     def write(self, seed):
         r = random.Random(seed)
@@ -101,12 +146,18 @@ class Soak:
                 self.faults.append(f"{type(error).__name__}: {error}")
 
 
+def late_ones(seconds):
+    """The 99th percentile."""
+    return sorted(seconds)[int(0.99 * (len(seconds) - 1))]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lumen", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--sequences", "--texts", type=int, default=200)
+    parser.add_argument("--hostile", type=int, default=8, help="clients that send fuzzed and large requests")
     arguments = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     room = hard - arguments.sequences - 200  # files of a process: the server has one for each connection, and so have the clients
@@ -119,12 +170,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="lumen-soak-") as folder:
         work = Path(folder)
         serve_check.make_model(lumen, work)
-        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--connections", arguments.connections + arguments.sequences + 50, "--parallel", arguments.sequences,
+        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--connections", arguments.connections + arguments.sequences + arguments.hostile + 50, "--parallel", arguments.sequences,
                                "--queue", arguments.sequences, "--ctx-size", 256 * arguments.sequences)
         try:
             soak = Soak(s, arguments)
             begin, seen = time.time(), []
             threads = [threading.Thread(target=soak.hold, args=(arguments.connections,))]
+            threads += [threading.Thread(target=soak.attack, args=(i,)) for i in range(arguments.hostile)]
             threads += [threading.Thread(target=soak.write, args=(i,)) for i in range(arguments.sequences)]
             for t in threads:
                 t.start()
@@ -136,14 +188,17 @@ def main():
             assert not soak.faults, soak.faults[:3]
             assert soak.counts["answers"] > 0, soak.counts
             # The first part is not looked at: kernels are compiled, and every width of a step is met.
-            late = seen[len(seen) // 4:]
+            late = seen[int((QUIET + 0.15) * len(seen)):]
             half = len(late) // 2
             grown = statistics.median(late[half:]) - statistics.median(late[:half]) if half else 0
             assert grown < MOST_GROWTH, f"memory grew by {grown / 2**20:.1f} MiB: {[m >> 20 for m in late]}"
+            alone, beside = (late_ones(soak.seconds[is_hostile]) for is_hostile in (False, True))
+            assert soak.counts["hostile"] > 0, soak.counts
+            assert beside < MOST_SLOWER * alone + MOST_LATER, f"99 of 100 good clients wait {beside:.2f} s beside hostile ones, {alone:.2f} s without them"
             s.wait_for("lumen_requests_running", 0)
             seconds = time.time() - begin
             print(f"serve: {seconds:.0f} s with {arguments.connections} connections open and {arguments.sequences} clients: {soak.counts}, "
-                  f"{soak.counts['tokens'] / seconds:.0f} tokens/s, memory {late[-1] >> 20} MiB, {grown / 2**20:+.1f} MiB between halves")
+                  f"{soak.counts['tokens'] / seconds:.0f} tokens/s, good clients' p99 {alone:.2f} s alone and {beside:.2f} s beside hostile ones, memory {late[-1] >> 20} MiB, {grown / 2**20:+.1f} MiB between halves")
             assert s.end() == 143, s.log.read_text()[-2000:]
         finally:
             s.process.kill()

@@ -60,7 +60,9 @@ TEST(ServeNative, FieldsHaveOurNamesAndDefaults) {
   EXPECT_EQ(read(R"({"prompt": "a", "mirostat": 2, "mirostat_tau": 3})").sampling.mirostat, 2);
   EXPECT_EQ(read(R"({"prompt": "a", "mirostat": 2, "mirostat_tau": 3})").sampling.mirostat_entropy, 3);
   EXPECT_EQ(read(R"({"prompt": "a", "dry_multiplier": 0})").warnings.size(), 0U);
-  EXPECT_EQ(read(R"({"prompt": "a", "dry_multiplier": 1})").warnings.size(), 1U);
+  EXPECT_EQ(read(R"({"prompt": "a", "dry_multiplier": 1, "dry_base": 2})").sampling.dry_multiplier, 1);
+  EXPECT_EQ(read(R"({"prompt": "a", "dry_multiplier": 1, "dry_base": 2})").sampling.dry_base, 2);
+  EXPECT_EQ(read(R"({"prompt": "a", "dynatemp_range": 1})").warnings.size(), 1U);
 }
 
 Delta piece_of(const std::string& text, TokenId id, bool ended = false) {

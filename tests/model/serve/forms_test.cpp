@@ -5,6 +5,8 @@
 
 #include <sstream>
 
+#include "model/serve/hints.h"
+
 namespace lumen::model {
 namespace {
 
@@ -109,6 +111,26 @@ TEST(ServeMessages, ARequestBecomesAChat) {
     EXPECT_THROW((void)chat_of_messages(json_of(bad), false), Refusal) << bad;
   EXPECT_EQ(json_of(messages_error(Refusal(429, "wait"))),
             json_of(R"({"type": "error", "error": {"type": "rate_limit_error", "message": "wait"}})"));
+}
+
+TEST(ServeForms, FieldsThatTheirApisDoNotDefineReachTheChat) {
+  for (const char* name : kExtensions) {
+    const std::string more = fmt::format(R"("{}": 3}})", name);
+    const ordered_json messages = chat_of_messages(
+        json_of(R"({"max_tokens": 5, "messages": [{"role": "user", "content": "a"}], )" + more), false);
+    EXPECT_EQ(messages.value(name, 0), 3) << name;
+    EXPECT_EQ(read_responses(json_of(R"({"input": "a", )" + more), ResponseStore()).chat.value(name, 0), 3) << name;
+  }
+  const ordered_json formatted =
+      chat_of_messages(json_of(R"({"max_tokens": 5, "messages": [{"role": "user", "content": "a"}],
+                  "output_config": {"format": {"type": "json_schema", "schema": {"type": "integer"}}}})"),
+                       false);
+  EXPECT_EQ(formatted["response_format"],
+            json_of(R"({"type": "json_schema", "json_schema": {"schema": {"type": "integer"}}})"));
+  EXPECT_THROW((void)chat_of_messages(json_of(R"({"max_tokens": 5, "messages": [{"role": "user", "content": "a"}],
+                                                  "output_config": {"format": {"type": "text"}}})"),
+                                      false),
+               Refusal);
 }
 
 TEST(ServeMessages, AnAnswerWithCallsAsEvents) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "model/serve/reply.h"
 #include "tests/model/serve/conversation/styles.h"
+#include "tests/model/template/chat_shapes.h"
 
 namespace lumen::model {
 namespace {
@@ -62,6 +63,11 @@ TEST(ServeHints, WishesThatNoTemplateGrantsAreNoted) {
   EXPECT_EQ(ask(*style_model("qwen"), R"(, "thinking": {"type": "enabled", "budget_tokens": 5})").warnings.size(), 1U);
 }
 
+bool matches(const std::string& grammar, const std::string& text) {
+  GrammarMatcher matcher(std::make_shared<const Grammar>(Grammar::parse(grammar)));
+  return matcher.accept(text) && matcher.may_end();
+}
+
 // The chat's message for an output.
 ordered_json answered(const ServedModel& model, const GenerationRequest& request, const std::string& output) {
   Reply reply(request, model, 5);
@@ -83,7 +89,8 @@ ordered_json answered(const ServedModel& model, const GenerationRequest& request
   EXPECT_EQ(message.value("reasoning_content", ""), reasoning);
   EXPECT_EQ(message["content"].is_string() ? message["content"].get<std::string>() : "", text);
   if (!reasoning.empty()) {
-    EXPECT_EQ(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], std::ssize(reasoning));
+    EXPECT_EQ(whole["usage"]["completion_tokens_details"]["reasoning_tokens"],
+              std::ssize(model.tokenizer.encode(reasoning)));
   }
   return message;
 }
@@ -111,6 +118,26 @@ TEST(ServeHints, ReasoningIsSplitFromContent) {
             400);
 }
 
+// A chat whose template writes reasoning and answers in channels, with control tokens as marks.
+TEST(ServeHints, ReasoningInChannels) {
+  ServedModel model("m", shapes_tokenizer("<|return|>"), 512);
+  model.longest = 4096;
+  model.chat.emplace(model.tokenizer, ChatTemplate::parse(chat_shapes().at("channels"), "channels"));
+  const GenerationRequest request = ask(model, "");
+  EXPECT_EQ(request.generate.shown.size(), 4U);
+  const std::string whole = "<|channel|>analysis<|message|>So.<|end|><|start|>assistant<|channel|>final<|message|>Yes.";
+  const ordered_json message = answered(model, request, whole);
+  EXPECT_EQ(message["reasoning_content"], "So.");
+  EXPECT_EQ(message["content"], "Yes.");
+  EXPECT_EQ(answered(model, request, "<|channel|>final<|message|>Yes.")["content"], "Yes.");
+  // A grammar holds for the answer, in its channel.
+  const std::string grammar = ask(model, R"(, "guided_choice": ["Yes."])").generate.grammar;
+  EXPECT_TRUE(matches(grammar, whole));
+  EXPECT_TRUE(matches(grammar, "<|channel|>final<|message|>Yes."));
+  EXPECT_FALSE(matches(grammar, "Yes."));
+  EXPECT_FALSE(matches(grammar, "<|channel|>analysis<|message|>Yes."));
+}
+
 TEST(ServeHints, FormerReasoningReachesTheTemplate) {
   const auto model = style_model("qwen");
   const std::string end = R"(, "add_generation_prompt": false)";
@@ -121,11 +148,6 @@ TEST(ServeHints, FormerReasoningReachesTheTemplate) {
                             key + R"(": "t"}])"),
                     *model),
         "[user]q[end][assistant]<think>\nt\n</think>\n\n[end]");
-}
-
-bool matches(const std::string& grammar, const std::string& text) {
-  GrammarMatcher matcher(std::make_shared<const Grammar>(Grammar::parse(grammar)));
-  return matcher.accept(text) && matcher.may_end();
 }
 
 TEST(ServeHints, GrammarsBeginAfterReasoning) {
@@ -162,7 +184,14 @@ TEST(ServeHints, GrammarsOfOtherServers) {
   const std::string choice = grammar(R"(, "guided_choice": ["yes", "no \"maybe\""])");
   EXPECT_TRUE(matches(choice, "yes") && matches(choice, "no \"maybe\"") && !matches(choice, "no"));
   EXPECT_TRUE(matches(grammar(R"(, "guided_grammar": "root ::= \"a\"+")"), "aaa"));
-  for (const char* bad : {R"(, "guided_regex": "a+")", R"(, "structured_outputs": {"regex": "a+"})",
+  for (const char* same : {R"(, "guided_regex": "[a-c]{2,3}|x\\.y")", R"(, "guided_regex": "^[a-c]{2,3}$|^x\\.y$")",
+                           R"(, "structured_outputs": {"regex": "[a-c]{2,3}|x\\.y"})"}) {
+    const std::string regex = grammar(same);
+    for (const char* good : {"ab", "cab", "x.y"}) EXPECT_TRUE(matches(regex, good)) << same << good;
+    for (const char* bad : {"a", "abca", "xay", "abx.y", "-ab", ""}) EXPECT_FALSE(matches(regex, bad)) << same << bad;
+  }
+  for (const char* bad : {R"(, "guided_regex": "(a)\\1")", R"(, "structured_outputs": {"regex": "a("})",
+                          R"(, "guided_regex": "[a-z]{100000}")", R"(, "guided_regex": ["a"])",
                           R"(, "guided_choice": "a")", R"(, "guided_json": {}, "guided_choice": ["a"])",
                           R"(, "guided_json": {}, "response_format": {"type": "text"})"})
     EXPECT_EQ(status_of([&] { (void)ask(*model, bad); }), 400) << bad;
@@ -183,6 +212,39 @@ TEST(ServeHints, LengthsAndSeedsAndEnds) {
   EXPECT_NE(seed("8589934592"), seed("4294967296"));
   EXPECT_EQ(seed("-2"), seed("18446744073709551614"));
   EXPECT_EQ(ask(*model, R"(, "stop_token_ids": [3, 5])").generate.ends, (std::vector<TokenId>{3, 5}));
+}
+
+TEST(ServeHints, TheLeastLengthIsWithinTheMost) {
+  const auto model = style_model("gemma");
+  const auto least = [&](const std::string& more) { return ask(*model, more).generate.least; };
+  EXPECT_EQ(least(""), 0);
+  EXPECT_EQ(least(R"(, "min_tokens": 7)"), 7);
+  EXPECT_EQ(least(R"(, "min_tokens": 7, "max_tokens": 7)"), 7);
+  EXPECT_EQ(status_of([&] { (void)ask(*model, R"(, "min_tokens": 8, "max_tokens": 7)"); }), 400);
+  const GenerationRequest usual = read_completion(request_object(R"({"prompt": "a", "min_tokens": 50})"), *model);
+  EXPECT_EQ(usual.generate.predict, 50);
+}
+
+TEST(ServeHints, RepeatedPassagesAsTheyAreAskedFor) {
+  const auto model = style_model("gemma");
+  const auto sampling = [&](const std::string& more) {
+    return ask(*model, R"(, "dry_multiplier": 0.8)" + more).sampling;
+  };
+  EXPECT_EQ(ask(*model, "").sampling.dry_multiplier, 0);
+  EXPECT_TRUE(ask(*model, "").sampling.dry_breakers.empty());
+  const SamplerOptions usual = sampling("");
+  EXPECT_EQ(usual.dry_multiplier, 0.8);
+  EXPECT_EQ(usual.dry_base, 1.75);
+  EXPECT_EQ(usual.dry_allowed_length, 2);
+  EXPECT_EQ(usual.dry_last, -1);
+  EXPECT_EQ(usual.dry_breakers, tokens_with(model->tokenizer, {"\n", ":", "\"", "*"}));
+  const SamplerOptions given = sampling(R"(, "dry_base": 2, "dry_allowed_length": 3, "dry_penalty_last_n": 9,
+      "dry_sequence_breakers": ["q"])");
+  EXPECT_EQ(given.dry_base, 2);
+  EXPECT_EQ(given.dry_allowed_length, 3);
+  EXPECT_EQ(given.dry_last, 9);
+  EXPECT_EQ(given.dry_breakers, model->tokenizer.encode("q"));
+  EXPECT_EQ(sampling("").dry_breakers, usual.dry_breakers);  // of another request
 }
 
 TEST(ServeHints, TheEndOfThePrompt) {

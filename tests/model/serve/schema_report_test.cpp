@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/serve/forms/forms.h"
 #include "model/serve/reply.h"
 
 namespace lumen::model {
@@ -52,6 +53,28 @@ TEST(SchemaReports, RelaxedPlacesAndWhetherTheAnswerFits) {
   const ordered_json repeats = answer_to(request_with(false), "[1, 1]")["choices"][0];
   EXPECT_EQ(repeats["lumen"]["schema"]["valid"], false);
   EXPECT_EQ(repeats["message"]["content"], "[1, 1]");
+}
+
+TEST(SchemaReports, EventsOfMessagesHaveThem) {
+  const auto last_event = [](const GenerationRequest& request, const std::string& text) {
+    MessagesReply reply(request, ascii(), 5);
+    Delta piece;
+    piece.text = text;
+    piece.ended = true;
+    piece.answer.reason = EndReason::grammar;
+    std::string said = reply.first_events();
+    EXPECT_EQ(said.find("lumen"), std::string::npos);
+    EXPECT_EQ(reply.events(piece).find("lumen"), std::string::npos);
+    said = reply.last_events();
+    const size_t begin = said.find("data: ") + 6;
+    return ordered_json::parse(said.substr(begin, said.find('\n', begin) - begin));
+  };
+  const ordered_json repeats = last_event(request_with(false), "[1, 1]");
+  EXPECT_EQ(repeats["type"], "message_delta");
+  EXPECT_EQ(repeats["lumen"]["schema"]["relaxed"], (ordered_json{"/uniqueItems"}));
+  EXPECT_EQ(repeats["lumen"]["schema"]["valid"], false);
+  EXPECT_EQ(last_event(request_with(false), "[1, 2]")["lumen"]["schema"]["valid"], true);
+  EXPECT_FALSE(last_event(request_with(false, ""), "[1, 1]").contains("lumen"));
 }
 
 TEST(SchemaReports, AbsentWhereTheGrammarEnforcesAll) {

@@ -99,10 +99,20 @@ Answer::Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampl
       stream_(tokenizer),
       stops_(options.stops) {
   LUMEN_CHECK((constraint == nullptr) == (matcher == nullptr));
+  if (options_.least == 0) return;
+  late_ = sampler_.bar(ends_);
+  const std::vector<TokenId> further = sampler_.bar(options_.ends);
+  late_.insert(late_.end(), further.begin(), further.end());
+}
+
+bool Answer::pick(const LogitRow& row) {
+  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
+  chosen_ = sampler_.pick_if_decided(row, matcher_ ? &filter : nullptr);
+  return chosen_.has_value();
 }
 
 void Answer::put(const std::string& text) {
-  const std::string shown = stops_.push(text);
+  const std::string shown = made_ <= options_.least ? text : stops_.push(text);
   text_ += shown;
   if (!shown.empty()) show_(shown);
 }
@@ -112,21 +122,18 @@ void Answer::end(EndReason reason) {
 }
 
 bool Answer::choose(const LogitRow& row) {
-  if (ended() || is_at_end() || chosen_) return true;
-  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
-  chosen_ = sampler_.pick_if_decided(row, matcher_ ? &filter : nullptr);
-  return chosen_.has_value();
+  return ended() || chosen_ || is_at_end() || pick(row);
 }
 
 std::optional<TokenId> Answer::draw(const LogitRow& row) {
   LUMEN_CHECK(!ended());
-  if (is_at_end()) {
+  if (!chosen_ && is_at_end()) {
     end(is_at_limit() ? EndReason::limit : EndReason::grammar);
     return std::nullopt;
   }
-  if (!choose(row)) {
+  if (!chosen_ && !pick(row)) {
     (void)row.whole();
-    LUMEN_CHECK(choose(row));
+    LUMEN_CHECK(pick(row));
   }
   const TokenId id = *std::exchange(chosen_, std::nullopt);
   if (id < 0) {
@@ -136,7 +143,7 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
     end(EndReason::grammar);
     return std::nullopt;
   }
-  ++made_;
+  if (++made_ == options_.least) sampler_.permit(std::exchange(late_, {}));
   const bool is_end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
   if (is_end) {
     end_token_ = id;

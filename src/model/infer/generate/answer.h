@@ -35,6 +35,7 @@ class StopStrings {
 
 struct GenerateOptions {
   int64_t predict = -1;  // most tokens to draw; -1: no limit, -2: until the context is full
+  int64_t least = 0;     // so many tokens are drawn before an end token or a stop string may end the output
   std::vector<std::string> stops = {};
   std::string grammar = {};         // GBNF, or empty
   bool ignore_end = false;          // end tokens (EOS, EOT) are never drawn
@@ -93,6 +94,7 @@ class Answer {
  private:
   void put(const std::string& text);
   bool is_at_end() const { return is_at_limit() || (matcher_ && matcher_->must_end()); }
+  bool pick(const LogitRow& row);
   bool is_at_limit() const { return options_.predict >= 0 && made_ >= options_.predict; }
 
   const Tokenizer& tokenizer_;
@@ -102,6 +104,7 @@ class Answer {
   GrammarMatcher* matcher_;
   Show show_;
   std::vector<TokenId> ends_;
+  std::vector<TokenId> late_;  // tokens that are barred until `least` tokens are drawn
   TokenStream stream_;
   StopStrings stops_;
   std::optional<EndReason> reason_;

@@ -52,12 +52,26 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)), surpris
   memory_ = look_back(o.repeat_last);
   if (o.dry_multiplier > 0) memory_ = std::max(memory_, look_back(o.dry_last));
   memory_ = std::min(memory_, kLongestMemory);
-  for (const TokenId id : o.forbidden) {
-    if (id < 0) continue;
-    if (!barred_.has(id)) barred_ids_.push_back(id);
+  (void)bar(o.forbidden);
+  for (const TokenId id : o.dry_breakers)
+    if (id >= 0) breakers_.add(id);
+}
+
+std::vector<TokenId> Sampler::bar(std::span<const TokenId> ids) {
+  std::vector<TokenId> fresh;
+  for (const TokenId id : ids) {
+    if (id < 0 || barred_.has(id)) continue;
     barred_.add(id);
+    fresh.push_back(id);
   }
+  barred_ids_.insert(barred_ids_.end(), fresh.begin(), fresh.end());
   std::sort(barred_ids_.begin(), barred_ids_.end());
+  return fresh;
+}
+
+void Sampler::permit(std::span<const TokenId> ids) {
+  for (const TokenId id : ids) barred_.remove(id);
+  std::erase_if(barred_ids_, [&](TokenId id) { return !barred_.has(id); });
 }
 
 void Sampler::accept(TokenId token) {
@@ -94,9 +108,7 @@ void Sampler::penalise_repetitions(Changes& changes) const {
   const size_t last = o.dry_last < 0 ? recent_.size() : std::min<size_t>(recent_.size(), o.dry_last);
   if (o.dry_multiplier == 0 || last < 2) return;
   std::vector<TokenId> back(recent_.rbegin(), recent_.rbegin() + last);  // the latest token first
-  const auto breaks = [&](TokenId id) {
-    return std::find(o.dry_breakers.begin(), o.dry_breakers.end(), id) != o.dry_breakers.end();
-  };
+  const auto breaks = [&](TokenId id) { return id >= 0 && breakers_.has(id); };
   const size_t stop = std::find_if(back.begin(), back.end(), breaks) - back.begin();
   if (stop == 0) return;
   std::vector<size_t> same(last, 0);  // length of the repetition at this distance back

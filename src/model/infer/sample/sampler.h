@@ -65,6 +65,9 @@ class Sampler {
   // The values it needs from the next row, for tokens below `vocabulary`.
   Asked asked(int64_t vocabulary) const;
   TokenId pick(std::span<const float> logits, const TokenSet* allowed);
+  // Bars further tokens, until permit() gets the result: those of them that were not barred before.
+  std::vector<TokenId> bar(std::span<const TokenId> ids);
+  void permit(std::span<const TokenId> ids);
   void forget() { recent_.clear(); }  // clears accepted tokens; the random state is unchanged
   void accept(TokenId token);         // also call it for prompt tokens: penalties apply to them, too
 
@@ -89,6 +92,7 @@ class Sampler {
   SamplerOptions options_;
   TokenSet barred_;                  // forbidden tokens
   std::vector<TokenId> barred_ids_;  // the same as ascending ids
+  TokenSet breakers_;                // options_.dry_breakers
   std::deque<TokenId> recent_;
   size_t memory_;  // capacity of recent_
   uint64_t drawn_ = 0;

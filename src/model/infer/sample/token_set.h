@@ -29,6 +29,9 @@ class TokenSet {
     if (id >= size_) resize(id + 1);
     words_[id / kWord] |= uint64_t{1} << id % kWord;
   }
+  void remove(size_t id) {
+    if (id < size_) words_[id / kWord] &= ~(uint64_t{1} << id % kWord);
+  }
   bool has(size_t id) const { return id < size_ && (words_[id / kWord] >> id % kWord & 1) != 0; }
   // Bit i of word w: whether id 64 w + i is in the set. 0 beyond the size.
   uint64_t word(size_t w) const { return w < words_.size() ? words_[w] : 0; }

@@ -196,7 +196,7 @@ std::optional<Automaton> SchemaCompiler::strings(const Flat& set) {
     out = std::move(made);
   };
   int64_t least = 0, most = -1;
-  const Json* holder = nullptr;
+  const Json *holder = nullptr, *unlimited = nullptr;
   for (const Json* local : set.locals) {
     for (const char* keyword : {"pattern", "\x01notPattern"}) {
       if (const Json* v = find(local, keyword))
@@ -206,6 +206,7 @@ std::optional<Automaton> SchemaCompiler::strings(const Flat& set) {
       const Json* v = find(local, keyword);
       const std::string* known = v ? format_pattern(v->get_ref<const std::string&>()) : nullptr;
       if (known) restrict(local, "format", pattern_automaton(*known), keyword[0] == '\x01');
+      if (known && keyword[0] == 'f' && !format_is_whole(v->get_ref<const std::string&>())) unlimited = local;
     }
     if (const Json* list = find(local, "\x01notEnum")) {
       std::vector<std::string> strings;
@@ -219,6 +220,7 @@ std::optional<Automaton> SchemaCompiler::strings(const Flat& set) {
     if (high) most = most < 0 ? count_of(*high) : std::min(most, count_of(*high));
     if (low || high) holder = local;
   }
+  if (unlimited && (most < 0 || most > kLongestHostname)) relax(unlimited, "format");
   if (!out || (least == 0 && most < 0)) return out;
   if (most >= 0 && most < least) return Automaton();
   const auto length = Automaton::of_length(least, most);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/structured/json.h"
 #include "model/infer/schema/compiler.h"
 
@@ -12,6 +13,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kDeepestText = 512;
+constexpr size_t kPatternSteps = size_t{1} << 25;
 
 // White space is at most one space or one newline with an indent, so that a model cannot generate it forever. Exponents
 // stay within what a double holds, and \u escapes are whole characters.
@@ -55,6 +57,18 @@ std::string schema_grammar(const ordered_json& schema, const SchemaOptions& opti
   SchemaRules made = schema_rules(schema, "", options);
   if (relaxed) *relaxed = std::move(made.relaxed);
   return "root ::= space " + made.value + " space\n" + shared_schema_rules() + made.rules;
+}
+
+std::string pattern_grammar(const std::string& pattern) {
+  size_t budget = kPatternSteps;
+  const auto parsed = EcmaPattern::parse("^(?:" + pattern + ")$");
+  if (!parsed) throw user_error("'{}' is no regular expression, or has parts that are not regular", printable(pattern));
+  const auto automaton = Automaton::of(*parsed, &budget);
+  if (!automaton) throw user_error("the regular expression '{}' has too many states", printable(pattern));
+  Rules rules("");
+  const int32_t root = rules.add(*automaton, false);
+  if (automaton->empty()) throw user_error("no text matches the regular expression '{}'", printable(pattern));
+  return "root ::= " + rules.name(root) + "\n" + rules.print(root);
 }
 
 struct SchemaCheck::Parts {

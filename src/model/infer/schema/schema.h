@@ -48,6 +48,9 @@ struct SchemaRules {
 SchemaRules schema_rules(const nlohmann::ordered_json& schema, const std::string& prefix,
                          const SchemaOptions& options = {});
 std::string shared_schema_rules();
+// GBNF text for the strings that a regular expression (automata/pattern.h) matches as a whole. Error if it is not
+// supported or too large.
+std::string pattern_grammar(const std::string& pattern);
 // Quotes a string as a grammar literal.
 std::string grammar_literal(const std::string& text);
 

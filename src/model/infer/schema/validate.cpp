@@ -244,7 +244,7 @@ bool SchemaValidator::valid_format(const std::string& text, const std::string& f
   if (!p) throw Unknown();
   spend(text.size() * std::max<size_t>(1, p->size() / 64));
   if (!p->matches(text)) return false;
-  return format != "hostname" || text.size() <= 253;
+  return format_is_whole(format) || std::ssize(text) <= kLongestHostname;
 }
 
 bool SchemaValidator::valid_array(const ordered_json& value, const SchemaNode& node, int depth, Evaluated* done) {

@@ -61,6 +61,24 @@ std::string opening(const ChatRenderer& renderer, const ordered_json& more) {
   return open->substr(closed->size());
 }
 
+// The marks of a template that begins an answer with its channel: what stands between the generation prompt and the
+// reasoning, and before an answer without reasoning. `thoughtful`: the rendered answer with its reasoning.
+std::optional<ReasoningMarks> marks_of_channels(const ChatRenderer& renderer, const ordered_json& more,
+                                                std::string_view thoughtful, size_t thought, std::string_view close) {
+  const ordered_json answer = {{"role", "assistant"}, {"content", kAnswered}};
+  const auto prompt = opened(renderer, more),
+             plain = printed(renderer, ordered_json::array({user(), answer}), more, false);
+  if (!prompt || !plain || !plain->starts_with(*prompt) || !thoughtful.starts_with(*prompt)) return std::nullopt;
+  const size_t begin = prompt->size(), answered = plain->find(kAnswered, begin);
+  if (answered == std::string::npos || thought < begin) return std::nullopt;
+  const std::string_view open = trimmed(thoughtful.substr(begin, thought - begin)),
+                         mark = trimmed(std::string_view(*plain).substr(begin, answered - begin));
+  if (open.empty() || mark.empty() || open.size() > kLongestMark || mark.size() > kLongestMark) return std::nullopt;
+  if (!close.ends_with(mark) || close.size() == mark.size()) return std::nullopt;
+  const std::string_view end = trimmed(close.substr(0, close.size() - mark.size()));
+  return ReasoningMarks{std::string(open), std::string(end), std::string(mark)};
+}
+
 // From an answer that is rendered with its reasoning.
 std::optional<ReasoningMarks> marks_of_answer(const ChatRenderer& renderer, const ordered_json& more) {
   const ordered_json answer = {{"role", "assistant"}, {"content", kAnswered}, {"reasoning_content", kThought}};
@@ -70,6 +88,7 @@ std::optional<ReasoningMarks> marks_of_answer(const ChatRenderer& renderer, cons
   const size_t answered = text->find(kAnswered, thought);
   if (thought == std::string::npos || answered == std::string::npos) return std::nullopt;
   const std::string_view close = trimmed(std::string_view(*text).substr(end, answered - end));
+  if (auto channels = marks_of_channels(renderer, more, *text, thought, close)) return channels;
   const std::string_view open = last_tag(std::string_view(*text).substr(0, thought));
   if (open.empty() || close.empty() || close.size() > kLongestMark) return std::nullopt;
   return ReasoningMarks{std::string(open), std::string(close)};
@@ -106,13 +125,19 @@ std::optional<ReasoningMarks> find_marks(const ChatRenderer& renderer, const ord
   return std::nullopt;
 }
 
-// Takes the marks that are control tokens; false if a mark is only partly one, so that outputs cannot show it.
+// Takes the marks that are control tokens, and those of channels' marks; false if another mark is only partly one, so
+// that outputs cannot show it.
 bool take_controls(const ChatRenderer& renderer, const ReasoningMarks& marks, std::vector<TokenId>* out) {
-  for (const std::string& mark : {marks.open, marks.close}) {
+  for (const std::string& mark : {marks.open, marks.close, marks.answer}) {
     ChatText text;
     text.text = mark;
     const auto found = renderer.controls_in(text, {0, mark.size()});
     if (found.empty()) continue;
+    if (!marks.answer.empty()) {
+      for (const auto& one : found)
+        if (std::find(out->begin(), out->end(), one.id) == out->end()) out->push_back(one.id);
+      continue;
+    }
     if (found.size() > 1 || found[0].begin != 0 || found[0].end != mark.size()) return false;
     out->push_back(found[0].id);
   }
@@ -191,10 +216,19 @@ bool ReasoningReader::go_on(Piece* out) {
     case State::start: {
       const std::string_view rest =
           std::string_view(held_).substr(std::min(held_.find_first_not_of(kBlank), held_.size()));
-      if (rest.size() < marks_.open.size() && marks_.open.starts_with(rest)) return false;
-      const bool opens = rest.starts_with(marks_.open);
-      if (opens) held_.erase(0, held_.size() - rest.size() + marks_.open.size());
-      state_ = opens ? State::reasoning : State::text;
+      for (const std::string& mark : {marks_.open, marks_.answer})
+        if (rest.size() < mark.size() && mark.starts_with(rest)) return false;
+      const size_t blank = held_.size() - rest.size();
+      if (rest.starts_with(marks_.open)) {
+        held_.erase(0, blank + marks_.open.size());
+        if (any_) out->reasoning += "\n\n";  // of another message
+        state_ = State::reasoning;
+      } else if (!marks_.answer.empty() && rest.starts_with(marks_.answer)) {
+        held_.erase(0, blank + marks_.answer.size());
+        state_ = State::after;
+      } else {
+        state_ = State::text;
+      }
       return true;
     }
     case State::reasoning: {
@@ -207,7 +241,7 @@ bool ReasoningReader::go_on(Piece* out) {
       put_reasoning(size, out);
       if (end == std::string::npos) return false;
       held_.erase(0, end - size + (close <= before ? marks_.close.size() : 0));
-      state_ = State::after;
+      state_ = marks_.answer.empty() ? State::after : State::start;
       return true;
     }
     case State::after: {

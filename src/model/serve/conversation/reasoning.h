@@ -12,13 +12,16 @@
 
 namespace lumen::model {
 
-// OPEN reasoning CLOSE answer, both without white space around them (<think> and </think>, for example).
+// OPEN reasoning CLOSE answer, both without white space around them (<think> and </think>, for example). In templates
+// with channels an answer has a mark of its own: OPEN reasoning CLOSE ANSWER answer, or ANSWER answer, and further
+// reasoning may come before it.
 struct ReasoningMarks {
   std::string open, close;
+  std::string answer = {};  // empty: no channels
 };
 
 struct ReasoningForm {
-  std::optional<ReasoningMarks> marks;  // nullopt: the template knows no reasoning, or writes it in channels
+  std::optional<ReasoningMarks> marks;  // nullopt: the template knows no reasoning
   std::vector<TokenId> controls;        // the marks that are control tokens, which outputs show only on request
   std::string variable;       // of the template: true and false switch reasoning (enable_thinking); empty: none does
   bool reads_effort = false;  // the template reads `reasoning_effort`

@@ -1,6 +1,6 @@
 #include "model/serve/forms/messages.h"
 
-#include "model/serve/fields.h"
+#include "model/serve/hints.h"
 
 namespace lumen::model {
 namespace {
@@ -107,6 +107,14 @@ void add_message(const ordered_json& message, FieldNotes* notes, ordered_json* o
   if (is_said || content.empty()) out->push_back(std::move(said));
 }
 
+// {"type": "json_schema", "schema"}
+ordered_json chat_format(const ordered_json& format) {
+  const std::string name = "output_config";
+  if (!format.is_object() || format.value("type", ordered_json()) != "json_schema" || !format.contains("schema"))
+    throw wrong_value(name, "the 'format' of 'output_config' is {'type': 'json_schema', 'schema': ..}");
+  return {{"type", "json_schema"}, {"json_schema", {{"schema", format["schema"]}}}};
+}
+
 void read_message_tools(Fields& fields, FieldNotes* notes, ordered_json* chat) {
   if (const ordered_json* tools = fields.find("tools")) {
     if (!tools->is_array()) throw wrong_value("tools", "'tools' must be a list");
@@ -180,13 +188,16 @@ ordered_json chat_of_messages(const ordered_json& body, bool is_counted, FieldNo
     chat["stop"] = *stops;
   }
   // Members with the same name in both APIs, and extensions.
-  for (const char* same : {"model", "max_tokens", "temperature", "top_p", "top_k", "stream", "seed", "min_p",
-                           "ignore_eos", "thinking", "chat_template_kwargs", "stop_token_ids"})
+  const auto take = [&](const char* same) {
     if (const ordered_json* value = fields.find(same)) chat[same] = *value;
-  // {"effort"}
+  };
+  for (const char* same : {"model", "max_tokens", "temperature", "top_p", "top_k", "stream", "thinking"}) take(same);
+  for (const char* same : kExtensions) take(same);
+  // {"effort", "format"}
   if (const ordered_json* output = fields.find("output_config"); output && output->is_object()) {
     Fields more(*output, notes);
     if (const ordered_json* effort = more.find("effort")) chat["reasoning_effort"] = *effort;
+    if (const ordered_json* format = more.find("format")) chat["response_format"] = chat_format(*format);
     more.settle_others();
   }
   fields.ignore({"metadata", "service_tier", "cache_control"});
@@ -296,10 +307,11 @@ std::string MessagesReply::events(Delta part) {
 std::string MessagesReply::last_events() {
   std::string out = close_block();
   const ordered_json end = head();
-  out +=
-      sse("message_delta", {{"type", "message_delta"},
-                            {"delta", {{"stop_reason", end["stop_reason"]}, {"stop_sequence", end["stop_sequence"]}}},
-                            {"usage", {{"output_tokens", made_tokens()}}}});
+  ordered_json told = {{"type", "message_delta"},
+                       {"delta", {{"stop_reason", end["stop_reason"]}, {"stop_sequence", end["stop_sequence"]}}},
+                       {"usage", {{"output_tokens", made_tokens()}}}};
+  if (end.contains("lumen")) told["lumen"] = end["lumen"];
+  out += sse("message_delta", told);
   return out + sse("message_stop", {{"type", "message_stop"}});
 }
 

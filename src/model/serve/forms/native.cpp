@@ -12,27 +12,12 @@ using nlohmann::ordered_json;
 constexpr double kNeverDrawn = -100;  // the bias that stands for `false`
 
 // Fields that change no output.
-constexpr const char* kIgnored[] = {"cache_prompt",
-                                    "id_slot",
-                                    "n_keep",
-                                    "n_discard",
-                                    "samplers",
-                                    "timings_per_token",
-                                    "return_progress",
-                                    "n_indent",
-                                    "min_keep",
-                                    "dynatemp_exponent",
-                                    "dry_base",
-                                    "dry_allowed_length",
-                                    "dry_penalty_last_n",
-                                    "dry_sequence_breakers",
-                                    "t_max_predict_ms",
-                                    "slot_id",
-                                    "response_fields",
-                                    "preserved_tokens",
-                                    "post_sampling_probs"};
+constexpr const char* kIgnored[] = {
+    "cache_prompt",      "id_slot",         "n_keep",          "n_discard",        "samplers",
+    "timings_per_token", "return_progress", "n_indent",        "min_keep",         "dynatemp_exponent",
+    "t_max_predict_ms",  "slot_id",         "response_fields", "preserved_tokens", "post_sampling_probs"};
 // Fields that are off with this value.
-constexpr const char* kOffAtZero[] = {"dynatemp_range", "dry_multiplier", "t_max_prompt_ms"};
+constexpr const char* kOffAtZero[] = {"dynatemp_range", "t_max_prompt_ms"};
 
 // A list that mixes strings and ids is one prompt.
 ordered_json plain_prompt(const ordered_json& prompt, const ServedModel& model) {

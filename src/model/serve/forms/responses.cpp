@@ -1,7 +1,7 @@
 #include "model/serve/forms/responses.h"
 
 #include "base/structured/json.h"
-#include "model/serve/fields.h"
+#include "model/serve/hints.h"
 
 namespace lumen::model {
 namespace {
@@ -226,9 +226,11 @@ ResponsesAsk read_responses(const ordered_json& body, const ResponseStore& store
     ask.told["text"] = *text;
   }
   ask.told["temperature"] = ask.told["top_p"] = 1;
-  for (const char* same : {"model", "temperature", "top_p", "stream", "seed", "top_k", "min_p", "ignore_eos",
-                           "reasoning", "chat_template_kwargs", "stop_token_ids"})
+  const auto take = [&](const char* same) {
     if (const ordered_json* value = fields.find(same)) ask.chat[same] = *value;
+  };
+  for (const char* same : {"model", "temperature", "top_p", "top_k", "stream", "reasoning"}) take(same);
+  for (const char* same : kExtensions) take(same);
   for (const char* shown : {"temperature", "top_p"})
     if (ask.chat.contains(shown)) ask.told[shown] = ask.chat[shown];
   ask.is_stored = fields.boolean("store", true);

@@ -65,7 +65,7 @@ TEST(JsonSchema, StringsAndNumbers) {
       {R"({"type":"string","format":"time"})", {"\"12:00:00Z\""}, {"\"25:00:00Z\""}},
       {R"({"type":"string","format":"ipv4"})", {"\"1.2.3.4\""}, {"\"1.2.3.256\""}},
       {R"({"type":"string","format":"ipv6"})", {"\"::1\""}, {"\":1\""}},
-      {R"({"type":"string","format":"hostname"})", {"\"a.b-c\""}, {"\"-a\""}},
+      {R"({"type":"string","format":"hostname","maxLength":20})", {"\"a.b-c\""}, {"\"-a\""}},
       {R"({"type":"string","format":"duration"})", {"\"PT5M\""}, {"\"5M\""}},
       {R"({"type":"string","format":"date","pattern":"^2024-"})", {"\"2024-01-01\""}, {"\"2023-01-01\""}},
       {R"({"type":"string","format":"int64"})", {"\"x\""}, {"1"}},
@@ -265,6 +265,16 @@ TEST(JsonSchema, RelaxesWhatAGrammarCannotExpress) {
     EXPECT_EQ(check.check(c.good), true) << c.schema;
     EXPECT_EQ(check.check(c.bad), false) << c.schema;
   }
+  // The grammar knows the letters of a host, and not its whole length.
+  const std::string label(63, 'a'), host = label + "." + label + "." + label + "." + label;
+  const std::string hosts = R"({"type":"string","format":"hostname"})";
+  for (const std::string& schema : {hosts, R"({"properties":{"h":)" + hosts + "}}"}) {
+    const Compiled compiled(schema);
+    ASSERT_EQ(compiled.relaxed, std::vector<std::string>{schema == hosts ? "/format" : "/properties/h/format"});
+  }
+  EXPECT_TRUE(Compiled(hosts).allows("\"" + host + "\""));
+  EXPECT_EQ(SchemaCheck(ordered_json::parse(hosts)).check("\"" + host + "\""), false);
+  EXPECT_EQ(SchemaCheck(ordered_json::parse(hosts)).check("\"" + host.substr(2) + "\""), true);
   EXPECT_EQ(Compiled(R"({"type":"string","pattern":"(a)\\1"})").relaxed, std::vector<std::string>{"/pattern"});
   EXPECT_EQ(Compiled(R"({"$ref":"https://example.org/x"})").relaxed, std::vector<std::string>{"/$ref"});
 }

@@ -25,7 +25,14 @@ TEST(ServeReasoning, MarksAreFoundByRendering) {
   EXPECT_EQ(form_of(style_renderer("effort")), "none effort");
   for (const char* shape : {"last thoughts", "no thoughts", "closes thoughts"})
     EXPECT_EQ(form_of({shapes_tokenizer(), ChatTemplate::parse(chat_shapes().at(shape))}), "<think></think> ") << shape;
-  for (const char* shape : {"channels", "next role", "alternates"})
+  const auto in_channels =
+      learn_reasoning({shapes_tokenizer("<|return|>"), ChatTemplate::parse(chat_shapes().at("channels"))});
+  ASSERT_TRUE(in_channels.marks);
+  EXPECT_EQ(in_channels.marks->open, "<|channel|>analysis<|message|>");
+  EXPECT_EQ(in_channels.marks->close, "<|end|><|start|>assistant");
+  EXPECT_EQ(in_channels.marks->answer, "<|channel|>final<|message|>");
+  EXPECT_EQ(in_channels.controls.size(), 4U);
+  for (const char* shape : {"next role", "alternates"})
     EXPECT_EQ(form_of({shapes_tokenizer(), ChatTemplate::parse(chat_shapes().at(shape))}), "none ") << shape;
 }
 
@@ -87,6 +94,30 @@ TEST(ServeReasoning, OutputsAreSplitHoweverTheyAreCut) {
     EXPECT_EQ(split("So.\n", true, size), (Split{"So.", ""}));
     EXPECT_EQ(split("So. <call>{}", true, size, "<call>"), (Split{"So.", "<call>{}"}));
     EXPECT_EQ(split("So.</think>\n<call>{}", true, size, "<call>"), (Split{"So.", "<call>{}"}));
+  }
+}
+
+TEST(ServeReasoning, ChannelsAreSplitHoweverTheyAreCut) {
+  const auto in_channels = [](const std::string& output, size_t size) {
+    ReasoningReader reader({"<c>analysis<m>", "<e><s>assistant", "<c>final<m>"}, false);
+    Split out;
+    const auto add = [&](const ReasoningReader::Piece& piece) {
+      out.reasoning += piece.reasoning;
+      out.text += piece.text;
+    };
+    for (size_t at = 0; at < output.size(); at += size) add(reader.push(output.substr(at, size)));
+    add(reader.finish());
+    return out;
+  };
+  for (size_t size = 1; size < 60; ++size) {
+    EXPECT_EQ(in_channels("<c>analysis<m>So <e>.<e><s>assistant<c>final<m>Yes, <c>.", size),
+              (Split{"So <e>.", "Yes, <c>."}));
+    EXPECT_EQ(in_channels("<c>analysis<m>So<e><s>assistant<c>analysis<m>it is<e><s>assistant<c>final<m>Yes", size),
+              (Split{"So\n\nit is", "Yes"}));
+    EXPECT_EQ(in_channels("<c>final<m>Yes", size), (Split{"", "Yes"}));
+    EXPECT_EQ(in_channels("<c>analysis<m>So<e><s>assistant to=f<c>x", size), (Split{"So", " to=f<c>x"}));
+    EXPECT_EQ(in_channels("Yes <c>analysis<m>", size), (Split{"", "Yes <c>analysis<m>"}));
+    EXPECT_EQ(in_channels("<c>analysis<m>So", size), (Split{"So", ""}));
   }
 }
 

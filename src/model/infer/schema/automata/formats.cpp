@@ -69,4 +69,8 @@ const std::string* format_pattern(const std::string& name) {
   return found == formats.end() ? nullptr : &found->second;
 }
 
+bool format_is_whole(const std::string& name) {
+  return name != "hostname";
+}
+
 }  // namespace lumen::model
