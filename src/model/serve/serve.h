@@ -4,6 +4,7 @@
 // May include: base, base/structured, model/infer/generate, model/infer/measure, model/infer/prefixes,
 // model/infer/schema, model/serve/conversation, model/serve/tools, model/template, model/text/tokenizer,
 // model/text/unicode.
+// Offers: hints.h.
 #pragma once
 
 #include "model/serve/fields.h"
