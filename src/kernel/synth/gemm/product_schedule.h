@@ -1,7 +1,7 @@
 // How a product is computed, as a value: loops by level, where each operand is multiplied from, who converts or unpacks
 // it, the instruction, and where sums are kept. Families start from a row of defaults (bid/families.def), a plan fills
 // in its numbers, and every bid states the result. Kernels of processors are written from it (cpu/product_writer.h).
-// Proved by tests/kernel/synth/gemm/product_schedule_test.cpp.
+// Proved by tests/kernel/synth/gemm/cpu/product_schedule_test.cpp.
 #pragma once
 
 #include <string>

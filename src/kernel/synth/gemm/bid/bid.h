@@ -47,7 +47,7 @@ struct Bid {
   std::vector<Bid> others;  // further candidates of the family to measure: the same bits, only the last step differs
 };
 
-// The schedule of kernels of few rows: on GPUs waves have the columns.
+// Schedules of kernels of few rows; on GPUs waves have the columns.
 ProductSchedule schedule_of_rows(ProductSchedule row, const RowsPlan& t, const Contraction& c);
 
 ProductSchedule schedule_of_tiles(const ProductSchedule& row, const TilePlan& t, const DotProblem& p);
