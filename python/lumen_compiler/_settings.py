@@ -8,63 +8,63 @@ from typing import Any, TypedDict
 class GenerateOptions(TypedDict, total=False):
     """Options of Model.generate and Model.stream."""
 
-    # f32 activations throughout
+    # Compute activations in f32 everywhere
     exact: bool
     # Tokens to generate; -1: no limit, -2: until the context is full
     max_tokens: int
     # Context length; 0: the model's
     context: int
-    # Seed of sampling; -1: another each time
+    # Seed of sampling; -1: a different one each time
     seed: int
-    # Never draw an end token
+    # Never generate an end token
     ignore_end: bool
     # Text that ends the answer; repeatable
     stop: Sequence[str]
-    # 0 is greedy
+    # Temperature; 0: always the most likely token
     temperature: float
-    # Only the k best tokens; 0: all
+    # Sample from the k most likely tokens; 0: all
     top_k: int
-    # The best tokens with this much probability together; 1: all
+    # Sample from the most likely tokens whose probabilities add up to this; 1: all
     top_p: float
-    # Tokens at least this likely, relative to the best
+    # Sample from tokens with at least this share of the highest probability
     min_p: float
-    # Tokens of the usual surprise with this much probability; 1: all
+    # Locally typical sampling: tokens near the expected surprise, with this total probability; 1: all
     typical_p: float
-    # Tokens whose logits are within so many standard deviations of the best; 0: all
+    # Sample from tokens whose logits are within this many standard deviations of the highest; 0: all
     top_n_sigma: float
-    # How often XTC leaves out all likely tokens but the least likely of them
+    # Probability of XTC, which removes all likely tokens except the least likely of them
     xtc_probability: float
-    # From which probability on a token is likely for XTC
+    # Probability above which a token is likely for XTC
     xtc_threshold: float
-    # Above 1 makes repetitions rarer
+    # Penalty of repeated tokens; 1: none
     repeat_penalty: float
-    # How far back repetitions count; -1: all
+    # Number of last tokens that penalties look at; -1: all
     repeat_last: int
-    # Taken from the logit of a token that was there before
+    # Subtracted once from the logit of a token that occurred before
     presence_penalty: float
-    # The same for each time it was there
+    # Subtracted from a token's logit for each time that it occurred
     frequency_penalty: float
-    # ID+NUMBER or ID-NUMBER: make a token likelier or rarer; ID-inf forbids it
+    # ID+NUMBER or ID-NUMBER: add to or subtract from a token's logit; ID-inf forbids it
     logit_bias: Mapping[int, float | None]
-    # GBNF grammar the answer must follow
+    # GBNF grammar that the answer must follow
     grammar: str
-    # JSON schema the answer must fit; {}: any JSON
+    # JSON schema that the answer must match; {}: any JSON
     json_schema: Mapping[str, Any]
 
 
 class ChatOptions(GenerateOptions, total=False):
     """Options of Model.chat."""
 
-    # Template of the conversation: a file with Jinja, or plain, chatml; default: the model's own
+    # Chat template: a Jinja file, plain, or chatml; default: the model's own
     template: str
-    # More values for the template, as JSON
+    # Additional values for the template, as JSON
     template_values: Mapping[str, Any]
 
 
 class LogitsOptions(TypedDict, total=False):
     """Options of Model.logits."""
 
-    # f32 activations throughout
+    # Compute activations in f32 everywhere
     exact: bool
     # Context length; 0: the model's
     context: int
@@ -73,16 +73,16 @@ class LogitsOptions(TypedDict, total=False):
 class PerplexityOptions(TypedDict, total=False):
     """Options of Model.perplexity."""
 
-    # f32 activations throughout
+    # Compute activations in f32 everywhere
     exact: bool
     # Tokens per window
     length: int
     # Windows computed at once
     batch: int
-    # Only the first windows; 0 takes all
+    # Only the first windows; 0: all
     windows: int
-    # Score every token of a window but the first, not only the second half
+    # Score every token of a window but the first; by default only the second half
     full: bool
-    # Where BOS stands, when the tokenizer wants one: front (of the text before it is cut, and of each
-    # window), windows (of each one), none
+    # Position of BOS if the tokenizer adds one: front (of the whole text and of each window), windows (of
+    # each window only), none
     bos: str

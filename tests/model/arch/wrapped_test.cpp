@@ -1,6 +1,7 @@
 // needs: none. Models that are a part of others: names, what is left aside, and files that say too little.
 #include "model/arch/checkpoint/wrapped.h"
 
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -107,7 +108,7 @@ TEST(Wrapped, WithoutAHead) {
   auto config = parse_json(read_file(folder / "config.json"), "config.json");
   config["tie_word_embeddings"] = false;
   config["architectures"] = {"Qwen3ForCausalLM"};  // as embedders are published
-  write_file(folder / "config.json", config.dump());
+  std::ofstream(folder / "config.json") << config.dump();
   const Model bare = read_hf(test_library(), folder.path());
   EXPECT_EQ(bare.config.at("headless"), 1);
   EXPECT_EQ(bare.config.at("tied"), 0);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/equivalence/expert_order.h"
+#include "graph/equivalence/scale_sites.h"
 #include "model/arch/checkpoint/rows.h"
 #include "model/arch/function.h"
 
