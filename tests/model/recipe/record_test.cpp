@@ -187,6 +187,9 @@ std::string another(const RecipeKey& key, const Recipe& base) {
   if (key.name().starts_with("products.") && key.name().ends_with("_rounding")) return "stochastic";
   if (key.name() == "products.attention_scale") return "learned";
   if (key.name().starts_with("products.") && key.name().ends_with("_scale")) return "delayed";
+  const std::vector<std::string> names = key.names();
+  for (auto name = names.rbegin(); name != names.rend(); ++name)
+    if (*name != value_text(key, base)) return *name;
   if (key.is_switch()) return value_text(key, base) == "true" ? "false" : "true";
   if (key.is_number()) return key.most <= 1 ? "0.375" : "7";
   return "x";

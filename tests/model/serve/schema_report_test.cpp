@@ -66,7 +66,7 @@ TEST(SchemaReports, EventsOfMessagesHaveThem) {
     EXPECT_EQ(said.find("lumen"), std::string::npos);
     EXPECT_EQ(reply.events(piece).find("lumen"), std::string::npos);
     said = reply.last_events();
-    const size_t begin = said.find("data: ") + 6;
+    const size_t begin = said.find("data: ", said.find("event: message_delta")) + 6;
     return ordered_json::parse(said.substr(begin, said.find('\n', begin) - begin));
   };
   const ordered_json repeats = last_event(request_with(false), "[1, 1]");

@@ -78,8 +78,8 @@ std::string reason(const Combination& c) {
   const FormatRef f = test_library()->formats().get(c.format);
   const bool has_scale = f->code_field >= 0 && f->fields.size() > 1, of_tensor = tensor_scale(*f) >= 0;
   if (c.role == "attention_gradient" && c.source != "fitted") return "attention_gradient_scale";  // no such key
-  if (c.source == "predicted" && c.role != "weight") return "products: scale: 'predicted'";
-  if (c.source == "delayed" && c.role == "attention") return "products: scale: 'delayed'";
+  if (c.source == "predicted" && c.role != "weight") return "_scale: 'predicted' is unknown";
+  if (c.source == "delayed" && c.role == "attention") return "_scale: 'delayed' is unknown";
   if (is_of_attention(c) && c.rounding != "nearest") return c.role + "_rounding";
   if (c.source == "learned") {
     if (c.role == "gradient") return "a gradient's scale cannot be learned";

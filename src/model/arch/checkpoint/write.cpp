@@ -83,7 +83,8 @@ void write_tokenizer(const Model& model, GgufMetadata& metadata) {
 }  // namespace
 
 bool is_omitted(const Model& model, const Parameter& p, const graph::Config& back) {
-  if (!p.optional || p.init == "normal" || p.init == "residual") return false;
+  // Parts of a tensor that several parameters share are all there.
+  if (!p.optional || p.init == "normal" || p.init == "residual" || !p.hf_rows.empty()) return false;
   const Weight& w = model.weights.at(p.name);
   if (!w.is_f32()) return false;
   Model there;
@@ -125,7 +126,8 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   std::vector<TensorSpec> specs;
   std::vector<const Parameter*> written;
   for (const Parameter& p : model.parameters) {
-    if (is_omitted(model, p, back)) continue;
+    // What has no name in GGUF files is of Hugging Face folders alone.
+    if (p.gguf.empty() || is_omitted(model, p, back)) continue;
     specs.push_back(spec_of(p.gguf, model.weights.at(p.name).type));
     written.push_back(&p);
   }
