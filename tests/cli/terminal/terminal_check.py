@@ -255,7 +255,7 @@ def commands(lumen, model, other, home):
     chat.wait("(1 tokens, ")
     chat.prompt()
     for words, said in (("/set parameter num_ctx 5", "is no option of generation"), ("/set temp abc", "--temp"),
-                        ("/set top_p 2", "--top-p"), ("/set temp", "0 is greedy"), ("/set ignore-eos", "from now on"),
+                        ("/set top_p 2", "--top-p"), ("/set temp", "0: always the most likely token"), ("/set ignore-eos", "from now on"),
                         ("/set", "top-p typical"), ("/stats", "1 answers | prompts: "), ("/wrong", "unknown command"),
                         (f"/model {home}/none.gguf", "none.gguf"), (f"/model {other}", "answers from now on"),
                         ("/clear", "begins anew"), ("again", "tokens/s)"), ("/stats", "1 answers")):
