@@ -30,7 +30,7 @@ def retired(root: Path) -> list[tuple[re.Pattern[str], str, list[str], str]]:
     return out
 
 
-def help_breaches(root: Path, words: list[tuple[re.Pattern[str], str, list[str]]]) -> list[str]:
+def help_breaches(root: Path, words: list[tuple[re.Pattern[str], str, list[str], str]]) -> list[str]:
     """In the texts of the command line. Names of options are kept for those who know them."""
     here = [(pattern, instead) for pattern, instead, where, _ in words if "help" in where]
     out = []
@@ -63,7 +63,7 @@ def breaches(root: Path) -> list[str]:
         path = file.relative_to(root).as_posix()
         place = path if path.startswith("src/") else f"src/{path}"  # words retired in all of src are so in apps
         text = without_strings(file.read_text())
-        in_file = set(WORD.findall(text))  # a set is asked in a thousandth of the time of a hundred patterns for each line
+        in_file = set(WORD.findall(text))  # so that few patterns are searched for in each line
         here = [(pattern, instead) for pattern, instead, where, first in words if first in in_file and any(place.startswith(w) for w in where)]
         for number, line in enumerate(text.splitlines(), 1):
             if line.lstrip().startswith("// Of "):

@@ -5,7 +5,7 @@
 
 namespace lumen {
 
-// For code that ends the process: whoever waits from now on waits for that end. Async-signal-safe.
+// Called by code that ends the process: from now on wait_if_ending() waits for that end. Async-signal-safe.
 void begin_ending() noexcept;
 // Waits for the end of the process if it has begun. Every Error does so when it is made.
 void wait_if_ending() noexcept;

@@ -30,7 +30,7 @@ constexpr int exit_code(Exit e) {
 }
 
 // Thrown for any problem that a user can cause and fix. While a signal ends the process none is made: the problem may
-// only be that a file was removed, and whoever makes one waits for the end.
+// only be that a file was removed, so the thread that makes one waits for the end.
 class Error : public std::runtime_error {
  public:
   Error(Exit code, std::string message, std::string hint = {})

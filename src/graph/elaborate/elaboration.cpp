@@ -244,18 +244,23 @@ Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefi
 
 // A parameter that the config excludes has no values: a function that reads it would compute with nothing.
 void Elaboration::check_present(const lang::ModelParam& p, const std::string& full, std::optional<int64_t> layer) {
+  if (Elaboration(session_, context_).is_present(p, layer)) return;  // without the values of the function
+  for (const lang::Attribute& a : p.attributes)
+    if (a.name == "absent_says" && a.values.size() == 1) throw user_error("{}", a.values[0]->text);
+  throw error_at(
+      p.place, fmt::format("a function reads the parameter '{}', which a model with this config does not have", full),
+      "its condition 'when' is false in this config: read it only where the condition holds ('if .. { .. }')");
+}
+
+bool Elaboration::is_present(const lang::ModelParam& p, std::optional<int64_t> layer) {
   std::map<std::string, int64_t> bound;
   if (layer) bound["i"] = *layer;
-  const auto said = std::find_if(p.attributes.begin(), p.attributes.end(),
-                                 [](const auto& a) { return a.name == "absent_says" && a.values.size() == 1; });
   for (const lang::Attribute& a : p.attributes) {
-    if (a.name != "when" || a.values.size() != 1) continue;
-    if (Elaboration(session_, context_).number(*a.values[0], "the condition of 'when'", bound).value() != 0) continue;
-    if (said != p.attributes.end()) throw user_error("{}", said->values[0]->text);
-    throw error_at(
-        a.place, fmt::format("a function reads the parameter '{}', which a model with this config does not have", full),
-        "the condition behind 'when' is 0 there: read the parameter only where it holds ('if .. { .. }')");
+    if (a.name != "when") continue;
+    if (a.values.size() != 1) throw error_at(a.place, "'when' needs one condition", "e.g. when (cfg.bias != 0)");
+    if (number(*a.values[0], "the condition of 'when'", bound).value() == 0) return false;
   }
+  return true;
 }
 
 // The shape may use the config, and the layer's number as `i`, but no values of the function.

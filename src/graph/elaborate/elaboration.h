@@ -81,6 +81,7 @@ class Elaboration {
   Number number_of_call(const lang::Function& fn, const std::vector<Number>& arguments);
   Type parameter_type(const lang::ModelParam& p, std::optional<int64_t> layer);
   void check_present(const lang::ModelParam& p, const std::string& full, std::optional<int64_t> layer);
+  bool is_present(const lang::ModelParam& p, std::optional<int64_t> layer);  // by its conditions `when`
 
  private:
   friend class Indexed;

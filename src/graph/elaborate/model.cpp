@@ -50,7 +50,6 @@ std::optional<ModelParameter> read_parameter(Session& session, const ModelContex
   ModelParameter out;
   out.name = layer ? fmt::format("layers.{}.{}", *layer, p.name) : p.name;
   out.init = "normal";
-  bool present = !p.type.is_state;
   const Expr* formula = nullptr;
   std::map<std::string, int64_t> bound;
   if (layer) bound["i"] = *layer;
@@ -73,12 +72,8 @@ std::optional<ModelParameter> read_parameter(Session& session, const ModelContex
         out.init_scale = e.number(*a.values[1], "the scale of an init", bound).value();
       }
     }
-    if (a.name == "when") {
-      if (a.values.size() != 1) throw error_at(a.place, "'when' needs one condition", "e.g. when (cfg.bias != 0)");
-      present = present && e.number(*a.values[0], "the condition of 'when'", bound).value() != 0;
-    }
   }
-  if (!present) return std::nullopt;
+  if (p.type.is_state || !e.is_present(p, layer)) return std::nullopt;
   out.shape = e.parameter_type(p, layer).shape;
   if (formula) {
     if (out.shape.size() != 1) throw error_at(p.place, "'init each' is for parameters with one axis");

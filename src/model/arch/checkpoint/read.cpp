@@ -435,9 +435,8 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   const std::string member = library->text_member(architecture);
   const auto packed = PackedCheckpoint::of(config, config_path);
   if (!member.empty()) {
-    const auto part = config.find(member);
-    const bool has_part = part != config.end() && part->is_object();
-    model.family = library->family_inside(architecture, word(has_part ? *part : config, "model_type"), has_part);
+    const nlohmann::json* part = text_part(config, member);
+    model.family = library->family_inside(architecture, word(part ? *part : config, "model_type"), part != nullptr);
     config = config_inside(*model.family, config, member, config_path);
   } else {
     model.family = library->family_of_hf(architecture, word(config, "model_type"));

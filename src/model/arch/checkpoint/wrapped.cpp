@@ -24,15 +24,19 @@ class RenamedTensors : public TensorFile {
 
 }  // namespace
 
+const nlohmann::json* text_part(const nlohmann::json& config, const std::string& member) {
+  const auto part = config.find(member);
+  return part != config.end() && part->is_object() ? &*part : nullptr;
+}
+
 nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& member,
                              const std::string& file) {
-  const auto part = config.find(member);
-  const bool has_part = part != config.end() && part->is_object();
+  const nlohmann::json* part = text_part(config, member);
   const auto type = config.find("model_type");
   const auto is_own = [&](const std::string& name) { return type != config.end() && *type == name; };
-  if (!has_part && std::none_of(family.hf_types().begin(), family.hf_types().end(), is_own))
+  if (!part && std::none_of(family.hf_types().begin(), family.hf_types().end(), is_own))
     throw user_error("{}: \"{}\" is not an object, but this architecture has its text part there", file, member);
-  nlohmann::json out = has_part ? *part : config;
+  nlohmann::json out = part ? *part : config;
   for (const char* shared :
        {"dtype", "torch_dtype", "bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings"})
     if (const auto value = config.find(shared); value != config.end() && !out.contains(shared)) out[shared] = *value;

@@ -14,6 +14,8 @@
 
 namespace lumen::model {
 
+// The member of `config` that describes the text part; null in older files, where `config` does so itself.
+const nlohmann::json* text_part(const nlohmann::json& config, const std::string& member);
 // The part's config.json as a standalone model's. It is a member of `config`, of the file `file`; in older files, whose
 // "model_type" is one of the family's, it is `config` itself. Error for others.
 nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& member,

@@ -195,8 +195,7 @@ std::vector<const lang::ModelDecl*> Library::family_declarations() const {
 
 std::vector<FamilyRef> Library::families() const {
   std::vector<FamilyRef> found;
-  for (const lang::ModelDecl* decl : family_declarations())
-    found.push_back(std::make_shared<Family>(shared_from_this(), *decl));
+  for (const lang::ModelDecl* decl : family_declarations()) found.push_back(built(*decl));
   return found;
 }
 
@@ -208,7 +207,7 @@ std::vector<std::string> Library::family_names() const {
 
 FamilyRef Library::family(const std::string& name) const {
   for (const lang::ModelDecl* decl : family_declarations()) {
-    if (decl->name == name) return std::make_shared<Family>(shared_from_this(), *decl);
+    if (decl->name == name) return built(*decl);
   }
   throw Error(Exit::user, fmt::format("no model family is called '{}'", name),
               fmt::format("known families: {}", join(family_names())));

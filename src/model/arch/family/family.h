@@ -40,7 +40,7 @@ class Library : public std::enable_shared_from_this<Library> {
   const FormatLibrary& formats() const { return formats_; }
   FamilyRef family(const std::string& name) const;  // Error with the known names
   // By the attribute `gguf`. `value_of` returns the number of a metadata key, 0 when it is absent: of families with the
-  // same architecture, one whose `gguf_if` holds is preferred.
+  // same architecture, one whose `gguf_if` holds is preferred, then the first without one.
   FamilyRef family_of_gguf(const std::string& architecture,
                            const std::function<double(const std::string&)>& value_of) const;
   // The family of a Hugging Face folder: `architecture` and `type` are the first of "architectures" and the
