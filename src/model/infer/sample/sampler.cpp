@@ -158,23 +158,24 @@ TokenId Sampler::mirostat(Ranking& ranking) {
     const double k = std::pow(e * std::pow(2.0, surprise_) / (1 - std::pow(n, -e)), 1 / s);
     keep = static_cast<size_t>(std::isfinite(k) ? std::clamp(k, 1.0, n) : n);
   } else {
-    const auto [low, high] = ranking.total_within(temperature);
+    auto [low, high] = ranking.total_within(temperature);
     const auto is_expected = [&](double all) { return -std::log2(w(keep) / all) <= surprise_; };
     while (keep < kWalked || ranking.is_near(keep)) {
       if (!ranking.has(keep)) break;
-      if (is_expected(low) != is_expected(high)) throw Undecided();
+      if (is_expected(low) != is_expected(high)) low = high = ranking.total(temperature);
       if (!is_expected(high)) break;
       ++keep;
     }
     if (keep >= kWalked && !ranking.is_near(keep)) {
-      if (low != high) throw Undecided();
-      const double least = ranking[0].logit + temperature * (std::log(high) - surprise_ * std::log(2.0));
+      if (ranking.is_reduced()) throw Undecided();
+      const double least = ranking[0].logit + temperature * (std::log((low + high) / 2) - surprise_ * std::log(2.0));
       ranking.keep_down_to({Ranking::kNoToken, least});
       keep = 0;
     }
   }
   if (keep > 0) ranking.keep(keep);
-  const double all = ranking.total(temperature);  // before the draw: a row that cannot decide takes no random number
+  const auto [least, most] = ranking.total_within(temperature);
+  const double all = (least + most) / 2;  // before the draw: a row that cannot decide takes no random number
   const Candidate drawn = draw(ranking);
   const double probability = weight(drawn, ranking[0], temperature) / all;
   surprise_ -= options_.mirostat_rate * (-std::log2(probability) - options_.mirostat_entropy);
@@ -279,24 +280,29 @@ TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   return draw(ranking).id;
 }
 
-// Top-p and min-p: both keep a prefix of the ranking, so one pass finds the shorter one.
+// Top-p and min-p: both keep a prefix of the ranking; the shorter one stays. Short ones are found by walking along the
+// ranks, others by sums of weights.
 void Sampler::cut(Ranking& ranking) const {
+  if (!ranking.has(0)) return;
   const SamplerOptions& o = options_;
   constexpr double kAll = std::numeric_limits<double>::infinity();
-  const auto [low, high] = o.top_p < 1 ? ranking.total_within(1) : Ranking::Bounds{kAll, kAll};
+  const auto weight_at = [&](size_t i) { return weight(ranking[i], ranking[0], 1); };
+  if (!ranking.is_reduced() && ranking.is_near(kWalked - 1) && !ranking.is_near(kWalked)) {
+    const bool is_long = o.min_p > 0 && weight_at(kWalked - 1) >= o.min_p;
+    if (is_long && (o.top_p == 1 || !ranking.is_reached_with(o.min_p, o.top_p))) return ranking.keep_weights(o.min_p);
+    if (is_long || o.min_p == 0) return ranking.keep_share(o.top_p);
+  }
+  auto [low, high] = o.top_p < 1 ? ranking.total_within(1) : Ranking::Bounds{kAll, kAll};
   double mass = 0;
   size_t n = 0;
-  for (; n == 0 || mass < o.top_p * high; ++n) {
-    if (n > 0 && mass >= o.top_p * low) throw Undecided();
-    if (n >= kWalked && !ranking.is_near(n)) {
-      // The shorter of both beginnings; which one it is takes one pass, and min-p's end is known.
-      const double least = ranking[0].logit + std::log(o.min_p);
-      const bool is_min_p = o.min_p > 0 && (o.top_p == 1 || ranking.total_down_to(least, 1) < o.top_p * high);
-      ranking.keep_down_to(is_min_p ? Candidate{Ranking::kNoToken, least} : ranking.reaching(o.top_p * high, 1));
-      return;
-    }
+  for (;; ++n) {
+    const bool may_end = n > 0 && Ranking::reaches(mass, o.top_p, low);
+    if (may_end && !Ranking::reaches(mass, o.top_p, high)) low = high = ranking.total(1);
+    if (may_end && Ranking::reaches(mass, o.top_p, high)) break;
+    if (n >= kWalked && !ranking.is_near(n))
+      return o.top_p == 1 ? ranking.keep_weights(o.min_p) : ranking.keep_share(o.top_p);
     if (!ranking.has(n)) break;
-    const double w = weight(ranking[n], ranking[0], 1);
+    const double w = weight_at(n);
     if (n > 0 && w < o.min_p) break;
     mass += w;
   }
@@ -313,7 +319,10 @@ void Sampler::leave_out_top(Ranking& ranking) const {
   };
   size_t n = 0;
   while (is_likely(n, high)) ++n;
-  if (is_likely(n, low)) throw Undecided();
+  if (is_likely(n, low)) {
+    const double all = ranking.total(1);
+    while (is_likely(n, all)) ++n;
+  }
   if (n > 1) ranking.leave_out(n - 1);
 }
 
