@@ -44,7 +44,8 @@ TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top) {
   const std::span<const float> logits = row.whole();
   LUMEN_CHECK(id >= 0 && id < std::ssize(logits));
   Ranking ranking(logits, {}, {}, static_cast<size_t>(std::max<int64_t>(1, top)));
-  const double all = ranking.has(0) ? ranking[0].logit + std::log(ranking.total(1)) : 0;
+  const auto [low, high] = ranking.total_within(1);
+  const double all = ranking.has(0) ? ranking[0].logit + std::log((low + high) / 2) : 0;
   TokenChance out{id, logits[id] - all, {}};
   for (int64_t i = 0; i < top && ranking.has(i); ++i) out.top.emplace_back(ranking[i].id, ranking[i].logit - all);
   return out;
