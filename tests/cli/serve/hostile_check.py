@@ -177,6 +177,33 @@ def crowd(s, count):
     return slowest
 
 
+def dead_readers(s, count):
+    """Clients that ask for long answers and read nothing: others have the same answers at the same time as without them, and the dead are let
+    go while they still hold their connections."""
+    # More than the system's buffers of a connection hold.
+    body = {"prompt": "Long", "max_tokens": 3500, "n": 3, "stream": True, "ignore_eos": True, "logprobs": 20, "temperature": 1}
+    want, held = s.json("/v1/completions", {"prompt": "Good", "max_tokens": 8, "seed": 3})["choices"], []
+    for i in range(count):
+        c = socket.socket()
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        c.connect(("127.0.0.1", s.port))
+        c.sendall(serve_check.request_of("/v1/completions", {**body, "seed": i}))
+        held.append(c)
+    s.wait_for("lumen_requests_running", 3 * count)
+    slowest, beside = 0, 0
+    while s.metric("lumen_requests_running") > 0:
+        begin = time.time()
+        assert s.json("/v1/completions", {"prompt": "Good", "max_tokens": 8, "seed": 3})["choices"] == want
+        slowest, beside = max(slowest, time.time() - begin), beside + 1
+        assert slowest < serve_check.LONGEST / 4 and beside < 100_000, (slowest, beside)
+    assert beside > 1, "nobody was served beside them"
+    cancelled = s.metric("lumen_requests_cancelled_total")
+    assert cancelled >= count, (cancelled, count)
+    for c in held:
+        c.close()
+    return slowest, beside
+
+
 def hostile_heads(s, count):
     """Heads of heads.py, beside a client that behaves; no request hides in another, and memory stays."""
     ask = lambda: s.json("/tokenize", {"prompt": "ab"})["tokens"]
@@ -211,6 +238,8 @@ def main():
             assert grown < 48 << 20, f"memory grew by {grown >> 20} MiB"
             print(f"serve: {count} hostile requests {dict(sorted(seen.items()))}, {connections} connections, an answer beside them in {slowest:.2f} s at most, "
                   f"memory {before >> 20} MiB and {grown / 2**20:+.1f} MiB, {time.time() - begin:.1f} s")
+            slowest, beside = dead_readers(s, 2)
+            print(f"serve: {beside} answers beside 2 clients that read nothing, in {slowest:.2f} s at most")
             begin, wanted = time.time(), int(os.environ.get("LUMEN_HOSTILE_HEADS", 300))
             seen, slowest, grown = hostile_heads(s, wanted)
             print(f"serve: {wanted} hostile heads {dict(sorted(seen.items()))}, none got through, an answer beside them in {slowest:.2f} s at most, "
