@@ -9,6 +9,7 @@
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
 #include "model/compress/activations/kept_by_loss.h"
+#include "model/infer/session/step_plan.h"
 #include "number/facts/facts.h"
 
 namespace lumen::cli {
@@ -114,7 +115,10 @@ void ActivationWork::calibrate(model::Model* model, const model::WeightSource& s
        {std::pair(model::kCacheKeys, flags_.cache.keys), std::pair(model::kCacheValues, flags_.cache.values)})
     if (!name.empty()) model::set_held_cache(*model, key, named_format(library_, name));
   // Detects errors now instead of when the model is first run.
-  (void)model::step_options(*model, model::function_of(*model, "step"), model::session_options(*model, {}));
+  const model::SessionOptions session = model::session_options(*model, {});
+  graph::Graph step = model::function_of(*model, "step");
+  model::pad_caches(session, step);
+  (void)model::step_options(*model, step, session);
 }
 
 void ActivationWork::calibrate_caches(model::Model* model, const model::WeightSource& source,

@@ -4,7 +4,8 @@
 // May include: base, base/file, cli, cli/convert/experts, cli/paths, cli/settings, model/arch, model/arch/chat,
 // model/arch/checkpoint, model/arch/checkpoint/packed, model/calibrate, model/compress, model/compress/activations,
 // model/compress/choose, model/compress/criteria, model/compress/equivalent_transform, model/compress/layers,
-// model/compress/rotate, model/compress/score, model/compress/split, model/file, model/infer/measure, model/recipe,
-// model/recipe/record, model/report/compression, number/facts, run/device, run/engine.
+// model/compress/rotate, model/compress/score, model/compress/split, model/file, model/infer/measure,
+// model/infer/session, model/recipe, model/recipe/record, model/report/compression, number/facts, run/device,
+// run/engine.
 // Offers: calibrated.h.
 #pragma once

@@ -97,8 +97,8 @@ constexpr Setting kRows[] = {
         .under("Computation")
         .in_api("generate.exact,logits.exact,embed.exact,perplexity.exact"),
     Setting{"--batch-invariant", "run,chat,serve,bench",
-            "Make the output of a request the same to the last bit, whatever runs at the same time and whatever was "
-            "cached; prompts and parallel sequences become slower (CPU)"}
+            "Keep the output of a request the same to the last bit when other requests run or its prompt is cached; "
+            "prompts and parallel sequences become slower. GPUs: serve only"}
         .under("Computation"),
     Setting{"-c,--ctx-size", "perplexity,compare,imatrix", "Tokens per window"}
         .with_default()

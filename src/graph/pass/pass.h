@@ -6,6 +6,9 @@
 
 #include <array>
 #include <limits>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "graph/ir/graph.h"
 
@@ -29,6 +32,10 @@ struct FormatAssignment {
   FieldSource source = FieldSource::fitted;
 };
 void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
+
+// pad_states: rows of the named states become so many numbers long, with zeros at their ends, so that formats with
+// blocks hold rows of any length. Results stay. Calls are inlined.
+void pad_states(Graph& g, const std::map<std::string, int64_t>& widths);
 
 // The products of a linear layer y = x w: the forward one reads x and w, the one for the gradient of x reads the
 // gradient of y and w, the one for the gradient of w reads the gradient of y and x.

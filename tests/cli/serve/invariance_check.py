@@ -2,7 +2,8 @@
 """`lumen serve --batch-invariant`: a request has the same answer, to the last bit of its log-probabilities, whatever runs beside it, however
 much of its prompt is cached, with a draft model, predictions and an adapter. Without the flag this is not so, and the check must see that.
 
-Usage: tests/cli/serve/invariance_check.py LUMEN [--count 500] [--formats q4_0,q4_k,..]     COUNT requests of each format (14)
+Usage: tests/cli/serve/invariance_check.py LUMEN [--count 500] [--formats q4_0,q4_k,..] [--device cuda]
+       COUNT requests of each format (14)
 """
 import argparse
 import json
@@ -97,8 +98,9 @@ class Neighbours:
         assert not self.faults, self.faults
 
 
-def look(lumen, work, one, count, seed, *flags):
+def look(lumen, work, one, count, seed, is_invariant, *flags):
     """The answers that differ from the first one of the same request, among `count` of them; stops at the first where the flag is off."""
+    flags = (*flags, *(["--batch-invariant"] if is_invariant else []))
     s = serve_check.Served(lumen, work, "-m", f"{BASE}={one}.gguf", "--adapter", f"{ADAPTER}=changed/adapter.gguf", "--model-draft", "f32.gguf",
                            "--draft", 3, "--parallel", 8, "--ctx-size", 4096, "--batch-size", 48, "--keep-sequences", 4, *flags)
     try:
@@ -115,7 +117,7 @@ def look(lumen, work, one, count, seed, *flags):
             beside.end()
             if got != want[number]:
                 differ.append((i, number, want[number], got))
-                if not flags:
+                if not is_invariant:
                     break
         cached, drafted = s.metric("lumen_prompt_tokens_cached_total"), s.metric("lumen_drafted_tokens_total")
         assert s.end() == 143, s.log.read_text()[-2000:]
@@ -130,6 +132,7 @@ def main():
     parser.add_argument("--count", type=int, default=14)
     parser.add_argument("--formats", default=FORMATS)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     lumen, formats = str(arguments.lumen.resolve()), arguments.formats.split(",")
     with tempfile.TemporaryDirectory(prefix="lumen-invariance-") as folder:
@@ -137,12 +140,12 @@ def main():
         make_models(lumen, work, formats)
         for one in formats:
             begin = time.time()
-            differ, cached, drafted = look(lumen, work, one, arguments.count, arguments.seed, "--batch-invariant")
+            differ, cached, drafted = look(lumen, work, one, arguments.count, arguments.seed, True, "--device", arguments.device)
             assert not differ, f"{one}: {len(differ)} of {arguments.count} answers differ from the first one; request {differ[0]}"
             assert cached > 0 and drafted > 0, (one, cached, drafted)  # otherwise nothing was tried
             print(f"serve: {one}: {arguments.count} answers among neighbours are the first ones; {cached:.0f} tokens cached, {drafted:.0f} drafted, "
                   f"{time.time() - begin:.0f} s", flush=True)
-        differ, _, _ = look(lumen, work, formats[0], 200, arguments.seed)
+        differ, _, _ = look(lumen, work, formats[0], 200, arguments.seed, False, "--device", arguments.device)
         assert differ, f"{formats[0]}: 200 answers without --batch-invariant are the first ones, so this check sees nothing"
         print(f"serve: {formats[0]} without --batch-invariant: answer {differ[0][0]} differs")
 

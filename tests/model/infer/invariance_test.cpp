@@ -1,5 +1,6 @@
 // needs: none. SessionOptions::invariant: the bits of a sequence's logits depend on neither its neighbours in a step,
-// nor on how its prompt was cut, nor on what of it was cached.
+// nor on how its prompt was cut, nor on what of it was cached. ManyLimits::fixed gives the same with kernels that know
+// nothing of it.
 #include <cstring>
 #include <random>
 
@@ -72,15 +73,18 @@ std::vector<float> feed_among(ManySession& many, int number, const Tokens& token
   return last;
 }
 
-void expect_invariant(run::Engine& on, const Model& m, SessionOptions options, const std::string& what) {
+// `fixed`: by steps of one width, with the kernels of every device.
+void expect_invariant(run::Engine& on, const Model& m, SessionOptions options, const std::string& what,
+                      bool fixed = false) {
   const LoadedModel loaded(on, m);
   std::mt19937 random(7);
   const Tokens text = tokens_of(random, kPrompt + kMade);
   options.context = 2048;
   options.chunk = 32;
-  options.invariant = true;
+  options.invariant = !fixed;
   options.mixed = true;
-  ManySession many(loaded, options, {.longest = kContext, .sequences = 7, .drafted = 8, .rows = 16});
+  ManySession many(loaded, options,
+                   {.longest = kContext, .sequences = 7, .drafted = 8, .rows = 16, .fixed = fixed ? 32 : 0});
   std::vector<std::vector<float>> want;
   const int alone = many.open();
   for (int64_t made = 0; made < kMade; ++made) {
@@ -143,6 +147,36 @@ TEST(InvarianceOfFamilies, OfNeighboursChunksAndWhatIsCached) {
   for (const auto& [family, sizes] : families)
     for (const char* type : {"f16", "q4_0"})
       expect_invariant(engine(), held_in(model_of(family, sizes), type), {}, family + " " + type);
+}
+
+TEST(InvarianceByFixedSteps, OfNeighboursChunksAndWhatIsCached) {
+  graph::Config experts = kGrouped, windows = kGrouped;
+  experts.insert({{"experts", 8}, {"picked", 2}, {"expert_ffn", 128}});
+  windows.insert({{"window_size", 24}});
+  for (const char* type : {"f32", "f16", "q4_0", "q4_k"})
+    expect_invariant(engine(), held_in(model_of("llama", kGrouped), type), {}, type, true);
+  expect_invariant(engine(), held_in(model_of("gemma3", windows), "q4_0"), {}, "gemma3", true);
+  expect_invariant(engine(), held_in(model_of("qwen3_moe", experts), "q4_0"), {}, "qwen3_moe", true);
+}
+
+// The logits of all tokens of a prompt are those of feeding it, and close to those of other steps.
+TEST(InvarianceByFixedSteps, AllTokensAtOnce) {
+  const Model m = model_of("llama", kGrouped);
+  const LoadedModel loaded(engine(), m);
+  SessionOptions options{.context = 256, .chunk = 32, .exact = true};
+  ManySession fixed(loaded, options, {.sequences = 3, .fixed = 32}), other(loaded, options, {.sequences = 3});
+  std::mt19937 random(9);
+  const Tokens text = tokens_of(random, 41);
+  const int whole = fixed.open(), pieces = fixed.open(), usual = other.open();
+  std::vector<std::vector<float>> got, want;
+  fixed.feed_all(whole, text, [&](std::span<const float> row) { got.emplace_back(row.begin(), row.end()); });
+  other.feed_all(usual, text, [&](std::span<const float> row) { want.emplace_back(row.begin(), row.end()); });
+  ASSERT_EQ(got.size(), text.size());
+  for (size_t t = 0; t < text.size(); ++t) {
+    const ManySession::Part part{pieces, std::span(text).subspan(t, 1)};
+    ASSERT_EQ(fixed.feed({&part, 1})[0], got[t]) << t;
+    for (size_t v = 0; v < got[t].size(); ++v) ASSERT_NEAR(got[t][v], want[t][v], 1e-3) << t;
+  }
 }
 
 }  // namespace

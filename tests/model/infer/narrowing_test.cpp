@@ -1,7 +1,6 @@
 // Needs: cpu. Rows narrowed by a compiled step against the rows themselves: the largest in order, sums, values asked
 // for; samplers that see either draw the same tokens, whatever is asked of them; so do sequences, alone and together.
-#include "model/infer/session/narrowing.h"
-
+// Rows that are narrowed to the tokens of a grammar draw what full rows with that grammar draw.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "lang/parser.h"
 #include "model/infer/generate/generate.h"
 #include "model/infer/generate/generate_many.h"
+#include "model/infer/narrowing/masked_rows.h"
 #include "model/infer/sample/sampler.h"
 #include "run/engine/engine.h"
 #include "tests/model/tiny.h"
@@ -63,9 +63,15 @@ class NarrowingProgram {
     return read;
   }
 
+  std::vector<std::optional<Narrowed>> masked(std::span<const Asked> asked, std::span<const RowSource::Masked> which) {
+    if (!masked_) masked_.emplace(engine(), *Library::builtin(), narrowing, kNarrowedRows);
+    return masked_->narrow(in_.at("logits"), asked, which);
+  }
+
   const Narrowing narrowing;
 
  private:
+  std::optional<MaskedRows> masked_;
   int64_t vocabulary_;
   std::shared_ptr<run::Program> program_;
   std::map<std::string, run::DeviceTensorRef> in_;
@@ -270,6 +276,84 @@ TEST(Narrowing, UsualOptionsFetchNoRow) {
       });
       sampler.accept(sampler.pick(row));
       EXPECT_EQ(fetched, 0) << kind;
+    }
+  }
+}
+
+// Grammars allow one token or most, barred tokens and changed logits come with them, and hardly any row is fetched.
+TEST(Narrowing, MaskedRowsDrawTheSameTokens) {
+  std::mt19937 random(7);
+  int fetched = 0, drawn = 0, none = 0;
+  for (const int64_t vocabulary : {65, 5003, 32000}) {
+    NarrowingProgram one(vocabulary, Narrowing::Rows::one), many(vocabulary, Narrowing::Rows::many);
+    for (int round = 0; round < 80; ++round) {
+      NarrowingProgram& program = round % 2 == 0 ? one : many;
+      const SamplerOptions options = drawn_options(random, vocabulary);
+      EveryFew filter(vocabulary, 1U << random() % 17);
+      std::vector<Sampler> whole(kNarrowedRows, Sampler(options)), narrow = whole;
+      for (int step = 0; step < 3; ++step) {
+        std::vector<std::vector<float>> rows;
+        std::vector<Asked> asked;
+        std::vector<TokenSet> allowed;
+        for (int64_t r = 0; r < kNarrowedRows; ++r) {
+          rows.push_back(logits_of(random, vocabulary));
+          asked.push_back(narrow[r].asked(vocabulary));
+          allowed.push_back(narrow[r].allowed(filter));
+        }
+        (void)program.run(rows, asked);
+        // The rows in another order, and one of them left out now and then.
+        std::vector<RowSource::Masked> which{{2, &allowed[2]}, {0, &allowed[0]}};
+        if (step > 0) which.push_back({1, &allowed[1]});
+        const auto masked = program.masked(asked, which);
+        for (size_t i = 0; i < which.size(); ++i) {
+          const int64_t r = which[i].row;
+          const TokenId want = whole[r].pick(std::span<const float>(rows[r]), &filter);
+          ++drawn;
+          if (!masked[i]) {
+            ASSERT_EQ(allowed[r].count(), 0U);
+            ASSERT_EQ(want, -1);
+            ++none;
+            continue;
+          }
+          const LogitRow row(*masked[i], [&, r] {
+            ++fetched;
+            return std::span<const float>(rows[r]);
+          });
+          ASSERT_EQ(narrow[r].pick(row, &filter), want) << vocabulary << " round " << round << " row " << r;
+          if (want < 0) continue;
+          whole[r].accept(want);
+          narrow[r].accept(want);
+        }
+      }
+    }
+  }
+  EXPECT_LT(fetched, drawn / 4);
+  EXPECT_LT(none, drawn / 8);
+}
+
+// A grammar without top-k, and one whose tokens are far from the best ones.
+TEST(Narrowing, GrammarsFetchNoRow) {
+  constexpr int64_t kVocabulary = 32000;
+  std::mt19937 random(8);
+  NarrowingProgram program(kVocabulary, Narrowing::Rows::many);
+  for (int kind = 0; kind < 3; ++kind) {
+    SamplerOptions options{.temperature = 1, .top_k = kind == 1 ? 40 : 0, .top_p = 1, .min_p = 0};
+    if (kind == 2) options.repeat_penalty = 1.2;
+    Sampler sampler(options), whole(options);
+    EveryFew filter(kVocabulary, kind == 1 ? 16384 : 3);
+    for (int step = 0; step < 10; ++step) {
+      const std::vector<std::vector<float>> rows(kNarrowedRows, logits_of(random, kVocabulary));
+      const std::vector<Asked> asked(kNarrowedRows, sampler.asked(kVocabulary));
+      const auto narrowed = program.run(rows, asked);
+      const TokenSet allowed = sampler.allowed(filter);
+      const RowSource::Masked which{1, &allowed};
+      const auto masked = program.masked(asked, {&which, 1});
+      const LogitRow row(*masked[0], nullptr);
+      const std::optional<TokenId> picked = sampler.pick_if_decided(row, &filter);
+      ASSERT_TRUE(picked.has_value()) << kind << " step " << step;
+      EXPECT_EQ(*picked, whole.pick(std::span<const float>(rows[1]), &filter));
+      sampler.accept(*picked);
+      whole.accept(*picked);
     }
   }
 }

@@ -125,16 +125,32 @@ bool Answer::choose(const LogitRow& row) {
   return ended() || chosen_ || is_at_end() || pick(row);
 }
 
+std::optional<TokenSet> Answer::allowed() const {
+  if (!matcher_) return std::nullopt;
+  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
+  return sampler_.allowed(filter);
+}
+
+// Where the reduced row does not decide: by one that is reduced to the allowed tokens, otherwise by the full row.
+bool Answer::pick_further(const LogitRow& row) {
+  if (const std::optional<TokenSet> mask = row.source() ? allowed() : std::nullopt) {
+    const RowSource::Masked which{row.number(), &*mask};
+    if (std::optional<Narrowed> masked = row.source()->masked({&which, 1}).at(0)) {
+      const LogitRow reduced(std::move(*masked), nullptr);
+      if (pick(reduced)) return true;
+    }
+  }
+  (void)row.whole();
+  return pick(row);
+}
+
 std::optional<TokenId> Answer::draw(const LogitRow& row) {
   LUMEN_CHECK(!ended());
   if (!chosen_ && is_at_end()) {
     end(is_at_limit() ? EndReason::limit : EndReason::grammar);
     return std::nullopt;
   }
-  if (!chosen_ && !pick(row)) {
-    (void)row.whole();
-    LUMEN_CHECK(pick(row));
-  }
+  if (!chosen_ && !pick(row)) LUMEN_CHECK(pick_further(row));
   const TokenId id = *std::exchange(chosen_, std::nullopt);
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");

@@ -83,6 +83,8 @@ class Answer {
   // Chooses the token that draw() will take from this row, and changes nothing that outputs share: several outputs may
   // choose at the same time. False when the row must be fetched first.
   bool choose(const LogitRow& row);
+  // The tokens that choose() may take, if a grammar restricts them.
+  std::optional<TokenSet> allowed() const;
   bool ended() const { return reason_.has_value(); }
   void end(EndReason reason);                                      // ends it from outside
   EndReason finish();                                              // shows the rest; returns the reason
@@ -95,6 +97,7 @@ class Answer {
   void put(const std::string& text);
   bool is_at_end() const { return is_at_limit() || (matcher_ && matcher_->must_end()); }
   bool pick(const LogitRow& row);
+  bool pick_further(const LogitRow& row);
   bool is_at_limit() const { return options_.predict >= 0 && made_ >= options_.predict; }
 
   const Tokenizer& tokenizer_;

@@ -27,7 +27,7 @@ ManyLimits ManyModelDraft::own_limits(const LoadedModel& small, const SessionOpt
   limits.kept = 0;
   limits.drafted += kSoon;  // it rolls back computed and proposed tokens
   limits.rows = limits.sequences;
-  const int64_t own = many_limits(small.model(), session_options(small.model(), options), {}).longest;
+  const int64_t own = many_limits(small, session_options(small.model(), options), {}).longest;
   limits.longest = limits.longest > 0 ? std::min(limits.longest, own) : own;
   return limits;
 }

@@ -119,6 +119,8 @@ class SequenceBatch {
     const LogitRow* row;
   };
   void choose(std::span<const Choice> choices);
+  std::vector<std::optional<LogitRow>> masked_rows(std::span<const Choice> choices,
+                                                   std::span<const uint8_t> is_done) const;
   void draw(Sequence& t, std::span<const TokenId> fed, std::span<const LogitRow> rows);
   void score(Sequence& t);
 

@@ -1,14 +1,16 @@
 // The logits of one token for a sampler: a full row of the vocabulary, or its reduction on the device
-// (session/narrowing.h); the full row can still be fetched if the reduction does not suffice. Proved by
+// (narrowing/narrowing.h); the full row can still be fetched if the reduction does not suffice. Proved by
 // tests/model/infer/narrowing_test.cpp.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "model/infer/sample/token_set.h"
 #include "model/text/tokenizer/tokenizer.h"
 
 namespace lumen::model {
@@ -44,6 +46,9 @@ struct Narrowed {
   std::unordered_map<TokenId, double> asked;
   double temperature = 1;
   double sum = 0;  // of exp((logit - best[0].logit) / temperature) over the vocabulary, within kSumError
+  // Everything is of the tokens that a filter allows and that are not barred; others have very low logits.
+  bool is_masked = false;
+  bool is_complete = false;  // `best` has all of them
 
   // A race of groups at that temperature, with the weights of all tokens: the logits of the leading groups. The ratio
   // of every other group is less than (1 + kSumError) times that of the last leading one.
@@ -56,6 +61,22 @@ struct Narrowed {
   bool has_others = false;  // whether there are groups outside of `front`
 
   double at(TokenId id) const;  // logit of 0 <= id < vocabulary; throws Undecided if it is not known
+};
+
+// The rows of a step, which are valid until the next one.
+class RowSource {
+ public:
+  RowSource() = default;
+  RowSource(const RowSource&) = delete;
+  RowSource& operator=(const RowSource&) = delete;
+  virtual ~RowSource() = default;
+  virtual std::span<const float> whole(int64_t row) = 0;
+  // Reduces rows again, each to its allowed tokens. nullopt where only the full row decides.
+  struct Masked {
+    int64_t row;
+    const TokenSet* allowed;
+  };
+  virtual std::vector<std::optional<Narrowed>> masked(std::span<const Masked> rows) = 0;
 };
 
 class LogitRow {
@@ -71,15 +92,25 @@ class LogitRow {
   // `fetch` returns the full row. It is called at most once, before the next step.
   LogitRow(Narrowed narrowed, Fetch fetch)
       : narrowed_(std::make_shared<const Narrowed>(std::move(narrowed))), fetch_(std::move(fetch)) {}
+  // Row `number` of a source.
+  LogitRow(Narrowed narrowed, std::shared_ptr<RowSource> source, int64_t number)
+      : LogitRow(std::move(narrowed), [source, number] { return source->whole(number); }) {
+    source_ = std::move(source);
+    number_ = number;
+  }
 
   const Narrowed* narrowed() const { return narrowed_.get(); }  // null: only the full row is available
   bool is_whole() const { return !whole_.empty(); }             // no fetch is needed
   std::span<const float> whole() const;
+  RowSource* source() const { return source_.get(); }  // null: it can only be fetched
+  int64_t number() const { return number_; }           // of the source's rows
 
  private:
   std::shared_ptr<const std::vector<float>> owned_;
   std::shared_ptr<const Narrowed> narrowed_;
   Fetch fetch_;
+  std::shared_ptr<RowSource> source_;
+  int64_t number_ = 0;
   mutable std::span<const float> whole_;
 };
 

@@ -2,7 +2,7 @@
 // wins, where E are independent exponential random numbers; it wins with probability w / sum of w (the Gumbel-max
 // trick, in the form without logarithms). A draw is two races: one of groups of tokens that follow each other in the
 // vocabulary, by their sums of weights, and one of the tokens of the group that has won. No order of tokens is needed,
-// and a device runs the first race for all rows of a step at once (session/narrowing.h). Proved by
+// and a device runs the first race for all rows of a step at once (narrowing/narrowing.h). Proved by
 // tests/model/infer/sample/race_test.cpp.
 #pragma once
 

@@ -98,7 +98,22 @@ const std::vector<float>& Ranking::peaks() {
   return peaks_;
 }
 
+// Only tokens with changed logits can be outside of the set.
+void Ranking::only_of_masked(const TokenSet& allowed) {
+  const auto is_outside = [&](const Candidate& c) { return !allowed.has(c.id); };
+  hidden_.add_all_outside(allowed);
+  std::erase_if(extra_, is_outside);
+  std::erase_if(ranked_, is_outside);
+  count_ = hidden_.size() - hidden_.count() + extra_.size();
+  if (!narrowed_->is_complete) return;
+  for (const Candidate& c : extra_)
+    if (is_better(narrowed_->best.back(), c)) ranked_.push_back(c);
+  std::sort(ranked_.begin(), ranked_.end(), is_better);
+  complete_ = true;
+}
+
 void Ranking::only(const TokenSet& allowed) {
+  if (is_masked()) return only_of_masked(allowed);
   if (narrowed_) throw Undecided();
   settle();
   hide_others(allowed);

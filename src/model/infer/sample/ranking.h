@@ -35,8 +35,10 @@ class Ranking {
   Ranking(const Narrowed& narrowed, const TokenSet& barred, size_t barred_count,
           const std::unordered_map<TokenId, double>& changed);
 
-  // Excludes tokens that are not in the set, including ids beyond its size. Ranks are recomputed.
+  // Excludes tokens that are not in the set, including ids beyond its size. Ranks are recomputed. Undecided for a
+  // reduced row, unless it was masked by this set.
   void only(const TokenSet& allowed);
+  bool is_masked() const { return narrowed_ && narrowed_->is_masked; }
   // Keeps only these tokens, which are sorted.
   void take(std::vector<Candidate> ranked);
   // Keeps the best `most` (top-k).
@@ -102,6 +104,7 @@ class Ranking {
     LogitRange near, far;
   };
 
+  void only_of_masked(const TokenSet& allowed);
   bool find(size_t i);
   void rank(size_t most);
   float bound_of_best(size_t most);

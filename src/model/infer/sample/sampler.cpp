@@ -220,6 +220,12 @@ Sampler::Changes Sampler::changes(int64_t vocabulary, std::function<double(Token
   return changes;
 }
 
+TokenSet Sampler::allowed(TokenFilter& filter) const {
+  TokenSet out = filter.all();
+  out.remove_all(barred_);
+  return out;
+}
+
 Asked Sampler::asked(int64_t vocabulary) const {
   Asked out;
   for (const auto& [id, logit] : changes(vocabulary, [](TokenId) { return 0.0; }).to) out.ids.push_back(id);
@@ -256,7 +262,7 @@ std::optional<TokenId> Sampler::pick_if_decided(const LogitRow& row, TokenFilter
     try {
       const Changes c = changes(narrowed->vocabulary, [&](TokenId id) { return narrowed->at(id); });
       const auto end = std::lower_bound(barred_ids_.begin(), barred_ids_.end(), narrowed->vocabulary);
-      Ranking ranking(*narrowed, barred_, end - barred_ids_.begin(), c.to);
+      Ranking ranking(*narrowed, barred_, narrowed->is_masked ? 0 : end - barred_ids_.begin(), c.to);
       return pick(ranking, filter);
     } catch (const Undecided&) {
       drawn_ = drawn;
@@ -267,7 +273,8 @@ std::optional<TokenId> Sampler::pick_if_decided(const LogitRow& row, TokenFilter
 
 TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   const SamplerOptions& o = options_;
-  if (filter && (wanted() == 0 || !best_allowed(ranking, *filter, wanted()))) ranking.only(filter->all());
+  if (filter && (ranking.is_masked() || wanted() == 0 || !best_allowed(ranking, *filter, wanted())))
+    ranking.only(filter->all());
   if (!ranking.has(0)) return -1;
   if (o.temperature == 0) return ranking[0].id;
   if (o.mirostat != 0) return mirostat(ranking);

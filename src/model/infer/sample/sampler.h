@@ -62,6 +62,8 @@ class Sampler {
   TokenId pick(const LogitRow& row, TokenFilter* filter = nullptr);
   // The same without fetching a row: nullopt if only the full row decides, and it has not been fetched.
   std::optional<TokenId> pick_if_decided(const LogitRow& row, TokenFilter* filter = nullptr);
+  // The tokens that the filter allows and that are not barred: a reduced row may be masked by them.
+  TokenSet allowed(TokenFilter& filter) const;
   // The values it needs from the next row, for tokens below `vocabulary`.
   Asked asked(int64_t vocabulary) const;
   TokenId pick(std::span<const float> logits, const TokenSet* allowed);

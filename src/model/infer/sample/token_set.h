@@ -2,6 +2,7 @@
 // tests/model/infer/sample/ranking_test.cpp.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -35,6 +36,14 @@ class TokenSet {
   bool has(size_t id) const { return id < size_ && (words_[id / kWord] >> id % kWord & 1) != 0; }
   // Bit i of word w: whether id 64 w + i is in the set. 0 beyond the size.
   uint64_t word(size_t w) const { return w < words_.size() ? words_[w] : 0; }
+  size_t count() const {
+    size_t n = 0;
+    for (const uint64_t w : words_) n += std::popcount(w);
+    return n;
+  }
+  void remove_all(const TokenSet& other) {
+    for (size_t w = 0; w < words_.size(); ++w) words_[w] &= ~other.word(w);
+  }
   // Adds every id below the size that is not in `other`.
   void add_all_outside(const TokenSet& other) {
     for (size_t w = 0; w < words_.size(); ++w) words_[w] |= ~other.word(w);

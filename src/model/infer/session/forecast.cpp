@@ -26,7 +26,7 @@ MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options
                         const std::vector<graph::Bindings>& steps) {
   MemoryForecast out;
   out.weights = loaded.weight_bytes();
-  run::CompileOptions compile = step_options(loaded.model(), step, options);
+  run::CompileOptions compile = step_options(loaded, step, options);
   for (const graph::Bindings& symbols : steps) {
     compile.symbols = symbols;
     out.cache = state_bytes(step, compile);
@@ -80,7 +80,7 @@ MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given, 
 
 MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& given, ManyLimits limits) {
   const SessionOptions options = session_options(loaded.model(), given);
-  limits = many_limits(loaded.model(), options, limits);
+  limits = many_limits(loaded, options, limits);
   const StepPlan plan = plan_many(loaded, options, limits);
   std::vector<graph::Bindings> steps;
   for (const ManySession::Shape& shape : ManySession::shapes(options, limits, mixes_prompts(loaded, options))) {

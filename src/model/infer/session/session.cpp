@@ -162,12 +162,24 @@ Session::Session(const LoadedModel& loaded, SessionOptions options)
   symbols_ = std::move(plan.symbols);
   narrowing_ = plan.narrowing;
   if (plan.window > 0) near_.emplace(plan.window, widest_step(options_));
-  run::CompileOptions compile = step_options(loaded.model(), graph_, options_);
+  run::CompileOptions compile = step_options(loaded, graph_, options_);
   compile.symbols = symbols_;
   cache_bytes_ = state_bytes(graph_, compile);
   require_session(loaded, cache_bytes_, 0, options_);
   position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
   logits_.resize(loaded.model().integer("vocab"));
+}
+
+FormatRef cache_format_of(std::string_view state, const SessionOptions& session) {
+  const FormatRef& format = state.ends_with("keys") ? session.keys : session.values;
+  return format && is_plain(*format, Scalar::f32) ? nullptr : format;
+}
+
+run::CompileOptions step_options(const LoadedModel& loaded, const graph::Graph& step, const SessionOptions& session) {
+  run::CompileOptions options = step_options(loaded.model(), step, session);
+  // Other kernels would only be slower on GPUs, where ManyLimits::fixed keeps results the same.
+  options.invariant &= loaded.engine().device().machine().kind == machine::Kind::cpu;
+  return options;
 }
 
 run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session) {
@@ -178,8 +190,8 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
   for (const graph::ValueId v : step.inputs()) {
     const graph::Node& n = step[v];
     if (n.attributes.role != graph::Role::state) continue;
-    const FormatRef& format = n.attributes.name.ends_with("keys") ? session.keys : session.values;
-    if (!format || is_plain(*format, Scalar::f32)) continue;
+    const FormatRef format = cache_format_of(n.attributes.name, session);
+    if (!format) continue;
     if (const graph::Dim& width = n.type.shape.back(); width.is_number() && width.number() % format->block != 0)
       throw Error(Exit::user,
                   fmt::format("a KV cache cannot have format '{}': heads of {} numbers do not divide into its blocks "
@@ -196,7 +208,7 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
 }
 
 Session::Width Session::compiled(int64_t tokens, int64_t rows) {
-  run::CompileOptions options = step_options(loaded_.model(), graph_, options_);
+  run::CompileOptions options = step_options(loaded_, graph_, options_);
   options.symbols = symbols_;
   options.symbols["T"] = tokens;
   options.symbols["R"] = rows;
@@ -362,14 +374,37 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   return fetch(read(tokens, {}));
 }
 
+// The row of a step that has run last.
+class Session::StepRow : public RowSource {
+ public:
+  StepRow(Session& session, const Width& width, const Asked& asked) : session_(session), width_(width), asked_(asked) {}
+
+  std::span<const float> whole(int64_t row) override {
+    LUMEN_CHECK(row == 0);
+    return session_.fetch(width_);
+  }
+  std::vector<std::optional<Narrowed>> masked(std::span<const Masked> rows) override {
+    const LoadedModel& loaded = session_.loaded_;
+    std::unique_ptr<MaskedRows>& masked = session_.masked_rows_;
+    if (!masked)
+      masked = std::make_unique<MaskedRows>(loaded.engine(), loaded.model().family->library(), *session_.narrowing_, 1);
+    return masked->narrow(width_.program->result(kResult), {&asked_, 1}, rows);
+  }
+
+ private:
+  Session& session_;
+  const Width& width_;
+  Asked asked_;
+};
+
 LogitRow Session::feed_row(std::span<const TokenId> tokens, const Asked& asked) {
   const Width& width = read(tokens, asked);
-  if (!narrowing_) return fetch(width);
+  if (!narrowing_ || width.rows != 1) return fetch(width);
   std::vector<float> row(narrowing_->width());
   width.program->result(Narrowing::kNarrowed)->download(row.data(), row.size() * sizeof(float));
   std::optional<Narrowed> narrowed = narrowing_->read(row, asked);
   if (!narrowed) return fetch(width);
-  return {std::move(*narrowed), [this, &width] { return fetch(width); }};
+  return {std::move(*narrowed), std::make_shared<StepRow>(*this, width, asked), 0};
 }
 
 // Appends a few tokens at a time, and calls `see` after each step with the number of rows of logits that belong to

@@ -2,9 +2,8 @@
 // then single tokens. No model family is known here: caches are the states of the family's `step`. Proved by
 // tests/model/infer/infer_test.cpp.
 //
-// May include: base, base/threads, graph/elaborate, graph/ir, graph/pipeline, graph/transform/by_text, lang,
-// model/arch, model/arch/adapter, model/arch/family, model/infer/sample, number/library, run/engine,
-// run/engine/compile, run/engine/program.
+// May include: base, base/threads, graph/ir, graph/pass, graph/pipeline, graph/transform/by_text, model/arch,
+// model/arch/adapter, model/infer/narrowing, number/library, run/engine, run/engine/compile, run/engine/program.
 // Offers: finite.h, forecast.h, session_many.h, step_plan.h.
 #pragma once
 
@@ -22,8 +21,8 @@
 #include "graph/transform/by_text/by_text.h"
 #include "model/arch/adapter/adapter_sets.h"
 #include "model/arch/model.h"
+#include "model/infer/narrowing/masked_rows.h"
 #include "model/infer/session/handed.h"
-#include "model/infer/session/narrowing.h"
 #include "model/infer/session/near_places.h"
 #include "run/engine/engine.h"
 
@@ -92,6 +91,11 @@ struct SessionOptions {
 
 // Compile options of a family's step, except for its symbols: formats of weights and caches.
 run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session);
+// The same for the model's device.
+run::CompileOptions step_options(const LoadedModel& loaded, const graph::Graph& step, const SessionOptions& session);
+
+// The format of a state of the step with this name; null: f32.
+FormatRef cache_format_of(std::string_view state, const SessionOptions& session);
 
 // Error if an id is not below the model's vocabulary.
 void check_tokens(const Model& model, std::span<const TokenId> tokens);
@@ -158,6 +162,7 @@ class Session {
   void run(Width& width, std::span<const TokenId> tokens, const Asked& asked = {});
   Width& read(std::span<const TokenId> tokens, const Asked& asked);
   std::span<const float> fetch(const Width& width);
+  class StepRow;
   void read_rows(std::span<const TokenId> tokens, const std::function<void(Width&, int64_t)>& see);
   void require_finite_on_device(Width& width);
 
@@ -170,6 +175,7 @@ class Session {
   std::map<std::string, run::DeviceTensorRef> states_;
   run::DeviceTensorRef position_in_, place_in_, near_positions_in_;
   std::deque<Width> widths_;  // compiled on first use
+  std::unique_ptr<MaskedRows> masked_rows_;
   int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<float> logits_;
   std::vector<TokenId> tokens_;

@@ -11,13 +11,13 @@ namespace lumen::model {
 ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits)
     : loaded_(loaded),
       options_(session_options(loaded.model(), std::move(options))),
-      limits_(many_limits(loaded.model(), options_, limits)),
-      is_mixed_(mixes_prompts(loaded, options_)),
+      limits_(many_limits(loaded, options_, limits)),
+      is_mixed_(limits_.fixed > 0 || mixes_prompts(loaded, options_)),
       plan_(plan_many(loaded, options_, limits_)) {
   caches_.push_back({PagePool(plan_.symbols.at("C"), options_.page), 0, "places", "pages"});
   if (plan_.window > 0)
     caches_.push_back({PagePool(plan_.symbols.at("W"), options_.page), plan_.window, "near_places", "near_pages"});
-  run::CompileOptions compile = step_options(loaded.model(), plan_.graph, options_);
+  run::CompileOptions compile = step_options(loaded, plan_.graph, options_);
   compile.symbols = plan_.symbols;
   compile.symbols["B"] = compile.symbols["T"] = compile.symbols["R"] = 1;
   cache_bytes_ = state_bytes(plan_.graph, compile);
@@ -28,6 +28,7 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
 // Shapes of steps: one token of each of several sequences; a chunk of one sequence; tokens of several sequences.
 std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& options, const ManyLimits& limits,
                                                     bool mixed) {
+  if (limits.fixed > 0) return {{limits.fixed, 1, false, limits.rows}};
   std::vector<Shape> shapes;
   // With drafts the number of rows changes from step to step, so sizes are closer together.
   const int64_t widest = std::max(limits.rows, limits.sequences), apart = widest > limits.sequences ? 2 : 4;
@@ -187,7 +188,7 @@ ManySession::Program& ManySession::program(Shape shape) {
     if (p.shape == shape) return p;
   const graph::Graph& graph = plan_for(shape).graph;
   run::Engine& engine = loaded_.engine();
-  run::CompileOptions options = step_options(loaded_.model(), graph, options_);
+  run::CompileOptions options = step_options(loaded_, graph, options_);
   options.symbols = plan_.symbols;
   options.symbols["B"] = shape.sequences;
   options.symbols["T"] = shape.tokens;
@@ -228,16 +229,17 @@ ManySession::Shape ManySession::shape_for(int64_t sequences, int64_t tokens, boo
 
 // Runs a step. Padding tokens are not written to the cache and their logits are not used. `apart`: each token is a row
 // of its own and sees the earlier ones of its sequence, because a step writes the cache before it reads it; pages that
-// have left the sliding window are freed when the sequence is settled.
+// have left the sliding window are freed when the sequence is settled. `all`: the logits of all tokens, not of each
+// part's last one.
 ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked,
-                                       bool apart) {
-  shape.plain = is_plain(parts);
+                                       bool apart, bool all) {
+  shape.plain = limits_.fixed == 0 && is_plain(parts);
   Program& p = program(shape);
   std::vector<Row> lines;
   for (const Part& part : parts) {
-    const int64_t start = length(part.sequence), each = apart ? 1 : std::ssize(part.tokens);
-    for (int64_t t = 0; t < std::ssize(part.tokens); t += each)
-      lines.push_back({part.sequence, part.tokens.subspan(t, each), start + t});
+    const int64_t start = length(part.sequence), step = apart ? 1 : std::ssize(part.tokens);
+    for (int64_t t = 0; t < std::ssize(part.tokens); t += step)
+      lines.push_back({part.sequence, part.tokens.subspan(t, step), start + t});
   }
   const size_t wide = p.shape.tokens, count = p.shape.sequences * wide;
   LUMEN_CHECK(std::ssize(lines) <= p.shape.sequences);
@@ -256,8 +258,9 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   if (shape.out > 0) {
     size_t line = 0, row = 0;
     for (const Part& part : parts) {
+      for (size_t t = 0; all && t < part.tokens.size(); ++t) rows.at(row++) = line + t;
       line += part.tokens.size();
-      if (part.is_asked) rows.at(row++) = line - 1;
+      if (!all && part.is_asked) rows.at(row++) = line - 1;
     }
   }
   if (shape.all)

@@ -8,6 +8,7 @@
 
 #include <functional>
 
+#include "model/infer/narrowing/masked_rows.h"
 #include "model/infer/session/page_pool.h"
 #include "model/infer/session/session.h"
 #include "model/infer/session/step_plan.h"
@@ -81,7 +82,8 @@ class ManySession {
   // token is a row of its own that reads the KV cache of its sequence: weights are read once for all rows, but the
   // cache of a long sequence once per token.
   std::vector<LogitRow> feed_mixed(std::span<const Part> parts, std::span<const Asked> asked);
-  int64_t most_mixed() const { return is_mixed_ ? options_.chunk : 0; }  // 0: this session does not support feed_mixed
+  // 0: this session does not support feed_mixed.
+  int64_t most_mixed() const { return !is_mixed_ ? 0 : limits_.fixed > 0 ? limits_.fixed : options_.chunk; }
 
   // Appends tokens to one sequence, and passes the logits of each token to `see`, in order.
   void feed_all(int sequence, std::span<const TokenId> tokens, const std::function<void(std::span<const float>)>& see);
@@ -131,8 +133,12 @@ class ManySession {
   void each_part(int32_t page, const std::function<void(void* begin, int64_t bytes)>& see);
   void copy_page(size_t cache, int32_t from, int32_t to);
   // Runs one step; its rows are the parts, or the tokens of one part.
-  Program& run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked = {}, bool apart = false);
+  Program& run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked = {}, bool apart = false,
+               bool all = false);
+  std::vector<LogitRow> feed_fixed(std::span<const Part> parts, std::span<const Asked> asked);
   std::vector<float> rows_of(const Program& p, int64_t first, int64_t count);
+  class StepRows;
+  MaskedRows& masked_rows(int64_t rows);
   std::vector<LogitRow> narrowed_rows(const Program& p, std::span<const Asked> asked);
   // The first `count` rows of a step, at least one: reduced if `asked` allows it, otherwise whole.
   std::vector<LogitRow> rows_behind(const Program& p, int64_t count, std::span<const Asked> asked);
@@ -147,6 +153,7 @@ class ManySession {
   std::vector<Cache> caches_;
   std::map<std::string, run::DeviceTensorRef> states_;
   std::deque<Program> programs_;
+  std::map<int64_t, std::unique_ptr<MaskedRows>> masked_rows_;  // by number of rows
   int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<Sequence> sequences_;
 };

@@ -26,6 +26,34 @@ std::vector<float> ManySession::rows_of(const Program& p, int64_t first, int64_t
   return rows;
 }
 
+// The rows of a step that has run last.
+class ManySession::StepRows : public RowSource {
+ public:
+  StepRows(ManySession& session, const Program& program, std::span<const Asked> asked)
+      : session_(session), program_(program), asked_(asked.begin(), asked.end()), whole_(asked.size()) {}
+
+  std::span<const float> whole(int64_t row) override {
+    if (whole_.at(row).empty()) whole_[row] = session_.rows_of(program_, row, 1);
+    return whole_[row];
+  }
+  std::vector<std::optional<Narrowed>> masked(std::span<const Masked> rows) override {
+    return session_.masked_rows(program_.shape.rows()).narrow(program_.program->result(kResult), asked_, rows);
+  }
+
+ private:
+  ManySession& session_;
+  const Program& program_;
+  std::vector<Asked> asked_;
+  std::vector<std::vector<float>> whole_;
+};
+
+MaskedRows& ManySession::masked_rows(int64_t rows) {
+  auto& masked = masked_rows_[rows];
+  if (!masked)
+    masked = std::make_unique<MaskedRows>(loaded_.engine(), loaded_.model().family->library(), *plan_.narrowing, rows);
+  return *masked;
+}
+
 std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<const Asked> asked) {
   const size_t width = plan_.narrowing->width();
   std::vector<float> values(p.shape.rows() * width);
@@ -34,14 +62,11 @@ std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<con
   parallel_for(0, std::ssize(asked), {.grain = 1, .is_worth = asked.size() > 1}, [&](int64_t i) {
     read[i] = plan_.narrowing->read(std::span<const float>(values).subspan(i * width, width), asked[i]);
   });
+  const auto source = std::make_shared<StepRows>(*this, p, asked);
   std::vector<LogitRow> rows;
   for (size_t i = 0; i < asked.size(); ++i) {
     if (std::optional<Narrowed>& narrowed = read[i]) {
-      const auto kept = std::make_shared<std::vector<float>>();
-      rows.emplace_back(std::move(*narrowed), [this, &p, i, kept] {
-        *kept = rows_of(p, i, 1);
-        return std::span<const float>(*kept);
-      });
+      rows.emplace_back(std::move(*narrowed), source, int64_t(i));
     } else {
       rows.emplace_back(rows_of(p, i, 1));
     }
@@ -90,9 +115,41 @@ std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
   return out;
 }
 
+// The same in steps of one width, each filled with tokens of one part after another.
+std::vector<LogitRow> ManySession::feed_fixed(std::span<const Part> parts, std::span<const Asked> asked) {
+  std::vector<LogitRow> out(parts.size());
+  std::vector<size_t> read(parts.size(), 0);
+  for (size_t first = 0; first < parts.size();) {
+    std::vector<Part> some;
+    std::vector<Asked> of_some;
+    std::vector<size_t> numbers;  // of the parts that end in this step
+    int64_t room = limits_.fixed;
+    for (size_t p = first; p < parts.size() && room > 0 && std::ssize(numbers) < limits_.rows; ++p) {
+      const std::span<const TokenId> left = parts[p].tokens.subspan(read[p]);
+      const size_t count = std::min<size_t>(left.size(), room);
+      some.push_back({parts[p].sequence, left.first(count), count == left.size()});
+      read[p] += count;
+      room -= int64_t(count);
+      if (!some.back().is_asked) continue;
+      numbers.push_back(p);
+      if (!asked.empty()) of_some.push_back(asked[p]);
+    }
+    while (first < parts.size() && read[first] == parts[first].tokens.size()) ++first;
+    const Program& step = run(shape_for(limits_.fixed, 1, true), some, of_some, true);
+    for (const Part& p : some) settle(p.sequence, length(p.sequence));
+    if (numbers.empty()) continue;
+    // The next step overwrites rows that have not been copied yet.
+    const bool is_last = first == parts.size();
+    std::vector<LogitRow> rows = rows_behind(step, std::ssize(numbers), is_last ? of_some : std::span<const Asked>());
+    for (size_t i = 0; i < numbers.size(); ++i) out[numbers[i]] = std::move(rows[i]);
+  }
+  return out;
+}
+
 std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::span<const Asked> asked) {
   LUMEN_CHECK(asked.empty() || asked.size() == parts.size());
   check(parts);
+  if (limits_.fixed > 0) return feed_fixed(parts, asked);
   std::vector<LogitRow> rows(parts.size());
   std::vector<Part> singles;
   std::vector<Asked> of_singles;
@@ -136,7 +193,7 @@ std::vector<LogitRow> ManySession::feed_apart(std::span<const Part> parts, std::
     for (size_t n = 0; n < parts[p].tokens.size(); ++n) of_rows.emplace_back(asked[p]).number += n;
   }
   LUMEN_CHECK(count <= rows(), "{} rows, but a step has {}", count, rows());
-  const Program& step = run(shape_for(count, 1), parts, of_rows, true);
+  const Program& step = run(shape_for(count, 1, limits_.fixed > 0), parts, of_rows, true, true);
   return rows_behind(step, count, of_rows);
 }
 
@@ -163,11 +220,15 @@ void ManySession::feed_all(int number, std::span<const TokenId> tokens,
   const Part whole{number, tokens};
   check({&whole, 1});
   const size_t vocab = loaded_.model().integer("vocab");
+  const bool is_fixed = limits_.fixed > 0;
   while (!tokens.empty()) {
-    const int64_t wide = wide_widths(options_, std::min<int64_t>(tokens.size(), kMostScored)).back();
+    const int64_t wide =
+        is_fixed ? limits_.rows : wide_widths(options_, std::min<int64_t>(tokens.size(), kMostScored)).back();
     const Part some{number, tokens.first(std::min<size_t>(tokens.size(), wide))};
     tokens = tokens.subspan(some.tokens.size());
-    const std::vector<float> rows = rows_of(run({1, wide, true}, {&some, 1}), 0, std::ssize(some.tokens));
+    const Shape shape = is_fixed ? shape_for(limits_.fixed, 1, true) : Shape{1, wide, true};
+    const std::vector<float> rows = rows_of(run(shape, {&some, 1}, {}, is_fixed, is_fixed), 0, std::ssize(some.tokens));
+    if (is_fixed) settle(number, length(number));
     for (size_t at = 0; at < rows.size(); at += vocab) see(std::span(rows).subspan(at, vocab));
   }
 }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "graph/pass/pass.h"
 #include "model/arch/function.h"
 #include "model/infer/session/near_places.h"
 
@@ -67,10 +68,15 @@ bool use_near(const LoadedModel& loaded, const Functions& functions, const std::
   return true;
 }
 
+// Fewer rows would read prompts more slowly, and hardly make single sequences faster.
+constexpr int64_t kLeastFixed = 32;
+
 // Smaller vocabularies are copied to the host as fast as they are reduced.
 constexpr int64_t kWorthNarrowing = 4096;
 
+// Completes the plan of a step.
 StepPlan narrowed(const LoadedModel& loaded, const SessionOptions& options, Narrowing::Rows rows, StepPlan plan) {
+  pad_caches(options, plan.graph);
   const int64_t vocabulary = loaded.model().integer("vocab");
   const bool apart = !loaded.engine().device().reads_host_memory() && vocabulary >= kWorthNarrowing;
   const bool can = vocabulary >= Narrowing::kLeast && plan.graph.results.size() == 1;
@@ -110,7 +116,7 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
   if (window > 0) {
     // Pages of the window of each sequence, partly filled pages at its ends, and the pages of a prompt's chunk.
     const int64_t pages = (limits.sequences + limits.kept) * (pages_of(window - 1 + limits.drafted) + 2) +
-                          pages_of(widest_step(options)) + 1;
+                          pages_of(std::max(widest_step(options), limits.fixed)) + 1;
     if (pages < plan.symbols["C"] && use_near(loaded, functions, "step_many_near", window, plan)) {
       plan.symbols["W"] = pages;
       return plan;
@@ -120,15 +126,30 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
   return plan;
 }
 
+// Kernels of processors keep the order of a row's sums for any number of rows; those of GPUs do not, and only sessions
+// of many sequences have steps of one width (ManyLimits::fixed).
 void require_invariance(const LoadedModel& loaded, const SessionOptions& options) {
   const machine::Machine& machine = loaded.engine().device().machine();
   if (options.invariant && machine.kind != machine::Kind::cpu)
-    throw Error(Exit::usage,
-                fmt::format("--batch-invariant holds on processors, and this device is a GPU ({})", machine.name),
+    throw Error(Exit::usage, fmt::format("on a GPU ({}) --batch-invariant holds in `lumen serve` only", machine.name),
                 "use --device cpu, or leave the flag out");
 }
 
 }  // namespace
+
+void pad_caches(const SessionOptions& options, graph::Graph& step) {
+  std::map<std::string, int64_t> widths;
+  for (const graph::ValueId v : step.inputs()) {
+    const graph::Node& n = step[v];
+    if (n.attributes.role != graph::Role::state || n.type.shape.empty()) continue;
+    const FormatRef format = cache_format_of(n.attributes.name, options);
+    if (!format || !n.type.shape.back().is_number()) continue;
+    const int64_t width = n.type.shape.back().number(),
+                  whole = (width + format->block - 1) / format->block * format->block;
+    if (whole != width && whole < 2 * width) widths[n.attributes.name] = whole;
+  }
+  graph::pad_states(step, widths);
+}
 
 int64_t widest_step(const SessionOptions& options) {
   return std::max(options.chunk, kNarrowest);
@@ -139,18 +160,20 @@ StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
   return narrowed(loaded, options, Narrowing::Rows::one, plan_of_step(loaded, options));
 }
 
-ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given) {
-  if (given.longest == 0) given.longest = std::min(options.context, model.integer("context"));
+ManyLimits many_limits(const LoadedModel& loaded, const SessionOptions& options, ManyLimits given) {
+  if (given.longest == 0) given.longest = std::min(options.context, loaded.model().integer("context"));
   if (given.sequences == 0) given.sequences = kMostSequencesAtOnce;
   if (given.sequences < 1 || given.sequences > kMostSequencesAtOnce)
     throw usage_error("from 1 to {} sequences can be generated at once", kMostSequencesAtOnce);
   given.rows = std::max(given.rows, given.sequences);
+  const bool is_fixed = options.invariant && loaded.engine().device().machine().kind != machine::Kind::cpu;
+  if (is_fixed || given.fixed > 0)
+    given.fixed = std::max({kLeastFixed, given.fixed, int64_t(std::bit_ceil(uint64_t(given.rows)))});
   if (options.page < 1) throw usage_error("a page holds at least one token");
   return given;
 }
 
 StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
-  require_invariance(loaded, options);
   const Functions functions = [&](const std::string& name) { return loaded.function(name); };
   return narrowed(loaded, options, Narrowing::Rows::many, plan_of_many(loaded, functions, options, limits));
 }

@@ -20,12 +20,15 @@ struct ManyLimits {
   int64_t kept = 0;       // finished sequences that stay open in addition, as a prefix cache
   int64_t drafted = 0;    // draft tokens that a sequence may add to a step, all of which may be rejected
   int64_t rows = 0;       // rows of such a step, for all sequences together; 0: one per sequence
+  // Tokens of every step, where results must not depend on the number of rows (SessionOptions::invariant) and the
+  // device's kernels do: one step is compiled, in which each token is a row of its own. 0: steps of several widths.
+  int64_t fixed = 0;
 };
 inline constexpr int64_t kMostSequencesAtOnce = 256;
 inline constexpr const char* kNearStates = "near_";  // prefix of the names of sliding-window states
 
 // Defaults filled in.
-ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given);
+ManyLimits many_limits(const LoadedModel& loaded, const SessionOptions& options, ManyLimits given);
 // The choice for many sequences: `step_many` or `step_many_near`, with all symbols except B, T and R.
 StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits);
 
@@ -33,6 +36,10 @@ StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, con
 StepPlan plan_many_plain(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits);
 
 StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options);
+
+// Caches in formats whose blocks do not divide a head's numbers hold whole blocks, the last one filled with zeros. Less
+// than half of a row is filling: otherwise a format with shorter blocks takes less memory (step_options refuses it).
+void pad_caches(const SessionOptions& options, graph::Graph& step);
 
 // The most tokens of a session's step.
 int64_t widest_step(const SessionOptions& options);

@@ -1,4 +1,4 @@
-#include "model/infer/session/narrowing.h"
+#include "model/infer/narrowing/narrowing.h"
 
 #include <fmt/format.h>
 
@@ -48,16 +48,23 @@ Narrowing::Narrowing(int64_t vocabulary, Rows rows)
 
 // Ranks are computed by counting instead of sorting: the number of elements that are larger, or equal and earlier.
 // Indices of pieces are exact in f32. The sum is not finite if any logit is not finite.
-std::string Narrowing::text() const {
+std::string Narrowing::text(bool is_masked) const {
   const int64_t parts = this->parts(), whole = parts * part_, each = part_ / piece_, some = count_ * each;
   std::string out = fmt::format(
-      "fn narrowed(logits: f32[R, {}], asked: i32[R, {}], scales: f32[R, 1], noise: f32[R, {}]) -> "
+      "fn narrowed(logits: f32[R, {}], asked: i32[R, {}], scales: f32[R, 1], noise: f32[R, {}]{}) -> "
       "f32[R, {}] {{\n",
-      vocabulary_, asked(), groups_, width());
+      vocabulary_, asked(), groups_, is_masked ? fmt::format(", masks: i32[R, {}]", words()) : "", width());
+  const char* const name = is_masked ? "filled" : "x";
   if (whole == vocabulary_)
-    out += "  let x = logits\n";
+    out += fmt::format("  let {} = logits\n", name);
   else
-    out += fmt::format("  let x = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", kFilling, whole - vocabulary_);
+    out += fmt::format("  let {} = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", name, kFilling,
+                       whole - vocabulary_);
+  if (is_masked)
+    out += fmt::format(
+        "  let bits = (reshape(masks, [R, {0}, 1]) >> iota([1, 1, 32], 2)) & 1\n"
+        "  let x = select(reshape(bits, [R, {1}]) == 1, filled, {2})\n",
+        words(), whole, kFilling);
   const auto add = [&](const char* lines) {
     out += fmt::format(fmt::runtime(lines), fmt::arg("count", count_), fmt::arg("parts", parts),
                        fmt::arg("part", part_), fmt::arg("piece", piece_), fmt::arg("each", each),
@@ -96,20 +103,34 @@ std::string Narrowing::text() const {
   return out;
 }
 
-void Narrowing::append(const Library& library, graph::Graph& step) const {
-  const lang::Function fn = lang::parse_file(std::make_shared<Source>(Source{"<narrowing>", text()})).functions.at(0);
-  const graph::Graph narrow = graph::elaborate_function(library.scope(), fn);
-  graph::Builder build(step);
-  LUMEN_CHECK(step.results.size() == 1);
-  std::vector<graph::ValueId> inputs = {step.results[0]};
-  for (const char* name : {kAsked, kScales})
-    inputs.push_back(build.input(name, graph::Role::data, narrow[narrow.find_input(name)].type));
+graph::ValueId Narrowing::expand(const Library& library, graph::Graph& graph, graph::ValueId logits,
+                                 bool is_masked) const {
+  const auto source = std::make_shared<Source>(Source{"<narrowing>", text(is_masked)});
+  const graph::Graph narrow = graph::elaborate_function(library.scope(), lang::parse_file(source).functions.at(0));
+  graph::Builder build(graph);
+  const auto input = [&](const char* name) {
+    return build.input(name, graph::Role::data, narrow[narrow.find_input(name)].type);
+  };
+  std::vector<graph::ValueId> inputs = {logits < 0 ? input(kLogits) : logits, input(kAsked), input(kScales)};
   const graph::Dim rows = build.type(inputs[1]).shape[0];
   const graph::ValueId keys = build.slice(inputs[1], {0, asked_}, {rows, graph::Dim(1)});
   const graph::ValueId groups = build.iota({{graph::Dim(1), graph::Dim(groups_)}, {Scalar::u32, nullptr}}, 1);
   inputs.push_back(build.map(Race::group_formula(), {groups, keys}));
-  step.results.push_back(graph::expand_call(step, narrow, inputs).at(0));
+  if (is_masked) inputs.push_back(input(kMasks));
+  return graph::expand_call(graph, narrow, inputs).at(0);
+}
+
+void Narrowing::append(const Library& library, graph::Graph& step) const {
+  LUMEN_CHECK(step.results.size() == 1);
+  step.results.push_back(expand(library, step, step.results[0], false));
   step.result_names = {kResult, kNarrowed};
+}
+
+graph::Graph Narrowing::masked(const Library& library) const {
+  graph::Graph out;
+  out.results = {expand(library, out, -1, true)};
+  out.result_names = {kNarrowed};
+  return out;
 }
 
 void Narrowing::ask(const Asked& what, std::span<int32_t> asked, float* scale) const {
@@ -119,7 +140,7 @@ void Narrowing::ask(const Asked& what, std::span<int32_t> asked, float* scale) c
   *scale = float(std::min(1 / what.temperature, 1e30));
 }
 
-std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked& what) const {
+std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked& what, bool is_masked) const {
   LUMEN_CHECK(std::ssize(row) == width());
   const float sum = row.back();
   if (!std::isfinite(sum)) return std::nullopt;
@@ -127,6 +148,7 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
   out.vocabulary = vocabulary_;
   out.temperature = what.temperature;
   out.sum = sum;
+  out.is_masked = is_masked;
   const std::span<const float> numbers = row.subspan(count_ * piece_, count_),
                                known = row.subspan(count_ * (piece_ + 1));
   for (size_t i = 0; i < what.ids.size() && std::cmp_less(i, asked_); ++i) out.asked.emplace(what.ids[i], known[i]);
@@ -152,11 +174,13 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
   }
   for (int64_t i = 0; i < count_ * piece_; ++i) {
     const Candidate c{TokenId(int64_t(numbers[i / piece_]) * piece_ + i % piece_), row[i]};
-    if (c.id < vocabulary_ && !is_better(least, c)) out.best.push_back(c);
+    if (c.id < vocabulary_ && !is_better(least, c) && !(is_masked && c.logit <= kFilling)) out.best.push_back(c);
   }
   std::sort(out.best.begin(), out.best.end(), is_better);
   // If no logit exceeds the padding, the softmax sum is that of the padding.
   if (out.best.empty() || out.best.front().logit <= kFilling) return std::nullopt;
+  // All pieces with an allowed token came out if one without any did.
+  out.is_complete = is_masked && least.logit <= kFilling;
   return out;
 }
 
