@@ -133,6 +133,7 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
     if (options_.prefixes && !batch_->keep_in(options_.prefixes, options_.require_whole))
       warn(fmt::format("'{}' has sliding-window caches: its prefixes are not cached on disk", loaded.model().name));
     for (ServeNumbers& n : numbers_) n.pages = n.free_pages = batch_->session().pages();
+    if (!options_.prepares) options_.prepares = !loaded.engine().device().reads_host_memory();
   }
   if (family.has_function("hidden")) embedder_.emplace(loaded, EmbedOptions{.exact = options_.session.exact});
   if (!batch_ && !embedder_)
@@ -481,10 +482,22 @@ void Scheduler::run(const std::function<bool()>& go_on) {
   run_in_turn(alone, go_on);
 }
 
+// Compiles a step while there are no requests. False if there is nothing to compile.
+bool Scheduler::prepare() {
+  if (!batch_ || !options_.prepares.value_or(false)) return false;
+  try {
+    if (batch_->prepare()) return true;
+  } catch (const Error&) {  // a request that needs the step gets the error
+  }
+  options_.prepares = false;
+  return false;
+}
+
 void Scheduler::run_in_turn(std::span<Scheduler* const> all, const std::function<bool()>& go_on) {
   while (go_on()) {
     const bool idle = std::all_of(all.begin(), all.end(), [](Scheduler* one) { return one->is_idle(); });
-    double wait = !idle ? 0 : all.size() == 1 ? kIdle : kIdleInTurn;
+    const bool compiled = idle && std::any_of(all.begin(), all.end(), [](Scheduler* one) { return one->prepare(); });
+    double wait = !idle || compiled ? 0 : all.size() == 1 ? kIdle : kIdleInTurn;
     bool goes_on = false;
     for (Scheduler* one : all) {
       goes_on |= one->round(wait);

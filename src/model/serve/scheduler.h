@@ -99,14 +99,17 @@ class Embedding {
 };
 
 struct SchedulerOptions {
-  SessionOptions session;                           // context: cache positions of all sequences together
-  int64_t parallel = 8;                             // sequences decoded at once
-  int64_t kept = 8;                                 // ended sequences whose pages stay in the prefix cache
-  int64_t queue = 256;                              // sequences that may wait; further requests are rejected
-  double seconds = 600;                             // time limit of a request, including waiting
-  size_t most_bytes = size_t{1} << 20;              // limit of a request's output that its client has not read
-  Pooling pooling = Pooling::mean;                  // of embedding vectors
-  DraftOptions draft;                               // its model must outlive this
+  SessionOptions session;               // context: cache positions of all sequences together
+  int64_t parallel = 8;                 // sequences decoded at once
+  int64_t kept = 8;                     // ended sequences whose pages stay in the prefix cache
+  int64_t queue = 256;                  // sequences that may wait; further requests are rejected
+  double seconds = 600;                 // time limit of a request, including waiting
+  size_t most_bytes = size_t{1} << 20;  // limit of a request's output that its client has not read
+  Pooling pooling = Pooling::mean;      // of embedding vectors
+  DraftOptions draft;                   // its model must outlive this
+  // Whether steps are compiled while there are no requests. nullopt: on devices other than the host, whose kernels take
+  // longer to compile than a client should wait.
+  std::optional<bool> prepares = {};
   std::shared_ptr<PrefixFiles> prefixes = nullptr;  // prefix cache on disk; null: none
   // Called after every step, before its results are passed on: throws an Error if the model's files have been modified.
   // Then all requests end, and new ones are rejected (503). May be empty.
@@ -147,6 +150,7 @@ class Scheduler {
     int64_t count() const { return std::ssize(request.prompts) * request.n; }
   };
 
+  bool prepare();
   bool is_idle();
   bool round(double wait);
   void end();

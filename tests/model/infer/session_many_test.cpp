@@ -235,5 +235,27 @@ TEST_P(ManyWindows, PagesNoTokenSeesGoBack) {
 INSTANTIATE_TEST_SUITE_P(All, ManyWindows, testing::Values("mistral", "gemma2", "exaone4"),
                          [](const auto& p) { return std::string(p.param); });
 
+// What prepare() has compiled is what later steps use.
+TEST(ManySession, PreparesAllOfItsSteps) {
+  const Model m = tiny_model();
+  const LoadedModel loaded(engine(), m);
+  ManySession many(loaded, {.context = 64, .chunk = 8, .mixed = true}, {.longest = 16, .sequences = 5, .rows = 7});
+  int steps = 0;
+  while (many.prepare()) ++steps;
+  EXPECT_EQ(std::ssize(ManySession::shapes({.context = 64, .chunk = 8}, {.sequences = 5, .rows = 7}, true)), steps);
+  const int64_t bytes = many.taken_bytes();
+  const std::vector<TokenId> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
+  std::vector<int> open;
+  for (int i = 0; i < 5; ++i) open.push_back(many.open());
+  std::vector<ManySession::Part> parts;
+  for (const int sequence : open) parts.push_back({sequence, std::span(text).first(1)});
+  (void)many.feed(parts);
+  const ManySession::Part whole{open[0], text}, two[] = {{open[1], text}, {open[2], std::span(text).first(2)}};
+  (void)many.feed({&whole, 1});
+  (void)many.feed(two);
+  EXPECT_EQ(many.taken_bytes(), bytes);
+  EXPECT_FALSE(many.prepare());
+}
+
 }  // namespace
 }  // namespace lumen::model

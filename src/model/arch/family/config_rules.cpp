@@ -68,14 +68,6 @@ std::string shown(const json& value) {
 
 }  // namespace
 
-lang::ModelDecl complete_declaration(const Family& family) {
-  const graph::Scope scope = family.library().scope();
-  for (const lang::File* file : scope.files)
-    for (const lang::ModelDecl& m : file->models)
-      if (m.name == family.name()) return graph::complete_model(scope, m);
-  LUMEN_CHECK(false, "family {} without a declaration", family.name());
-}
-
 const json* find_path(const json& object, const std::string& path) {
   if (!object.is_object()) return nullptr;
   if (const auto at = object.find(path); at != object.end()) return &*at;
@@ -85,8 +77,7 @@ const json* find_path(const json& object, const std::string& path) {
   return at == object.end() ? nullptr : find_path(*at, path.substr(dot + 1));
 }
 
-ConfigRules::ConfigRules(const Family& family) : family_(family) {
-  decl_ = complete_declaration(family);
+ConfigRules::ConfigRules(const Family& family) : family_(family), decl_(family.declaration()) {
   for (const lang::Attribute& a : decl_.attributes) {
     if (a.name == "unread") take_rule(a, unread_);
     if (a.name == "refused") take_rule(a, refused_);

@@ -46,7 +46,7 @@ class ConfigRules {
 
  private:
   const Family& family_;
-  lang::ModelDecl decl_;
+  const lang::ModelDecl& decl_;
   std::vector<Rule> unread_, refused_;
   std::vector<std::pair<std::string, std::vector<std::string>>> hides_;
   std::map<std::string, lang::ExprPtr> nulls_, formulas_;
@@ -55,9 +55,6 @@ class ConfigRules {
   std::set<std::string> longer_;
   std::string size_;  // of the defaults of config.json; "" when the family has none of its own
 };
-
-// A family's declaration including everything inherited.
-lang::ModelDecl complete_declaration(const Family& family);
 
 // The name of a `size` with the defaults of missing keys in config.json; not a model size.
 inline constexpr const char* kConfigSize = "config.json";

@@ -127,6 +127,7 @@ class Family {
   Family(LibraryRef library, const lang::ModelDecl& decl);
 
   const std::string& name() const { return decl_.name; }
+  const lang::ModelDecl& declaration() const { return decl_; }  // with everything inherited
   const std::string& gguf_architecture() const { return gguf_; }
   const std::vector<std::string>& hf_architectures() const { return hf_; }
   const std::vector<ConfigKey>& keys() const { return keys_; }

@@ -93,8 +93,7 @@ bool says_nothing(const GgufValue& value) {
 
 }  // namespace
 
-GgufRules::GgufRules(const Family& family) : family_(family) {
-  decl_ = complete_declaration(family);
+GgufRules::GgufRules(const Family& family) : family_(family), decl_(family.declaration()) {
   const std::string& architecture = family.gguf_architecture();
   for (const lang::Attribute& a : decl_.attributes) {
     if (a.name == "gguf_unread" || a.name == "gguf_refused") take_rule(a, architecture, rules_);

@@ -47,7 +47,7 @@ class GgufRules {
  private:
   bool changes_nothing(const Rule& rule, const GgufValue& value, const graph::Config& config) const;
   const Family& family_;
-  lang::ModelDecl decl_;
+  const lang::ModelDecl& decl_;
   std::vector<Rule> rules_;
   std::map<std::string, Names> names_;
   std::vector<std::string> required_;

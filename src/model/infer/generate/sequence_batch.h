@@ -63,8 +63,9 @@ class SequenceBatch {
   // Uses `draft`, with at most generate.draft tokens per sequence and step, within limits.drafted and limits.rows.
   void draft_with(std::unique_ptr<ManyDraft> draft) { draft_ = std::move(draft); }
 
-  uint64_t add(SequenceOrder order);  // at the end of the queue; returns its number
-  bool remove(uint64_t number);       // ends it as interrupted and calls `done`; false if it has already ended
+  bool prepare() { return session_.prepare(); }  // compiles a step that may be needed later; false if there is none
+  uint64_t add(SequenceOrder order);             // at the end of the queue; returns its number
+  bool remove(uint64_t number);  // ends it as interrupted and calls `done`; false if it has already ended
   void remove_all();
   bool step();                                              // false if there are no sequences
   int64_t running() const { return std::ssize(active_); }   // active sequences

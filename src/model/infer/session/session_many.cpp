@@ -216,6 +216,15 @@ ManySession::Program& ManySession::program(Shape shape) {
   return programs_.emplace_back(std::move(p));
 }
 
+bool ManySession::prepare() {
+  for (const Shape& shape : shapes(options_, limits_, is_mixed_)) {
+    if (std::ranges::any_of(programs_, [&](const Program& p) { return p.shape == shape; })) continue;
+    (void)program(shape);
+    return true;
+  }
+  return false;
+}
+
 // The narrowest compiled step for so many sequences and tokens.
 ManySession::Shape ManySession::shape_for(int64_t sequences, int64_t tokens, bool mixed) const {
   std::optional<Shape> best;

@@ -33,6 +33,9 @@ class ManySession {
   // options.context: positions of the caches, shared by all sequences.
   ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits = {});
 
+  // Compiles a step that no call has needed yet, so that none waits for it; false if there is none.
+  bool prepare();
+
   // Opens an empty sequence with one of the model's adapter sets. Returns its number, which is valid until close().
   // Error if too many are open.
   int open(int64_t set = 0);
