@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,9 @@ struct ModelParameter {
 // missing values. A plain name given for a key with an axis is the value of all its elements.
 Config model_config(const lang::ModelDecl& model, const std::string& size, const Config& values);
 // A number written in a declaration, e.g. the condition of `when`; truth values are 0 and 1.
-double config_number(const lang::ModelDecl& model, const lang::Expr& e, const Config& config);
+// `element`: the value of `i`.
+double config_number(const lang::ModelDecl& model, const lang::Expr& e, const Config& config,
+                     std::optional<int64_t> element = {});
 std::vector<ModelParameter> model_parameters(const Scope& scope, const lang::ModelDecl& model, const Config& config);
 
 // One of the model's functions with the config applied. Parameters become parameter inputs by name; `layers` unrolled.

@@ -36,10 +36,10 @@ void check_spelling(const lang::Attribute& a, const std::vector<std::string>& kn
 }
 
 const std::vector<std::string>& param_attributes() {
-  static const std::vector<std::string> known = {"gguf",          "hf",         "role",      "init",       "optional",
-                                                 "when",          "frozen",     "absent_if", "hf_halves",  "hf_plus",
-                                                 "hf_transposed", "hf_fused",   "hf_rows",   "hf_columns", "hf_packed",
-                                                 "doc",           "absent_says"};
+  static const std::vector<std::string> known = {
+      "gguf",      "hf",        "role",        "init",          "optional",           "when",     "frozen",
+      "absent_if", "hf_halves", "hf_plus",     "hf_transposed", "hf_fused",           "hf_rows",  "hf_columns",
+      "hf_packed", "doc",       "absent_says", "hf_grouped",    "hf_grouped_columns", "hf_shape", "gguf_minus_exp"};
   return known;
 }
 
@@ -103,10 +103,10 @@ void check_names(const ModelDecl& m) {
   for (const auto& k : m.config) {
     once("config key", k.name, k.place);
     for (const auto& a : k.attributes)
-      check_spelling(a, {"gguf",       "hf",         "gguf_length", "choices",    "gguf_choices", "hf_words",
-                         "hf_members", "hf_letters", "hf_at_least", "hf_null",    "fixed",        "gguf_formula",
-                         "when",       "gguf_when",  "gguf_plus",   "gguf_times", "gguf_else",    "gguf_tensor",
-                         "gguf_also",  "gguf_blank", "gguf_values", "doc"});
+      check_spelling(a, {"gguf",       "hf",         "gguf_length", "choices",      "gguf_choices", "hf_words",
+                         "hf_members", "hf_letters", "hf_at_least", "hf_null",      "fixed",        "gguf_formula",
+                         "when",       "gguf_when",  "gguf_plus",   "gguf_times",   "gguf_else",    "gguf_tensor",
+                         "gguf_also",  "gguf_blank", "gguf_values", "gguf_largest", "hf_length",    "doc"});
   }
   for (const auto& s : m.sizes) once("size", s.name, s.place);
   for (const auto& p : m.params) once("parameter", p.name, p.place);
@@ -181,10 +181,12 @@ const lang::Function& function_of(const ModelDecl& model, const std::string& nam
 
 }  // namespace
 
-double config_number(const ModelDecl& model, const Expr& e, const Config& config) {
+double config_number(const ModelDecl& model, const Expr& e, const Config& config, std::optional<int64_t> element) {
   const Scope scope;
   Session session(scope);
-  return Elaboration(session, {&model, &config}).number(e, "a condition of the config").value();
+  std::map<std::string, int64_t> bound;
+  if (element) bound["i"] = *element;
+  return Elaboration(session, {&model, &config}).number(e, "a condition of the config", bound).value();
 }
 
 std::vector<ModelParameter> model_parameters(const Scope& scope, const ModelDecl& model, const Config& config) {

@@ -127,8 +127,11 @@ Parameter parameter_beside(const Parameter& p, const std::string& end, graph::Sh
   out.hf_also.clear();
   out.optional = false;
   out.hf_halves = out.hf_turned = 0;
+  out.hf_groups = out.hf_members = out.hf_grouped_from = 0;
+  out.hf_shape.clear();
+  out.gguf_minus_exp = false;
   out.hf_plus = 0;
-  out.hf_transposed = out.hf_columns = out.hf_packed = false;
+  out.hf_transposed = out.hf_columns = out.hf_packed = out.hf_grouped_columns = false;
   out.hf_fused = out.hf_rows = "";
   out.hf_part = out.hf_from = out.hf_count = out.hf_of = 0;
   out.hf_parts = 1;

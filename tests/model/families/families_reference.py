@@ -416,6 +416,67 @@ case("llava_onevision")(lambda: seeing(t.LlavaOnevisionForConditionalGeneration,
                                        {**SMALL, "model_type": "qwen3", "head_dim": 12}, {**CLIP, "model_type": "siglip_vision_model"}))
 
 
+# Layers that recur: three of four by a gated delta rule. Released configs say how often a layer attends, not only which.
+DELTA = dict(**{**SMALL, "num_hidden_layers": 4}, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8,
+             linear_value_head_dim=4)
+LINEAR = "model.layers.1.linear_attn."
+RECURRENT = ("model.layers.3.self_attn.q_proj.weight", LINEAR + "in_proj_qkv.weight", LINEAR + "A_log", LINEAR + "dt_bias", LINEAR + "conv1d.weight",
+             LINEAR + "out_proj.weight", LINEAR + "norm.weight", "model.layers.0.input_layernorm.weight")
+case("qwen3_5", RECURRENT)(lambda: t.Qwen3_5ForCausalLM(t.Qwen3_5TextConfig(**DELTA, tie_word_embeddings=True)))
+case("qwen3_5_kinds", config=lambda c: {**c, "full_attention_interval": 4})(lambda: t.Qwen3_5ForCausalLM(t.Qwen3_5TextConfig(
+    **{**DELTA, "num_hidden_layers": 3, "linear_num_value_heads": 2}, layer_types=["full_attention", "linear_attention", "linear_attention"],
+    rope_parameters=rope("default", partial_rotary_factor=0.5))))
+case("qwen3_5_pictures")(lambda: seeing(t.Qwen3_5ForConditionalGeneration, t.Qwen3_5Config, {**DELTA, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]},
+                                        {**VISION, "out_hidden_size": 32, "num_position_embeddings": 4}))
+DELTA_MOE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=16)
+case("qwen3_5_moe")(lambda: t.Qwen3_5MoeForCausalLM(t.Qwen3_5MoeTextConfig(**{k: v for k, v in DELTA.items() if k != "intermediate_size"}, **DELTA_MOE)))
+
+
+# A third layer attends; the others keep a matrix for each head by a selective scan. Released configs have older names of kinds.
+MAMBA = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=5, mamba_expand=2, mamba_chunk_size=8)
+SCAN = ("model.layers.0.mamba.in_proj.weight", "model.layers.0.mamba.A_log", "model.layers.0.mamba.D", "model.layers.0.mamba.dt_bias",
+        "model.layers.0.mamba.conv1d.weight", "model.layers.0.mamba.conv1d.bias", "model.layers.0.mamba.norm.weight")
+GRANITE_H = dict(**{**SMALL, "num_hidden_layers": 3}, **MAMBA, shared_intermediate_size=44, num_local_experts=0, num_experts_per_tok=0,
+                 embedding_multiplier=6.0, residual_multiplier=0.3, logits_scaling=4.0, attention_multiplier=0.2)
+
+
+def old_kinds(c):
+    old = {"linear_attention": "mamba", "full_attention": "attention"}
+    return {**c, "layer_types": [old[k] for k in c["layer_types"]]}
+
+
+case("granite_h", SCAN, config=old_kinds)(lambda: t.GraniteMoeHybridForCausalLM(t.GraniteMoeHybridConfig(
+    **GRANITE_H, layer_types=["linear_attention", "full_attention", "linear_attention"], tie_word_embeddings=True)))
+case("granite_h_rotated")(lambda: t.GraniteMoeHybridForCausalLM(t.GraniteMoeHybridConfig(
+    **{**GRANITE_H, "num_hidden_layers": 2}, layer_types=["full_attention", "linear_attention"], position_embedding_type="rope")))
+LFM = {k: v for k, v in SMALL.items() if k != "rms_norm_eps"}
+case("lfm2", ("model.layers.0.conv.conv.weight", "model.layers.0.conv.in_proj.weight", "model.layers.1.self_attn.q_proj.weight", "model.layers.0.feed_forward.w1.weight"))(
+    lambda: t.Lfm2ForCausalLM(t.Lfm2Config(**{**LFM, "num_hidden_layers": 3}, layer_types=["conv", "full_attention", "conv"], block_multiple_of=20)))
+case("lfm2_plain")(lambda: t.Lfm2ForCausalLM(t.Lfm2Config(**LFM, layer_types=["full_attention", "conv"], block_auto_adjust_ff_dim=False, conv_L_cache=4,
+                                                          tie_word_embeddings=False)))
+
+case("lfm2_moe")(lambda: t.Lfm2MoeForCausalLM(t.Lfm2MoeConfig(**{**LFM, "num_hidden_layers": 3}, layer_types=["conv", "full_attention", "conv"], num_dense_layers=1,
+                                                              num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12)))
+MAMBA2 = {k: v for k, v in SMALL.items() if k in ("vocab_size", "hidden_size", "num_hidden_layers", "bos_token_id", "eos_token_id", "pad_token_id")}
+case("mamba2", ("backbone.layers.1.mixer.in_proj.weight", "backbone.layers.0.mixer.A_log", "backbone.layers.0.mixer.norm.weight", "backbone.embeddings.weight"))(
+    lambda: t.Mamba2ForCausalLM(t.Mamba2Config(**MAMBA2, num_heads=8, head_dim=8, state_size=5, n_groups=2, chunk_size=8)))
+
+
+def old_pattern(c):
+    """Released configs have a letter for each layer."""
+    letters = {"linear_attention": "M", "mlp": "-", "full_attention": "*"}
+    kinds = c.pop("layers_block_type")
+    return {**c, "num_hidden_layers": len(kinds), "hybrid_override_pattern": "".join(letters[k] for k in kinds)}
+
+
+NEMOTRON = {k: v for k, v in SMALL.items() if k not in ("rms_norm_eps", "num_hidden_layers")}
+case("nemotron_h", ("backbone.layers.0.mixer.in_proj.weight", "backbone.layers.1.mixer.up_proj.weight", "backbone.layers.2.mixer.q_proj.weight"), under={"model.": "backbone."})(
+    lambda: t.NemotronHForCausalLM(t.NemotronHConfig(**NEMOTRON, head_dim=12, layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention"],
+                                                     ssm_state_size=5, mamba_num_heads=8, mamba_head_dim=8, n_groups=2, chunk_size=8)))
+case("nemotron_h_pattern", config=old_pattern)(lambda: t.NemotronHForCausalLM(t.NemotronHConfig(
+    **NEMOTRON, head_dim=8, layers_block_type=["linear_attention", "full_attention", "mlp"], ssm_state_size=4, mamba_num_heads=4, mamba_head_dim=8, n_groups=4, chunk_size=8)))
+
+
 def settle(model):
     """Weights large enough that nothing is negligible, exact in bf16."""
     generator = torch.Generator().manual_seed(7)
@@ -427,7 +488,7 @@ def settle(model):
                 values = values + 1
             p.copy_(values.to(torch.bfloat16).to(torch.float32))
         for name, b in model.named_buffers():
-            if "e_score_correction_bias" in name:
+            if "e_score_correction_bias" in name or "expert_bias" in name:
                 b.copy_((torch.randn(b.shape, generator=generator) * 0.2).to(torch.bfloat16).to(torch.float32))
 
 

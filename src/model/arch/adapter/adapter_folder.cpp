@@ -295,7 +295,7 @@ class FolderReader {
   // A pair of matrices that updates all matrices of a stack.
   AdapterPart stacked_part(const Parameter& p, const std::string& tensor, const Pair& pair) const {
     const bool fused = p.hf_fused == tensor, between = p.hf_rows == tensor;
-    if ((between && !(p.hf_columns && p.hf_transposed)) || p.hf_halves > 0 || pair.magnitude || pair.bias ||
+    if ((between && !(p.hf_columns && p.hf_transposed)) || is_reordered(p) || pair.magnitude || pair.bias ||
         pair.looked_up)
       throw unmade(p, tensor);
     const int64_t matrices = p.shape[0].number(), own = p.shape[1].number(), columns = p.shape[2].number();
@@ -564,7 +564,7 @@ class FolderReader {
     Weight w = f32_weight(shape, values);
     if (fused) w = rows_of_part(w, p);
     if (p.hf_transposed && !is_vector) w = transposed(w);
-    if (p.hf_halves > 0) halves_to_pairs(w, p.hf_halves, p.hf_turned);
+    to_own_order(w, p);
     w.type.shape = p.shape;
     return w;
   }
@@ -609,7 +609,7 @@ class FolderReader {
     if (t.shape.empty() || t.shape.size() > 2 || held != count) refuse_shape(t, {count}, name_);
     Weight w = f32_weight({graph::Dim(count), graph::Dim(1)}, floats_of(formats_, t, name_));
     if (fused) w = rows_of_part(w, p);
-    if (!looked_up && p.hf_halves > 0) halves_to_pairs(w, p.hf_halves, p.hf_turned);
+    if (!looked_up) rows_to_own_order(w, p);
     w.type.shape = {graph::Dim(own)};
     return w;
   }
@@ -647,7 +647,8 @@ class FolderReader {
       require_shape(out.b, rows * (fused ? p.hf_parts : 1), rank, *pair.b, name_);
       if (fused) out.b = rows_of_part(out.b, p);
       check_pairs(*model().family, model().config, p, model().name);
-      if (p.hf_halves > 0) halves_to_pairs(out.b, p.hf_halves, p.hf_turned);
+      rows_to_own_order(out.b, p);
+      columns_to_own_order(out.a, p);
     }
     if (pair.magnitude) out.magnitude = magnitude(*pair.magnitude, p, pair.looked_up, fused);
     out.scale = config_.scale(target);

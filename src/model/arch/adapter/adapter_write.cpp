@@ -136,9 +136,10 @@ class Folder {
     t.transposed = p.hf_transposed;
     t.alpha = tidy(part.scale * (adapter_.by_root ? std::sqrt(part.rank()) : part.rank()));
     if (t.looked_up) part.a = transposed(part.a);
-    if (p.hf_halves > 0) {
-      pairs_to_halves(part.b, p.hf_halves, p.hf_turned);
-      if (part.magnitude && !t.looked_up) pairs_to_halves(*part.magnitude, p.hf_halves, p.hf_turned);
+    if (!t.looked_up) {
+      rows_to_folder_order(part.b, p);
+      columns_to_folder_order(part.a, p);
+      if (part.magnitude) rows_to_folder_order(*part.magnitude, p);
     }
     const size_t expert = module.find(kExpert);
     if (expert == std::string::npos) {
@@ -166,7 +167,7 @@ class Folder {
     const Weight floats = decoded(weight);
     for (const float v : floats.f32()) values.push_back(static_cast<float>(v - p.hf_plus));
     Weight w = f32_weight(weight.type.shape, values);
-    if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
+    to_folder_order(w, p);
     if (p.hf_transposed && w.type.shape.size() > 1) w = transposed(w);
     // With a low-rank update it is the base layer of that update; alone it is a trained copy.
     const bool beside = adapter_.parts.contains(p.name);

@@ -25,7 +25,7 @@ bool is_rounded_type(const graph::Type& type) {
 
 // A weight in the folder's layout before packing; `turned`: transposed to [in, out].
 Weight in_folder(const Parameter& p, Weight w, bool turned) {
-  if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
+  to_folder_order(w, p);
   if (p.hf_plus != 0) {
     std::vector<float> values(w.f32().begin(), w.f32().end());
     for (float& v : values) v = static_cast<float>(v - p.hf_plus);
@@ -123,6 +123,7 @@ class Entries {
       return out;
     };
     graph::Type type = type_in_folder(w.type, turned);
+    if (!p.hf_shape.empty()) type.shape = p.hf_shape;
     if (decodes) type.element = {Scalar::f32, nullptr};
     const bool is_matrix = !p.is_vector() && p.role != "embedding";
     const size_t expert = p.hf.find("{e}");

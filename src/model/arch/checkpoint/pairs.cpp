@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
+#include "model/arch/checkpoint/rows.h"
 
 namespace lumen::model {
 namespace {
@@ -68,7 +69,73 @@ std::string keys_of_value(const Family& family, const graph::Config& config, int
   return text;
 }
 
+// For each place the one it comes from: parts in groups move to their place in the group, or back.
+std::vector<int64_t> source_of_groups(int64_t count, const Parameter& p, bool to_own) {
+  const int64_t parts = p.hf_groups * p.hf_members, width = (count - p.hf_grouped_from) / parts;
+  if (p.hf_grouped_from < 0 || p.hf_grouped_from > count || width * parts != count - p.hf_grouped_from)
+    throw user_error("parameter {}: {} rows or columns from {} on do not divide into {} groups of {} parts", p.name,
+                     count, p.hf_grouped_from, p.hf_groups, p.hf_members);
+  std::vector<int64_t> source(count);
+  for (int64_t r = 0; r < count; ++r) {
+    const int64_t at = r - p.hf_grouped_from, part = at / width;
+    const int64_t outer = to_own ? p.hf_groups : p.hf_members, inner = to_own ? p.hf_members : p.hf_groups;
+    source[r] = at < 0 ? r : p.hf_grouped_from + (part % outer * inner + part / outer) * width + at % width;
+  }
+  return source;
+}
+
+void group_rows(Weight& w, const Parameter& p, bool to_own) {
+  if (p.hf_groups == 0 || p.hf_members == 1 || p.hf_grouped_columns) return;
+  const std::vector<int64_t> source = source_of_groups(row_count(w), p, to_own);
+  move_rows(w, [&](int64_t r) { return source[r]; });
+}
+
+void group_columns(Weight& w, const Parameter& p, bool to_own) {
+  if (p.hf_groups == 0 || p.hf_members == 1 || !p.hf_grouped_columns) return;
+  if (is_rounded(w))
+    throw Error(Exit::user,
+                fmt::format("parameter {}: columns of a weight in format '{}' cannot be reordered", p.name,
+                            w.type.element.format->name),
+                "read a folder of floats, or a GGUF file");
+  Weight turned = transposed(w);
+  const std::vector<int64_t> source = source_of_groups(turned.rows(), p, to_own);
+  move_rows(turned, [&](int64_t r) { return source[r]; });
+  w = transposed(turned);
+}
+
 }  // namespace
+
+bool is_reordered(const Parameter& p) {
+  return p.hf_halves > 0 || (p.hf_groups > 0 && p.hf_members > 1);
+}
+
+void rows_to_own_order(Weight& w, const Parameter& p) {
+  if (p.hf_halves > 0) halves_to_pairs(w, p.hf_halves, p.hf_turned);
+  group_rows(w, p, true);
+}
+
+void rows_to_folder_order(Weight& w, const Parameter& p) {
+  group_rows(w, p, false);
+  if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
+}
+
+void columns_to_own_order(Weight& w, const Parameter& p) {
+  group_columns(w, p, true);
+}
+
+void columns_to_folder_order(Weight& w, const Parameter& p) {
+  group_columns(w, p, false);
+}
+
+void to_own_order(Weight& w, const Parameter& p) {
+  rows_to_own_order(w, p);
+  columns_to_own_order(w, p);
+}
+
+void to_folder_order(Weight& w, const Parameter& p) {
+  columns_to_folder_order(w, p);
+  rows_to_folder_order(w, p);
+}
 
 void check_pairs(const Family& family, const graph::Config& config, const Parameter& p, const std::string& file) {
   if (p.hf_halves == 0) return;

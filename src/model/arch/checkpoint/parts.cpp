@@ -35,6 +35,7 @@ Weight with_shape(Weight w, const graph::Shape& shape) {
 graph::Shape shape_of_whole(const Parameter& p, bool as_rows) {
   graph::Shape shape = p.shape;
   const size_t n = shape.size();
+  if (!p.hf_columns && n == 2) return {graph::Dim(shape[0].number() / p.hf_count * p.hf_of), shape[1]};
   if (!p.hf_columns) return {graph::Dim(shape[0].number() * p.hf_of), shape[p.hf_transposed ? n - 2 : n - 1]};
   const size_t axis = p.hf_transposed ? n - 2 : n - 1;  // of ours, along which the file's tensor is longer
   shape[axis] = graph::Dim(shape[axis].number() / p.hf_count * p.hf_of);

@@ -1,6 +1,7 @@
 #include "model/arch/checkpoint/read.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -206,7 +207,7 @@ class Taker {
     const auto names = names_of(p);
     const auto name = std::find_if(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); });
     const StoredTensor* tensor = nullptr;
-    bool stays = !hf_ || (!p.hf_transposed && p.hf_plus == 0 && p.hf_halves == 0);
+    bool stays = !hf_ || (!p.hf_transposed && p.hf_plus == 0 && !is_reordered(p));
     if (name != names.end()) {
       const bool is_stacked = name->find(kExpert) != std::string::npos;
       const std::string first = is_stacked ? of_expert(*name, 0) : *name;
@@ -240,8 +241,23 @@ class Taker {
     const StoredTensor& tensor = stored(name, p);
     used_.insert(name);
     Parameter as = p;
-    as.shape = shape;
-    return weight_of(family_->library().formats(), tensor, as, file_, name_);
+    as.shape = in_file(p, shape);
+    Weight w = weight_of(family_->library().formats(), tensor, as, file_, name_);
+    w.type.shape = shape;
+    return w;
+  }
+
+  // A shape as the file has it.
+  graph::Shape in_file(const Parameter& p, const graph::Shape& shape) const {
+    return hf_ && !p.hf_shape.empty() && shape == p.shape ? p.hf_shape : shape;
+  }
+
+  template <typename Function>
+  Weight mapped(const Weight& w, const Parameter& p, Function function) const {
+    if (!w.is_f32()) throw user_error("{}: parameter {} must be held in floats", name_, p.name);
+    std::vector<float> values(w.f32().begin(), w.f32().end());
+    for (float& v : values) v = function(v);
+    return f32_weight(w.type.shape, values);
   }
 
   // The type that take() will return for weights that need conversion; nullopt where they stay in the mapping, are
@@ -285,9 +301,11 @@ class Taker {
     if (packed_ && packed_->holds(*file_, name))
       return packed_->type(*file_, name, shape, family_->library().formats(), used_);
     Parameter as = p;
-    as.shape = shape;
+    as.shape = in_file(p, shape);
     used_.insert(name);
-    return type_of(family_->library().formats(), stored(name, p), as, name_);
+    graph::Type type = type_of(family_->library().formats(), stored(name, p), as, name_);
+    type.shape = shape;
+    return type;
   }
 
   const StoredTensor& stored(const std::string& name, const Parameter& p) const {
@@ -314,16 +332,12 @@ class Taker {
     }
     if (!w && hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused)) w = part(p);
     if (!w && hf_ && !p.hf_rows.empty() && has_tensor(p.hf_rows)) return between(p);
+    if (w && !hf_ && p.gguf_minus_exp) w = mapped(*w, p, [](float v) { return std::log(-v); });
     if (!w || !hf_) return w;
     if (is_turned) w = transposed(*w);
-    if (p.hf_plus != 0) {
-      if (!w->is_f32()) throw user_error("{}: parameter {} must be held in floats", name_, p.name);
-      std::vector<float> values(w->f32().begin(), w->f32().end());
-      for (float& v : values) v = static_cast<float>(v + p.hf_plus);
-      w = f32_weight(w->type.shape, values);
-    }
+    if (p.hf_plus != 0) w = mapped(*w, p, [&](float v) { return float(v + p.hf_plus); });
     check_pairs(*family_, config_, p, name_);
-    if (p.hf_halves > 0) halves_to_pairs(*w, p.hf_halves, p.hf_turned);
+    to_own_order(*w, p);
     return w;
   }
 

@@ -1,6 +1,7 @@
 #include "model/arch/checkpoint/write.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/check.h"
@@ -98,6 +99,19 @@ bool is_omitted(const Model& model, const Parameter& p, const graph::Config& bac
   return false;
 }
 
+namespace {
+
+// A weight as GGUF files hold it.
+Weight in_gguf(const Parameter& p, Weight w) {
+  if (!p.gguf_minus_exp) return w;
+  if (!w.is_f32()) throw user_error("parameter {} must be held in floats", p.name);
+  std::vector<float> values(w.f32().begin(), w.f32().end());
+  for (float& v : values) v = -std::exp(v);
+  return f32_weight(w.type.shape, values);
+}
+
+}  // namespace
+
 void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes,
                 const WeightSource& source) {
   GgufMetadata metadata = model.metadata;
@@ -137,7 +151,7 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
       [&](size_t i) -> std::span<const uint8_t> {
         leave_to_file({current.bytes.data(), current.bytes.size()});
         current = {};
-        current = fetched(model, *written[i], source);
+        current = in_gguf(*written[i], fetched(model, *written[i], source));
         return {current.bytes.data(), current.bytes.size()};
       },
       split_bytes);

@@ -59,7 +59,7 @@ void check_room_and_pairs(const Model& model, const std::filesystem::path& folde
   int64_t largest = 0;
   std::map<std::string, int64_t> whole;  // tensors that are joined, which needs twice their size
   for (const Parameter& p : model.parameters) {
-    const bool stays = p.hf_rows.empty() && p.hf_halves == 0 && p.hf_plus == 0 && !p.hf_transposed &&
+    const bool stays = p.hf_rows.empty() && !is_reordered(p) && p.hf_plus == 0 && !p.hf_transposed &&
                        p.hf.find("{e}") == std::string::npos;
     const int64_t bytes = graph::byte_size(model.weights.at(p.name).type);
     if (!p.hf_rows.empty())

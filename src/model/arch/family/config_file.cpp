@@ -123,8 +123,9 @@ void take_gguf(const Family& family, const GgufRules& rules, const GgufMetadata&
   if (is_text(metadata, name) && !key.choices.empty()) {
     value = choice(file, key, name, key.gguf_choices, metadata.text(name));
   } else {
-    if (is_array(metadata, name) && has_key(family, rules, name, true)) return;
-    const std::vector<double> all = numbers_in(metadata, name);
+    if (is_array(metadata, name) && !key.gguf_largest && has_key(family, rules, name, true)) return;
+    std::vector<double> all = numbers_in(metadata, name);
+    if (key.gguf_largest && !all.empty()) all = {std::ranges::max(all)};
     if (all.empty()) throw user_error("{}: key '{}' is an empty array", file, name);
     // An array for a family that has one number: all elements must be equal.
     for (double v : all) {
@@ -253,7 +254,7 @@ void take_letters(const Family& family, const nlohmann::json& config, const std:
     const nlohmann::json* text = key.hf_letters.empty() ? nullptr : said_at(config, key.hf_letters);
     if (!text || !text->is_string()) continue;
     const auto letters = text->get<std::string>();
-    const auto is_letter = [](char c) { return c >= 'A' && c <= 'Z'; };
+    const auto is_letter = [](char c) { return c > ' ' && c <= '~'; };
     if (letters.empty() || letters.size() > 4096 || !std::all_of(letters.begin(), letters.end(), is_letter))
       throw user_error("{}: \"{}\" is \"{}\", not a pattern of letters", file, key.hf_letters, letters);
     const std::vector<std::string> entries = key.entries(rules.complete(values));
@@ -383,7 +384,10 @@ graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadat
   const ConfigRules rules(family);
   for (const ConfigKey& key : family.keys()) {
     if (!rules.has_formula(key.name) || values.contains(key.name)) continue;
-    values[key.name] = checked(metadata.source, key, rules.gguf_formula(key.name, family.config("", values)));
+    const graph::Config so_far = family.config("", values);
+    const std::vector<std::string> entries = key.entries(so_far);
+    for (size_t i = 0; i < entries.size(); ++i)
+      values[entries[i]] = checked(metadata.source, key, rules.gguf_formula(key.name, so_far, int64_t(i)));
   }
   // Keys that only formulas need are not part of the model's config.
   if (has_tensor) {
@@ -420,6 +424,13 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& given, 
       names[key.name] = name;
       said = true;
       break;
+    }
+    for (const std::string& name : rules.lengths_of(key.name)) {
+      const nlohmann::json* counted = said ? nullptr : said_at(config, name);
+      if (!counted || !(counted->is_array() || counted->is_string())) continue;
+      const bool is_list = counted->is_array();
+      values[key.name] = double(is_list ? counted->size() : counted->get_ref<const std::string&>().size());
+      said = true;
     }
     if (!said && rules.has_null(key.name)) {
       const auto says_null = [&](const std::string& name) {

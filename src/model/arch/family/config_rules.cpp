@@ -1,5 +1,5 @@
 // Attributes of models that are handled here: unread, refused, hides (all inherited); of config keys: hf_null,
-// gguf_formula, fixed, hf_at_least.
+// gguf_formula, fixed, hf_at_least, hf_length.
 #include "model/arch/family/config_rules.h"
 
 #include <algorithm>
@@ -98,6 +98,8 @@ ConfigRules::ConfigRules(const Family& family) : family_(family), decl_(family.d
         never_.emplace_back(key.name, blamed.front());
       }
       if (a.name == "hf_at_least") longer_.insert(key.name);
+      if (a.name == "hf_length")
+        for (const lang::ExprPtr& value : a.values) lengths_[key.name].push_back(value->text);
       if (a.name != "hf_null" && a.name != "gguf_formula") continue;
       if (a.values.size() != 1)
         throw error_at(a.place, fmt::format("'{}' needs one value", a.name), fmt::format("e.g. {} 0", a.name));
@@ -161,8 +163,13 @@ bool ConfigRules::null_is_word(const std::string& key) const {
   return nulls_.at(key)->kind == lang::ExprKind::number;
 }
 
-double ConfigRules::gguf_formula(const std::string& key, const graph::Config& config) const {
-  return graph::config_number(decl_, *formulas_.at(key), config);
+double ConfigRules::gguf_formula(const std::string& key, const graph::Config& config, int64_t element) const {
+  return graph::config_number(decl_, *formulas_.at(key), config, element);
+}
+
+std::vector<std::string> ConfigRules::lengths_of(const std::string& key) const {
+  const auto at = lengths_.find(key);
+  return at == lengths_.end() ? std::vector<std::string>() : at->second;
 }
 
 bool ConfigRules::is_fixed(const std::string& key) const {

@@ -36,7 +36,9 @@ class ConfigRules {
   bool null_is_word(const std::string& key) const;  // an alias of one number, independent of other keys
   // Keys that GGUF files define in terms of others.
   bool has_formula(const std::string& key) const { return formulas_.contains(key); }
-  double gguf_formula(const std::string& key, const graph::Config& config) const;
+  double gguf_formula(const std::string& key, const graph::Config& config, int64_t element) const;
+  // Lists and texts of config.json whose length is the value where the file does not say it; the first present counts.
+  std::vector<std::string> lengths_of(const std::string& key) const;
   // Whether a file's list may have more elements than the key; surplus ones are ignored.
   bool may_be_longer(const std::string& key) const { return longer_.contains(key); }
   // Whether only the default is supported, so that a file must not have another value.
@@ -53,6 +55,7 @@ class ConfigRules {
   std::vector<std::string> fixed_;
   std::vector<std::pair<std::string, Rule>> never_;  // config keys that must be 0, and the JSON key for the message
   std::set<std::string> longer_;
+  std::map<std::string, std::vector<std::string>> lengths_;
   std::string size_;  // of the defaults of config.json; "" when the family has none of its own
 };
 

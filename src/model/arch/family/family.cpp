@@ -386,6 +386,7 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
     if (!length.empty()) out.gguf_length = length.front();
     for (const lang::Attribute& a : key.attributes) {
       if (a.name == "gguf_plus") out.gguf_plus = attribute_texts({a}, a.name, 1).at(0);
+      if (a.name == "gguf_largest") out.gguf_largest = true;
       if (a.name == "gguf_times") out.gguf_times = number_of(a, 0);
       if (a.name == "gguf_else") out.gguf_else = number_of(a, 0);
       if (a.name == "gguf_tensor") out.gguf_tensor = attribute_texts({a}, a.name, 1).at(0);
@@ -474,6 +475,25 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
       if (a.name == "hf_transposed") parameter.hf_transposed = true;
       if (a.name == "hf_packed") parameter.hf_packed = true;
       if (a.name == "hf_plus") parameter.hf_plus = number_of(a, 0);
+      if (a.name == "gguf_minus_exp") parameter.gguf_minus_exp = true;
+      if (a.name == "hf_shape") {
+        for (const lang::ExprPtr& value : a.values)
+          parameter.hf_shape.emplace_back(int64_t(graph::config_number(decl_, *value, config)));
+        if (graph::elements(parameter.hf_shape) != graph::elements(parameter.shape))
+          throw error_at(a.place, fmt::format("hf_shape has {} elements, but the parameter has {}",
+                                              graph::print(graph::elements(parameter.hf_shape)),
+                                              graph::print(graph::elements(parameter.shape))));
+      }
+      if (a.name == "hf_grouped" || a.name == "hf_grouped_columns") {
+        const auto count = [&](size_t value) {
+          if (value >= a.values.size()) throw error_at(a.place, fmt::format("{} needs three numbers", a.name));
+          return int64_t(graph::config_number(decl_, *a.values[value], config));
+        };
+        parameter.hf_grouped_from = count(0);
+        parameter.hf_groups = count(1);
+        parameter.hf_members = count(2);
+        parameter.hf_grouped_columns = a.name == "hf_grouped_columns";
+      }
       if (a.name == "hf_rows" || a.name == "hf_columns") {
         const auto count = [&](size_t value) {
           if (value >= a.values.size())
@@ -489,7 +509,7 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
         parameter.hf_columns = a.name == "hf_columns";
         if (parameter.hf_from + parameter.hf_count > parameter.hf_of)
           throw error_at(a.place, fmt::format("{} takes parts out of larger ones", a.name));
-        if (!parameter.hf_columns && parameter.shape.size() != 3)
+        if (!parameter.hf_columns && parameter.shape.size() != 2 && parameter.shape.size() != 3)
           throw error_at(a.place, "hf_rows takes matrices out of larger ones");
       }
       if (a.name == "hf_fused") {

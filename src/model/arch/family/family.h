@@ -88,6 +88,7 @@ struct ConfigKey {
   double gguf_times = 1;
   std::optional<double> gguf_else;
   std::string gguf_tensor;
+  bool gguf_largest = false;  // where a GGUF file has a number for each layer, the value is the largest of them
   // Strings by value, and their names in GGUF files ("": none). Empty for numbers.
   std::vector<std::string> choices, gguf_choices;
   std::map<std::string, double> hf_words;  // strings for numbers in HF files
@@ -106,8 +107,14 @@ struct Parameter : graph::ModelParameter {
   // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs, for RoPE). This
   // applies only to the first hf_turned of d rows (0: all).
   int64_t hf_halves = 0, hf_turned = 0;
-  double hf_plus = 0;          // added to the values of HF files
-  bool hf_transposed = false;  // HF files hold [in, out]
+  // n > 0: in HF files the rows from hf_grouped_from on (with hf_grouped_columns: columns) stand in n groups of
+  // hf_members parts; here the first parts of all groups come first, then the second ones, and so on.
+  int64_t hf_groups = 0, hf_members = 0, hf_grouped_from = 0;
+  bool hf_grouped_columns = false;
+  graph::Shape hf_shape;        // in HF files, which have as many elements; empty: the same
+  bool gguf_minus_exp = false;  // GGUF files hold -exp of the values
+  double hf_plus = 0;           // added to the values of HF files
+  bool hf_transposed = false;   // HF files hold [in, out]
   // HF files may fuse several parameters in one tensor, along the axis before the last: its name, the index of this
   // part, and the number of parts.
   std::string hf_fused;

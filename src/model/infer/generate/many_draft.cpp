@@ -126,6 +126,8 @@ void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>
       row += count;
       one.fed.erase(one.fed.begin(), one.fed.begin() + count);
       if (!one.fed.empty()) continue;
+      if (!one.is_marked) session_.mark(one.sequence);  // proposals may be rejected
+      one.is_marked = true;
       const TokenId id = likeliest(logits[row]);
       if (id >= 0) {
         out[one.request].push_back(id);

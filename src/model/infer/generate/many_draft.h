@@ -53,6 +53,7 @@ class ManyModelDraft : public ManyDraft {
     int sequence;  // number in session_
     std::vector<TokenId> fed;
     int64_t left;
+    bool is_marked = false;  // recurrent states behind the sequence's own tokens
   };
   std::optional<At> begin(size_t number, const DraftRequest& request, bool* may_read);
   int sequence_of(const DraftRequest& request);

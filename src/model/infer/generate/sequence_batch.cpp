@@ -82,13 +82,17 @@ void SequenceBatch::remove_all() {
 }
 
 // The longest prefix of the pending tokens of `t` that is cached by a sequence with the same adapters, and that
-// sequence (-1: none). The last token is always computed, because its logits are needed.
-std::pair<int64_t, int> SequenceBatch::known(const Sequence& t) const {
+// sequence (-1: none). The last token is always computed, because its logits are needed. `common`: the longest prefix
+// that a sequence begins with, whether it can be shared or not.
+std::pair<int64_t, int> SequenceBatch::known(const Sequence& t, int64_t* common) const {
   const std::vector<TokenId>& tokens = t.pending;
   std::pair<int64_t, int> best{0, -1};
+  *common = 0;
   const auto look = [&](int sequence) {
     if (session_.set(sequence) != t.order.set) return;
-    const int64_t count = std::min<int64_t>(same_beginning(tokens, session_.tokens(sequence)), tokens.size() - 1);
+    const int64_t same = std::min<int64_t>(same_beginning(tokens, session_.tokens(sequence)), tokens.size() - 1);
+    *common = std::max(*common, same);
+    const int64_t count = session_.shareable(sequence, same);
     if (count > best.first) best = {count, sequence};
   };
   for (const auto& other : active_) look(other->sequence);
@@ -118,7 +122,7 @@ bool SequenceBatch::admit() {
   if (shares && is_being_read(t)) return false;
   std::pair<int64_t, int> from{0, -1};
   for (;;) {
-    if (shares) from = known(t);
+    if (shares) from = known(t, &t.common);
     const int64_t size = session_.page_size();
     const int64_t pages = (std::ssize(t.pending) + size - 1) / size - from.first / size;
     if (active_.empty() || pages + unread_pages() + std::ssize(active_) <= session_.free_pages()) break;

@@ -85,6 +85,7 @@ class SequenceBatch {
     std::vector<TokenId> pending;  // tokens not computed yet
     int64_t scored = 0;            // prompt tokens whose logits were passed to `read`
     uint64_t served = 0;           // the last step that computed a chunk of it
+    int64_t common = 0;            // prompt tokens that another sequence began with: recurrent states get a mark there
     std::optional<ExpectedDraft> expected;
     DraftPace pace;
     std::unique_ptr<Sampler> sampler;
@@ -94,7 +95,7 @@ class SequenceBatch {
   };
   using Sequences = std::list<std::unique_ptr<Sequence>>;
 
-  std::pair<int64_t, int> known(const Sequence& t) const;
+  std::pair<int64_t, int> known(const Sequence& t, int64_t* common) const;
   bool is_being_read(const Sequence& t) const;
   bool is_scored(const Sequence& t) const { return t.order.read && t.scored < std::ssize(t.order.prompt); }
   bool admit();

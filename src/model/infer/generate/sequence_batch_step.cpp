@@ -66,7 +66,14 @@ std::vector<std::vector<TokenId>> SequenceBatch::next_tokens(const std::vector<S
 
 // Computes a chunk of a prompt. Returns the logits of the prompt's last token if the chunk includes it.
 std::optional<LogitRow> SequenceBatch::read_some(Sequence& t) {
-  const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
+  auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
+  if (session_.is_recurrent()) {
+    // Recurrent states can be shared where a chunk ends: at the end of a prefix that other prompts have, too, and
+    // before the last token, which is then computed together with the next tokens of other sequences.
+    const int64_t length = session_.length(t.sequence);
+    if (t.common > length && t.common < length + count) count = t.common - length;
+    if (count == std::ssize(t.pending)) --count;
+  }
   const bool is_last = count == std::ssize(t.pending);
   const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
   const ManySession::Part part{t.sequence, some};

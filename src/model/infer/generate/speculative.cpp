@@ -28,6 +28,7 @@ std::vector<TokenId> ModelDraft::propose(std::span<const TokenId> tokens, int64_
   most = std::min(most, session_.context() - std::ssize(tokens));
   if (most < 1) return out;
   std::span<const float> logits = session_.become(tokens);
+  session_.mark();
   for (;;) {
     if (!forbidden_.empty()) {
       logits_.assign(logits.begin(), logits.end());

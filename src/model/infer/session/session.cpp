@@ -161,6 +161,7 @@ Session::Session(const LoadedModel& loaded, SessionOptions options)
   graph_ = std::move(plan.graph);
   symbols_ = std::move(plan.symbols);
   narrowing_ = plan.narrowing;
+  recurrent_ = plan.recurrent;
   if (plan.window > 0) near_.emplace(plan.window, widest_step(options_));
   run::CompileOptions compile = step_options(loaded, graph_, options_);
   compile.symbols = symbols_;
@@ -187,9 +188,11 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
   options.assignments = stored_formats(model);
   options.exact = session.exact;
   options.invariant = session.invariant;
+  // Errors of rounding would add up in recurrent states, which stay in f32.
+  const std::vector<std::string> recurrent = recurrent_states(step);
   for (const graph::ValueId v : step.inputs()) {
     const graph::Node& n = step[v];
-    if (n.attributes.role != graph::Role::state) continue;
+    if (n.attributes.role != graph::Role::state || std::ranges::count(recurrent, n.attributes.name) > 0) continue;
     const FormatRef format = cache_format_of(n.attributes.name, session);
     if (!format) continue;
     if (const graph::Dim& width = n.type.shape.back(); width.is_number() && width.number() % format->block != 0)
@@ -235,6 +238,9 @@ void Session::bind(Width& width) {
       (name == "rows" ? width.rows_in : name == Narrowing::kAsked ? width.asked_in : width.scales_in) = Handed(tensor);
     } else if (name == "position") {
       tensor = position_in_;
+    } else if (name == kCount) {
+      if (!count_in_) count_in_ = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = count_in_;
     } else if (name == "place" || name == "near_positions") {
       auto& shared = name == "place" ? place_in_ : near_positions_in_;
       if (!shared) shared = std::make_shared<run::DeviceTensor>(engine.device(), type);
@@ -270,7 +276,7 @@ std::vector<double> Session::largest_kept(std::string_view ending) const {
 
 void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& asked) {
   // Short chunks are padded; the cache entries of the padding, after the sequence, are overwritten before they can be
-  // read.
+  // read, and `count` keeps the padding out of recurrent states.
   std::vector<int32_t> ids(width.tokens, 0);
   std::copy(tokens.begin(), tokens.end(), ids.begin());
   width.tokens_in->upload(ids.data(), width.tokens_in->bytes());
@@ -288,6 +294,8 @@ void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& as
   }
   const int32_t position = position_;
   position_in_->upload(&position, sizeof position);
+  const int32_t count = tokens.size();
+  if (count_in_) count_in_->upload(&count, sizeof count);
   if (near_) {
     const int32_t place = near_->put(position_, tokens.size(), width.tokens);
     place_in_->upload(&place, sizeof place);
@@ -350,6 +358,8 @@ Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& aske
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
   read_again();
+  const bool is_prompt = tokens.size() > 1;
+  if (is_prompt) mark();
   Width* last = nullptr;
   while (!tokens.empty()) {
     Width& step = width(tokens_of_step(tokens.size()), 1);
@@ -357,6 +367,7 @@ Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& aske
     run(step, tokens.first(count), asked);
     tokens = tokens.subspan(count);
     last = &step;
+    if (is_prompt) mark();
   }
   return *last;
 }
@@ -414,6 +425,7 @@ void Session::read_rows(std::span<const TokenId> tokens, const std::function<voi
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
   read_again();
+  mark();  // some of these tokens may be drafts that are rejected
   while (!tokens.empty()) {
     // Few widths, so that few steps are compiled; single tokens at the end of the context.
     int64_t wide = wide_widths(options_, tokens.size()).back();
@@ -495,7 +507,29 @@ void Session::rewind(int64_t position) {
   LUMEN_CHECK(position >= 0 && position <= this->position());
   tokens_.resize(position);
   if (position >= position_) return;
+  if (!recurrent_.empty()) {
+    marks_.drop_behind(position);
+    const StateMarks::Mark* const mark = marks_.before(position);
+    position = mark ? mark->length : 0;
+  }
   position_ = !near_ || near_->rewind(position) ? position : 0;
+  if (recurrent_.empty() || states_.empty()) return;
+  run::Device& device = loaded_.engine().device();
+  marks_.drop_behind(position_);
+  if (position_ > 0) return set_slot(device, recurrent(), 0, *marks_.before(position_)->bytes);
+  clear_slot(device, recurrent(), 0);
+}
+
+RecurrentStates Session::recurrent() const {
+  RecurrentStates states;
+  for (const std::string& name : recurrent_)
+    if (const auto at = states_.find(name); at != states_.end()) states.insert(*at);
+  return states;
+}
+
+void Session::mark() {
+  if (recurrent_.empty() || position_ == 0 || position_ != position() || marks_.has(position_)) return;
+  marks_.add(position_, std::make_shared<const std::string>(copy_slot(loaded_.engine().device(), recurrent(), 0)));
 }
 
 std::string Session::explain(const run::Ceilings* ceilings) const {

@@ -3,7 +3,8 @@
 // tests/model/infer/infer_test.cpp.
 //
 // May include: base, base/threads, graph/ir, graph/pass, graph/pipeline, graph/transform/by_text, model/arch,
-// model/arch/adapter, model/infer/narrowing, number/library, run/engine, run/engine/compile, run/engine/program.
+// model/arch/adapter, model/infer/narrowing, model/infer/recurrent, number/library, run/engine, run/engine/compile,
+// run/engine/program.
 // Offers: finite.h, forecast.h, session_many.h, step_plan.h.
 #pragma once
 
@@ -22,6 +23,7 @@
 #include "model/arch/adapter/adapter_sets.h"
 #include "model/arch/model.h"
 #include "model/infer/narrowing/masked_rows.h"
+#include "model/infer/recurrent/recurrent.h"
 #include "model/infer/session/handed.h"
 #include "model/infer/session/near_places.h"
 #include "run/engine/engine.h"
@@ -134,8 +136,12 @@ class Session {
   int64_t position() const { return tokens_.size(); }
   int64_t context() const { return options_.context; }
   int64_t vocabulary() const { return loaded_.model().integer("vocab"); }
-  // Truncates the sequence. With sliding-window caches, entries may be lost; they are recomputed with the next tokens.
+  // Truncates the sequence. Entries of sliding-window caches may be lost, and recurrent states go back to the last mark
+  // before `position`: what is missing is recomputed with the next tokens.
   void rewind(int64_t position);
+  // Keeps a copy of the recurrent states, so that a later rewind to this position, or to one soon behind it, computes
+  // little again. Prompts and feed_all leave marks by themselves. Nothing happens for families without such states.
+  void mark();
   // Bytes of the caches.
   int64_t cache_bytes() const { return cache_bytes_; }
   // The largest |x| in states with names of this ending ("keys"), by layer. The states must be f32, and all computed
@@ -154,6 +160,7 @@ class Session {
     std::shared_ptr<run::Program> sum;  // sums the logits; compiled on first use
   };
   void read_again();
+  RecurrentStates recurrent() const;
   Width compiled(int64_t tokens, int64_t rows);
   void bind(Width& width);  // blocks until the weights are uploaded
   Width& width(int64_t tokens, int64_t rows);
@@ -173,7 +180,9 @@ class Session {
   std::optional<Narrowing> narrowing_;
   std::optional<NearPlaces> near_;  // slots of sliding-window layers
   std::map<std::string, run::DeviceTensorRef> states_;
-  run::DeviceTensorRef position_in_, place_in_, near_positions_in_;
+  std::vector<std::string> recurrent_;  // names of recurrent states
+  StateMarks marks_;
+  run::DeviceTensorRef position_in_, count_in_, place_in_, near_positions_in_;
   std::deque<Width> widths_;  // compiled on first use
   std::unique_ptr<MaskedRows> masked_rows_;
   int64_t cache_bytes_ = 0, work_bytes_ = 0;

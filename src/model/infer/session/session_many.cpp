@@ -23,6 +23,13 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
   cache_bytes_ = state_bytes(plan_.graph, compile);
   require_session(loaded, cache_bytes_, 0, options_);
   sequences_.resize(limits_.sequences + limits_.kept);
+  slots_.resize(limits_.sequences);
+  is_mixed_ = is_mixed_ && !is_recurrent();
+  if (limits_.fixed > 0 && is_recurrent())
+    throw Error(
+        Exit::usage,
+        fmt::format("'{}' has recurrent states, so --batch-invariant holds on processors only", loaded.model().name),
+        "use --device cpu, or leave the flag out");
 }
 
 // Shapes of steps: one token of each of several sequences; a chunk of one sequence; tokens of several sequences.
@@ -54,6 +61,7 @@ int ManySession::open(int64_t set) {
     t.is_open = true;
     t.set = set;
     t.tables.clear();
+    t.computed = 0;
     for (const Cache& c : caches_) t.tables.emplace_back(c.window);
     return i;
   }
@@ -69,6 +77,14 @@ int64_t ManySession::share(int from, int to, int64_t count) {
   Sequence &source = sequence(from), &target = sequence(to);
   LUMEN_CHECK(source.set == target.set && target.tokens.empty() && count >= 0 && count <= length(from));
   for (size_t c = 0; c < caches_.size(); ++c) count = source.tables[c].kept(caches_[c].pool, count);
+  if (is_recurrent() && count > 0) {
+    if (source.computed > 0 && source.computed <= count) mark(from);
+    const StateMarks::Mark* const last = source.marks.before(count);
+    count = last ? last->length : 0;
+    target.marks = source.marks;
+    target.marks.drop_behind(count);
+  }
+  target.computed = count;
   if (count == 0) return 0;
   for (size_t c = 0; c < caches_.size(); ++c) {
     target.tables[c].share(caches_[c].pool, source.tables[c], count);
@@ -82,15 +98,108 @@ int64_t ManySession::rewind(int number, int64_t length) {
   Sequence& t = sequence(number);
   LUMEN_CHECK(length >= 0 && length <= std::ssize(t.tokens));
   for (size_t c = 0; c < caches_.size(); ++c) length = t.tables[c].kept(caches_[c].pool, length);
+  if (is_recurrent() && length < t.computed) {
+    const StateMarks::Mark* const last = t.marks.before(length);
+    length = last ? last->length : 0;
+    t.marks.drop_behind(length);
+    drop_slot(t);
+  }
+  t.computed = std::min(t.computed, length);
   for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].shorten(caches_[c].pool, length);
   t.tokens.resize(length);
   return length;
 }
 
+int64_t ManySession::shareable(int from, int64_t count) const {
+  if (!is_recurrent()) return count;
+  const Sequence& t = sequences_.at(from);
+  if (t.computed <= count) return t.computed;
+  const StateMarks::Mark* const last = t.marks.before(count);
+  return last ? last->length : 0;
+}
+
+RecurrentStates ManySession::recurrent() const {
+  RecurrentStates states;
+  for (const std::string& name : plan_.recurrent) states[name] = states_.at(name);
+  return states;
+}
+
+void ManySession::mark(int number) {
+  Sequence& t = sequence(number);
+  if (!is_recurrent() || t.computed == 0 || t.marks.has(t.computed)) return;
+  t.marks.add(t.computed,
+              std::make_shared<const std::string>(copy_slot(loaded_.engine().device(), recurrent(), t.slot)));
+  limit_marks();
+}
+
+// Drops marks of the sequences that were used least recently, but those that are the only copy of a sequence's states.
+void ManySession::limit_marks() {
+  std::vector<Sequence*> by_use;
+  int64_t bytes = 0;
+  for (Sequence& t : sequences_) {
+    if (t.marks.all().empty()) continue;
+    by_use.push_back(&t);
+    for (const StateMarks::Mark& m : t.marks.all()) bytes += std::ssize(*m.bytes);
+  }
+  std::ranges::sort(by_use, {}, [](const Sequence* t) { return t->used; });
+  for (Sequence* t : by_use) {
+    if (bytes <= kMostMarkBytes) return;
+    for (const StateMarks::Mark& m : t->marks.all()) bytes -= std::ssize(*m.bytes);
+    t->marks.keep_only(t->slot < 0 ? t->computed : -1);
+    for (const StateMarks::Mark& m : t->marks.all()) bytes += std::ssize(*m.bytes);
+  }
+}
+
+void ManySession::drop_slot(Sequence& t) {
+  if (t.slot >= 0) slots_.at(t.slot) = false;
+  t.slot = -1;
+}
+
+// A slot without a sequence. If there is none, the sequence that was used least recently gives up its own.
+int64_t ManySession::free_slot(std::span<const Part> parts) {
+  const auto find = [&] { return std::ranges::find(slots_, false) - slots_.begin(); };
+  if (find() == std::ssize(slots_)) {
+    int oldest = -1;
+    for (int i = 0; i < std::ssize(sequences_); ++i) {
+      const bool is_idle = std::ranges::none_of(parts, [&](const Part& p) { return p.sequence == i; });
+      if (sequences_[i].slot < 0 || !is_idle) continue;
+      if (oldest < 0 || sequences_[i].used < sequences_[oldest].used) oldest = i;
+    }
+    LUMEN_CHECK(oldest >= 0, "no slot for the states of a sequence");
+    // Without a slot, this mark is the only copy: limit_marks() leaves it.
+    Sequence& t = sequences_[oldest];
+    if (!t.marks.has(t.computed))
+      t.marks.add(t.computed,
+                  std::make_shared<const std::string>(copy_slot(loaded_.engine().device(), recurrent(), t.slot)));
+    drop_slot(t);
+    limit_marks();
+  }
+  const int64_t slot = find();
+  slots_[slot] = true;
+  return slot;
+}
+
+// Gives each of these sequences a slot with its recurrent states; new sequences begin with zeros.
+void ManySession::bring_states(std::span<const Part> parts) {
+  run::Device& device = loaded_.engine().device();
+  for (const Part& part : parts) {
+    Sequence& t = sequence(part.sequence);
+    t.used = steps_;
+    if (!is_recurrent() || t.slot >= 0) continue;
+    t.slot = free_slot(parts);
+    if (t.computed == 0) {
+      clear_slot(device, recurrent(), t.slot);
+      continue;
+    }
+    const StateMarks::Mark* const last = t.marks.before(t.computed);
+    LUMEN_CHECK(last && last->length == t.computed, "no states at {}", t.computed);
+    set_slot(device, recurrent(), t.slot, *last->bytes);
+  }
+}
+
 int64_t ManySession::missing_pages(int number, int64_t count) const {
   const Sequence& t = sequences_.at(number);
-  const auto now = std::ssize(t.tokens);
-  return t.tables.at(0).missing(caches_[0].pool, now, now + count);
+  return t.tables.at(0).missing(caches_[0].pool, t.computed, std::ssize(t.tokens) + count);
 }
 
 int64_t ManySession::taken_bytes() const {
@@ -100,6 +209,7 @@ int64_t ManySession::taken_bytes() const {
 }
 
 bool ManySession::is_of(size_t cache, const std::string& state) const {
+  if (std::ranges::count(plan_.recurrent, state) > 0) return false;
   return (cache == 1) == (caches_.size() > 1 && state.starts_with(kNearStates));
 }
 
@@ -168,6 +278,7 @@ void ManySession::append_pages(int number, std::span<const TokenId> tokens, std:
     });
   }
   t.tokens.insert(t.tokens.end(), tokens.begin(), tokens.end());
+  t.computed = std::ssize(t.tokens);
 }
 
 const StepPlan& ManySession::plan_for(Shape shape) {
@@ -244,6 +355,8 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
                                        bool apart, bool all) {
   shape.plain = limits_.fixed == 0 && is_plain(parts);
   Program& p = program(shape);
+  ++steps_;
+  bring_states(parts);
   std::vector<Row> lines;
   for (const Part& part : parts) {
     const int64_t start = length(part.sequence), step = apart ? 1 : std::ssize(part.tokens);
@@ -254,8 +367,11 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   LUMEN_CHECK(std::ssize(lines) <= p.shape.sequences);
   const size_t entries = plan_.symbols.at("K");
   std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0), sets(p.shape.sequences, 0);
+  std::vector<int32_t> counts(p.shape.sequences, 0), slots(p.shape.sequences, -1);
   for (size_t i = 0; i < lines.size(); ++i) {
     const int32_t start = lines[i].start;
+    counts[i] = lines[i].tokens.size();
+    slots[i] = sequence(lines[i].sequence).slot;
     sets[i] = sequence(lines[i].sequence).set;
     for (size_t t = 0; t < wide; ++t) {
       const size_t real = std::min(t, lines[i].tokens.size() - 1);
@@ -298,6 +414,8 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   put("tokens", ids);
   put("positions", at);
   put("rows", rows);
+  if (p.in.contains(kCounts)) put(kCounts, counts);
+  if (p.in.contains(kSlots)) put(kSlots, slots);
   if (p.in.contains(graph::kTextSets)) put(graph::kTextSets, sets);
   if (p.in.contains("length")) put("length", {static_cast<int32_t>(limits_.longest)});
   if (plan_.narrowing) {
@@ -313,6 +431,8 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   for (const Part& part : parts) {
     Sequence& t = sequence(part.sequence);
     t.tokens.insert(t.tokens.end(), part.tokens.begin(), part.tokens.end());
+    t.computed = std::ssize(t.tokens);
+    if (part.tokens.size() > 1 && !shape.all) mark(part.sequence);
     for (size_t c = 0; !apart && c < caches_.size(); ++c) t.tables[c].forget(caches_[c].pool, t.tokens.size());
   }
   return p;

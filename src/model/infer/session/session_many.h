@@ -3,7 +3,10 @@
 // their own, whose pages are freed when no token sees them any more. A step computes the next tokens of all sequences
 // together; prompts are computed one after another, in chunks (chunked prefill), or in the same steps as decoding
 // sequences. This code is independent of the model family: it needs a function `step_many` (and `step_many_near`).
-// Proved by tests/model/infer/session_many_test.cpp.
+//
+// Recurrent states (model/infer/recurrent) have one slot for each sequence of a step. A sequence that no step computes
+// may lose its slot to another; its states are kept as a mark then. Proved by
+// tests/model/infer/session_many_test.cpp and tests/model/infer/recurrent/hybrid_test.cpp.
 #pragma once
 
 #include <functional>
@@ -18,6 +21,7 @@ namespace lumen::model {
 class ManySession {
  public:
   static constexpr int kMostSequences = kMostSequencesAtOnce;
+  static constexpr int64_t kMostMarkBytes = int64_t{1} << 30;  // of host memory, for marks of all sequences
 
   // The shape of a compiled step: `tokens` tokens of each of `sequences` sequences.
   struct Shape {
@@ -42,11 +46,15 @@ class ManySession {
   void close(int sequence);
   // Gives the empty sequence `to`, which has the same adapters, the first `count` tokens of `from` without computing
   // them. Returns the number of shared tokens: `count`, or 0 if sliding-window layers have freed pages that the next
-  // token would see.
+  // token would see; with recurrent states the length of the last mark before `count`.
   int64_t share(int from, int to, int64_t count);
-  // Truncates the sequence to `length` tokens, or to 0 if pages that the next token would see have been freed. Returns
-  // its length.
+  // Truncates the sequence to `length` tokens, or to 0 if pages that the next token would see have been freed, or to
+  // the last mark of recurrent states before `length`. Returns its length.
   int64_t rewind(int sequence, int64_t length);
+  int64_t shareable(int from, int64_t count) const;  // what share would return, as far as recurrent states decide it
+  bool is_recurrent() const { return !plan_.recurrent.empty(); }
+  // Keeps a copy of the recurrent states for share and rewind. Parts of several tokens leave a mark at their end.
+  void mark(int sequence);
 
   struct Part {
     int sequence;
@@ -62,8 +70,9 @@ class ManySession {
   std::vector<LogitRow> feed_rows(std::span<const Part> parts, std::span<const Asked> asked);
 
   // Cache content of whole pages, as bytes that another session with the same graph, weights and page size accepts.
-  // Sliding-window layers free pages: nothing can be copied if keeps_pages() is false.
-  bool keeps_pages() const { return caches_.size() == 1; }
+  // Sliding-window layers free pages, and pages hold no recurrent states: nothing can be copied if keeps_pages() is
+  // false.
+  bool keeps_pages() const { return caches_.size() == 1 && !is_recurrent(); }
   int64_t page_bytes();
   std::string copy_pages(int sequence, int64_t first, int64_t count);
   // Appends tokens that fill whole pages, with their cache content (from copy_pages). The sequence must end at a page
@@ -85,7 +94,7 @@ class ManySession {
   // token is a row of its own that reads the KV cache of its sequence: weights are read once for all rows, but the
   // cache of a long sequence once per token.
   std::vector<LogitRow> feed_mixed(std::span<const Part> parts, std::span<const Asked> asked);
-  // 0: this session does not support feed_mixed.
+  // 0: this session does not support feed_mixed. Rows of a step do not see each other's recurrent states.
   int64_t most_mixed() const { return !is_mixed_ ? 0 : limits_.fixed > 0 ? limits_.fixed : options_.chunk; }
 
   // Appends tokens to one sequence, and passes the logits of each token to `see`, in order.
@@ -121,6 +130,11 @@ class ManySession {
     int64_t set = 0;
     std::vector<TokenId> tokens;
     std::vector<PageTable> tables;  // by cache
+    // Number of tokens in the caches: all, but after a rewind of recurrent states by settle().
+    int64_t computed = 0;
+    int64_t slot = -1;  // of recurrent states; -1: they are the mark at `computed`, or zeros
+    uint64_t used = 0;  // the last step that computed it
+    StateMarks marks;
   };
   struct Row {  // of a step: tokens of a sequence, starting at position `start`
     int sequence;
@@ -146,6 +160,13 @@ class ManySession {
   // The first `count` rows of a step, at least one: reduced if `asked` allows it, otherwise whole.
   std::vector<LogitRow> rows_behind(const Program& p, int64_t count, std::span<const Asked> asked);
   Sequence& sequence(int number);
+  RecurrentStates recurrent() const;
+  int64_t free_slot(std::span<const Part> parts);
+  void bring_states(std::span<const Part> parts);
+  void drop_slot(Sequence& t);
+  void limit_marks();
+  void catch_up(std::span<const Part> parts);
+  std::vector<LogitRow> feed_in_turn(std::span<const Part> parts);
 
   const LoadedModel& loaded_;
   SessionOptions options_;
@@ -159,6 +180,8 @@ class ManySession {
   std::map<int64_t, std::unique_ptr<MaskedRows>> masked_rows_;  // by number of rows
   int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<Sequence> sequences_;
+  std::vector<bool> slots_;  // of recurrent states: whether a sequence has it
+  uint64_t steps_ = 0;
 };
 
 }  // namespace lumen::model

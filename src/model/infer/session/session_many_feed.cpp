@@ -149,6 +149,7 @@ std::vector<LogitRow> ManySession::feed_fixed(std::span<const Part> parts, std::
 std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::span<const Asked> asked) {
   LUMEN_CHECK(asked.empty() || asked.size() == parts.size());
   check(parts);
+  catch_up(parts);
   if (limits_.fixed > 0) return feed_fixed(parts, asked);
   std::vector<LogitRow> rows(parts.size());
   std::vector<Part> singles;
@@ -184,6 +185,9 @@ std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::s
 std::vector<LogitRow> ManySession::feed_apart(std::span<const Part> parts, std::span<const Asked> asked) {
   LUMEN_CHECK(!parts.empty() && (asked.empty() || asked.size() == parts.size()));
   check(parts);
+  catch_up(parts);
+  if (is_recurrent() && std::ranges::any_of(parts, [](const Part& p) { return p.tokens.size() > 1; }))
+    return feed_in_turn(parts);
   std::vector<Asked> of_rows;
   int64_t count = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -210,15 +214,76 @@ std::vector<LogitRow> ManySession::feed_mixed(std::span<const Part> parts, std::
 }
 
 void ManySession::settle(int number, int64_t length) {
-  const int64_t kept = rewind(number, length);
-  LUMEN_CHECK(kept == length, "sequence {} cannot be rolled back to {} tokens", number, length);
-  for (size_t c = 0; c < caches_.size(); ++c) sequence(number).tables[c].forget(caches_[c].pool, length);
+  Sequence& t = sequence(number);
+  LUMEN_CHECK(length <= std::ssize(t.tokens));
+  if (is_recurrent() && length < std::ssize(t.tokens)) {
+    // The tokens between the mark and `length` are computed again before the next ones.
+    const std::vector<TokenId> accepted(t.tokens.begin(), t.tokens.begin() + length);
+    (void)rewind(number, length);
+    t.tokens = accepted;
+  } else {
+    const int64_t kept = rewind(number, length);
+    LUMEN_CHECK(kept == length, "sequence {} cannot be rolled back to {} tokens", number, length);
+  }
+  for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].forget(caches_[c].pool, t.computed);
+}
+
+// Computes tokens of these sequences again that settle() has taken out of recurrent states.
+void ManySession::catch_up(std::span<const Part> parts) {
+  for (const Part& part : parts) {
+    Sequence& t = sequence(part.sequence);
+    if (t.computed == std::ssize(t.tokens)) continue;
+    const std::vector<TokenId> missing(t.tokens.begin() + t.computed, t.tokens.end());
+    t.tokens.resize(t.computed);
+    for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].shorten(caches_[c].pool, t.computed);
+    for (std::span<const TokenId> left = missing; !left.empty();) {
+      const Part chunk{part.sequence, left.first(std::min<size_t>(left.size(), options_.chunk))};
+      left = left.subspan(chunk.tokens.size());
+      (void)run(shape_for(1, std::ssize(chunk.tokens)), {&chunk, 1});
+    }
+  }
+}
+
+// feed_apart where a step's rows cannot be tokens of one sequence, because each changes the recurrent states that the
+// next one reads: a step for each part of several tokens, and one for all other parts.
+std::vector<LogitRow> ManySession::feed_in_turn(std::span<const Part> parts) {
+  const size_t vocab = loaded_.model().integer("vocab");
+  std::vector<std::vector<LogitRow>> rows(parts.size());
+  const auto take = [&](size_t part, std::vector<float> values) {
+    const auto all = std::make_shared<const std::vector<float>>(std::move(values));
+    for (size_t at = 0; at < all->size(); at += vocab) rows[part].emplace_back(all, at, vocab);
+  };
+  std::vector<Part> singles;
+  std::vector<size_t> of_singles;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (parts[p].tokens.size() == 1) {
+      singles.push_back(parts[p]);
+      of_singles.push_back(p);
+      continue;
+    }
+    mark(parts[p].sequence);
+    for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
+      const int64_t wide = wide_widths(options_, std::min<int64_t>(std::ssize(left), kMostScored)).back();
+      const Part some{parts[p].sequence, left.first(std::min<size_t>(left.size(), wide))};
+      left = left.subspan(some.tokens.size());
+      take(p, rows_of(run({1, wide, true}, {&some, 1}), 0, std::ssize(some.tokens)));
+    }
+  }
+  if (!singles.empty()) {
+    const std::vector<float> values = rows_of(run(shape_for(std::ssize(singles), 1), singles), 0, std::ssize(singles));
+    for (size_t i = 0; i < singles.size(); ++i)
+      take(of_singles[i], {values.begin() + int64_t(i * vocab), values.begin() + int64_t((i + 1) * vocab)});
+  }
+  std::vector<LogitRow> out;
+  for (std::vector<LogitRow>& some : rows) std::ranges::move(some, std::back_inserter(out));
+  return out;
 }
 
 void ManySession::feed_all(int number, std::span<const TokenId> tokens,
                            const std::function<void(std::span<const float>)>& see) {
   const Part whole{number, tokens};
   check({&whole, 1});
+  catch_up({&whole, 1});
   const size_t vocab = loaded_.model().integer("vocab");
   const bool is_fixed = limits_.fixed > 0;
   while (!tokens.empty()) {

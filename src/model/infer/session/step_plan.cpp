@@ -9,6 +9,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/pass/pass.h"
 #include "model/arch/function.h"
+#include "model/infer/recurrent/recurrent.h"
 #include "model/infer/session/near_places.h"
 
 namespace lumen::model {
@@ -31,18 +32,44 @@ int64_t layers_of(const graph::Graph& g, const std::string& state) {
   return count;
 }
 
-// Caches without any layer are removed from the inputs.
+// Caches without any layer are removed from the inputs, with what is read from them.
 graph::Graph without_unused_states(const graph::Graph& g) {
   std::vector<bool> used(g.nodes.size());
-  for (const graph::Node& n : g.nodes)
-    for (const graph::ValueId o : n.operands) used[o] = true;
+  for (const graph::ValueId v : g.results) used[v] = true;
+  for (size_t v = g.nodes.size(); v-- > 0;) {
+    if (g.nodes[v].op == graph::Op::update_) used[v] = true;
+    if (!used[v]) continue;
+    for (const graph::ValueId o : g.nodes[v].operands) used[o] = true;
+  }
   graph::Rewriter r(g);
   for (graph::ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     const graph::Node& n = g[v];
-    const bool idle = n.op == graph::Op::input_ && n.attributes.role == graph::Role::state && !used[v];
-    if (!idle) r.keep(v);
+    const bool stays = n.op == graph::Op::input_ && n.attributes.role != graph::Role::state;
+    if (used[v] || stays) r.keep(v);
   }
   return r.finish();
+}
+
+// Prepares the steps of families with recurrent states. Such families have layers of several kinds: a first axis that
+// is a symbol of its own gets the number of layers that write the state, and states that no layer writes are removed.
+StepPlan with_recurrent_states(const LoadedModel& loaded, StepPlan plan, bool many) {
+  if (recurrent_states(plan.graph).empty()) return plan;
+  graph::inline_calls(plan.graph);
+  plan.graph = without_unused_states(plan.graph);
+  plan.recurrent = recurrent_states(plan.graph);
+  require_counts(loaded.model().family->name(), plan.graph, plan.recurrent, many);
+  for (const graph::ValueId v : plan.graph.inputs()) {
+    const graph::Node& n = plan.graph[v];
+    if (n.attributes.role != graph::Role::state || n.type.shape.empty()) continue;
+    const graph::Dim& layers = n.type.shape[0];
+    if (layers.coefficient != 1 || layers.symbols.size() != 1) continue;
+    const int64_t count = layers_of(plan.graph, n.attributes.name);
+    const auto [at, is_new] = plan.symbols.emplace(layers.symbols[0], count);
+    if (at->second != count)
+      throw user_error("the family '{}': {} layers write the state '{}', whose first axis '{}' has an extent of {}",
+                       loaded.model().family->name(), count, n.attributes.name, layers.symbols[0], at->second);
+  }
+  return plan;
 }
 
 // The sliding window's size, or 0 if the family has none.
@@ -95,11 +122,11 @@ StepPlan plan_of_step(const LoadedModel& loaded, const SessionOptions& options) 
     const int64_t places = NearPlaces(window, widest_step(options)).size();
     if (places < options.context && use_near(loaded, functions, "step_near", window, plan)) {
       plan.symbols["W"] = places;
-      return plan;
+      return with_recurrent_states(loaded, std::move(plan), false);
     }
   }
   plan.graph = loaded.function("step");
-  return plan;
+  return with_recurrent_states(loaded, std::move(plan), false);
 }
 
 StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, const SessionOptions& options,
@@ -109,7 +136,7 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
     throw user_error("the family '{}' cannot compute several sequences at once", model.family->name());
   const auto pages_of = [&](int64_t tokens) { return (tokens + options.page - 1) / options.page; };
   StepPlan plan;
-  plan.symbols = {{"C", pages_of(options.context)}, {"P", options.page}};
+  plan.symbols = {{"C", pages_of(options.context)}, {"P", options.page}, {kSlotAxis, limits.sequences}};
   // A power of two, so that few lengths need kernels of their own.
   plan.symbols["K"] = std::bit_ceil(static_cast<uint64_t>(pages_of(limits.longest)));
   const int64_t window = window_of(model);
@@ -119,11 +146,11 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
                           pages_of(std::max(widest_step(options), limits.fixed)) + 1;
     if (pages < plan.symbols["C"] && use_near(loaded, functions, "step_many_near", window, plan)) {
       plan.symbols["W"] = pages;
-      return plan;
+      return with_recurrent_states(loaded, std::move(plan), true);
     }
   }
   plan.graph = functions("step_many");
-  return plan;
+  return with_recurrent_states(loaded, std::move(plan), true);
 }
 
 // Kernels of processors keep the order of a row's sums for any number of rows; those of GPUs do not, and only sessions
@@ -139,9 +166,11 @@ void require_invariance(const LoadedModel& loaded, const SessionOptions& options
 
 void pad_caches(const SessionOptions& options, graph::Graph& step) {
   std::map<std::string, int64_t> widths;
+  const std::vector<std::string> recurrent = recurrent_states(step);
   for (const graph::ValueId v : step.inputs()) {
     const graph::Node& n = step[v];
     if (n.attributes.role != graph::Role::state || n.type.shape.empty()) continue;
+    if (std::ranges::count(recurrent, n.attributes.name) > 0) continue;
     const FormatRef format = cache_format_of(n.attributes.name, options);
     if (!format || !n.type.shape.back().is_number()) continue;
     const int64_t width = n.type.shape.back().number(),

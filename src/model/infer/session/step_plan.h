@@ -10,6 +10,7 @@ struct StepPlan {
   graph::Graph graph;
   graph::Bindings symbols;                  // all but T and R
   int64_t window = 0;                       // size of the sliding window; 0: all layers see all positions
+  std::vector<std::string> recurrent = {};  // states without an axis of positions (model/infer/recurrent)
   std::optional<Narrowing> narrowing = {};  // appends a second result to the graph
 };
 

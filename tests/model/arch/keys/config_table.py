@@ -99,8 +99,17 @@ def families(folder):
         yield header[1], re.findall(r'"([^"]+)"', found[1])
 
 
+def finite(x):
+    """JSON has no infinity: as transformers writes it."""
+    if isinstance(x, dict):
+        return {k: finite(v) for k, v in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [finite(v) for v in x]
+    return {"__float__": "Infinity"} if x == float("inf") else x
+
+
 def plain(values):
-    return json.loads(json.dumps(values, default=str))
+    return json.loads(json.dumps(finite(values), default=str))
 
 
 def keys_of(cls, module):
