@@ -45,9 +45,12 @@ std::vector<std::vector<float>> Routes::vectors_of(const HttpAsk& ask, const Ent
 // Documents are scored in requests of as many as the model takes at once.
 std::vector<double> Routes::scores_of(const HttpAsk& ask, const Entry& entry, const model::RerankRequest& request,
                                       Line* line) {
-  if (request.by == model::ScoreBy::cosine) {
+  if (request.by != model::ScoreBy::yes_no) {
     model::EmbeddingRequest inputs;
     inputs.inputs = request.inputs;
+    inputs.seconds = request.seconds;
+    if (request.by == model::ScoreBy::head)
+      return model::head_scores(request, vectors_of(ask, entry, std::move(inputs), line));
     return model::cosine_scores(request, vectors_of(ask, entry, std::move(inputs), line));
   }
   line->prompt = request.prompt_tokens;

@@ -212,6 +212,7 @@ class Host {
     if (name == name_) served.aliases = aliases_;
     served.longest = unit.scheduler.longest();
     served.longest_read = unit.scheduler.longest_read();
+    served.scores_pairs = unit.scheduler.scores_pairs();
     served.most_tokens = flags.most_tokens;
     served.has_draft = draft_->many(1).is_on();
     served.most_outputs = std::min(flags.most_outputs, flags.scheduler.queue + flags.scheduler.parallel);

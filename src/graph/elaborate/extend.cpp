@@ -3,6 +3,7 @@
 // file keys that are no config keys (unread, refused, hides, gguf_unread, ..) are.
 // Proved by tests/graph/elaborate/elaborate_test.cpp.
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "base/messages/spelling.h"
@@ -39,6 +40,29 @@ const lang::Attribute* extends_of(const ModelDecl& m) {
   return nullptr;
 }
 
+// Puts the prefix of `hf_under` before the names that parameters of the base have in Hugging Face files: models with a
+// head hold what other files hold by itself under a name.
+void put_under(const ModelDecl& over, ModelDecl& base) {
+  const auto under = std::find_if(over.attributes.begin(), over.attributes.end(),
+                                  [](const lang::Attribute& a) { return a.name == "hf_under"; });
+  if (under == over.attributes.end()) return;
+  if (under->values.size() != 1 || under->values[0]->kind != lang::ExprKind::string)
+    throw error_at(under->place, "hf_under takes a prefix of names", "e.g. hf_under \"encoder.\"");
+  const std::string& prefix = under->values[0]->text;
+  const auto rename = [&](std::vector<lang::ModelParam>& params) {
+    for (lang::ModelParam& p : params)
+      for (lang::Attribute& a : p.attributes) {
+        if ((a.name != "hf" && a.name != "hf_rows") || a.values.empty()) continue;
+        lang::Expr name = *a.values[0];
+        if (name.text.starts_with(prefix)) continue;
+        name.text = prefix + name.text;
+        a.values[0] = std::make_shared<const lang::Expr>(std::move(name));
+      }
+  };
+  rename(base.params);
+  rename(base.layer_params);
+}
+
 // Removes parameters of the base that `over` lists as `without`.
 void leave_out(const ModelDecl& over, ModelDecl& base) {
   for (const lang::Attribute& a : over.attributes) {
@@ -54,6 +78,7 @@ void leave_out(const ModelDecl& over, ModelDecl& base) {
 // `over` with the members it inherits from `base`.
 ModelDecl extended(ModelDecl base, const ModelDecl& over) {
   leave_out(over, base);
+  put_under(over, base);
   ModelDecl out = over;
   for (const lang::Attribute& a : base.attributes)
     if (is_inherited(a.name)) out.attributes.push_back(a);

@@ -113,9 +113,9 @@ void check_names(const ModelDecl& m) {
   for (const auto& p : m.layer_params) once("layer parameter", p.name, p.place);
   for (const auto& f : m.functions) once("function", f.name, f.place);
   for (const auto& a : m.attributes)
-    check_spelling(a, {"gguf", "gguf_if", "hf", "hf_type", "part", "hf_ignore", "gguf_ignore", "extends", "without",
-                       "hf_inside", "hf_prefix", "hf_beside", "unread", "refused", "hides", "gguf_unread",
-                       "gguf_refused", "gguf_required", "doc"});
+    check_spelling(a, {"gguf",    "gguf_if", "hf",          "hf_type",      "part",          "hf_ignore", "gguf_ignore",
+                       "extends", "without", "hf_inside",   "hf_prefix",    "hf_beside",     "hf_under",  "unread",
+                       "refused", "hides",   "gguf_unread", "gguf_refused", "gguf_required", "doc"});
 }
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.

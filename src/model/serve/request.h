@@ -74,6 +74,7 @@ struct ServedModel {
   int64_t most_tokens = 0;              // most tokens of an output; 0: limited by the context only
   int64_t most_outputs = 64;            // of one request, over all its prompts
   bool has_draft = false;               // it has a draft for speculative decoding
+  bool scores_pairs = false;            // it has a head that scores a query with a document
   bool is_strict = false;               // requests with fields that have no effect are refused
 
   // The strings of the vocabulary's tokens, for grammars (with `controls` also the names of control tokens); created on
@@ -113,7 +114,8 @@ struct GenerationRequest {
 // A request for embedding vectors.
 struct EmbeddingRequest {
   std::vector<std::vector<TokenId>> inputs;
-  int64_t set = 0;  // adapter set of the model
+  std::vector<int64_t> seconds = {};  // inputs are pairs to score: where their second parts begin; empty: no pairs
+  int64_t set = 0;                    // adapter set of the model
   bool base64 = false;
   std::vector<std::string> warnings = {};  // parts of the request without effect, for the reply
 };

@@ -137,6 +137,8 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
     if (!options_.prepares) options_.prepares = !loaded.engine().device().reads_host_memory();
   }
   if (family.has_function("hidden")) embedder_.emplace(loaded, EmbedOptions{.exact = options_.session.exact});
+  if (family.has_function("scores"))
+    scorer_.emplace(loaded, EmbedOptions{.exact = options_.session.exact, .scores = true});
   if (!batch_ && !embedder_)
     throw user_error("the family '{}' can neither generate several sequences at once nor compute hidden states",
                      family.name());
@@ -160,16 +162,17 @@ std::shared_ptr<Answering> Scheduler::submit(GenerationRequest request) {
 }
 
 std::shared_ptr<Embedding> Scheduler::submit(EmbeddingRequest request) {
-  LUMEN_CHECK(embedder_.has_value());
+  LUMEN_CHECK(request.seconds.empty() ? embedder_.has_value() : scorer_.has_value());
   auto embedding = std::make_shared<Embedding>();
-  embedding->inputs_ = std::move(request.inputs);
+  embedding->inputs_ = {std::move(request.inputs), std::move(request.seconds)};
   embedding->set_ = request.set;
   const std::lock_guard lock(mutex_);
   require_service();
   // A single request may have more inputs than the queue.
-  if (waiting_embeddings_ > 0 && waiting_embeddings_ + std::ssize(embedding->inputs_) > options_.queue)
+  const auto count = std::ssize(embedding->inputs_.sequences);
+  if (waiting_embeddings_ > 0 && waiting_embeddings_ + count > options_.queue)
     throw Refusal(429, "too many requests are waiting; try again later");
-  waiting_embeddings_ += std::ssize(embedding->inputs_);
+  waiting_embeddings_ += count;
   new_embeddings_.push_back(embedding);
   asked_.notify_all();
   return embedding;
@@ -419,18 +422,23 @@ void Scheduler::look_at_files() {
 void Scheduler::embed() {
   if (embeddings_.empty()) return;
   Embedding& first = *embeddings_.front();
-  const size_t done = first.vectors_.size(), all = first.inputs_.size();
+  const size_t done = first.vectors_.size(), all = first.inputs_.sequences.size();
   const size_t count = std::min<size_t>(kVectorsAtOnce, all - done);
   bool over = first.is_cancelled_;
   int64_t tokens = 0;
   if (!over) {
     try {
-      const auto some = std::span<const std::vector<TokenId>>(first.inputs_).subspan(done, count);
+      const auto some = std::span<const std::vector<TokenId>>(first.inputs_.sequences).subspan(done, count);
       for (const auto& input : some) tokens += std::ssize(input);
-      auto vectors = embedder_->embed_all(some, options_.pooling, {}, first.set_);
-      for (Embedder::Vectors& one : vectors) {
-        normalise(one.at(0), 2);
-        first.vectors_.push_back(std::move(one.at(0)));
+      if (!first.inputs_.seconds.empty()) {
+        for (const float score : scorer_->scores_of(first.inputs_, done, done + count, first.set_))
+          first.vectors_.push_back({score});
+      } else {
+        auto vectors = embedder_->embed_all(some, options_.pooling, {}, first.set_);
+        for (Embedder::Vectors& one : vectors) {
+          normalise(one.at(0), 2);
+          first.vectors_.push_back(std::move(one.at(0)));
+        }
       }
       over = first.vectors_.size() == all;
     } catch (const Error& error) {
@@ -447,7 +455,7 @@ void Scheduler::embed() {
   }
   const std::lock_guard lock(mutex_);
   numbers_[first.set_].embedded_tokens += tokens;
-  waiting_embeddings_ -= over ? std::ssize(first.inputs_) - int64_t(done) : int64_t(count);
+  waiting_embeddings_ -= over ? int64_t(all - done) : int64_t(count);
   if (over) embeddings_.pop_front();
 }
 

@@ -76,7 +76,7 @@ class Answering {
   std::atomic<CancelReason> cancelled_{CancelReason::none};
 };
 
-// A running request for embedding vectors.
+// A running request for embedding vectors, or for the scores of pairs as vectors of one number.
 class Embedding {
  public:
   // The vectors, in the order of the inputs; nullopt if they are not ready within `seconds`. Refusal if the request
@@ -90,7 +90,7 @@ class Embedding {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::vector<TokenId>> inputs_;
+  TextPairs inputs_;  // pairs if there are seconds
   int64_t set_ = 0;
   std::vector<std::vector<float>> vectors_;
   bool is_done_ = false;
@@ -123,6 +123,7 @@ class Scheduler {
 
   int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens per sequence; 0: it cannot generate
   int64_t longest_read() const { return embedder_ ? embedder_->context() : 0; }
+  bool scores_pairs() const { return scorer_.has_value(); }
 
   // Refusal if the queue is full (429) or the server is shutting down (503).
   std::shared_ptr<Answering> submit(GenerationRequest request);
@@ -170,7 +171,7 @@ class Scheduler {
 
   SchedulerOptions options_;
   std::optional<SequenceBatch> batch_;
-  std::optional<Embedder> embedder_;
+  std::optional<Embedder> embedder_, scorer_;         // of vectors, and of pairs
   std::list<std::shared_ptr<Open>> open_;             // owned by the model's thread
   std::list<std::shared_ptr<Embedding>> embeddings_;  // the same; the first is in progress
 

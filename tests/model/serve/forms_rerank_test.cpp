@@ -120,5 +120,30 @@ TEST(ServeRerank, WhatCannotBeScoredIsRefused) {
   }
 }
 
+// A head reads each query with its document; what it says is a logit.
+TEST(ServeRerank, AHeadReadsPairs) {
+  const std::string words =
+      R"({"model": {"type": "WordPiece", "unk_token": "?", "vocab": {"?": 0, "[": 1, "]": 2, "a": 3, "b": 4}},
+          "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": [],
+          "post_processor": {"type": "BertProcessing", "cls": ["[", 1], "sep": ["]", 2]}})";
+  ServedModel model("head", Tokenizer::from_json(words, "test"), 5);
+  model.longest_read = 7;
+  model.scores_pairs = true;
+  const RerankRequest request =
+      read_rerank(json_of(R"({"query": "a", "documents": ["b", "a b"], "raw_scores": true})"), model);
+  EXPECT_EQ(request.by, ScoreBy::head);
+  EXPECT_EQ(request.inputs, (std::vector<std::vector<TokenId>>{{1, 3, 2, 4, 2}, {1, 3, 2, 3, 4, 2}}));
+  EXPECT_EQ(request.seconds, (std::vector<int64_t>{3, 3}));
+  EXPECT_EQ(request.prompt_tokens, 11);
+  EXPECT_EQ(head_scores(request, {{-2}, {0}}), (std::vector<double>{-2, 0}));
+  const RerankRequest usual = read_rerank(json_of(R"({"query": "a", "documents": ["b", "a b"]})"), model);
+  EXPECT_DOUBLE_EQ(head_scores(usual, {{-2}, {0}})[0], 1 / (1 + std::exp(2.0)));
+  EXPECT_EQ(head_scores(usual, {{-2}, {0}})[1], 0.5);
+  const RerankRequest score = read_score(json_of(R"({"text_1": ["a", "b"], "text_2": ["b", "a"]})"), model);
+  EXPECT_EQ(score.inputs[1], (std::vector<TokenId>{1, 4, 2, 3, 2}));
+  EXPECT_THROW(read_rerank(json_of(R"({"query": "a a a", "documents": ["b b"]})"), model), Refusal) << "too long";
+  EXPECT_THROW(read_rerank(json_of(R"({"query": "a", "documents": ["b"], "raw_scores": true})"), judge()), Refusal);
+}
+
 }  // namespace
 }  // namespace lumen::model

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "model/infer/session/finite.h"
@@ -11,7 +12,7 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kNarrowest = 16, kMostSequences = 64;
-constexpr const char *kTokens = "tokens", *kLengths = "lengths";
+constexpr const char *kTokens = "tokens", *kLengths = "lengths", *kSeconds = "seconds";
 
 // A model with a table of positions has a maximum length.
 bool has_last_position(const Model& model) {
@@ -23,8 +24,10 @@ bool has_last_position(const Model& model) {
 
 Embedder::Embedder(const LoadedModel& loaded, EmbedOptions options) : loaded_(loaded), options_(options) {
   const Model& model = loaded.model();
-  if (!model.family->has_function("hidden"))
-    throw user_error("the family '{}' does not define hidden states", model.family->name());
+  const char* const function = options_.scores ? "scores" : "hidden";
+  if (!model.family->has_function(function))
+    throw user_error("the family '{}' does not define {}", model.family->name(),
+                     options_.scores ? "scores of two texts" : "hidden states");
   const int64_t own = model.integer("context");
   if (options_.context == 0) options_.context = own;
   if (options_.context < 1) throw usage_error("the context must hold at least one token");
@@ -32,12 +35,14 @@ Embedder::Embedder(const LoadedModel& loaded, EmbedOptions options) : loaded_(lo
   if (options_.context > own && has_last_position(model))
     throw usage_error("a context of {} tokens was requested, but '{}' has {} positions", options_.context, model.name,
                       own);
-  graph_ = loaded.function("hidden");
+  graph_ = loaded.function(function);
   for (const graph::ValueId v : graph_.inputs()) {
     const graph::Attributes& a = graph_[v].attributes;
-    if (a.role == graph::Role::data && a.name != kTokens && a.name != kLengths && a.name != graph::kTextSets)
-      throw user_error("the function 'hidden' of the family '{}' has the unknown input '{}'", model.family->name(),
-                       a.name);
+    const bool is_known = a.name == kTokens || a.name == kLengths || a.name == graph::kTextSets ||
+                          (options_.scores && a.name == kSeconds);
+    if (a.role == graph::Role::data && !is_known)
+      throw user_error("the function '{}' of the family '{}' has the unknown input '{}'", function,
+                       model.family->name(), a.name);
   }
   size_ = graph_[graph_.results[0]].type.shape.back().number();
 }
@@ -57,15 +62,16 @@ const Embedder::Width& Embedder::width(int64_t sequences, int64_t tokens) {
   options.assignments = stored_formats(loaded_.model(), graph_);
   options.symbols = {{"B", sequences}, {"T", tokens}};
   options.exact = options_.exact;
-  Width w{sequences, tokens, engine.compile(graph_, options), nullptr, nullptr, nullptr};
+  Width w{sequences, tokens, engine.compile(graph_, options), nullptr, nullptr, nullptr, nullptr};
   const auto input = [&](const graph::Shape& shape) {
     return std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{shape, {Scalar::i32, nullptr}});
   };
   w.in = input({graph::Dim(sequences), graph::Dim(tokens)});
   w.lengths = input({graph::Dim(sequences)});
   w.sets = input({graph::Dim(sequences)});
+  w.seconds = input({graph::Dim(sequences)});
   const std::map<std::string, run::DeviceTensorRef> handed = {
-      {kTokens, w.in}, {kLengths, w.lengths}, {graph::kTextSets, w.sets}};
+      {kTokens, w.in}, {kLengths, w.lengths}, {graph::kTextSets, w.sets}, {kSeconds, w.seconds}};
   for (const std::string& name : w.program->input_names()) {
     const auto found = handed.find(name);
     w.program->bind(name, found != handed.end() ? found->second : loaded_.weights().at(name));
@@ -83,26 +89,30 @@ void Embedder::check(std::span<const TokenId> tokens) const {
 }
 
 void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> sequences, Pooling pooling,
-                   std::span<Vectors*> out, int64_t set) {
+                   std::span<Vectors*> out, int64_t set, std::span<const int64_t> seconds) {
   const Width& w = width(std::bit_ceil(sequences.size()), tokens);
   const Stopwatch watch;
   // Padding: tokens that no token of a sequence attends to, and unused sequences of one token.
-  std::vector<int32_t> ids(w.sequences * tokens, 0), lengths(w.sequences, 1), sets(w.sequences, set);
+  std::vector<int32_t> ids(w.sequences * tokens, 0), lengths(w.sequences, 1), sets(w.sequences, set),
+      begins(w.sequences, 1);
   for (size_t i = 0; i < sequences.size(); ++i) {
     std::copy(sequences[i].begin(), sequences[i].end(), ids.begin() + i * tokens);
     lengths[i] = sequences[i].size();
+    if (options_.scores) begins[i] = int32_t(seconds[i]);
   }
   w.in->upload(ids.data(), w.in->bytes());
   w.lengths->upload(lengths.data(), w.lengths->bytes());
   w.sets->upload(sets.data(), w.sets->bytes());
+  w.seconds->upload(begins.data(), w.seconds->bytes());
   w.program->run();
-  const size_t each = size_ * tokens;
+  const size_t each = options_.scores ? size_ : size_ * tokens;
   std::vector<float> all(each * w.sequences);
   w.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const auto rows = std::span<const float>(all).subspan(i * each, sequences[i].size() * size_);
-    require_finite(loaded_, rows, "hidden states");
-    *out[i] = pooled(rows, size_, pooling);
+    const size_t own = options_.scores ? each : sequences[i].size() * size_;
+    const auto rows = std::span<const float>(all).subspan(i * each, own);
+    require_finite(loaded_, rows, options_.scores ? "scores" : "hidden states");
+    *out[i] = options_.scores ? Vectors{{rows.begin(), rows.end()}} : pooled(rows, size_, pooling);
   }
   seconds_ += watch.seconds();
 }
@@ -111,12 +121,29 @@ Embedder::Vectors Embedder::embed(std::span<const TokenId> tokens, Pooling pooli
   check(tokens);
   Vectors out;
   Vectors* to = &out;
-  run(tokens_for(std::ssize(tokens)), std::span(&tokens, 1), pooling, std::span(&to, 1));
+  LUMEN_CHECK(!options_.scores);
+  run(tokens_for(std::ssize(tokens)), std::span(&tokens, 1), pooling, std::span(&to, 1), 0, {});
   return out;
 }
 
 std::vector<Embedder::Vectors> Embedder::embed_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
                                                    const std::function<bool(size_t)>& go_on, int64_t set) {
+  LUMEN_CHECK(!options_.scores);
+  return run_all(sequences, pooling, go_on, set, {});
+}
+
+std::vector<float> Embedder::scores_of(const TextPairs& pairs, size_t begin, size_t end, int64_t set) {
+  LUMEN_CHECK(options_.scores && pairs.seconds.size() == pairs.sequences.size() && end <= pairs.seconds.size());
+  const auto vectors = run_all(std::span(pairs.sequences).subspan(begin, end - begin), Pooling::none, {}, set,
+                               std::span(pairs.seconds).subspan(begin, end - begin));
+  std::vector<float> out;
+  for (const Vectors& one : vectors) out.push_back(one.at(0).at(0));
+  return out;
+}
+
+std::vector<Embedder::Vectors> Embedder::run_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
+                                                 const std::function<bool(size_t)>& go_on, int64_t set,
+                                                 std::span<const int64_t> seconds) {
   for (const auto& sequence : sequences) check(sequence);
   std::vector<size_t> order(sequences.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -128,12 +155,14 @@ std::vector<Embedder::Vectors> Embedder::embed_all(std::span<const std::vector<T
     const auto most = std::bit_floor<uint64_t>(std::clamp<int64_t>(options_.batch / tokens, 1, kMostSequences));
     std::vector<std::span<const TokenId>> some;
     std::vector<Vectors*> to;
+    std::vector<int64_t> begins;
     while (done < order.size() && some.size() < most && tokens_for(std::ssize(sequences[order[done]])) == tokens) {
       some.emplace_back(sequences[order[done]]);
       to.push_back(&out[order[done]]);
+      if (!seconds.empty()) begins.push_back(seconds[order[done]]);
       ++done;
     }
-    run(tokens, some, pooling, to, set);
+    run(tokens, some, pooling, to, set, begins);
     if (go_on && !go_on(done)) return {};
   }
   return out;

@@ -1,6 +1,8 @@
-// Embedding vectors: the last hidden states of the tokens of an input, pooled. This code is independent of the model
-// family: it needs a function `hidden` of `tokens` [B, T] with causal attention, or of `tokens` and `lengths` [B], the
-// number of tokens of each sequence, where no token attends to padding. Proved by tests/model/infer/measure.
+// Embedding vectors: the last hidden states of the tokens of an input, pooled; and scores of pairs of inputs. This code
+// is independent of the model family: it needs a function `hidden` of `tokens` [B, T] with causal attention, or of
+// `tokens` and `lengths` [B], the number of tokens of each sequence, where no token attends to padding. A function
+// `scores` has one more input, `seconds` [B], where the second part of each sequence begins, and the result [B, 1].
+// Proved by tests/model/infer/measure.
 #pragma once
 
 #include <functional>
@@ -14,6 +16,13 @@ struct EmbedOptions {
   int64_t context = 0;   // tokens of a sequence at most; 0: the model's context
   int64_t batch = 1024;  // tokens per batch, of as many sequences as fit; a longer sequence is computed alone
   bool exact = false;    // f32 activations throughout
+  bool scores = false;   // the family's function is `scores`, not `hidden`
+};
+
+// Sequences of two parts, such as a query and a document, for a function `scores`.
+struct TextPairs {
+  std::vector<std::vector<TokenId>> sequences;
+  std::vector<int64_t> seconds;  // the number of tokens before the second part
 };
 
 class Embedder {
@@ -30,18 +39,23 @@ class Embedder {
   // it returns false, the result is empty. `set`: one of the model's adapter sets.
   std::vector<Vectors> embed_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
                                  const std::function<bool(size_t)>& go_on = {}, int64_t set = 0);
+  // The scores of a part of these pairs, before the sigmoid; requires options.scores.
+  std::vector<float> scores_of(const TextPairs& pairs, size_t begin, size_t end, int64_t set = 0);
 
  private:
   struct Width {  // the function compiled for `sequences` sequences of at most `tokens` tokens
     int64_t sequences, tokens;
     std::shared_ptr<run::Program> program;
-    run::DeviceTensorRef in, lengths, sets;
+    run::DeviceTensorRef in, lengths, sets, seconds;
   };
   const Width& width(int64_t sequences, int64_t tokens);
   void check(std::span<const TokenId> tokens) const;
   int64_t tokens_for(int64_t count) const;
+  // `seconds`: for each sequence; empty without scores.
   void run(int64_t tokens, std::span<const std::span<const TokenId>> sequences, Pooling pooling,
-           std::span<Vectors*> out, int64_t set = 0);
+           std::span<Vectors*> out, int64_t set, std::span<const int64_t> seconds);
+  std::vector<Vectors> run_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
+                               const std::function<bool(size_t)>& go_on, int64_t set, std::span<const int64_t> seconds);
 
   const LoadedModel& loaded_;
   EmbedOptions options_;

@@ -17,6 +17,8 @@ constexpr double kLargestMagnitude = 32760;
 constexpr std::pair<int64_t, Pooling> kNumbers[] = {
     {0, Pooling::none}, {1, Pooling::mean}, {2, Pooling::first}, {3, Pooling::last}};
 
+constexpr int64_t kByHead = 4;  // a head of the family scores pairs; vectors have no pooling of their own
+
 std::optional<Pooling> pooling_of_number(int64_t number) {
   for (const auto& [own, pooling] : kNumbers)
     if (own == number) return pooling;
@@ -29,6 +31,7 @@ std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::pat
   const std::string key = model.family->gguf_architecture() + ".pooling_type";
   if (model.metadata.has(key)) {
     const int64_t number = model.metadata.integer(key);
+    if (number == kByHead) return std::nullopt;
     if (const auto pooling = pooling_of_number(number)) return pooling;
     throw Error(Exit::user, fmt::format("{}: {} = {} is not supported", path.string(), key, number),
                 "choose with --pooling mean, cls or last");

@@ -57,6 +57,23 @@ void check_length(const std::vector<TokenId>& tokens, int64_t most, const char* 
 // `queries`: one for all documents, or one for each.
 void add_pairs(const ServedModel& model, const std::vector<std::string>& queries, const std::string& instruct,
                RerankRequest* out) {
+  if (model.scores_pairs) {
+    out->by = ScoreBy::head;
+    for (size_t i = 0; i < out->documents.size(); ++i) {
+      try {
+        Tokenizer::Pair pair = model.tokenizer.encode_pair(queries[queries.size() == 1 ? 0 : i], out->documents[i]);
+        out->inputs.push_back(std::move(pair.ids));
+        out->seconds.push_back(pair.second);
+      } catch (const Error& error) {
+        throw wrong_value("documents", error.what());
+      }
+      check_length(out->inputs.back(), model.longest_read, "documents");
+      out->prompt_tokens += std::ssize(out->inputs.back());
+    }
+    return;
+  }
+  if (out->is_raw)
+    throw Refusal(400, "'raw_scores' are those of a head that scores pairs, which this model has not", "raw_scores");
   const auto yes = word_token(model, "yes"), no = word_token(model, "no");
   if (model.longest > 0 && model.chat && yes && no) {
     out->yes = *yes;
@@ -114,7 +131,7 @@ RerankRequest read_rerank(const ordered_json& body, const ServedModel& model) {
   out.most = std::min<int64_t>(fields.whole("top_n", count, 1, INT32_MAX), count);
   out.with_documents = fields.boolean(out.is_plain ? "return_text" : "return_documents", false);
   const std::string instruct = string_of(fields, "instruction", kInstruct);
-  fields.only("raw_scores", {false});
+  out.is_raw = fields.boolean("raw_scores", false);
   fields.ignore({"model", "user", "truncate", "truncation_direction", "max_tokens_per_doc", "max_chunks_per_doc"});
   fields.refuse_others();
   add_pairs(model, {query}, instruct, &out);
@@ -152,6 +169,13 @@ std::optional<double> yes_no_score(const RerankRequest& request, const Delta& de
   double yes = 0, no = 0;
   for (const auto& [id, chance] : delta.tokens[0]->top) (id == request.yes ? yes : no) = chance;
   return 1 / (1 + std::exp(no - yes));
+}
+
+std::vector<double> head_scores(const RerankRequest& request, const std::vector<std::vector<float>>& vectors) {
+  std::vector<double> out;
+  for (const std::vector<float>& one : vectors)
+    out.push_back(request.is_raw ? double{one.at(0)} : 1 / (1 + std::exp(-double{one.at(0)})));
+  return out;
 }
 
 std::vector<double> cosine_scores(const RerankRequest& request, const std::vector<std::vector<float>>& vectors) {

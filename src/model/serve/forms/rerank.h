@@ -12,6 +12,7 @@ namespace lumen::model {
 
 // How a model scores a query with a document.
 enum class ScoreBy {
+  head,    // it reads both as a pair, and a head scores them
   yes_no,  // it answers whether the document fits: the probability of "yes" among "yes" and "no"
   cosine   // the cosine between the vectors of both
 };
@@ -20,11 +21,13 @@ struct RerankRequest {
   ScoreBy by = ScoreBy::yes_no;
   std::vector<std::string> documents;         // as they are repeated in the answer
   std::vector<std::vector<TokenId>> prompts;  // yes_no: one for each document
-  std::vector<std::vector<TokenId>> inputs;   // cosine: the queries, then the documents
+  std::vector<std::vector<TokenId>> inputs;   // cosine: the queries, then the documents; head: the pairs
+  std::vector<int64_t> seconds;               // head: where the document begins
   std::vector<size_t> query_of;               // cosine: the input that each document is compared with
   TokenId yes = 0, no = 0;
   int64_t most = 0;  // results in the answer
   bool with_documents = false;
+  bool is_raw = false;        // scores of a head without the sigmoid
   bool is_plain = false;      // TEI's form: [{"index", "score"}, ..]
   int64_t prompt_tokens = 0;  // of all prompts or inputs
 };
@@ -37,6 +40,8 @@ RerankRequest read_score(const nlohmann::ordered_json& body, const ServedModel& 
 // the delta has none.
 GenerationRequest yes_no_request(const RerankRequest& request, const ServedModel& model, size_t begin, size_t end);
 std::optional<double> yes_no_score(const RerankRequest& request, const Delta& delta);
+// `vectors`: the scores of the pairs.
+std::vector<double> head_scores(const RerankRequest& request, const std::vector<std::vector<float>>& vectors);
 std::vector<double> cosine_scores(const RerankRequest& request, const std::vector<std::vector<float>>& vectors);
 
 // `scores`: by document.

@@ -151,6 +151,19 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   return out;
 }
 
+Tokenizer::Pair Tokenizer::encode_pair(std::string_view first, std::string_view second) const {
+  const TokenizerParts& p = *parts_;
+  if (!p.between) throw user_error("the tokenizer does not say how two texts are joined");
+  Pair out{p.prefix, 0};
+  const auto add = [&](const std::vector<TokenId>& ids) { out.ids.insert(out.ids.end(), ids.begin(), ids.end()); };
+  add(encode(first));
+  out.second = std::ssize(out.ids) + p.between_first;
+  add(*p.between);
+  add(encode(second));
+  add(p.suffix);
+  return out;
+}
+
 std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::string_view> inputs,
                                                           EncodeOptions options, int threads) const {
   std::vector<std::vector<TokenId>> out(inputs.size());

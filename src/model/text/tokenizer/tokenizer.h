@@ -63,6 +63,12 @@ class Tokenizer {
   static Tokenizer characters(std::string_view text);
 
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+  // Two texts in one sequence, as the tokenizer joins them for models that compare texts. Error if it does not say how.
+  struct Pair {
+    std::vector<TokenId> ids;
+    int64_t second = 0;  // the number of ids before the second text's, which begin with it or with a token of its kind
+  };
+  Pair encode_pair(std::string_view first, std::string_view second) const;
   // Encodes many inputs with `threads` threads (0: all cores). The ids equal those of encode().
   std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string_view> inputs, EncodeOptions options = {},
                                                  int threads = 0) const;

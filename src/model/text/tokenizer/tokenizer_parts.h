@@ -56,6 +56,10 @@ struct TokenizerParts {
   std::optional<TokenId> bos, eos;
   std::vector<TokenId> end_of_generation;
   std::vector<TokenId> prefix, suffix;  // added with add_special
+  // Between the two texts of a pair, whose other tokens are the same; the first of them belong to the first text. None:
+  // it is not known how pairs are joined.
+  std::optional<std::vector<TokenId>> between;
+  int64_t between_first = 0;
   std::string chat_template;
 
   uint64_t serial = 0;  // identifies this tokenizer in the threads' word caches

@@ -208,6 +208,45 @@ TokenId pair_id(const json& node, const char* key, const std::string& where, con
   return checked_id(p, pair[1].get<int64_t>(), where);
 }
 
+// The ids of {"SpecialToken": {"id": NAME}} in a template.
+std::vector<TokenId> template_ids(const json& item, const json& node, const std::string& where,
+                                  const TokenizerParts& p) {
+  const std::string name = json_text(json_member(item, "SpecialToken", where), "id", where);
+  // A name in the table of special tokens stands for the table's ids.
+  const json* table = absent(node, "special_tokens") ? nullptr : &node["special_tokens"];
+  if (!table || !table->is_object() || !table->contains(name)) return {named_token(p, name, where)};
+  const json& ids = json_member((*table)[name], "ids", where);
+  if (!ids.is_array() || ids.size() > 64) throw user_error("{}: \"ids\" is not a short list", where);
+  std::vector<TokenId> out;
+  for (const json& id : ids) {
+    if (!id.is_number_integer()) throw user_error("{}: an id is not a number", where);
+    out.push_back(checked_id(p, id.get<int64_t>(), where));
+  }
+  return out;
+}
+
+// What a template for two texts puts between them, if it differs from that of one text in nothing else.
+void read_pair(const json& node, const std::vector<TokenId>& prefix, const std::vector<TokenId>& suffix,
+               const std::string& where, TokenizerParts& p) {
+  if (absent(node, "pair") || !node["pair"].is_array() || node["pair"].size() > 64) return;
+  std::vector<TokenId> parts[3];  // before, between and behind the texts
+  size_t at = 0;
+  int64_t first = 0;
+  for (const json& item : node["pair"]) {
+    if (item.is_object() && item.contains("Sequence")) {
+      if (++at > 2) return;
+      continue;
+    }
+    const std::vector<TokenId> ids = template_ids(item, node, where, p);
+    parts[at].insert(parts[at].end(), ids.begin(), ids.end());
+    const json& type = json_member(json_member(item, "SpecialToken", where), "type_id", where);
+    if (at == 1 && type == 0) first += std::ssize(ids);
+  }
+  if (at != 2 || parts[0] != prefix || parts[2] != suffix) return;
+  p.between = parts[1];
+  p.between_first = first;
+}
+
 void read_post(const json& node, const std::string& where, TokenizerParts& p) {
   if (node.is_null()) return;
   const std::string type = json_text(node, "type", where);
@@ -217,6 +256,8 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
     for (const json& entry : short_list(node, "processors", where)) read_post(entry, where, p);
     return;
   }
+  const bool is_only = p.prefix.empty() && p.suffix.empty();
+  p.between.reset();
   if (type == "TemplateProcessing") {
     const json& items = json_member(node, "single", where);
     if (!items.is_array() || items.size() > 64) throw user_error("{}: \"single\" is not a short list", where);
@@ -227,25 +268,19 @@ void read_post(const json& node, const std::string& where, TokenizerParts& p) {
         behind = true;
         continue;
       }
-      const std::string name = json_text(json_member(item, "SpecialToken", where), "id", where);
+      const std::vector<TokenId> ids = template_ids(item, node, where, p);
       std::vector<TokenId>& to = behind ? suffix : prefix;
-      // A name in the table of special tokens stands for the table's ids.
-      const json* table = absent(node, "special_tokens") ? nullptr : &node["special_tokens"];
-      if (table && table->is_object() && table->contains(name)) {
-        const json& ids = json_member((*table)[name], "ids", where);
-        if (!ids.is_array() || ids.size() > 64) throw user_error("{}: \"ids\" is not a short list", where);
-        for (const json& id : ids) {
-          if (!id.is_number_integer()) throw user_error("{}: an id is not a number", where);
-          to.push_back(checked_id(p, id.get<int64_t>(), where));
-        }
-      } else {
-        to.push_back(named_token(p, name, where));
-      }
+      to.insert(to.end(), ids.begin(), ids.end());
     }
     if (!behind) throw unsupported(where, "a template without the text");
+    if (is_only) read_pair(node, prefix, suffix, where, p);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     prefix = {pair_id(node, "cls", where, p)};
     suffix = {pair_id(node, "sep", where, p)};
+    if (is_only) {
+      p.between = std::vector<TokenId>(type == "BertProcessing" ? 1 : 2, suffix[0]);
+      p.between_first = std::ssize(*p.between);
+    }
   } else {
     throw unsupported(where, "the post-processor '" + type + "'");
   }

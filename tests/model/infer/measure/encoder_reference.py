@@ -8,6 +8,9 @@ usage: encoder_reference.py FOLDER
 `plain` has vocab.txt, names of tensors without a prefix and pools the mean; `masked` is a model of masked words with tokenizer.json, old
 names of tensors with a prefix, GELU by tanh, and pools the first token; `offset` is of the kind of RoBERTa. NAME.json beside each: `texts`, `ids`, `decoded`;
 NAME.safetensors: `pooled` [texts, hidden], of length 1, and `hidden` [tokens, hidden] of the first text.
+
+`pairs` and `pairs_offset` are cross-encoders, of BERT with two segments and of XLM-R. NAME.json: `queries`, `documents`, `ids`, `seconds` (where
+the documents begin) and `scores` of the pairs in one batch, without the sigmoid.
 """
 import json
 import os
@@ -114,6 +117,53 @@ def offset(folder):
     expected(folder, "offset", t.PreTrainedTokenizerFast(tokenizer_object=tok, pad_token="[PAD]"), model, "cls")
 
 
+def score_pairs(folder, name, tok, model):
+    """Every text with the next one, and with an empty one."""
+    queries = TEXTS + TEXTS[:2]
+    documents = TEXTS[1:] + TEXTS[:1] + ["", TEXTS[0]]
+    said = tok(queries, documents, padding=True, return_tensors="pt", return_token_type_ids=True)
+    segments = model.config.type_vocab_size > 1
+    with torch.no_grad():
+        scores = model.eval()(input_ids=said["input_ids"], attention_mask=said["attention_mask"], **({"token_type_ids": said["token_type_ids"]} if segments else {})).logits[:, 0]
+    ids = tok(queries, documents)["input_ids"]  # in a list, an empty document is one
+    seconds = [e.sequence_ids.index(1) if 1 in e.sequence_ids else len(e.ids) - 1 for e in (tok._tokenizer.encode(q, d) for q, d in zip(queries, documents))]
+    json.dump({"queries": queries, "documents": documents, "ids": ids, "seconds": seconds, "scores": [float(x) for x in scores]}, open(f"{folder}/{name}.json", "w"), indent=0)
+
+
+def pairs(folder):
+    path = f"{folder}/pairs"
+    os.makedirs(path, exist_ok=True)
+    tok = trained(360, True)
+    tok.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tok.save(f"{path}/tokenizer.json")
+    config = t.BertConfig(vocab_size=tok.get_vocab_size(), hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40,
+                          max_position_embeddings=220, initializer_range=0.2, num_labels=1)
+    torch.manual_seed(5)
+    model = t.BertForSequenceClassification(config)
+    shake(model)
+    model.save_pretrained(path)
+    score_pairs(folder, "pairs", t.PreTrainedTokenizerFast(tokenizer_object=tok, pad_token="[PAD]"), model)
+
+
+def pairs_offset(folder):
+    path = f"{folder}/pairs_offset"
+    os.makedirs(path, exist_ok=True)
+    tok = tokenizers.Tokenizer(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=100))
+    tok.normalizer, tok.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.BertPreTokenizer()
+    tok.decoder = decoders.WordPiece()
+    order = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tok.train_from_iterator(TEXTS[:12] + TEXTS[18:19] * 3, trainers.WordPieceTrainer(vocab_size=300, special_tokens=order, show_progress=False, limit_alphabet=120))
+    tok.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    tok.save(f"{path}/tokenizer.json")
+    config = t.XLMRobertaConfig(vocab_size=tok.get_vocab_size(), hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40,
+                                max_position_embeddings=222, layer_norm_eps=1e-5, type_vocab_size=1, initializer_range=0.2, pad_token_id=1, bos_token_id=0, eos_token_id=2, num_labels=1)
+    torch.manual_seed(6)
+    model = t.XLMRobertaForSequenceClassification(config)
+    shake(model)
+    model.save_pretrained(path)
+    score_pairs(folder, "pairs_offset", t.PreTrainedTokenizerFast(tokenizer_object=tok, pad_token="<pad>", unk_token="<unk>"), model)
+
+
 def shake(model):
     """Biases and norms are no zeros and ones."""
     generator = torch.Generator().manual_seed(3)
@@ -129,6 +179,8 @@ def main():
     plain(folder)
     masked(folder)
     offset(folder)
+    pairs(folder)
+    pairs_offset(folder)
 
 
 main()

@@ -136,6 +136,81 @@ TEST_P(Encoders, StayCloseWhenRounded) {
 INSTANTIATE_TEST_SUITE_P(All, Encoders, testing::Values("plain", "masked", "offset"),
                          [](const auto& i) { return i.param; });
 
+// Models that read two texts together, and whose head scores them.
+struct Reranker {
+  explicit Reranker(const std::string& name) : folder(kEncoders / name), model(read_hf(test_library(), folder)) {
+    const std::string path = (kEncoders / (name + ".json")).string();
+    const nlohmann::json said = parse_json(read_file(path), path);
+    queries = said.at("queries").get<std::vector<std::string>>();
+    documents = said.at("documents").get<std::vector<std::string>>();
+    scores = said.at("scores").get<std::vector<float>>();
+    pairs = {said.at("ids").get<std::vector<std::vector<TokenId>>>(), said.at("seconds").get<std::vector<int64_t>>()};
+  }
+  std::vector<float> scores_by(const Model& other, EmbedOptions options = {.exact = true}) const {
+    options.scores = true;
+    const LoadedModel loaded(engine(), other);
+    Embedder scorer(loaded, options);
+    return scorer.scores_of(pairs, 0, pairs.sequences.size());
+  }
+
+  std::filesystem::path folder;
+  Model model;
+  std::vector<std::string> queries, documents;
+  std::vector<float> scores;
+  TextPairs pairs;
+};
+
+class Rerankers : public testing::TestWithParam<std::string> {};
+
+TEST_P(Rerankers, PairsBecomeTheReferenceIds) {
+  const Reranker r(GetParam());
+  for (size_t i = 0; i < r.queries.size(); ++i) {
+    const Tokenizer::Pair pair = r.model.tokenizer->encode_pair(r.queries[i], r.documents[i]);
+    EXPECT_EQ(pair.ids, r.pairs.sequences[i]) << r.queries[i] << " " << r.documents[i];
+    EXPECT_EQ(pair.second, r.pairs.seconds[i]) << r.queries[i] << " " << r.documents[i];
+  }
+  EXPECT_THROW((void)Tokenizer::characters("ab").encode_pair("a", "b"), Error);
+}
+
+TEST_P(Rerankers, ScoresAreTheReferenceScores) {
+  const Reranker r(GetParam());
+  const std::vector<float> all = r.scores_by(r.model);
+  EXPECT_LT(most_apart(all, r.scores), 5e-6);
+  // What stands beside a pair, and how far it is padded, is no part of its score.
+  EXPECT_LT(most_apart(r.scores_by(r.model, {.batch = 1, .exact = true}), all), 5e-6);
+  const LoadedModel loaded(engine(), r.model);
+  Embedder scorer(loaded, {.exact = true, .scores = true});
+  EXPECT_LT(most_apart(scorer.scores_of(r.pairs, 3, 5), {all[3], all[4]}), 5e-6);
+}
+
+TEST_P(Rerankers, GoToGgufAndBack) {
+  const Reranker r(GetParam());
+  const TestFolder folder;
+  write_gguf(r.model, folder / "a.gguf");
+  const Model g = read_gguf(test_library(), folder / "a.gguf");
+  EXPECT_EQ(g.metadata.integer(g.metadata.text("general.architecture") + ".pooling_type"), 4);
+  EXPECT_EQ(pooling_of(g, folder / "a.gguf"), std::nullopt);
+  const std::vector<float> want = r.scores_by(r.model);
+  EXPECT_EQ(r.scores_by(g), want);
+  write_hf(r.model, folder / "b");
+  EXPECT_EQ(r.scores_by(read_hf(test_library(), folder / "b")), want);
+  const Tokenizer::Pair pair = g.tokenizer->encode_pair(r.queries[0], r.documents[0]);
+  EXPECT_EQ(pair.ids, r.pairs.sequences[0]);
+}
+
+TEST_P(Rerankers, StayCloseWhenRounded) {
+  const Reranker r(GetParam());
+  QuantizeOptions options;
+  options.target = "int8";
+  QuantizeReport report;
+  const Model rounded = quantize(engine(), r.model, options, &report);
+  EXPECT_FALSE(rounded.weights.at("layers.0.up").is_f32());
+  EXPECT_LT(most_apart(r.scores_by(rounded), r.scores), 0.05);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Rerankers, testing::Values("pairs", "pairs_offset"),
+                         [](const auto& i) { return i.param; });
+
 TEST(Encoder, ListsOfWordsAreChecked) {
   const TestFolder folder;
   const auto refused = [&](const std::string& words, const std::string& config) {

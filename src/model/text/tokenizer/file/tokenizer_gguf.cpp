@@ -184,6 +184,11 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   const bool add_eos =
       m.boolean("tokenizer.ggml.add_eos_token", usual.add_eos) || (p.kind == VocabularyKind::word_piece);
   if (p.eos && add_eos) p.suffix = {*p.eos};
+  // Encoders end both texts of a pair; those of pieces begin the second one with a further end.
+  if (p.suffix.size() == 1 && !p.prefix.empty() && (p.kind == VocabularyKind::word_piece || !byte_pairs)) {
+    p.between = std::vector<TokenId>(p.kind == VocabularyKind::word_piece ? 1 : 2, p.suffix[0]);
+    p.between_first = std::ssize(*p.between);
+  }
   p.chat_template = m.text("tokenizer.chat_template", "");
   finish_tokenizer(p, where);
   return Tokenizer(std::move(parts));
