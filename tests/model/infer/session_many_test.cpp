@@ -239,10 +239,10 @@ INSTANTIATE_TEST_SUITE_P(All, ManyWindows, testing::Values("mistral", "gemma2", 
 TEST(ManySession, PreparesAllOfItsSteps) {
   const Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
-  ManySession many(loaded, {.context = 64, .chunk = 8, .mixed = true}, {.longest = 16, .sequences = 5, .rows = 7});
+  ManySession many(loaded, {.context = 256, .chunk = 8, .mixed = true}, {.longest = 16, .sequences = 5, .rows = 7});
   int steps = 0;
   while (many.prepare()) ++steps;
-  EXPECT_EQ(std::ssize(ManySession::shapes({.context = 64, .chunk = 8}, {.sequences = 5, .rows = 7}, true)), steps);
+  EXPECT_EQ(std::ssize(ManySession::shapes({.context = 256, .chunk = 8}, {.sequences = 5, .rows = 7}, true)), steps);
   const int64_t bytes = many.taken_bytes();
   const std::vector<TokenId> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
   std::vector<int> open;

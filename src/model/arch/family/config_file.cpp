@@ -254,7 +254,7 @@ void take_letters(const Family& family, const nlohmann::json& config, const std:
     const nlohmann::json* text = key.hf_letters.empty() ? nullptr : said_at(config, key.hf_letters);
     if (!text || !text->is_string()) continue;
     const auto letters = text->get<std::string>();
-    const auto is_letter = [](char c) { return c > ' ' && c <= '~'; };
+    const auto is_letter = [](char c) { return (c >= 'A' && c <= 'Z') || c == '*' || c == '-'; };
     if (letters.empty() || letters.size() > 4096 || !std::all_of(letters.begin(), letters.end(), is_letter))
       throw user_error("{}: \"{}\" is \"{}\", not a pattern of letters", file, key.hf_letters, letters);
     const std::vector<std::string> entries = key.entries(rules.complete(values));
