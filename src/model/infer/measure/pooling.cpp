@@ -31,7 +31,7 @@ std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::pat
   const std::string key = model.family->gguf_architecture() + ".pooling_type";
   if (model.metadata.has(key)) {
     const int64_t number = model.metadata.integer(key);
-    if (number == kByHead) return std::nullopt;
+    if (number == kByHead && model.family->has_function("scores")) return std::nullopt;
     if (const auto pooling = pooling_of_number(number)) return pooling;
     throw Error(Exit::user, fmt::format("{}: {} = {} is not supported", path.string(), key, number),
                 "choose with --pooling mean, cls or last");
