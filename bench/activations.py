@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Activations in few bits on a model that was really trained: KL divergence on text that was not calibrated on, of the model as
-it is, with channels that stand out, and with tokens that do (bench/token_spikes.py). Prints the table of docs/guide/compression.md.
+it is, with channels that stand out, and with tokens that do (bench/token_spikes.py). Prints the table of docs/measurements/compression.md.
 
 Run:  python3 bench/activations.py --lumen build/lumen --model model-f32.gguf --seen seen.txt --held held.txt [--models FOLDER]
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Trains one model from scratch with every recipe of quantized training on the same batches of a real text, and prints the
-table of docs/guide/quantized-training.md: speed, loss on text held out, and how far that is from bf16's. With --report, the
+table of docs/measurements/quantized-training.md: speed, loss on text held out, and how far that is from bf16's. With --report, the
 page of `lumen report` over all runs; with --picture, an SVG of how far each loss is from bf16's while it falls.
 
 Run:  python3 bench/witness_text.py seen.txt held.txt FOLDER..

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every strategy with several formats, and the automatic choice against mixtures of one type, on a model that was really
-trained: KL divergence on text that neither training nor calibration has seen. Prints the tables of docs/guide/compression.md.
+trained: KL divergence on text that neither training nor calibration has seen. Prints the tables of docs/measurements/compression.md.
 
 The model is trained by Lumen on the text given, from a recipe below; nothing is downloaded and nothing but the tables is
 kept, unless --work names a folder. Without --held the last tenth of the text is what is measured on; bench/witness_text.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The long studies behind docs/guide/recommend.md, docs/guide/diffuse.md, docs/guide/federate.md and docs/guide/classify.md, run in parallel with several seeds each.
+"""The long studies of docs/measurements (recommend, diffuse, federate, classify), run in parallel with several seeds each.
 
   python3 bench/studies.py --lumen build/lumen --data DATA --work build/studies --out results --minutes 25
   python3 bench/studies.py .. --parts federate,recommend --cores 16 --seeds 3
