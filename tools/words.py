@@ -1,7 +1,7 @@
 """Retired words: docs/reference/glossary.md lists words that the code no longer uses, what is said instead, and where.
-tools/house.py calls this. Identifiers and comments are looked at. Texts in quotes are looked at for `help`, which is src/cli;
-elsewhere they are not (plans keep their words). A word of an identifier is what stands between underscores. No comment begins
-with 'Of': it has a noun."""
+tools/house.py calls this. It checks identifiers and comments of C++. It checks strings for `help`, which is src/cli, and not
+elsewhere (plans keep their words). A word of an identifier is the part between underscores. No comment begins with 'Of': it
+has a noun. In formats, models, recipes and tasks it checks comments and the strings that users read: reasons and descriptions."""
 import re
 from pathlib import Path
 
@@ -11,6 +11,9 @@ STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')
 ROW = re.compile(r"^\| (?P<words>[^|]+) \| (?P<instead>[^|]+) \| (?P<where>[^|]+) \|$")
 WORD = re.compile(r"[A-Za-z0-9]+")
 HEADING = "## Retired words"
+QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+SHOWN = re.compile(r'\b(?:because|instead|doc|absent_says)\s*=?\s*("(?:\\.|[^"\\])*")')
+DATA = ("formats", "models", "recipes", "tasks")
 
 
 def retired(root: Path) -> list[tuple[re.Pattern[str], str, list[str], str]]:
@@ -43,6 +46,26 @@ def help_breaches(root: Path, words: list[tuple[re.Pattern[str], str, list[str],
     return out
 
 
+def prose_of(line: str) -> str:
+    """The comment of a line of a .lum or .toml file without `code`, and the strings in it that users read."""
+    mark = QUOTED.sub(lambda found: " " * len(found[0]), line).find("#")
+    code, comment = (line, "") if mark < 0 else (line[:mark], line[mark:])
+    return " ".join([*SHOWN.findall(code), re.sub(r"`[^`]*`", "", comment)]).lower()
+
+
+def data_breaches(root: Path, words: list[tuple[re.Pattern[str], str, list[str], str]]) -> list[str]:
+    """In the definitions of formats, families, recipes and tasks."""
+    out = []
+    for folder in DATA:
+        here = [(pattern, instead) for pattern, instead, where, _ in words if folder in where]
+        for file in sorted(p for p in (root / folder).rglob("*") if here and p.suffix in (".lum", ".toml")):
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                prose = prose_of(line)
+                out += [f"{file.relative_to(root).as_posix()}:{number}: '{found[0]}' is a retired word; say {instead} (docs/reference/glossary.md)"
+                        for pattern, instead in here if (found := pattern.search(prose))]
+    return out
+
+
 def without_strings(text: str) -> str:
     """Comments keep theirs: an apostrophe there begins nothing."""
     lines = []
@@ -71,4 +94,4 @@ def breaches(root: Path) -> list[str]:
             for pattern, instead in here:
                 if found := pattern.search(line):
                     out.append(f"{path}:{number}: '{found[0]}' is a retired word; say {instead} (docs/reference/glossary.md)")
-    return out + help_breaches(root, words)
+    return out + help_breaches(root, words) + data_breaches(root, words)

@@ -79,6 +79,18 @@ class House(unittest.TestCase):
         code, out = self.said(files)
         self.assertEqual(code, 0, out)
 
+    def test_retired_words_of_definitions(self):
+        glossary = SOUND["docs/reference/glossary.md"] + "| `so many`, `behind` | the number, after | `models`, `recipes` |\n"
+        files = {"docs/reference/glossary.md": glossary}
+        for name, line in (("models/a.lum", "# So many layers.\n"), ("models/a.lum", 'text = "# one"  # behind it\n'),
+                           ("models/in/b.toml", 'r = ["x"], because = "it is behind the layer"\n'),
+                           ("models/a.lum", 'unread "x" because "it is behind"\n'), ("recipes/c.toml", 'doc = "so many steps"\n')):
+            self.assert_breach({**files, name: line}, f"{name}:1: '{'so many' if 'so many' in line.lower() else 'behind'}' is a retired word")
+        sound = {"models/a.lum": 'fn behind(x) = x  # `behind` is its name\nunread "so many" because "it is after"\n',
+                 "models/b.toml": 'behind = ["# behind"]\n', "formats/c.lum": "# behind\n", "models/d.md": "behind\n"}
+        code, out = self.said({**files, **sound})
+        self.assertEqual(code, 0, out)
+
     def test_long_functions(self):
         long = "".join(f"  x += {i};  // }}\n" for i in range(100))
         said = "a function of 102 lines"
