@@ -1,5 +1,5 @@
 """Retired words: docs/reference/glossary.md lists words that the code no longer uses, what is said instead, and where.
-tools/house.py calls this. It checks identifiers and comments of C++. It checks strings for `help`, which is src/cli, and not
+tools/house.py calls this. It checks identifiers and comments of C++. It checks strings for `help`, which is src/cli and apps, and not
 elsewhere (plans keep their words). A word of an identifier is the part between underscores. No comment begins with 'Of': it
 has a noun. In formats, models, recipes and tasks it checks comments and the strings that users read: reasons and descriptions."""
 import re
@@ -39,7 +39,7 @@ def help_breaches(root: Path, words: list[tuple[re.Pattern[str], str, list[str],
     out = []
     for file in rooms.sources(root):
         path = file.relative_to(root).as_posix()
-        for number, line in enumerate(file.read_text().splitlines() if path.startswith("src/cli/") else (), 1):
+        for number, line in enumerate(file.read_text().splitlines() if path.startswith(("src/cli/", "apps/")) else (), 1):
             texts = " ".join(t for t in STRING.findall(line) if "--" not in t)
             out += [f"{path}:{number}: '{found[0]}' is a retired word; say {instead} (docs/reference/glossary.md)"
                     for pattern, instead in here if (found := pattern.search(texts))]

@@ -39,7 +39,7 @@ void ImageTrainingFlags::add(CLI::App& app, const std::string& families) {
   app.add_option("--seed", settings.seed, "Of weights, the order of images and everything that is drawn")
       ->check(whole(0, 0xffffffff))
       ->capture_default_str();
-  app.add_flag("--resume", resume, "Go on from the newest checkpoint, as if nothing had happened");
+  app.add_flag("--resume", resume, "Continue from the newest checkpoint, with the same bits as an uninterrupted run");
 }
 
 std::unique_ptr<apps::Network> begun_on_images(run::Engine& engine, const model::Library& library,

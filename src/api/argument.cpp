@@ -33,12 +33,12 @@ void require_sound(const lumen_argument& argument, const lumen_device& device, c
   const lumen_tensor& t = argument.tensor;
   if (argument.kind != LUMEN_CPU && (argument.kind != device.kind || argument.id != device.id)) {
     const std::string there = place_name({argument.kind, argument.id, nullptr}), name = place_name(device);
-    throw Error(Exit::usage, fmt::format("{} lies on {}, and the function works on {}", what, there, name),
+    throw Error(Exit::usage, fmt::format("{} is on {}, but the function runs on {}", what, there, name),
                 fmt::format("bring it to {}, or compile the function for {}", name, there));
   }
   constexpr int kMostAxes = 16;
   if (t.dtype != LUMEN_F32 && t.dtype != LUMEN_I32)
-    throw usage_error("{} has dtype {}, which is none", what, int(t.dtype));
+    throw usage_error("{} has the unknown dtype {}", what, int(t.dtype));
   if (t.rank < 0 || t.rank > kMostAxes) throw usage_error("{} has {} axes", what, t.rank);
   if (t.rank > 0) require(t.shape, "a shape");
   int64_t count = 1;

@@ -39,7 +39,7 @@ FormatRef format_of(const char* text, const char* name) {
 void require_matrix(const lumen_format& f, int64_t rows, int64_t columns) {
   constexpr int64_t kMost = int64_t{1} << 40;
   if (rows < 1 || columns < 1 || rows > kMost / columns)
-    throw usage_error("a matrix of {} x {} numbers is none", rows, columns);
+    throw usage_error("a matrix cannot have {} x {} numbers", rows, columns);
   if (columns % f.format->block != 0)
     throw usage_error("{} has blocks of {} numbers: rows of {} do not divide into them", f.format->name,
                       f.format->block, columns);

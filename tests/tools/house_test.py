@@ -75,6 +75,8 @@ class House(unittest.TestCase):
         glossary = SOUND["docs/reference/glossary.md"] + "| `so many` | the number | `help` |\n"
         files = {"docs/reference/glossary.md": glossary, "src/cli/cli.h": DOOR.format("nothing") + 'const char* a = "Takes so many";\n'}
         self.assert_breach(files, "src/cli/cli.h:5: 'so many' is a retired word; say the number")
+        verbs = {"apps/a/verbs/verbs.h": DOOR.format("nothing") + 'const char* a = "Takes so many";\n'}
+        self.assert_breach({"docs/reference/glossary.md": glossary, **verbs}, "apps/a/verbs/verbs.h:5: 'so many' is a retired word")
         files["src/cli/cli.h"] = DOOR.format("nothing") + "// So many, so many.\nconst char* a = \"--so many\";\n"
         code, out = self.said(files)
         self.assertEqual(code, 0, out)
@@ -87,7 +89,7 @@ class House(unittest.TestCase):
                            ("models/a.lum", 'unread "x" because "it is behind"\n'), ("recipes/c.toml", 'doc = "so many steps"\n')):
             self.assert_breach({**files, name: line}, f"{name}:1: '{'so many' if 'so many' in line.lower() else 'behind'}' is a retired word")
         sound = {"models/a.lum": 'fn behind(x) = x  # `behind` is its name\nunread "so many" because "it is after"\n',
-                 "models/b.toml": 'behind = ["# behind"]\n', "formats/c.lum": "# behind\n", "models/d.md": "behind\n"}
+                 "models/b.toml": 'behind = ["# behind"]\n', "formats/c.lum": "# behind\n", "models/d.md": "# behind\n"}
         code, out = self.said({**files, **sound})
         self.assertEqual(code, 0, out)
 

@@ -62,7 +62,7 @@ int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
 
 void add_classify_train(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyTrainFlags>();
-  CLI::App* sub = app.add_subcommand("train", "Train a family on images and what they show");
+  CLI::App* sub = app.add_subcommand("train", "Train a family on images and their labels");
   model::OptimizerSettings& o = flags->settings.optimizer;
   o.name = "sgd";
   o.weight_decay = 1e-4;
@@ -77,7 +77,7 @@ void add_classify_train(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_option("--lr,--rate", flags->rate, "Learning rate; 0: 0.1 of sgd, 0.001 of adamw")->check(real(0, 10));
   sub->add_flag("--constant", flags->no_steps_down,
-                "The rate stays, where it would fall to a tenth at half of the steps "
+                "Keep the rate constant; by default it falls to a tenth at half of the steps "
                 "and at three quarters");
   sub->add_flag("--augment", flags->augment, "Move and mirror images; those with colours are unless --no-augment");
   sub->add_flag("--no-augment", flags->no_augment, "Do not");

@@ -121,7 +121,7 @@ int export_classifier(const Shared& shared, const ClassifyExportFlags& flags) {
   write_file_atomic(out / "model.c", made.source);
   put(fmt::format(
       "wrote {}: for {}, {} launches of {} kernels; flash: {} bytes of constants, {} of objects with code; "
-      "RAM: {} bytes beside a stack\n",
+      "RAM: {} bytes without the stack\n",
       flags.out, flags.target, made.launches, made.kernels, made.constant_bytes, made.object.size(), made.arena_bytes));
   return 0;
 }
@@ -168,7 +168,7 @@ std::vector<apps::NetworkInputs> calibration_batches(const apps::Images& images,
 
 void add_classify_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalImagesFlags>();
-  CLI::App* sub = app.add_subcommand("eval", "How much of the t10k part a run recognizes, in floats and quantized");
+  CLI::App* sub = app.add_subcommand("eval", "Accuracy of a run on the t10k part, in floats and quantized");
   sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   sub->add_option("data", flags->data, "Folder of IDX files")
       ->check(reads(Reads::folder))
@@ -186,19 +186,19 @@ void add_classify_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyQuantizeFlags>();
   CLI::App* sub = app.add_subcommand("quantize", "Calibrate 8-bit products on a few images; eval uses it then");
   sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::resumed))->required()->type_name("RUN");
-  sub->add_option("data", flags->data, "Folder of IDX files, of which the training part is looked at")
+  sub->add_option("data", flags->data, "Folder of IDX files, whose training part is used")
       ->check(reads(Reads::folder))
       ->required()
       ->type_name("FOLDER");
   sub->add_option("--ranges", flags->ranges, "Of a layer's results: static, dynamic (the true ones) or estimate")
       ->capture_default_str();
   sub->add_option("--per", flags->per, "tensor or channel")->capture_default_str();
-  sub->add_option("--gamma", flags->way.gamma, "Every so many positions are looked at")
+  sub->add_option("--gamma", flags->way.gamma, "Use every G-th position in both directions")
       ->check(whole(1, 64))
       ->capture_default_str();
   sub->add_flag("--whole-alpha", flags->way.whole_alpha, "Deviations in whole numbers, as published");
   sub->add_flag("--depthwise-static", flags->way.depthwise_fixed, "Depthwise products take calibrated ranges");
-  sub->add_flag("--fixed-norms", flags->way.norms_fixed, "Products behind a normalization take calibrated ranges");
+  sub->add_flag("--fixed-norms", flags->way.norms_fixed, "Products after a normalization take calibrated ranges");
   sub->add_option("--keep-float", flags->floats, "Products that stay in floats, by the names of their weights")
       ->delimiter(',')
       ->type_name("NAME,..");

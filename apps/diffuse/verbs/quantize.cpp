@@ -55,7 +55,7 @@ int diffuse_quantize(const Shared& shared, const DiffuseQuantizeFlags& flags) {
   const model::LibraryRef library = shared.library();
   const diffuse::QuantizeMethod method = diffuse::quantize_method(flags.method);
   if (method.has_branch && flags.calibration.rank == 0 && method.name == "svdquant")
-    throw Error(Exit::usage, "svdquant has a way of low rank beside each product", "--rank 8, for example");
+    throw Error(Exit::usage, "svdquant has a low-rank branch next to each product", "--rank 8, for example");
   const diffuse::QuantizeFormats formats{library->formats().get(flags.weights),
                                          library->formats().get(flags.activations)};
   if (model::latest_checkpoint(flags.out))
@@ -83,17 +83,17 @@ int diffuse_quantize(const Shared& shared, const DiffuseQuantizeFlags& flags) {
 }  // namespace
 
 void CalibrationFlags::add(CLI::App& app) {
-  app.add_option("--calibrate", count, "Images that are drawn to see what products read")
+  app.add_option("--calibrate", count, "Number of images generated for calibration")
       ->check(whole(1, 100'000))
       ->capture_default_str();
   app.add_option("--steps", how.steps, "Steps from noise to image")->check(whole(1, 100'000))->capture_default_str();
   app.add_option("--guidance", how.guidance, "How far away from what is made without a label")
       ->check(real(0, 100))
       ->capture_default_str();
-  app.add_option("--rows", rows, "Rows that are kept of what each product reads, over all steps")
+  app.add_option("--rows", rows, "Rows of the inputs of each product that are kept, over all steps")
       ->check(whole(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--rank", rank, "Of the f32 way beside products, where a method has one; 0: none")
+  app.add_option("--rank", rank, "Rank of the f32 branch next to products, for methods with one; 0: none")
       ->check(whole(0, 1 << 16))
       ->capture_default_str();
   app.add_option("--batch", how.batch, "Images at once")->check(whole(1, 1 << 16))->capture_default_str();
@@ -124,7 +124,7 @@ std::string in_codes_text(const apps::Network& network, std::span<const diffuse:
   }
   std::string out = fmt::format(
       "{} products in codes, {} of them convolutions: {} of {} numbers; codes {:.2f} bits each, scales of activations "
-      "and ways beside {:.2f}",
+      "and low-rank branches {:.2f}",
       weights.size(), convolutions, numbers, all, 8.0 * double(of_codes) / double(numbers),
       8.0 * double(bytes) / double(numbers));
   for (const graph::LeftWeight& one : left) out += fmt::format("\nf32 stays {}: {}", one.weight, one.why);
@@ -133,14 +133,16 @@ std::string in_codes_text(const apps::Network& network, std::span<const diffuse:
 
 void add_diffuse_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseQuantizeFlags>();
-  CLI::App* sub = app.add_subcommand("quantize", "Put the products of a run into few bits, by its graph's structure");
+  CLI::App* sub = app.add_subcommand("quantize", "Quantize the products of a run by the structure of its graph");
   sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   sub->add_option("-o,--out", flags->out, "Folder to write, from which images are drawn")
       ->check(writes(Writes::folder))
       ->required()
       ->type_name("QUANTIZED");
   sub->add_option("--weights", flags->weights, "Format of weights")->required()->type_name("FORMAT");
-  sub->add_option("--activations", flags->activations, "Format of what products read")->required()->type_name("FORMAT");
+  sub->add_option("--activations", flags->activations, "Format of the inputs of products")
+      ->required()
+      ->type_name("FORMAT");
   sub->add_option("--method", flags->method,
                   "plain, smoothquant, smooth+, svdquant, segquant-a, segquant-g; or its parts: segments, signs, both")
       ->capture_default_str();

@@ -51,7 +51,7 @@ int diffuse_sample(const Shared& shared, DiffuseSampleFlags flags) {
 
 void add_diffuse_sample(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseSampleFlags>();
-  CLI::App* sub = app.add_subcommand("sample", "Draw images: a picture of them side by side");
+  CLI::App* sub = app.add_subcommand("sample", "Generate images: a picture of all in a grid");
   sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   sub->add_option("-o,--out", flags->out, "Picture to write")
       ->check(writes(Writes::file))
@@ -62,7 +62,7 @@ void add_diffuse_sample(CLI::App& app, Command& command) {
       ->check(whole(1, 1'000'000));
   sub->add_option("--columns", flags->columns, "Images side by side")->check(whole(1, 1000))->capture_default_str();
   sub->add_option("--sampler", flags->sampler,
-                  "euler, heun or dpm2 (DPM-Solver++ of second order); ddim for families that give the noise")
+                  "euler, heun or dpm2 (DPM-Solver++ of second order); ddim for families that predict the noise")
       ->check(CLI::IsMember({"euler", "heun", "dpm2", "ddim"}));
   sub->add_option("--steps", flags->how.steps, "Steps from noise to image")
       ->check(whole(1, 100'000))

@@ -319,7 +319,8 @@ std::string study_page(const DiffuseStudy& study, const DiffuseStudyFlags& flags
       "the "
       "same noise. FID-m: Frechet distance of those features to the float network's images; of the float network "
       "itself "
-      "to test images. Accuracy: images that the classifier takes for what they should show. Rank of ways beside: "
+      "to test images. Accuracy: images that the classifier takes for what they should show. Rank of low-rank "
+      "branches: "
       "{}.",
       flags.images, flags.seeds, flags.calibration.how.steps, flags.calibration.how.guidance, flags.calibration.count,
       study.feature_width(), flags.calibration.rank);
@@ -357,7 +358,7 @@ int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {
 
 void add_diffuse_study(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseStudyFlags>();
-  CLI::App* sub = app.add_subcommand("study", "Compare ways to quantize a run by the images it draws");
+  CLI::App* sub = app.add_subcommand("study", "Compare quantization methods of a run by its generated images");
   sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   sub->add_option("--data", flags->data, "Folder of IDX files that it was trained on")
       ->check(reads(Reads::folder))

@@ -35,7 +35,7 @@ int diffuse_train(const Shared& shared, const ImageTrainingFlags& flags) {
 
 void add_diffuse_train(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ImageTrainingFlags>();
-  CLI::App* sub = app.add_subcommand("train", "Train a family on images and what they show");
+  CLI::App* sub = app.add_subcommand("train", "Train a family on images and their labels");
   flags->rate = 5e-4;
   flags->steps = 5000;
   flags->warmup = 200;
@@ -44,7 +44,7 @@ void add_diffuse_train(CLI::App& app, Command& command) {
   flags->add(*sub, "makes images");
   sub->add_option("--lr,--rate", flags->rate, "Learning rate")->check(real(1e-9, 1))->capture_default_str();
   sub->add_option("--ema", flags->settings.optimizer.ema_decay,
-                  "Images are drawn by a mean of the weights, of which a step keeps so much; 0: by the weights")
+                  "Decay of a moving average of the weights, which generates images; 0: use the weights")
       ->check(real(0, 1))
       ->capture_default_str();
   add_shared_flags(*sub, command.shared);

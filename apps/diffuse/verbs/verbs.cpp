@@ -39,7 +39,7 @@ int data(const DataFlags& flags) {
 
 void add_diffuse_data(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DataFlags>();
-  CLI::App* sub = app.add_subcommand("data", "Write made-up images, to try the other commands with");
+  CLI::App* sub = app.add_subcommand("data", "Write synthetic images, to try the other commands with");
   sub->add_option("-o,--out", flags->out, "Folder to write")
       ->check(writes(Writes::folder))
       ->required()
@@ -53,7 +53,7 @@ void add_diffuse_data(CLI::App& app, Command& command) {
 }
 
 void add_diffuse(CLI::App& app, Command& command) {
-  CLI::App* sub = app.add_subcommand("diffuse", "Train families that make images out of noise, and draw images");
+  CLI::App* sub = app.add_subcommand("diffuse", "Train diffusion models for images, and generate images");
   sub->require_subcommand(1);
   for (auto* add : {add_diffuse_data, add_diffuse_train, add_diffuse_sample, add_diffuse_quantize, add_diffuse_study})
     add(*sub, command);

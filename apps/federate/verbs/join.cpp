@@ -292,7 +292,7 @@ class FederateClient {
 
   void require_own(uint32_t round, uint64_t base) const {
     if (!state_.has_update || round != state_.round || base != state_.base)
-      throw user_error("the server asks for what it was never promised");
+      throw user_error("the server requests an update that was not announced");
   }
 
   Frame send_update() { return ask(federate::FederateKind::update, state_.update); }
@@ -340,7 +340,7 @@ int federate_join(const Shared& shared, JoinFlags flags) {
 
 void add_federate_join(CLI::App& app, Command& command) {
   auto flags = std::make_shared<JoinFlags>();
-  CLI::App* sub = app.add_subcommand("join", "Be a client: train on data that stay here");
+  CLI::App* sub = app.add_subcommand("join", "Run a client: train on local data");
   sub->add_option("data", flags->data, "Folder of IDX files (train-..), or with text.txt")
       ->check(reads(Reads::folder))
       ->required()
@@ -349,7 +349,8 @@ void add_federate_join(CLI::App& app, Command& command) {
       ->required()
       ->type_name("HOST:PORT");
   sub->add_option("--name", flags->name, "Of this client; without it the folder's")->type_name("NAME");
-  sub->add_option("--state", flags->state, "Folder of what it must know when it comes back; DATA/federate without it")
+  sub->add_option("--state", flags->state,
+                  "Folder of the client's state, for when it joins again; DATA/federate without it")
       ->check(writes(Writes::folder))
       ->type_name("FOLDER");
   sub->add_option("--patience", flags->patience, "Seconds to wait for an answer")
@@ -363,7 +364,7 @@ void add_federate_join(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_option("--memory", flags->memory, "Bytes that training may take; 0: as many as there are")
       ->check(real(0, 1e15));
-  sub->add_flag("--hide-labels", flags->hides, "Do not tell the server how often each class occurs");
+  sub->add_flag("--hide-labels", flags->hides, "Do not send counts of classes to the server");
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, &command] {
     command.action = [flags, shared = command.shared] { return federate_join(*shared, *flags); };

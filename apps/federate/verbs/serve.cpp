@@ -94,7 +94,7 @@ int federate_serve(const Shared& shared, FederateServeFlags flags) {
 
 void add_federate_serve(CLI::App& app, Command& command) {
   auto flags = std::make_shared<FederateServeFlags>();
-  CLI::App* sub = app.add_subcommand("serve", "Be the server: rounds, averages, a checkpoint behind each");
+  CLI::App* sub = app.add_subcommand("serve", "Run the server: rounds, averages, a checkpoint after each");
   federate::FederateSettings& s = flags->run.settings;
   flags->run.add(*sub, true);
   sub->get_option("--family")->required(false);
@@ -102,27 +102,27 @@ void add_federate_serve(CLI::App& app, Command& command) {
       ->check(writes(Writes::folder))
       ->required()
       ->type_name("RUN");
-  sub->add_option("--clients", s.clients, "The run begins when so many have joined")
+  sub->add_option("--clients", s.clients, "Number of clients that must join before the run begins")
       ->check(whole(1, 100'000))
       ->capture_default_str();
   sub->add_option("--deadline", s.deadline, "Seconds after which a round ends without those who have not answered")
       ->check(real(0.01, 1e6))
       ->capture_default_str();
   sub->add_flag("--secure", s.is_secure,
-                "Of updates this sees sums alone: clients mask theirs for each other, and send 4 bytes a number");
-  sub->add_option("--listen", flags->listen, "Where; port 0 takes one that is free. Nobody is asked who they are")
+                "See only sums of updates: clients mask them for each other, and send 4 bytes per number");
+  sub->add_option("--listen", flags->listen, "Where; port 0 takes one that is free. Clients are not authenticated")
       ->capture_default_str()
       ->type_name("HOST:PORT");
   sub->add_option("--connections", flags->limits.connections, "At once")
       ->check(whole(1, 10'000))
       ->capture_default_str();
-  sub->add_option("--asks", flags->limits.rate, "Messages a second of one connection")
+  sub->add_option("--asks", flags->limits.rate, "Messages per second of one connection")
       ->check(real(0.1, 1e6))
       ->capture_default_str();
   sub->add_option("--idle", flags->limits.seconds, "Seconds a connection may take for a message")
       ->check(real(0.05, 3600))
       ->capture_default_str();
-  sub->add_option("--test", flags->test, "Folder whose held out part is looked at behind each round")
+  sub->add_option("--test", flags->test, "Folder with held-out data for an evaluation after each round")
       ->check(reads(Reads::folder))
       ->type_name("FOLDER");
   sub->add_option("--tested", flags->tested, "So many examples of it")

@@ -65,7 +65,7 @@ federate::Examples some_examples(federate::Examples all, int64_t count, uint64_t
 
 void add_simulation_flags(CLI::App& app, federate::SimulationSettings& s) {
   app.add_flag("--hide-labels", s.hides_labels,
-               "Clients do not say how often each class occurs; what they send tells how far off they are");
+               "Clients do not send counts of classes; the distance of their updates replaces them");
   app.add_option("--speed", s.float_rate, "Examples a second that the fastest class of devices trains in float")
       ->check(real(1e-3, 1e9))
       ->capture_default_str();
@@ -89,7 +89,7 @@ void add_federate_simulate(CLI::App& app, Command& command) {
   flags->run.add(*sub, true);
   sub->add_option("--how", flags->how, "How data are parted: iid, dir:ALPHA, client:ALPHA")->capture_default_str();
   sub->add_option("--clients", flags->clients, "So many")->check(whole(1, 100'000))->capture_default_str();
-  sub->add_option("--examples", flags->examples, "Use so many, drawn; 0: all")->check(whole(0, 1'000'000'000));
+  sub->add_option("--examples", flags->examples, "Number of examples to draw; 0: all")->check(whole(0, 1'000'000'000));
   sub->add_option("--measure", flags->measure, "Seconds to measure for what Q costs on this machine; 0: not at all")
       ->check(real(0, 600));
   add_simulation_flags(*sub, flags->simulation);

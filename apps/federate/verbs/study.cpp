@@ -258,8 +258,8 @@ model::Table study_table(const FederateStudy& study) {
 // What chosen allocations are held to, partition by partition, means over seeds.
 model::Table bars_table(const FederateStudy& study, const FederateStudyFlags& flags) {
   using M = federate::FederateMethod;
-  model::Table out{{"data", "P's best sooner than Q, times", "final, beside P", "final, beside Q",
-                    "area, beside random", "area, beside coarse", "choosing"},
+  model::Table out{{"data", "P's best sooner than Q, times", "final, minus P's", "final, minus Q's",
+                    "area, minus random's", "area, minus coarse's", "choosing"},
                    {},
                    1};
   for (const std::string& how : flags.how) {
@@ -407,7 +407,7 @@ void add_federate_study(CLI::App& app, Command& command) {
       ->delimiter(',')
       ->capture_default_str();
   sub->add_option("--clients", flags->clients, "So many")->check(whole(1, 100'000))->capture_default_str();
-  sub->add_option("--examples", flags->examples, "Use so many, drawn; 0: all")->check(whole(0, 1'000'000'000));
+  sub->add_option("--examples", flags->examples, "Number of examples to draw; 0: all")->check(whole(0, 1'000'000'000));
   sub->add_option("--with", flags->with, "federate.json of a study whose runs are not made again; repeatable")
       ->check(reads(Reads::file))
       ->type_name("FILE");

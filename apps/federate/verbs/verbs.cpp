@@ -90,13 +90,14 @@ void FederateFlags::add(CLI::App& app, bool has_method) {
   app.add_option("--shape", s.network.size, "Size that the family names")->type_name("NAME");
   app.add_option("--config", config, "A config value; repeatable")->type_name("KEY=NUMBER");
   app.add_option("--weights", s.weights, "Format of weights in P and Q")->type_name("FORMAT");
-  app.add_option("--activations", s.activations, "The same of what products read: one scale for the whole tensor")
+  app.add_option("--activations", s.activations, "Format of the inputs of products: one scale for the whole tensor")
       ->type_name("FORMAT");
   app.add_option("--gradients", s.gradients, "The same, in P, of gradients that are multiplied by weights")
       ->type_name("FORMAT");
   app.add_option("--upload", s.upload, "Format of what clients send; without it that of the weights")
       ->type_name("FORMAT");
-  app.add_flag("!--no-feedback", s.feedback, "What rounding leaves over of an upload is forgotten");
+  app.add_flag("!--no-feedback", s.feedback,
+               "Drop the rounding error of an upload instead of adding it to the next one");
   app.add_option("--epochs", s.epochs, "Passes over its data that a client makes in a round")
       ->check(whole(1, 100'000))
       ->capture_default_str();
@@ -107,7 +108,7 @@ void FederateFlags::add(CLI::App& app, bool has_method) {
       ->capture_default_str();
   app.add_option("--rounds", s.rounds, "Rounds")->check(whole(1, 1'000'000'000))->capture_default_str();
   app.add_option("--sampled", s.sampled, "Clients of a round")->check(whole(1, 1'000'000))->capture_default_str();
-  app.add_option("--seed", s.seed, "Of weights, of who is sampled and of everything else that is drawn")
+  app.add_option("--seed", s.seed, "Seed of weights, of the sampled clients and of all other random numbers")
       ->check(whole(0, 0xffffffff))
       ->capture_default_str();
   if (has_method)
@@ -116,15 +117,17 @@ void FederateFlags::add(CLI::App& app, bool has_method) {
            "How clients train: float, P, Q; random, speed, data: mixtures; coarse, full: chosen by measurements")
         ->capture_default_str();
   federate::AllocationSettings& a = s.allocation;
-  app.add_option("--kappa", a.kappa, "How much more errors count where labels are skewed")
+  app.add_option("--kappa", a.kappa, "Additional weight of errors for skewed labels")
       ->check(real(0, 1000))
       ->capture_default_str();
   app.add_option("--slack", a.slack, "Share of the slowest client's time that Q may take longer at no cost")
       ->check(real(0, 10))
       ->capture_default_str();
-  app.add_option("--lambda", a.lambda, "What time costs beside errors")->check(real(0, 1000))->capture_default_str();
+  app.add_option("--lambda", a.lambda, "Weight of time relative to errors")
+      ->check(real(0, 1000))
+      ->capture_default_str();
   app.add_option("--every", a.every, "Rounds between adjustments")->check(whole(1, 1'000'000))->capture_default_str();
-  app.add_option("--first", a.first, "Windows of so many rounds that try other allocations first")
+  app.add_option("--first", a.first, "Number of first windows that try other allocations")
       ->check(whole(1, 1'000'000))
       ->capture_default_str();
 }
@@ -183,7 +186,7 @@ federate::Parts parts_named(const std::string& text, const federate::Examples& d
 
 void add_federate_partition(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PartitionFlags>();
-  CLI::App* sub = app.add_subcommand("partition", "Part images, or a play's roles, among clients: a folder each");
+  CLI::App* sub = app.add_subcommand("partition", "Divide images, or a play's roles, among clients: a folder each");
   sub->add_option("data", flags->data, "Folder of IDX files (train-..), or with text.txt")
       ->check(reads(Reads::folder))
       ->required()
@@ -192,14 +195,13 @@ void add_federate_partition(CLI::App& app, Command& command) {
       ->check(writes(Writes::folder))
       ->required()
       ->type_name("FOLDER");
-  sub->add_option(
-         "--how", flags->how,
-         "iid; dir:ALPHA, each class dealt out by a Dirichlet draw; client:ALPHA, each client's mixture drawn; "
-         "roles: who speaks in a play")
+  sub->add_option("--how", flags->how,
+                  "iid; dir:ALPHA, each class divided by a Dirichlet draw; client:ALPHA, each client's mixture drawn; "
+                  "roles: who speaks in a play")
       ->capture_default_str();
-  sub->add_option("--clients", flags->clients, "So many")->check(whole(1, 100'000))->capture_default_str();
-  sub->add_option("--images", flags->images, "Part so many, drawn; 0: all")->check(whole(0, 1'000'000'000));
-  sub->add_option("--least-letters", flags->least_letters, "Roles that say less are left away")
+  sub->add_option("--clients", flags->clients, "Number of clients")->check(whole(1, 100'000))->capture_default_str();
+  sub->add_option("--images", flags->images, "Number of images to draw; 0: all")->check(whole(0, 1'000'000'000));
+  sub->add_option("--least-letters", flags->least_letters, "Skip roles with fewer letters")
       ->check(whole(1, 1'000'000'000))
       ->capture_default_str();
   sub->add_option("--seed", flags->seed, "Of what is drawn")->check(whole(0, 0xffffffff))->capture_default_str();

@@ -184,9 +184,9 @@ void add_recommend_apply(CLI::App& app, Command& command) {
 
 void add_recommend_serve(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ServeFlags>();
-  CLI::App* sub = app.add_subcommand("serve", "Be the cloud: make plans for devices that ask");
+  CLI::App* sub = app.add_subcommand("serve", "Run the cloud: make plans on request of devices");
   sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("--listen", flags->listen, "Where; port 0 takes one that is free. Nobody is asked who they are")
+  sub->add_option("--listen", flags->listen, "Where; port 0 takes one that is free. Clients are not authenticated")
       ->capture_default_str()
       ->type_name("HOST:PORT");
   sub->add_option("--connections", flags->limits.connections, "At once")
@@ -198,7 +198,8 @@ void add_recommend_serve(CLI::App& app, Command& command) {
   sub->add_option("--idle", flags->limits.seconds, "Seconds a connection may take between asks")
       ->check(real(0.05, 3600))
       ->capture_default_str();
-  sub->add_option("--asks", flags->limits.asks, "End after so many plans; 0: never")->check(whole(0, 1'000'000'000));
+  sub->add_option("--asks", flags->limits.asks, "End after this number of plans; 0: never")
+      ->check(whole(0, 1'000'000'000));
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return serve(*shared, *flags); }; });

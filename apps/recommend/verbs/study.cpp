@@ -411,7 +411,7 @@ int study(const Shared& shared, StudyFlags flags) {
 
 void add_recommend_study(CLI::App& app, Command& command) {
   auto flags = std::make_shared<StudyFlags>();
-  CLI::App* sub = app.add_subcommand("study", "Compare plans with everything else: a table and a page");
+  CLI::App* sub = app.add_subcommand("study", "Compare plans with all alternatives: a table and a page");
   flags->data.add(*sub);
   recommend::RecommenderSettings& s = flags->settings;
   sub->add_option("-o,--out", flags->out, "Folder of the page")
@@ -429,7 +429,7 @@ void add_recommend_study(CLI::App& app, Command& command) {
   sub->add_option("--planned-epochs", flags->planned_epochs,
                   "The same where plans are trained, which see about half of an epoch's targets; 0: as many")
       ->check(whole(0, 1'000'000));
-  sub->add_option("--eval-every", flags->eval_every, "Epochs between looks at validation")
+  sub->add_option("--eval-every", flags->eval_every, "Epochs between evaluations on validation data")
       ->check(whole(1, 1'000'000))
       ->capture_default_str();
   sub->add_option("--seeds", flags->seeds, "Runs of each")->check(whole(1, 100))->capture_default_str();
@@ -443,8 +443,9 @@ void add_recommend_study(CLI::App& app, Command& command) {
   sub->add_option("--tau-steps", s.tau_steps, "Steps until classes are chosen most sharply")
       ->check(whole(1, 1'000'000'000))
       ->capture_default_str();
-  sub->add_option("--users", flags->users, "Test so many users, drawn; 0: all")->check(whole(0, 1'000'000'000));
-  sub->add_option("--tuned-users", flags->tuned_users, "Users whose devices take steps of their own")
+  sub->add_option("--users", flags->users, "Number of users to draw for the test; 0: all")
+      ->check(whole(0, 1'000'000'000));
+  sub->add_option("--tuned-users", flags->tuned_users, "Users whose devices are fine-tuned")
       ->check(whole(0, 100'000))
       ->capture_default_str();
   sub->add_option("--tune-steps", flags->tune_steps, "So many")->check(whole(1, 10'000))->capture_default_str();

@@ -141,11 +141,11 @@ void add_recommend_train(CLI::App& app, Command& command) {
   sub->add_option("--epochs", flags->epochs, "Passes over the data")->check(whole(1, 1'000'000))->capture_default_str();
   sub->add_option("--batch", s.batch, "Users or windows of a step")->check(whole(1, 1 << 16))->capture_default_str();
   sub->add_option("--lr,--rate", s.rate, "Learning rate")->check(real(1e-9, 1))->capture_default_str();
-  sub->add_option("--seed", s.seed, "Of weights and everything drawn")
+  sub->add_option("--seed", s.seed, "Seed of weights and of all other random numbers")
       ->check(whole(0, 0xffffffff))
       ->capture_default_str();
   sub->add_flag("--freeze", s.is_frozen, "Matrices stay as random as they were drawn");
-  sub->add_option("--freeze-bits", s.frozen_bits, "With --freeze: in so many bits")
+  sub->add_option("--freeze-bits", s.frozen_bits, "With --freeze: number of bits")
       ->check(whole(0, recommend::kMostBits));
   sub->add_option("--tables", s.tables, "Tables of bits of which one is drawn for each batch")->delimiter(';');
   sub->add_option("--tau-steps", s.tau_steps, "Steps until classes are chosen most sharply")
@@ -157,9 +157,10 @@ void add_recommend_train(CLI::App& app, Command& command) {
   sub->add_option("--eval-users", flags->eval_users, "Users of an evaluation, drawn; 0: all")
       ->check(whole(0, 1'000'000'000))
       ->capture_default_str();
-  sub->add_option("--patience", flags->patience, "End after so many evaluations that were no better; 0: never")
+  sub->add_option("--patience", flags->patience, "End after this number of evaluations without improvement; 0: never")
       ->check(whole(0, 1'000'000));
-  sub->add_flag("--resume", flags->resume, "Go on from the newest checkpoint, as if nothing had happened");
+  sub->add_flag("--resume", flags->resume,
+                "Continue from the newest checkpoint, with the same bits as an uninterrupted run");
   add_shared_flags(*sub, command.shared);
   sub->footer(
       "Examples:\n"

@@ -82,7 +82,7 @@ void DataFlags::add(CLI::App& app) {
       ->check(reads(Reads::file))
       ->required()
       ->type_name("DATA");
-  app.add_option("--core", core, "Leave out users and items of fewer interactions, again and again")
+  app.add_option("--core", core, "Remove users and items with fewer interactions, repeatedly")
       ->check(whole(0, 1000))
       ->type_name("N");
 }
@@ -160,7 +160,7 @@ recommend::Plan usual_plan(recommend::Recommender& model, const recommend::Split
 
 void add_recommend_sample(CLI::App& app, Command& command) {
   auto flags = std::make_shared<SampleFlags>();
-  CLI::App* sub = app.add_subcommand("sample", "Write made-up interactions, to try the other commands with");
+  CLI::App* sub = app.add_subcommand("sample", "Write synthetic interactions, to try the other commands with");
   sub->add_option("-o,--out", flags->out, "File to write")->check(writes(Writes::file))->required()->type_name("FILE");
   sub->add_option("--users", flags->users, "Users")->check(whole(1, 10'000'000))->capture_default_str();
   sub->add_option("--items", flags->items, "Items")->check(whole(4, 10'000'000))->capture_default_str();
@@ -174,16 +174,16 @@ void add_recommend_sample(CLI::App& app, Command& command) {
 
 void add_recommend_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalFlags>();
-  CLI::App* sub = app.add_subcommand("eval", "Rank what was held out: full ranking and 100 drawn items");
+  CLI::App* sub = app.add_subcommand("eval", "Rank held-out items: full ranking and 100 drawn items");
   sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   flags->data.add(*sub);
   sub->add_option("--table", flags->table, "Bits of the classes: tight, normal, roomy, or four numbers")
       ->capture_default_str();
-  sub->add_option("--bits", flags->bits, "Without plans: matrices in so many bits, all channels alike")
+  sub->add_option("--bits", flags->bits, "Without plans: bits of the matrices, the same for all channels")
       ->check(whole(1, recommend::kMostBits));
   sub->add_option("--users", flags->users, "So many users, drawn; 0: all")->check(whole(0, 1'000'000'000));
   sub->add_option("--seed", flags->seed, "Of what is drawn")->check(whole(0, 0xffffffff))->capture_default_str();
-  sub->add_flag("--validation", flags->validation, "What was held out before the last");
+  sub->add_flag("--validation", flags->validation, "Rank the validation items, the last but one of each user");
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return eval(*shared, *flags); }; });

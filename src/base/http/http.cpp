@@ -55,7 +55,7 @@ void read_header(std::string_view line, size_t most_body, HttpHead* head, bool* 
     if (!same_word(value, "chunked") || head->is_chunked) return refuse(400, "Transfer-Encoding may be chunked alone");
     head->is_chunked = true;
   } else if (same_word(name, "Content-Encoding")) {
-    if (!same_word(value, "identity")) return refuse(415, "packed requests are not taken");
+    if (!same_word(value, "identity")) return refuse(415, "compressed requests are not supported");
   } else if (same_word(name, "Content-Type")) {
     const std::string_view type = trimmed(value.substr(0, value.find(';')));
     head->is_json = same_word(type, "application/json");

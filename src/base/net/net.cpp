@@ -132,7 +132,8 @@ class Visitor {
 
  private:
   Frame answered(const Frame& frame, const ServeLimits& limits, const Server& server, ServeCounts& counts) {
-    if (++asks_ > limits.rate * (1 + came_.seconds())) throw user_error("more than {} asks a second", limits.rate);
+    if (++asks_ > limits.rate * (1 + came_.seconds()))
+      throw user_error("more than {} requests per second", limits.rate);
     if (limits.answers > 0 && counts.answered >= limits.answers) throw user_error("nothing more is answered");
     Frame out = server.answer(frame);
     ++counts.answered;
@@ -180,7 +181,7 @@ Socket connect_to(const Address& address, const Stopwatch& watch, double patienc
 }  // namespace
 
 Error no_message(const std::string& what) {
-  return user_error("bytes that are no message: {}", what);
+  return user_error("a malformed message: {}", what);
 }
 
 std::string packed_frame(const Protocol& protocol, const Frame& frame) {

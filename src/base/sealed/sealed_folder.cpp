@@ -168,7 +168,7 @@ bool SealedFolder::open_own(const std::filesystem::path& folder) {
   if (open_to_others) {
     has_refused_ = true;  // replaces the warning for each file
     const std::string told = fmt::format(
-        "others could write to '{}': it is closed to them, and nothing that lies there "
+        "other users could write to '{}': their permission was removed, and nothing in it "
         "is taken",
         path_.string());
     options_.quiet ? verbose(told) : warn(told);

@@ -68,7 +68,7 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
   std::string hint;
   if (closes && before > 0 && text[before - 1] == ',')
     return {at, fmt::format("a comma in front of '{}'", first), "leave the comma out"};
-  if (first == '\'') hint = "strings stand between double quotation marks";
+  if (first == '\'') hint = "strings are in double quotation marks";
   if (first == 'N' || first == 'I' || first == 'n')
     hint = "JSON has no NaN and no infinity, and its null is written in small letters";
   if (first == 'T' || first == 'F') hint = "true and false are written in small letters";

@@ -28,7 +28,7 @@ int cores_of_process() {
 void tell_of_fewer(const char* reason) {
   static std::atomic<bool> told{false};
   if (!told.exchange(true))
-    warn(fmt::format("the system gives no more threads ({}); the work goes on with fewer", reason));
+    warn(fmt::format("the system allows no more threads ({}); work continues with fewer", reason));
 }
 
 // False when the system cannot start a thread.

@@ -104,8 +104,9 @@ Config::Config(std::string text, const std::string& name, const std::vector<std:
     if (std::ranges::find(known, key) == known.end()) {
       const bool is_option = find_row("", key) != nullptr;
       throw error_at(top.place(key), fmt::format("'{}' is neither a command nor a key of this file", key),
-                     is_option ? std::string("options of all commands stand under [all], those of one under its name")
-                               : did_you_mean(key, known, "tables are called as commands, [all] or [aliases]"));
+                     is_option
+                         ? std::string("options of all commands belong to [all], those of one command to its name")
+                         : did_you_mean(key, known, "tables have the names of commands, or [all] or [aliases]"));
     }
     const std::optional<Toml> table = top.table(key);
     if (table) add_table(*table, key == kAll ? "" : key, known);
@@ -135,7 +136,7 @@ void Config::add_value(const Toml& table, const std::string& command, const std:
         did_you_mean(key, keys_of(command), "keys are long options without their dashes, as in ctx-size = 4096"));
   if (row->variable().empty())
     throw error_at(place, fmt::format("--{} is an option of the command line alone", key),
-                   "it names what is written, replaces files, or is for one use");
+                   "options that name outputs, replace files or are for a single use have no key");
   Value out{command,
             key,
             {row->name(),
@@ -160,8 +161,8 @@ void Config::add_value(const Toml& table, const std::string& command, const std:
       out.value.values = table.texts(key);
       break;
     default:
-      throw error_at(place, fmt::format("the value of {} is none of an option", key),
-                     "a text, a number, true, false, or a list of texts");
+      throw error_at(place, fmt::format("the value of {} cannot be that of an option", key),
+                     "a string, a number, true, false, or a list of strings");
   }
   values_.push_back(std::move(out));
 }

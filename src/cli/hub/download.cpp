@@ -215,7 +215,7 @@ void Downloader::download(RemoteFile& file, const Report& report) {
                     "what was downloaded is removed; the hub or a proxy changes the file: try another network or "
                     "mirror");
       was_wrong = true;
-      note(fmt::format("{}: the part from before is wrong; the download starts again", file.path));
+      note(fmt::format("{}: the partial download is damaged; the download starts again", file.path));
       continue;
     }
     if (growing.size() >= begin + kProgress) attempt = 1;

@@ -180,7 +180,7 @@ int pull(const PullFlags& flags) {
     HubClient client(flags.hub);
     for (const HubName& name : names) pull_one(client, name, flags.dry_run);
   } catch (const Interrupted&) {
-    note("what has arrived is kept; the same command continues");
+    note("the downloaded part is kept; the same command continues");
     return exit_code(Exit::interrupted);
   }
   return 0;

@@ -54,7 +54,7 @@ int chat(const Shared& shared, ChatFlags& flags) {
   Conversation conversation(shared, flags, read, std::make_unique<ChatEngine>(shared, flags, std::move(model)));
   LineInput input({.history = flags.history ? "chat_history" : "", .complete = Conversation::complete});
   catch_interrupts(true);
-  if (input.terminal()) note("ask, and press Enter; /help lists commands, Ctrl-D ends");
+  if (input.terminal()) note("type a question and press Enter; /help lists commands, Ctrl-D ends");
   if (flags.prompt_given) conversation.ask(flags.prompt, input.terminal());
   for (;;) {
     std::string message;

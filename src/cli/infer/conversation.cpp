@@ -27,8 +27,8 @@ using nlohmann::ordered_json;
 constexpr size_t kMostNames = 1000;  // that completion offers
 constexpr const char* kHelp =
     "  /help                this list\n"
-    "  /clear               forget the conversation\n"
-    "  /system TEXT         say how the model shall answer; without TEXT: what it was told\n"
+    "  /clear               delete the conversation\n"
+    "  /system TEXT         set the system message; without TEXT: show it\n"
     "  /set NAME VALUE      another value of an option from now on, as /set temp 0.3; /set lists them\n"
     "  /model FILE          go on with another model\n"
     "  /stats               tokens, speed, and how full the context is\n"

@@ -96,8 +96,7 @@ int clear(const Shared& shared, const CacheFlags& flags) {
 
 void add_cache(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CacheFlags>();
-  CLI::App* sub =
-      app.add_subcommand("cache", "Show or clear what is kept between starts: kernels, plans, tokenized data");
+  CLI::App* sub = app.add_subcommand("cache", "Show or clear the caches on disk: kernels, plans, tokenized data");
   sub->require_subcommand(0, 1);
   sub->add_flag("--json", flags->json, "Print JSON, for other programs");
   add_shared_flags(*sub, command.shared);

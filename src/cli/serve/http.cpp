@@ -420,7 +420,7 @@ class HttpServer::Part : public httplib::Server {
       return true;
     });
     if (body.size() + kReadAtOnce > limits_.body && !is_whole) return refuse(reply, 413, "the request is too long");
-    if (!is_whole) return refuse(reply, 400, "the request is not all there");
+    if (!is_whole) return refuse(reply, 400, "the request is incomplete");
     current->body_was_read();
     answer(ask, std::move(body), reply);
   }

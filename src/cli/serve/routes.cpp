@@ -153,7 +153,7 @@ void Routes::check_rate(const HttpAsk& ask) {
   const std::string client = keys_.empty() ? ask.remote : ask.authorization;
   const double wait = rates_.ask(client, std::chrono::duration<double>(Clock::now().time_since_epoch()).count());
   if (wait > 0)
-    throw model::Refusal(429, fmt::format("too many requests of this client; ask again in {:.1f} s", wait), {},
+    throw model::Refusal(429, fmt::format("too many requests of this client; try again in {:.1f} s", wait), {},
                          "rate_limit_exceeded");
 }
 

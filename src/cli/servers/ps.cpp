@@ -98,7 +98,7 @@ int ps(const PsFlags& flags) {
 
 void add_ps(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PsFlags>();
-  CLI::App* sub = app.add_subcommand("ps", "Show your servers that run: models, address, memory, requests");
+  CLI::App* sub = app.add_subcommand("ps", "Show your running servers: models, address, memory, requests");
   add_setting(*sub, "--json", flags->json);
   add_shared_flags(*sub, command.shared);
   sub->footer(

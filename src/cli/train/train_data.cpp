@@ -110,7 +110,7 @@ void take_document_settings(TrainFlags& flags) {
   }
   if (!taken.empty()) note(fmt::format("'{}' has training settings: {}", path.string(), taken));
   if (!other.empty())
-    note(fmt::format("'{}': these lines at its start are no settings of a run: {}", path.string(), other));
+    note(fmt::format("'{}': these lines at its start are not settings of a run: {}", path.string(), other));
 }
 
 TrainingData find_training_data(const model::Recipe& recipe) {
@@ -121,7 +121,7 @@ TrainingData find_training_data(const model::Recipe& recipe) {
   const bool plain = recipe.data_form == "auto" && recipe.columns.empty() && recipe.mix.empty() && recipe.epochs == 0 &&
                      recipe.validation_data.empty();
   if (recipe.data.empty()) {
-    if (!plain) throw usage_error("[data] asks for rows of files, but names none: --data does");
+    if (!plain) throw usage_error("[data] needs files with rows, but names none: add --data");
     data.documents = model::embedded_documents();
     return data;
   }

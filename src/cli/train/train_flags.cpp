@@ -275,7 +275,7 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
           char* end = nullptr;
           const double value = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, &end);
           if (equals == std::string::npos || end == text.c_str() + equals + 1 || *end != 0 || !std::isfinite(value))
-            throw usage_error("--objective-setting {}: NAME=NUMBER is wanted", text);
+            throw usage_error("--objective-setting {}: expected NAME=NUMBER", text);
           f.objective_settings[text.substr(0, equals)] = value;
         }
       });

@@ -404,7 +404,7 @@ class Partitioner {
                 fmt::format("{} of {} numbers cannot be held in {} in {} parts{}", in_rows ? "rows" : "a row",
                             shape(v)[split.axis].number(), f.name, ranks(),
                             g_[v].label.empty() ? "" : fmt::format(" (in {})", g_[v].label)),
-                "formats whose blocks stand alone, and divide the parts, can");
+                "formats with independent blocks that divide the parts can");
   }
 
   void contract(ValueId v) {

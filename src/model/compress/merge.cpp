@@ -32,7 +32,8 @@ Model with_outputs_apart(Model model, std::span<const ScaledAdapter> adapters) {
         continue;
       apart.whole[p.name] = model.weights.at(e.name);
       note(fmt::format(
-          "'{}' is the output as well; that becomes a weight of its own, which the adapter leaves as it is", e.gguf));
+          "'{}' is the output matrix as well; the output becomes a separate weight, which the adapter does not change",
+          e.gguf));
     }
   }
   if (apart.whole.empty()) return model;

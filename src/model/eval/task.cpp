@@ -143,7 +143,7 @@ std::filesystem::path data_file(const Task& task, const std::string& key, const 
   if (std::mismatch(home.begin(), home.end(), place.begin(), place.end()).first == home.end()) return file;
   const auto at = task.places.find(key);
   throw Error(Exit::user,
-              fmt::format("{}: {}: '{}' is '{}', which lies outside of the folder '{}'",
+              fmt::format("{}: {}: '{}' is '{}', which is outside of the folder '{}'",
                           at == task.places.end() ? task.name : at->second, key, name, place.string(), folder.string()),
               "put the file there, or add --allow-outside-data if you trust the task");
 }

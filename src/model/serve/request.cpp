@@ -590,7 +590,7 @@ GenerationRequest read_completion(const ordered_json& given, const ServedModel& 
   fields.settle_others();
   out.warnings = notes.warnings;
   if (std::ssize(out.prompts) * out.n > model.most_outputs)
-    throw wrong_value("n", fmt::format("a request may ask for {} outputs at most", model.most_outputs));
+    throw wrong_value("n", fmt::format("a request may have at most {} outputs", model.most_outputs));
   if (!out.echo)
     for (std::string& text : out.echoed) text.clear();
   return out;

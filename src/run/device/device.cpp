@@ -5,7 +5,7 @@
 namespace lumen::run {
 
 std::string Device::open_products() {
-  throw usage_error("libraries of vendors multiply on GPUs alone; this is {}", describe());
+  throw usage_error("vendors' libraries multiply only on GPUs; this is {}", describe());
 }
 
 }  // namespace lumen::run

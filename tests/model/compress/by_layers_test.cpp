@@ -153,7 +153,7 @@ TEST(ByLayers, LearnsLayerByLayer) {
     size_t layers = 0, outside = 0;
     for (const RoundedTensor& t : run.report()) {
       EXPECT_EQ(t.strategy, strategy);
-      outside += t.remark == "lies in no layer: rounded to nearest by importance";
+      outside += t.remark == "is in no layer: rounded to nearest by importance";
       if (!t.remark.starts_with("the error of its layer's output is ")) continue;
       ++layers;
       double now = 0, before = 0;

@@ -220,7 +220,7 @@ TEST(DataForm, MistakesOfRows) {
             "and its null is written in small letters)");
   EXPECT_EQ(told("{\"a\": \"b"), "no valid JSON: column 9: the text ends within a value (it may have been cut off)");
   EXPECT_EQ(told("{'a': 1}"),
-            "no valid JSON: column 2: ''' is not expected here (strings stand between double quotation marks)");
+            "no valid JSON: column 2: ''' is not expected here (strings are in double quotation marks)");
   EXPECT_EQ(told("{\"a\": \"\t\"}"),
             "no valid JSON: column 8: a control character within a string (write it as an escape: \\n, \\t, \\u0000)");
   EXPECT_EQ(told("{\"a\" \"b\"}"), "no valid JSON: column 6: '\"b\"' is not expected here");

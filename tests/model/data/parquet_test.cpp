@@ -86,7 +86,7 @@ TEST(Parquet, Damaged) {
   // Bytes in front of the footer that are gone: its columns lie elsewhere.
   uint32_t footer = 0;
   std::memcpy(&footer, good.data() + good.size() - 8, 4);
-  EXPECT_THAT(error("PAR1" + good.substr(good.size() - 8 - footer)), HasSubstr("lies outside of the file"));
+  EXPECT_THAT(error("PAR1" + good.substr(good.size() - 8 - footer)), HasSubstr("is outside of the file"));
   // With a checksum of its pages no changed byte is taken for data.
   const std::string checked = fixture("chats_zstd");
   std::memcpy(&footer, checked.data() + checked.size() - 8, 4);

@@ -60,8 +60,8 @@ void add_shares(const Shared& shared, const model::Model& model, const std::stri
       progress.update(fmt::format("experts of text {}/{} {:.0f}%", d + 1, texts.size(), 100 * share));
     });
   }
-  progress.finish(
-      fmt::format("experts: seen on {} tokens of {} {}", tokens, texts.size(), texts.size() == 1 ? "text" : "texts"));
+  progress.finish(fmt::format("experts: measured on {} tokens of {} {}", tokens, texts.size(),
+                              texts.size() == 1 ? "text" : "texts"));
 }
 
 void tell(const model::ExpertLayer& layer, const std::vector<FormatRef>& formats, std::vector<Expert>& out) {

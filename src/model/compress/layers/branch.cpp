@@ -71,7 +71,7 @@ const std::vector<std::string>& branch_methods() {
 BranchMethod branch_method(const std::string& name) {
   for (const BranchMethod m : {BranchMethod::svdquant, BranchMethod::eora, BranchMethod::lqer})
     if (name_of(m) == name) return m;
-  throw usage_error("there is no branch of low rank by '{}', only by {}", name, fmt::join(branch_methods(), ", "));
+  throw usage_error("unknown low-rank method '{}'; there are {}", name, fmt::join(branch_methods(), ", "));
 }
 
 const std::string& name_of(BranchMethod method) {

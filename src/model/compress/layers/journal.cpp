@@ -39,7 +39,7 @@ Seal seal_of(const std::string& text) {
 // The JSON library casts any number to the requested type, even one that does not fit.
 uint64_t whole(const nlohmann::json& number, uint64_t most = UINT64_MAX) {
   if (!number.is_number_unsigned() || number.get<uint64_t>() > most)
-    throw user_error("{} is no whole number that may stand there", number.dump());
+    throw user_error("{} is not a valid whole number here", number.dump());
   return number.get<uint64_t>();
 }
 

@@ -37,7 +37,7 @@ RoundingMethod parse_method(const std::string& text) {
       out.strategy = *strategy;
     } else {
       if (std::ranges::find(out.preparations, *found) != out.preparations.end())
-        throw usage_error("'{}': '{}' stands there twice", text, name);
+        throw usage_error("'{}': '{}' appears twice", text, name);
       out.preparations.push_back(*found);
     }
   }

@@ -116,7 +116,7 @@ bool find_element_codes(const Format& f, ElementCodes* out, std::string* why) {
                                 f.fields[i].name));
     fields_of_blocks |= i != f.code_field && f.fields[i].level == Level::block;
   }
-  const std::string shared = "its codes stand for several values at once, so that no value can be moved alone";
+  const std::string shared = "each of its codes is for several values, so that no value can be changed alone";
   if (f.code_field < 0) return refuse(shared);
   const Field& field = f.fields[f.code_field];
   if (field.type.bits > kMostBits)

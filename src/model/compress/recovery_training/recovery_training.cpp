@@ -51,7 +51,7 @@ RecoveryTraining::RecoveryTraining(run::Engine& engine, const Model& rounded, co
   for (const Parameter& p : rounded.parameters)
     if (!p.frozen) add(p);
   if (moving_.empty())
-    throw user_error("nothing of the model could be trained with its codes as they are{}",
+    throw user_error("the model has nothing that can be trained while its codes stay fixed{}",
                      left_.empty() ? "" : ": " + left_[0]);
   if (options_.folder.empty()) return;
   lock_ = std::make_unique<FolderLock>(options_.folder);

@@ -20,7 +20,7 @@ class LearnedRounder : public Rounder {
   // Weights on which no compared output depends.
   Rounding round(const RoundingTask& task) override {
     Rounding out = nearest_->round(task);
-    out.remark = "lies in no layer: rounded to nearest by importance" + (out.remark.empty() ? "" : "; " + out.remark);
+    out.remark = "is in no layer: rounded to nearest by importance" + (out.remark.empty() ? "" : "; " + out.remark);
     return out;
   }
 

@@ -191,7 +191,7 @@ class SchemaReader {
 
   Node leaf(const Element& line, const std::string& above, int definition, int repetition) {
     if (*line.type < 0 || *line.type > ordinal(Physical::fixed))
-      throw user_error("column '{}' is of no type that there is", line.name);
+      throw user_error("column '{}' has an unknown type", line.name);
     std::string path = below(above, line);
     if (path.size() > kLongestName) throw user_error("a column whose name takes more than {} bytes", kLongestName);
     Leaf leaf{.name = std::move(path),
@@ -276,7 +276,7 @@ struct ChunkReader {
     if (*type != ordinal(leaves[index].type)) throw user_error("column '{}' has another type than in the schema", name);
     // Some writers store 0 where there is no dictionary.
     const uint64_t first = dictionary && *dictionary > 0 && *dictionary < *data ? *dictionary : *data;
-    if (first > end || *size > end - first) throw user_error("column '{}' lies outside of the file", name);
+    if (first > end || *size > end - first) throw user_error("column '{}' is outside of the file", name);
     return {.first = first, .size = *size, .values = *values, .codec = static_cast<int>(*codec)};
   }
 };
@@ -348,7 +348,7 @@ Footer read_footer(std::string_view file) {
   if (!has_schema) throw user_error("the footer has no schema");
   if (said != out.rows) throw user_error("the footer has {} rows, its groups have {}", said, out.rows);
   if (out.rows > kRowsOfAnyFile && (out.rows - kRowsOfAnyFile) / kRowsOfAByte > file.size())
-    throw user_error("{} rows in {} bytes are more than data to learn from can be", out.rows, file.size());
+    throw user_error("{} rows in {} bytes exceed the limits of training data", out.rows, file.size());
   return out;
 }
 

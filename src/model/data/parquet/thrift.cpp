@@ -8,8 +8,7 @@ namespace {
 constexpr int kDeepest = 32;
 
 Thrift::Type type_of(unsigned code) {
-  if (code > static_cast<unsigned>(Thrift::Type::uuid))
-    throw user_error("a field of the metadata has no type that there is");
+  if (code > static_cast<unsigned>(Thrift::Type::uuid)) throw user_error("a field of the metadata has an unknown type");
   return static_cast<Thrift::Type>(code);
 }
 
@@ -56,7 +55,7 @@ Thrift::Type Thrift::next_field(int64_t* id) {
   if (type == Type::stop) return type;
   const int64_t last = *id;
   *id = head >> 4 ? last + (head >> 4) : zigzag();
-  if (*id < INT16_MIN || *id > INT16_MAX) throw user_error("a field of the metadata has no number that there is");
+  if (*id < INT16_MIN || *id > INT16_MAX) throw user_error("a field of the metadata has an unknown number");
   return type;
 }
 
@@ -95,7 +94,7 @@ void Thrift::skip_element(Type type) {
 void Thrift::skip(Type type) {
   switch (type) {
     case Type::stop:
-      throw user_error("a field of the metadata has no type that there is");
+      throw user_error("a field of the metadata has an unknown type");
     case Type::yes:
     case Type::no:
       return;

@@ -89,7 +89,7 @@ class ListReader final : public RowReader {
  private:
   Error no_list() const {
     return Error(Exit::user, fmt::format("{}: not a list of objects", file_->name()),
-                 "rows stand in a list, [{...}, {...}], or one object a line");
+                 "rows are in a list, [{...}, {...}], or one object a line");
   }
   Error no_object() const {
     const bool is_comma = text_[at_] == ',';

@@ -153,7 +153,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
 
 Tokenizer::Pair Tokenizer::encode_pair(std::string_view first, std::string_view second) const {
   const TokenizerParts& p = *parts_;
-  if (!p.between) throw user_error("the tokenizer does not say how two texts are joined");
+  if (!p.between) throw user_error("the tokenizer does not define how two inputs are joined");
   Pair out{p.prefix, 0};
   const auto add = [&](const std::vector<TokenId>& ids) { out.ids.insert(out.ids.end(), ids.begin(), ids.end()); };
   add(encode(first));

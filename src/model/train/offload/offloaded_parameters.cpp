@@ -24,7 +24,7 @@ OffloadedParameters::OffloadedParameters(run::Engine& engine, const Recipe& reci
   parameters_ = open(plan.parameters, kParameterSlots);
   gradients_ = open(plan.gradients, kGradientSlots);
   if (!parameters_ && !gradients_) return;
-  note(fmt::format("{} of layers' parameters and {} of their gradients lie in {}",
+  note(fmt::format("{} of layers' parameters and {} of their gradients are in {}",
                    size_text(all_bytes(plan.parameters)), size_text(all_bytes(plan.gradients)),
                    (parameters_ ? parameters_ : gradients_)->describe()));
 }

@@ -139,7 +139,7 @@ std::unique_ptr<TensorPager> open_states(run::Engine& engine, const Recipe& reci
       recipe.run_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(recipe.run_folder);
   std::unique_ptr<TensorPager> pager =
       TensorPager::open(engine, *offload_settings(recipe.offload).moments, own, std::move(states), kUpdateSlots);
-  note(fmt::format("{} of states of the optimizer lie in {}", size_text(bytes), pager->describe()));
+  note(fmt::format("{} of optimizer states are in {}", size_text(bytes), pager->describe()));
   return pager;
 }
 

@@ -48,7 +48,7 @@ void check_exchange_format(const FormatRef& format, const char* flag) {
     throw Error(Exit::usage, fmt::format("{} {}: the format only decodes", flag, format->name),
                 "name one with an encoder; `lumen format list` lists them");
   if (format->tile_bytes > 0 || format->tensor_bytes > 0 || format->row_bytes > 0)
-    throw Error(Exit::usage, fmt::format("{} {}: its blocks do not stand alone", flag, format->name),
+    throw Error(Exit::usage, fmt::format("{} {}: its blocks are not independent", flag, format->name),
                 "name a format that has fields of blocks alone");
 }
 

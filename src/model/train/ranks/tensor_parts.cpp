@@ -63,22 +63,22 @@ int data_ranks(const Recipe& recipe, int ranks) {
   if (tensor == 1) return ranks;
   if (ranks % tensor != 0)
     throw Error(Exit::usage, fmt::format("--tensor-parallel {} does not divide {} ranks", tensor, ranks),
-                "so many neighbouring ranks hold one model together: --ranks is a multiple of it");
+                "this many neighbouring ranks hold one model together: --ranks must be a multiple of it");
   refuse(recipe.shard == "parameters", "--shard parameters needs layers' parameters in one place",
          "--shard gradients works with it");
   refuse(!recipe.eval_tasks.empty() || !recipe.samples.empty(),
-         "tasks and samples on the way need all parameters in one place", "ask the trained model, or a checkpoint");
+         "tasks and samples during training need all parameters in one place",
+         "run them on the trained model, or on a checkpoint");
   refuse(recipe.recompute == "auto", "--recompute auto lets ranks compute different steps",
          "--recompute layers, or an amount of memory, is the same for all");
-  refuse(!recipe.quantize.empty(), "[[quantize]] rules quantize matrices as a whole",
-         "--shard gradients works with them");
-  refuse(recipe.ship.ships(), "an adapter inside the quantization quantizes matrices as a whole",
+  refuse(!recipe.quantize.empty(), "[[quantize]] rules need whole matrices", "--shard gradients works with them");
+  refuse(recipe.ship.ships(), "an adapter inside the quantization needs whole matrices",
          "--shard gradients works with it");
-  refuse(recipe.adapter.trains() && recipe.adapter.has_magnitudes(),
-         "magnitudes of an adapter are of matrices as a whole", "--shard gradients works with them");
-  refuse(recipe.products.weight_scale == "predicted", "scales that are predicted are of matrices as a whole",
+  refuse(recipe.adapter.trains() && recipe.adapter.has_magnitudes(), "magnitudes of an adapter need whole matrices",
+         "--shard gradients works with them");
+  refuse(recipe.products.weight_scale == "predicted", "predicted scales need whole matrices",
          "[products] with delayed or fitted scales goes with it");
-  refuse(recipe.products.learns(), "scales that are learned are of matrices as a whole",
+  refuse(recipe.products.learns(), "learned scales need whole matrices",
          "[products] with delayed or fitted scales goes with it");
   return ranks / tensor;
 }

@@ -49,7 +49,7 @@ void Trainer::begin_tensor_parts() {
         split == partition.inputs.end() ? "" : refusal_to_cut(type, split->second, partition.ranks);
     if (!refusal.empty())
       throw Error(Exit::usage, fmt::format("{} ranks cannot share '{}': {}", partition.ranks, name, refusal),
-                  "formats of blocks that stand alone, and divide the parts, can be shared");
+                  "formats with independent blocks that divide the parts can be shared");
   };
   if (has_adapter())
     for (const auto& [name, w] : model_.weights) require_cut(name, w.type);

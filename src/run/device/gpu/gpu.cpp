@@ -275,7 +275,7 @@ class GpuDevice : public Device {
         (context_->vendor() != GpuVendor::hip || launch_config.blocks * launch_config.threads <= kLargestGridInThreads);
     if (!fits)
       throw Error(Exit::hardware,
-                  fmt::format("{}: a kernel wants {} blocks of {} threads, more than a launch can have",
+                  fmt::format("{}: a kernel needs {} blocks of {} threads, more than a launch can have",
                               context_->title(), launch_config.blocks, launch_config.threads),
                   "choose a smaller batch or context");
     // One address after the other, as the kernel's signature; the driver derives their number from the size.

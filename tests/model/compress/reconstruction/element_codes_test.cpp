@@ -42,7 +42,7 @@ TEST(ElementCodes, Refusals) {
     return text;
   };
   for (const char* name : {"iq2_xxs", "iq3_s", "tq1_0", "trellis2"})
-    EXPECT_EQ(why(name), "its codes stand for several values at once, so that no value can be moved alone") << name;
+    EXPECT_EQ(why(name), "each of its codes is for several values, so that no value can be changed alone") << name;
   EXPECT_EQ(why("q8_1"), "its field 's' follows from others, and values moved alone would leave it wrong");
   EXPECT_EQ(why("bf16"), "its codes have 16 bits, which leaves nothing to learn");
 }
