@@ -14,7 +14,7 @@ std::vector<Stmt> Parser::block(std::string_view of) {
   const Nesting guard(*this);
   const Token& open = peek();
   expect("{", fmt::format("to open the body of {}", of),
-         open.kind == TokenKind::newline ? "the '{' stands on the same line" : "");
+         open.kind == TokenKind::newline ? "put the '{' on the same line" : "");
   const std::set<std::string> outer = bound_;
   std::vector<Stmt> out;
   while (at_kind(TokenKind::newline) || at_symbol(";")) next();

@@ -169,7 +169,7 @@ TEST(Reader, TellsMistakesWithPlaceAndHint) {
       {"float index", decoding("q[s]"), "an index must be a whole number"},
       {"array as number", decoding("q * s"), "field 'q' has 4 entries"},
       {"mixing", decoding("s + (q[i] > 3)"), "'+' of truth values"},
-      {"condition", decoding("if q[i] then s else 0.0"), "a number stands where a truth value is needed"},
+      {"condition", decoding("if q[i] then s else 0.0"), "a number is used where a truth value is needed"},
       {"no decode", with("q : u8[4]", "code(v) = v"), "format 't' has no decode"},
       {"wrong routine", with("q : u8[4]", "decode(i) = q[i]\nencode(x) = 1"), "'encode' is no routine of a format"},
       {"fit result", with("q : u8[4]", "decode(i) = q[i]\nfit(x) { x[0] }"), "gives no value"},

@@ -420,7 +420,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
 void add_serve(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App* sub =
-      app.add_subcommand("serve", "Serve models over HTTP, with the APIs of OpenAI, Anthropic, Ollama and llama.cpp")
+      app.add_subcommand("serve", "Serve models over HTTP, with the APIs of OpenAI, Anthropic, Ollama and others")
           ->alias("server");
   add_setting(*sub, "--model", flags->models);
   add_http_flags(*sub, *flags);

@@ -392,7 +392,7 @@ Value Elaboration::update(const Expr& e) {
     if (!many && !graph_[s].type.shape.empty()) {
       if (elements(graph_[s].type.shape) != Dim(1))
         throw error_at(args[i]->place, fmt::format("a start is one number, found {}", written(graph_[s].type)),
-                       "several starts want a value with their axes in front");
+                       "several starts need a value with their axes in front");
       s = append(make(Op::reshape_, {s}, {{}, {}}), args[i]->place);
     }
     operands.push_back(s);

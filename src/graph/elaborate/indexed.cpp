@@ -144,7 +144,7 @@ Indexed::Item Indexed::item(const Expr& e) {
     Item out;
     out.value = e_.plain(e_.expression(e), e.place);
     if (out.value.is_tensor() && !out.value.shape.empty())
-      throw error_at(e.place, fmt::format("{} stands without indices in index notation", written(out.value.type())),
+      throw error_at(e.place, fmt::format("{} has no indices in index notation", written(out.value.type())),
                      "index each of its axes: x[i, j]");
     return out;
   }
@@ -235,7 +235,7 @@ Indexed::Item Indexed::element(const Expr& e) {
       set_extent(k, base.shape[axis], s.place);
       const Index& index = indices_[k];
       if (std::find(out.over.begin(), out.over.end(), k) != out.over.end())
-        throw error_at(s.place, fmt::format("index '{}' stands twice in one subscript list", s.text),
+        throw error_at(s.place, fmt::format("index '{}' appears twice in one subscript list", s.text),
                        "a diagonal is select(i == j, x[i, j], 0.0), reduced over j");
       out.over.push_back(k);
       starts[axis] = index.first;
@@ -264,7 +264,7 @@ Indexed::Item Indexed::element(const Expr& e) {
     } else if (auto sum = shifted(s, base, axis, e.outside != nullptr)) {
       for (const auto& [index, stride] : sum->strides) {
         if (is_among(out.over, index))
-          throw error_at(s.place, fmt::format("index '{}' stands twice in one subscript list", indices_[index].name),
+          throw error_at(s.place, fmt::format("index '{}' appears twice in one subscript list", indices_[index].name),
                          "a diagonal is select(i == j, x[i, j], 0.0), reduced over j");
         out.over.push_back(index);
       }
@@ -534,10 +534,10 @@ Value Indexed::define(const lang::Stmt& s) {
   for (size_t i = 1; i < target.args.size(); ++i) {
     const Expr& t = *target.args[i];
     if (t.kind != ExprKind::name)
-      throw error_at(t.place, "on the left side of index notation stand only names of indices",
+      throw error_at(t.place, "the left side of index notation has only names of indices",
                      "e.g. y[m, n] = sum(k) x[m, k] * w[n, k]");
     if (find_index(t.text) >= 0)
-      throw error_at(t.place, fmt::format("index '{}' stands twice on the left side", t.text));
+      throw error_at(t.place, fmt::format("index '{}' appears twice on the left side", t.text));
     add_index(t.text, t.place);
   }
   if (target.outside) throw error_at(target.outside->place, "a padding value is for tensors that are read");

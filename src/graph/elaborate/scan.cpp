@@ -38,7 +38,7 @@ Parts parts_of(const Expr& e) {
     throw error_at(plain[0]->place, "'scan' begins with the name of the function that is one step", kUsage);
   const auto list = [](const Expr& of, std::string_view what, std::vector<const Expr*>* out) {
     if (of.kind != ExprKind::list)
-      throw error_at(of.place, fmt::format("the {} of a scan stand in brackets", what), kUsage);
+      throw error_at(of.place, fmt::format("the {} of a scan are in brackets", what), kUsage);
     for (const lang::ExprPtr& item : of.args) out->push_back(item.get());
   };
   list(*plain[1], "carries", &parts.carries);

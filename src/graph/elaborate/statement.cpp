@@ -150,7 +150,7 @@ std::optional<std::vector<Value>> Elaboration::loop(const Stmt& s) {
   if (!s.to) {  // for l in layers
     if (!context_.model || !context_.model->layer_count)
       throw error_at(s.from->place, "there are no layers here",
-                     "'for l in layers' stands in a function of a model with 'layers n { }'");
+                     "'for l in layers' is only allowed in a function of a model with 'layers n { }'");
     std::vector<Frame> own(1);
     std::swap(own, frames_);
     const int64_t count = integer(*context_.model->layer_count, "the number of layers");

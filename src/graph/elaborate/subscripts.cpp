@@ -116,7 +116,7 @@ void Indexed::find_extent(const Affine& a, const Dim& extent, bool has_outside, 
   }
   if (open < 0) return;
   if (last >= extent.number())
-    throw error_at(place, fmt::format("no place of index '{}' lies inside the axis of extent {}", indices_[open].name,
+    throw error_at(place, fmt::format("no place of index '{}' is inside the axis of extent {}", indices_[open].name,
                                       written(extent)));
   indices_[open].extent = Dim((extent.number() - 1 - last) / own + 1);
 }

@@ -157,7 +157,7 @@ void Elaboration::solve(std::vector<Equation>& equations, Symbols& symbols) {
       throw error_at(
           q.written->place,
           fmt::format("the extents in '{}' cannot be inferred from the arguments", text_of(q.written->place)),
-          "let each symbol stand alone in the type of some parameter");
+          "give each symbol an axis of its own in the type of some parameter");
 }
 
 void Elaboration::bind_symbols(const Symbols& symbols) {

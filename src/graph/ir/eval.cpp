@@ -111,7 +111,7 @@ Tensor eval_input(Machine& m, const Node& n, ValueId) {
   if (found == m.inputs.end()) throw user_error("eval: no value for input {}", n.attributes.name);
   const Type t = m.type_of(n);
   if (found->second.type != t) {
-    throw user_error("eval: input {} is {}, the graph wants {}", n.attributes.name, print(found->second.type),
+    throw user_error("eval: input {} is {}, the graph needs {}", n.attributes.name, print(found->second.type),
                      print(t));
   }
   const size_t size = t.element.format ? found->second.blob.size() : found->second.values.size();

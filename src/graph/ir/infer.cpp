@@ -146,7 +146,7 @@ Type infer_map(const Site& s) {
   Shape shape;
   for (size_t i = 0; i < f.inputs.size(); ++i) {
     s.scalar_operand(i);
-    require(f.inputs[i] == s.operand(i).element.scalar, "operand {} is {}, the formula wants {}", i,
+    require(f.inputs[i] == s.operand(i).element.scalar, "operand {} is {}, the formula needs {}", i,
             shown(s.operand(i)), scalar_name(f.inputs[i]));
     shape = stretch(shape, s.shape(i));
   }

@@ -215,13 +215,13 @@ RoutineExpr convert_to(RoutineExpr e, Scalar to, const Place& place) {
   if (e.type == to) return e;
   if (to == Scalar::boolean) return to_boolean(std::move(e), place);
   if (e.type == Scalar::boolean) {
-    throw error_at(place, "a truth value stands where a number is needed", "write int(c), or select(c, a, b)");
+    throw error_at(place, "a truth value is used where a number is needed", "write int(c), or select(c, a, b)");
   }
   if (is_untyped(e) && !is_float(to) && !fits(to, e.integer)) {
     throw error_at(place, fmt::format("{} does not fit {}", e.integer, scalar_name(to)));
   }
   if (is_float(e.type) && !is_float(to)) {
-    throw error_at(place, fmt::format("a {} stands where a whole number is needed", scalar_name(e.type)),
+    throw error_at(place, fmt::format("a {} is used where a whole number is needed", scalar_name(e.type)),
                    "write int(x) (towards zero) or int(rint(x))");
   }
   return make_cast(ScalarOp::cast_, to, std::move(e));
@@ -236,7 +236,7 @@ RoutineExpr to_integer(RoutineExpr e, Scalar to, const Place& place) {
 
 RoutineExpr to_boolean(RoutineExpr e, const Place& place) {
   if (e.type == Scalar::boolean) return e;
-  throw error_at(place, "a number stands where a truth value is needed", "write x != 0");
+  throw error_at(place, "a number is used where a truth value is needed", "write x != 0");
 }
 
 void unify(RoutineExpr& a, RoutineExpr& b, const Place& place) {

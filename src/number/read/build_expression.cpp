@@ -48,7 +48,7 @@ RoutineExpr RoutineBuilder::expression(const lang::Expr& e) {
       throw error_at(e.place, "a list has no value in a routine", "declare a table");
     case lang::ExprKind::slice:
     case lang::ExprKind::range:
-      throw error_at(e.place, "a range has no value here", "ranges stand in loops and reductions");
+      throw error_at(e.place, "a range has no value here", "ranges are used in loops and reductions");
   }
   LUMEN_UNREACHABLE("expression kind {}", ordinal(e.kind));
 }
@@ -176,7 +176,7 @@ RoutineExpr RoutineBuilder::choose(const lang::Expr& e) {
 
 RoutineExpr RoutineBuilder::subscript(const lang::Expr& e) {
   if (e.args.size() != 2) throw error_at(e.place, "arrays of a format have one subscript");
-  if (e.outside) throw error_at(e.outside->place, "nothing stands outside of an array of a format");
+  if (e.outside) throw error_at(e.outside->place, "arrays of a format have no padding value");
   const Array array = array_of(*e.args[0]);
   if (e.args[1]->kind == lang::ExprKind::slice) {
     throw error_at(e.args[1]->place, "slices have no meaning in a format", "pass the array and an offset");

@@ -141,7 +141,7 @@ RoutineExpr RoutineBuilder::reduce(const lang::Expr& e) {
       multiplier_ *= *limits[k].trips;
     } else {
       ++extents;
-      if (++extent_loops_ > 1) throw error_at(e.place, "a loop over len(x) cannot stand inside another one");
+      if (++extent_loops_ > 1) throw error_at(e.place, "a loop over len(x) cannot be inside another one");
     }
     slots.push_back(new_variable(e.vars[k], Scalar::i32));
     Binding binding;

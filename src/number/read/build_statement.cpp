@@ -140,7 +140,7 @@ void RoutineBuilder::assign_to(const lang::Expr& target, RoutineExpr value, cons
   const bool indexed = target.kind == lang::ExprKind::index;
   if (!indexed && target.kind != lang::ExprKind::name) throw error_at(target.place, "this cannot be assigned to");
   if (indexed && target.args.size() != 2) throw error_at(target.place, "arrays of a format have one subscript");
-  if (target.outside) throw error_at(target.outside->place, "nothing stands outside of an array of a format");
+  if (target.outside) throw error_at(target.outside->place, "arrays of a format have no padding value");
   const lang::Expr& named = indexed ? *target.args[0] : target;
 
   if (Binding* b = find(named.text); b && b->array.kind == Array::Kind::none) {
@@ -219,7 +219,7 @@ void RoutineBuilder::loop(const lang::Stmt& s) {
   if (b.trips) {
     multiplier_ *= (*b.trips + step - 1) / step;
   } else if (++extent_loops_ > 1) {
-    throw error_at(s.place, "a loop over len(x) cannot stand inside another one");
+    throw error_at(s.place, "a loop over len(x) cannot be inside another one");
   }
   out_ = &l.body;
   frames_.back().scopes.emplace_back();

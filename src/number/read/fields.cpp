@@ -165,7 +165,7 @@ void read_layout(FormatContext& context, const lang::FieldDecl& d, Field& field,
     for (const lang::LayoutPiece& p : d.layout) {
       field.layout.pieces.push_back(read_piece(context, p, field, position));
       const Layout last{{field.layout.pieces.back()}};
-      if (last.end_bit() > kMaxRecordBits) throw error_at(p.place, "the piece lies beyond the largest possible record");
+      if (last.end_bit() > kMaxRecordBits) throw error_at(p.place, "the piece is beyond the largest possible record");
       position = (last.end_bit() + 7) / 8 * 8;
     }
   }

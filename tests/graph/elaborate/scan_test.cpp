@@ -52,7 +52,7 @@ TEST(ScanText, MistakesAreToldWithTheirPlace) {
   };
   expect("let a = scan(step, [h], [x], w, axis = 1, steps = 3)", "'scan' has no parameter 'steps'");
   expect("let a = scan(stop, [h], [x], w, axis = 1)", "unknown function 'stop'");
-  expect("let a = scan(step, h, [x], w, axis = 1)", "the carries of a scan stand in brackets");
+  expect("let a = scan(step, h, [x], w, axis = 1)", "the carries of a scan are in brackets");
   expect("let a = scan(step, [h], [], w, axis = 1)", "no number of steps");
   expect("let a = scan(step, [h], [x], axis = 1)", "'step' takes 3 arguments, the scan has 2");
   expect("let a = scan(step, [h], [x], w)", "argument 'x' of 'step'");

@@ -6,7 +6,8 @@
 // probabilities, E_w the weight's own error, E_tail that of its largest numbers, and maxima are over the weight's
 // candidates. Scores are c times a factor per weight that makes their geometric mean equal to that of the predicted
 // losses (weight_scores.h): they are nats. Criteria are compared as ratios because they have no common unit; scaling by
-// the predicted loss of the weight's smallest format alone was measured to choose worse (docs/measurements/compression.md).
+// the predicted loss of the weight's smallest format alone was measured to choose worse
+// (docs/measurements/compression.md).
 // Proved by tests/model/compress/criteria/criteria_scores_test.cpp.
 #pragma once
 
