@@ -30,7 +30,8 @@ double gamma_draw(double alpha, Draws& draws) {
 }
 
 void require_parts(int64_t count, int64_t clients) {
-  if (clients < 1 || count < clients) throw user_error("{} examples cannot be parted among {} clients", count, clients);
+  if (clients < 1 || count < clients)
+    throw user_error("{} examples cannot be divided among {} clients", count, clients);
 }
 
 std::vector<std::vector<int64_t>> by_class(std::span<const int32_t> shown, int64_t classes) {

@@ -28,7 +28,7 @@ ClientChange key_instead(const KeyBytes& key) {
 void FederateServer::offered(Registered& from, const UpdateMessage& m) {
   const auto& tensors = m.change.tensors;
   if (tensors.size() != 1 || tensors[0].first != kKeyTensor || tensors[0].second.size() != kKeyBytes)
-    throw user_error("the run sees sums alone, and '{}' would send its update", m.who.name);
+    throw user_error("the run accepts only masked updates, but '{}' would send its update", m.who.name);
   require_strategy(from, m);
   GroupMember member{.name = m.who.name, .examples = from.join.examples};
   std::copy(tensors[0].second.begin(), tensors[0].second.end(), member.key.begin());

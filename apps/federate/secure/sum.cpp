@@ -17,7 +17,7 @@ std::string mask_purpose(const SumGroup& group, const std::string& first, const 
 
 std::vector<uint32_t> SumPartner::masked(const SumGroup& group, std::span<const float> numbers) {
   require_group(group);
-  if (is_told_ || group.attempt <= attempt_) throw user_error("the server asks for an update a second time");
+  if (is_told_ || group.attempt <= attempt_) throw user_error("the server requests an update a second time");
   const auto own = std::ranges::find(group.members, name_, &GroupMember::name);
   if (own == group.members.end() || own->key != key()) throw user_error("the server's group is without '{}'", name_);
   double examples = 0;
@@ -37,7 +37,8 @@ std::vector<uint32_t> SumPartner::masked(const SumGroup& group, std::span<const 
 }
 
 KeyBytes SumPartner::told(uint32_t attempt) {
-  if (is_told_ || attempt == 0 || attempt != attempt_) throw user_error("the server asks for a mask it must not see");
+  if (is_told_ || attempt == 0 || attempt != attempt_)
+    throw user_error("the server requests a mask that it must not see");
   is_told_ = true;
   return own_;
 }

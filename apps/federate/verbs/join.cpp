@@ -283,7 +283,7 @@ class FederateClient {
 
   Frame told(const federate::SumAttempt& of) {
     require_own(of.round, of.base);
-    if (!partner_) throw user_error("the server asks for a mask that does not exist");
+    if (!partner_) throw user_error("the server requests a mask that does not exist");
     const federate::KeyBytes seed = partner_->told(of.attempt);
     state_.is_told = true;
     keep();

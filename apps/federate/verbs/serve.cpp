@@ -42,7 +42,7 @@ std::unique_ptr<federate::FederateServer> begun(const Shared& shared, run::Engin
   federate::FederateSettings settings = flags.run.of(library);
   settings.sampled = std::min(settings.sampled, settings.clients);
   if (settings.is_secure && settings.sampled < int64_t(federate::kLeastGroup))
-    throw usage_error("--secure needs {} clients in a round: a sum of fewer says too much", federate::kLeastGroup);
+    throw usage_error("--secure needs {} clients in a round: a sum of fewer reveals too much", federate::kLeastGroup);
   return std::make_unique<federate::FederateServer>(engine, library, std::move(settings), flags.out, say);
 }
 

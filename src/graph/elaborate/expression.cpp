@@ -203,7 +203,7 @@ Value Elaboration::index_value(Value base, const Expr& e) {
   if (base.kind == Value::Kind::tuple && e.args.size() == 2) {  // a config key with an axis
     const int64_t at = integer(*e.args[1], "the subscript of a list");
     if (at < 0 || at >= std::ssize(base.items))
-      throw error_at(e.args[1]->place, fmt::format("{} lies outside {}", at, describe(base)));
+      throw error_at(e.args[1]->place, fmt::format("{} is outside {}", at, describe(base)));
     return base.items[at];
   }
   if (!base.is_tensor()) throw error_at(e.place, fmt::format("{} has no axes to index", describe(base)));
@@ -228,7 +228,7 @@ Value Elaboration::index_value(Value base, const Expr& e) {
       n += d.coefficient;
     }
     if (n < 0 || (d.is_number() && n > d.coefficient))
-      throw error_at(s->place, fmt::format("{} lies outside axis {} of {}", n, axis, written(base.type())));
+      throw error_at(s->place, fmt::format("{} is outside axis {} of {}", n, axis, written(base.type())));
     return n;
   };
   for (size_t axis = 0; axis < rank; ++axis) {
@@ -265,7 +265,7 @@ Value Elaboration::index_value(Value base, const Expr& e) {
     if (v.is_integer()) {
       const int64_t n = position(e.args[axis + 1], axis, 0);
       if (base.shape[axis].is_number() && n >= base.shape[axis].coefficient)
-        throw error_at(s->place, fmt::format("{} lies outside axis {} of {}", n, axis, written(base.type())));
+        throw error_at(s->place, fmt::format("{} is outside axis {} of {}", n, axis, written(base.type())));
       starts[axis] = n;
       sizes[axis] = Dim(1);
       sliced = true;

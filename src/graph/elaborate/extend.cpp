@@ -70,7 +70,8 @@ void leave_out(const ModelDecl& over, ModelDecl& base) {
     for (const lang::ExprPtr& value : a.values) {
       const auto is_meant = [&](const lang::ModelParam& p) { return p.name == value->text; };
       if (std::erase_if(base.params, is_meant) + std::erase_if(base.layer_params, is_meant) == 0)
-        throw error_at(value->place, fmt::format("'{}' has no parameter '{}' to do without", over.name, value->text));
+        throw error_at(value->place,
+                       fmt::format("'{}' has no parameter '{}' that 'without' could remove", over.name, value->text));
     }
   }
 }

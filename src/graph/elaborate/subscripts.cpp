@@ -76,8 +76,8 @@ std::optional<Indexed::Affine> Indexed::shifted(const Expr& e, const Value& base
   const auto backwards = std::find_if(a->strides.begin(), a->strides.end(), [](const auto& s) { return s.second < 0; });
   if (backwards != a->strides.end()) {
     if (may_pick) return std::nullopt;
-    throw error_at(e.place, fmt::format("index '{}' walks backwards", indices_[backwards->first].name),
-                   "let it walk forwards here, and the other factor backwards: x[h + i] * k[2 - i]");
+    throw error_at(e.place, fmt::format("index '{}' runs backwards", indices_[backwards->first].name),
+                   "let it run forwards here, and the other factor backwards: x[h + i] * k[2 - i]");
   }
   const Dim& extent = base.shape[axis];
   if (!extent.is_number()) {

@@ -490,7 +490,7 @@ Type infer_call(const Site& s) {
   require(inputs.size() == s.node.operands.size(), "{} takes {} operands, not {}", callee.name, inputs.size(),
           s.node.operands.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    require(callee[inputs[i]].type == s.operand(i), "operand {} is {}, {} wants {}", i, shown(s.operand(i)),
+    require(callee[inputs[i]].type == s.operand(i), "operand {} is {}, but {} needs {}", i, shown(s.operand(i)),
             callee.name, shown(callee[inputs[i]].type));
   }
   return callee[callee.results[0]].type;
@@ -510,7 +510,7 @@ Type scan_result(const Graph& g, const Node& scan, int index) {
 // The nodes of a step must be functions of their operands alone.
 void check_body(const Graph& body) {
   for (const Node& node : body.nodes) {
-    require(op_info(node.op).pure || node.op == Op::input_, "{} does not stand in a step, as {} has it",
+    require(op_info(node.op).pure || node.op == Op::input_, "{} is not allowed in a step, but {} contains it",
             op_info(node.op).name, body.name);
     require(node.op != Op::exchange_, "ranks exchange nothing within a step, as {} does", body.name);
     require(node.op != Op::input_ || node.attributes.role != Role::state,
@@ -540,7 +540,7 @@ Type infer_scan(const Site& s) {
               shown(given.shape[0]), shown(s.shape(a.carries)[0]));
       given.shape.erase(given.shape.begin());
     }
-    require(body[inputs[i]].type == given, "operand {} is {}{}, {} wants {}", i, shown(given),
+    require(body[inputs[i]].type == given, "operand {} is {}{}, but {} needs {}", i, shown(given),
             steps ? " in a step" : "", body.name, shown(body[inputs[i]].type));
   }
   for (int k = 0; k < results; ++k) {

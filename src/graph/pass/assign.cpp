@@ -119,7 +119,7 @@ class Assigner {
       if (k != f.code_field) fields.push_back(k);
     }
     if (f.code_field < 0 || fields.empty()) {
-      throw user_error("assign: format {} has no field apart from its codes that could be handed in", f.name);
+      throw user_error("assign: format {} has no field apart from its codes that could be supplied", f.name);
     }
     return fields;
   }

@@ -213,8 +213,7 @@ void find_code_field(FormatContext& context, const lang::FormatDecl& declaration
   const std::vector<int>& candidates = marked.empty() ? fitting : marked;
   if (candidates.size() != 1) {
     throw error_at(declaration.place,
-                   fmt::format("{} fields have one entry per element, so it is ambiguous which of them 'code' writes",
-                               candidates.size()),
+                   fmt::format("{} fields have one entry per element, so 'code' is ambiguous", candidates.size()),
                    "mark exactly one with 'element', e.g. 'element q : u4'");
   }
   f.code_field = candidates[0];

@@ -260,7 +260,7 @@ TEST(Subscripts, WrongOnesAreRefused) {
   };
   said("sum(i) x[a, t + i] * k[i]", "reads places 0 to 10 of an axis of extent 9");
   said("sum(i) x[a, t + i - 1] * k[i]", "reads places -1 to 9 of an axis of extent 9");
-  said("sum(i) x[a, t - i; 0] * k[i]", "index 'i' walks backwards");
+  said("sum(i) x[a, t - i; 0] * k[i]", "index 'i' runs backwards");
   said("sum(i) x[a, a + i] * k[i]", "index 'a' appears twice");
   said("sum(i) x[a, t * t + i; 0] * k[i]", "only the first subscript may be computed");
   said("sum(i) x[a, t + i; k] * k[i]", "the padding value is a number");
