@@ -15,8 +15,13 @@
 namespace lumen::cli {
 namespace {
 
-// Allots windows to the shortest document first, so that the others share its unused part equally.
-void take_shares(std::vector<std::vector<model::TokenId>>& texts, int64_t windows, int64_t length) {
+constexpr int64_t kSpare = 8;  // windows
+
+// Allots windows to the shortest document first, so that the others share its unused part equally. Returns some of the
+// windows that are left.
+std::vector<model::TokenId> take_shares(std::vector<std::vector<model::TokenId>>& texts, int64_t windows,
+                                        int64_t length) {
+  std::vector<model::TokenId> spare;
   std::vector<size_t> order(texts.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return texts[a].size() < texts[b].size(); });
@@ -24,9 +29,12 @@ void take_shares(std::vector<std::vector<model::TokenId>>& texts, int64_t window
   for (int64_t i = 0; i < std::ssize(order); ++i) {
     std::vector<model::TokenId>& text = texts[order[i]];
     const int64_t share = std::max<int64_t>(left / (std::ssize(order) - i), 1);
+    const int64_t more = std::min((std::ssize(text) - share * length) / length, kSpare);
+    if (more > 0) spare.insert(spare.end(), text.begin() + share * length, text.begin() + (share + more) * length);
     text.resize(std::min<size_t>(text.size(), share * length));
     left -= std::min(share, (std::ssize(text) + length - 1) / length);
   }
+  return spare;
 }
 
 // Whether the rows of a file or folder are chats or examples rather than plain text.
@@ -89,7 +97,7 @@ std::vector<std::vector<model::TokenId>> LayerTextFlags::read_each(const model::
       throw user_error("'{}' has {} tokens, less than a window of {} (-c)", file, out.back().size(), run.length);
     if (files.size() > 1) out.back().resize(windows * run.length);
   }
-  if (chunks > 0) take_shares(out, chunks, run.length);
+  if (chunks > 0) spare = take_shares(out, chunks, run.length);
   return out;
 }
 

@@ -22,6 +22,8 @@ struct LayerTextFlags {
   std::string precision = "f32", bos = "front";
   int64_t chunks = 128;
   model::LayerRunOptions run;
+  // Set by reading: some whole windows that follow those that `chunks` takes.
+  std::vector<model::TokenId> spare;
 
   void add_flags(CLI::App& sub, const char* group);
   // The tokens of all documents, concatenated; sets run.products and run.bos for this model. Error (usage) for an

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "cli/convert/high_impact.h"
+#include "cli/convert/measured_result.h"
 #include "cli/measured_quality.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
@@ -446,6 +447,7 @@ class BudgetRun {
           if (interrupted().load())
             throw Error(Exit::interrupted, "stopped", "the file is written; it was not measured");
           progress.update(fmt::format("measure {} window {}/{}", what, done, all));
+          return true;
         });
     const model::Divergence& d = compared.others[0].divergence;
     *quality = quality_of(d);
@@ -524,6 +526,8 @@ class BudgetRun {
   void finish() {
     for (const Report::Tensor& t : report_.tensors)
       put(fmt::format("{:<32} {:<16} {:>6.3f} bits  {}\n", t.name, t.format, t.bits, t.reason));
+    if (report_.result)
+      warn_if_broken(report_.result->quality, report_.result->bits, true, model_.family->library().formats());
     write_reports(flags_, report_);
     std::error_code gone;
     remove_tree(folder_, gone);

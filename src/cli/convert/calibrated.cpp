@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "cli/convert/activations.h"
+#include "cli/convert/measured_result.h"
 #include "cli/measured_quality.h"
 #include "cli/names.h"
 #include "cli/output.h"
@@ -95,6 +96,7 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
   add_setting(sub, "--json", flags.json);
   add_setting(sub, "--html", flags.html);
   add_setting(sub, "--compare-formats", flags.compared);
+  add_setting(sub, "--no-measure", flags.no_measure);
   add_setting(sub, "--work-folder", flags.folder);
   add_setting(sub, "--restart", flags.options.anew);
   add_activation_flags(sub, flags.activations);
@@ -244,7 +246,8 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
   if (what.train_tables) model::train_formats(engine, model, what, formats, chosen);
   const Stopwatch watch;
-  const std::vector<model::TokenId> text = flags.read(model);
+  std::vector<model::TokenId> text = flags.read(model);
+  const ResultText held = held_out(flags, text);
   if (!flags.activations.format.empty()) model::set_encoded_inputs(model, {});  // new formats replace them
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
   activations.keep_spikes(model, {}, text, flags.run, &formats);
@@ -275,9 +278,10 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   activations.tell(result, to.path.string(), &report);
   model::write_model(result, to, source);
   report.stages.push_back({"rounding", watch.seconds()});
-  write_reports(flags, report);
   run.remove_folder();
   note(fmt::format("wrote {}", to.path.string()));
+  if (!flags.no_measure) measure_result(shared, {in, to, held, {}, o.method.learns_from_text()}, report);
+  write_reports(flags, report);
   return 0;
 }
 
@@ -286,14 +290,20 @@ int quantize_activations(const Shared& shared, model::Model model, const std::st
   run::Engine engine = shared.engine();
   if (flags.activations.drops) model::forget_held_formats(model);
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
-  activations.calibrate(&model, {}, flags.activations.need_text() ? flags.read(model) : std::vector<model::TokenId>{},
-                        flags.run);
+  std::vector<model::TokenId> text;
+  ResultText held;
+  if (flags.activations.need_text()) {
+    text = flags.read(model);
+    held = held_out(flags, text);
+  }
+  activations.calibrate(&model, {}, text, flags.run);
   model::require_writable_as(model, to.form);
   model::CompressionReport report = begin_report(model, in);
   activations.tell(model, to.path.string(), &report);
   model::write_model(model, to);
-  write_reports(flags, report);
   note(fmt::format("wrote {}", to.path.string()));
+  if (!flags.no_measure) measure_result(shared, {in, to, std::move(held), {}, true}, report);
+  write_reports(flags, report);
   return 0;
 }
 

@@ -40,6 +40,7 @@ struct CalibratedFlags : LayerTextFlags {
   std::vector<std::string> compared;  // formats and mixtures that the report also measures
   int64_t score_chunks = 32;
   ActivationFlags activations;
+  bool no_measure = false;
   // Column split (high_impact.h): formats, ratios as written, and the resulting split, which is part of the run's key.
   std::vector<std::string> high, high_ratios;
   std::string cut;

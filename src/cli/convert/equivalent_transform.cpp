@@ -173,9 +173,11 @@ void check(run::Engine& engine, const TransformFlags& flags, const model::Model&
   const model::LoadedModel base(engine, before), other(engine, after);
   const model::LoadedModel* const others[] = {&other};
   Progress progress;
-  const model::ComparedModels compared = model::compare_models(
-      base, others, tokens, options,
-      [&](int64_t done, int64_t all) { progress.update(fmt::format("check window {}/{}", done, all)); });
+  const model::ComparedModels compared =
+      model::compare_models(base, others, tokens, options, [&](int64_t done, int64_t all) {
+        progress.update(fmt::format("check window {}/{}", done, all));
+        return true;
+      });
   const model::Divergence& d = compared.others[0].divergence;
   progress.finish(fmt::format("check: {} tokens", d.tokens));
   put(

@@ -9,6 +9,7 @@
 #include "cli/convert/budget.h"
 #include "cli/convert/calibrated.h"
 #include "cli/convert/high_impact.h"
+#include "cli/convert/measured_result.h"
 #include "cli/convert/recipe_options.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
@@ -104,8 +105,9 @@ int write_rounded(const Shared& shared, QuantizeFlags& flags, const model::Model
   if (flags.dry_run) return 0;
   model::CompressionReport report = report_of(model, flags.in, flags.out, job.report());
   report.experts = flags.calibrated.classes;
-  write_reports(flags.calibrated, report);
   note(fmt::format("wrote {}", flags.out));
+  if (!flags.calibrated.no_measure) measure_result(shared, {flags.in, to, {}, flags.calibrated.texts, false}, report);
+  write_reports(flags.calibrated, report);
   return 0;
 }
 

@@ -134,8 +134,11 @@ class Compare {
     std::vector<const model::LoadedModel*> others;
     for (const model::Model& m : models_) loaded.emplace_back(engine_, m);
     for (size_t i = 1; i < loaded.size(); ++i) others.push_back(&loaded[i]);
-    const model::ComparedModels compared = model::compare_models(
-        loaded[0], others, text, flags_.options, [&](int64_t done, int64_t all) { told("compare", done, all); });
+    const model::ComparedModels compared =
+        model::compare_models(loaded[0], others, text, flags_.options, [&](int64_t done, int64_t all) {
+          told("compare", done, all);
+          return true;
+        });
     report_.stages.push_back({"forward passes of the base", compared.base_seconds});
     for (size_t i = 0; i < compared.others.size(); ++i) {
       const model::ModelComparison& c = compared.others[i];

@@ -33,9 +33,11 @@ void compare(run::Engine& engine, const RecoveryTrainingFlags& flags, const mode
   const model::LoadedModel base(engine, original), was(engine, before), now(engine, after);
   const model::LoadedModel* const others[] = {&was, &now};
   Progress progress;
-  const model::ComparedModels compared = model::compare_models(
-      base, others, tokens, options,
-      [&](int64_t done, int64_t all) { progress.update(fmt::format("check window {}/{}", done, all)); });
+  const model::ComparedModels compared =
+      model::compare_models(base, others, tokens, options, [&](int64_t done, int64_t all) {
+        progress.update(fmt::format("check window {}/{}", done, all));
+        return true;
+      });
   const model::Divergence &a = compared.others[0].divergence, &b = compared.others[1].divergence;
   progress.finish(fmt::format("check: {} tokens", a.tokens));
   put(fmt::format(

@@ -228,6 +228,9 @@ constexpr Setting kRows[] = {
         .under("Important columns and experts")
         .from(0.1, 64.0)
         .takes("BITS"),
+    Setting{"--no-measure", "quantize",
+            "Do not compare the result with the model before (KL divergence, perplexity) on held-out text"}
+        .under("Reports"),
     Setting{"--json", "quantize",
             "Write what was done to each weight, and with --budget what was chosen and measured, as JSON"}
         .under("Reports")

@@ -26,8 +26,10 @@ TEST(CompareModels, AsRecordsAndPerplexitySay) {
     o.full = full;
     const std::vector<const LoadedModel*> others = {&other, &same};
     int64_t told = 0;
-    const ComparedModels compared =
-        compare_models(base, others, text, o, [&](int64_t done, int64_t all) { told = 100 * done + all; });
+    const ComparedModels compared = compare_models(base, others, text, o, [&](int64_t done, int64_t all) {
+      told = 100 * done + all;
+      return true;
+    });
     EXPECT_EQ(told, 808);
     ASSERT_EQ(compared.others.size(), 2U);
     // Itself.

@@ -45,6 +45,12 @@ RoundingMethod parse_method(const std::string& text) {
   return out;
 }
 
+bool RoundingMethod::learns_from_text() const {
+  const graph::TapKinds k = observes();
+  return strategy->by_blocks() || k.squares || k.magnitudes || k.largest || k.gram || k.rows || k.cross || k.spread ||
+         k.weighed;
+}
+
 std::string list_methods() {
   std::string out;
   for (const Preparation* p : preparations()) out += fmt::format("; {}: {}", p->name(), p->about());

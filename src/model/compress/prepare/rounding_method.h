@@ -13,6 +13,7 @@ struct RoundingMethod {
   const Strategy* strategy = nullptr;
   std::string text() const;  // in the syntax of parse_method
   graph::TapKinds observes() const;
+  bool learns_from_text() const;  // whether it gives other weights with another calibration text
 };
 
 // Comma-separated names; without a strategy, the last preparation's default. Error (usage) that lists all names.

@@ -268,7 +268,7 @@ int64_t comparing_bytes(const Model& base, size_t models, const PerplexityOption
 
 ComparedModels compare_models(const LoadedModel& base, std::span<const LoadedModel* const> others,
                               const std::vector<TokenId>& text, const PerplexityOptions& options,
-                              const std::function<void(int64_t, int64_t)>& progress) {
+                              const std::function<bool(int64_t, int64_t)>& progress) {
   const int64_t length = options.length;
   if (length < 4) throw usage_error("windows need at least 4 tokens");
   int64_t windows = std::ssize(text) / length;
@@ -285,7 +285,7 @@ ComparedModels compare_models(const LoadedModel& base, std::span<const LoadedMod
     const std::vector<TokenId> next(given.begin() + 1, given.end());
     if (options.bos && bos) given[0] = *bos;
     comparing.window(given, next);
-    if (progress) progress(w + 1, windows);
+    if (progress && !progress(w + 1, windows)) break;
   }
   return comparing.finish();
 }

@@ -32,9 +32,10 @@ void require_same_tokens(const Model& base, const Model& other);
 int64_t comparing_bytes(const Model& base, size_t models, const PerplexityOptions& options);
 
 // There must be at least one other model; all belong to one engine and have the same tokens (LUMEN_CHECK).
-// options.batch is ignored.
+// options.batch is ignored. `progress` (may be empty) is called after every window: windows done, number of windows;
+// false ends the comparison with this window.
 ComparedModels compare_models(const LoadedModel& base, std::span<const LoadedModel* const> others,
                               const std::vector<TokenId>& text, const PerplexityOptions& options,
-                              const std::function<void(int64_t, int64_t)>& progress = {});
+                              const std::function<bool(int64_t, int64_t)>& progress = {});
 
 }  // namespace lumen::model

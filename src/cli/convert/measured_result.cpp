@@ -1,0 +1,152 @@
+#include "cli/convert/measured_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
+#include "cli/given_text.h"
+#include "cli/measured_quality.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/file/own_input.h"
+#include "model/infer/measure/compare_models.h"
+#include "run/device/require.h"
+
+namespace lumen::cli {
+namespace {
+
+// A broken model: it rarely predicts the token that it predicted before, or its distributions have little to do with
+// those before. At a divergence of 1 nat perplexity is some 2.7 times as high.
+constexpr double kLeastSameTop = 0.5, kMostDivergence = 1;
+
+constexpr int64_t kWindow = 256, kWindows = 8;
+constexpr double kMostSeconds = 20;   // no window begins after them
+constexpr int64_t kLeastWindows = 8;  // of a calibration text from which some are held out
+constexpr int64_t kHeldShare = 16;
+
+// GGUF files in parts do not have the name that was asked for: any part opens the model.
+std::filesystem::path written_file(const model::Destination& out) {
+  if (!out.is_gguf() || std::filesystem::exists(out.path)) return out.path;
+  const model::Paths parts = model::replaced_by_gguf(out.path, true);
+  const auto newest =
+      std::ranges::max_element(parts, {}, [](const auto& p) { return std::filesystem::last_write_time(p); });
+  return newest == parts.end() ? out.path : *newest;
+}
+
+ResultText text_of(const ResultMeasure& what, const model::Tokenizer& tokenizer) {
+  if (!what.text.tokens.empty()) return what.text;
+  std::string text = what.texts.empty() ? held_out_text("") : "";
+  for (const std::string& file : what.texts) text += held_out_text(file);
+  return {model::perplexity_tokens(tokenizer, text, model::BosPlace::front),
+          what.texts.empty() ? "the built-in text" : fmt::format("{}", fmt::join(what.texts, ", "))};
+}
+
+// Why models are not compared; empty if they are.
+std::string obstacle(const run::Engine& engine, const model::Model& before, const model::Model& after,
+                     const model::PerplexityOptions& options) {
+  if (!before.tokenizer) return "the model has no tokenizer";
+  if (!before.family->has_function("forward")) return "the model predicts no tokens";
+  try {
+    run::require_memory(engine.device(), "measuring",
+                        {{"the model before", before.weight_bytes()},
+                         {"the model after", after.weight_bytes()},
+                         {"logits of a window", model::comparing_bytes(before, 1, options)}});
+  } catch (const Error& e) {
+    if (e.code() != Exit::hardware) throw;
+    return "memory does not suffice for both models at once; `lumen compare --one-by-one` measures them";
+  }
+  return {};
+}
+
+// The format of GGUF files with the fewest bits above `bits`; null if there is none.
+FormatRef next_format(const FormatLibrary& formats, double bits) {
+  constexpr double kLeastGain = 0.4;  // bits per weight
+  FormatRef best;
+  for (const FormatRef& f : formats.all())
+    if (f->encodes() && f->gguf_type && f->bits_per_weight() >= bits + kLeastGain &&
+        (!best || f->bits_per_weight() < best->bits_per_weight()))
+      best = f;
+  return best;
+}
+
+}  // namespace
+
+ResultText held_out(const LayerTextFlags& read, std::vector<model::TokenId>& text) {
+  const int64_t length = read.run.length, windows = std::ssize(text) / length;
+  if (!read.spare.empty()) return {read.spare, fmt::format("{}, after the windows used for calibration", read.names())};
+  if (windows < kLeastWindows) return {};
+  const int64_t kept = std::max<int64_t>(1, windows / kHeldShare);
+  ResultText out{{text.begin() + (windows - kept) * length, text.begin() + windows * length},
+                 fmt::format("the last {} of {} windows of {}", kept, windows, read.names())};
+  text.resize((windows - kept) * length);
+  return out;
+}
+
+void measure_result(const Shared& shared, const ResultMeasure& what, model::CompressionReport& report) {
+  const Stopwatch watch;
+  run::Engine engine = shared.engine();
+  const model::LibraryRef library = shared.library();
+  const model::Model before = model::read_model(library, what.in);
+  const model::Model after = model::read_model(library, written_file(what.out));
+  model::PerplexityOptions options;
+  options.length = std::min<int64_t>(kWindow, before.integer("context"));
+  options.windows = kWindows;
+  options.full = true;
+  if (const std::string why = obstacle(engine, before, after, options); !why.empty())
+    return note(fmt::format("not measured: {}", why));
+  options.bos = before.tokenizer->adds_bos();
+  const ResultText text = text_of(what, *before.tokenizer);
+  if (std::ssize(text.tokens) < options.length)
+    return note(fmt::format("not measured: {} has {} tokens, fewer than a window of {}", text.name, text.tokens.size(),
+                            options.length));
+  const model::LoadedModel base(engine, before), other(engine, after);
+  const model::LoadedModel* const others[] = {&other};
+  Progress progress;
+  catch_interrupts();
+  model::ComparedModels compared;
+  try {
+    compared = model::compare_models(base, others, text.tokens, options, [&](int64_t done, int64_t all) {
+      if (interrupted().load()) throw Error(Exit::interrupted, "stopped", "the result is written; it was not measured");
+      progress.update(fmt::format("measure window {}/{}", done, all));
+      return watch.seconds() < kMostSeconds;
+    });
+  } catch (const Error& e) {
+    if (e.code() != Exit::numeric) throw;
+    return warn(fmt::format("the result is written, but it is broken: {}", e.what()));
+  }
+  const model::Divergence& d = compared.others[0].divergence;
+  const model::MeasuredQuality q = quality_of(d);
+  progress.finish(fmt::format("measured {} tokens of {}", d.tokens, text.name));
+  put(
+      fmt::format("KL divergence {:.4f} +/- {:.4f} nats a token, same likeliest token {:.1f} %, perplexity {:.2f} "
+                  "(before: {:.2f})\n",
+                  d.mean, d.error, 100 * d.same_top, *q.ppl, *base_quality_of(d).ppl));
+  if (report.text.empty()) report.text = fmt::format("measured on {}", text.name);
+  report.base.quality = base_quality_of(d);
+  if (report.result) report.result->quality = q;
+  report.stages.push_back({"measuring", watch.seconds()});
+  const double weights = std::max<int64_t>(1, before.weight_count());
+  warn_if_broken(q, 8.0 * after.weight_bytes() / weights, what.is_calibrated, library->formats());
+}
+
+void warn_if_broken(const model::MeasuredQuality& quality, double bits, bool is_calibrated,
+                    const FormatLibrary& formats) {
+  const bool is_far = !(quality.kl.value_or(0) <= kMostDivergence);
+  if (!is_far && quality.same_top.value_or(1) >= kLeastSameTop) return;
+  const FormatRef next = next_format(formats, bits);
+  std::string advice = is_calibrated ? "" : "add --strategy gptq and a calibration text (-f), or ";
+  advice +=
+      next ? fmt::format("choose a format with more bits, such as {} ({:.2f})", next->name, next->bits_per_weight())
+           : "keep the weights as they are";
+  warn(fmt::format("the quantized model is broken: {}. What to do: {}",
+                   is_far ? fmt::format("its predictions are {:.2f} nats from those before", *quality.kl)
+                          : fmt::format("its most likely token is the same as before in {:.0f} % of the places only",
+                                        100 * *quality.same_top),
+                   advice));
+}
+
+}  // namespace lumen::cli
