@@ -42,6 +42,11 @@ float uniform_random(uint32_t seed, uint32_t salt, uint64_t element) {
   return (random_bits(seed, salt, element) >> 8) * 0x1p-24f;
 }
 
+void uniform_randoms(uint32_t seed, uint32_t salt, std::span<float> out) {
+  const uint32_t key = scramble(seed ^ scramble(salt + kGolden));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = (scramble(scramble(uint32_t(i) ^ key) + key) >> 8) * 0x1p-24f;
+}
+
 uint32_t seed_as(uint32_t seed, uint32_t salt, uint32_t with) {
   return seed ^ scramble(salt + kGolden) ^ scramble(with + kGolden);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "number/formula/formula.h"
 
@@ -14,6 +15,9 @@ Formula random_formula(uint32_t salt);
 
 // The 32 random bits of which uniform_random takes the upper 24.
 uint32_t random_bits(uint32_t seed, uint32_t salt, uint64_t element);
+
+// out[i] = uniform_random(seed, salt, i); at most 2^32 numbers.
+void uniform_randoms(uint32_t seed, uint32_t salt, std::span<float> out);
 
 // The seed with which salt `with` generates the numbers of `seed` and `salt`, so that one kernel serves several salts.
 uint32_t seed_as(uint32_t seed, uint32_t salt, uint32_t with);

@@ -26,8 +26,13 @@ double Race::of_group(int64_t group) const {
 }
 
 // -log(1 - u) >= u.
-double Race::least_of_group(int64_t group) const {
-  return std::max(double{graph::uniform_random(key_, kOfGroups, static_cast<uint64_t>(group))}, kLeast);
+void Race::least_of_groups(std::span<float> out) const {
+  graph::uniform_randoms(key_, kOfGroups, out);
+  for (float& x : out) x = std::max(x, float(kLeast));
+}
+
+double Race::least_of_token(TokenId id) const {
+  return std::max(double{graph::uniform_random(key_, kOfTokens, static_cast<uint64_t>(id))}, kLeast);
 }
 
 double Race::of_token(TokenId id) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "model/text/tokenizer/tokenizer.h"
 #include "number/formula/formula.h"
@@ -25,7 +26,9 @@ class Race {
   // Exponential random numbers, at least kLeast.
   double of_group(int64_t group) const;
   double of_token(TokenId id) const;
-  double least_of_group(int64_t group) const;  // of_group is not less; fast
+  // Lower bounds of these numbers, which take no logarithm: of groups 0, 1, .., and of a token.
+  void least_of_groups(std::span<float> out) const;
+  double least_of_token(TokenId id) const;
   // Uniform in [0, 1): decides whether a filter that is used now and then is used at this draw.
   double of_filter() const;
   static constexpr double kLeast = 0x1p-25;

@@ -14,20 +14,8 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr size_t kGrowth = 8;
-constexpr size_t kRun = 32;        // logits compared at once
-constexpr size_t kSmall = 4096;    // vocabularies up to this size are sorted as a whole
-constexpr size_t kFewRanks = 128;  // more tokens than that are kept without an order
-
-// The largest f32 not above the bound; every number >= bound is also >= it.
-float at_most(double bound) {
-  const auto f = float(bound);
-  return f > bound ? std::nextafter(f, -kMostLogit) : f;
-}
-
-// The smallest f32 not below the bound.
-float at_least(double bound) {
-  return -at_most(-bound);
-}
+constexpr size_t kRun = 32;      // logits compared at once
+constexpr size_t kSmall = 4096;  // vocabularies up to this size are sorted as a whole
 
 }  // namespace
 
@@ -140,9 +128,50 @@ void Ranking::keep(size_t most) {
     return;
   }
   if (!has(0)) return;
-  bool is_all = false;
-  std::vector<Candidate> some = best_of(most, &is_all);
-  if (!is_all) keep_down_to(*std::max_element(some.begin(), some.end(), is_better));
+  if (complete_ || ranked_.size() >= most) {
+    ranked_.resize(std::min(most, ranked_.size()));
+    complete_ = true;
+    return;
+  }
+  keep_many(most);
+}
+
+// A sample says about where the last one is. The tokens that surely are better are counted, and those around it are
+// gathered.
+void Ranking::keep_many(size_t most) {
+  constexpr int kMostZooms = 20;
+  constexpr double kFewSteps = 8, kDeviations = 2.5;
+  const double best = ranked_[0].logit;
+  float least = std::max(least_, std::numeric_limits<float>::lowest());
+  Outline sample = outline(least);
+  for (int zooms = 0; zooms < kMostZooms; ++zooms) {  // a few very low logits may be far below all others
+    const double to = sample.tokens_from_best().at(2 * double(most)).to;
+    const auto closer = float(best - to);
+    if (to > kFewSteps * sample.step() || !(closer > least)) break;
+    sample = outline(least = closer);
+  }
+  const Outline::Curve curve = sample.tokens_from_best();
+  std::vector<Candidate> doubt;
+  for (double margin = kDeviations * std::sqrt(double(most) * sample.tokens_for_each());; margin *= 4) {
+    const bool none = double(most) <= margin, all = double(most) + margin >= curve.all();
+    const LogitRange inner{none ? kMostLogit : float(best - curve.at(double(most) - margin).from), kMostLogit};
+    const LogitRange outer{all ? least_ : float(best - curve.at(double(most) + margin).to), kMostLogit};
+    doubt.clear();
+    size_t better = tokens_between(logits_, peaks(), hidden_, inner, outer, doubt);
+    for (const Candidate& c : extra_) {
+      if (inner.has(c.logit))
+        ++better;
+      else if (outer.has(c.logit))
+        doubt.push_back(c);
+    }
+    if (better < most && better + doubt.size() >= most) {
+      const auto last = doubt.begin() + std::ptrdiff_t(most - better - 1);
+      std::nth_element(doubt.begin(), last, doubt.end(),
+                       [](const Candidate& a, const Candidate& b) { return is_better(a, b); });  // becomes inline
+      return drop_worse(*last, doubt);
+    }
+    if (better < most && all) return;
+  }
 }
 
 // Whether the last token that is kept is among the known ranks; the others are removed then.
@@ -159,19 +188,34 @@ void Ranking::keep_down_to(const Candidate& last) {
   if (!has(0) || keep_known([&](const Candidate& c) { return !is_better(last, c); })) return;
   // A narrowed row does not have the tokens that are as good as the last one.
   if (narrowed_ && last.id != kNoToken) throw Undecided();
-  least_ = std::max(least_, at_least(last.logit));
-  std::erase_if(extra_, [&](const Candidate& c) { return is_better(last, c); });
-  summed_at_ = 0;
-  if (narrowed_ || last.id == kNoToken) return;
-  const auto equal = float(last.logit);  // tokens of a row with this logit and a higher id are not kept
-  for (size_t i = std::max<int64_t>(0, int64_t{last.id} + 1); i < logits_.size(); ++i) {
-    if (i % Race::kGroup == 0 && peaks()[i / Race::kGroup] < equal) {
-      i += Race::kGroup - 1;
-    } else if (logits_[i] == last.logit) {
-      hidden_.add(i);
-      peaks_are_met_ = false;
-    }
+  std::vector<Candidate> equal;
+  const auto logit = float(last.logit);
+  if (last.id != kNoToken) tokens_between(logits_, peaks(), hidden_, {kMostLogit, kMostLogit}, {logit, logit}, equal);
+  drop_worse(last, equal);
+}
+
+// `equal`: among others, all tokens of the row with the logit of `last`.
+void Ranking::drop_worse(const Candidate& last, std::span<const Candidate> equal) {
+  raise_least(at_least(last.logit));
+  drop_changed([&](const Candidate& c) { return is_better(last, c); });
+  for (const Candidate& c : equal) {
+    if (c.logit != last.logit || c.id <= last.id) continue;
+    hidden_.add(c.id);
+    peaks_are_met_ = false;
+    summed_at_ = 0;
   }
+}
+
+void Ranking::raise_least(float least) {
+  if (!(least > least_)) return;
+  least_ = least;
+  const bool is_same = summed_at_ > 0 && least <= least_that_counts(float(ranked_[0].logit), scale_of(summed_at_));
+  if (!is_same) summed_at_ = 0;
+}
+
+template <typename IsDropped>
+void Ranking::drop_changed(const IsDropped& is_dropped) {
+  if (std::erase_if(extra_, is_dropped) > 0) summed_at_ = 0;
 }
 
 // The smallest f32 whose weight at temperature 1 is at least `least`, by halving the numbers in between.
@@ -195,9 +239,8 @@ float Ranking::least_of_weight(double least) const {
 void Ranking::keep_weights(double least) {
   const auto weighs = [&](const Candidate& c) { return weight_of(c, 1) >= least; };
   if (!has(0) || keep_known(weighs)) return;
-  least_ = std::max(least_, least_of_weight(least));
-  std::erase_if(extra_, [&](const Candidate& c) { return !weighs(c); });
-  summed_at_ = 0;
+  raise_least(least_of_weight(least));
+  drop_changed([&](const Candidate& c) { return !weighs(c); });
 }
 
 void Ranking::leave_out(size_t count) {
@@ -265,13 +308,31 @@ double Ranking::total(double temperature) {
   const auto add = [&](const Candidate& c) { sum += weight_of(c, temperature); };
   if (complete_)
     std::ranges::for_each(ranked_, add);
-  else
+  else if (is_small())
     each(add);
+  else
+    sum = exact(temperature, {}).all;
   return sum;
 }
 
+ExactSums Ranking::exact(double temperature, LogitRange near) {
+  const double best = ranked_[0].logit;
+  ExactSums out = exact_sums(logits_, peaks(), hidden_, {best, 1 / temperature, least_, near});
+  for (const Candidate& c : extra_) {
+    const double w = weight_of(c, temperature);
+    out.all += w;
+    out.near += near.has(c.logit) ? w : 0;
+    out.moment += w * (c.logit - best);
+  }
+  return out;
+}
+
+Outline Ranking::outline(float least) {
+  return Outline(logits_, peaks(), hidden_, ranked_, least);
+}
+
 WeightSums Ranking::sums(double temperature, LogitRange near, LogitRange far, bool moments, float least) {
-  const double best = ranked_[0].logit, scale = std::min(1 / temperature, 1e30);
+  const double best = ranked_[0].logit, scale = scale_of(temperature);
   const Weighing how{float(best), float(scale), least, near, far, moments};
   WeightSums out = sum_weights(logits_, peaks(), how, hidden_, 0, peaks().size());
   // A changed logit is a f64 number, and may be the best one.

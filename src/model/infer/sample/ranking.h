@@ -6,10 +6,12 @@
 // A sampler may keep the best tokens up to a share of the weight (nucleus sampling), which are many in a flat
 // distribution. Nothing is sorted then, and the last one of them is not looked for at first: a sample of the groups
 // says about where it is, and one pass adds up weights in f32, which proves that it lies between two logits. The few
-// tokens between these are in doubt. A draw that none of them can decide is made; for others, sums in f64 settle which
-// tokens are kept. Proved by tests/model/infer/sample/ranking_test.cpp and kept_test.cpp beside it.
+// tokens between these are in doubt. A draw that none of them can decide is made; for others, the tokens in doubt are
+// gathered and most of them decided, and at last sums in f64 settle which tokens are kept. Proved by
+// tests/model/infer/sample/ranking_test.cpp and kept_test.cpp beside it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "model/infer/sample/logit_row.h"
+#include "model/infer/sample/outline.h"
 #include "model/infer/sample/race.h"
 #include "model/infer/sample/token_set.h"
 #include "model/infer/sample/weights.h"
@@ -41,6 +44,7 @@ class Ranking {
   bool is_masked() const { return narrowed_ && narrowed_->is_masked; }
   // Keeps only these tokens, which are sorted.
   void take(std::vector<Candidate> ranked);
+  static constexpr size_t kFewRanks = 128;  // more tokens than that are kept without an order
   // Keeps the best `most` (top-k).
   void keep(size_t most);
   // Keeps the tokens that are not worse than `last`, which need not be a token, and at least the best one. For a
@@ -76,6 +80,8 @@ class Ranking {
   // Keeps the best tokens until they have `share` of the total weight at temperature 1 (top-p). Throws Undecided if a
   // reduced row does not suffice.
   void keep_share(double share);
+  // The same, and of these only tokens whose weight at temperature 1 is at least `least`, in (0, 1] (top-p and min-p).
+  void keep_share_and_weights(double share, double least);
   // The same for the tokens whose surprisal is nearest to the entropy, then by rank (locally typical sampling, Meister
   // et al. 2022). With x = logit - best, the surprisal of a token is log(sum of weights) - x, and the entropy is
   // log(sum) minus the mean of x by weight: the distance is that of x from this mean.
@@ -102,12 +108,22 @@ class Ranking {
     double share;
     bool is_typical;  // nearest to the entropy, not the best
     LogitRange near, far;
+    // Sums of weights in f32, of all tokens and of those in `summed`, where `near` is a part of; and the logit that
+    // distances are measured from, with its error.
+    LogitRange summed = {};
+    double all = 0, mass = 0, middle = 0, slack = 0;
+    bool is_refined = false;
   };
 
   void only_of_masked(const TokenSet& allowed);
   bool find(size_t i);
   void rank(size_t most);
   float bound_of_best(size_t most);
+  void keep_many(size_t most);
+  void drop_worse(const Candidate& last, std::span<const Candidate> equal);
+  void raise_least(float least);
+  template <typename IsDropped>
+  void drop_changed(const IsDropped& is_dropped);
   std::vector<Candidate> best_of(size_t most, bool* is_all);
   bool is_small() const;  // too small for passes to pay off
   const std::vector<float>& peaks();
@@ -124,10 +140,15 @@ class Ranking {
 
   // Bounds of sums of weights that are equal but for kWeightError.
   WeightSums sums(double temperature, LogitRange near, LogitRange far, bool moments, float least);
+  static double scale_of(double temperature) { return std::min(1 / temperature, 1e30); }
+  ExactSums exact(double temperature, LogitRange near);
   double sum_beyond(double enough);
   bool ends_among_known(double share, double all);
-  class Outline;
+  Outline outline(float least);
   void cut(double share, bool is_typical);
+  void prove_cut(double share, bool is_typical, const Outline& outline);
+  std::vector<Candidate> doubtful();
+  void refine();
   void settle();
 
   // A group in a race: bounds of its ratio, and its own winner.

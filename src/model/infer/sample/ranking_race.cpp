@@ -49,13 +49,13 @@ Ranking::Entry Ranking::enter(int64_t group, std::span<const float> logits, cons
   out.low = low / number;
   out.high = high / number;
   for (size_t i = 0; i < tokens.size(); ++i) {
+    const bool is_in_doubt = cut_ && !cut_->near.has(tokens[i].logit);
+    double& most = is_in_doubt ? best_in_doubt : best;
+    if (weights[i] / race.least_of_token(tokens[i].id) <= most) continue;
     const double own = weights[i] / race.of_token(tokens[i].id);
-    if (cut_ && !cut_->near.has(tokens[i].logit)) {
-      best_in_doubt = std::max(best_in_doubt, own);
-    } else if (own > best) {
-      best = own;
-      out.token = tokens[i];
-    }
+    if (own <= most) continue;
+    most = own;
+    if (!is_in_doubt) out.token = tokens[i];
   }
   out.is_sure = best > best_in_doubt;
   return out;
@@ -70,6 +70,10 @@ Candidate Ranking::winner(const Race& race, double temperature) {
   LUMEN_CHECK(cut_ || has(0));
   if (complete_ || is_small()) return winner_of_list(left(), race, temperature);
   if (const std::optional<Candidate> found = winner_of_whole(race, temperature)) return *found;
+  if (!cut_->is_refined) {
+    refine();
+    if (const std::optional<Candidate> found = winner_of_whole(race, temperature)) return *found;
+  }
   settle();
   LUMEN_CHECK(has(0));
   return *winner_of_whole(race, temperature);
@@ -106,23 +110,19 @@ std::optional<Candidate> Ranking::winner_of_whole(const Race& race, double tempe
   const double best = ranked_[0].logit;
   const float floor = cut_ ? std::max(least_, cut_->far.low) : least_, ceiling = cut_ ? cut_->far.high : kMostLogit;
   const std::vector<float>& most = peaks();
-  std::vector<double> bounds(most.size(), -1);
-  size_t start = 0;
-  for (size_t g = 0; g < most.size(); ++g) {
-    if (!(most[g] >= floor && most[g] > -kMostLogit)) continue;
-    const double weight = std::exp((std::min<double>(most[g], ceiling) - best) / temperature);
-    bounds[g] = double(Race::kGroup) * weight / race.least_of_group(int64_t(g));
-    if (bounds[g] > bounds[start]) start = g;
-  }
+  const double scale = scale_of(temperature);
+  const Weighing how{float(best), float(scale), floor, {floor, ceiling}, {}, false};
+  const double unit = std::exp((double{how.best} - best) * scale);
+  std::vector<float> bounds(most.size());
+  race.least_of_groups(bounds);
+  race_bounds(most, how, ceiling, bounds);
+  const auto start = size_t(std::max_element(bounds.begin(), bounds.end()) - bounds.begin());
   const auto logits_of = [&](size_t g) {
     const size_t first = g * Race::kGroup;
     return logits_.subspan(first, std::min<size_t>(Race::kGroup, logits_.size() - first));
   };
-  const double scale = std::min(1 / temperature, 1e30);
-  const Weighing how{float(best), float(scale), floor, {floor, ceiling}, {}, false};
-  const double factor = std::exp((double{how.best} - best) * scale) * (1 + kSumError);
   const auto bound_of = [&](size_t g) {
-    double sum = sum_weights(logits_, most, how, hidden_, g, g + 1).near * factor;
+    double sum = sum_weights(logits_, most, how, hidden_, g, g + 1).near * unit * (1 + kSumError);
     // Lighter weights are not in it.
     sum += double(Race::kGroup) * std::exp(-kDepth);
     for (const Candidate& c : extra_)
@@ -133,7 +133,7 @@ std::optional<Candidate> Ranking::winner_of_whole(const Race& race, double tempe
   size_t leader = start;
   double rival = -1;  // the largest upper bound of the ratios of the others
   for (size_t g = 0; g < most.size(); ++g) {
-    if (g == start || bounds[g] < 0 || bounds[g] < lead.low || bound_of(g) < lead.low) continue;
+    if (g == start || bounds[g] < 0 || bounds[g] * unit < lead.low || bound_of(g) < lead.low) continue;
     Entry entry = enter(int64_t(g), logits_of(g), race, temperature);
     if (entry.low > lead.low || (entry.low == lead.low && g < leader)) {
       std::swap(entry, lead);

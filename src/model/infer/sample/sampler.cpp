@@ -246,7 +246,8 @@ size_t Sampler::wanted() const {
 TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
   LUMEN_CHECK(!logits.empty());
   const Changes c = changes(std::ssize(logits), [&](TokenId id) { return double{logits[id]}; });
-  Ranking ranking(logits, barred_, c.to, filter || wanted() == 0 ? kFirst : wanted());
+  const bool is_few = !filter && wanted() > 0 && wanted() <= Ranking::kFewRanks;
+  Ranking ranking(logits, barred_, c.to, is_few ? wanted() : kFirst);
   return pick(ranking, filter);
 }
 
@@ -296,8 +297,9 @@ void Sampler::cut(Ranking& ranking) const {
   const auto weight_at = [&](size_t i) { return weight(ranking[i], ranking[0], 1); };
   if (!ranking.is_reduced() && ranking.is_near(kWalked - 1) && !ranking.is_near(kWalked)) {
     const bool is_long = o.min_p > 0 && weight_at(kWalked - 1) >= o.min_p;
-    if (is_long && (o.top_p == 1 || !ranking.is_reached_with(o.min_p, o.top_p))) return ranking.keep_weights(o.min_p);
-    if (is_long || o.min_p == 0) return ranking.keep_share(o.top_p);
+    if (is_long && o.top_p == 1) return ranking.keep_weights(o.min_p);
+    if (is_long) return ranking.keep_share_and_weights(o.top_p, o.min_p);
+    if (o.min_p == 0) return ranking.keep_share(o.top_p);
   }
   auto [low, high] = o.top_p < 1 ? ranking.total_within(1) : Ranking::Bounds{kAll, kAll};
   double mass = 0;

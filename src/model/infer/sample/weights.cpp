@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "base/check.h"
 #include "model/infer/sample/race.h"
@@ -22,23 +25,22 @@ namespace {
 constexpr size_t kGroup = size_t{Race::kGroup};
 constexpr size_t kWords = kGroup / TokenSet::kWord;  // of a TokenSet, in a group
 static_assert(kGroup % TokenSet::kWord == 0);
-constexpr size_t kHalf = kGroup / 2;
 constexpr float kLog2E = 1.44269504F;
 constexpr float kLowest = float(-kDepth) * kLog2E;
 constexpr float kLeastLogit = std::numeric_limits<float>::lowest();
 constexpr float kWhole = 12582912.0F;  // 1.5 * 2^23: a sum with it is rounded to a whole number
 
 // The number, or 0. By bits: a conditional may become a branch, which prevents vectorization.
-inline float if_true(bool condition, float number) {
+[[gnu::always_inline]] inline float if_true(bool condition, float number) {
   return std::bit_cast<float>(std::bit_cast<int32_t>(number) & -int32_t{condition});
 }
-inline double if_true(bool condition, double number) {
+[[gnu::always_inline]] inline double if_true(bool condition, double number) {
   return std::bit_cast<double>(std::bit_cast<int64_t>(number) & -int64_t{condition});
 }
 
 // 2^y for -126 <= y <= 0, any bits for other y: 2^n times a polynomial of the rest f, |f| <= 1/2, whose relative error
 // is below 2.6e-6.
-inline float power_of_two(float y) {
+[[gnu::always_inline]] inline float power_of_two(float y) {
   const float t = y + kWhole;
   const float f = y - (t - kWhole);
   float p = 0.00957009010F;
@@ -69,19 +71,163 @@ inline const float* group_logits(std::span<const float> logits, const TokenSet& 
   return room;
 }
 
-// Half of the numbers are added to the other half until few are left, so that the order of additions does not depend on
-// the width of vectors.
-inline double sum_of_half(float* half) {
+// The sum of term(i) for i = k, k + kLanes, .. of a group: halves of the group are added to each other until kLanes
+// numbers are left, so that the order of additions does not depend on the width of vectors.
+template <size_t kLanes, size_t kStride = kLanes, size_t kFirst = 0, typename Term>
+[[gnu::always_inline]] inline auto sum_of_lane(const Term& term, size_t k) {
+  if constexpr (kStride == kGroup)
+    return term(k + kFirst, std::integral_constant<int, kFirst / kLanes>());
+  else
+    return sum_of_lane<kLanes, 2 * kStride, kFirst>(term, k) +
+           sum_of_lane<kLanes, 2 * kStride, kFirst + kStride>(term, k);
+}
+
+constexpr size_t kLanes = 16;  // f32 numbers that the widest vector has
+
+template <typename Number>
+[[gnu::always_inline]] inline double sum_of_lanes(const Number* lanes) {
+  Number half[kLanes / 2];
 #pragma omp simd
-  for (size_t k = 0; k < kHalf / 2; ++k) half[k] += half[k + kHalf / 2];
-#pragma omp simd
-  for (size_t k = 0; k < kHalf / 4; ++k) half[k] += half[k + kHalf / 4];
-#pragma omp simd
-  for (size_t k = 0; k < kHalf / 8; ++k) half[k] += half[k + kHalf / 8];
+  for (size_t k = 0; k < kLanes / 2; ++k) half[k] = lanes[k] + lanes[k + kLanes / 2];
   return ((half[0] + half[4]) + (half[1] + half[5])) + ((half[2] + half[6]) + (half[3] + half[7]));
 }
 
+constexpr double kExactDepth = 700;  // exp(-kExactDepth) is a normal number
+
+// exp(x) for -kExactDepth <= x <= 0, within 1e-15 relative to it: 2^n times the Taylor polynomial of the rest.
+[[gnu::always_inline]] inline double exact_exp(double x) {
+  constexpr double kRounding = 0x1.8p52, kPerOctave = 1.4426950408889634, kHigh = 0x1.62e42fee00000p-1,
+                   kLow = 0x1.a39ef35793c76p-33;  // log(2) in two parts
+  const double t = x * kPerOctave + kRounding, n = t - kRounding;
+  const double f = (x - n * kHigh) - n * kLow;
+  double p = 1.0 / 6227020800;
+  p = p * f + 1.0 / 479001600;
+  p = p * f + 1.0 / 39916800;
+  p = p * f + 1.0 / 3628800;
+  p = p * f + 1.0 / 362880;
+  p = p * f + 1.0 / 40320;
+  p = p * f + 1.0 / 5040;
+  p = p * f + 1.0 / 720;
+  p = p * f + 1.0 / 120;
+  p = p * f + 1.0 / 24;
+  p = p * f + 1.0 / 6;
+  p = p * f + 0.5;
+  p = p * f + 1;
+  p = p * f + 1;
+  return std::bit_cast<double>(std::bit_cast<int64_t>(p) + int64_t(std::bit_cast<uint64_t>(t) << 52));
+}
+
+struct ExactParts {
+  double all, near, moment;
+  [[gnu::always_inline]] ExactParts operator+(const ExactParts& o) const {
+    return {all + o.all, near + o.near, moment + o.moment};
+  }
+};
+
+struct Moments {
+  double count, sum, squares;
+  [[gnu::always_inline]] Moments operator+(const Moments& o) const {
+    return {count + o.count, sum + o.sum, squares + o.squares};
+  }
+};
+
+// What one token adds to sums.
+struct Parts {
+  float all, near, far, moment;
+  [[gnu::always_inline]] Parts operator+(const Parts& o) const {
+    return {all + o.all, near + o.near, far + o.far, moment + o.moment};
+  }
+};
+
+// Sums of several groups by lane: adding the lanes up costs as much as a sixth of a group's weights.
+struct LaneSums {
+  static constexpr int kMostGroups = 8;
+  int groups = 0;
+  float near[kLanes] = {}, far[kLanes] = {}, moment[kLanes] = {};
+
+  [[gnu::always_inline]] void move_to(WeightSums& sums) {
+    sums.near += sum_of_lanes(near);
+    sums.far += sum_of_lanes(far);
+    sums.moment += sum_of_lanes(moment);
+    *this = {};
+  }
+};
+
+// The upper ends of ranges and moments matter for typical sampling only.
+template <bool kRanges, bool kTops, bool kMoments>
+[[gnu::always_inline]] inline double add_group(const float* x, const Weighing& h, float factor, float bound,
+                                               LaneSums& lanes) {
+  float all[kLanes];
+#pragma omp simd
+  for (size_t k = 0; k < kLanes; ++k) {
+    const Parts parts = sum_of_lane<kLanes>(
+        [&](size_t i, auto) __attribute__((always_inline)) {
+          const float a = x[i], down = a - h.best;
+          const float w = if_true(a >= bound, power_of_two(down * factor));
+          Parts p{w, 0, 0, 0};
+          if constexpr (kRanges && kTops) {
+            p.near = if_true((a >= h.near.low) & (a <= h.near.high), w);
+            p.far = if_true((a >= h.far.low) & (a <= h.far.high), w);
+          } else if constexpr (kRanges) {
+            p.near = if_true(a >= h.near.low, w);
+            p.far = if_true(a >= h.far.low, w);
+          }
+          if constexpr (kMoments) p.moment = w * (down > kLeastLogit ? down : kLeastLogit);
+          return p;
+        },
+        k);
+    all[k] = parts.all;
+    if constexpr (kRanges) {
+      lanes.near[k] += parts.near;
+      lanes.far[k] += parts.far;
+    }
+    if constexpr (kMoments) lanes.moment[k] += parts.moment;
+  }
+  return sum_of_lanes(all);
+}
+
+// Bit r of bits[k]: whether number k + r * kLanes is in `outer` but not in `inner`. Adds the number of those in
+// `inner`. Bits are added up as f32 numbers, as masks of integers do not become vectors of the full width.
+template <bool kTops>
+[[gnu::always_inline]] inline void find_in_group(const float* x, LogitRange inner, LogitRange outer, int32_t* inside,
+                                                 uint8_t* bits) {
+  constexpr int kBits = kGroup / kLanes;
+  static_assert(kBits == 8);
+  int32_t found[kLanes];
+#pragma omp simd
+  for (size_t k = 0; k < kLanes; ++k) {
+    const float sum = sum_of_lane<kLanes>(
+        [&](size_t i, auto row) __attribute__((always_inline)) {
+          const float a = x[i];
+          constexpr auto kBit = float(1 << row), kCounted = float(1 << kBits) - kBit;
+          if constexpr (kTops) {
+            return if_true((a >= outer.low) & (a <= outer.high), kBit) +
+                   if_true((a >= inner.low) & (a <= inner.high), kCounted);
+          } else {
+            return if_true(a >= outer.low, kBit) + if_true(a >= inner.low, kCounted);
+          }
+        },
+        k);
+    found[k] = int32_t(sum);
+    inside[k] += found[k] >> kBits;
+  }
+  for (size_t k = 0; k < kLanes; ++k) bits[k] = uint8_t(found[k]);
+}
+
 }  // namespace
+
+float at_most(double bound) {
+  const auto f = float(bound);
+  return f > bound ? std::nextafter(f, -kMostLogit) : f;
+}
+
+float at_least(double bound) {
+  return -at_most(-bound);
+}
+
+float least_that_counts(float best, float scale) {
+  return best + kLowest / (scale * kLog2E);
+}
 
 int64_t groups_of(size_t vocabulary) {
   return int64_t((vocabulary + kGroup - 1) / kGroup);
@@ -95,17 +241,19 @@ LUMEN_WIDER_VECTORS
 void peaks_of(std::span<const float> logits, const TokenSet& hidden, std::span<float> out) {
   LUMEN_CHECK(std::ssize(out) == groups_of(logits.size()));
   for (size_t g = 0; g < out.size(); ++g) {
-    float room[kGroup], most[kHalf];
+    float room[kGroup], most[kLanes];
     const float* const x = group_logits(logits, hidden, g, room);
+    const auto larger = [](float a, float b) { return a > b ? a : b; };
 #pragma omp simd
-    for (size_t k = 0; k < kHalf; ++k) most[k] = x[k] > x[k + kHalf] ? x[k] : x[k + kHalf];
+    for (size_t k = 0; k < kLanes; ++k) {
+      const float* const y = x + k;
+      most[k] = larger(larger(larger(y[0], y[kLanes]), larger(y[2 * kLanes], y[3 * kLanes])),
+                       larger(larger(y[4 * kLanes], y[5 * kLanes]), larger(y[6 * kLanes], y[7 * kLanes])));
+    }
 #pragma omp simd
-    for (size_t k = 0; k < kHalf / 2; ++k) most[k] = most[k] > most[k + kHalf / 2] ? most[k] : most[k + kHalf / 2];
-#pragma omp simd
-    for (size_t k = 0; k < kHalf / 4; ++k) most[k] = most[k] > most[k + kHalf / 4] ? most[k] : most[k + kHalf / 4];
-    float peak = most[0];
-    for (size_t k = 1; k < kHalf / 4; ++k) peak = most[k] > peak ? most[k] : peak;
-    out[g] = peak;
+    for (size_t k = 0; k < kLanes / 2; ++k) most[k] = larger(most[k], most[k + kLanes / 2]);
+    out[g] = larger(larger(larger(most[0], most[1]), larger(most[2], most[3])),
+                    larger(larger(most[4], most[5]), larger(most[6], most[7])));
   }
 }
 
@@ -114,52 +262,59 @@ WeightSums sum_weights(std::span<const float> logits, std::span<const float> pea
                        const TokenSet& hidden, size_t begin, size_t end) {
   LUMEN_CHECK(std::ssize(peaks) == groups_of(logits.size()) && end <= peaks.size());
   const Weighing h = how;
-  const float factor = h.scale * kLog2E, bound = std::max(h.least, h.best + kLowest / factor);
+  const float factor = h.scale * kLog2E, bound = std::max(h.least, least_that_counts(h.best, h.scale));
   const bool has_tops = h.near.high < kMostLogit || h.far.high < kMostLogit;
   const bool has_ranges = has_tops || h.near.low > -kMostLogit || h.far.low > -kMostLogit;
   WeightSums sums;
+  LaneSums lanes;
   for (size_t g = begin; g < end; ++g) {
     if (!(peaks[g] >= bound)) continue;
-    float room[kGroup], weights[kGroup], all[kHalf], near[kHalf], far[kHalf];
+    float room[kGroup];
     const float* const x = group_logits(logits, hidden, g, room);
+    if (h.moments)
+      sums.all += add_group<true, true, true>(x, h, factor, bound, lanes);
+    else if (has_tops)
+      sums.all += add_group<true, true, false>(x, h, factor, bound, lanes);
+    else if (has_ranges)
+      sums.all += add_group<true, false, false>(x, h, factor, bound, lanes);
+    else
+      sums.all += add_group<false, false, false>(x, h, factor, bound, lanes);
+    if (++lanes.groups == LaneSums::kMostGroups) lanes.move_to(sums);
+  }
+  lanes.move_to(sums);
+  if (!h.moments && !has_ranges) sums.near = sums.far = sums.all;
+  return sums;
+}
+
+LUMEN_WIDER_VECTORS
+ExactSums exact_sums(std::span<const float> logits, std::span<const float> peaks, const TokenSet& hidden,
+                     const ExactWeighing& how) {
+  LUMEN_CHECK(std::ssize(peaks) == groups_of(logits.size()));
+  const ExactWeighing h = how;
+  const double bound = std::max<double>(h.least, std::max(h.best - kExactDepth / h.scale, double{kLeastLogit}));
+  const double near_low = h.near.low, near_high = h.near.high;
+  ExactSums sums;
+  for (size_t g = 0; g < peaks.size(); ++g) {
+    if (!(peaks[g] >= bound)) continue;
+    float room[kGroup];
+    const float* const x = group_logits(logits, hidden, g, room);
+    double all[kLanes], near[kLanes], moment[kLanes];
 #pragma omp simd
-    for (size_t k = 0; k < kGroup; ++k) weights[k] = if_true(x[k] >= bound, power_of_two((x[k] - h.best) * factor));
-#pragma omp simd
-    for (size_t k = 0; k < kHalf; ++k) all[k] = weights[k] + weights[k + kHalf];
-    const double sum = sum_of_half(all);
-    sums.all += sum;
-    if (!has_ranges) {
-      sums.near += sum;
-      sums.far += sum;
-    } else if (has_tops) {
-#pragma omp simd
-      for (size_t k = 0; k < kHalf; ++k) {
-        const float a = x[k], b = x[k + kHalf], of_a = weights[k], of_b = weights[k + kHalf];
-        near[k] = if_true((a >= h.near.low) & (a <= h.near.high), of_a) +
-                  if_true((b >= h.near.low) & (b <= h.near.high), of_b);
-        far[k] =
-            if_true((a >= h.far.low) & (a <= h.far.high), of_a) + if_true((b >= h.far.low) & (b <= h.far.high), of_b);
-      }
-    } else {
-#pragma omp simd
-      for (size_t k = 0; k < kHalf; ++k) {
-        const float a = x[k], b = x[k + kHalf], of_a = weights[k], of_b = weights[k + kHalf];
-        near[k] = if_true(a >= h.near.low, of_a) + if_true(b >= h.near.low, of_b);
-        far[k] = if_true(a >= h.far.low, of_a) + if_true(b >= h.far.low, of_b);
-      }
+    for (size_t k = 0; k < kLanes; ++k) {
+      const ExactParts parts = sum_of_lane<kLanes>(
+          [&](size_t i, auto) __attribute__((always_inline)) {
+            const double a = x[i], down = (a >= bound ? a : bound) - h.best;
+            const double w = if_true(a >= bound, exact_exp(down * h.scale));
+            return ExactParts{w, if_true((a >= near_low) & (a <= near_high), w), w * down};
+          },
+          k);
+      all[k] = parts.all;
+      near[k] = parts.near;
+      moment[k] = parts.moment;
     }
-    if (has_ranges) {
-      sums.near += sum_of_half(near);
-      sums.far += sum_of_half(far);
-    }
-    if (!h.moments) continue;
-    float moments[kHalf];
-#pragma omp simd
-    for (size_t k = 0; k < kHalf; ++k) {
-      const float a = x[k] - h.best, b = x[k + kHalf] - h.best;
-      moments[k] = weights[k] * if_true(a > kLeastLogit, a) + weights[k + kHalf] * if_true(b > kLeastLogit, b);
-    }
-    sums.moment += sum_of_half(moments);
+    sums.all += sum_of_lanes(all);
+    sums.near += sum_of_lanes(near);
+    sums.moment += sum_of_lanes(moment);
   }
   return sums;
 }
@@ -168,34 +323,105 @@ LUMEN_WIDER_VECTORS
 LogitMoments moments_of(std::span<const float> logits, const TokenSet& hidden, float least, double from) {
   LogitMoments out;
   const auto groups = size_t(groups_of(logits.size()));
-  const float bound = least > kLeastLogit ? least : kLeastLogit;
+  const double bound = least > kLeastLogit ? least : kLeastLogit;
   for (size_t g = 0; g < groups; ++g) {
     float room[kGroup];
     const float* const x = group_logits(logits, hidden, g, room);
-    double counts[kHalf], sums[kHalf], squares[kHalf];
+    double counts[kLanes], sums[kLanes], squares[kLanes];
 #pragma omp simd
-    for (size_t k = 0; k < kHalf; ++k) {
-      const bool has_a = x[k] >= bound, has_b = x[k + kHalf] >= bound;
-      const double a = if_true(has_a, x[k] - from), b = if_true(has_b, x[k + kHalf] - from);
-      counts[k] = if_true(has_a, 1.0) + if_true(has_b, 1.0);
-      sums[k] = a + b;
-      squares[k] = a * a + b * b;
+    for (size_t k = 0; k < kLanes; ++k) {
+      const Moments m = sum_of_lane<kLanes>(
+          [&](size_t i, auto) __attribute__((always_inline)) {
+            const double a = x[i], d = if_true(a >= bound, a - from);
+            return Moments{if_true(a >= bound, 1.0), d, d * d};
+          },
+          k);
+      counts[k] = m.count;
+      sums[k] = m.sum;
+      squares[k] = m.squares;
     }
-    for (size_t half = kHalf / 2; half >= 4; half /= 2) {
-#pragma omp simd
-      for (size_t k = 0; k < half; ++k) {
-        counts[k] += counts[k + half];
-        sums[k] += sums[k + half];
-        squares[k] += squares[k + half];
-      }
-    }
-    for (size_t k = 0; k < 4; ++k) {
-      out.count += counts[k];
-      out.sum += sums[k];
-      out.squares += squares[k];
-    }
+    out.count += sum_of_lanes(counts);
+    out.sum += sum_of_lanes(sums);
+    out.squares += sum_of_lanes(squares);
   }
   return out;
+}
+
+LUMEN_WIDER_VECTORS
+size_t tokens_between(std::span<const float> logits, std::span<const float> peaks, const TokenSet& hidden,
+                      LogitRange inner, LogitRange outer, std::vector<Candidate>& out) {
+  outer.low = std::max(outer.low, kLeastLogit);
+  inner.low = std::max(inner.low, outer.low);
+  const bool has_tops = inner.high < kMostLogit || outer.high < kMostLogit;
+  size_t n = out.size();
+  int32_t inside[kLanes] = {};
+  for (size_t g = 0; g < peaks.size(); ++g) {
+    if (!(peaks[g] >= outer.low)) continue;
+    float room[kGroup];
+    const float* const x = group_logits(logits, hidden, g, room);
+    uint8_t bits[kLanes];
+    if (has_tops)
+      find_in_group<true>(x, inner, outer, inside, bits);
+    else
+      find_in_group<false>(x, inner, outer, inside, bits);
+    uint64_t words[kLanes / 8];
+    std::memcpy(words, bits, sizeof bits);
+    if ((words[0] | words[1]) == 0) continue;
+    if (out.size() < n + kGroup) out.resize(2 * n + 4 * kGroup);
+    for (size_t half = 0; half < kLanes / 8; ++half) {
+      for (uint64_t left = words[half]; left != 0; left &= left - 1) {
+        const auto at = size_t(std::countr_zero(left));
+        const size_t i = half * 8 + at / 8 + at % 8 * kLanes;
+        out[n++] = {TokenId(g * kGroup + i), x[i]};
+      }
+    }
+  }
+  out.resize(n);
+  size_t sum = 0;
+  for (const int32_t count : inside) sum += size_t(count);
+  return sum;
+}
+
+LUMEN_WIDER_VECTORS
+void count_steps(std::span<const float> logits, LogitRange in, float top, float each, std::span<uint32_t> counts) {
+  constexpr size_t kRun = 64;
+  LUMEN_CHECK(counts.size() > 1 && logits.size() % kRun == 0);
+  const auto last = float(counts.size() - 2);
+  for (size_t first = 0; first < logits.size(); first += kRun) {
+    const float* const x = logits.data() + first;
+    int32_t step[kRun];
+#pragma omp simd
+    for (size_t k = 0; k < kRun; ++k) {
+      const bool is_in = (x[k] >= in.low) & (x[k] < in.high);
+      const float down = (top - x[k]) * each, near = down < last ? down : last;
+      step[k] = int32_t(last + 1 - if_true(is_in, last + 1 - (near > 0 ? near : 0)));
+    }
+    for (size_t k = 0; k < kRun; ++k) ++counts[size_t(step[k])];
+  }
+}
+
+LUMEN_WIDER_VECTORS
+float least_above(std::span<const float> logits, LogitRange in) {
+  float least = in.high;
+#pragma omp simd reduction(min : least)
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float a = logits[i] >= in.low ? logits[i] : in.high;
+    least = a < least ? a : least;
+  }
+  return least;
+}
+
+LUMEN_WIDER_VECTORS
+void race_bounds(std::span<const float> peaks, const Weighing& how, float ceiling, std::span<float> numbers) {
+  const float factor = how.scale * kLog2E, best = how.best, least = how.least;
+  constexpr float kLeastPower = -126;
+#pragma omp simd
+  for (size_t g = 0; g < peaks.size(); ++g) {
+    const float x = peaks[g] < ceiling ? peaks[g] : ceiling, y = (x < best ? x - best : 0) * factor;
+    const float w = power_of_two(y > kLeastPower ? y : kLeastPower);
+    const bool is_in = (peaks[g] >= least) & (peaks[g] > -kMostLogit);
+    numbers[g] = is_in ? w * float(kGroup * (1 + 2 * kWeightError)) / numbers[g] : -1;
+  }
 }
 
 }  // namespace lumen::model

@@ -3,14 +3,21 @@
 // proved error and the same bits on every machine. Proved by tests/model/infer/sample/weights_test.cpp.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
 
+#include "model/infer/sample/logit_row.h"
 #include "model/infer/sample/token_set.h"
 
 namespace lumen::model {
 
 constexpr float kMostLogit = std::numeric_limits<float>::infinity();
+
+// The largest f32 not above the bound, and the smallest one not below it.
+float at_most(double bound);
+float at_least(double bound);
 
 int64_t groups_of(size_t vocabulary);
 
@@ -40,9 +47,40 @@ struct WeightSums {
 constexpr double kWeightError = 2e-5;
 constexpr double kDepth = 25;
 
+// Logits below this one have weight 0 at any rate.
+float least_that_counts(float best, float scale);
+
 // `peaks`: upper bounds of the logits of each group; groups from `begin` to `end` (excluded) are looked at.
 WeightSums sum_weights(std::span<const float> logits, std::span<const float> peaks, const Weighing& how,
                        const TokenSet& hidden, size_t begin, size_t end);
+
+// The same in f64: each weight is within 1e-15 of exp, relative to it. `least` is a bound as above; weights below
+// exp(-700) count as 0.
+struct ExactWeighing {
+  double best = 0, scale = 1;
+  float least = -kMostLogit;
+  LogitRange near = {};
+};
+struct ExactSums {
+  double all = 0, near = 0, moment = 0;
+};
+ExactSums exact_sums(std::span<const float> logits, std::span<const float> peaks, const TokenSet& hidden,
+                     const ExactWeighing& how);
+
+// Appends the tokens in `outer` that are not in `inner` to `out`, in any order, and returns the number of those in
+// `inner`, a part of `outer`.
+size_t tokens_between(std::span<const float> logits, std::span<const float> peaks, const TokenSet& hidden,
+                      LogitRange inner, LogitRange outer, std::vector<Candidate>& out);
+
+// Counts the logits that are below `in.high` and at least `in.low` by steps of 1 / `each` down from `top`, the lowest
+// ones in the last step but one; the last one is of other logits. Their number is a multiple of 64.
+void count_steps(std::span<const float> logits, LogitRange in, float top, float each, std::span<uint32_t> counts);
+// The least of the logits that are at least `in.low`, or `in.high` if that is less.
+float least_above(std::span<const float> logits, LogitRange in);
+
+// From lower bounds of the groups' random numbers to upper bounds of their ratios: what a group with as many tokens
+// as its best one has, whose logit counts as at most `ceiling`. -1: the peak is below `how.least`.
+void race_bounds(std::span<const float> peaks, const Weighing& how, float ceiling, std::span<float> numbers);
 
 // Moments of the finite logits that are at least `least` and not hidden, relative to `from`, in f64.
 struct LogitMoments {

@@ -81,6 +81,8 @@ TEST(Race, DevicesComputeTheSameNumbers) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     const Race race(seed, seed * 7);
     keys.insert(race.key());
+    std::vector<float> least(500);
+    race.least_of_groups(least);
     for (int64_t group = 0; group < 500; ++group) {
       const ScalarValue in[2] = {{0, group}, {0, static_cast<int32_t>(race.key())}};
       ScalarValue out[1];
@@ -88,6 +90,9 @@ TEST(Race, DevicesComputeTheSameNumbers) {
       const double want = race.of_group(group);
       ASSERT_NEAR(out[0].real / want, 1, 1e-6) << seed << " " << group;
       ASSERT_GE(want, Race::kLeast);
+      ASSERT_GE(want, double{least[size_t(group)]});
+      ASSERT_LE(-std::expm1(-want), least[size_t(group)] * (1 + 1e-6));
+      ASSERT_GE(race.of_token(TokenId(group)), race.least_of_token(TokenId(group)));
     }
   }
   EXPECT_EQ(keys.size(), 40U);
