@@ -8,127 +8,13 @@
 #include <random>
 
 #include "base/error.h"
-#include "graph/elaborate/elaborate.h"
-#include "lang/parser.h"
 #include "model/infer/generate/generate.h"
 #include "model/infer/generate/generate_many.h"
-#include "model/infer/narrowing/masked_rows.h"
 #include "model/infer/sample/sampler.h"
-#include "run/engine/engine.h"
-#include "tests/model/tiny.h"
+#include "tests/model/infer/narrowing/narrowed_rows.h"
 
 namespace lumen::model {
 namespace {
-
-constexpr int64_t kNarrowedRows = 3;
-
-// A step's last part alone.
-class NarrowingProgram {
- public:
-  explicit NarrowingProgram(int64_t vocabulary, Narrowing::Rows rows)
-      : narrowing(vocabulary, rows), vocabulary_(vocabulary) {
-    const auto library = Library::builtin();
-    const std::string step =
-        fmt::format("fn step(logits: f32[R, {0}]) -> f32[R, {0}] {{\n  return logits\n}}\n", vocabulary);
-    const lang::Function fn = lang::parse_file(std::make_shared<Source>(Source{"<test>", step})).functions.at(0);
-    graph::Graph g = graph::elaborate_function(library->scope(), fn);
-    narrowing.append(*library, g);
-    run::CompileOptions options;
-    options.symbols = {{"R", kNarrowedRows}};
-    program_ = engine().compile(g, options);
-    for (const std::string& name : program_->input_names()) {
-      in_[name] = std::make_shared<run::DeviceTensor>(engine().device(), program_->input_type(name));
-      program_->bind(name, in_[name]);
-    }
-  }
-
-  std::vector<std::optional<Narrowed>> run(const std::vector<std::vector<float>>& rows,
-                                           const std::vector<Asked>& asked) {
-    std::vector<float> all, scales(kNarrowedRows);
-    std::vector<int32_t> ids(kNarrowedRows * narrowing.asked());
-    for (int64_t r = 0; r < kNarrowedRows; ++r) {
-      all.insert(all.end(), rows[r].begin(), rows[r].end());
-      narrowing.ask(asked[r], std::span(ids).subspan(r * narrowing.asked(), narrowing.asked()), &scales[r]);
-    }
-    in_.at("logits")->upload(all.data(), in_.at("logits")->bytes());
-    in_.at(Narrowing::kAsked)->upload(ids.data(), in_.at(Narrowing::kAsked)->bytes());
-    in_.at(Narrowing::kScales)->upload(scales.data(), in_.at(Narrowing::kScales)->bytes());
-    program_->run();
-    std::vector<float> out(kNarrowedRows * narrowing.width());
-    program_->result(Narrowing::kNarrowed)->download(out.data(), std::ssize(out) * int64_t{sizeof(float)});
-    std::vector<std::optional<Narrowed>> read;
-    for (int64_t r = 0; r < kNarrowedRows; ++r)
-      read.push_back(
-          narrowing.read(std::span<const float>(out).subspan(r * narrowing.width(), narrowing.width()), asked[r]));
-    return read;
-  }
-
-  std::vector<std::optional<Narrowed>> masked(std::span<const Asked> asked, std::span<const RowSource::Masked> which) {
-    if (!masked_) masked_.emplace(engine(), *Library::builtin(), narrowing, kNarrowedRows);
-    return masked_->narrow(in_.at("logits"), asked, which);
-  }
-
-  const Narrowing narrowing;
-
- private:
-  std::optional<MaskedRows> masked_;
-  int64_t vocabulary_;
-  std::shared_ptr<run::Program> program_;
-  std::map<std::string, run::DeviceTensorRef> in_;
-};
-
-// Sharp and flat ones, of many equal logits or hardly any, some in order.
-std::vector<float> logits_of(std::mt19937& random, int64_t vocabulary) {
-  std::normal_distribution<float> normal(0, random() % 2 == 0 ? 3 : 0.7F);
-  const float step = random() % 2 == 0 ? 1000 : 1;
-  std::vector<float> out;
-  for (int64_t i = 0; i < vocabulary; ++i) out.push_back(std::round(normal(random) * step) / step);
-  const auto kind = random() % 8;
-  if (kind == 0) std::sort(out.begin(), out.end());
-  if (kind == 1) std::fill(out.begin(), out.end(), -2.5F);
-  if (kind > 4) out[random() % out.size()] += 12;
-  return out;
-}
-
-SamplerOptions drawn_options(std::mt19937& random, int64_t vocabulary) {
-  SamplerOptions o;
-  const auto one_in = [&](uint32_t n) { return random() % n == 0; };
-  o.seed = random();
-  if (one_in(4)) o.temperature = 0;
-  if (one_in(4)) o.temperature = 0.3;
-  if (one_in(4)) o.temperature = 1.5;
-  if (one_in(3)) o.top_k = one_in(2) ? 0 : int64_t(1 + random() % 120);
-  if (one_in(3)) o.top_p = one_in(2) ? 1 : 0.5;
-  if (one_in(3)) o.min_p = one_in(2) ? 0 : 0.2;
-  if (one_in(8)) o.typical_p = 0.8;
-  if (one_in(3)) o.repeat_penalty = one_in(2) ? 1.3 : 0.8;
-  if (one_in(4)) o.presence_penalty = 0.7;
-  if (one_in(4)) o.frequency_penalty = -0.4;
-  if (one_in(5)) o.dry_multiplier = 0.8;
-  if (one_in(8)) o.top_n_sigma = 2;
-  if (one_in(6)) o.xtc_probability = 0.5;
-  if (one_in(8)) o.mirostat = 1 + int(random() % 2);
-  for (uint32_t i = 0; one_in(3) && i < 6; ++i)
-    o.bias.emplace_back(TokenId(random() % (vocabulary + 2)),
-                        one_in(3) ? -std::numeric_limits<double>::infinity() : double(random() % 9) - 3);
-  if (one_in(2))
-    for (int64_t i = 0; i < vocabulary; ++i)
-      if (one_in(20)) o.forbidden.push_back(TokenId(i));
-  return o;
-}
-
-class EveryFew : public TokenFilter {
- public:
-  EveryFew(size_t vocabulary, uint32_t few) : all_(vocabulary) {
-    for (size_t i = 0; i < vocabulary; ++i)
-      if ((i * 7919) % few == 0) all_.add(i);
-  }
-  bool allows(TokenId id) override { return all_.has(id); }
-  const TokenSet& all() override { return all_; }
-
- private:
-  TokenSet all_;
-};
 
 TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
   std::mt19937 random(1);
@@ -302,9 +188,9 @@ TEST(Narrowing, MaskedRowsDrawTheSameTokens) {
         }
         (void)program.run(rows, asked);
         // The rows in another order, and one of them left out now and then.
-        std::vector<RowSource::Masked> which{{2, &allowed[2]}, {0, &allowed[0]}};
-        if (step > 0) which.push_back({1, &allowed[1]});
-        const auto masked = program.masked(asked, which);
+        std::vector<RowSource::Look> which{{2, &allowed[2], asked[2]}, {0, &allowed[0], asked[0]}};
+        if (step > 0) which.push_back({1, &allowed[1], asked[1]});
+        const auto masked = program.further().look(program.logits(), which);
         for (size_t i = 0; i < which.size(); ++i) {
           const int64_t r = which[i].row;
           const TokenId want = whole[r].pick(std::span<const float>(rows[r]), &filter);
@@ -346,8 +232,8 @@ TEST(Narrowing, GrammarsFetchNoRow) {
       const std::vector<Asked> asked(kNarrowedRows, sampler.asked(kVocabulary));
       const auto narrowed = program.run(rows, asked);
       const TokenSet allowed = sampler.allowed(filter);
-      const RowSource::Masked which{1, &allowed};
-      const auto masked = program.masked(asked, {&which, 1});
+      const RowSource::Look which{1, &allowed, asked[1]};
+      const auto masked = program.further().look(program.logits(), {&which, 1});
       const LogitRow row(*masked[0], nullptr);
       const std::optional<TokenId> picked = sampler.pick_if_decided(row, &filter);
       ASSERT_TRUE(picked.has_value()) << kind << " step " << step;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
+#include "model/infer/generate/choose.h"
 
 namespace lumen::model {
 namespace {
@@ -131,17 +132,10 @@ std::optional<TokenSet> Answer::allowed() const {
   return sampler_.allowed(filter);
 }
 
-// Where the reduced row does not decide: by one that is reduced to the allowed tokens, otherwise by the full row.
-bool Answer::pick_further(const LogitRow& row) {
-  if (const std::optional<TokenSet> mask = row.source() ? allowed() : std::nullopt) {
-    const RowSource::Masked which{row.number(), &*mask};
-    if (std::optional<Narrowed> masked = row.source()->masked({&which, 1}).at(0)) {
-      const LogitRow reduced(std::move(*masked), nullptr);
-      if (pick(reduced)) return true;
-    }
-  }
-  (void)row.whole();
-  return pick(row);
+bool Answer::choose(DistantRow& row) {
+  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
+  chosen_ = sampler_.decide(row, matcher_ ? &filter : nullptr);
+  return chosen_.has_value();
 }
 
 std::optional<TokenId> Answer::draw(const LogitRow& row) {
@@ -150,7 +144,14 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
     end(is_at_limit() ? EndReason::limit : EndReason::grammar);
     return std::nullopt;
   }
-  if (!chosen_ && !pick(row)) LUMEN_CHECK(pick_further(row));
+  if (!chosen_) {
+    const Choice own{this, &row};
+    choose_tokens({&own, 1});
+  }
+  if (!chosen_ && !pick(row)) {  // what failed fails again
+    (void)row.whole();
+    LUMEN_CHECK(pick(row));
+  }
   const TokenId id = *std::exchange(chosen_, std::nullopt);
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");

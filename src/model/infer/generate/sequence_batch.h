@@ -116,13 +116,6 @@ class SequenceBatch {
   std::vector<Reading> mixed(const Sequence* reading, int64_t ready) const;
   void feed_mixed(const std::vector<Reading>& read, const std::vector<Sequence*>& ready);
   int64_t unread_pages() const;
-  struct Choice {
-    Sequence* sequence;
-    const LogitRow* row;
-  };
-  void choose(std::span<const Choice> choices);
-  std::vector<std::optional<LogitRow>> masked_rows(std::span<const Choice> choices,
-                                                   std::span<const uint8_t> is_done) const;
   void draw(Sequence& t, std::span<const TokenId> fed, std::span<const LogitRow> rows);
   void score(Sequence& t);
 

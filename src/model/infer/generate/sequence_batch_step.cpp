@@ -1,10 +1,9 @@
 // The inputs of a batch's step, and the use of its logits.
 #include <algorithm>
-#include <map>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/threads/team.h"
+#include "model/infer/generate/choose.h"
 #include "model/infer/generate/sequence_batch.h"
 
 namespace lumen::model {
@@ -109,9 +108,9 @@ void SequenceBatch::feed(Sequence* reading) {
   std::vector<LogitRow> rows;
   if (!parts.empty()) rows = session_.feed_apart(parts, asked);
   std::vector<Choice> choices;
-  for (size_t i = 0, row = 0; i < ready.size(); row += fed[i].size(), ++i) choices.push_back({ready[i], &rows[row]});
-  if (behind) choices.push_back({reading, &*behind});
-  choose(choices);
+  for (size_t i = 0, row = 0; i < ready.size(); row += fed[i].size(), ++i) choices.push_back({ready[i]->answer.get(), &rows[row]});
+  if (behind) choices.push_back({reading->answer.get(), &*behind});
+  choose_tokens(choices);
   size_t row = 0;
   for (size_t i = 0; i < ready.size(); ++i) {
     draw(*ready[i], fed[i], std::span(rows).subspan(row, fed[i].size()));
@@ -170,8 +169,8 @@ void SequenceBatch::feed_mixed(const std::vector<Reading>& read, const std::vect
   for (const Reading& r : read)
     r.sequence->pending.erase(r.sequence->pending.begin(), r.sequence->pending.begin() + r.count);
   std::vector<Choice> choices;
-  for (size_t i = 0; i < asking.size(); ++i) choices.push_back({asking[i], &rows[i]});
-  choose(choices);
+  for (size_t i = 0; i < asking.size(); ++i) choices.push_back({asking[i]->answer.get(), &rows[i]});
+  choose_tokens(choices);
   for (size_t i = 0; i < asking.size(); ++i) draw(*asking[i], {}, {&rows[i], 1});
 }
 
@@ -194,62 +193,6 @@ void SequenceBatch::score(Sequence& t) {
   if (!t.pending.empty()) return;
   const LogitRow row(std::move(last));
   draw(t, {}, {&row, 1});
-}
-
-// Chooses the next token of several sequences, on several threads; rows are reduced again or fetched by this one. A
-// sequence whose choice fails is left out: its draw fails in the same way, and the error is its own.
-void SequenceBatch::choose(std::span<const Choice> choices) {
-  std::vector<uint8_t> is_done(choices.size(), 0);
-  const auto choose_from = [&](const std::vector<const LogitRow*>& rows) {
-    parallel_for(0, std::ssize(choices), {.grain = 1, .is_worth = choices.size() > 1}, [&](int64_t i) {
-      if (is_done[i] != 0 || !rows[i]) return;
-      try {
-        is_done[i] = choices[i].sequence->answer->choose(*rows[i]) ? 1 : 0;
-      } catch (const Error&) {
-        is_done[i] = 1;
-      }
-    });
-  };
-  std::vector<const LogitRow*> rows;
-  for (const Choice& c : choices) rows.push_back(c.row);
-  choose_from(rows);
-  const std::vector<std::optional<LogitRow>> masked = masked_rows(choices, is_done);
-  std::vector<const LogitRow*> reduced(choices.size(), nullptr);
-  for (size_t i = 0; i < choices.size(); ++i)
-    if (masked[i]) reduced[i] = &*masked[i];
-  if (std::ranges::any_of(reduced, [](const LogitRow* row) { return row != nullptr; })) choose_from(reduced);
-  bool is_more = false;
-  for (size_t i = 0; i < choices.size(); ++i) {
-    if (is_done[i] != 0) continue;
-    try {
-      (void)choices[i].row->whole();
-      is_more = true;
-    } catch (const Error&) {
-      is_done[i] = 1;
-    }
-  }
-  if (is_more) choose_from(rows);
-}
-
-// The rows of choices that are not done and that a grammar restricts, reduced to their allowed tokens.
-std::vector<std::optional<LogitRow>> SequenceBatch::masked_rows(std::span<const Choice> choices,
-                                                                std::span<const uint8_t> is_done) const {
-  std::vector<std::optional<TokenSet>> allowed(choices.size());
-  parallel_for(0, std::ssize(choices), {.grain = 1, .is_worth = choices.size() > 1}, [&](int64_t i) {
-    if (is_done[i] == 0 && choices[i].row->source()) allowed[i] = choices[i].sequence->answer->allowed();
-  });
-  std::map<RowSource*, std::vector<size_t>> by_source;
-  for (size_t i = 0; i < choices.size(); ++i)
-    if (allowed[i]) by_source[choices[i].row->source()].push_back(i);
-  std::vector<std::optional<LogitRow>> out(choices.size());
-  for (const auto& [source, numbers] : by_source) {
-    std::vector<RowSource::Masked> which;
-    for (const size_t i : numbers) which.push_back({choices[i].row->number(), &*allowed[i]});
-    std::vector<std::optional<Narrowed>> narrowed = source->masked(which);
-    for (size_t n = 0; n < numbers.size(); ++n)
-      if (narrowed[n]) out[numbers[n]].emplace(std::move(*narrowed[n]), nullptr);
-  }
-  return out;
 }
 
 // Draws a token from each row, as long as it equals the draft token of the next row. `fed`: the tokens computed by the

@@ -21,7 +21,6 @@ namespace {
 constexpr int64_t kMostCount = 96;  // samplers use the top 40 by default, and penalties may remove some of those
 constexpr int64_t kMostAsked = 128;
 constexpr int64_t kMostFront = 4;  // groups; where filters leave few tokens, the first ones may have none
-constexpr double kFilling = -1e30;
 constexpr int64_t kLarge = 4096;      // vocabularies from this size on use longer parts
 constexpr int64_t kMostParts = 2560;  // each part is compared with every other one
 
@@ -46,6 +45,18 @@ Narrowing::Narrowing(int64_t vocabulary, Rows rows)
   count_ = std::min(kMostCount, parts());
 }
 
+std::string Narrowing::masked_text(const char* name, const std::string& condition) const {
+  const int64_t whole = groups_ * Race::kGroup;
+  std::string out = whole == vocabulary_ ? "  let filled = logits\n"
+                                         : fmt::format("  let filled = concat(logits, broadcast({}, [R, {}]), axis = 1)\n",
+                                                       kFilling, whole - vocabulary_);
+  out += fmt::format(
+      "  let bits = (reshape(masks, [R, {0}, 1]) >> iota([1, 1, {1}], 2)) & 1\n"
+      "  let {2} = select(reshape(bits, [R, {3}]) == 1{4}, filled, {5})\n",
+      words(), kBits, name, whole, condition, kFilling);
+  return out;
+}
+
 // Ranks are computed by counting instead of sorting: the number of elements that are larger, or equal and earlier.
 // Indices of pieces are exact in f32. The sum is not finite if any logit is not finite.
 std::string Narrowing::text(bool is_masked) const {
@@ -53,18 +64,17 @@ std::string Narrowing::text(bool is_masked) const {
   std::string out = fmt::format(
       "fn narrowed(logits: f32[R, {}], asked: i32[R, {}], scales: f32[R, 1], noise: f32[R, {}]{}) -> "
       "f32[R, {}] {{\n",
-      vocabulary_, asked(), groups_, is_masked ? fmt::format(", masks: i32[R, {}]", words()) : "", width());
-  const char* const name = is_masked ? "filled" : "x";
-  if (whole == vocabulary_)
-    out += fmt::format("  let {} = logits\n", name);
-  else
-    out += fmt::format("  let {} = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", name, kFilling,
-                       whole - vocabulary_);
+      vocabulary_, asked(), groups_,
+      is_masked ? fmt::format(", masks: i32[R, {}], limits: f32[R, 2], lasts: i32[R, 1]", words()) : "", width());
   if (is_masked)
-    out += fmt::format(
-        "  let bits = (reshape(masks, [R, {0}, 1]) >> iota([1, 1, 32], 2)) & 1\n"
-        "  let x = select(reshape(bits, [R, {1}]) == 1, filled, {2})\n",
-        words(), whole, kFilling);
+    out += "  let low = limits[:, 0:1]\n" +
+           masked_text("x", fmt::format(" and filled <= limits[:, 1:2] and (filled > low or "
+                                        "(filled == low and iota([1, {}], 1) <= lasts))",
+                                        whole));
+  else if (whole == vocabulary_)
+    out += "  let x = logits\n";
+  else
+    out += fmt::format("  let x = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", kFilling, whole - vocabulary_);
   const auto add = [&](const char* lines) {
     out += fmt::format(fmt::runtime(lines), fmt::arg("count", count_), fmt::arg("parts", parts),
                        fmt::arg("part", part_), fmt::arg("piece", piece_), fmt::arg("each", each),
@@ -116,7 +126,8 @@ graph::ValueId Narrowing::expand(const Library& library, graph::Graph& graph, gr
   const graph::ValueId keys = build.slice(inputs[1], {0, asked_}, {rows, graph::Dim(1)});
   const graph::ValueId groups = build.iota({{graph::Dim(1), graph::Dim(groups_)}, {Scalar::u32, nullptr}}, 1);
   inputs.push_back(build.map(Race::group_formula(), {groups, keys}));
-  if (is_masked) inputs.push_back(input(kMasks));
+  for (const char* const name : {kMasks, kLimits, kLasts})
+    if (is_masked) inputs.push_back(input(name));
   return graph::expand_call(graph, narrow, inputs).at(0);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,30 @@ struct Asked {
   double temperature = 1;         // for the softmax denominator
   uint32_t seed = 0;              // Race(seed, number) is the race of the draw from this row
   uint64_t number = 0;
+};
+
+// An edge with this id stands behind all tokens with its logit.
+constexpr auto kEveryId = std::numeric_limits<TokenId>::max();
+
+// The tokens that are not worse than an edge, which need not be a token, and whose logit is at most `high`.
+struct TokenRange {
+  Candidate edge = {kEveryId, -std::numeric_limits<double>::infinity()};
+  float high = std::numeric_limits<float>::infinity();
+  bool has(const Candidate& c) const { return !is_better(edge, c) && c.logit <= high; }
+};
+
+// Sums over tokens of a row, with the weights exp((logit - best) / temperature): the number of tokens is exact, sums in
+// f32 are within kError of the sum of their magnitudes.
+struct Tally {
+  static constexpr double kError = 4e-5;
+  double count = 0, weight = 0;
+  double moment = 0;  // of weight * (logit - center)
+};
+struct Tallies {
+  std::vector<Tally> of_edges;  // of the tokens that are not worse than each edge
+  Tally all;
+  double magnitude = 0;          // of weight * |logit - center|
+  double sum = 0, squares = 0;  // of logit - center, and of its square
 };
 
 // Thrown if a reduced row does not determine the result of the full row.
@@ -63,7 +88,7 @@ struct Narrowed {
   double at(TokenId id) const;  // logit of 0 <= id < vocabulary; throws Undecided if it is not known
 };
 
-// The rows of a step, which are valid until the next one.
+// The rows of a step, which are valid until the next one. Their logits stay where they are.
 class RowSource {
  public:
   RowSource() = default;
@@ -71,12 +96,25 @@ class RowSource {
   RowSource& operator=(const RowSource&) = delete;
   virtual ~RowSource() = default;
   virtual std::span<const float> whole(int64_t row) = 0;
-  // Reduces rows again, each to its allowed tokens. nullopt where only the full row decides.
-  struct Masked {
+  // Reduces rows again, each to its allowed tokens in a range. nullopt where only the full row decides.
+  struct Look {
     int64_t row;
     const TokenSet* allowed;
+    Asked asked;
+    TokenRange range = {};
   };
-  virtual std::vector<std::optional<Narrowed>> masked(std::span<const Masked> rows) = 0;
+  virtual std::vector<std::optional<Narrowed>> look(std::span<const Look> rows) = 0;
+  // Adds up the allowed tokens of rows; `best` is the largest of their logits. At most kMostEdges edges, whose logits
+  // are f32 numbers.
+  struct Count {
+    int64_t row;
+    const TokenSet* allowed;
+    double temperature;
+    float best, center;
+    std::span<const Candidate> edges;
+  };
+  static constexpr int64_t kMostEdges = 64;
+  virtual std::vector<Tallies> count(std::span<const Count> rows) = 0;
 };
 
 class LogitRow {

@@ -147,16 +147,9 @@ TokenId Sampler::mirostat(Ranking& ranking) {
   const auto w = [&](size_t i) { return weight(ranking[i], ranking[0], temperature); };
   size_t keep = 1;
   if (options_.mirostat == 1) {
-    double products = 0, squares = 0;
-    for (size_t i = 0; i < 99 && ranking.has(i + 1) && w(i + 1) > 0; ++i) {
-      const double t = std::log((i + 2) / static_cast<double>(i + 1));
-      products += t * std::log(w(i) / w(i + 1));
-      squares += t * t;
-    }
-    const double s = squares > 0 ? products / squares : 1, e = s - 1;
-    const double n = ranking.count();
-    const double k = std::pow(e * std::pow(2.0, surprise_) / (1 - std::pow(n, -e)), 1 / s);
-    keep = static_cast<size_t>(std::isfinite(k) ? std::clamp(k, 1.0, n) : n);
+    std::vector<double> weights;
+    for (size_t i = 0; i < kEstimated && ranking.has(i); ++i) weights.push_back(w(i));
+    keep = size_t(estimate_kept(weights, double(ranking.count())));
   } else {
     auto [low, high] = ranking.total_within(temperature);
     const auto is_expected = [&](double all) { return -std::log2(w(keep) / all) <= surprise_; };
@@ -175,11 +168,23 @@ TokenId Sampler::mirostat(Ranking& ranking) {
   }
   if (keep > 0) ranking.keep(keep);
   const auto [least, most] = ranking.total_within(temperature);
-  const double all = (least + most) / 2;  // before the draw: a row that cannot decide takes no random number
   const Candidate drawn = draw(ranking);
-  const double probability = weight(drawn, ranking[0], temperature) / all;
-  surprise_ -= options_.mirostat_rate * (-std::log2(probability) - options_.mirostat_entropy);
+  const double own = weight(drawn, ranking[0], temperature);
+  const bool is_certain = surprisal(own / least) == surprisal(own / most);
+  learn_surprise(own / (is_certain ? most : ranking.total(temperature)));
   return drawn.id;
+}
+
+int64_t Sampler::estimate_kept(std::span<const double> weights, double count) const {
+  double products = 0, squares = 0;
+  for (size_t i = 0; i + 1 < weights.size() && weights[i + 1] > 0; ++i) {
+    const double t = std::log(double(i + 2) / double(i + 1));
+    products += t * std::log(weights[i] / weights[i + 1]);
+    squares += t * t;
+  }
+  const double s = squares > 0 ? products / squares : 1, e = s - 1;
+  const double k = std::pow(e * std::pow(2.0, surprise_) / (1 - std::pow(count, -e)), 1 / s);
+  return static_cast<int64_t>(std::isfinite(k) ? std::clamp(k, 1.0, count) : count);
 }
 
 // Keeps the best `wanted` tokens that the filter allows, by testing only the most likely tokens; false if too few of

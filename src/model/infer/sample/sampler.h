@@ -4,6 +4,7 @@
 // output. Proved by tests/model/infer/sample/sampler_test.cpp.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/infer/sample/distant_row.h"
 #include "model/infer/sample/ranking.h"
 #include "model/infer/sample/token_set.h"
 #include "model/text/tokenizer/tokenizer.h"
@@ -62,6 +64,9 @@ class Sampler {
   TokenId pick(const LogitRow& row, TokenFilter* filter = nullptr);
   // The same without fetching a row: nullopt if only the full row decides, and it has not been fetched.
   std::optional<TokenId> pick_if_decided(const LogitRow& row, TokenFilter* filter = nullptr);
+  // The same from a row whose logits stay on the device: nullopt if it must learn its need() first. Undecided if only
+  // the full row decides.
+  std::optional<TokenId> decide(DistantRow& row, TokenFilter* filter = nullptr);
   // The tokens that the filter allows and that are not barred: a reduced row may be masked by them.
   TokenSet allowed(TokenFilter& filter) const;
   // The values it needs from the next row, for tokens below `vocabulary`.
@@ -90,6 +95,19 @@ class Sampler {
   void leave_out_top(Ranking& ranking) const;
   Candidate draw(Ranking& ranking);
   TokenId mirostat(Ranking& ranking);
+
+  TokenId attempt(DistantRow& row, TokenFilter* filter);
+  void leave_out_top(DistantRow& row) const;
+  TokenId mirostat(DistantRow& row);
+  // Of a probability, in multiples of a sixteenth of a bit: sums in f32 and in f64 nearly always agree on it, so that
+  // outputs do not depend on where logits are.
+  static double surprisal(double probability) { return std::round(-16 * std::log2(probability)) / 16; }
+  void learn_surprise(double probability) {
+    surprise_ -= options_.mirostat_rate * (surprisal(probability) - options_.mirostat_entropy);
+  }
+  // Mirostat 1: how many of `count` tokens are kept, estimated from the weights of the kEstimated best ones.
+  int64_t estimate_kept(std::span<const double> weights, double count) const;
+  static constexpr size_t kEstimated = 100;
 
   SamplerOptions options_;
   TokenSet barred_;                  // forbidden tokens

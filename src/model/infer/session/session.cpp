@@ -9,6 +9,7 @@
 #include "model/arch/adapter/adapter_sets.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
+#include "model/infer/narrowing/step_rows.h"
 #include "model/infer/session/cache_format.h"
 #include "model/infer/session/finite.h"
 #include "model/infer/session/forecast.h"
@@ -161,6 +162,7 @@ Session::Session(const LoadedModel& loaded, SessionOptions options)
   graph_ = std::move(plan.graph);
   symbols_ = std::move(plan.symbols);
   narrowing_ = plan.narrowing;
+  if (narrowing_) further_.emplace(loaded.engine(), loaded.model().family->library(), *narrowing_);
   recurrent_ = plan.recurrent;
   if (plan.window > 0) near_.emplace(plan.window, widest_step(options_));
   run::CompileOptions compile = step_options(loaded, graph_, options_);
@@ -385,29 +387,6 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   return fetch(read(tokens, {}));
 }
 
-// The row of a step that has run last.
-class Session::StepRow : public RowSource {
- public:
-  StepRow(Session& session, const Width& width, const Asked& asked) : session_(session), width_(width), asked_(asked) {}
-
-  std::span<const float> whole(int64_t row) override {
-    LUMEN_CHECK(row == 0);
-    return session_.fetch(width_);
-  }
-  std::vector<std::optional<Narrowed>> masked(std::span<const Masked> rows) override {
-    const LoadedModel& loaded = session_.loaded_;
-    std::unique_ptr<MaskedRows>& masked = session_.masked_rows_;
-    if (!masked)
-      masked = std::make_unique<MaskedRows>(loaded.engine(), loaded.model().family->library(), *session_.narrowing_, 1);
-    return masked->narrow(width_.program->result(kResult), {&asked_, 1}, rows);
-  }
-
- private:
-  Session& session_;
-  const Width& width_;
-  Asked asked_;
-};
-
 LogitRow Session::feed_row(std::span<const TokenId> tokens, const Asked& asked) {
   const Width& width = read(tokens, asked);
   if (!narrowing_ || width.rows != 1) return fetch(width);
@@ -415,7 +394,11 @@ LogitRow Session::feed_row(std::span<const TokenId> tokens, const Asked& asked) 
   width.program->result(Narrowing::kNarrowed)->download(row.data(), row.size() * sizeof(float));
   std::optional<Narrowed> narrowed = narrowing_->read(row, asked);
   if (!narrowed) return fetch(width);
-  return {std::move(*narrowed), std::make_shared<StepRow>(*this, width, asked), 0};
+  const auto whole = [this, &width](int64_t) {
+    const std::span<const float> logits = fetch(width);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  return {std::move(*narrowed), std::make_shared<StepRows>(width.program->result(kResult), *further_, whole), 0};
 }
 
 // Appends a few tokens at a time, and calls `see` after each step with the number of rows of logits that belong to

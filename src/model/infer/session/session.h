@@ -22,7 +22,7 @@
 #include "graph/transform/by_text/by_text.h"
 #include "model/arch/adapter/adapter_sets.h"
 #include "model/arch/model.h"
-#include "model/infer/narrowing/masked_rows.h"
+#include "model/infer/narrowing/further_rows.h"
 #include "model/infer/recurrent/recurrent.h"
 #include "model/infer/session/handed.h"
 #include "model/infer/session/near_places.h"
@@ -169,7 +169,6 @@ class Session {
   void run(Width& width, std::span<const TokenId> tokens, const Asked& asked = {});
   Width& read(std::span<const TokenId> tokens, const Asked& asked);
   std::span<const float> fetch(const Width& width);
-  class StepRow;
   void read_rows(std::span<const TokenId> tokens, const std::function<void(Width&, int64_t)>& see);
   void require_finite_on_device(Width& width);
 
@@ -184,7 +183,7 @@ class Session {
   StateMarks marks_;
   run::DeviceTensorRef position_in_, count_in_, place_in_, near_positions_in_;
   std::deque<Width> widths_;  // compiled on first use
-  std::unique_ptr<MaskedRows> masked_rows_;
+  std::optional<FurtherRows> further_;
   int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<float> logits_;
   std::vector<TokenId> tokens_;

@@ -22,6 +22,7 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
   compile.symbols["B"] = compile.symbols["T"] = compile.symbols["R"] = 1;
   cache_bytes_ = state_bytes(plan_.graph, compile);
   require_session(loaded, cache_bytes_, 0, options_);
+  if (plan_.narrowing) further_.emplace(loaded.engine(), loaded.model().family->library(), *plan_.narrowing);
   sequences_.resize(limits_.sequences + limits_.kept);
   slots_.resize(limits_.sequences);
   is_mixed_ = is_mixed_ && !is_recurrent();
@@ -333,6 +334,8 @@ bool ManySession::prepare() {
     (void)program(shape);
     return true;
   }
+  for (const Shape& shape : shapes(options_, limits_, is_mixed_))
+    if (further_ && !shape.all && further_->prepare(shape.rows())) return true;
   return false;
 }
 

@@ -11,7 +11,7 @@
 
 #include <functional>
 
-#include "model/infer/narrowing/masked_rows.h"
+#include "model/infer/narrowing/further_rows.h"
 #include "model/infer/session/page_pool.h"
 #include "model/infer/session/session.h"
 #include "model/infer/session/step_plan.h"
@@ -37,7 +37,7 @@ class ManySession {
   // options.context: positions of the caches, shared by all sequences.
   ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits = {});
 
-  // Compiles a step that no call has needed yet, so that none waits for it; false if there is none.
+  // Compiles a step, or a further look at its rows, that no call has needed yet, so that none waits for it; false if there is none.
   bool prepare();
 
   // Opens an empty sequence with one of the model's adapter sets. Returns its number, which is valid until close().
@@ -154,8 +154,6 @@ class ManySession {
                bool all = false);
   std::vector<LogitRow> feed_fixed(std::span<const Part> parts, std::span<const Asked> asked);
   std::vector<float> rows_of(const Program& p, int64_t first, int64_t count);
-  class StepRows;
-  MaskedRows& masked_rows(int64_t rows);
   std::vector<LogitRow> narrowed_rows(const Program& p, std::span<const Asked> asked);
   // The first `count` rows of a step, at least one: reduced if `asked` allows it, otherwise whole.
   std::vector<LogitRow> rows_behind(const Program& p, int64_t count, std::span<const Asked> asked);
@@ -177,7 +175,7 @@ class ManySession {
   std::vector<Cache> caches_;
   std::map<std::string, run::DeviceTensorRef> states_;
   std::deque<Program> programs_;
-  std::map<int64_t, std::unique_ptr<MaskedRows>> masked_rows_;  // by number of rows
+  std::optional<FurtherRows> further_;
   int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<Sequence> sequences_;
   std::vector<bool> slots_;  // of recurrent states: whether a sequence has it

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/threads/team.h"
+#include "model/infer/narrowing/step_rows.h"
 #include "model/infer/session/finite.h"
 #include "model/infer/session/session_many.h"
 
@@ -26,34 +27,6 @@ std::vector<float> ManySession::rows_of(const Program& p, int64_t first, int64_t
   return rows;
 }
 
-// The rows of a step that has run last.
-class ManySession::StepRows : public RowSource {
- public:
-  StepRows(ManySession& session, const Program& program, std::span<const Asked> asked)
-      : session_(session), program_(program), asked_(asked.begin(), asked.end()), whole_(asked.size()) {}
-
-  std::span<const float> whole(int64_t row) override {
-    if (whole_.at(row).empty()) whole_[row] = session_.rows_of(program_, row, 1);
-    return whole_[row];
-  }
-  std::vector<std::optional<Narrowed>> masked(std::span<const Masked> rows) override {
-    return session_.masked_rows(program_.shape.rows()).narrow(program_.program->result(kResult), asked_, rows);
-  }
-
- private:
-  ManySession& session_;
-  const Program& program_;
-  std::vector<Asked> asked_;
-  std::vector<std::vector<float>> whole_;
-};
-
-MaskedRows& ManySession::masked_rows(int64_t rows) {
-  auto& masked = masked_rows_[rows];
-  if (!masked)
-    masked = std::make_unique<MaskedRows>(loaded_.engine(), loaded_.model().family->library(), *plan_.narrowing, rows);
-  return *masked;
-}
-
 std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<const Asked> asked) {
   const size_t width = plan_.narrowing->width();
   std::vector<float> values(p.shape.rows() * width);
@@ -62,7 +35,8 @@ std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<con
   parallel_for(0, std::ssize(asked), {.grain = 1, .is_worth = asked.size() > 1}, [&](int64_t i) {
     read[i] = plan_.narrowing->read(std::span<const float>(values).subspan(i * width, width), asked[i]);
   });
-  const auto source = std::make_shared<StepRows>(*this, p, asked);
+  const auto source = std::make_shared<StepRows>(p.program->result(kResult), *further_,
+                                                 [this, &p](int64_t row) { return rows_of(p, row, 1); });
   std::vector<LogitRow> rows;
   for (size_t i = 0; i < asked.size(); ++i) {
     if (std::optional<Narrowed>& narrowed = read[i]) {
