@@ -4,12 +4,13 @@ Starts `lumen serve` itself, or measures any server (`--url`), llama.cpp's or vL
 begin alike, and outputs have the length that is asked for, so that all servers do the same work.
 
 Usage: bench/serve.py -m MODEL [--lumen build/lumen] [--url http://HOST:PORT/v1] [--clients 1,16,64] [--rate R] [--prompt N]
-                      [--generate N] [--requests N] [--sampling default|greedy|logprobs|JSON] [--serve "FLAGS"] [--bench] [--json F]
+                      [--generate N] [--requests N] [--sampling NAME|JSON] [--serve "FLAGS"] [--bench] [--json F]
   --clients   closed loop: so many clients, each of which sends its next request when the last one is answered
   --rate      open loop instead: requests a second, as a Poisson process
   --lengths   lengths as in conversations (a log-normal distribution whose medians are --prompt and --generate), not all equal
   --sampling  what a request asks for: default (temperature 1 and nothing else, as OpenAI's clients send), greedy, logprobs, topk
-              (temperature 0.8, top_k 40, top_p 0.95), or fields as JSON
+              (temperature 0.8, top_k 40, top_p 0.95), one filter alone (top-k-1000, top-p, typical, mirostat1, mirostat2), or
+              fields as JSON
   --bench     `lumen bench` at the same numbers first, on an idle machine; the last column is the server's share of its speed
 Times are of clients in one process, on the machine of the server: medians of tokens, percentiles over all requests.
 """
@@ -31,6 +32,11 @@ SAMPLINGS = {
     "greedy": {"temperature": 0},
     "logprobs": {"temperature": 1, "logprobs": 5},
     "topk": {"temperature": 0.8, "top_k": 40, "top_p": 0.95},
+    "top-k-1000": {"temperature": 1, "top_k": 1000},
+    "top-p": {"temperature": 1, "top_p": 0.95},
+    "typical": {"temperature": 1, "typical_p": 0.9},
+    "mirostat1": {"temperature": 1, "mirostat": 1},
+    "mirostat2": {"temperature": 1, "mirostat": 2},
 }
 
 

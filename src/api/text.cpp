@@ -117,7 +117,7 @@ ordered_json written(lumen_model& m, const Wanted& wanted, std::span<const model
   std::optional<model::GrammarMatcher> matcher;
   if (!wanted.generate.grammar.empty()) {
     constraint.emplace(tokenizer, wanted.generate.grammar);
-    matcher.emplace(constraint->grammar);
+    matcher.emplace(constraint->states);
   }
   bool goes_on = true;
   model::Answer answer(tokenizer, wanted.generate, sampler, constraint ? &*constraint : nullptr,

@@ -219,10 +219,9 @@ void read_grammar(Fields& fields, const ServedModel& model, const std::function<
     }
     if (out->generate.grammar.empty()) return;
     const bool controls = out->calls && !out->calls->form.controls.empty();
-    out->constraint =
-        std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_strings(controls));
+    out->constraint = model.constraint(out->generate.grammar, controls);
     // A grammar with too many alternatives at its start fails here, not in the batch.
-    GrammarMatcher(out->constraint->grammar);
+    GrammarMatcher(out->constraint->states);
   } catch (const Error& error) {
     throw wrong_value(name, error.what());
   }
@@ -517,8 +516,7 @@ void split_reasoning(const ServedModel& model, const ChatPrompt& prompt, const R
   if (out->calls) marks.answer.clear();  // calls have channels of their own
   out->generate.grammar = grammar_after_reasoning(out->generate.grammar, marks, is_open);
   const bool controls = !form.controls.empty() || (out->calls && !out->calls->form.controls.empty());
-  out->constraint =
-      std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_strings(controls));
+  out->constraint = model.constraint(out->generate.grammar, controls);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/infer/generate/answer.h"
+#include "model/infer/generate/constraint_cache.h"
 #include "model/serve/conversation/conversation.h"
 #include "model/serve/schema_report.h"
 #include "model/serve/tools/tools.h"
@@ -80,6 +80,10 @@ struct ServedModel {
   // The strings of the vocabulary's tokens, for grammars (with `controls` also the names of control tokens); created on
   // first use.
   std::shared_ptr<const TokenStrings> token_strings(bool controls) const;
+  // A grammar, shared with other requests that have it. Error if it is not valid.
+  std::shared_ptr<const Constraint> constraint(const std::string& grammar, bool controls) const {
+    return constraints_.get(tokenizer, grammar, token_strings(controls));
+  }
   // The tokens that contain one of the strings; kept for the next request, because the whole vocabulary is searched.
   std::shared_ptr<const std::vector<TokenId>> tokens_with(const std::vector<std::string>& strings) const;
   // The traits of `chat`, which must be set; learned on first use.
@@ -89,6 +93,7 @@ struct ServedModel {
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const ChatTraits> traits_;
   mutable std::array<std::shared_ptr<const TokenStrings>, 2> token_strings_;
+  mutable ConstraintCache constraints_;
   mutable std::pair<std::vector<std::string>, std::shared_ptr<const std::vector<TokenId>>> tokens_with_;
 };
 

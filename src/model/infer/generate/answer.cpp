@@ -86,6 +86,7 @@ std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary,
 
 Constraint::Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenStrings> all)
     : grammar(std::make_shared<const Grammar>(Grammar::parse(text))),
+      states(std::make_shared<GrammarStates>(grammar)),
       tokens(all ? std::move(all) : std::make_shared<const TokenStrings>(tokenizer)) {}
 
 Answer::Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler,

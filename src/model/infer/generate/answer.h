@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/infer/sample/grammar.h"
+#include "model/infer/sample/grammar_states.h"
 #include "model/infer/sample/sampler.h"
 #include "model/text/stages/decoder.h"
 #include "model/text/tokenizer/tokenizer.h"
@@ -67,6 +67,7 @@ struct Constraint {
   // Error if `text` is not a valid grammar. `all` null: the token strings are created here.
   Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenStrings> all = nullptr);
   std::shared_ptr<const Grammar> grammar;
+  std::shared_ptr<GrammarStates> states;  // of all outputs that use it
   std::shared_ptr<const TokenStrings> tokens;
 };
 

@@ -26,7 +26,7 @@ Generator::Generator(const LoadedModel& loaded, SessionOptions session, SamplerO
       draft_(std::move(draft)) {
   if (options_.grammar.empty()) return;
   constraint_.emplace(tokenizer_, options_.grammar);
-  matcher_.emplace(constraint_->grammar);
+  matcher_.emplace(constraint_->states);
 }
 
 // Context shift: drops tokens after the first `keep`, until `wanted` more fit; the remaining ones are recomputed.

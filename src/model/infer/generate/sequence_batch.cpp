@@ -162,7 +162,7 @@ void SequenceBatch::begin(Sequence& t) {
   sampling.forbidden.insert(sampling.forbidden.end(), never.begin(), never.end());
   t.sampler = std::make_unique<Sampler>(std::move(sampling));
   for (const TokenId id : t.pending) t.sampler->accept(id);
-  if (t.order.constraint) t.matcher = std::make_unique<GrammarMatcher>(t.order.constraint->grammar);
+  if (t.order.constraint) t.matcher = std::make_unique<GrammarMatcher>(t.order.constraint->states);
   const auto show = t.order.show ? t.order.show : Answer::Show([](std::string_view) {});
   t.answer = std::make_unique<Answer>(tokenizer_, t.order.generate, *t.sampler, t.order.constraint.get(),
                                       t.matcher.get(), show);

@@ -18,7 +18,8 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kMostCount = 96;  // samplers use the top 40 by default, and penalties may remove some of those
+// Samplers use the top 40 by default, and penalties may remove some of those; mirostat 1 looks at 100.
+constexpr int64_t kMostCount = 104;
 constexpr int64_t kMostAsked = 128;
 constexpr int64_t kMostFront = 4;  // groups; where filters leave few tokens, the first ones may have none
 constexpr int64_t kLarge = 4096;      // vocabularies from this size on use longer parts

@@ -54,6 +54,7 @@ void DistantRow::learn(std::optional<Narrowed> seen) {
     case Need::Kind::best:
       if (!seen) throw Undecided();
       known_ = std::move(*seen);
+      has_looked_ = true;
       break;
     case Need::Kind::race:
       groups_.clear();
@@ -109,7 +110,9 @@ double DistantRow::logit(TokenId id, const std::vector<TokenId>& all) {
   ask(std::move(need));
 }
 
-void DistantRow::begin(TokenSet allowed, const std::unordered_map<TokenId, double>& changed, double temperature) {
+void DistantRow::begin(TokenSet allowed, const std::unordered_map<TokenId, double>& changed, double temperature,
+                       bool is_exact) {
+  is_exact_ = is_exact_ || is_exact;
   visible_ = std::move(allowed);
   temperature_ = temperature;
   extra_.clear();
@@ -125,12 +128,7 @@ void DistantRow::begin(TokenSet allowed, const std::unordered_map<TokenId, doubl
     if (visible_.has(c.id)) top_.push_back(c);
   is_complete_ = known_.is_complete;
   floor_ = is_complete_ ? kAll : known_.best.back();
-  if (top_.empty() && !is_complete_) {
-    Need need;
-    need.kind = Need::Kind::best;
-    need.allowed = visible_;
-    ask(std::move(need));
-  }
+  require_top(1);
   best_ = top_.empty() ? 0 : float(top_.front().logit);
   for (const Candidate& c : extra_)
     if (!is_better(floor_, c)) top_.push_back(c);
@@ -138,6 +136,15 @@ void DistantRow::begin(TokenSet allowed, const std::unordered_map<TokenId, doubl
   sums_.clear();
   double sum = 0;
   for (const Candidate& c : top_) sums_.push_back(sum += weight_of(c.logit));
+}
+
+void DistantRow::require_top(size_t count) {
+  if (top_.size() >= count || is_complete_) return;
+  if (has_looked_) throw Undecided();
+  Need need;
+  need.kind = Need::Kind::best;
+  need.allowed = visible_;
+  ask(std::move(need));
 }
 
 double DistantRow::weight_of(double logit) const {
@@ -307,9 +314,9 @@ void DistantRow::cut(const std::function<Reach(const Sums&)>& reach, bool is_cou
   const Bounds all = kept_above(kAll).weight;
   const Sums least = kept_above(no);
   const double doubt = all.high - least.weight.low;
-  const bool is_too_much = is_exact_ ? is_clear && (is_counted || doubt > kLeastDoubt * all.high)
-                                     : !(doubt <= kDoubt * all.high);
-  if (!is_too_much) return;
+  const bool is_too_much =
+      is_exact_ ? is_counted || doubt > kLeastDoubt * all.high : !(doubt <= kDoubt * all.high);
+  if (!is_too_much || !is_clear) return;
   if (std::vector<Candidate> between = split(no, yes); !between.empty()) ask_for(std::move(between), center());
 }
 
@@ -325,7 +332,7 @@ void DistantRow::keep(int64_t most) {
 }
 
 void DistantRow::keep_share(double share, double least) {
-  const Bounds all = total();
+  const Bounds all = share < 1 ? total() : Bounds();
   if (least > 0) keep_weights(least);
   if (share == 1) return;
   cut(
@@ -407,9 +414,9 @@ void DistantRow::keep_typical(double share) {
   const auto within = [&](double distance) {
     const Candidate low = edge_at(float(middle - distance)), high = over(float(middle + distance));
     const Sums above = sums_above(high);
-    return Bounds{
-        std::max(0.0, sums_above(better_of(low, near_before.edge)).weight.low - above.weight.high),
-        sums_above(better_of(low, far_before.edge)).weight.high - above.weight.low};
+    const Sums least = sums_above(better_of(low, near_before.edge)), most = sums_above(better_of(low, far_before.edge));
+    return Sums{{std::max(0.0, least.count.low - above.count.high), most.count.high - above.count.low},
+                {std::max(0.0, least.weight.low - above.weight.high), most.weight.high - above.weight.low}};
   };
   std::vector<double> distances;
   const auto add = [&](double logit) {
@@ -423,14 +430,14 @@ void DistantRow::keep_typical(double share) {
   double no = 0, yes = std::numeric_limits<double>::infinity();
   for (const double d : distances) {
     if (d < 0) continue;
-    const Bounds mass = within(d);
+    const Bounds mass = within(d).weight;
     if (mass.high < share * all.low) no = d;
     if (mass.low < share * all.high) continue;
     yes = d;
     break;
   }
   const double most = std::max(top_.front().logit - middle, 1.5 * kDepthOfGrid * temperature_), end = std::min(yes, most);
-  const double doubt = (yes > most ? all.high : within(yes).high) - within(no).low;
+  const double doubt = (yes > most ? all.high : within(yes).weight.high) - within(no).weight.low;
   const double width = end - no;
   if (doubt > (is_exact_ ? 2 * kLeastDoubt : kDoubt) * all.high && width > 4 * slack) {
     const auto count = RowSource::kMostEdges / 2;
@@ -442,11 +449,19 @@ void DistantRow::keep_typical(double share) {
     }
     ask_for(std::move(edges), middle);
   }
+  const auto range = [&](double distance, bool is_wide) {
+    const double low = middle - distance, high = middle + distance;
+    return is_wide ? TokenRange{edge_at(at_most(low)), at_least(high)} : TokenRange{edge_at(at_least(low)), at_most(high)};
+  };
   const double least = no - 2 * slack, last = yes + 2 * slack;
-  if (least > 0) near_.high = at_most(middle + least);
-  far_.high = at_least(middle + last);
-  narrow(least > 0 ? edge_at(at_least(middle - least)) : kNone,
-         std::isfinite(last) ? edge_at(at_most(middle - last)) : kAll);
+  if (std::isfinite(last)) far_ = range(last, true);
+  near_ = least > 0 ? range(least, false) : TokenRange{kNone};
+  // Where one token is between the two, it is needed for the share.
+  if (is_exact_ && std::isfinite(last)) require({near_.edge, over(near_.high), far_.edge, over(far_.high)});
+  const Bounds inside = near_.edge.logit == kNone.logit ? Bounds() : within(std::max(0.0, least)).count;
+  if (std::isfinite(last) && within(last).count.high - inside.low == 1) near_ = far_;
+  near_.edge = better_of(near_.edge, near_before.edge);
+  far_.edge = better_of(far_.edge, far_before.edge);
 }
 
 }  // namespace lumen::model

@@ -46,13 +46,15 @@ class DistantRow {
   // The logit of a token; needs for those of `all`, which has no duplicates, if this one is not known.
   double logit(TokenId id, const std::vector<TokenId>& all);
   // Begins an attempt with the allowed tokens, of which `changed` have other logits. `temperature` is that of weights
-  // in cuts.
-  void begin(TokenSet allowed, const std::unordered_map<TokenId, double>& changed, double temperature);
+  // in cuts. `is_exact`: cuts leave as little doubt as they can, because others follow; otherwise only what a draw
+  // needs.
+  void begin(TokenSet allowed, const std::unordered_map<TokenId, double>& changed, double temperature, bool is_exact);
 
   // The best tokens, in order, as far as they are known: at least one, unless there is none.
   const std::vector<Candidate>& top() const { return top_; }
   bool is_top_all() const { return is_complete_; }
-  int64_t count();  // of all tokens, before any cut
+  void require_top(size_t count);  // so many of them
+  int64_t count();                 // of all tokens, before any cut
 
   // Cuts, as those of Ranking.
   void keep(int64_t most);
@@ -113,7 +115,8 @@ class DistantRow {
   std::unordered_map<TokenId, double> logits_;  // of tokens that were asked for
   Need need_;
   int passes_ = 0;
-  bool is_exact_ = false;  // cuts leave as little doubt as they can
+  bool is_exact_ = false;
+  bool has_looked_ = false;  // `known_` has no tokens with changed logits, and none that are not allowed
 
   // Of an attempt.
   TokenSet visible_;              // allowed tokens with their own logits

@@ -5,5 +5,5 @@
 // Offers: logit_row.h, race.h.
 #pragma once
 
-#include "model/infer/sample/grammar.h"
+#include "model/infer/sample/grammar_states.h"
 #include "model/infer/sample/sampler.h"

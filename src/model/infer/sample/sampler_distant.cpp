@@ -31,7 +31,8 @@ TokenId Sampler::attempt(DistantRow& row, TokenFilter* filter) {
     tokens.add_all_outside(barred_);
   }
   const bool weighs = o.mirostat == 0 && (o.top_p < 1 || o.typical_p < 1 || o.xtc_probability > 0);
-  row.begin(std::move(tokens), c.to, weighs || o.temperature == 0 ? 1 : o.temperature);
+  const bool cuts_again = weighs && (o.top_k > 0 || (o.typical_p < 1 && (o.top_p < 1 || o.min_p > 0)));
+  row.begin(std::move(tokens), c.to, weighs || o.temperature == 0 ? 1 : o.temperature, cuts_again);
   if (row.top().empty()) return -1;
   const Candidate best = row.top().front();
   if (o.temperature == 0) return best.id;
@@ -55,7 +56,7 @@ void Sampler::leave_out_top(DistantRow& row) const {
   const std::vector<Candidate>& top = row.top();
   size_t n = 0;
   for (;; ++n) {
-    if (n == top.size() && !row.is_top_all()) throw Undecided();
+    row.require_top(n + 1);
     if (n == top.size() || !row.may_keep(top[n])) break;
     const double weight = std::exp(top[n].logit - top[0].logit);
     if (weight < options_.xtc_threshold * low) break;
@@ -69,7 +70,7 @@ TokenId Sampler::mirostat(DistantRow& row) {
   const Candidate best = row.top().front();
   if (options_.mirostat == 1) {
     std::vector<double> weights;
-    if (row.top().size() < kEstimated && !row.is_top_all()) throw Undecided();
+    row.require_top(kEstimated);
     for (size_t i = 0; i < std::min(kEstimated, row.top().size()); ++i)
       weights.push_back(std::exp((row.top()[i].logit - best.logit) / temperature));
     row.keep(estimate_kept(weights, double(row.count())));

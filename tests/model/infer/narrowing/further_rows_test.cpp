@@ -143,7 +143,8 @@ void expect_whole_rows_tokens(int64_t vocabulary, bool ties, bool filtered, int 
   std::mt19937 random(uint32_t(vocabulary) + (ties ? 1 : 0));
   NarrowingProgram program(vocabulary, Narrowing::Rows::many);
   int all = 0, all_fetched = 0;
-  for (Kind& kind : *std::make_unique<std::vector<Kind>>(kinds())) {
+  std::vector<Kind> each = kinds();
+  for (Kind& kind : each) {
     int drawn = 0, fetched = 0, passes = 0;
     for (int round = 0; round < rounds; ++round) {
       kind.options.seed = random();

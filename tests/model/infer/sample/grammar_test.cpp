@@ -1,5 +1,5 @@
 // needs: none. Grammars and JSON schemas: which strings they allow, and what is refused.
-#include "model/infer/sample/grammar.h"
+#include "model/infer/sample/grammar_states.h"
 
 #include <gtest/gtest.h>
 
