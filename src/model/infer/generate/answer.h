@@ -78,8 +78,9 @@ class Answer {
   Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler, const Constraint* constraint,
          GrammarMatcher* matcher, Show show);
 
-  // Draws the next token, or takes the one that was chosen (choose.h), and shows the text that is certain. nullopt if the output ends without another token. The
-  // output may also end with the returned token; its successor's logits are not needed then.
+  // Draws the next token, or takes the one that was chosen (choose.h), and shows the text that is certain. nullopt if
+  // the output ends without another token. The output may also end with the returned token; its successor's logits are
+  // not needed then.
   std::optional<TokenId> draw(const LogitRow& row);
   // Chooses the token that draw() will take from this row, and changes nothing that outputs share: several outputs may
   // choose at the same time. False when the row must be fetched first.
@@ -87,7 +88,7 @@ class Answer {
   // The same from a row that stays on the device: false when it must learn its need() first. Undecided if the row must
   // be fetched.
   bool choose(DistantRow& row);
-  // What a look at the row again is asked for, and the tokens that choose() may take, if a grammar restricts them.
+  // What another look at a reduced row is asked for, and the tokens that choose() may take if a grammar restricts them.
   Asked asked(const LogitRow& row) const { return sampler_.asked(row.narrowed()->vocabulary); }
   std::optional<TokenSet> allowed() const;
   bool ended() const { return reason_.has_value(); }

@@ -79,7 +79,8 @@ class Choosing {
         const LogitRow reduced(*masked[i], nullptr);
         is_done_[i] = choices_[i].answer->choose(reduced) ? 1 : 0;
       }
-      if (is_open_[i] != 0 && is_done_[i] == 0) distant_[i].emplace(masked[i] ? *masked[i] : *choices_[i].row->narrowed());
+      if (is_open_[i] != 0 && is_done_[i] == 0)
+        distant_[i].emplace(masked[i] ? *masked[i] : *choices_[i].row->narrowed());
     });
   }
 

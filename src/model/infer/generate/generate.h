@@ -4,7 +4,7 @@
 //
 // May include: base, base/threads, graph/ir, model/arch, model/infer/prefixes, model/infer/sample, model/infer/session,
 // model/text/stages, model/text/tokenizer.
-// Offers: generate_many.h, many_draft.h, sequence_batch.h.
+// Offers: constraint_cache.h, generate_many.h, many_draft.h, sequence_batch.h.
 #pragma once
 
 #include <memory>

@@ -108,7 +108,8 @@ void SequenceBatch::feed(Sequence* reading) {
   std::vector<LogitRow> rows;
   if (!parts.empty()) rows = session_.feed_apart(parts, asked);
   std::vector<Choice> choices;
-  for (size_t i = 0, row = 0; i < ready.size(); row += fed[i].size(), ++i) choices.push_back({ready[i]->answer.get(), &rows[row]});
+  for (size_t i = 0, row = 0; i < ready.size(); row += fed[i].size(), ++i)
+    choices.push_back({ready[i]->answer.get(), &rows[row]});
   if (behind) choices.push_back({reading->answer.get(), &*behind});
   choose_tokens(choices);
   size_t row = 0;

@@ -48,8 +48,7 @@ FurtherRows::Program FurtherRows::compiled(const graph::Graph& graph, int64_t ro
     if (name == Narrowing::kLogits) continue;
     const bool is_shared = name == Narrowing::kMasks && masks;
     auto& tensor = out.in[name];
-    tensor =
-        is_shared ? masks : std::make_shared<run::DeviceTensor>(engine_.device(), out.program->input_type(name));
+    tensor = is_shared ? masks : std::make_shared<run::DeviceTensor>(engine_.device(), out.program->input_type(name));
     out.program->bind(name, tensor);
   }
   return out;
@@ -145,7 +144,8 @@ std::vector<Tallies> FurtherRows::count(const run::DeviceTensorRef& logits, std:
   const std::vector<float> values = downloaded(*of.count.program, Tallying::kTallied);
   std::vector<Tallies> out;
   for (const RowSource::Count& c : which)
-    out.push_back(Tallying::read(std::span(values).subspan(c.row * Tallying::kWidth, Tallying::kWidth), c.edges.size()));
+    out.push_back(
+        Tallying::read(std::span(values).subspan(c.row * Tallying::kWidth, Tallying::kWidth), c.edges.size()));
   return out;
 }
 

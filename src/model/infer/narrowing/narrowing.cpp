@@ -21,7 +21,7 @@ namespace {
 // Samplers use the top 40 by default, and penalties may remove some of those; mirostat 1 looks at 100.
 constexpr int64_t kMostCount = 104;
 constexpr int64_t kMostAsked = 128;
-constexpr int64_t kMostFront = 4;  // groups; where filters leave few tokens, the first ones may have none
+constexpr int64_t kMostFront = 4;     // groups; where filters leave few tokens, the first ones may have none
 constexpr int64_t kLarge = 4096;      // vocabularies from this size on use longer parts
 constexpr int64_t kMostParts = 2560;  // each part is compared with every other one
 
@@ -48,9 +48,10 @@ Narrowing::Narrowing(int64_t vocabulary, Rows rows)
 
 std::string Narrowing::masked_text(const char* name, const std::string& condition) const {
   const int64_t whole = groups_ * Race::kGroup;
-  std::string out = whole == vocabulary_ ? "  let filled = logits\n"
-                                         : fmt::format("  let filled = concat(logits, broadcast({}, [R, {}]), axis = 1)\n",
-                                                       kFilling, whole - vocabulary_);
+  std::string out = whole == vocabulary_
+                        ? "  let filled = logits\n"
+                        : fmt::format("  let filled = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", kFilling,
+                                      whole - vocabulary_);
   out += fmt::format(
       "  let bits = (reshape(masks, [R, {0}, 1]) >> iota([1, 1, {1}], 2)) & 1\n"
       "  let {2} = select(reshape(bits, [R, {3}]) == 1{4}, filled, {5})\n",

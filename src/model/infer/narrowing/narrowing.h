@@ -1,7 +1,7 @@
 // Reduces a row of logits on the device, so that sampling copies a few KB to the host instead of the whole vocabulary:
 // the largest logits, the requested ones, the softmax denominator, and the logits of the groups that lead in the race
-// of the draw (sample/race.h). A step does that for all of its rows; further_rows.h does it again where that does
-// not suffice, and adds up weights (tallying.h). Proved by tests/model/infer/narrowing_test.cpp.
+// of the draw (sample/race.h). A step does that for all of its rows; further_rows.h does it again where that
+// does not suffice, and adds up weights (tallying.h). Proved by tests/model/infer/narrowing_test.cpp.
 //
 // May include: base, base/threads, graph/elaborate, graph/ir, lang, model/arch, model/arch/family, model/infer/sample,
 // run/engine.
@@ -60,8 +60,8 @@ class Narrowing {
   std::optional<Narrowed> read(std::span<const float> row, const Asked& what, bool is_masked = false) const;
 
  private:
-  // The function's source in the language: narrowed(logits: f32[R, V], asked, scales, noise: f32[R, groups]), and masks,
-  // limits and lasts if it is masked.
+  // The function's source in the language: narrowed(logits: f32[R, V], asked, scales, noise: f32[R, groups]), and
+  // masks, limits and lasts if it is masked.
   std::string text(bool is_masked) const;
   graph::ValueId expand(const Library& library, graph::Graph& graph, graph::ValueId logits, bool is_masked) const;
 

@@ -12,7 +12,7 @@ namespace lumen::model {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
-constexpr Candidate kAll{kEveryId, kNever};   // an edge above which everything is,
+constexpr Candidate kAll{kEveryId, kNever};    // an edge above which everything is,
 constexpr Candidate kNone{kEveryId, -kNever};  // and one above which nothing is
 
 // A draw is tried where the tokens in doubt have at most this share of the weight. Where it fails, they may have what
@@ -195,7 +195,8 @@ DistantRow::Sums DistantRow::sums_above(const Candidate& edge) const {
     if (is_better(floor_, before->first)) out = counted_sums(before->first, before->second);
   }
   const double most = std::numeric_limits<double>::infinity();
-  const Sums above = next == counted_.end() ? Sums{{most, most}, {most, most}} : counted_sums(next->first, next->second);
+  const Sums above =
+      next == counted_.end() ? Sums{{most, most}, {most, most}} : counted_sums(next->first, next->second);
   out.count.high = above.count.high;
   out.weight.high = above.weight.high;
   out.mean = {kNever, -kNever};
@@ -207,7 +208,7 @@ Candidate DistantRow::over(float high) {
   return high == kMostLogit ? kNone : edge_at(std::nextafter(high, kMostLogit));
 }
 
-// Of the tokens that are kept, those above an edge.
+// Sums of the tokens that are kept and above an edge.
 DistantRow::Sums DistantRow::kept_above(const Candidate& edge) const {
   const Sums least = sums_above(better_of(edge, near_.edge)), most = sums_above(better_of(edge, far_.edge)),
              over_least = sums_above(over(near_.high)), over_most = sums_above(over(far_.high));
@@ -230,8 +231,7 @@ void DistantRow::ask_for(std::vector<Candidate> edges, double center) {
   LUMEN_CHECK(rest >= 0);
   if (!counted_.contains(kAll))
     for (int64_t i = 1; i <= rest; ++i)
-      edges.push_back(
-          edge_at(float(best_ - temperature_ * kDepthOfGrid * std::pow(double(i) / double(rest), 1.5))));
+      edges.push_back(edge_at(float(best_ - temperature_ * kDepthOfGrid * std::pow(double(i) / double(rest), 1.5))));
   Need need;
   need.kind = Need::Kind::tallies;
   need.allowed = visible_;
@@ -314,8 +314,7 @@ void DistantRow::cut(const std::function<Reach(const Sums&)>& reach, bool is_cou
   const Bounds all = kept_above(kAll).weight;
   const Sums least = kept_above(no);
   const double doubt = all.high - least.weight.low;
-  const bool is_too_much =
-      is_exact_ ? is_counted || doubt > kLeastDoubt * all.high : !(doubt <= kDoubt * all.high);
+  const bool is_too_much = is_exact_ ? is_counted || doubt > kLeastDoubt * all.high : !(doubt <= kDoubt * all.high);
   if (!is_too_much || !is_clear) return;
   if (std::vector<Candidate> between = split(no, yes); !between.empty()) ask_for(std::move(between), center());
 }
@@ -436,7 +435,8 @@ void DistantRow::keep_typical(double share) {
     yes = d;
     break;
   }
-  const double most = std::max(top_.front().logit - middle, 1.5 * kDepthOfGrid * temperature_), end = std::min(yes, most);
+  const double most = std::max(top_.front().logit - middle, 1.5 * kDepthOfGrid * temperature_),
+               end = std::min(yes, most);
   const double doubt = (yes > most ? all.high : within(yes).weight.high) - within(no).weight.low;
   const double width = end - no;
   if (doubt > (is_exact_ ? 2 * kLeastDoubt : kDoubt) * all.high && width > 4 * slack) {
@@ -451,7 +451,8 @@ void DistantRow::keep_typical(double share) {
   }
   const auto range = [&](double distance, bool is_wide) {
     const double low = middle - distance, high = middle + distance;
-    return is_wide ? TokenRange{edge_at(at_most(low)), at_least(high)} : TokenRange{edge_at(at_least(low)), at_most(high)};
+    return is_wide ? TokenRange{edge_at(at_most(low)), at_least(high)}
+                   : TokenRange{edge_at(at_least(low)), at_most(high)};
   };
   const double least = no - 2 * slack, last = yes + 2 * slack;
   if (std::isfinite(last)) far_ = range(last, true);
@@ -462,6 +463,111 @@ void DistantRow::keep_typical(double share) {
   if (std::isfinite(last) && within(last).count.high - inside.low == 1) near_ = far_;
   near_.edge = better_of(near_.edge, near_before.edge);
   far_.edge = better_of(far_.edge, far_before.edge);
+}
+
+// --- The draw: the winner of a race (race.h), decided by the groups that lead where all tokens in doubt take part
+
+struct DistantRow::Entry {
+  double low = 0, high = 0;  // of the ratio: without and with the tokens in doubt
+  double seen = 0;           // of the ratio of visible_, with them
+  Candidate token{-1, -1};   // its winner
+  bool is_sure = false;      // whether the winner is the same whichever of them are kept
+  bool is_known = false;     // whether all of its tokens are
+};
+
+DistantRow::Entry DistantRow::enter(int64_t group, const Race& race, double temperature) const {
+  std::vector<Candidate> tokens;
+  const auto add = [&](const Candidate& c) {
+    const bool is_removed = std::ranges::count(removed_, c.id) > 0;
+    if (c.id / Race::kGroup == group && !is_removed && far_.has(c)) tokens.push_back(c);
+  };
+  Entry out;
+  const auto weight = [&](const Candidate& c) { return std::exp((c.logit - top_.front().logit) / temperature); };
+  const double number = race.of_group(group);
+  out.is_known = is_complete_ || groups_.contains(group);
+  if (is_complete_) {
+    std::ranges::for_each(top_, add);
+  } else {
+    if (const auto found = groups_.find(group); found != groups_.end())
+      for (size_t i = 0; i < found->second.size(); ++i) {
+        const auto id = TokenId(group * Race::kGroup + int64_t(i));
+        if (visible_.has(id)) add({id, found->second[i]});
+      }
+    for (const Candidate& c : tokens) out.seen += weight(c) / number;
+    std::ranges::for_each(extra_, add);
+  }
+  std::sort(tokens.begin(), tokens.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  double best = -1, best_in_doubt = -1;
+  for (const Candidate& c : tokens) {
+    const double w = weight(c), own = w / race.of_token(c.id);
+    out.high += w / number;
+    if (!near_.has(c)) {
+      best_in_doubt = std::max(best_in_doubt, own);
+      continue;
+    }
+    out.low += w / number;
+    if (own <= best) continue;
+    best = own;
+    out.token = c;
+  }
+  out.is_sure = best > best_in_doubt;
+  return out;
+}
+
+void DistantRow::look_for_race(uint32_t seed, uint64_t number, double temperature) {
+  const bool is_same = has_raced_ && raced_without_ == removed_.size() && raced_range_.high == far_.high &&
+                       raced_range_.edge.id == far_.edge.id && raced_range_.edge.logit == far_.edge.logit;
+  if (is_same) return;
+  Need need;
+  need.kind = Need::Kind::race;
+  need.asked.temperature = temperature;
+  need.asked.seed = seed;
+  need.asked.number = number;
+  ask(std::move(need));
+}
+
+void DistantRow::look_for_group(int64_t group) {
+  Need need;
+  need.kind = Need::Kind::group;
+  const int64_t first = group * Race::kGroup;
+  for (int64_t i = first; i < std::min(vocabulary_, first + Race::kGroup); ++i) need.asked.ids.push_back(TokenId(i));
+  ask(std::move(need));
+}
+
+Candidate DistantRow::winner(uint32_t seed, uint64_t number, double temperature) {
+  LUMEN_CHECK(!top_.empty());
+  if (!is_complete_) look_for_race(seed, number, temperature);
+  const Race race(seed, number);
+  std::map<int64_t, Entry> entries;
+  for (const auto& [group, logits] : groups_) entries.emplace(group, enter(group, race, temperature));
+  for (const Candidate& c : is_complete_ ? top_ : extra_)
+    if (const int64_t group = c.id / Race::kGroup; !entries.contains(group))
+      entries.emplace(group, enter(group, race, temperature));
+  // The most that visible tokens of other groups have.
+  double bound = 0;
+  if (raced_ && raced_->has_others) {
+    bound = std::numeric_limits<double>::infinity();
+    for (const Narrowed::Group& g : raced_->front) bound = std::min(bound, entries.at(g.number).seen);
+    bound *= 1 + Narrowed::kSumError;
+  }
+  int64_t lead = -1, next = -1;  // `next`: the group that is best to be known, too
+  for (auto& [group, entry] : entries) {
+    if (!entry.is_known) entry.high += bound;
+    if (lead < 0 || entry.low > entries.at(lead).low) lead = group;
+  }
+  if (lead < 0) throw Undecided();
+  double rival = bound;
+  for (const auto& [group, entry] : entries) {
+    if (group != lead) rival = std::max(rival, entry.high);
+    const bool may_win = group == lead || entry.high >= entries.at(lead).low;
+    if (!entry.is_known && may_win && (next < 0 || entry.high > entries.at(next).high)) next = group;
+  }
+  const Entry& first = entries.at(lead);
+  if (first.is_known && first.is_sure && first.low > rival) return first.token;
+  if (next >= 0) look_for_group(next);
+  if (is_exact_) throw Undecided();
+  is_exact_ = true;
+  throw Again();
 }
 
 }  // namespace lumen::model

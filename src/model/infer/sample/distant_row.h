@@ -118,7 +118,7 @@ class DistantRow {
   bool is_exact_ = false;
   bool has_looked_ = false;  // `known_` has no tokens with changed logits, and none that are not allowed
 
-  // Of an attempt.
+  // What an attempt has found.
   TokenSet visible_;              // allowed tokens with their own logits
   std::vector<Candidate> extra_;  // the others
   std::vector<Candidate> top_;

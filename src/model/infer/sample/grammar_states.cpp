@@ -17,8 +17,7 @@ constexpr int64_t kEntryBytes = 48;
 
 }  // namespace
 
-GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
-    : grammar_(std::move(grammar)), stacks_(1) {}
+GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar) : grammar_(std::move(grammar)), stacks_(1) {}
 
 int32_t GrammarAutomaton::begin() {
   const std::lock_guard lock(mutex_);
@@ -200,6 +199,25 @@ std::shared_ptr<GrammarAutomaton> GrammarStates::after(const std::shared_ptr<Gra
 
 int64_t GrammarStates::bytes() const {
   return automaton()->bytes() + std::ssize(grammar_->elements()) * int64_t{sizeof(Grammar::Element)};
+}
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar)
+    : GrammarMatcher(std::make_shared<GrammarStates>(std::move(grammar))) {}
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<GrammarStates> states) : states_(std::move(states)) {
+  restart();
+}
+
+bool GrammarMatcher::allows(std::string_view bytes) {
+  return automaton_->step(now_, bytes) != GrammarAutomaton::kDead;
+}
+
+bool GrammarMatcher::may_end() {
+  return automaton_->may_end(now_);
+}
+
+bool GrammarMatcher::must_end() {
+  return automaton_->must_end(now_);
 }
 
 bool GrammarMatcher::accept(std::string_view bytes) {

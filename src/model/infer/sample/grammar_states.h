@@ -83,15 +83,14 @@ class GrammarStates {
 // The state of an output in a grammar.
 class GrammarMatcher {
  public:
-  explicit GrammarMatcher(std::shared_ptr<const Grammar> grammar)
-      : GrammarMatcher(std::make_shared<GrammarStates>(std::move(grammar))) {}
-  explicit GrammarMatcher(std::shared_ptr<GrammarStates> states) : states_(std::move(states)) { restart(); }
+  explicit GrammarMatcher(std::shared_ptr<const Grammar> grammar);  // with states of its own
+  explicit GrammarMatcher(std::shared_ptr<GrammarStates> states);
 
   // Accepts bytes; returns false and changes nothing if the grammar does not allow them.
   bool accept(std::string_view bytes);
-  bool allows(std::string_view bytes) { return automaton_->step(now_, bytes) != GrammarAutomaton::kDead; }
-  bool may_end() { return automaton_->may_end(now_); }
-  bool must_end() { return automaton_->must_end(now_); }
+  bool allows(std::string_view bytes);
+  bool may_end();   // the accepted text is complete
+  bool must_end();  // the text is complete and nothing can follow
 
   // The tokens allowed next; end tokens if the text may end. Valid until the next call.
   const TokenSet& allowed(const Tokenizer& tokenizer, const TokenTrie& trie);

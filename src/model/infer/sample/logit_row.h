@@ -54,7 +54,7 @@ struct Tally {
 struct Tallies {
   std::vector<Tally> of_edges;  // of the tokens that are not worse than each edge
   Tally all;
-  double magnitude = 0;          // of weight * |logit - center|
+  double magnitude = 0;         // of weight * |logit - center|
   double sum = 0, squares = 0;  // of logit - center, and of its square
 };
 

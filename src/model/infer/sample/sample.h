@@ -2,7 +2,7 @@
 // grammars or JSON schemas.
 //
 // May include: base, graph/ir, model/text/tokenizer, model/text/unicode, model/text/vocabulary, number/formula.
-// Offers: logit_row.h, race.h.
+// Offers: grammar.h, logit_row.h, race.h.
 #pragma once
 
 #include "model/infer/sample/grammar_states.h"

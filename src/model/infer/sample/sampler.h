@@ -99,8 +99,8 @@ class Sampler {
   TokenId attempt(DistantRow& row, TokenFilter* filter);
   void leave_out_top(DistantRow& row) const;
   TokenId mirostat(DistantRow& row);
-  // Of a probability, in multiples of a sixteenth of a bit: sums in f32 and in f64 nearly always agree on it, so that
-  // outputs do not depend on where logits are.
+  // -log2 of a probability, in multiples of a sixteenth of a bit: sums in f32 and in f64 nearly always agree on it, so
+  // that outputs do not depend on where logits are.
   static double surprisal(double probability) { return std::round(-16 * std::log2(probability)) / 16; }
   void learn_surprise(double probability) {
     surprise_ -= options_.mirostat_rate * (surprisal(probability) - options_.mirostat_entropy);

@@ -37,7 +37,8 @@ class ManySession {
   // options.context: positions of the caches, shared by all sequences.
   ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits = {});
 
-  // Compiles a step, or a further look at its rows, that no call has needed yet, so that none waits for it; false if there is none.
+  // Compiles a step, or a further look at its rows, that no call has needed yet, so that none waits for it; false if
+  // there is none.
   bool prepare();
 
   // Opens an empty sequence with one of the model's adapter sets. Returns its number, which is valid until close().

@@ -45,7 +45,8 @@ void expect_states_of_its_own(const Shared& shared, const Constraint& constraint
 TEST(ConstraintCache, RequestsShareAGrammar) {
   const Shared shared;
   ConstraintCache cache;
-  const auto a = cache.get(shared.tokenizer, kList, shared.tokens), b = cache.get(shared.tokenizer, kList, shared.tokens);
+  const auto a = cache.get(shared.tokenizer, kList, shared.tokens),
+             b = cache.get(shared.tokenizer, kList, shared.tokens);
   EXPECT_EQ(a, b);
   EXPECT_EQ(cache.size(), 1);
   // The tokens of other strings are others.
@@ -103,7 +104,8 @@ TEST(ConstraintCache, WhatIsTooMuchIsDropped) {
   // What is dropped stays for those that have it, and is made again for others.
   EXPECT_NE(cache.get(shared.tokenizer, grammar(1), shared.tokens), first);
   expect_states_of_its_own(shared, *first, grammar(1), 1);
-  EXPECT_EQ(cache.get(shared.tokenizer, grammar(1), shared.tokens), cache.get(shared.tokenizer, grammar(1), shared.tokens));
+  EXPECT_EQ(cache.get(shared.tokenizer, grammar(1), shared.tokens),
+            cache.get(shared.tokenizer, grammar(1), shared.tokens));
 }
 
 }  // namespace

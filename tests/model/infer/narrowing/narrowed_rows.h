@@ -19,8 +19,7 @@ inline constexpr int64_t kNarrowedRows = 3;
 // A step's last part alone.
 class NarrowingProgram {
  public:
-  explicit NarrowingProgram(int64_t vocabulary, Narrowing::Rows rows)
-      : narrowing(vocabulary, rows) {
+  explicit NarrowingProgram(int64_t vocabulary, Narrowing::Rows rows) : narrowing(vocabulary, rows) {
     const std::string step =
         fmt::format("fn step(logits: f32[R, {0}]) -> f32[R, {0}] {{\n  return logits\n}}\n", vocabulary);
     const lang::Function fn = lang::parse_file(std::make_shared<Source>(Source{"<test>", step})).functions.at(0);

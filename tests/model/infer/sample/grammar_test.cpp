@@ -1,9 +1,8 @@
 // needs: none. Grammars and JSON schemas: which strings they allow, and what is refused.
-#include "model/infer/sample/grammar_states.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/infer/sample/grammar_states.h"
 #include "model/infer/schema/schema.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
