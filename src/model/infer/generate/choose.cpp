@@ -17,6 +17,7 @@ class Choosing {
 
   void run() {
     each([&](size_t i) { is_done_[i] = choices_[i].answer->choose(*choices_[i].row) ? 1 : 0; });
+    if (is_all_done()) return;
     choose_from_masked();
     for (;;) {
       each([&](size_t i) {
@@ -29,11 +30,15 @@ class Choosing {
       });
       if (!answer_needs()) break;
     }
+    if (is_all_done()) return;
     each_here([&](size_t i) { (void)choices_[i].row->whole(); });
     each([&](size_t i) { is_done_[i] = choices_[i].answer->choose(*choices_[i].row) ? 1 : 0; });
   }
 
  private:
+  bool is_all_done() const {
+    return std::ranges::all_of(is_done_, [](uint8_t done) { return done != 0; });
+  }
   // Calls `see` with each choice that is not done; those that fail are.
   void each_here(const std::function<void(size_t)>& see) {
     for (size_t i = 0; i < choices_.size(); ++i) try_one(i, see);
