@@ -10,6 +10,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -19,27 +20,39 @@ constexpr double kSecondsOfALine = 5;
 
 }  // namespace
 
-void ImageTrainingFlags::add(CLI::App& app, const std::string& families) {
-  app.add_option("data", data, "Folder of IDX files: train-images-idx3-ubyte, train-labels-idx1-ubyte (.gz)")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
-  app.add_option("-o,--out", out, "Folder of the run")->check(writes(Writes::folder))->required()->type_name("RUN");
-  app.add_option("--family", settings.family, "Family of models/*.lum that " + families)->type_name("NAME");
-  app.add_option("--shape", settings.size, "Size that the family names")->type_name("NAME")->capture_default_str();
-  app.add_option("--config", config, "A config value; repeatable")->type_name("KEY=NUMBER");
-  app.add_option("--steps", steps, "Steps")->check(whole(1, 100'000'000))->capture_default_str();
-  app.add_option("-b,--batch", batch, "Images of a step")->check(whole(1, 1 << 16))->capture_default_str();
-  app.add_option("--warmup", warmup, "Steps until the rate is reached")
-      ->check(whole(1, 100'000'000))
-      ->capture_default_str();
-  app.add_option("--save-every", save_every, "Steps between checkpoints")
-      ->check(whole(1, 100'000'000))
-      ->capture_default_str();
-  app.add_option("--seed", settings.seed, "Of weights, the order of images and everything that is drawn")
-      ->check(whole(0, 0xffffffff))
-      ->capture_default_str();
-  app.add_flag("--resume", resume, "Continue from the newest checkpoint, with the same bits as an uninterrupted run");
+std::vector<Setting> with_image_training(const char* command, const char* families, std::span<const Setting> own) {
+  std::vector<Setting> out = {
+      Setting{"data", command, "Folder of IDX files: train-images-idx3-ubyte, train-labels-idx1-ubyte (.gz)"}
+          .reading(Reads::folder, "FOLDER")
+          .required(),
+      Setting{"-o,--out", command, "Folder of the run"}.writing(Writes::folder, "RUN").required(),
+      Setting{"--family", command, families}.takes("NAME"),
+      Setting{"--shape", command, "Size that the family names"}.takes("NAME").with_default(),
+      Setting{"--config", command, "A config value; repeatable"}.takes("KEY=NUMBER"),
+      Setting{"--steps", command, "Steps"}.from(1, 100'000'000).with_default(),
+      Setting{"-b,--batch", command, "Images of a step"}.from(1, 1 << 16).with_default(),
+      Setting{"--warmup", command, "Steps until the rate is reached"}
+          .under("Training")
+          .from(1, 100'000'000)
+          .with_default(),
+      Setting{"--save-every", command, "Steps between checkpoints"}
+          .under("Training")
+          .from(1, 100'000'000)
+          .with_default(),
+      Setting{"--seed", command, "Of weights, the order of images and everything that is drawn"}
+          .from(0, 0xffffffff)
+          .with_default(),
+      Setting{"--resume", command, "Continue from the newest checkpoint, with the same bits as an uninterrupted run"}
+          .no_variable(),
+  };
+  out.insert(out.end(), own.begin(), own.end());
+  return out;
+}
+
+void ImageTrainingFlags::add(CLI::App& app) {
+  add_settings(app, "data", data, "--out", out, "--family", settings.family, "--shape", settings.size, "--config",
+               config, "--steps", steps, "--batch", batch, "--warmup", warmup, "--save-every", save_every, "--seed",
+               settings.seed, "--resume", resume);
 }
 
 std::unique_ptr<apps::Network> begun_on_images(run::Engine& engine, const model::Library& library,

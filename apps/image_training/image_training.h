@@ -1,19 +1,21 @@
 // What commands that train a network on images have in common: their flags, a run that is begun or gone on with, and
 // the loop over its steps.
 //
-// May include: apps/images, apps/network, base, cli, cli/paths, model/file.
+// May include: apps/images, apps/network, base, cli, cli/paths, cli/settings, model/file.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/images/images.h"
 #include "apps/network/network.h"
 #include "cli/command.h"
+#include "cli/settings/settings.h"
 
 namespace lumen::cli {
 
@@ -24,9 +26,12 @@ struct ImageTrainingFlags {
   double rate = 0;
   int64_t steps = 2000, batch = 64, warmup = 1, save_every = 1000;
   bool resume = false;
-  // `families`: what they do, for help: "makes images".
-  void add(CLI::App& app, const std::string& families);
+  void add(CLI::App& app);
 };
+
+// Rows of an application's options: those of the flags above for its command ("x train"), and its own. `families`: the
+// help of --family.
+std::vector<Setting> with_image_training(const char* command, const char* families, std::span<const Setting> own);
 
 // The newest checkpoint with --resume; else fresh weights, with config values of the images under those of --config.
 // Error (exit 2) where the folder holds a run, or no family is named; `document` says which there are.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "model/arch/family/family.h"
@@ -37,6 +38,21 @@ struct Command {
 };
 
 void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared);
+
+// Ends the declaration of a command: adds the options that every command has; the action is run(shared, flags), or
+// run(flags).
+template <class Flags, class Run>
+void set_action(CLI::App& app, Command& command, const std::shared_ptr<Flags>& flags, Run run) {
+  add_shared_flags(app, command.shared);
+  app.callback([flags, run, &command] {
+    command.action = [flags, run, shared = command.shared] {
+      if constexpr (std::is_invocable_v<Run, const Shared&, Flags&>)
+        return run(*shared, *flags);
+      else
+        return run(*flags);
+    };
+  });
+}
 
 void add_demo(CLI::App& app, Command& command);
 void add_train(CLI::App& app, Command& command);

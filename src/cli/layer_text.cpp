@@ -69,13 +69,9 @@ std::vector<model::TokenId> calibration_tokens(const model::Model& model, const 
   return out;
 }
 
-void LayerTextFlags::add_flags(CLI::App& sub, const char* group) {
-  add_setting(sub, "--file", texts)->group(group);
-  add_setting(sub, "--ctx-size", run.length)->group(group);
-  add_setting(sub, "--batch-size", run.batch)->group(group);
-  add_setting(sub, "--chunks", chunks)->group(group);
-  add_setting(sub, "--bos", bos)->group(group);
-  add_setting(sub, "--calibration-precision", precision)->group(group);
+void LayerTextFlags::add_flags(CLI::App& sub) {
+  add_settings(sub, "--file", texts, "--ctx-size", run.length, "--batch-size", run.batch, "--chunks", chunks, "--bos",
+               bos, "--calibration-precision", precision);
 }
 
 std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {

@@ -25,7 +25,7 @@ struct LayerTextFlags {
   // Set by reading: some whole windows that follow those that `chunks` takes.
   std::vector<model::TokenId> spare;
 
-  void add_flags(CLI::App& sub, const char* group);
+  void add_flags(CLI::App& sub);
   // The tokens of all documents, concatenated; sets run.products and run.bos for this model. Error (usage) for an
   // unknown precision.
   std::vector<model::TokenId> read(const model::Model& model);

@@ -16,9 +16,8 @@
 #include "base/file/lock.h"
 #include "base/log.h"
 #include "base/structured/json.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/report/chart.h"
 
 namespace lumen::cli {
@@ -325,31 +324,9 @@ int classify_study(const Shared& shared, const ClassifyStudyFlags& flags) {
 void add_classify_study(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyStudyFlags>();
   CLI::App* sub = app.add_subcommand("study", "Compare static, dynamic and estimated ranges: a table and a page");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("data", flags->data, "Folder of IDX files")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("-o,--out", flags->out, "Folder of the page")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("DIR");
-  sub->add_option("--images", flags->images, "Of the t10k part for each seed; 0: all")
-      ->check(whole(0, 100'000'000))
-      ->capture_default_str();
-  sub->add_option("--seeds", flags->seeds, "Choices of images, of those that are calibrated on, and of corruptions")
-      ->check(whole(1, 100))
-      ->capture_default_str();
-  sub->add_option("--calibrate", flags->count, "Images that ranges are calibrated on")
-      ->check(whole(1, 100'000))
-      ->capture_default_str();
-  sub->add_option("--keep-float", flags->floats, "Products that stay in floats, by the names of their weights")
-      ->delimiter(',')
-      ->type_name("NAME,..");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return classify_study(*shared, *flags); };
-  });
+  add_settings(*sub, "run", flags->run, "data", flags->data, "--out", flags->out, "--images", flags->images, "--seeds",
+               flags->seeds, "--calibrate", flags->count, "--keep-float", flags->floats);
+  set_action(*sub, command, flags, classify_study);
 }
 
 }  // namespace lumen::cli

@@ -8,8 +8,8 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/settings/declare.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -67,30 +67,15 @@ void add_classify_train(CLI::App& app, Command& command) {
   o.name = "sgd";
   o.weight_decay = 1e-4;
   o.max_norm = 0;
-  flags->add(*sub, "classifies images");
-  sub->add_option("--optimizer", o.name, "sgd (with momentum) or adamw")
-      ->check(CLI::IsMember({"sgd", "adamw"}))
-      ->capture_default_str();
-  sub->add_option("--weight-decay", o.weight_decay, "Of matrices")->check(real(0, 1))->capture_default_str();
-  sub->add_option("--clip", o.max_norm, "Most norm of all gradients; 0: any")
-      ->check(real(0, 1e9))
-      ->capture_default_str();
-  sub->add_option("--lr,--rate", flags->rate, "Learning rate; 0: 0.1 of sgd, 0.001 of adamw")->check(real(0, 10));
-  sub->add_flag("--constant", flags->no_steps_down,
-                "Keep the rate constant; by default it falls to a tenth at half of the steps "
-                "and at three quarters");
-  sub->add_flag("--augment", flags->augment, "Move and mirror images; those with colours are unless --no-augment");
-  sub->add_flag("--no-augment", flags->no_augment, "Do not");
-  sub->add_option("--test", flags->test, "Images of the t10k part that are tried at the end; 0: all")
-      ->check(whole(0, 100'000'000));
-  add_shared_flags(*sub, command.shared);
+  flags->add(*sub);
+  add_settings(*sub, "--optimizer", o.name, "--weight-decay", o.weight_decay, "--clip", o.max_norm, "--lr", flags->rate,
+               "--constant", flags->no_steps_down, "--augment", flags->augment, "--no-augment", flags->no_augment,
+               "--test", flags->test);
   sub->footer(
       "Examples:\n"
       "  lumen diffuse data -o shapes\n"
       "  lumen classify train shapes --family NAME -o run --steps 500");
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return classify_train(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, classify_train);
 }
 
 }  // namespace lumen::cli

@@ -9,9 +9,8 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/structured/json.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 
 namespace lumen::cli {
 namespace {
@@ -120,8 +119,8 @@ int export_classifier(const Shared& shared, const ClassifyExportFlags& flags) {
   write_file_atomic(out / "kernels.o", made.object);
   write_file_atomic(out / "model.c", made.source);
   put(fmt::format(
-      "wrote {}: for {}, {} launches of {} kernels; flash: {} bytes of constants, {} of objects with code; "
-      "RAM: {} bytes without the stack\n",
+      "wrote {}: for {}, {} launches of {} kernels; flash: {} bytes of constants, {} of objects with code; RAM: {} "
+      "bytes without the stack\n",
       flags.out, flags.target, made.launches, made.kernels, made.constant_bytes, made.object.size(), made.arena_bytes));
   return 0;
 }
@@ -169,67 +168,26 @@ std::vector<apps::NetworkInputs> calibration_batches(const apps::Images& images,
 void add_classify_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalImagesFlags>();
   CLI::App* sub = app.add_subcommand("eval", "Accuracy of a run on the t10k part, in floats and quantized");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("data", flags->data, "Folder of IDX files")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("--images", flags->images, "So many; 0: all")->check(whole(0, 100'000'000));
-  sub->add_flag("--float", flags->is_float, "In floats alone");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return eval_classifier(*shared, *flags); };
-  });
+  add_settings(*sub, "run", flags->run, "data", flags->data, "--images", flags->images, "--float", flags->is_float);
+  set_action(*sub, command, flags, eval_classifier);
 }
 
 void add_classify_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyQuantizeFlags>();
   CLI::App* sub = app.add_subcommand("quantize", "Calibrate 8-bit products on a few images; eval uses it then");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::resumed))->required()->type_name("RUN");
-  sub->add_option("data", flags->data, "Folder of IDX files, whose training part is used")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("--ranges", flags->ranges, "Of a layer's results: static, dynamic (the true ones) or estimate")
-      ->capture_default_str();
-  sub->add_option("--per", flags->per, "tensor or channel")->capture_default_str();
-  sub->add_option("--gamma", flags->way.gamma, "Use every G-th position in both directions")
-      ->check(whole(1, 64))
-      ->capture_default_str();
-  sub->add_flag("--whole-alpha", flags->way.whole_alpha, "Deviations in whole numbers, as published");
-  sub->add_flag("--depthwise-static", flags->way.depthwise_fixed, "Depthwise products take calibrated ranges");
-  sub->add_flag("--fixed-norms", flags->way.norms_fixed, "Products after a normalization take calibrated ranges");
-  sub->add_option("--keep-float", flags->floats, "Products that stay in floats, by the names of their weights")
-      ->delimiter(',')
-      ->type_name("NAME,..");
-  sub->add_option("--images", flags->count, "Images that are calibrated on")
-      ->check(whole(1, 100'000))
-      ->capture_default_str();
-  sub->add_option("--seed", flags->seed, "Which they are")->check(whole(0, 0xffffffff))->capture_default_str();
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return quantize_classifier(*shared, *flags); };
-  });
+  add_settings(*sub, "run", flags->run, "data", flags->data, "--ranges", flags->ranges, "--per", flags->per, "--gamma",
+               flags->way.gamma, "--whole-alpha", flags->way.whole_alpha, "--depthwise-static",
+               flags->way.depthwise_fixed, "--fixed-norms", flags->way.norms_fixed, "--keep-float", flags->floats,
+               "--images", flags->count, "--seed", flags->seed);
+  set_action(*sub, command, flags, quantize_classifier);
 }
 
 void add_classify_export(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyExportFlags>();
   CLI::App* sub = app.add_subcommand(
       "export", "Write a quantized run as an object and C that need no library, one image at a time");
-  sub->add_option("run", flags->run, "Folder of a run that was quantized")
-      ->check(reads(Reads::run))
-      ->required()
-      ->type_name("RUN");
-  sub->add_option("-o,--out", flags->out, "Folder to write kernels.o and model.c to")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("DIR");
-  sub->add_option("--target", flags->target, "A processor that lumen doctor lists, or cortex-m4, cortex-m7")
-      ->capture_default_str();
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return export_classifier(*shared, *flags); };
-  });
+  add_settings(*sub, "run", flags->run, "--out", flags->out, "--target", flags->target);
+  set_action(*sub, command, flags, export_classifier);
 }
 
 void add_classify(CLI::App& app, Command& command) {

@@ -1,21 +1,24 @@
 // Commands of image classifiers: trained, measured, quantized with ranges that are known before a layer runs, studied.
 //
 // May include: apps/classify, apps/draws, apps/image_fit, apps/image_training, apps/spread, base, base/file,
-// base/structured, cli, cli/paths, model/file, model/report.
+// base/structured, cli, cli/settings, model/file, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "apps/classify/classify.h"
 #include "apps/classify/ranged.h"
 #include "cli/command.h"
+#include "cli/settings/settings.h"
 
 namespace lumen::cli {
 
-// Adds `lumen classify` to the program (apps/CMakeLists.txt).
+// Adds `lumen classify` to the program (apps/CMakeLists.txt), whose options are these rows of the table.
 void add_classify(CLI::App& app, Command& command);
+std::span<const Setting> classify_rows();
 // Each adds a command to `lumen classify`.
 void add_classify_train(CLI::App& app, Command& command);
 void add_classify_eval(CLI::App& app, Command& command);

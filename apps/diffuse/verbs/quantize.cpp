@@ -8,9 +8,9 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -83,20 +83,8 @@ int diffuse_quantize(const Shared& shared, const DiffuseQuantizeFlags& flags) {
 }  // namespace
 
 void CalibrationFlags::add(CLI::App& app) {
-  app.add_option("--calibrate", count, "Number of images generated for calibration")
-      ->check(whole(1, 100'000))
-      ->capture_default_str();
-  app.add_option("--steps", how.steps, "Steps from noise to image")->check(whole(1, 100'000))->capture_default_str();
-  app.add_option("--guidance", how.guidance, "How far away from what is made without a label")
-      ->check(real(0, 100))
-      ->capture_default_str();
-  app.add_option("--rows", rows, "Rows of the inputs of each product that are kept, over all steps")
-      ->check(whole(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--rank", rank, "Rank of the f32 branch next to products, for methods with one; 0: none")
-      ->check(whole(0, 1 << 16))
-      ->capture_default_str();
-  app.add_option("--batch", how.batch, "Images at once")->check(whole(1, 1 << 16))->capture_default_str();
+  add_settings(app, "--calibrate", count, "--steps", how.steps, "--guidance", how.guidance, "--rows", rows, "--rank",
+               rank, "--batch", how.batch);
 }
 
 std::vector<diffuse::ProductReads> CalibrationFlags::reads(apps::Network& network, uint64_t seed, Progress& progress,
@@ -134,27 +122,14 @@ std::string in_codes_text(const apps::Network& network, std::span<const diffuse:
 void add_diffuse_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseQuantizeFlags>();
   CLI::App* sub = app.add_subcommand("quantize", "Quantize the products of a run by the structure of its graph");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("-o,--out", flags->out, "Folder to write, from which images are drawn")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("QUANTIZED");
-  sub->add_option("--weights", flags->weights, "Format of weights")->required()->type_name("FORMAT");
-  sub->add_option("--activations", flags->activations, "Format of the inputs of products")
-      ->required()
-      ->type_name("FORMAT");
-  sub->add_option("--method", flags->method,
-                  "plain, smoothquant, smooth+, svdquant, segquant-a, segquant-g; or its parts: segments, signs, both")
-      ->capture_default_str();
+  add_settings(*sub, "run", flags->run, "--out", flags->out, "--weights", flags->weights, "--activations",
+               flags->activations, "--method", flags->method);
   flags->calibration.add(*sub);
-  add_shared_flags(*sub, command.shared);
   sub->footer(
       "Examples:\n"
       "  lumen diffuse quantize run -o small --weights FORMAT --activations FORMAT\n"
       "  lumen diffuse sample small -o images.png");
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return diffuse_quantize(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, diffuse_quantize);
 }
 
 }  // namespace lumen::cli

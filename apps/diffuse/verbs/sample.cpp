@@ -5,9 +5,8 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 
 namespace lumen::cli {
 namespace {
@@ -52,34 +51,14 @@ int diffuse_sample(const Shared& shared, DiffuseSampleFlags flags) {
 void add_diffuse_sample(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseSampleFlags>();
   CLI::App* sub = app.add_subcommand("sample", "Generate images: a picture of all in a grid");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("-o,--out", flags->out, "Picture to write")
-      ->check(writes(Writes::file))
-      ->required()
-      ->type_name("FILE.png");
-  sub->add_option("--label", flags->labels, "What they show, by turns; without it a row of each class")->delimiter(',');
-  sub->add_option("--count", flags->count, "Images; without it as many as columns of each class")
-      ->check(whole(1, 1'000'000));
-  sub->add_option("--columns", flags->columns, "Images side by side")->check(whole(1, 1000))->capture_default_str();
-  sub->add_option("--sampler", flags->sampler,
-                  "euler, heun or dpm2 (DPM-Solver++ of second order); ddim for families that predict the noise")
-      ->check(CLI::IsMember({"euler", "heun", "dpm2", "ddim"}));
-  sub->add_option("--steps", flags->how.steps, "Steps from noise to image")
-      ->check(whole(1, 100'000))
-      ->capture_default_str();
-  sub->add_option("--guidance", flags->how.guidance, "How far away from what is made without a label; 1: not")
-      ->check(real(0, 100))
-      ->capture_default_str();
-  sub->add_option("--batch", flags->how.batch, "Images at once")->check(whole(1, 1 << 16))->capture_default_str();
-  sub->add_option("--seed", flags->how.seed, "Of the noise")->check(whole(0, 0xffffffff))->capture_default_str();
-  add_shared_flags(*sub, command.shared);
+  add_settings(*sub, "run", flags->run, "--out", flags->out, "--label", flags->labels, "--count", flags->count,
+               "--columns", flags->columns, "--sampler", flags->sampler, "--steps", flags->how.steps, "--guidance",
+               flags->how.guidance, "--batch", flags->how.batch, "--seed", flags->how.seed);
   sub->footer(
       "Examples:\n"
       "  lumen diffuse sample run -o images.png\n"
       "  lumen diffuse sample run -o threes.png --label 3 --count 20 --sampler dpm2 --steps 15");
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return diffuse_sample(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, diffuse_sample);
 }
 
 }  // namespace lumen::cli

@@ -18,9 +18,9 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/file/checkpoint.h"
 #include "model/report/chart.h"
 
@@ -313,15 +313,10 @@ std::string study_page(const DiffuseStudy& study, const DiffuseStudyFlags& flags
     if (a.setting == "float")
       tiles.push_back({"float", fmt::format("{:.1f} %", 100 * mean_of(a, &ImageQuality::accuracy)), "of images right"});
   const std::string what = fmt::format(
-      "{} images from {} seeds each, {} steps, guidance {}; calibrated by {} other images. PSNR "
-      "(range: "
-      "max - min of each float image), SSIM and the cosine distance of a classifier's {} features are of pairs from "
-      "the "
-      "same noise. FID-m: Frechet distance of those features to the float network's images; of the float network "
-      "itself "
-      "to test images. Accuracy: images that the classifier takes for what they should show. Rank of low-rank "
-      "branches: "
-      "{}.",
+      "{} images from {} seeds each, {} steps, guidance {}; calibrated by {} other images. PSNR (range: max - min of "
+      "each float image), SSIM and the cosine distance of a classifier's {} features are of pairs from the same noise. "
+      "FID-m: Frechet distance of those features to the float network's images; of the float network itself to test "
+      "images. Accuracy: images that the classifier takes for what they should show. Rank of low-rank branches: {}.",
       flags.images, flags.seeds, flags.calibration.how.steps, flags.calibration.how.guidance, flags.calibration.count,
       study.feature_width(), flags.calibration.rank);
   std::vector<model::Picture> pictures;
@@ -359,34 +354,12 @@ int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {
 void add_diffuse_study(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseStudyFlags>();
   CLI::App* sub = app.add_subcommand("study", "Compare quantization methods of a run by its generated images");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("--data", flags->data, "Folder of IDX files that it was trained on")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("-o,--out", flags->out, "Folder to write")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("--in", flags->settings, "Formats; repeatable")->required()->type_name("NAME=WEIGHTS,ACTIVATIONS");
-  sub->add_option("--methods", flags->methods, "Methods, see `lumen diffuse quantize`; without it all")->delimiter(',');
-  sub->add_option("--classifier", flags->classifier, "Folder of a classifier's run; without it one is trained")
-      ->check(reads(Reads::run))
-      ->type_name("RUN");
-  sub->add_option("--family", flags->family, "Family of the classifier that is trained, with features and logits")
-      ->type_name("NAME");
-  sub->add_option("--shape", flags->shape, "Size that the family names")->type_name("NAME");
-  sub->add_option("--classifier-steps", flags->classifier_steps, "Steps of 64 images that it is trained for")
-      ->check(whole(1, 10'000'000))
-      ->capture_default_str();
-  sub->add_option("--images", flags->images, "Images of each seed")->check(whole(2, 1'000'000))->capture_default_str();
-  sub->add_option("--seeds", flags->seeds, "Noises and calibrations")->check(whole(1, 100))->capture_default_str();
-  sub->add_option("--seed", flags->seed, "The first of them")->check(whole(1, 1'000'000'000))->capture_default_str();
+  add_settings(*sub, "run", flags->run, "--data", flags->data, "--out", flags->out, "--in", flags->settings,
+               "--methods", flags->methods, "--classifier", flags->classifier, "--family", flags->family, "--shape",
+               flags->shape, "--classifier-steps", flags->classifier_steps, "--images", flags->images, "--seeds",
+               flags->seeds, "--seed", flags->seed);
   flags->calibration.add(*sub);
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return diffuse_study(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, diffuse_study);
 }
 
 }  // namespace lumen::cli

@@ -5,8 +5,8 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/settings/declare.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -41,20 +41,13 @@ void add_diffuse_train(CLI::App& app, Command& command) {
   flags->warmup = 200;
   flags->settings.optimizer.weight_decay = 0;
   flags->settings.optimizer.ema_decay = 0.999;
-  flags->add(*sub, "makes images");
-  sub->add_option("--lr,--rate", flags->rate, "Learning rate")->check(real(1e-9, 1))->capture_default_str();
-  sub->add_option("--ema", flags->settings.optimizer.ema_decay,
-                  "Decay of a moving average of the weights, which generates images; 0: use the weights")
-      ->check(real(0, 1))
-      ->capture_default_str();
-  add_shared_flags(*sub, command.shared);
+  flags->add(*sub);
+  add_settings(*sub, "--lr", flags->rate, "--ema", flags->settings.optimizer.ema_decay);
   sub->footer(
       "Examples:\n"
       "  lumen diffuse data -o shapes\n"
       "  lumen diffuse train shapes --family NAME -o run --steps 2000");
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return diffuse_train(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, diffuse_train);
 }
 
 }  // namespace lumen::cli

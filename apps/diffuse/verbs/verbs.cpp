@@ -3,9 +3,8 @@
 
 #include "apps/images/images.h"
 #include "base/file/file.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 
 namespace lumen::cli {
 namespace {
@@ -40,16 +39,9 @@ int data(const DataFlags& flags) {
 void add_diffuse_data(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DataFlags>();
   CLI::App* sub = app.add_subcommand("data", "Write synthetic images, to try the other commands with");
-  sub->add_option("-o,--out", flags->out, "Folder to write")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("--count", flags->count, "Images")->check(whole(1, 1'000'000))->capture_default_str();
-  sub->add_option("--size", flags->size, "Pixels of a side")->check(whole(4, 1024))->capture_default_str();
-  sub->add_flag("--colors", flags->colors, "Three channels, drawn colors and noise, as files of idx4");
-  sub->add_option("--seed", flags->seed, "What they follow from")->check(whole(0, 0xffffffff))->capture_default_str();
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] { command.action = [flags] { return data(*flags); }; });
+  add_settings(*sub, "--out", flags->out, "--count", flags->count, "--size", flags->size, "--colors", flags->colors,
+               "--seed", flags->seed);
+  set_action(*sub, command, flags, data);
 }
 
 void add_diffuse(CLI::App& app, Command& command) {

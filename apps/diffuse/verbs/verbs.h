@@ -1,7 +1,7 @@
 // Commands of diffusion: images made up, a family trained on images, put into few bits, images drawn from it.
 //
 // May include: apps/diffuse, apps/image_training, apps/images, apps/spread, base, base/file, cli, cli/paths,
-// model/file, model/report.
+// cli/settings, model/file, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,11 +12,13 @@
 #include "apps/diffuse/stored.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/settings/settings.h"
 
 namespace lumen::cli {
 
-// Adds `lumen diffuse` to the program (apps/CMakeLists.txt).
+// Adds `lumen diffuse` to the program (apps/CMakeLists.txt), whose options are these rows of the table.
 void add_diffuse(CLI::App& app, Command& command);
+std::span<const Setting> diffuse_rows();
 // Each adds a command to `lumen diffuse`.
 void add_diffuse_data(CLI::App& app, Command& command);
 void add_diffuse_train(CLI::App& app, Command& command);

@@ -16,9 +16,8 @@
 #include "base/net/net.h"
 #include "base/stopwatch.h"
 #include "cli/command.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 
 namespace lumen::cli {
 namespace {
@@ -341,34 +340,10 @@ int federate_join(const Shared& shared, JoinFlags flags) {
 void add_federate_join(CLI::App& app, Command& command) {
   auto flags = std::make_shared<JoinFlags>();
   CLI::App* sub = app.add_subcommand("join", "Run a client: train on local data");
-  sub->add_option("data", flags->data, "Folder of IDX files (train-..), or with text.txt")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("--server", flags->server, "Where `lumen federate serve` listens")
-      ->required()
-      ->type_name("HOST:PORT");
-  sub->add_option("--name", flags->name, "Of this client; without it the folder's")->type_name("NAME");
-  sub->add_option("--state", flags->state,
-                  "Folder of the client's state, for when it joins again; DATA/federate without it")
-      ->check(writes(Writes::folder))
-      ->type_name("FOLDER");
-  sub->add_option("--patience", flags->patience, "Seconds to wait for an answer")
-      ->check(real(0.1, 3600))
-      ->capture_default_str();
-  sub->add_option("--give-up", flags->give_up, "Seconds to try again while the server is away")
-      ->check(real(0, 1e7))
-      ->capture_default_str();
-  sub->add_option("--measure", flags->measure, "Seconds to measure each way to train for")
-      ->check(real(0.01, 600))
-      ->capture_default_str();
-  sub->add_option("--memory", flags->memory, "Bytes that training may take; 0: as many as there are")
-      ->check(real(0, 1e15));
-  sub->add_flag("--hide-labels", flags->hides, "Do not send counts of classes to the server");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return federate_join(*shared, *flags); };
-  });
+  add_settings(*sub, "data", flags->data, "--server", flags->server, "--name", flags->name, "--state", flags->state,
+               "--patience", flags->patience, "--give-up", flags->give_up, "--measure", flags->measure, "--memory",
+               flags->memory, "--hide-labels", flags->hides);
+  set_action(*sub, command, flags, federate_join);
 }
 
 }  // namespace lumen::cli

@@ -8,9 +8,8 @@
 #include "base/net/net.h"
 #include "base/stopwatch.h"
 #include "cli/command.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -97,42 +96,11 @@ void add_federate_serve(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("serve", "Run the server: rounds, averages, a checkpoint after each");
   federate::FederateSettings& s = flags->run.settings;
   flags->run.add(*sub, true);
-  sub->get_option("--family")->required(false);
-  sub->add_option("-o,--out", flags->out, "Folder of the run")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("RUN");
-  sub->add_option("--clients", s.clients, "Number of clients that must join before the run begins")
-      ->check(whole(1, 100'000))
-      ->capture_default_str();
-  sub->add_option("--deadline", s.deadline, "Seconds after which a round ends without those who have not answered")
-      ->check(real(0.01, 1e6))
-      ->capture_default_str();
-  sub->add_flag("--secure", s.is_secure,
-                "See only sums of updates: clients mask them for each other, and send 4 bytes per number");
-  sub->add_option("--listen", flags->listen, "Where; port 0 takes one that is free. Clients are not authenticated")
-      ->capture_default_str()
-      ->type_name("HOST:PORT");
-  sub->add_option("--connections", flags->limits.connections, "At once")
-      ->check(whole(1, 10'000))
-      ->capture_default_str();
-  sub->add_option("--asks", flags->limits.rate, "Messages per second of one connection")
-      ->check(real(0.1, 1e6))
-      ->capture_default_str();
-  sub->add_option("--idle", flags->limits.seconds, "Seconds a connection may take for a message")
-      ->check(real(0.05, 3600))
-      ->capture_default_str();
-  sub->add_option("--test", flags->test, "Folder with held-out data for an evaluation after each round")
-      ->check(reads(Reads::folder))
-      ->type_name("FOLDER");
-  sub->add_option("--tested", flags->tested, "So many examples of it")
-      ->check(whole(1, 1'000'000'000))
-      ->capture_default_str();
-  sub->add_flag("--resume", flags->resume, "Go on from the newest checkpoint; --rounds may be more than before");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return federate_serve(*shared, *flags); };
-  });
+  add_settings(*sub, "--out", flags->out, "--clients", s.clients, "--deadline", s.deadline, "--secure", s.is_secure,
+               "--listen", flags->listen, "--connections", flags->limits.connections, "--asks", flags->limits.rate,
+               "--idle", flags->limits.seconds, "--test", flags->test, "--tested", flags->tested, "--resume",
+               flags->resume);
+  set_action(*sub, command, flags, federate_serve);
 }
 
 }  // namespace lumen::cli

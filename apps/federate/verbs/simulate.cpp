@@ -4,9 +4,8 @@
 #include "apps/federate/verbs/verbs.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 
 namespace lumen::cli {
 namespace {
@@ -64,38 +63,20 @@ federate::Examples some_examples(federate::Examples all, int64_t count, uint64_t
 }
 
 void add_simulation_flags(CLI::App& app, federate::SimulationSettings& s) {
-  app.add_flag("--hide-labels", s.hides_labels,
-               "Clients do not send counts of classes; the distance of their updates replaces them");
-  app.add_option("--speed", s.float_rate, "Examples a second that the fastest class of devices trains in float")
-      ->check(real(1e-3, 1e9))
-      ->capture_default_str();
-  app.add_option("--fake-share", s.fake_share, "How much longer a step of Q takes than one in float")
-      ->check(real(0, 100))
-      ->capture_default_str();
-  app.add_option("--tested", s.tested, "Examples of an evaluation")->check(whole(1, 1'000'000))->capture_default_str();
-  app.add_option("--eval-every", s.evaluate_every, "Rounds between evaluations")
-      ->check(whole(1, 1'000'000))
-      ->capture_default_str();
+  add_settings(app, "--hide-labels", s.hides_labels, "--speed", s.float_rate, "--fake-share", s.fake_share, "--tested",
+               s.tested, "--eval-every", s.evaluate_every);
 }
 
 void add_federate_simulate(CLI::App& app, Command& command) {
   auto flags = std::make_shared<SimulateFlags>();
   flags->run.settings.sampled = 10;
   CLI::App* sub = app.add_subcommand("simulate", "A federated run in one process, in simulated seconds");
-  sub->add_option("data", flags->data, "Folder of IDX files: train-.. and t10k-..; or with text.txt")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
+  add_setting(*sub, "data", flags->data);
   flags->run.add(*sub, true);
-  sub->add_option("--how", flags->how, "How data are parted: iid, dir:ALPHA, client:ALPHA")->capture_default_str();
-  sub->add_option("--clients", flags->clients, "So many")->check(whole(1, 100'000))->capture_default_str();
-  sub->add_option("--examples", flags->examples, "Number of examples to draw; 0: all")->check(whole(0, 1'000'000'000));
-  sub->add_option("--measure", flags->measure, "Seconds to measure for what Q costs on this machine; 0: not at all")
-      ->check(real(0, 600));
+  add_settings(*sub, "--how", flags->how, "--clients", flags->clients, "--examples", flags->examples, "--measure",
+               flags->measure);
   add_simulation_flags(*sub, flags->simulation);
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return simulate(*shared, *flags); }; });
+  set_action(*sub, command, flags, simulate);
 }
 
 }  // namespace lumen::cli

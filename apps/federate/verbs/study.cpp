@@ -12,9 +12,8 @@
 #include "base/file/lock.h"
 #include "base/log.h"
 #include "base/structured/json.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/report/chart.h"
 
 namespace lumen::cli {
@@ -394,29 +393,12 @@ void add_federate_study(CLI::App& app, Command& command) {
   auto flags = std::make_shared<FederateStudyFlags>();
   flags->run.settings.sampled = 10;
   CLI::App* sub = app.add_subcommand("study", "Compare all methods on several partitions: a table and a page");
-  sub->add_option("data", flags->data, "Folder of IDX files: train-.. and t10k-..; or with text.txt")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("-o,--out", flags->out, "Folder of the page")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("DIR");
+  add_settings(*sub, "data", flags->data, "--out", flags->out);
   flags->run.add(*sub, false);
-  sub->add_option("--how", flags->how, "How data are parted, apart by commas: iid, dir:ALPHA, client:ALPHA")
-      ->delimiter(',')
-      ->capture_default_str();
-  sub->add_option("--clients", flags->clients, "So many")->check(whole(1, 100'000))->capture_default_str();
-  sub->add_option("--examples", flags->examples, "Number of examples to draw; 0: all")->check(whole(0, 1'000'000'000));
-  sub->add_option("--with", flags->with, "federate.json of a study whose runs are not made again; repeatable")
-      ->check(reads(Reads::file))
-      ->type_name("FILE");
-  sub->add_option("--seeds", flags->seeds, "Runs of each")->check(whole(1, 100))->capture_default_str();
+  add_settings(*sub, "--how", flags->how, "--clients", flags->clients, "--examples", flags->examples, "--with",
+               flags->with, "--seeds", flags->seeds);
   add_simulation_flags(*sub, flags->simulation);
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return federate_study(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, federate_study);
 }
 
 }  // namespace lumen::cli

@@ -9,7 +9,7 @@
 #include "base/file/file.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 
 namespace lumen::cli {
 namespace {
@@ -84,52 +84,14 @@ std::optional<int64_t> config_of(const model::Library& library, const federate::
 
 void FederateFlags::add(CLI::App& app, bool has_method) {
   federate::FederateSettings& s = settings;
-  app.add_option("--family", s.network.family, "Family of models/*.lum with logits and a loss of what examples show")
-      ->required()
-      ->type_name("NAME");
-  app.add_option("--shape", s.network.size, "Size that the family names")->type_name("NAME");
-  app.add_option("--config", config, "A config value; repeatable")->type_name("KEY=NUMBER");
-  app.add_option("--weights", s.weights, "Format of weights in P and Q")->type_name("FORMAT");
-  app.add_option("--activations", s.activations, "Format of the inputs of products: one scale for the whole tensor")
-      ->type_name("FORMAT");
-  app.add_option("--gradients", s.gradients, "The same, in P, of gradients that are multiplied by weights")
-      ->type_name("FORMAT");
-  app.add_option("--upload", s.upload, "Format of what clients send; without it that of the weights")
-      ->type_name("FORMAT");
-  app.add_flag("!--no-feedback", s.feedback,
-               "Drop the rounding error of an upload instead of adding it to the next one");
-  app.add_option("--epochs", s.epochs, "Passes over its data that a client makes in a round")
-      ->check(whole(1, 100'000))
-      ->capture_default_str();
-  app.add_option("-b,--batch", s.batch, "Examples of a step")->check(whole(1, 1 << 16))->capture_default_str();
-  app.add_option("--lr,--rate", s.rate, "Learning rate")->check(real(1e-9, 10))->capture_default_str();
-  app.add_option("--refresh", s.refresh, "In P: steps between encodings of the weights; 0: once for each epoch")
-      ->check(whole(0, 1'000'000'000))
-      ->capture_default_str();
-  app.add_option("--rounds", s.rounds, "Rounds")->check(whole(1, 1'000'000'000))->capture_default_str();
-  app.add_option("--sampled", s.sampled, "Clients of a round")->check(whole(1, 1'000'000))->capture_default_str();
-  app.add_option("--seed", s.seed, "Seed of weights, of the sampled clients and of all other random numbers")
-      ->check(whole(0, 0xffffffff))
-      ->capture_default_str();
-  if (has_method)
-    app.add_option(
-           "--method", method,
-           "How clients train: float, P, Q; random, speed, data: mixtures; coarse, full: chosen by measurements")
-        ->capture_default_str();
+  add_settings(app, "--family", s.network.family, "--shape", s.network.size, "--config", config, "--weights", s.weights,
+               "--activations", s.activations, "--gradients", s.gradients, "--upload", s.upload, "--no-feedback",
+               s.feedback, "--epochs", s.epochs, "--batch", s.batch, "--lr", s.rate, "--refresh", s.refresh, "--rounds",
+               s.rounds, "--sampled", s.sampled, "--seed", s.seed);
+  if (has_method) add_setting(app, "--method", method);
   federate::AllocationSettings& a = s.allocation;
-  app.add_option("--kappa", a.kappa, "Additional weight of errors for skewed labels")
-      ->check(real(0, 1000))
-      ->capture_default_str();
-  app.add_option("--slack", a.slack, "Share of the slowest client's time that Q may take longer at no cost")
-      ->check(real(0, 10))
-      ->capture_default_str();
-  app.add_option("--lambda", a.lambda, "Weight of time relative to errors")
-      ->check(real(0, 1000))
-      ->capture_default_str();
-  app.add_option("--every", a.every, "Rounds between adjustments")->check(whole(1, 1'000'000))->capture_default_str();
-  app.add_option("--first", a.first, "Number of first windows that try other allocations")
-      ->check(whole(1, 1'000'000))
-      ->capture_default_str();
+  add_settings(app, "--kappa", a.kappa, "--slack", a.slack, "--lambda", a.lambda, "--every", a.every, "--first",
+               a.first);
 }
 
 federate::FederateSettings FederateFlags::of(const model::Library& library) const {
@@ -187,26 +149,9 @@ federate::Parts parts_named(const std::string& text, const federate::Examples& d
 void add_federate_partition(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PartitionFlags>();
   CLI::App* sub = app.add_subcommand("partition", "Divide images, or a play's roles, among clients: a folder each");
-  sub->add_option("data", flags->data, "Folder of IDX files (train-..), or with text.txt")
-      ->check(reads(Reads::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("-o,--out", flags->out, "Folder to write")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("FOLDER");
-  sub->add_option("--how", flags->how,
-                  "iid; dir:ALPHA, each class divided by a Dirichlet draw; client:ALPHA, each client's mixture drawn; "
-                  "roles: who speaks in a play")
-      ->capture_default_str();
-  sub->add_option("--clients", flags->clients, "Number of clients")->check(whole(1, 100'000))->capture_default_str();
-  sub->add_option("--images", flags->images, "Number of images to draw; 0: all")->check(whole(0, 1'000'000'000));
-  sub->add_option("--least-letters", flags->least_letters, "Skip roles with fewer letters")
-      ->check(whole(1, 1'000'000'000))
-      ->capture_default_str();
-  sub->add_option("--seed", flags->seed, "Of what is drawn")->check(whole(0, 0xffffffff))->capture_default_str();
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] { command.action = [flags] { return partition(*flags); }; });
+  add_settings(*sub, "data", flags->data, "--out", flags->out, "--how", flags->how, "--clients", flags->clients,
+               "--images", flags->images, "--least-letters", flags->least_letters, "--seed", flags->seed);
+  set_action(*sub, command, flags, partition);
 }
 
 void add_federate(CLI::App& app, Command& command) {

@@ -1,21 +1,24 @@
 // Commands of federated training: data parted, a server, clients, runs in one process, a comparison of all methods.
 //
 // May include: apps/federate/rounds, apps/federate/simulate, apps/spread, base, base/file, base/net, base/structured,
-// cli, cli/paths, model/file, model/report.
+// cli, cli/settings, model/file, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/federate/rounds/rounds.h"
 #include "apps/federate/simulate/simulate.h"
 #include "cli/command.h"
+#include "cli/settings/settings.h"
 
 namespace lumen::cli {
 
-// Adds `lumen federate` to the program (apps/CMakeLists.txt).
+// Adds `lumen federate` to the program (apps/CMakeLists.txt), whose options are these rows of the table.
 void add_federate(CLI::App& app, Command& command);
+std::span<const Setting> federate_rows();
 // Each adds a command to `lumen federate`.
 void add_federate_partition(CLI::App& app, Command& command);
 void add_federate_serve(CLI::App& app, Command& command);

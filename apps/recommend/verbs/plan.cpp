@@ -8,9 +8,8 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/stopwatch.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 
 namespace lumen::cli {
 namespace {
@@ -155,54 +154,25 @@ int serve(const Shared& shared, const ServeFlags& flags) {
 void add_recommend_plan(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* sub = app.add_subcommand("plan", "Get the plan for a user: here, or from a cloud");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("--items", flags->items, "What the user did, the oldest first; without it the usual plan")
-      ->type_name("A,B,..");
-  sub->add_option("--cloud", flags->cloud, "Where `lumen recommend serve` listens")->type_name("HOST:PORT");
-  sub->add_option("--patience", flags->patience, "Seconds to wait for a cloud")
-      ->check(real(0.01, 3600))
-      ->capture_default_str();
-  sub->add_option("-o,--out", flags->out, "File to write")->check(writes(Writes::file))->required()->type_name("FILE");
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return plan(*shared, *flags); }; });
+  add_settings(*sub, "run", flags->run, "--items", flags->items, "--cloud", flags->cloud, "--patience", flags->patience,
+               "--out", flags->out);
+  set_action(*sub, command, flags, plan);
 }
 
 void add_recommend_apply(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ApplyFlags>();
   CLI::App* sub = app.add_subcommand("apply", "Recommend with a plan applied, as a device does");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("--plan", flags->plan, "A plan's file")->check(reads(Reads::file))->required()->type_name("FILE");
-  sub->add_option("--items", flags->items, "What the user did, the oldest first")->required()->type_name("A,B,..");
-  sub->add_option("--table", flags->table, "Bits of the classes: tight, normal, roomy, or four numbers")
-      ->capture_default_str();
-  sub->add_option("--top", flags->top, "Recommendations")->check(whole(1, 1'000'000))->capture_default_str();
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return apply(*shared, *flags); }; });
+  add_settings(*sub, "run", flags->run, "--plan", flags->plan, "--items", flags->items, "--table", flags->table,
+               "--top", flags->top);
+  set_action(*sub, command, flags, apply);
 }
 
 void add_recommend_serve(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App* sub = app.add_subcommand("serve", "Run the cloud: make plans on request of devices");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
-  sub->add_option("--listen", flags->listen, "Where; port 0 takes one that is free. Clients are not authenticated")
-      ->capture_default_str()
-      ->type_name("HOST:PORT");
-  sub->add_option("--connections", flags->limits.connections, "At once")
-      ->check(whole(1, 10'000))
-      ->capture_default_str();
-  sub->add_option("--rate", flags->limits.rate, "Asks a second of one connection")
-      ->check(real(0.1, 1e6))
-      ->capture_default_str();
-  sub->add_option("--idle", flags->limits.seconds, "Seconds a connection may take between asks")
-      ->check(real(0.05, 3600))
-      ->capture_default_str();
-  sub->add_option("--asks", flags->limits.asks, "End after this number of plans; 0: never")
-      ->check(whole(0, 1'000'000'000));
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return serve(*shared, *flags); }; });
+  add_settings(*sub, "run", flags->run, "--listen", flags->listen, "--connections", flags->limits.connections, "--rate",
+               flags->limits.rate, "--idle", flags->limits.seconds, "--asks", flags->limits.asks);
+  set_action(*sub, command, flags, serve);
 }
 
 }  // namespace lumen::cli

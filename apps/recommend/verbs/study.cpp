@@ -16,9 +16,8 @@
 #include "base/file/lock.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/infer/measure/correlation.h"
 #include "model/report/chart.h"
 
@@ -414,44 +413,12 @@ void add_recommend_study(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("study", "Compare plans with all alternatives: a table and a page");
   flags->data.add(*sub);
   recommend::RecommenderSettings& s = flags->settings;
-  sub->add_option("-o,--out", flags->out, "Folder of the page")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("DIR");
-  sub->add_option("--family", flags->family, "Recommender without plans")->required()->type_name("NAME");
-  sub->add_option("--planned", flags->planned, "The same with plans")->required()->type_name("NAME");
-  sub->add_option("--config", flags->config, "A config value of both; repeatable")->type_name("KEY=NUMBER");
-  sub->add_option("--objective", flags->objective, "pairs or candidates")
-      ->check(CLI::IsMember({"pairs", "candidates"}))
-      ->capture_default_str();
-  sub->add_option("--candidates", s.candidates, "Items drawn for each batch; 0: all")->check(whole(0, 1 << 30));
-  sub->add_option("--epochs", flags->epochs, "Passes over the data")->check(whole(1, 1'000'000))->capture_default_str();
-  sub->add_option("--planned-epochs", flags->planned_epochs,
-                  "The same where plans are trained, which see about half of an epoch's targets; 0: as many")
-      ->check(whole(0, 1'000'000));
-  sub->add_option("--eval-every", flags->eval_every, "Epochs between evaluations on validation data")
-      ->check(whole(1, 1'000'000))
-      ->capture_default_str();
-  sub->add_option("--seeds", flags->seeds, "Runs of each")->check(whole(1, 100))->capture_default_str();
-  sub->add_option("--seed", s.seed, "The first of them")->check(whole(1, 1'000'000'000))->capture_default_str();
-  sub->add_option("--only", flags->only,
-                  "Parts: trained (a, b, i), aware (c), frozen (d), frozen-bits (e), planned (f, g, h); without it all")
-      ->delimiter(',')
-      ->check(CLI::IsMember({kTrainedPart, kAwarePart, kFrozenPart, kFrozenBitsPart, kPlannedPart}));
-  sub->add_option("--batch", s.batch, "Users of a step")->check(whole(1, 1 << 16))->capture_default_str();
-  sub->add_option("--lr,--rate", s.rate, "Learning rate")->check(real(1e-9, 1))->capture_default_str();
-  sub->add_option("--tau-steps", s.tau_steps, "Steps until classes are chosen most sharply")
-      ->check(whole(1, 1'000'000'000))
-      ->capture_default_str();
-  sub->add_option("--users", flags->users, "Number of users to draw for the test; 0: all")
-      ->check(whole(0, 1'000'000'000));
-  sub->add_option("--tuned-users", flags->tuned_users, "Users whose devices are fine-tuned")
-      ->check(whole(0, 100'000))
-      ->capture_default_str();
-  sub->add_option("--tune-steps", flags->tune_steps, "So many")->check(whole(1, 10'000))->capture_default_str();
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return study(*shared, *flags); }; });
+  add_settings(*sub, "--out", flags->out, "--family", flags->family, "--planned", flags->planned, "--config",
+               flags->config, "--objective", flags->objective, "--candidates", s.candidates, "--epochs", flags->epochs,
+               "--planned-epochs", flags->planned_epochs, "--eval-every", flags->eval_every, "--seeds", flags->seeds,
+               "--seed", s.seed, "--only", flags->only, "--batch", s.batch, "--lr", s.rate, "--tau-steps", s.tau_steps,
+               "--users", flags->users, "--tuned-users", flags->tuned_users, "--tune-steps", flags->tune_steps);
+  set_action(*sub, command, flags, study);
 }
 
 }  // namespace lumen::cli

@@ -11,7 +11,7 @@
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -128,47 +128,16 @@ void add_recommend_train(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("train", "Train a recommender on interactions");
   flags->data.add(*sub);
   recommend::RecommenderSettings& s = flags->settings;
-  sub->add_option("-o,--out", flags->out, "Folder of the run")
-      ->check(writes(Writes::folder))
-      ->required()
-      ->type_name("RUN");
-  sub->add_option("--family", flags->family, "Family of models/*.lum that is a recommender")->type_name("NAME");
-  sub->add_option("--config", flags->config, "A config value; repeatable")->type_name("KEY=NUMBER");
-  sub->add_option("--objective", flags->objective, "pairs: a target and a drawn item; candidates: softmax over items")
-      ->check(CLI::IsMember({"pairs", "candidates"}))
-      ->capture_default_str();
-  sub->add_option("--candidates", s.candidates, "Items drawn for each batch; 0: all")->check(whole(0, 1 << 30));
-  sub->add_option("--epochs", flags->epochs, "Passes over the data")->check(whole(1, 1'000'000))->capture_default_str();
-  sub->add_option("--batch", s.batch, "Users or windows of a step")->check(whole(1, 1 << 16))->capture_default_str();
-  sub->add_option("--lr,--rate", s.rate, "Learning rate")->check(real(1e-9, 1))->capture_default_str();
-  sub->add_option("--seed", s.seed, "Seed of weights and of all other random numbers")
-      ->check(whole(0, 0xffffffff))
-      ->capture_default_str();
-  sub->add_flag("--freeze", s.is_frozen, "Matrices stay as random as they were drawn");
-  sub->add_option("--freeze-bits", s.frozen_bits, "With --freeze: number of bits")
-      ->check(whole(0, recommend::kMostBits));
-  sub->add_option("--tables", s.tables, "Tables of bits of which one is drawn for each batch")->delimiter(';');
-  sub->add_option("--tau-steps", s.tau_steps, "Steps until classes are chosen most sharply")
-      ->check(whole(1, 1'000'000'000))
-      ->capture_default_str();
-  sub->add_option("--eval-every", flags->eval_every, "Epochs between evaluations and checkpoints")
-      ->check(whole(1, 1'000'000))
-      ->capture_default_str();
-  sub->add_option("--eval-users", flags->eval_users, "Users of an evaluation, drawn; 0: all")
-      ->check(whole(0, 1'000'000'000))
-      ->capture_default_str();
-  sub->add_option("--patience", flags->patience, "End after this number of evaluations without improvement; 0: never")
-      ->check(whole(0, 1'000'000));
-  sub->add_flag("--resume", flags->resume,
-                "Continue from the newest checkpoint, with the same bits as an uninterrupted run");
-  add_shared_flags(*sub, command.shared);
+  add_settings(*sub, "--out", flags->out, "--family", flags->family, "--config", flags->config, "--objective",
+               flags->objective, "--candidates", s.candidates, "--epochs", flags->epochs, "--batch", s.batch, "--lr",
+               s.rate, "--seed", s.seed, "--freeze", s.is_frozen, "--freeze-bits", s.frozen_bits, "--tables", s.tables,
+               "--tau-steps", s.tau_steps, "--eval-every", flags->eval_every, "--eval-users", flags->eval_users,
+               "--patience", flags->patience, "--resume", flags->resume);
   sub->footer(
       "Examples:\n"
       "  lumen recommend sample -o made-up.txt\n"
       "  lumen recommend train made-up.txt --family NAME --objective candidates -o run");
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return recommend_train(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, recommend_train);
 }
 
 }  // namespace lumen::cli

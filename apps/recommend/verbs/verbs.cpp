@@ -7,9 +7,8 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -21,9 +20,8 @@ constexpr size_t kUsualUsers = 2000;
 struct EvalFlags {
   std::string run, table = "normal";
   DataFlags data;
-  int64_t users = 0, seed = 1;
+  int64_t users = 0, seed = 1, bits = 0;  // bits: 0: floats
   bool validation = false;
-  std::string bits;
 };
 
 int eval(const Shared& shared, const EvalFlags& flags) {
@@ -39,8 +37,8 @@ int eval(const Shared& shared, const EvalFlags& flags) {
   std::string out = kQualityHead;
   out += quality_text("popularity", recommend::evaluate_popularity(split, options));
   if (!model->has_plans()) {
-    if (!flags.bits.empty()) model->use(recommend::bit_table(fmt::format("{0},{0},{0},{0}", flags.bits)));
-    out += quality_text(flags.bits.empty() ? "model" : fmt::format("model, {} bits", flags.bits),
+    if (flags.bits > 0) model->use(recommend::bit_table(fmt::format("{0},{0},{0},{0}", flags.bits)));
+    out += quality_text(flags.bits == 0 ? "model" : fmt::format("model, {} bits", flags.bits),
                         recommend::evaluate(*model, split, options));
     put(out);
     return 0;
@@ -78,13 +76,7 @@ int sample(const SampleFlags& flags) {
 }  // namespace
 
 void DataFlags::add(CLI::App& app) {
-  app.add_option("data", file, "Interactions: lines of user, item and perhaps rating and time; may be packed by gzip")
-      ->check(reads(Reads::file))
-      ->required()
-      ->type_name("DATA");
-  app.add_option("--core", core, "Remove users and items with fewer interactions, repeatedly")
-      ->check(whole(0, 1000))
-      ->type_name("N");
+  add_settings(app, "data", file, "--core", core);
 }
 
 recommend::Split DataFlags::read() const {
@@ -161,32 +153,19 @@ recommend::Plan usual_plan(recommend::Recommender& model, const recommend::Split
 void add_recommend_sample(CLI::App& app, Command& command) {
   auto flags = std::make_shared<SampleFlags>();
   CLI::App* sub = app.add_subcommand("sample", "Write synthetic interactions, to try the other commands with");
-  sub->add_option("-o,--out", flags->out, "File to write")->check(writes(Writes::file))->required()->type_name("FILE");
-  sub->add_option("--users", flags->users, "Users")->check(whole(1, 10'000'000))->capture_default_str();
-  sub->add_option("--items", flags->items, "Items")->check(whole(4, 10'000'000))->capture_default_str();
-  sub->add_option("--circle", flags->circle, "Items that follow each other in a circle")
-      ->check(whole(2, 1'000'000))
-      ->capture_default_str();
-  sub->add_option("--seed", flags->seed, "What they follow from")->check(whole(0, 0xffffffff))->capture_default_str();
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] { command.action = [flags] { return sample(*flags); }; });
+  add_settings(*sub, "--out", flags->out, "--users", flags->users, "--items", flags->items, "--circle", flags->circle,
+               "--seed", flags->seed);
+  set_action(*sub, command, flags, sample);
 }
 
 void add_recommend_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App* sub = app.add_subcommand("eval", "Rank held-out items: full ranking and 100 drawn items");
-  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
+  add_setting(*sub, "run", flags->run);
   flags->data.add(*sub);
-  sub->add_option("--table", flags->table, "Bits of the classes: tight, normal, roomy, or four numbers")
-      ->capture_default_str();
-  sub->add_option("--bits", flags->bits, "Without plans: bits of the matrices, the same for all channels")
-      ->check(whole(1, recommend::kMostBits));
-  sub->add_option("--users", flags->users, "So many users, drawn; 0: all")->check(whole(0, 1'000'000'000));
-  sub->add_option("--seed", flags->seed, "Of what is drawn")->check(whole(0, 0xffffffff))->capture_default_str();
-  sub->add_flag("--validation", flags->validation, "Rank the validation items, the last but one of each user");
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return eval(*shared, *flags); }; });
+  add_settings(*sub, "--table", flags->table, "--bits", flags->bits, "--users", flags->users, "--seed", flags->seed,
+               "--validation", flags->validation);
+  set_action(*sub, command, flags, eval);
 }
 
 void add_recommend(CLI::App& app, Command& command) {

@@ -1,6 +1,6 @@
 // Commands of recommenders: trained, measured, planned for by a cloud, applied by a device.
 //
-// May include: apps/recommend, apps/recommend/sensitivity, apps/spread, base, base/file, cli, cli/paths, model/file,
+// May include: apps/recommend, apps/recommend/sensitivity, apps/spread, base, base/file, cli, cli/settings, model/file,
 // model/infer/measure, model/report.
 #pragma once
 
@@ -8,16 +8,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/recommend/recommend.h"
 #include "cli/command.h"
+#include "cli/settings/settings.h"
 
 namespace lumen::cli {
 
-// Adds `lumen recommend` to the program (apps/CMakeLists.txt).
+// Adds `lumen recommend` to the program (apps/CMakeLists.txt), whose options are these rows of the table.
 void add_recommend(CLI::App& app, Command& command);
+std::span<const Setting> recommend_rows();
 // Each adds a command to `lumen recommend`.
 void add_recommend_sample(CLI::App& app, Command& command);
 void add_recommend_train(CLI::App& app, Command& command);

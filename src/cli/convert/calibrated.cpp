@@ -56,16 +56,10 @@ std::string branches_text(const std::vector<model::RoundedTensor>& rounded, cons
 }
 
 void add_activation_flags(CLI::App& sub, ActivationFlags& flags) {
-  add_setting(sub, "--activations", flags.format);
-  add_setting(sub, "--activation-scales", flags.scales);
-  add_setting(sub, "--activation-reach", flags.reach);
-  add_setting(sub, "--keep-spikes", flags.kept);
-  add_setting(sub, "--spike-ratio", flags.spike_ratio);
-  add_setting(sub, "--spike-gain", flags.spike_gain);
-  add_setting(sub, "--keep-random", flags.random_seed);
-  add_setting(sub, "--cache-type-k", flags.cache.keys);
-  add_setting(sub, "--cache-type-v", flags.cache.values);
-  add_setting(sub, "--cache-scales", flags.cache_scales);
+  add_settings(sub, "--activations", flags.format, "--activation-scales", flags.scales, "--activation-reach",
+               flags.reach, "--keep-spikes", flags.kept, "--spike-ratio", flags.spike_ratio, "--spike-gain",
+               flags.spike_gain, "--keep-random", flags.random_seed, "--cache-type-k", flags.cache.keys,
+               "--cache-type-v", flags.cache.values, "--cache-scales", flags.cache_scales);
 }
 
 }  // namespace
@@ -74,31 +68,18 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
   add_setting(sub, "--strategy", flags.strategy)
       ->description(
           fmt::format("Round layer by layer; names between commas, the last one rounds{}", model::list_methods()));
-  flags.add_flags(sub, "Strategies");
-  add_setting(sub, "--damp-percent", flags.options.numbers.damping);
-  add_setting(sub, "--desc-act", flags.options.numbers.act_order);
-  add_setting(sub, "--iterations", flags.options.numbers.steps);
-  add_setting(sub, "--rate", flags.options.numbers.rate);
-  add_setting(sub, "--step-windows", flags.options.numbers.step_windows);
-  add_setting(sub, "--smoothing-strength", flags.options.numbers.smoothing_strength);
-  add_setting(sub, "--low-rank", flags.low_rank);
+  flags.add_flags(sub);
+  add_settings(sub, "--damp-percent", flags.options.numbers.damping, "--desc-act", flags.options.numbers.act_order,
+               "--iterations", flags.options.numbers.steps, "--rate", flags.options.numbers.rate, "--step-windows",
+               flags.options.numbers.step_windows, "--smoothing-strength", flags.options.numbers.smoothing_strength,
+               "--low-rank", flags.low_rank);
   add_setting(sub, "--low-rank-method", flags.low_rank_method)->check(CLI::IsMember(model::branch_methods()));
-  add_setting(sub, "--low-rank-format", flags.low_rank_format);
-  add_setting(sub, "--budget", flags.budget);
-  add_setting(sub, "--candidates", flags.candidates);
-  add_setting(sub, "--criteria", flags.criteria);
-  add_setting(sub, "--as-fast-as", flags.as_fast_as);
-  add_setting(sub, "--score-chunks", flags.score_chunks);
-  add_setting(sub, "--high-impact", flags.high);
-  add_setting(sub, "--high-ratio", flags.high_ratios);
-  add_setting(sub, "--experts", flags.experts.formats);
-  add_setting(sub, "--expert-bits", flags.experts.bits);
-  add_setting(sub, "--json", flags.json);
-  add_setting(sub, "--html", flags.html);
-  add_setting(sub, "--compare-formats", flags.compared);
-  add_setting(sub, "--no-measure", flags.no_measure);
-  add_setting(sub, "--work-folder", flags.folder);
-  add_setting(sub, "--restart", flags.options.anew);
+  add_settings(sub, "--low-rank-format", flags.low_rank_format, "--budget", flags.budget, "--candidates",
+               flags.candidates, "--criteria", flags.criteria, "--as-fast-as", flags.as_fast_as, "--score-chunks",
+               flags.score_chunks, "--high-impact", flags.high, "--high-ratio", flags.high_ratios, "--experts",
+               flags.experts.formats, "--expert-bits", flags.experts.bits, "--json", flags.json, "--html", flags.html,
+               "--compare-formats", flags.compared, "--no-measure", flags.no_measure, "--work-folder", flags.folder,
+               "--restart", flags.options.anew);
   add_activation_flags(sub, flags.activations);
 }
 

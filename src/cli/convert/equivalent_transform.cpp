@@ -10,9 +10,8 @@
 #include "cli/convert/learned_rotations.h"
 #include "cli/given_text.h"
 #include "cli/names.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
@@ -225,37 +224,10 @@ void add_equivalent_transform(CLI::App& app, Command& command) {
   auto flags = std::make_shared<TransformFlags>();
   CLI::App* sub = app.add_subcommand(
       "rewrite", "Equivalent transformation: change weights but not outputs, so that quantization loses less");
-  sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("IN");
-  sub->add_option("output", flags->out, "GGUF file to write, in f32")
-      ->check(writes(Writes::model_or_input))
-      ->required()
-      ->type_name("OUT");
-  sub->add_option("--rotate", flags->rotate,
-                  "Spaces to rotate: stream (the residual stream), values (of attention heads)")
-      ->delimiter(',')
-      ->type_name("SPACES");
-  sub->add_option("--rotation", flags->kind, "Kind of rotation: hadamard (with random signs), or random")
-      ->check(CLI::IsMember({"hadamard", "random"}))
-      ->capture_default_str();
-  sub->add_option(
-         "--online", flags->online,
-         "Weights (a regular expression) whose inputs are rotated while the model runs; only Lumen runs such a file")
-      ->type_name("REGEX");
-  sub->add_flag("--fold-norms", flags->fold, "Multiply the gains of norms into the weights that follow");
-  sub->add_flag("--untie", flags->untie, "Give the output matrix its own copy of the embedding");
-  sub->add_option("--outliers", flags->outliers,
-                  "For experiments: multiply this many activation channels by a factor, as in large models: 4:30")
-      ->type_name("CHANNELS:FACTOR");
-  sub->add_option("-s,--seed", flags->seed, "Seed of rotations and channels")->capture_default_str();
-  sub->add_option("--outtype", flags->type, "Float format to write instead of f32")->type_name("FORMAT");
-  sub->add_option("--check-chunks", flags->windows, "Windows of the comparison before and after")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  sub->add_flag("--no-check", flags->no_check, "Do not compare the outputs before and after");
-  sub->add_flag("--overwrite", flags->overwrite, "Allow OUT to be IN or a part of it");
+  add_settings(*sub, "input", flags->in, "output", flags->out, "--rotate", flags->rotate, "--rotation", flags->kind,
+               "--online", flags->online, "--fold-norms", flags->fold, "--untie", flags->untie, "--outliers",
+               flags->outliers, "--seed", flags->seed, "--outtype", flags->type, "--check-chunks", flags->windows,
+               "--no-check", flags->no_check, "--overwrite", flags->overwrite);
   flags->learning.add_learning_flags(*sub);
   sub->footer([] {
     return fmt::format(
@@ -265,9 +237,7 @@ void add_equivalent_transform(CLI::App& app, Command& command) {
         "  lumen rewrite model.gguf rotated.gguf --rotate stream --online ffn_down --outtype bf16",
         example_format(4.5));
   });
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return transform(*shared, *flags); }; });
+  set_action(*sub, command, flags, transform);
 }
 
 }  // namespace lumen::cli

@@ -61,13 +61,10 @@ int export_model(const Shared& shared, const ExportFlags& flags) {
 void add_export(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ExportFlags>();
   CLI::App* sub = app.add_subcommand("export", "Write a model as a GGUF file or a Hugging Face folder");
-  add_setting(*sub, "input", flags->in);
-  add_setting(*sub, "output", flags->out);
+  add_settings(*sub, "input", flags->in, "output", flags->out);
   add_setting(*sub, "--to", flags->to)->check(CLI::IsMember(model::output_forms()));
-  add_setting(*sub, "--type", flags->type);
-  add_setting(*sub, "--split-max-size", flags->split);
-  add_setting(*sub, "--max-shard-size", flags->shard);
-  add_setting(*sub, "--overwrite", flags->overwrite);
+  add_settings(*sub, "--type", flags->type, "--split-max-size", flags->split, "--max-shard-size", flags->shard,
+               "--overwrite", flags->overwrite);
   sub->footer(
       "Config, tokenizer, chat template and generation defaults are copied. Quantized weights keep their format; a "
       "folder\n"
@@ -76,10 +73,7 @@ void add_export(CLI::App& app, Command& command) {
       "  lumen export my-model model.gguf\n"
       "  lumen export model.gguf my-model --type f32\n"
       "  lumen export hf:user/repo model.gguf --split-max-size 4G");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return export_model(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, export_model);
 }
 
 }  // namespace lumen::cli

@@ -66,17 +66,10 @@ void add_imatrix(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ImatrixFlags>();
   CLI::App* sub =
       app.add_subcommand("imatrix", "Measure an importance matrix: the inputs of a model's weights on a text");
-  add_setting(*sub, "--model", flags->model);
-  add_setting(*sub, "--file", flags->text);
-  add_setting(*sub, "--output", flags->out);
-  add_setting(*sub, "--output-format", flags->form);
-  add_setting(*sub, "--in-file", flags->earlier);
-  add_setting(*sub, "--ctx-size", flags->options.length);
-  add_setting(*sub, "--batch-size", flags->options.batch);
-  add_setting(*sub, "--chunks", flags->options.windows);
-  add_setting(*sub, "--bos", flags->bos);
-  add_setting(*sub, "--process-output", flags->options.output);
-  add_setting(*sub, "--exact", flags->options.exact);
+  add_settings(*sub, "--model", flags->model, "--file", flags->text, "--output", flags->out, "--output-format",
+               flags->form, "--in-file", flags->earlier, "--ctx-size", flags->options.length, "--batch-size",
+               flags->options.batch, "--chunks", flags->options.windows, "--bos", flags->bos, "--process-output",
+               flags->options.output, "--exact", flags->options.exact);
   sub->footer([] {
     return fmt::format(
         "The numbers are mean squares of the inputs of each column of a weight. `lumen quantize --imatrix` chooses "
@@ -88,9 +81,7 @@ void add_imatrix(CLI::App& app, Command& command) {
         "  lumen imatrix --in-file a.gguf --in-file b.dat -o both.gguf",
         example_format(4.5));
   });
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return measure(*shared, *flags); }; });
+  set_action(*sub, command, flags, measure);
 }
 
 }  // namespace lumen::cli

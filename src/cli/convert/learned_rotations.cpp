@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "cli/settings/declare.h"
 #include "model/compress/quantize.h"
 #include "model/compress/rotate/rotate.h"
 
@@ -26,37 +27,10 @@ Usual usual(const std::string& loss) {
 }  // namespace
 
 void LearnedRotationFlags::add_learning_flags(CLI::App& sub) {
-  const char* const group = "Learned rotations";
-  sub.add_option("--learn-rotation", format,
-                 "Train the rotations for weights in this format or mixture, starting from those of --rotate")
-      ->type_name("FORMAT")
-      ->group(group);
-  sub.add_option("--activations", activations, "Format of the activations while rotations are trained (kl, tokens)")
-      ->type_name("FORMAT")
-      ->group(group);
-  sub.add_option(
-         "--loss", loss,
-         "Loss to minimize: kl (KL divergence of the quantized model from the model), tokens (cross entropy on a "
-         "text), or error (errors of the weights alone, weighted by their inputs)")
-      ->check(CLI::IsMember({kOwn, kTokens, kError}))
-      ->capture_default_str()
-      ->group(group);
-  sub.add_option("--steps", steps, "Training steps; 0: 100")
-      ->check(CLI::Range(0, 1000000))
-      ->type_name("N")
-      ->group(group);
-  sub.add_option("--rate", rate,
-                 "Initial learning rate, as a share of the largest possible step; 0: the default of the loss")
-      ->check(CLI::Range(0.0, 1.0))
-      ->type_name("RATE")
-      ->group(group);
-  sub.add_option("--step-windows", step_windows, "Windows of the text in each step (kl, tokens)")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N")
-      ->capture_default_str()
-      ->group(group);
+  add_settings(sub, "--learn-rotation", format, "--activations", activations, "--loss", loss, "--steps", steps,
+               "--rate", rate, "--step-windows", step_windows);
   run.length = 256;
-  add_flags(sub, group);
+  add_flags(sub);
 }
 
 std::vector<std::vector<model::Rotation>> learned_rotations(run::Engine& engine, const model::Model& model,

@@ -176,17 +176,11 @@ int merge(const Shared& shared, MergeFlags& flags) {
 void add_merge(CLI::App& app, Command& command) {
   auto flags = std::make_shared<MergeFlags>();
   CLI::App* sub = app.add_subcommand("merge", "Merge LoRA adapters into the weights of their model");
-  add_setting(*sub, "base", flags->base);
-  add_setting(*sub, "adapter", flags->adapters.plain);
-  add_setting(*sub, "--out", flags->out);
-  add_setting(*sub, "--to", flags->to);
-  add_setting(*sub, "--type", flags->type);
-  add_setting(*sub, "--scale", flags->scale);
-  add_setting(*sub, "--fallback", flags->fallbacks);
+  add_settings(*sub, "base", flags->base, "adapter", flags->adapters.plain, "--out", flags->out, "--to", flags->to,
+               "--type", flags->type, "--scale", flags->scale, "--fallback", flags->fallbacks);
   auto* text = add_setting(*sub, "--check", flags->check);
   auto* most = add_setting(*sub, "--max-kl", flags->most);
-  add_setting(*sub, "--ctx-size", flags->length);
-  add_setting(*sub, "--chunks", flags->windows);
+  add_settings(*sub, "--ctx-size", flags->length, "--chunks", flags->windows);
   add_setting(*sub, "--no-check", flags->no_check)->excludes(text)->excludes(most);
   add_setting(*sub, "--overwrite", flags->overwrite);
   sub->footer([] {
@@ -200,9 +194,7 @@ void add_merge(CLI::App& app, Command& command) {
         "  lumen merge my-folder tuned/adapter -o merged-folder --type f32 --check held-out.txt --max-kl 0.001",
         four);
   });
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return merge(*shared, *flags); }; });
+  set_action(*sub, command, flags, merge);
 }
 
 }  // namespace lumen::cli

@@ -212,24 +212,18 @@ void add_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* sub =
       app.add_subcommand("quantize", "Quantize a model's weights to a number format, or to a mixture of formats");
-  add_setting(*sub, "input", flags->in);
-  add_setting(*sub, "output", flags->out);
-  add_setting(*sub, "--overwrite", flags->overwrite);
-  add_setting(*sub, "type", flags->type);
+  add_settings(*sub, "input", flags->in, "output", flags->out, "--overwrite", flags->overwrite, "type", flags->type);
   auto* threads = add_setting(*sub, "nthreads", flags->threads);
   add_setting(*sub, "--output-format", flags->form)->check(CLI::IsMember(model::output_forms()));
-  add_setting(*sub, "--split-max-size", flags->split);
-  add_setting(*sub, "--max-shard-size", flags->shard);
-  add_setting(*sub, "--tensor-type", flags->tensor_types);
+  add_settings(*sub, "--split-max-size", flags->split, "--max-shard-size", flags->shard, "--tensor-type",
+               flags->tensor_types);
   auto* output = add_setting(*sub, "--output-tensor-type", flags->options.output_type);
   auto* embedding = add_setting(*sub, "--token-embedding-type", flags->options.embedding_type);
-  add_setting(*sub, "--recipe", flags->recipe);
-  add_setting(*sub, "--imatrix", flags->importance);
-  add_setting(*sub, "--fallback", flags->options.fallbacks);
+  add_settings(*sub, "--recipe", flags->recipe, "--imatrix", flags->importance, "--fallback", flags->options.fallbacks);
   add_setting(*sub, "--pure", flags->options.pure)->excludes(output)->excludes(embedding);
   add_setting(*sub, "--leave-output-tensor", flags->options.leave_output)->excludes(output);
-  add_setting(*sub, "--train-tables", flags->options.train_tables);
-  add_setting(*sub, "--allow-requantize", flags->options.allow_requantize);
+  add_settings(*sub, "--train-tables", flags->options.train_tables, "--allow-requantize",
+               flags->options.allow_requantize);
   add_calibrated_flags(*sub, flags->calibrated);
   add_setting(*sub, "--dry-run", flags->dry_run);
   sub->footer([] {

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/recipe/record/provenance.h"
 
 namespace lumen::cli {
@@ -34,19 +34,14 @@ void add_verify(CLI::App& app, Command& command) {
   auto path = std::make_shared<std::string>();
   CLI::App* sub =
       app.add_subcommand("verify", "Check a run's outputs against the hashes of their inputs that they record");
-  sub->add_option("path", *path, "Folder of a run or of an adapter, GGUF or safetensors file")
-      ->check(reads(Reads::run))
-      ->required()
-      ->type_name("RUN|FILE");
+  add_setting(*sub, "path", *path);
   sub->footer(
       "Compares the base model's weights, data files, the recipe, formats and the compiler, and the files of a run's\n"
       "folder. Exit code 5 if one of them differs. Files that no longer exist are listed as missing.\n"
       "Examples:\n"
       "  lumen verify tuned\n"
       "  lumen verify tuned/model.gguf");
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [path, &command] { command.action = [path, shared = command.shared] { return verify(*shared, *path); }; });
+  set_action(*sub, command, path, verify);
 }
 
 }  // namespace lumen::cli

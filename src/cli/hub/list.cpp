@@ -111,7 +111,6 @@ void add_list(CLI::App& app, Command& command) {
   CLI::App* sub =
       app.add_subcommand("list", "Show the models of the Hugging Face cache and of your folders")->alias("ls");
   add_setting(*sub, "--json", flags->json);
-  add_shared_flags(*sub, command.shared);
   sub->footer(
       "Every command accepts these names: hf:USER/REPO:Q4_K_M, USER/REPO:Q4_K_M, and REPO:Q4_K_M where no other user "
       "has\n"
@@ -119,7 +118,7 @@ void add_list(CLI::App& app, Command& command) {
       "Examples:\n"
       "  lumen list\n"
       "  lumen list --json");
-  sub->callback([flags, &command] { command.action = [flags] { return list(*flags); }; });
+  set_action(*sub, command, flags, list);
 }
 
 }  // namespace lumen::cli

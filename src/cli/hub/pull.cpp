@@ -191,12 +191,8 @@ int pull(const PullFlags& flags) {
 void add_pull(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PullFlags>();
   CLI::App* sub = app.add_subcommand("pull", "Download a model of the Hugging Face hub into its cache");
-  add_setting(*sub, "name", flags->names);
-  add_setting(*sub, "--offline", flags->hub.is_offline);
-  add_setting(*sub, "--dry-run", flags->dry_run);
-  add_setting(*sub, "--retries", flags->hub.retries);
-  add_setting(*sub, "--timeout", flags->hub.seconds);
-  add_shared_flags(*sub, command.shared);
+  add_settings(*sub, "name", flags->names, "--offline", flags->hub.is_offline, "--dry-run", flags->dry_run, "--retries",
+               flags->hub.retries, "--timeout", flags->hub.seconds);
   sub->footer(
       "Names: [hf:]USER/REPO, USER/REPO:Q4_K_M (a quantization, or a part of a file's name), USER/REPO/FILE.gguf; "
       "@REVISION\n"
@@ -206,7 +202,7 @@ void add_pull(CLI::App& app, Command& command) {
       "Examples:\n"
       "  lumen pull USER/REPO-GGUF:Q4_K_M\n"
       "  lumen run -m hf:USER/REPO-GGUF:Q4_K_M -p \"Hello\"");
-  sub->callback([flags, &command] { command.action = [flags] { return pull(*flags); }; });
+  set_action(*sub, command, flags, pull);
 }
 
 }  // namespace lumen::cli

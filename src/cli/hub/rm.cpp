@@ -170,13 +170,12 @@ void add_rm(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("rm", "Remove models from the Hugging Face cache");
   add_setting(*sub, "name", flags->names);
   add_setting(*sub, "--yes", flags->yes);
-  add_shared_flags(*sub, command.shared);
   sub->footer(
       "USER/REPO removes a snapshot, USER/REPO:Q4_K_M one model of it. Files that other snapshots use are kept.\n"
       "Examples:\n"
       "  lumen rm USER/REPO-GGUF:Q4_K_M\n"
       "  lumen rm --yes USER/REPO");
-  sub->callback([flags, &command] { command.action = [flags] { return remove_all(*flags); }; });
+  set_action(*sub, command, flags, remove_all);
 }
 
 }  // namespace lumen::cli

@@ -258,22 +258,13 @@ void add_compare(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CompareFlags>();
   CLI::App* sub = app.add_subcommand("compare", "Compare models with a base: KL divergence, perplexity, size, speed");
   add_setting(*sub, "models", flags->models)->expected(2, 64);
-  add_setting(*sub, "--file", flags->text);
-  add_setting(*sub, "--ctx-size", flags->options.length);
-  add_setting(*sub, "--chunks", flags->options.windows);
-  add_setting(*sub, "--full", flags->options.full);
-  add_setting(*sub, "--bos", flags->bos);
-  add_setting(*sub, "--exact", flags->options.exact);
-  add_setting(*sub, "--one-by-one", flags->one_by_one);
+  add_settings(*sub, "--file", flags->text, "--ctx-size", flags->options.length, "--chunks", flags->options.windows,
+               "--full", flags->options.full, "--bos", flags->bos, "--exact", flags->options.exact, "--one-by-one",
+               flags->one_by_one);
   add_setting(*sub, "--scratch", flags->scratch)->check(CLI::ExistingDirectory);
-  add_setting(*sub, "--no-speed", flags->no_speed);
-  add_setting(*sub, "--tasks", flags->tasks);
-  add_setting(*sub, "--task-file", flags->task_files);
-  add_setting(*sub, "--data", flags->data);
-  add_setting(*sub, "--allow-outside-data", flags->outside_data);
-  add_setting(*sub, "--limit", flags->limit);
-  add_setting(*sub, "--json", flags->json);
-  add_setting(*sub, "--html", flags->html);
+  add_settings(*sub, "--no-speed", flags->no_speed, "--tasks", flags->tasks, "--task-file", flags->task_files, "--data",
+               flags->data, "--allow-outside-data", flags->outside_data, "--limit", flags->limit, "--json", flags->json,
+               "--html", flags->html);
   sub->footer(
       "Divergences are KL divergences from the base's distribution for each scored token, in nats. The protocol is "
       "that of\n"

@@ -151,20 +151,11 @@ int embed(const Shared& shared, EmbedFlags& flags) {
 void add_embed(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EmbedFlags>();
   CLI::App* sub = app.add_subcommand("embed", "Compute embedding vectors of texts")->alias("embedding");
-  add_setting(*sub, "--model", flags->model);
-  add_setting(*sub, "--prompt", flags->inputs);
-  add_setting(*sub, "--file", flags->file);
-  add_setting(*sub, "--pooling", flags->pooling);
-  add_setting(*sub, "--normalize", flags->norm);
-  add_setting(*sub, "--format", flags->form);
-  add_setting(*sub, "--cosine", flags->cosine);
-  add_setting(*sub, "--ctx-size", flags->options.context);
-  add_setting(*sub, "--truncate", flags->truncate);
-  add_setting(*sub, "--batch-size", flags->options.batch);
-  add_setting(*sub, "--output", flags->out);
-  add_setting(*sub, "--pairs", flags->pairs);
-  add_setting(*sub, "--fields", flags->fields);
-  add_setting(*sub, "--against", flags->against);
+  add_settings(*sub, "--model", flags->model, "--prompt", flags->inputs, "--file", flags->file, "--pooling",
+               flags->pooling, "--normalize", flags->norm, "--format", flags->form, "--cosine", flags->cosine,
+               "--ctx-size", flags->options.context, "--truncate", flags->truncate, "--batch-size",
+               flags->options.batch, "--output", flags->out, "--pairs", flags->pairs, "--fields", flags->fields,
+               "--against", flags->against);
   flags->adapters.add_flags(*sub);
   add_setting(*sub, "--exact", flags->options.exact);
   sub->footer(
@@ -173,9 +164,7 @@ void add_embed(CLI::App& app, Command& command) {
       "  lumen embed -m model.gguf -f texts.txt --pooling last --format json > vectors.json\n"
       "  lumen embed -m model.gguf --against rounded.gguf -f texts.txt\n"
       "  lumen embed -m model.gguf --pairs sts.tsv --against rounded.gguf");
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return embed(*shared, *flags); }; });
+  set_action(*sub, command, flags, embed);
 }
 
 }  // namespace lumen::cli

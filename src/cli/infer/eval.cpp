@@ -122,19 +122,11 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
 void add_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App* sub = app.add_subcommand("eval", "Run benchmark tasks on a model and count correct answers");
-  add_setting(*sub, "--model", flags->model);
-  add_setting(*sub, "--tasks", flags->tasks);
-  add_setting(*sub, "--task-file", flags->files);
-  add_setting(*sub, "--data", flags->data);
-  add_setting(*sub, "--allow-outside-data", flags->options.outside_data);
-  add_setting(*sub, "--list", flags->list);
-  add_setting(*sub, "--num-fewshot", flags->fewshot);
-  add_setting(*sub, "--limit", flags->options.limit);
-  add_setting(*sub, "--seed", flags->options.seed);
-  add_setting(*sub, "--ctx-size", flags->options.session.context);
-  add_setting(*sub, "--parallel", flags->options.parallel);
-  add_setting(*sub, "--output", flags->output);
-  add_setting(*sub, "--log-samples", flags->samples);
+  add_settings(*sub, "--model", flags->model, "--tasks", flags->tasks, "--task-file", flags->files, "--data",
+               flags->data, "--allow-outside-data", flags->options.outside_data, "--list", flags->list, "--num-fewshot",
+               flags->fewshot, "--limit", flags->options.limit, "--seed", flags->options.seed, "--ctx-size",
+               flags->options.session.context, "--parallel", flags->options.parallel, "--output", flags->output,
+               "--log-samples", flags->samples);
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);
   add_setting(*sub, "--exact", flags->options.session.exact);
@@ -144,9 +136,7 @@ void add_eval(CLI::App& app, Command& command) {
       "  lumen eval --list\n"
       "  lumen eval -m model.gguf --tasks arc_easy,piqa --data commonsense\n"
       "  lumen eval -m model.gguf --tasks gsm8k --data gsm8k --num-fewshot 5 -o figures.json");
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return evaluate(*shared, *flags); }; });
+  set_action(*sub, command, flags, evaluate);
 }
 
 }  // namespace lumen::cli

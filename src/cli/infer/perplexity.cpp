@@ -70,13 +70,9 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
 void add_perplexity(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* sub = app.add_subcommand("perplexity", "Measure the perplexity of a model on a text");
-  add_setting(*sub, "--model", flags->model);
-  add_setting(*sub, "--file", flags->text);
-  add_setting(*sub, "--ctx-size", flags->options.length);
-  add_setting(*sub, "--batch-size", flags->options.batch);
-  add_setting(*sub, "--chunks", flags->options.windows);
-  add_setting(*sub, "--full", flags->options.full);
-  add_setting(*sub, "--bos", flags->bos);
+  add_settings(*sub, "--model", flags->model, "--file", flags->text, "--ctx-size", flags->options.length,
+               "--batch-size", flags->options.batch, "--chunks", flags->options.windows, "--full", flags->options.full,
+               "--bos", flags->bos);
   auto* record = add_setting(*sub, "--record-logits", flags->record);
   add_setting(*sub, "--kl-divergence", flags->compare)->excludes(record);
   flags->adapters.add_flags(*sub);
@@ -92,9 +88,7 @@ void add_perplexity(CLI::App& app, Command& command) {
       "  lumen perplexity -m model.gguf -c 2048 --full\n"
       "  lumen perplexity -m model-f32.gguf --record-logits base.kl\n"
       "  lumen perplexity -m model-small.gguf --kl-divergence base.kl");
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return measure(*shared, *flags); }; });
+  set_action(*sub, command, flags, measure);
 }
 
 }  // namespace lumen::cli

@@ -182,21 +182,15 @@ void add_bench(CLI::App& app, Command& command) {
   add_setting(*sub, "--shape", flags->shape);
   add_setting(*sub, "--type", flags->types)->excludes(file);
   auto* write = add_setting(*sub, "--write", flags->write);
-  add_setting(*sub, "--n-prompt", flags->prompts);
-  add_setting(*sub, "--n-gen", flags->generates);
-  add_setting(*sub, "--pg", flags->pairs);
-  add_setting(*sub, "--n-depth", flags->depths);
+  add_settings(*sub, "--n-prompt", flags->prompts, "--n-gen", flags->generates, "--pg", flags->pairs, "--n-depth",
+               flags->depths);
   add_setting(*sub, "--sequences", flags->sequences)->check(whole(1, model::kMostMeasured));
-  add_setting(*sub, "--repetitions", flags->speed.repetitions);
-  add_setting(*sub, "--batch-size", flags->speed.session.chunk);
+  add_settings(*sub, "--repetitions", flags->speed.repetitions, "--batch-size", flags->speed.session.chunk);
   flags->cache.add_flags(*sub);
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);
-  add_setting(*sub, "--output", flags->form);
-  add_setting(*sub, "--no-warmup", flags->no_warm_up);
-  add_setting(*sub, "--cpu-time", flags->speed.cpu_time);
-  add_setting(*sub, "--exact", flags->speed.session.exact);
-  add_setting(*sub, "--batch-invariant", flags->speed.session.invariant);
+  add_settings(*sub, "--output", flags->form, "--no-warmup", flags->no_warm_up, "--cpu-time", flags->speed.cpu_time,
+               "--exact", flags->speed.session.exact, "--batch-invariant", flags->speed.session.invariant);
   add_setting(*sub, "--explain", flags->explain)->excludes(write);
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);

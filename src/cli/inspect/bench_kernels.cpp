@@ -8,6 +8,7 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/settings/declare.h"
 #include "run/engine/roofline.h"
 
 namespace lumen::cli {
@@ -84,16 +85,8 @@ void add_bench_kernels(CLI::App& bench, Command& command) {
   auto flags = std::make_shared<BenchKernelsFlags>();
   CLI::App* sub =
       bench.add_subcommand("kernels", "Measure matrix products of every format, compared with the machine's peak");
-  sub->add_option("--format,--type", flags->formats, "Formats; by default all")->delimiter(',')->type_name("NAME,...");
-  sub->add_option("--shape", flags->shapes, "Rows x columns of the weights")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->type_name("NxK,...");
-  sub->add_option("-M,--rows", flags->rows, "Rows of activations")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 16));
-  sub->add_flag("--exact", flags->exact, "Compute activations in f32");
+  add_settings(*sub, "--format", flags->formats, "--shape", flags->shapes, "--rows", flags->rows, "--exact",
+               flags->exact);
   sub->footer([] {
     return fmt::format(
         "The first lines are the machine's peaks, measured in the same run with all threads: memory reads, f32 "
@@ -107,9 +100,7 @@ void add_bench_kernels(CLI::App& bench, Command& command) {
         "  lumen bench kernels --format {} -M 1 --shape 5632x2048   one line",
         format_names(), example_format(4.5));
   });
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return measure(*shared, *flags); }; });
+  set_action(*sub, command, flags, measure);
 }
 
 }  // namespace lumen::cli

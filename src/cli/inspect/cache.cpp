@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/settings/declare.h"
 #include "run/device/available.h"
 #include "run/engine/cache/user_cache.h"
 
@@ -98,13 +99,11 @@ void add_cache(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CacheFlags>();
   CLI::App* sub = app.add_subcommand("cache", "Show or clear the caches on disk: kernels, plans, tokenized data");
   sub->require_subcommand(0, 1);
-  sub->add_flag("--json", flags->json, "Print JSON, for other programs");
+  add_setting(*sub, "--json", flags->json);
   add_shared_flags(*sub, command.shared);
   CLI::App* cleared = sub->add_subcommand("clear", "Delete the whole cache or one kind; later runs make it again");
-  cleared->add_option("kind", flags->kind, "kernels, plans, tokens or another kind that `lumen cache` lists")
-      ->type_name("KIND");
-  cleared->add_flag("--json", flags->json, "Print JSON, for other programs");
-  add_shared_flags(*cleared, command.shared);
+  add_settings(*cleared, "kind", flags->kind, "--json", flags->json);
+  set_action(*cleared, command, flags, clear);
   sub->footer(
       "--cache, LUMEN_CACHE, XDG_CACHE_HOME and HOME set the folder; --cache-limit and LUMEN_CACHE_LIMIT its size.\n"
       "Examples:\n"
@@ -114,8 +113,6 @@ void add_cache(CLI::App& app, Command& command) {
     if (!sub->get_subcommands().empty()) return;
     command.action = [flags, shared = command.shared] { return show(*shared, *flags); };
   });
-  cleared->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return clear(*shared, *flags); }; });
 }
 
 }  // namespace lumen::cli

@@ -10,7 +10,7 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/family/source.h"
 #include "model/arch/held_formats.h"
 #include "model/recipe/optimizer/optimizer.h"
@@ -184,44 +184,15 @@ int compile(const Shared& shared, const CompileFlags& flags) {
 void add_compile(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CompileFlags>();
   CLI::App* sub = app.add_subcommand("compile", "Show the stages of a compilation, from source text to machine code");
-  sub->add_option("file", flags->file, "A .lum file with a model or functions, or a known family")
-      ->check(reads(Reads::file))
-      ->required()
-      ->type_name("FILE");
-  sub->add_option("--shape,--size", flags->shape, "Named size of the model; without it, the first one");
-  sub->add_option("--config", flags->config, "Value of the model's configuration; repeatable")->type_name("KEY=NUMBER");
-  sub->add_option("--function", flags->function, "Function; 'train' is a whole training step")->capture_default_str();
-  sub->add_option("--symbols", flags->symbols, "Values of shape symbols; by default B and R are 1, others 32")
-      ->type_name("B=1,T=512")
-      ->delimiter(',');
-  sub->add_option("--format", flags->formats, "Format of weights; repeatable")->type_name("[PATTERN=]FORMAT");
-  sub->add_option("--activations", flags->activations, "Format of the activations that matrices read")
-      ->type_name("FORMAT");
-  sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")
-      ->capture_default_str()
-      ->type_name("MACHINE");
-  auto* emit =
-      sub->add_option(
-             "--emit", flags->emit,
-             "Stage to print: graph, loops, llvm, asm, obj, or bids (which kernels were considered for products)")
-          ->capture_default_str();
-  sub->add_option("-o,--out", flags->out, "File to write instead of printing")
-      ->check(writes(Writes::file))
-      ->type_name("OUT");
-  auto* explain = sub->add_flag("--explain", flags->explain,
-                                "Run it here, on random numbers: print each kernel's plan, its predicted and measured "
-                                "time, and the hardware limit of that time");
-  sub->add_flag("--check", flags->check,
-                "For a GPU: print each kernel's registers, spills, memory, and what its inner loop is made of; --emit "
-                "and --out also write a stage")
-      ->excludes(explain);
+  add_settings(*sub, "file", flags->file, "--shape", flags->shape, "--config", flags->config, "--function",
+               flags->function, "--symbols", flags->symbols, "--format", flags->formats, "--activations",
+               flags->activations, "--target", flags->target);
+  auto* emit = add_setting(*sub, "--emit", flags->emit);
+  add_setting(*sub, "--out", flags->out);
+  auto* explain = add_setting(*sub, "--explain", flags->explain);
+  add_setting(*sub, "--check", flags->check)->excludes(explain);
   explain->excludes(emit);
-  sub->add_option("--precision", flags->precision,
-                  "Float type of the operands of products and attention, or a recipe that sets each operand's "
-                  "format")
-      ->type_name("TYPE")
-      ->capture_default_str();
-  sub->add_flag("--exact", flags->exact, "Compute activations in f32");
+  add_settings(*sub, "--precision", flags->precision, "--exact", flags->exact);
   sub->footer([] {
     return size_names() +
            "\n\nExamples:\n"

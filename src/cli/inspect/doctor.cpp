@@ -14,7 +14,7 @@
 #include "cli/command.h"
 #include "cli/inspect/doctor_report.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "run/device/choose/choose.h"
 #include "run/device/choose/libraries.h"
 #include "run/engine/cache/user_cache.h"
@@ -120,11 +120,10 @@ int doctor(const Shared& shared, const DoctorFlags& flags) {
 void add_doctor(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* sub = app.add_subcommand("doctor", "Show this machine's processor and GPUs, and test the kernels on them");
-  sub->add_flag("--json", flags->json, "Print JSON, for other programs");
-  auto* all = sub->add_flag("--all", flags->all, "Test the kernels of every format");
-  sub->add_flag("--quick", flags->quick, "Skip the self-test and the measurement")->excludes(all);
-  sub->add_option("--report", flags->report, "Write a report of devices and tests to a file, to send to others")
-      ->check(writes(Writes::file));
+  add_setting(*sub, "--json", flags->json);
+  auto* all = add_setting(*sub, "--all", flags->all);
+  add_setting(*sub, "--quick", flags->quick)->excludes(all);
+  add_setting(*sub, "--report", flags->report);
   sub->footer(
       "Each device is opened and described. Kernels of every kind are compared with the exact evaluator, with the "
       "plans of\n"

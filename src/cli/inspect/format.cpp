@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/family/source.h"
 #include "number/facts/facts.h"
 #include "run/device/choose/choose.h"
@@ -154,25 +154,18 @@ void add_format(CLI::App& app, Command& command) {
   add_shared_flags(*list_command, command.shared);
   list_command->callback([&command] { command.action = [shared = command.shared] { return list(*shared); }; });
   CLI::App* show_command = sub->add_subcommand("show", "Show the definition of a format and its properties");
-  show_command->add_option("name", flags->name, "Format")->required();
-  add_shared_flags(*show_command, command.shared);
-  show_command->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return show(*shared, *flags); }; });
+  add_setting(*show_command, "name", flags->name);
+  set_action(*show_command, command, flags, show);
   CLI::App* check_command = sub->add_subcommand("check",
                                                 "Test the codec, and kernels on every machine that runs here and on "
                                                 "--device; compare errors with similar formats");
-  check_command->add_option("file", flags->file, "A .lum file, or the name of a known format")
-      ->check(reads(Reads::file))
-      ->required()
-      ->type_name("FILE|NAME");
+  add_setting(*check_command, "file", flags->file);
   check_command->footer(
       "Exit code 5 when a check fails.\n"
       "Examples:\n"
       "  lumen format check my_format.lum\n"
       "  lumen format check NAME --formats ./my-formats");
-  add_shared_flags(*check_command, command.shared);
-  check_command->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return check(*shared, *flags); }; });
+  set_action(*check_command, command, flags, check);
 }
 
 }  // namespace lumen::cli

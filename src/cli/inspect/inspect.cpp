@@ -6,7 +6,7 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/file/checkpoint.h"
@@ -134,16 +134,11 @@ void add_inspect(CLI::App& app, Command& command) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* sub =
       app.add_subcommand("inspect", "Print metadata and tensors of a GGUF or safetensors file, or a checkpoint");
-  sub->add_option("path,-m,--model", flags->path, "File or folder")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("FILE");
-  auto* limit = sub->add_option("--limit", flags->limit, "Most elements to print of an array")->capture_default_str();
-  sub->add_flag("--tensors", flags->tensors_only, "Leave out the metadata")->excludes(limit);
+  add_setting(*sub, "--model", flags->path);
+  auto* limit = add_setting(*sub, "--limit", flags->limit);
+  add_setting(*sub, "--tensors", flags->tensors_only)->excludes(limit);
   sub->footer("Examples:\n  lumen inspect model.gguf\n  lumen inspect my-model/checkpoint-2000");
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return inspect(*shared, *flags); }; });
+  set_action(*sub, command, flags, inspect);
 }
 
 }  // namespace lumen::cli

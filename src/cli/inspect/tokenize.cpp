@@ -8,9 +8,9 @@
 #include "base/structured/json.h"
 #include "cli/command.h"
 #include "cli/given_text.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/text/tokenizer/text_stats.h"
 #include "model/text/tokenizer/tokenizer.h"
 #include "model/text/unicode/unicode.h"
@@ -25,7 +25,7 @@ struct TokenizeFlags {
   std::vector<std::string> words, training, specials;
   std::vector<model::TokenId> decode;
   bool ids = false, stats = false, json = false, json_lines = false, special = false, plain = false;
-  int64_t vocabulary = 0;
+  int64_t vocabulary = 32000;
   std::string split;
 };
 
@@ -139,51 +139,31 @@ int tokenize(const TokenizeFlags& flags) {
 void add_tokenize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<TokenizeFlags>();
   CLI::App* sub = app.add_subcommand("tokenize", "Show how a text becomes tokens; measure or train a tokenizer");
-  auto* model = sub->add_option("-m,--model,--tokenizer", flags->tokenizer,
-                                "GGUF file, tokenizer.json, SentencePiece .model, or a folder with one")
-                    ->check(reads(Reads::model))
-                    ->type_name("FILE");
-  auto* text = sub->add_option("text", flags->words, "Text; without it and --file, standard input is read");
-  auto* file =
-      sub->add_option("-f,--file", flags->file, "File with the text")->check(reads(Reads::file))->type_name("FILE");
-  auto* ids = sub->add_flag("--ids", flags->ids, "Print ids only, on one line");
-  auto* json = sub->add_flag("--json", flags->json, "Print JSON")->excludes(ids);
-  auto* stats = sub->add_flag("--stats", flags->stats,
-                              "Measure tokens per character, word and byte, separately for Korean and English")
-                    ->excludes(ids);
-  auto* decode = sub->add_option("--decode", flags->decode, "Print the text of these ids")
-                     ->type_name("ID...")
-                     ->check(whole(0, INT32_MAX - 1));
-  auto* special = sub->add_flag("--special", flags->special, "Add BOS and EOS as the tokenizer defines");
-  auto* plain = sub->add_flag("--plain", flags->plain, "Do not parse control tokens in the text");
-  auto* lines = sub->add_flag("--json-lines", flags->json_lines,
-                              "For programs: each line of standard input is a JSON text or {\"bytes\": hex}, each line "
-                              "of output its tokens");
-  auto* train = sub->add_option("--train", flags->training, "Train a tokenizer (byte pairs) on these files")
-                    ->check(reads(Reads::file))
-                    ->type_name("FILE...");
+  auto* model = add_setting(*sub, "--model", flags->tokenizer);
+  auto* text = add_setting(*sub, "text", flags->words);
+  auto* file = add_setting(*sub, "--file", flags->file);
+  auto* ids = add_setting(*sub, "--ids", flags->ids);
+  auto* json = add_setting(*sub, "--json", flags->json)->excludes(ids);
+  auto* stats = add_setting(*sub, "--stats", flags->stats)->excludes(ids);
+  auto* decode = add_setting(*sub, "--decode", flags->decode);
+  auto* special = add_setting(*sub, "--special", flags->special);
+  auto* plain = add_setting(*sub, "--plain", flags->plain);
+  auto* lines = add_setting(*sub, "--json-lines", flags->json_lines);
+  auto* train = add_setting(*sub, "--train", flags->training);
   // These options belong to one mode only.
   for (auto* other : {text, file, ids, json, stats, special, plain, lines}) decode->excludes(other);
   for (auto* other : {text, file, ids, json, stats}) lines->excludes(other);
   for (auto* other : {model, text, file, ids, json, stats, decode, special, plain, lines}) train->excludes(other);
-  sub->add_option("--vocabulary", flags->vocabulary, "Vocabulary size of the trained tokenizer")
-      ->default_val(32000)
-      ->needs(train);
-  sub->add_option("--special-token", flags->specials, "Control token of the trained tokenizer; the first one is EOS")
-      ->needs(train);
-  sub->add_option("--split", flags->split, "Pretokenizer of the trained tokenizer: a name in models/pretokenizers.toml")
-      ->needs(train);
-  sub->add_option("-o,--output", flags->output, "Path of the trained tokenizer.json")
-      ->check(writes(Writes::file))
-      ->type_name("FILE")
-      ->needs(train);
+  add_setting(*sub, "--vocabulary", flags->vocabulary)->needs(train);
+  add_setting(*sub, "--special-token", flags->specials)->needs(train);
+  add_setting(*sub, "--split", flags->split)->needs(train);
+  add_setting(*sub, "--output", flags->output)->needs(train);
   sub->footer(
       "Examples:\n"
       "  lumen tokenize -m model.gguf \"대한민국의 수도는 서울이다.\"\n"
       "  lumen tokenize -m tokenizer.json -f text.txt --stats\n"
       "  lumen tokenize --train korean.txt english.txt --vocabulary 8000 -o tokenizer.json");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] { command.action = [flags] { return tokenize(*flags); }; });
+  set_action(*sub, command, flags, tokenize);
 }
 
 }  // namespace lumen::cli

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/reference/commands.h"
+#include "cli/settings/declare.h"
 #include "cli/version.h"
 
 namespace lumen::cli {
@@ -39,10 +40,7 @@ void add_completion(CLI::App& app, Command& command) {
   auto shell = std::make_shared<std::string>();
   CLI::App* sub =
       app.add_subcommand("shell-completion", "Print a script that completes commands and options in a shell");
-  sub->add_option("shell", *shell, "Shell")
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
-      ->type_name("SHELL")
-      ->required();
+  add_setting(*sub, "shell", *shell);
   sub->footer("Examples:\n  lumen shell-completion bash > /etc/bash_completion.d/lumen");
   sub->callback([shell, &command] {
     command.action = [shell] {
@@ -56,12 +54,7 @@ void add_completion(CLI::App& app, Command& command) {
 void add_manual(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ManualFlags>();
   CLI::App* sub = app.add_subcommand("manual", "Print the manual of a command, as a man page or as Markdown");
-  sub->add_option("command", flags->words, "Command; by default the whole program")->type_name("NAME");
-  sub->add_option("--form", flags->form,
-                  "man; markdown, including subcommands; or json: the table of options of these commands")
-      ->check(CLI::IsMember({"man", "markdown", "json"}))
-      ->type_name("FORM")
-      ->capture_default_str();
+  add_settings(*sub, "command", flags->words, "--form", flags->form);
   sub->footer("Examples:\n  lumen manual train | man -l -\n  lumen manual --form markdown > commands.md");
   sub->callback([flags, &command] { command.action = [flags] { return print_manual(*flags); }; });
 }

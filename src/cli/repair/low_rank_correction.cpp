@@ -9,8 +9,8 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
 #include "cli/repair/repair_flags.h"
+#include "cli/settings/declare.h"
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/measure/perplexity_divergence.h"
@@ -128,36 +128,17 @@ void add_low_rank_correction(CLI::App& app, Command& command) {
   CLI::App* sub =
       app.add_subcommand("correct", "Low-rank correction: make an adapter that restores what quantization lost");
   flags->add_models(*sub);
-  sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder in PEFT's format")
-      ->check(writes(Writes::model))
-      ->required()
-      ->type_name("ADAPTER");
-  sub->add_option("-r,--rank", flags->options.factors.rank, "Rank of the adapter: columns of B, rows of A")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 16));
-  sub->add_option(
-         "--method", flags->method,
-         "eora: minimize the error of each layer's products on a text; svd: minimize the error of each matrix, "
-         "as LQER and SVDQuant do")
-      ->capture_default_str()
-      ->check(CLI::IsMember({kWeighted, kAlone}));
-  flags->text.add_flags(*sub, "Text (eora)");
-  sub->add_option("--damp-percent", flags->options.factors.damping,
-                  "Damping: this part of the inputs' mean square is added to the diagonal; use more for a short text")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6))
-      ->group("Text (eora)");
-  flags->add_check(*sub, "ADAPTER");
+  add_settings(*sub, "--out", flags->out, "--rank", flags->options.factors.rank, "--method", flags->method);
+  flags->text.add_flags(*sub);
+  add_setting(*sub, "--damp-percent", flags->options.factors.damping);
+  flags->add_check(*sub);
   sub->footer(
       "The weights do not change. run, chat, serve, perplexity, eval, embed and bench take the adapter with --lora;\n"
       "merge adds it to the weights.\n"
       "Examples:\n"
       "  lumen correct model.gguf small.gguf -o small-correction.gguf --rank 32 -f text.txt\n"
       "  lumen run -m small.gguf --lora small-correction.gguf -p \"Once\"");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return write_correction(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, write_correction);
 }
 
 }  // namespace lumen::cli

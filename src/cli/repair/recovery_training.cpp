@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
 #include "cli/repair/repair_flags.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/infer/measure/compare_models.h"
@@ -102,47 +102,18 @@ void add_recovery_training(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand(
       "recover", "Recovery training: train the scales and norms of a quantized model; its codes do not change");
   flags->add_models(*sub);
-  sub->add_option("-o,--out,--output", flags->out, "GGUF file to write, in the same formats")
-      ->check(writes(Writes::model))
-      ->required()
-      ->type_name("OUT");
-  sub->add_option(
-         "--loss", flags->loss,
-         "Loss to minimize: kl (KL divergence from ORIGINAL), or tokens (cross entropy of the text's own tokens)")
-      ->check(CLI::IsMember({kTeacher, kTokens}))
-      ->capture_default_str();
-  sub->add_option("--train", flags->train, "Parameters to train: scales (of the formats' groups), norms")
-      ->delimiter(',')
-      ->type_name("WHAT")
-      ->capture_default_str();
-  sub->add_option("--steps", flags->options.steps, "Training steps")
-      ->check(CLI::Range(1, 1000000))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("--rate", flags->options.rate, "Initial learning rate, relative to the size of each parameter")
-      ->check(CLI::Range(0.0, 1.0))
-      ->type_name("RATE")
-      ->capture_default_str();
-  sub->add_option("--step-windows", flags->options.step_windows, "Windows of the text in each step")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N")
-      ->capture_default_str();
-  sub->add_option("-s,--seed", flags->options.seed, "Seed of the order of windows")->capture_default_str();
-  flags->text.add_flags(*sub, "Text");
-  sub->add_option("--work-folder", flags->folder, "Folder for progress until OUT is written; OUT.work by default")
-      ->check(writes(Writes::folder))
-      ->type_name("FOLDER");
-  sub->add_flag("--restart", flags->options.anew, "Discard the progress of an earlier run in the work folder");
-  flags->add_check(*sub, "OUT");
+  add_settings(*sub, "--out", flags->out, "--loss", flags->loss, "--train", flags->train, "--steps",
+               flags->options.steps, "--rate", flags->options.rate, "--step-windows", flags->options.step_windows,
+               "--seed", flags->options.seed);
+  flags->text.add_flags(*sub);
+  add_settings(*sub, "--work-folder", flags->folder, "--restart", flags->options.anew);
+  flags->add_check(*sub);
   sub->footer(
       "The same command continues an interrupted run. The result has the same bytes as without the interruption.\n"
       "Examples:\n"
       "  lumen recover model.gguf small.gguf -o better.gguf -f text.txt\n"
       "  lumen recover model.gguf small.gguf -o better.gguf -f text.txt --loss tokens --train scales");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return train_fields(*shared, *flags); };
-  });
+  set_action(*sub, command, flags, train_fields);
 }
 
 }  // namespace lumen::cli

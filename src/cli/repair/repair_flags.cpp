@@ -6,34 +6,20 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "cli/given_text.h"
-#include "cli/numbers.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 
 namespace lumen::cli {
 
 void RepairFlags::add_models(CLI::App& sub) {
-  sub.add_option("original", original, "The model before quantization: GGUF file, Hugging Face folder, or hf:USER/REPO")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("ORIGINAL");
-  sub.add_option("quantized", rounded, "The same model, quantized")
-      ->check(reads(Reads::model))
-      ->required()
-      ->type_name("QUANTIZED");
+  add_settings(sub, "original", original, "quantized", rounded);
 }
 
-void RepairFlags::add_check(CLI::App& sub, const char* out_name) {
-  auto* held_out = sub.add_option("--check", check,
-                                  "Held-out text on which the divergence from the original is measured; the default is "
-                                  "the end of the built-in text")
-                       ->check(reads(Reads::data))
-                       ->type_name("TEXT");
-  sub.add_option("--check-chunks", windows, "Windows of the check; 0: all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub.add_flag("--no-check", no_check, "Do not measure the result")->excludes(held_out);
-  sub.add_flag("--overwrite", overwrite, fmt::format("Replace an existing {}; inputs are never replaced", out_name));
+void RepairFlags::add_check(CLI::App& sub) {
+  auto* held_out = add_setting(sub, "--check", check);
+  add_setting(sub, "--check-chunks", windows);
+  add_setting(sub, "--no-check", no_check)->excludes(held_out);
+  add_setting(sub, "--overwrite", overwrite);
 }
 
 void RepairFlags::refuse_outputs(bool is_file) const {

@@ -17,7 +17,7 @@ struct RepairFlags {
   bool no_check = false, overwrite = false;
 
   void add_models(CLI::App& sub);
-  void add_check(CLI::App& sub, const char* out_name);
+  void add_check(CLI::App& sub);
   // Error when the output, one file or a folder, would replace an input, already exists, or cannot be written.
   void refuse_outputs(bool is_file) const;
   // The tokens on which the divergence is measured.

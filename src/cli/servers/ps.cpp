@@ -100,12 +100,11 @@ void add_ps(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PsFlags>();
   CLI::App* sub = app.add_subcommand("ps", "Show your running servers: models, address, memory, requests");
   add_setting(*sub, "--json", flags->json);
-  add_shared_flags(*sub, command.shared);
   sub->footer(
       "The number of requests comes from GET /metrics; it is unknown if the server requires a key.\n"
       "Example:\n"
       "  lumen ps");
-  sub->callback([flags, &command] { command.action = [flags] { return ps(*flags); }; });
+  set_action(*sub, command, flags, ps);
 }
 
 }  // namespace lumen::cli

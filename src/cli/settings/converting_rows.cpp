@@ -9,8 +9,7 @@ constexpr Setting kRows[] = {
             "Calibration text, .jsonl or folder; chats go through the model's template. Repeatable: each file gets the "
             "same share of the windows. By default the built-in text"}
         .under("Text")
-        .reading(Reads::data)
-        .takes("FILE")
+        .reading(Reads::data, "FILE")
         .one_each()
         .as_variable("LUMEN_CALIBRATION_FILE"),
     Setting{"-c,--ctx-size", "quantize,rewrite,correct,recover", "Tokens per window of the calibration text"}
@@ -41,12 +40,9 @@ constexpr Setting kRows[] = {
         .under("Text")
         .takes("TYPE")
         .with_default(),
-    Setting{"input", "quantize", "GGUF file, or a Hugging Face folder"}.reading(Reads::model).required().takes("IN"),
-    Setting{"output", "quantize", "GGUF file, or folder, to write"}
-        .writing(Writes::model_or_input)
-        .required()
-        .takes("OUT"),
-    Setting{"--overwrite", "quantize,export",
+    Setting{"input", "quantize", "GGUF file, or a Hugging Face folder"}.reading(Reads::model, "IN").required(),
+    Setting{"output", "quantize", "GGUF file, or folder, to write"}.writing(Writes::model_or_input, "OUT").required(),
+    Setting{"--overwrite", "quantize,export,rewrite",
             "Allow OUT to be IN or a part of it; other files are replaced without this flag"}
         .no_variable(),
     Setting{"type", "quantize", "Format or mixture (names are below); not with --budget"}.takes("TYPE"),
@@ -69,13 +65,11 @@ constexpr Setting kRows[] = {
         .under("Single tensors")
         .takes("FORMAT"),
     Setting{"--recipe", "quantize", "Take options from a recipe, by name or from a .toml file; flags override it"}
-        .reading(Reads::file)
-        .takes("NAME|FILE")
+        .reading(Reads::file, "NAME|FILE")
         .as_variable("LUMEN_QUANTIZE_RECIPE"),
     Setting{"--imatrix", "quantize",
             "Importance matrix (`lumen imatrix`), for formats whose scales depend on it: fit(x, w)"}
-        .reading(Reads::file)
-        .takes("FILE"),
+        .reading(Reads::file, "FILE"),
     Setting{"--fallback", "quantize",
             "Format of tensors whose rows do not divide into blocks; repeatable, tried in order. Without it such a "
             "tensor is an error"}
@@ -234,9 +228,8 @@ constexpr Setting kRows[] = {
     Setting{"--json", "quantize",
             "Write what was done to each weight, and with --budget what was chosen and measured, as JSON"}
         .under("Reports")
-        .takes("FILE")
-        .writing(Writes::file),
-    Setting{"--html", "quantize", "Write this report as a page"}.under("Reports").takes("FILE").writing(Writes::file),
+        .writing(Writes::file, "FILE"),
+    Setting{"--html", "quantize", "Write this report as a page"}.under("Reports").writing(Writes::file, "FILE"),
     Setting{"--compare-formats,--beside", "quantize",
             "Formats or mixtures that the report of --budget also shows. They are quantized with an importance matrix "
             "of the same text, and measured on the same windows"}
@@ -245,41 +238,35 @@ constexpr Setting kRows[] = {
         .takes("NAMES"),
     Setting{"--work-folder", "quantize", "Folder for progress until OUT is written; OUT.work by default"}
         .under("Strategies")
-        .takes("FOLDER")
-        .writing(Writes::folder)
+        .writing(Writes::folder, "FOLDER")
         .no_variable(),
     Setting{"--restart", "quantize", "Discard the progress of an earlier run in the work folder"}
         .under("Strategies")
         .no_variable(),
     Setting{"-m,--model,model", "imatrix", "GGUF file or Hugging Face folder"}
-        .reading(Reads::model)
-        .takes("FILE")
+        .reading(Reads::model, "FILE")
         .as_variable("LUMEN_IMATRIX_MODEL"),
     Setting{"-f,--file", "imatrix",
             "Text, .jsonl or folder to run the model on; chats go through its template. By default the built-in text"}
-        .reading(Reads::data)
-        .takes("FILE")
+        .reading(Reads::data, "FILE")
         .as_variable("LUMEN_CALIBRATION_FILE"),
     Setting{"-o,--output,--output-file", "imatrix", "Importance matrix to write"}
-        .writing(Writes::file)
-        .with_default()
-        .takes("FILE"),
+        .writing(Writes::file, "FILE")
+        .with_default(),
     Setting{"--output-format", "imatrix", "gguf, or dat: the older format"}
         .with_default()
         .one_of("gguf dat")
         .as_variable("LUMEN_IMATRIX_FORMAT"),
     Setting{"--in-file", "imatrix", "Importance matrices to add; repeatable. Without a model they are only combined"}
-        .reading(Reads::file)
-        .takes("FILE"),
+        .reading(Reads::file, "FILE"),
     Setting{"--bos", "imatrix", "Position of BOS: front, windows, none (as in `lumen perplexity`)"}
         .with_default()
         .one_of("front windows none"),
     Setting{"--process-output", "imatrix", "Also measure the output matrix"},
     Setting{"input", "export", "GGUF file, Hugging Face folder, or hf:USER/REPO"}
-        .reading(Reads::model)
-        .required()
-        .takes("IN"),
-    Setting{"output", "export", "NAME.gguf, or a folder"}.writing(Writes::model_or_input).required().takes("OUT"),
+        .reading(Reads::model, "IN")
+        .required(),
+    Setting{"output", "export", "NAME.gguf, or a folder"}.writing(Writes::model_or_input, "OUT").required(),
     Setting{"--to,--output-format", "export", "What to write; by default the name decides"}.as_variable(
         "LUMEN_EXPORT_TO"),
     Setting{"--type", "export", "Float format to decode all matrices to"}.takes("FORMAT").as_variable(
@@ -287,14 +274,12 @@ constexpr Setting kRows[] = {
     Setting{"--split-max-size", "export", "Write several GGUF files of at most about this size"}.takes("SIZE"),
     Setting{"--max-shard-size", "export", "Write several safetensors files of at most about this size"}.takes("SIZE"),
     Setting{"base", "merge", "The model: GGUF file, Hugging Face folder, or hf:USER/REPO"}
-        .reading(Reads::model)
-        .required()
-        .takes("BASE"),
+        .reading(Reads::model, "BASE")
+        .required(),
     Setting{"adapter", "merge", "GGUF adapters or PEFT folders; several are added"}
-        .reading(Reads::model)
-        .required()
-        .takes("ADAPTER[=SCALE]"),
-    Setting{"-o,--out,--output", "merge", "NAME.gguf, or a folder"}.writing(Writes::model).required().takes("OUT"),
+        .reading(Reads::model, "ADAPTER[=SCALE]")
+        .required(),
+    Setting{"-o,--out,--output", "merge", "NAME.gguf, or a folder"}.writing(Writes::model, "OUT").required(),
     Setting{"--to", "merge", "What to write; by default the name decides"}.one_of("gguf hf").as_variable(
         "LUMEN_MERGE_TO"),
     Setting{"--type", "merge", "Format of the weights: base (each as in BASE), a format, or a mixture of formats"}
@@ -309,8 +294,7 @@ constexpr Setting kRows[] = {
         "--check", "merge",
         "Held-out text on which the result is compared with model and adapter; by default the end of the built-in text"}
         .under("Check")
-        .reading(Reads::data)
-        .takes("TEXT")
+        .reading(Reads::data, "TEXT")
         .as_variable("LUMEN_MERGE_CHECK"),
     Setting{"--max-kl", "merge",
             "Largest divergence of the result, in nats per token; a larger one ends with exit code 5, and nothing is "
@@ -324,7 +308,8 @@ constexpr Setting kRows[] = {
     Setting{"--chunks", "merge", "Windows of the check; 0: all"}.under("Check").with_default().from(0).as_variable(
         "LUMEN_MERGE_CHUNKS"),
     Setting{"--no-check", "merge", "Do not compare the result"}.under("Check").as_variable("LUMEN_MERGE_NO_CHECK"),
-    Setting{"--overwrite", "merge", "Replace an existing OUT; inputs are never replaced"}.no_variable(),
+    Setting{"--overwrite", "merge,correct,recover", "Replace an existing output; inputs are never replaced"}
+        .no_variable(),
 };
 
 }  // namespace

@@ -58,4 +58,9 @@ CLI::Option* add_flag_function(CLI::App& app, std::string_view name, std::functi
   return finish_setting(app.add_flag_function(row.names, count, row.help), row, SettingKind::flag);
 }
 
+void add_switch_function(CLI::App& app, std::string_view name, const std::function<void(bool)>& use) {
+  add_flag_function(app, name, use);
+  app.add_flag_callback("--no-" + std::string(name.substr(2)), [use] { use(false); })->group("");
+}
+
 }  // namespace lumen::cli

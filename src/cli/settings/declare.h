@@ -21,11 +21,17 @@ std::string command_of(const CLI::App& app);
 template <class T>
 CLI::Option* add_setting(CLI::App& app, std::string_view name, T& value);
 
+// The same for several: a name and a value, the next name and its value, ..
+template <class T, class... More>
+void add_settings(CLI::App& app, std::string_view name, T& value, More&&... more);
+
 // The same for an option whose values go to `use`, and for a flag: `use` gets false for a --no- spelling, and where an
 // environment variable says so.
 template <class T>
 CLI::Option* add_setting_function(CLI::App& app, std::string_view name, const std::function<void(const T&)>& use);
 CLI::Option* add_flag_function(CLI::App& app, std::string_view name, std::function<void(bool)> use);
+// The same for a flag that has a --no- spelling too, which the help does not show.
+void add_switch_function(CLI::App& app, std::string_view name, const std::function<void(bool)>& use);
 
 // ---- Nothing below is for callers ----
 
@@ -58,6 +64,12 @@ CLI::Option* add_setting(CLI::App& app, std::string_view name, T& value) {
     return finish_setting(app.add_flag(row.names, value, row.help), row, SettingKind::flag);
   else
     return finish_setting(app.add_option(row.names, value, row.help), row, kind_of_setting<T>());
+}
+
+template <class T, class... More>
+void add_settings(CLI::App& app, std::string_view name, T& value, More&&... more) {
+  add_setting(app, name, value);
+  if constexpr (sizeof...(More) > 0) add_settings(app, more...);
 }
 
 template <class T>

@@ -135,34 +135,25 @@ constexpr Setting kRows[] = {
         .under("Sampling")
         .takes("TEXT")
         .in_api("generate.grammar"),
-    Setting{"--grammar-file", "run,chat", "File with such a grammar"}
-        .under("Sampling")
-        .reading(Reads::file)
-        .takes("FILE"),
+    Setting{"--grammar-file", "run,chat", "File with such a grammar"}.under("Sampling").reading(Reads::file, "FILE"),
     Setting{"-j,--json-schema", "run,chat", "JSON schema that the answer must match; {}: any JSON"}
         .under("Sampling")
         .takes("JSON")
         .in_api("generate.json_schema"),
-    Setting{"--json-schema-file", "run,chat", "File with such a schema"}
-        .under("Sampling")
-        .reading(Reads::file)
-        .takes("FILE"),
+    Setting{"--json-schema-file", "run,chat", "File with such a schema"}.under("Sampling").reading(Reads::file, "FILE"),
     Setting{"-m,--model,--model_name_or_path,model", "run,chat", "GGUF file or Hugging Face folder"}
-        .reading(Reads::model)
-        .required()
-        .takes("FILE"),
+        .reading(Reads::model, "FILE")
+        .required(),
     Setting{"-p,--prompt,prompt", "run",
             "Text to continue; it may be empty if the model has a BOS token. - reads standard input. A pipe or file on "
             "standard input follows the prompt. Without a prompt, lines are read from the terminal"},
     Setting{"-f,--file", "run", "File with the prompt; it follows the text of -p"}
-        .reading(Reads::file)
-        .takes("FILE")
+        .reading(Reads::file, "FILE")
         .as_variable("LUMEN_PROMPT_FILE"),
     Setting{"--prompts", "run",
             "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}); several are continued at once"}
         .under("Many prompts")
-        .reading(Reads::file)
-        .takes("FILE"),
+        .reading(Reads::file, "FILE"),
     Setting{"--parallel,--np", "run", "Sequences generated at once, up to 256 (also -np); 8 by default"}.under(
         "Many prompts"),
     Setting{"--sequences,--ns", "run",
@@ -183,12 +174,10 @@ constexpr Setting kRows[] = {
     Setting{"-p,--prompt", "chat", "First message"},
     Setting{"--load", "chat", "Continue a conversation that /save wrote"}
         .under("Conversation")
-        .reading(Reads::file)
-        .takes("FILE"),
+        .reading(Reads::file, "FILE"),
     Setting{"--chat-template,--chat-template-file", "chat",
             "Chat template: a Jinja file, plain, or chatml; default: the model's own"}
-        .reading(Reads::file)
-        .takes("FILE|NAME")
+        .reading(Reads::file, "FILE|NAME")
         .in_api("chat.template"),
     Setting{"--chat-template-kwargs", "chat", "Additional values for the template, as JSON"}
         .under("Conversation")

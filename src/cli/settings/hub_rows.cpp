@@ -20,7 +20,6 @@ constexpr Setting kRows[] = {
         .with_default()
         .from(1, 3600)
         .as_variable("LUMEN_PULL_TIMEOUT"),
-    Setting{"--json", "list,ps", "Print JSON, for other programs"}.no_variable(),
     Setting{"-y,--yes", "rm", "Remove without asking"}.no_variable(),
 };
 

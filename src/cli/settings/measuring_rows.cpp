@@ -6,8 +6,7 @@ namespace {
 
 constexpr Setting kRows[] = {
     Setting{"-m,--model", "bench", "GGUF file or Hugging Face folder; repeatable"}
-        .reading(Reads::model)
-        .takes("FILE")
+        .reading(Reads::model, "FILE")
         .as_variable("LUMEN_BENCH_MODEL"),
     Setting{"--shape,--size", "bench", "A named size with random weights instead of a file"}.takes("SIZE").as_variable(
         "LUMEN_BENCH_SHAPE"),
@@ -15,9 +14,8 @@ constexpr Setting kRows[] = {
         .list()
         .takes("TYPE,...")
         .as_variable("LUMEN_BENCH_TYPE"),
-    Setting{"--write", "bench", "Write the random model (with a vocabulary) and measure nothing"}
-        .writing(Writes::file)
-        .takes("FILE"),
+    Setting{"--write", "bench", "Write the random model (with a vocabulary) and measure nothing"}.writing(Writes::file,
+                                                                                                          "FILE"),
     Setting{"-p,--n-prompt", "bench", "Prompt lengths, each read at once; 0: none"}.list().with_default().from(0),
     Setting{"-n,--n-gen", "bench", "Numbers of tokens to generate one by one; 0: none"}.list().with_default().from(0),
     Setting{"--pg", "bench", "A prompt and the tokens generated after it, timed together; repeatable"}.takes("P,N"),
@@ -41,12 +39,10 @@ constexpr Setting kRows[] = {
             "Also print each kernel's plan, time, and fraction of the ceiling that binds it, on stderr"}
         .under("Computation"),
     Setting{"-m,--model,model", "perplexity", "GGUF file or Hugging Face folder"}
-        .reading(Reads::model)
-        .required()
-        .takes("FILE"),
+        .reading(Reads::model, "FILE")
+        .required(),
     Setting{"-f,--file", "perplexity,compare", "Text, .jsonl or folder; without it, the built-in validation text"}
-        .reading(Reads::data)
-        .takes("FILE")
+        .reading(Reads::data, "FILE")
         .as_variable("LUMEN_TEXT_FILE"),
     Setting{"--full", "perplexity,compare",
             "Score every token of a window but the first; by default only the second half"}
@@ -59,16 +55,13 @@ constexpr Setting kRows[] = {
         .in_api("perplexity.bos"),
     Setting{"--record-logits", "perplexity", "Write the model's log probabilities to a file; print no figures"}
         .under("Divergence")
-        .writing(Writes::file)
-        .takes("FILE"),
+        .writing(Writes::file, "FILE"),
     Setting{"--kl-divergence", "perplexity", "Compare with the recorded log probabilities of another model"}
         .under("Divergence")
-        .reading(Reads::file)
-        .takes("FILE"),
+        .reading(Reads::file, "FILE"),
     Setting{"models", "compare", "GGUF files or Hugging Face folders; the others are compared with the first"}
-        .reading(Reads::model)
-        .required()
-        .takes("BASE MODEL.."),
+        .reading(Reads::model, "BASE MODEL..")
+        .required(),
     Setting{"--bos", "compare", "Position of BOS, as for `lumen perplexity`: front, windows, none"}
         .with_default()
         .one_of("front windows none"),
@@ -78,32 +71,27 @@ constexpr Setting kRows[] = {
         .under("Computation"),
     Setting{"--scratch", "compare", "Folder of that file; by default the system's folder for temporary files"}
         .under("Computation")
-        .writing(Writes::folder_of_cache)
-        .takes("DIR"),
+        .writing(Writes::folder_of_cache, "DIR"),
     Setting{"--no-speed", "compare", "Do not measure the speed of the models"}.under("Computation"),
     Setting{"--tasks", "compare", "Tasks of `lumen eval`, separated by commas"}.under("Tasks").list().takes("NAME,.."),
     Setting{"--task-file", "compare,eval", "File with a task of your own (docs/guide/evaluating.md); repeatable"}
         .under("Tasks")
-        .reading(Reads::file)
-        .takes("FILE"),
+        .reading(Reads::file, "FILE"),
     Setting{"--data", "compare", "Folder with the tasks' data"}
         .under("Tasks")
-        .reading(Reads::tasks)
-        .takes("DIR")
+        .reading(Reads::tasks, "DIR")
         .as_variable("LUMEN_TASK_DATA"),
     Setting{"--allow-outside-data", "compare,eval",
             "Allow tasks to name files outside of that folder, through .., links or absolute paths"}
         .under("Tasks"),
     Setting{"--limit", "compare", "Only the first rows of each task; 0: all"}.under("Tasks").with_default().from(0),
-    Setting{"--json", "compare", "Write the figures as a document that `lumen report` reads"}
-        .writing(Writes::file)
-        .takes("FILE"),
-    Setting{"--html", "compare", "Write the figures as a page"}.writing(Writes::file).takes("FILE"),
-    Setting{"-m,--model,model", "eval", "GGUF file or Hugging Face folder"}.reading(Reads::model).takes("FILE"),
+    Setting{"--json", "compare", "Write the figures as a document that `lumen report` reads"}.writing(Writes::file,
+                                                                                                      "FILE"),
+    Setting{"--html", "compare", "Write the figures as a page"}.writing(Writes::file, "FILE"),
+    Setting{"-m,--model,model", "eval", "GGUF file or Hugging Face folder"}.reading(Reads::model, "FILE"),
     Setting{"--tasks", "eval", "Names of tasks, separated by commas; see --list"}.list().takes("NAME,.."),
     Setting{"--data", "eval", "Folder with the tasks' data"}
-        .reading(Reads::tasks)
-        .takes("DIR")
+        .reading(Reads::tasks, "DIR")
         .as_variable("LUMEN_TASK_DATA"),
     Setting{"--list", "eval", "List the tasks"}.no_variable(),
     Setting{"--num-fewshot,--num_fewshot", "eval", "Examples before each question; by default the task's number"}.from(
@@ -115,22 +103,19 @@ constexpr Setting kRows[] = {
         .with_default()
         .from(0, 1 << 24),
     Setting{"--parallel", "eval", "Sequences generated at once"}.under("Computation").with_default().from(1, 256),
-    Setting{"-o,--output", "eval", "Write the figures to this file, as JSON"}.writing(Writes::file).takes("FILE"),
+    Setting{"-o,--output", "eval", "Write the figures to this file, as JSON"}.writing(Writes::file, "FILE"),
     Setting{"--log-samples,--log_samples", "eval", "Write prompts and answers to this file, as JSON lines"}
         .under("Tasks")
-        .writing(Writes::file)
-        .takes("FILE"),
+        .writing(Writes::file, "FILE"),
     Setting{"-m,--model,--model_name_or_path", "embed",
             "GGUF file or Hugging Face folder; without -m the first argument"}
-        .reading(Reads::model)
-        .takes("FILE")
+        .reading(Reads::model, "FILE")
         .as_variable("LUMEN_EMBED_MODEL"),
     Setting{"text,-p,--prompt", "embed", "Inputs; without them and --file, each line of standard input is one"}
         .reading(Reads::model)
         .no_variable(),
     Setting{"-f,--file", "embed", "File with an input on each line"}
-        .reading(Reads::file)
-        .takes("FILE")
+        .reading(Reads::file, "FILE")
         .as_variable("LUMEN_EMBED_FILE"),
     Setting{"--pooling", "embed",
             "How the vectors of tokens are combined: mean, cls (the first), last, or none; by default the model's own, "
@@ -160,21 +145,19 @@ constexpr Setting kRows[] = {
         .with_default()
         .from(1)
         .as_variable("LUMEN_EMBED_BATCH_SIZE"),
-    Setting{"-o,--output", "embed", "File to write instead of standard output"}.writing(Writes::file).takes("FILE"),
+    Setting{"-o,--output", "embed", "File to write instead of standard output"}.writing(Writes::file, "FILE"),
     Setting{"--pairs", "embed",
             "Rows with two texts and their similarity (.tsv, .csv, .json, .jsonl, .parquet): print the correlation of "
             "cosines with the scores"}
         .under("Comparing")
-        .reading(Reads::file)
-        .takes("FILE"),
+        .reading(Reads::file, "FILE"),
     Setting{"--fields", "embed", "Names of the texts and the score in --pairs; a dot selects a field of an object"}
         .under("Comparing")
         .with_default(),
     Setting{"--against", "embed",
             "Another model, such as a quantized one: print how similar its vectors are; repeatable"}
         .under("Comparing")
-        .reading(Reads::model)
-        .takes("FILE"),
+        .reading(Reads::model, "FILE"),
 };
 
 }  // namespace

@@ -15,4 +15,11 @@ std::span<const Setting> converting_rows();  // quantize, imatrix, export, merge
 std::span<const Setting> training_rows();    // train
 std::span<const Setting> hub_rows();         // pull, list, rm, ps
 
+// Rows of these commands, whose variables begin with the command's name, because other commands have options of the
+// same names: LUMEN_REWRITE_STEPS.
+std::span<const Setting> repairing_rows();   // rewrite, correct, recover
+std::span<const Setting> inspecting_rows();  // all others of this floor
+// Those of the applications, which the build registers with their commands (cmake/applications.cmake).
+std::vector<std::span<const Setting>> application_rows();
+
 }  // namespace lumen::cli

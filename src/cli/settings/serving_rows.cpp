@@ -12,10 +12,8 @@ constexpr Setting kRows[] = {
     Setting{"--port", "serve", "Port to listen on; 0: any free port"}.with_default().from(0, 65535).as_variable(
         "LUMEN_SERVE_PORT"),
     Setting{"--api-key", "serve", "Key that clients must send (Authorization: Bearer KEY); repeatable"}.takes("KEY"),
-    Setting{"--api-key-file", "serve", "File with such keys, one on each line"}
-        .under("HTTP")
-        .reading(Reads::file)
-        .takes("FILE"),
+    Setting{"--api-key-file", "serve", "File with such keys, one on each line"}.under("HTTP").reading(Reads::file,
+                                                                                                      "FILE"),
     Setting{"--allow-host", "serve",
             "Additional name that requests may use for this server (Host); a server on the local machine refuses other "
             "names; repeatable"}
@@ -27,12 +25,8 @@ constexpr Setting kRows[] = {
         .takes("ORIGIN"),
     Setting{"--tls-cert", "serve", "Certificate chain in PEM; the server then accepts HTTPS only"}
         .under("HTTP")
-        .reading(Reads::file)
-        .takes("FILE"),
-    Setting{"--tls-key", "serve", "Private key of the certificate, in PEM"}
-        .under("HTTP")
-        .reading(Reads::file)
-        .takes("FILE"),
+        .reading(Reads::file, "FILE"),
+    Setting{"--tls-key", "serve", "Private key of the certificate, in PEM"}.under("HTTP").reading(Reads::file, "FILE"),
     Setting{"--connections", "serve", "Most connections at once; further ones get status 503"}
         .under("HTTP")
         .with_default()
@@ -73,8 +67,7 @@ constexpr Setting kRows[] = {
     Setting{"--prefix-cache", "serve", "Folder that keeps prompt prefixes between starts of the server"}
         .under("Context and cache")
         .as_variable("LUMEN_PREFIX_CACHE")
-        .writing(Writes::folder_of_cache)
-        .takes("DIR"),
+        .writing(Writes::folder_of_cache, "DIR"),
     Setting{"--prefix-cache-size", "serve", "Size of that folder; the least recently used prefixes are deleted first"}
         .under("Context and cache")
         .with_default()
@@ -100,9 +93,8 @@ constexpr Setting kRows[] = {
         .under("Requests")
         .with_default()
         .from(0.1, 1e6),
-    Setting{"--chat-template", "serve", "Name or file of a chat template to use instead of the model's own"}
-        .reading(Reads::file)
-        .takes("NAME"),
+    Setting{"--chat-template", "serve", "Name or file of a chat template to use instead of the model's own"}.reading(
+        Reads::file, "NAME"),
     Setting{"--pooling", "serve", "Pooling of embeddings if the model does not define it: mean, cls, last"}
         .under("Requests")
         .one_of("mean cls last"),
@@ -113,12 +105,10 @@ constexpr Setting kRows[] = {
     Setting{"--adapter", "serve",
             "Adapter that requests select as 'model': NAME=PATH of a GGUF file or a PEFT folder; repeatable"}
         .under("Adapters")
-        .reading(Reads::model)
-        .takes("NAME=FILE[=SCALE]"),
+        .reading(Reads::model, "NAME=FILE[=SCALE]"),
     Setting{"-m,--model,model", "serve", "GGUF file or Hugging Face folder, optionally as NAME=PATH; repeatable"}
-        .reading(Reads::model)
-        .required()
-        .takes("[NAME=]FILE"),
+        .reading(Reads::model, "[NAME=]FILE")
+        .required(),
 };
 
 }  // namespace

@@ -27,6 +27,12 @@ std::vector<Setting> all_rows() {
   for (const auto rows : {shared_rows(), generating_rows(), serving_rows(), measuring_rows(), converting_rows(),
                           training_rows(), hub_rows()})
     out.insert(out.end(), rows.begin(), rows.end());
+  const auto add = [&](std::span<const Setting> rows) {
+    for (const Setting& row : rows) out.push_back(row), out.back().names_command = true;
+  };
+  add(repairing_rows());
+  add(inspecting_rows());
+  for (const auto rows : application_rows()) add(rows);
   return out;
 }
 
@@ -67,7 +73,9 @@ std::string Setting::variable() const {
   if (own_variable) return own_variable;
   const std::string long_name = name();
   if (writes || !long_name.starts_with("--")) return {};
-  std::string out = "LUMEN_" + long_name.substr(2);
+  const std::string_view all = commands;
+  const std::string command = names_command ? std::string(all.substr(0, all.find_first_of(" ,"))) + "_" : "";
+  std::string out = "LUMEN_" + command + long_name.substr(2);
   for (char& c : out) c = c == '-' ? '_' : c >= 'a' && c <= 'z' ? char(c - 'a' + 'A') : c;
   return out;
 }

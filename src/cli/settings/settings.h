@@ -39,6 +39,7 @@ struct Setting {
   const char* key = "";                // the key of a training recipe that the option sets
   const char* key_value = "";          // of a flag that sets such a key to this value
   const char* own_variable = nullptr;  // instead of LUMEN_ and the first long name; "": none
+  bool names_command = false;          // that variable has the command's first word too: LUMEN_DOCTOR_JSON
   const char* api = "";  // the same options in include/lumen.h and in Python: "generate.exact,embed.exact"
 
   // Copies with one more property; a row of the table is a chain of these.
@@ -57,14 +58,14 @@ struct Setting {
   constexpr Setting one_of(const char* words) const {
     return with([&](Setting& s) { s.choices = words; });
   }
-  constexpr Setting reading(Reads what) const {
-    return with([&](Setting& s) { s.reads = what; });
+  constexpr Setting reading(Reads what, const char* text = nullptr) const {
+    return (text ? takes(text) : *this).with([&](Setting& s) { s.reads = what; });
   }
-  constexpr Setting writing(Writes what) const {
-    return with([&](Setting& s) { s.writes = what; });
+  constexpr Setting writing(Writes what, const char* text = nullptr) const {
+    return (text ? takes(text) : *this).with([&](Setting& s) { s.writes = what; });
   }
-  constexpr Setting list() const {
-    return with([&](Setting& s) { s.delimiter = ','; });
+  constexpr Setting list(char sign = ',') const {
+    return with([&](Setting& s) { s.delimiter = sign; });
   }
   constexpr Setting one_each() const {
     return with([&](Setting& s) { s.takes_one = true; });

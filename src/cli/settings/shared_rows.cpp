@@ -5,14 +5,10 @@ namespace lumen::cli {
 namespace {
 
 constexpr Setting kRows[] = {
-    Setting{"--formats", "*", "Folder with number formats (*.lum) of your own; repeatable"}
-        .under("Common")
-        .reading(Reads::library)
-        .takes("DIR"),
-    Setting{"--models", "*", "Folder with model families (*.lum) and recipes (*.toml)"}
-        .under("Common")
-        .reading(Reads::library)
-        .takes("DIR"),
+    Setting{"--formats", "*", "Folder with number formats (*.lum) of your own; repeatable"}.under("Common").reading(
+        Reads::library, "DIR"),
+    Setting{"--models", "*", "Folder with model families (*.lum) and recipes (*.toml)"}.under("Common").reading(
+        Reads::library, "DIR"),
     Setting{"-t,--threads", "*", "Threads; 0: all cores that this process may use"}
         .under("Common")
         .from(0, 4096)
@@ -26,8 +22,7 @@ constexpr Setting kRows[] = {
         "NAME"),
     Setting{"--cache", "*", "Folder of compiled kernels and tokenized data; 'off' keeps them in memory"}
         .under("Common")
-        .writing(Writes::folder_of_cache)
-        .takes("DIR")
+        .writing(Writes::folder_of_cache, "DIR")
         .as_variable("LUMEN_CACHE")
         .in_api("model.cache"),
     Setting{"--cache-limit", "*",
@@ -51,15 +46,13 @@ constexpr Setting kRows[] = {
     Setting{"--lora", "run,chat,serve,bench,perplexity,embed,eval",
             "Adapter to apply to the model: a GGUF file or a PEFT folder; repeatable"}
         .under("Adapters")
-        .reading(Reads::model)
-        .takes("FILE[=SCALE]")
+        .reading(Reads::model, "FILE[=SCALE]")
         .list()
         .one_each(),
     Setting{"--lora-scaled", "run,chat,serve,bench,perplexity,embed,eval",
             "The same as --lora, as other programs spell it"}
         .under("Adapters")
-        .reading(Reads::model)
-        .takes("FILE:SCALE")
+        .reading(Reads::model, "FILE:SCALE")
         .list()
         .one_each(),
     Setting{"--cache-type-k,--ctk", "run,chat,serve,bench", "Format of the keys in the KV cache; f32 by default"}
@@ -83,8 +76,7 @@ constexpr Setting kRows[] = {
             "Speculative decoding: a smaller model with the same vocabulary proposes tokens, and the model checks "
             "several at once (also -md)"}
         .under("Drafts")
-        .reading(Reads::model)
-        .takes("FILE"),
+        .reading(Reads::model, "FILE"),
     Setting{"--lookup", "run,chat,serve",
             "Speculative decoding without a second model: propose what followed the same words earlier in the text"}
         .under("Drafts"),
@@ -92,7 +84,7 @@ constexpr Setting kRows[] = {
         .under("Drafts")
         .with_default()
         .from(1, 256),
-    Setting{"--exact", "run,chat,serve,bench,perplexity,compare,eval,embed,imatrix",
+    Setting{"--exact", "run,chat,serve,bench,bench kernels,perplexity,compare,eval,embed,imatrix,compile",
             "Compute activations in f32 everywhere"}
         .under("Computation")
         .in_api("generate.exact,logits.exact,embed.exact,perplexity.exact"),

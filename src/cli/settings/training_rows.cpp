@@ -13,25 +13,21 @@ constexpr Setting kRows[] = {
     Setting{"-r,--recipe", "train",
             "Recipe by name, or a .toml file; of several, separated by commas, later ones override earlier ones; flags "
             "override recipes"}
-        .reading(Reads::file)
-        .takes("NAME|FILE"),
+        .reading(Reads::file, "NAME|FILE"),
     Setting{"-m,--model,--model_name_or_path", "train",
             "Start from this model, in any format, instead of random weights"}
-        .reading(Reads::model)
-        .takes("FILE")
+        .reading(Reads::model, "FILE")
         .as_variable("LUMEN_TRAIN_MODEL"),
     Setting{"-o,--out,--output,--output_dir,--output-dir", "train",
             "Folder for checkpoints, metrics and the model; by default lumen-out, or the folder of the resumed run"}
-        .writing(Writes::folder_of_run)
-        .takes("DIR"),
+        .writing(Writes::folder_of_run, "DIR"),
     Setting{"--overwrite,--overwrite_output_dir", "train",
             "Replace the model and delete the checkpoints of another run in --out"}
         .under("Checkpoints")
         .no_variable(),
     Setting{"--resume,--resume_from_checkpoint,--resume-from-checkpoint", "train",
             "Continue from a checkpoint, with its own recipe; without a value, from the latest one in --out"}
-        .reading(Reads::resumed)
-        .takes("[DIR]")
+        .reading(Reads::resumed, "[DIR]")
         .no_variable(),
     Setting{"--allow-changed-data", "train", "Resume although data files, or a teacher, have changed"}.under("Data"),
     Setting{"--allow-changed-recipe", "train",

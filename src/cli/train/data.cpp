@@ -7,9 +7,8 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "cli/command.h"
-#include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "cli/train/train_data.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/text/unicode/unicode.h"
@@ -152,38 +151,15 @@ void add(CLI::App& above, Command& command, const char* name, const char* help, 
   auto flags = std::make_shared<DataFlags>();
   flags->examples = examples;
   CLI::App* sub = above.add_subcommand(name, help);
-  sub->add_option("-m,--model,--tokenizer,--model_name_or_path", flags->model,
-                  "Model whose tokenizer and chat template to use, or a tokenizer.json")
-      ->check(reads(Reads::model))
-      ->type_name("FILE")
-      ->required();
-  sub->add_option("data,--data,--dataset", flags->data, "Files or folders")
-      ->check(reads(Reads::data))
-      ->type_name("FILE")
-      ->required();
+  add_settings(*sub, "--model", flags->model, "--data", flags->data);
   if (examples > 0) {
-    sub->add_option("-n,--examples", flags->examples, "Number of examples to print")
-        ->check(whole(0, INT32_MAX))
-        ->capture_default_str();
-    auto* tokens = sub->add_flag("--tokens", flags->tokens, "Print one token on each line");
-    sub->add_flag("--json", flags->json, "Print only the examples, each as a line of JSON")->excludes(tokens);
+    add_setting(*sub, "--examples", flags->examples);
+    auto* tokens = add_setting(*sub, "--tokens", flags->tokens);
+    add_setting(*sub, "--json", flags->json)->excludes(tokens);
   }
-  sub->add_option("--form,--data-form,--data_form", flags->form, "Kind of rows: auto, texts, chats, pairs or labels");
-  sub->add_option("--columns", flags->columns, "Names of the columns: prompt=Q,completion=A")
-      ->delimiter(',')
-      ->type_name("NAME=COLUMN");
-  sub->add_option("--chat-template,--chat_template", flags->chat_template, "Chat template, by name or from a file")
-      ->check(reads(Reads::file))
-      ->type_name("NAME|FILE");
-  sub->add_option("--train-on,--train_on", flags->train_on,
-                  "Tokens of chats that are learned: assistant, last (answer) or all");
-  sub->add_option("-c,--length,--max_seq_length,--max-seq-length", flags->length,
-                  "Count examples that are longer than a window")
-      ->check(whole(1, INT32_MAX));
-  sub->add_flag("--strict", flags->strict, "Stop with an error at a row that cannot be used");
-  add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return show(*shared, *flags); }; });
+  add_settings(*sub, "--form", flags->form, "--columns", flags->columns, "--chat-template", flags->chat_template,
+               "--train-on", flags->train_on, "--length", flags->length, "--strict", flags->strict);
+  set_action(*sub, command, flags, show);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
@@ -254,19 +254,8 @@ void add_demo(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DemoFlags>();
   CLI::App* sub =
       app.add_subcommand("demo", "Train a small model, quantize it to many formats and fine-tune it, in minutes");
-  sub->add_option("-o,--out,--output,--output-dir", flags->out, "Folder for the GGUF files")
-      ->check(writes(Writes::folder))
-      ->capture_default_str()
-      ->type_name("DIR");
-  sub->add_option("-r,--recipe", flags->recipe, "Recipe with a [demo] section")
-      ->check(reads(Reads::file))
-      ->capture_default_str();
-  sub->add_option("--steps", flags->steps, "Training steps")->check(CLI::PositiveNumber);
-  sub->add_option("--tuning-steps", flags->tuning_steps, "Training steps of each fine-tuning run")
-      ->check(CLI::PositiveNumber);
-  sub->add_option("--sample", flags->sample, "Characters of the sample at the end")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  add_settings(*sub, "--out", flags->out, "--recipe", flags->recipe, "--steps", flags->steps, "--tuning-steps",
+               flags->tuning_steps, "--sample", flags->sample);
   sub->footer("Examples:\n  lumen demo\n  lumen demo --steps 300 --tuning-steps 50 -o quick");
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, &command] {

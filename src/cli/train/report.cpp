@@ -9,7 +9,7 @@
 #include "base/structured/json.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/paths/paths.h"
+#include "cli/settings/declare.h"
 #include "model/report/compression/compression.h"
 #include "model/report/study.h"
 
@@ -85,16 +85,7 @@ void add_report(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* sub =
       app.add_subcommand("report", "Make a page of a training run, a compressed model or a study, or compare runs");
-  sub->add_option("runs", flags->runs, "Folders that `lumen train` wrote, or one JSON report of a compression or study")
-      ->check(reads(Reads::run))
-      ->required()
-      ->type_name("RUN..");
-  sub->add_option("-o,--output", flags->output,
-                  "The page; report.html in the run's folder, or here when there are several runs; of a document the "
-                  "page next to it")
-      ->check(writes(Writes::file))
-      ->type_name("FILE");
-  sub->add_flag("--text", flags->text, "Print a table on the terminal instead");
+  add_settings(*sub, "runs", flags->runs, "--output", flags->output, "--text", flags->text);
   sub->footer(
       "The page is one file that needs no network.\n"
       "Examples:\n"
@@ -102,8 +93,7 @@ void add_report(CLI::App& app, Command& command) {
       "  lumen report first second third -o compared.html\n"
       "  lumen report my-model --text\n"
       "  lumen report compression.json -o page.html");
-  add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] { command.action = [flags] { return report(*flags); }; });
+  set_action(*sub, command, flags, report);
 }
 
 }  // namespace lumen::cli

@@ -39,9 +39,8 @@ bool is_later(const std::string& key, const std::string& value, const std::strin
 
 void add_key_switch(CLI::App& app, TrainFlags& f, const Setting& row) {
   const std::string key = row.key;
-  add_flag_function(app, row.name(), [&f, key](bool is_on) { f.values[key] = is_on ? "true" : "false"; });
-  // A hidden --no- form turns off what a recipe turns on.
-  app.add_flag_callback("--no-" + row.name().substr(2), [&f, key] { f.values[key] = "false"; })->group("");
+  // The --no- form turns off what a recipe turns on.
+  add_switch_function(app, row.name(), [&f, key](bool is_on) { f.values[key] = is_on ? "true" : "false"; });
 }
 
 void add_key_choice(CLI::App& app, TrainFlags& f, const Setting& row) {
@@ -259,13 +258,9 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
 }
 
 CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
-  add_setting(app, "--recipe", f.recipe);
-  add_setting(app, "--model", f.model);
-  add_setting(app, "--out", f.out);
-  add_setting(app, "--overwrite", f.overwrite);
+  add_settings(app, "--recipe", f.recipe, "--model", f.model, "--out", f.out, "--overwrite", f.overwrite);
   CLI::Option* resume = add_setting(app, "--resume", f.resume)->expected(0, 1);
-  add_setting(app, "--allow-changed-data", f.changed_data);
-  add_setting(app, "--allow-changed-recipe", f.changed_recipe);
+  add_settings(app, "--allow-changed-data", f.changed_data, "--allow-changed-recipe", f.changed_recipe);
   for (const Setting* row : settings_of("train"))
     if (*row->key) add_key_setting(app, f, *row);
   add_setting_function<std::vector<std::string>>(
@@ -283,12 +278,8 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   add_setting_function<std::string>(app, "--report_to", [&f](const std::string& to) {
     f.values["report.tensorboard"] = to == "tensorboard" ? "true" : "false";
   });
-  add_setting(app, "--bf16", f.bf16);
-  add_setting(app, "--format", f.format);
-  add_setting(app, "--ranks", f.ranks_here);
-  add_setting(app, "--print-config", f.print_config);
-  add_setting(app, "--plan", f.plan);
-  add_setting(app, "--explain", f.explain);
+  add_settings(app, "--bf16", f.bf16, "--format", f.format, "--ranks", f.ranks_here, "--print-config", f.print_config,
+               "--plan", f.plan, "--explain", f.explain);
   return resume;
 }
 

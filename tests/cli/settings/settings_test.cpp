@@ -3,9 +3,12 @@
 #include "cli/settings/settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -13,6 +16,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/settings/bounds.h"
 #include "cli/settings/declare.h"
 #include "model/recipe/recipe_keys.h"
 #include "tests/cli/outcome.h"
@@ -55,7 +59,7 @@ TEST(Settings, ACommandHasEachNameOnce) {
         EXPECT_TRUE(seen[command].insert(name).second) << command << " has " << name << " twice";
         ++names;
       }
-  EXPECT_GT(names, 600U);
+  EXPECT_GT(names, 900U);
   for (const auto& [command, own] : seen)
     for (const std::string& name : own)
       EXPECT_FALSE(command != "*" && seen["*"].contains(name)) << command << " has " << name << " of every command";
@@ -109,21 +113,72 @@ TEST(Settings, CommandsHaveTheirRowsAndTheHelpListsThem) {
       for (const std::string& spelled : row.spellings()) EXPECT_TRUE(contains(help, spelled)) << name << " " << spelled;
       ++options;
     }
-  EXPECT_GT(options, 400U);
+  EXPECT_GT(options, 700U);
 }
 
-// The options of these commands come from the table alone.
-TEST(Settings, MovedCommandsDeclareNothingElsewhere) {
+TEST(Settings, EveryOptionOfEveryCommandIsARow) {
+  Command command;
+  const auto app = make_app(command);
+  const std::set<std::string> others = {"--help", "--help-all", "--version"};
+  size_t options = 0;
+  for (const auto& [name, at] : commands_of(*app))
+    for (const CLI::Option* option : at->get_options()) {
+      if (option->get_group().empty() || others.contains(option->get_name())) continue;  // hidden
+      EXPECT_TRUE(find_setting(name, option->get_name())) << "lumen " << name << " " << option->get_name();
+      ++options;
+    }
+  EXPECT_GT(options, 900U);
+}
+
+// Commands whose options have names of others' have variables of their own.
+TEST(Settings, VariablesNameTheCommandWhereRowsSaySo) {
+  EXPECT_EQ(setting("doctor", "--all").variable(), "LUMEN_DOCTOR_ALL");
+  EXPECT_EQ(setting("bench kernels", "--rows").variable(), "LUMEN_BENCH_ROWS");
+  EXPECT_EQ(setting("recover", "--check-chunks").variable(), "LUMEN_REPAIR_CHECK_CHUNKS");
+  EXPECT_EQ(setting("compile", "--out").variable(), "");
+  for (const Setting& row : settings()) {
+    if (!row.names_command || row.own_variable || row.variable().empty()) continue;
+    for (const std::string& command : split(row.commands, ',')) {
+      const std::string word = command.substr(0, command.find(' ')),
+                        own = std::string(row.commands).substr(0, word.size());
+      EXPECT_EQ(word, own) << row.names << " is of " << row.commands << ", and its variable is " << row.variable();
+    }
+  }
+}
+
+// The parser has the bounds of the rows: the numbers next to them are refused, and defaults are not.
+TEST(Settings, NumbersBesideTheBoundsAreRefused) {
   Command command;
   const auto app = make_app(command);
   const auto commands = commands_of(*app);
-  const std::set<std::string> others = {"--help", "-h"};
-  for (const char* name : {"run", "chat", "serve", "bench", "perplexity", "compare", "eval", "embed", "quantize",
-                           "imatrix", "export", "merge", "train"})
-    for (const CLI::Option* option : commands.at(name)->get_options()) {
-      if (option->get_group().empty() || others.contains(option->get_name())) continue;  // hidden
-      EXPECT_TRUE(find_setting(name, option->get_name())) << "lumen " << name << " " << option->get_name();
+  size_t tried = 0;
+  for (const Setting& row : settings()) {
+    if ((!row.least && !row.most) || *row.key) continue;
+    EXPECT_LE(row.least.value_or(-kMostReal), row.most.value_or(kMostReal)) << row.names;
+    for (const std::string& name : split(row.commands, ',')) {
+      const CLI::App& at = name == "*" ? *commands.at("run") : *commands.at(name);
+      const CLI::Option& option = *at.get_option_no_throw(row.name());
+      const std::string type = option.get_type_name();
+      const bool is_whole = row.least.value_or(0) == std::floor(row.least.value_or(0)) && !contains(type, "FLOAT");
+      for (const double beside : {row.least.value_or(0) - 1, row.most.value_or(0) + 1}) {
+        if ((beside < 0 ? !row.least : !row.most) || std::abs(beside) > 1e14) continue;
+        std::vector<std::string> words = split(command_of(at), ' ');
+        if (!row.name().starts_with("--")) continue;
+        words.push_back(row.name() + "=" + (is_whole ? fmt::format("{:.0f}", beside) : fmt::format("{}", beside)));
+        const Outcome o = lumen(words);
+        EXPECT_EQ(o.code, 2) << fmt::format("{}", fmt::join(words, " ")) << o.error;
+        EXPECT_TRUE(contains(o.error, row.name() + ": ")) << fmt::format("{}", fmt::join(words, " ")) << o.error;
+        ++tried;
+      }
+      for (std::string value : split(option.get_default_str(), ',')) {
+        std::erase_if(value, [](char c) { return c == '[' || c == ']'; });
+        const double number = value.empty() ? row.least.value_or(0) : std::strtod(value.c_str(), nullptr);
+        EXPECT_GE(number, row.least.value_or(-kMostReal)) << name << " " << row.names;
+        EXPECT_LE(number, row.most.value_or(kMostReal)) << name << " " << row.names;
+      }
     }
+  }
+  EXPECT_GT(tried, 300U);
 }
 
 // Long commands show some everyday options first, and the rest under headings.
