@@ -8,6 +8,7 @@ Usage: tools/option_table.py BUILD [--check]
 """
 import argparse
 import json
+import keyword
 import subprocess
 import sys
 from pathlib import Path
@@ -18,15 +19,16 @@ PYTHON = ROOT / "python" / "lumen_compiler" / "_settings.py"
 INTRODUCTION = """# Options
 
 This page is made from the table of options in `src/cli/settings` and the keys of recipes in
-`src/model/recipe/recipe_keys.def` by `tools/option_table.py`. It lists each option once, with the
-commands that have it. `lumen COMMAND --help` groups a command's
-options, everyday ones first, and `lumen manual COMMAND` is the manual of a command.
+`src/model/recipe/recipe_keys.def` by `tools/option_table.py`; applications have their rows in
+`apps`. It lists each option once, with the commands that have it. `lumen COMMAND --help` groups a
+command's options, everyday ones first, and `lumen manual COMMAND` is the manual of a command.
 
 Where several places give a value, the first of these counts:
 
 1. the command line;
-2. the environment variable in the table, as in `LUMEN_THREADS=4`. Flags take `1`, `true`, `on` or
-   `yes`, and `0`, `false`, `off` or `no`. An empty variable counts as none;
+2. the environment variable in the table, as in `LUMEN_THREADS=4`, or with the command's name
+   where commands have options of one name, as in `LUMEN_DEMO_STEPS=300`. Flags take `1`, `true`,
+   `on` or `yes`, and `0`, `false`, `off` or `no`. An empty variable counts as none;
 3. a recipe (`--recipe`): the column "recipe" names the key;
 4. the configuration file ([models.md](../guide/models.md#configuration));
 5. the default.
@@ -51,6 +53,12 @@ PYTHON_CLASSES = {
     "chat": ("ChatOptions", "GenerateOptions", "Options of Model.chat."),
     "logits": ("LogitsOptions", "TypedDict", "Options of Model.logits."),
     "perplexity": ("PerplexityOptions", "TypedDict", "Options of Model.perplexity."),
+}
+# Functions of the package that are commands: their keywords are the command's flags, without those of their own.
+PYTHON_COMMANDS = {
+    "train": ("TrainOptions", "Options of train() and Trainer: flags of ``lumen train``.", {"--model", "--data", "--out", "--recipe", "--formats"}),
+    "quantize": ("QuantizeOptions", "Options of quantize(): flags of ``lumen quantize``.", {"--formats"}),
+    "eval": ("EvaluateOptions", "Options of evaluate(): flags of ``lumen eval``.", {"--model", "--tasks", "--output", "--formats"}),
 }
 COLUMNS = 110
 # Bounds from here on only keep numbers finite.
@@ -120,6 +128,29 @@ def python_type(name: str, row: dict) -> str:
     return {"": "bool", "INT": "int", "FLOAT": "float"}.get(row.get("type", ""), "str")
 
 
+def flag_type(row: dict) -> str:
+    """What a keyword that stands for a flag takes."""
+    if "type" not in row:
+        return "bool"
+    one = "int" if row["type"] == "INT" else "float" if row["type"] == "FLOAT" or "least" in row else "str"
+    if row.get("path"):
+        one = "str | os.PathLike[str]"
+    return ("bool | " if row.get("optional_value") else "") + one + (f" | Sequence[{one}]" if row.get("list") else "")
+
+
+def command_options(rows: list[dict], command: str, name: str, doc: str, own: set[str]) -> str:
+    """The keywords of a function that is a command, with each of a flag's names."""
+    out, seen = f'\n\nclass {name}(TypedDict, total=False):\n    """{doc}"""\n\n', set()
+    for row in rows:
+        keys = [one[2:].replace("-", "_") for one in row["names"] if one.startswith("--")]
+        keys = [key for key in dict.fromkeys(keys) if key not in seen and not keyword.iskeyword(key)]
+        if command not in row["commands"] or own & set(row["names"]) or not keys:
+            continue
+        seen.update(keys)
+        out += wrapped(row["help"]) + "".join(f"    {key}: {flag_type(row)}\n" for key in keys)
+    return out
+
+
 def wrapped(text: str) -> str:
     """A comment of one or more lines."""
     lines, line = [], "    #"
@@ -134,7 +165,7 @@ def wrapped(text: str) -> str:
 def python(rows: list[dict]) -> str:
     out = ('"""Names and types of options, made from the table of options by tools/option_table.py."""\n'
            "from __future__ import annotations\n\n"
-           "from collections.abc import Mapping, Sequence\nfrom typing import Any, TypedDict\n")
+           "import os\nfrom collections.abc import Mapping, Sequence\nfrom typing import Any, TypedDict\n")
     for function, (name, base, doc) in PYTHON_CLASSES.items():
         out += f'\n\nclass {name}({base}, total=False):\n    """{doc}"""\n\n'
         for row in rows:
@@ -142,7 +173,7 @@ def python(rows: list[dict]) -> str:
                 if api.startswith(function + "."):
                     key = api.split(".")[1]
                     out += wrapped(row["help"]) + f"    {key}: {python_type(key, row)}\n"
-    return out
+    return out + "".join(command_options(rows, command, *what) for command, what in PYTHON_COMMANDS.items())
 
 
 def main() -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._format import Format
 from ._options import as_words
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings import EvaluateOptions, QuantizeOptions, TrainOptions
 
 
 def command(*words: str | os.PathLike[str]) -> str:
@@ -22,7 +27,7 @@ def command(*words: str | os.PathLike[str]) -> str:
 
 def train(model: str | os.PathLike[str] | None = None, data: str | os.PathLike[str] | Sequence[Any] | None = None, *,
           out: str | os.PathLike[str], recipe: str | os.PathLike[str] | None = None,
-          formats: Sequence[str | Format] | None = None, **options: Any) -> Path:
+          formats: Sequence[str | Format] | None = None, **options: Unpack[TrainOptions]) -> Path:
     """Trains, as ``lumen train``: the same seed gives the same bytes. Returns the folder of the run.
 
     Args:
@@ -38,7 +43,7 @@ def train(model: str | os.PathLike[str] | None = None, data: str | os.PathLike[s
     return Path(out)
 
 
-def training_words(model: Any, data: Any, out: Any, recipe: Any, options: dict[str, Any]) -> list[str]:
+def training_words(model: Any, data: Any, out: Any, recipe: Any, options: Mapping[str, Any]) -> list[str]:
     """The words behind ``lumen train``."""
     if data is not None and not isinstance(data, (str, os.PathLike)):
         data = ",".join(os.fspath(d) for d in data)
@@ -46,7 +51,7 @@ def training_words(model: Any, data: Any, out: Any, recipe: Any, options: dict[s
 
 
 def quantize(model: str | os.PathLike[str], out: str | os.PathLike[str], format: str | Format | None = None, *,
-             formats: Sequence[str | Format] | None = None, **options: Any) -> str:
+             formats: Sequence[str | Format] | None = None, **options: Unpack[QuantizeOptions]) -> str:
     """Rounds a model's weights, as ``lumen quantize MODEL OUT FORMAT``; returns the table of what became of them.
 
     Args:
@@ -64,7 +69,7 @@ def quantize(model: str | os.PathLike[str], out: str | os.PathLike[str], format:
 
 
 def evaluate(model: str | os.PathLike[str], tasks: str | Sequence[str], *, formats: Sequence[str | Format] | None = None,
-             **options: Any) -> dict[str, Any]:
+             **options: Unpack[EvaluateOptions]) -> dict[str, Any]:
     """Puts questions to a model, as ``lumen eval``, and returns the figures that its ``--output`` writes.
 
     Args:

@@ -6,10 +6,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._commands import training_words
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings import TrainOptions
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Trainer:
 
     def __init__(self, model: str | os.PathLike[str] | None = None,
                  data: str | os.PathLike[str] | Sequence[Any] | None = None, *, out: str | os.PathLike[str],
-                 recipe: str | os.PathLike[str] | None = None, **options: Any) -> None:
+                 recipe: str | os.PathLike[str] | None = None, **options: Unpack[TrainOptions]) -> None:
         self.out = Path(out)
         self._native = _native.Trainer(training_words(model, data, out, recipe, options))
 

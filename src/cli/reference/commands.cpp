@@ -27,6 +27,8 @@ OptionEntry entry_of(const std::string& command, const CLI::Option& option) {
   out.group = option.get_group();
   out.fallback = option.get_default_str();
   out.is_required = option.get_required();
+  out.is_list = option.get_items_expected_max() > 1;
+  out.value_is_optional = option.get_items_expected_min() == 0 && option.get_items_expected_max() > 0;
   out.row = find_setting(command, out.names.front());
   return out;
 }

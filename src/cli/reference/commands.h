@@ -13,9 +13,10 @@ struct OptionEntry {
   std::vector<std::string> names;  // with dashes, "-m" and "--model"; a positional argument has its name without a dash
   std::string type;                // "FILE"; empty for flags
   std::vector<std::string> choices;
-  std::string help, group, fallback;  // fallback: the value without the option, where the help shows one
-  bool is_required = false;
-  const Setting* row = nullptr;  // its row of the table of options; null where it has none
+  std::string help, group, fallback;          // fallback: the value without the option, where the help shows one
+  bool is_required = false, is_list = false;  // is_list: takes several values
+  bool value_is_optional = false;             // "--resume" alone has a meaning
+  const Setting* row = nullptr;               // its row of the table of options; null where it has none
 };
 
 struct CommandEntry {

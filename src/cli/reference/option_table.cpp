@@ -57,6 +57,9 @@ std::string option_table(const CommandEntry& command) {
     if (row.least) out["least"] = *row.least;
     if (row.most) out["most"] = *row.most;
     if (first->is_required) out["required"] = true;
+    if (first->is_list) out["list"] = true;
+    if (first->value_is_optional) out["optional_value"] = true;
+    if (row.reads || row.writes) out["path"] = true;
     if (const std::string variable = row.variable(); !variable.empty()) out["variable"] = variable;
     if (*row.key) out["key"] = row.key;
     if (*row.api) out["api"] = row.api;
