@@ -55,6 +55,9 @@ DOOR_OF_THREADS = "base/threads/"
 # The standard library's iterators over folders end the program where memory is short.
 DOOR_OF_FOLDERS = "base/file/folder."
 WALKS_FOLDERS = re.compile(r"\w*directory_iterator\b|\b(?:fs|filesystem)::(?:remove_all|copy)\(")
+# Every option is a row of the table of options, from which its help, variable, manual and reference come.
+DOOR_OF_OPTIONS = "cli/settings/"
+DECLARES_OPTION = re.compile(r"(?:\.|->)add_(?:option|flag)(?:_\w+)?\s*[(<]")
 BANNED_FILES = re.compile(r"(^|/|_)(utils?|helpers?|misc|common)(_|\.|/|$)")
 
 
@@ -180,6 +183,8 @@ def main() -> int:
                 breaches.append(f"{place}:{number}: '{found.group(0).strip()}'; threads are started by base/threads/threads.h alone")
             if not path.startswith(DOOR_OF_FOLDERS) and (found := WALKS_FOLDERS.search(line)):
                 breaches.append(f"{place}:{number}: '{found.group(0)}' ends the program where memory is short; see base/file/folder.h")
+            if not path.startswith(DOOR_OF_OPTIONS) and (found := DECLARES_OPTION.search(line)):
+                breaches.append(f"{place}:{number}: '{found.group(0)}' declares an option; add a row to the table (cli/settings) and add_setting()")
             if found := WORDS_LEFT_FOR_LATER.search(line):
                 breaches.append(f"{place}:{number}: '{found.group(0)}' left in the code")
         if len(text.splitlines()) > LONGEST_FILE:

@@ -60,6 +60,16 @@ class House(unittest.TestCase):
         for line in ("std::this_thread::yield();", "std::thread::id who;", "#pragma omp simd"):
             self.assertNotIn(words, self.said({"src/base/starts.h": f"// Words.\n#pragma once\n{line}\n"})[1])
 
+    def test_options_are_rows_of_the_table(self):
+        words = "declares an option; add a row to the table"
+        table = OFFERS.format("nothing", "declare.h")
+        for line in ('sub->add_option("--x", x);', 'app.add_flag("--x", x);', 'app.add_option_function<int>("--x", f);',
+                     'app.add_flag_callback("--x", f);'):
+            self.assert_breach({"src/cli/cli.h": DOOR.format("nothing") + line + "\n"}, words)
+            rows = {"src/cli/settings/settings.h": table, "src/cli/settings/declare.h": "// Words.\n#pragma once\n" + line + "\n"}
+            self.assertNotIn(words, self.said(rows)[1])
+        self.assertNotIn(words, self.said({"src/cli/cli.h": DOOR.format("nothing") + "flags.add_flags(app);\n"})[1])
+
     def test_left_for_later(self):
         self.assert_breach({"src/base/later.h": "// TO" "DO\n"}, "left in the code")
 
