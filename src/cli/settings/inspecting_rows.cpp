@@ -12,7 +12,11 @@ constexpr Setting kRows[] = {
         .reading(Reads::run, "RUN|FILE")
         .required(),
     Setting{"--format,--type", "bench kernels", "Formats; by default all"}.takes("NAME,...").list(),
-    Setting{"--shape", "bench kernels", "Rows x columns of the weights"}.takes("NxK,...").list().with_default(),
+    Setting{"--shape", "bench kernels", "Rows x columns of the weights"}
+        .takes("NxK,...")
+        .list()
+        .with_default()
+        .as_variable("LUMEN_KERNELS_SHAPE"),
     Setting{"-M,--rows", "bench kernels", "Rows of activations"}.list().from(1, 1 << 16).with_default(),
     Setting{"--json", "list,ps,doctor,cache,cache clear", "Print JSON, for other programs"}.no_variable(),
     Setting{"kind", "cache clear", "kernels, plans, tokens or another kind that `lumen cache` lists"}.takes("KIND"),

@@ -134,6 +134,7 @@ TEST(Settings, EveryOptionOfEveryCommandIsARow) {
 TEST(Settings, VariablesNameTheCommandWhereRowsSaySo) {
   EXPECT_EQ(setting("doctor", "--all").variable(), "LUMEN_DOCTOR_ALL");
   EXPECT_EQ(setting("bench kernels", "--rows").variable(), "LUMEN_BENCH_ROWS");
+  EXPECT_NE(setting("bench kernels", "--shape").variable(), setting("bench", "--shape").variable());
   EXPECT_EQ(setting("recover", "--check-chunks").variable(), "LUMEN_REPAIR_CHECK_CHUNKS");
   EXPECT_EQ(setting("compile", "--out").variable(), "");
   for (const Setting& row : settings()) {
