@@ -147,7 +147,7 @@ void expect_whole_rows_tokens(int64_t vocabulary, bool ties, bool filtered, int 
   int all = 0, all_fetched = 0;
   std::vector<Kind> each = kinds();
   for (Kind& kind : each) {
-    // Of some sizes a reduction has fewer than the hundred best tokens.
+    // For some sizes a reduction has fewer than the hundred best tokens.
     if (kind.options.mirostat == 1 && vocabulary > 4000 && vocabulary < 20000) continue;
     int drawn = 0, fetched = 0, passes = 0;
     for (int round = 0; round < rounds; ++round) {
