@@ -114,7 +114,8 @@ ChatEngine::ChatEngine(const Shared& shared, const ChatFlags& flags, std::unique
 }
 
 void ChatEngine::use(const SamplingFlags& sampling) {
-  const SamplingFlags all = finished(sampling, *model_);
+  SamplingFlags all = finished(sampling, *model_);
+  all.invariance.choose(engine_, &all.session);
   note_length(loaded_, all.session);
   generator_ = std::make_unique<model::Generator>(loaded_, all.session, all.sampling, all.generate,
                                                   draft_.make(model_->model, all.session));

@@ -4,5 +4,5 @@
 // model/arch/chat, model/arch/checkpoint, model/data/rows, model/eval, model/file/hub, model/infer/generate,
 // model/infer/measure, model/infer/sample, model/infer/schema, model/infer/session, model/report/compression,
 // model/template, model/text/unicode, run/device.
-// Offers: drafts.h, mapping.h.
+// Offers: drafts.h, invariance.h, mapping.h.
 #pragma once

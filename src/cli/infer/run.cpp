@@ -186,6 +186,7 @@ int generate(const Shared& shared, RunFlags& flags) {
   flags.sampling.finish(model, *library);
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine(flags.explain);
+  flags.sampling.invariance.choose(engine, &flags.sampling.session);
   const model::LoadedModel loaded(engine, model, adapters);
   note_length(loaded, flags.sampling.session);
   catch_interrupts();

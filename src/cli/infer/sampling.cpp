@@ -50,7 +50,7 @@ void SamplingFlags::add_flags(CLI::App& app) {
   add_setting(app, "--ignore-eos", generate.ignore_end);
   add_setting(app, "--stop", generate.stops);
   add_setting(app, "--exact", session.exact);
-  add_setting(app, "--batch-invariant", session.invariant);
+  invariance.add_flag(app);
   add_narrow_flag(app, &session.narrow);
   add_setting(app, "--temp", sampling.temperature);
   auto* top_k = add_setting(app, "--top-k", sampling.top_k);

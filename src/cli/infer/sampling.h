@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/infer/invariance.h"
 #include "cli/names.h"
 #include "model/infer/generate/generate.h"
 
@@ -15,6 +16,7 @@ struct SamplingFlags {
   model::GenerateOptions generate;
   model::SessionOptions session;
   CacheTypes cache;
+  InvarianceFlag invariance;  // to choose when there is an engine
   int64_t seed = -1;
   std::vector<std::string> bias, dry_breakers = {"\n", ":", "\"", "*"};
   std::string grammar_file, schema, schema_file;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/infer/invariance.h"
 #include "cli/infer/mapping.h"
 #include "cli/inspect/bench_kernels.h"
 #include "cli/inspect/bench_report.h"
@@ -30,6 +31,7 @@ struct BenchFlags {
   std::vector<std::string> pairs;
   CacheTypes cache;
   AdapterFlags adapters;
+  InvarianceFlag invariance;
   Mapping mapping;
   model::SpeedOptions speed;
   bool no_warm_up = false, explain = false;
@@ -95,6 +97,8 @@ class Bench {
       note("measuring the machine's ceilings");
       ceilings_ = engine_.measure_ceilings();
     }
+    model::SpeedOptions speed = flags_.speed;
+    flags_.invariance.choose(engine_, &speed.session);
     for (const model::SpeedTest& test : tests_) {
       if (interrupted().load()) return;
       BenchLine line;
@@ -113,7 +117,7 @@ class Bench {
       line.time = time_now();
       std::string explained;
       line.speed = model::measure_speed(
-          loaded, test, flags_.speed,
+          loaded, test, speed,
           [&](const std::string& what) { progress_.update(fmt::format("{} | {}", line.type, what)); },
           [] { return interrupted().load(); }, ceilings_ ? &*ceilings_ : nullptr,
           flags_.explain ? &explained : nullptr);
@@ -190,7 +194,8 @@ void add_bench(CLI::App& app, Command& command) {
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);
   add_settings(*sub, "--output", flags->form, "--no-warmup", flags->no_warm_up, "--cpu-time", flags->speed.cpu_time,
-               "--exact", flags->speed.session.exact, "--batch-invariant", flags->speed.session.invariant);
+               "--exact", flags->speed.session.exact);
+  flags->invariance.add_flag(*sub);
   add_setting(*sub, "--explain", flags->explain)->excludes(write);
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);

@@ -17,6 +17,7 @@
 #include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/infer/drafts.h"
+#include "cli/infer/invariance.h"
 #include "cli/infer/mapping.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
@@ -48,6 +49,7 @@ struct ServeFlags {
   HttpLimits limits;
   CacheTypes cache;
   AdapterFlags adapters;
+  InvarianceFlag invariance;
   Mapping mapping;
   DraftFlags draft;
   int64_t most_tokens = 0, most_outputs = 64;
@@ -229,6 +231,7 @@ class Host {
     if (!model_.tokenizer) throw user_error("{} has no tokenizer", file);
     model::SchedulerOptions options = flags.scheduler;
     flags.cache.choose(library, &options.session);
+    flags.invariance.choose(engine_, &options.session);
     const int64_t context = model_.integer("context");
     if (options.session.context == 0)
       options.session.context = std::max(std::min(context, kUsualText), kUsualShare * options.parallel);
@@ -401,7 +404,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   add_setting(sub, "--batch-size", s.session.chunk);
   flags.cache.add_flags(sub);
   add_setting(sub, "--exact", s.session.exact);
-  add_setting(sub, "--batch-invariant", s.session.invariant);
+  flags.invariance.add_flag(sub);
   add_narrow_flag(sub, &s.session.narrow);
   add_setting(sub, "--max-tokens", flags.most_tokens);
   add_setting(sub, "--max-n", flags.most_outputs);

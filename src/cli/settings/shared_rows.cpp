@@ -88,9 +88,9 @@ constexpr Setting kRows[] = {
             "Compute activations in f32 everywhere"}
         .under("Computation")
         .in_api("generate.exact,logits.exact,embed.exact,perplexity.exact"),
-    Setting{"--batch-invariant", "run,chat,serve,bench",
-            "Keep the output of a request the same to the last bit when other requests run or its prompt is cached; "
-            "prompts and parallel sequences become slower. GPUs: serve only"}
+    Setting{"--batch-invariant,!--no-batch-invariant", "run,chat,serve,bench",
+            "Keep the output of a request the same to the last bit when other requests run or its prompt is cached. "
+            "The default on processors; GPUs: if asked for, and in serve only"}
         .under("Computation"),
     Setting{"-c,--ctx-size", "perplexity,compare,imatrix", "Tokens per window"}
         .with_default()

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""`lumen serve --batch-invariant`: a request has the same answer, to the last bit of its log-probabilities, whatever runs beside it, however
-much of its prompt is cached, with a draft model, predictions and an adapter. Without the flag this is not so, and the check must see that.
+"""`lumen serve`: a request has the same answer, to the last bit of its log-probabilities, whatever runs beside it, however much of its prompt
+is cached, with a draft model, predictions and an adapter: on processors without a flag, on GPUs with --batch-invariant. With
+--no-batch-invariant this is not so, and the check must see that.
 
-Usage: tests/cli/serve/invariance_check.py LUMEN [--count 500] [--formats q4_0,q4_k,..] [--device cuda]
-       COUNT requests of each format (14)
+Usage: tests/cli/serve/invariance_check.py LUMEN [--count 500] [--formats q4_0,q4_k,..|all] [--device cuda]
+       COUNT requests of each format (14); all: twelve formats
 """
 import argparse
 import json
@@ -20,6 +21,7 @@ import serve_check
 
 SIZE = "  size served { vocab = 1200; hidden = 256; layers = 2; heads = 4; kv_heads = 2; ffn = 512; context = 512; eps = 1e-5 }"
 FORMATS = "q4_0,q4_k,q8_0"
+ALL = "f32,f16,bf16,q8_0,q4_0,q4_1,q5_0,q4_k,q6_k,q2_k,iq4_nl,mxfp4"
 TEXT = "What the harbour remembers of the winter is told by those who were there, and by no one else. "
 BASE, ADAPTER = "plain", "changed"
 
@@ -100,7 +102,6 @@ class Neighbours:
 
 def look(lumen, work, one, count, seed, is_invariant, *flags):
     """The answers that differ from the first one of the same request, among `count` of them; stops at the first where the flag is off."""
-    flags = (*flags, *(["--batch-invariant"] if is_invariant else []))
     s = serve_check.Served(lumen, work, "-m", f"{BASE}={one}.gguf", "--adapter", f"{ADAPTER}=changed/adapter.gguf", "--model-draft", "f32.gguf",
                            "--draft", 3, "--parallel", 8, "--ctx-size", 4096, "--batch-size", 48, "--keep-sequences", 4, *flags)
     try:
@@ -134,20 +135,22 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
-    lumen, formats = str(arguments.lumen.resolve()), arguments.formats.split(",")
+    lumen, formats = str(arguments.lumen.resolve()), (ALL if arguments.formats == "all" else arguments.formats).split(",")
+    device = ("--device", arguments.device)
+    asks = () if arguments.device == "cpu" else ("--batch-invariant",)
     with tempfile.TemporaryDirectory(prefix="lumen-invariance-") as folder:
         work = Path(folder)
         make_models(lumen, work, formats)
         for one in formats:
             begin = time.time()
-            differ, cached, drafted = look(lumen, work, one, arguments.count, arguments.seed, True, "--device", arguments.device)
+            differ, cached, drafted = look(lumen, work, one, arguments.count, arguments.seed, True, *device, *asks)
             assert not differ, f"{one}: {len(differ)} of {arguments.count} answers differ from the first one; request {differ[0]}"
             assert cached > 0 and drafted > 0, (one, cached, drafted)  # otherwise nothing was tried
             print(f"serve: {one}: {arguments.count} answers among neighbours are the first ones; {cached:.0f} tokens cached, {drafted:.0f} drafted, "
                   f"{time.time() - begin:.0f} s", flush=True)
-        differ, _, _ = look(lumen, work, formats[0], 200, arguments.seed, False, "--device", arguments.device)
-        assert differ, f"{formats[0]}: 200 answers without --batch-invariant are the first ones, so this check sees nothing"
-        print(f"serve: {formats[0]} without --batch-invariant: answer {differ[0][0]} differs")
+        differ, _, _ = look(lumen, work, formats[0], 200, arguments.seed, False, *device, "--no-batch-invariant")
+        assert differ, f"{formats[0]}: 200 answers with --no-batch-invariant are the first ones, so this check sees nothing"
+        print(f"serve: {formats[0]} with --no-batch-invariant: answer {differ[0][0]} differs")
 
 
 if __name__ == "__main__":

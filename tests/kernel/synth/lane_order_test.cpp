@@ -44,5 +44,42 @@ TEST(LaneOrder, NibblesAreTakenPlaneByPlane) {
   EXPECT_EQ(order.rest.elements, 0);
 }
 
+// Vectors that trade words keep every element, and end with the words of one group each wherever there are enough.
+TEST(LaneOrder, TradesWordsUntilGroupsAreApart) {
+  constexpr int kLanes = 16, kWord = 4;
+  for (const char* name : {"q4_0", "q4_k", "q8_0"}) {
+    const FormatRef f = FormatLibrary::builtin().find(name);
+    ASSERT_TRUE(f);
+    const synth::LaneOrder unit = synth::choose_order(*f, 1024, kLanes * kWord, kWord, 32, kLanes).unit;
+    ASSERT_EQ(unit.elements, 512) << name;
+    const synth::TradedOrder traded = synth::with_groups_apart(unit, kWord, 32);
+    std::vector<std::vector<int64_t>> vectors = unit.vectors;
+    for (const synth::Trade& t : traded.trades) {
+      std::vector<int64_t> both = vectors[t.first];
+      both.insert(both.end(), vectors[t.second].begin(), vectors[t.second].end());
+      for (const bool second : {false, true}) {
+        std::vector<int64_t>& to = vectors[second ? t.second : t.first];
+        to.clear();
+        for (const int word : synth::lanes_after(t, kLanes, second))
+          to.insert(to.end(), both.begin() + word * kWord, both.begin() + (word + 1) * kWord);
+      }
+    }
+    std::set<int64_t> seen;
+    ASSERT_EQ(traded.order.vectors.size(), vectors.size());
+    for (size_t v = 0; v < vectors.size(); ++v) {
+      EXPECT_EQ(traded.order.vectors[v], vectors[traded.from[v]]) << name << " " << v;
+      std::set<int64_t> groups;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const int64_t group = traded.order.vectors[v][lane * kWord] / 32;
+        groups.insert(group);
+        EXPECT_EQ(group, traded.order.vectors[0][lane * kWord] / 32) << name;  // all vectors alike
+      }
+      EXPECT_EQ(groups.size(), 16U) << name;
+      seen.insert(vectors[v].begin(), vectors[v].end());
+    }
+    EXPECT_EQ(seen.size(), 512U) << name;
+  }
+}
+
 }  // namespace
 }  // namespace lumen

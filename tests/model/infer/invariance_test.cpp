@@ -1,6 +1,7 @@
-// needs: none. SessionOptions::invariant: the bits of a sequence's logits depend on neither its neighbours in a step,
-// nor on how its prompt was cut, nor on what of it was cached. ManyLimits::fixed gives the same with kernels that know
-// nothing of it.
+// needs: none; the last test wants an AMD chip (LUMEN_STAND_IN_AMD). SessionOptions::invariant: the bits of a
+// sequence's logits depend on neither its neighbours in a step, nor on how its prompt was cut, nor on what of it was
+// cached. ManyLimits::fixed gives the same with kernels that know nothing of it.
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -176,6 +177,40 @@ TEST(InvarianceByFixedSteps, AllTokensAtOnce) {
     const ManySession::Part part{pieces, std::span(text).subspan(t, 1)};
     ASSERT_EQ(fixed.feed({&part, 1})[0], got[t]) << t;
     for (size_t v = 0; v < got[t].size(); ++v) ASSERT_NEAR(got[t][v], want[t][v], 1e-3) << t;
+  }
+}
+
+// The kernels of AMD's GPUs, in the interpreter of their code: a sequence alone, and the same in pieces between others.
+TEST(InvarianceOnAnAmdChip, OfASequenceAloneAndAmongOthers) {
+  if (!std::getenv("LUMEN_STAND_IN_AMD")) GTEST_SKIP() << "no chip is named";
+  run::Engine::Options options;
+  options.cache_folder = "off";
+  options.device = "hip";
+  options.tries = false;
+  run::Engine chip(options);
+  const graph::Config small = {{"hidden", 64},  {"layers", 1},    {"heads", 2},
+                               {"kv_heads", 1}, {"head_dim", 32}, {"ffn", 64}};
+  for (const char* type : {"f16", "q4_0"}) {
+    graph::Config sizes = {{"vocab", kVocabulary}, {"context", 64}};
+    sizes.insert(small.begin(), small.end());
+    const auto family = test_library()->family("llama");
+    const Model held = held_in(initialise(family, family->config("", sizes), 3), type);
+    const LoadedModel loaded(chip, held);
+    SessionOptions wanted{.context = 256, .chunk = 16};
+    wanted.invariant = true;
+    ManySession many(loaded, wanted, {.longest = 64, .sequences = 4, .rows = 8});
+    std::mt19937 random(5);
+    const Tokens text = tokens_of(random, 7);
+    const int alone = many.open();
+    const ManySession::Part whole{alone, text};
+    const std::vector<float> want = many.feed({&whole, 1})[0];
+    const int one = many.open(), two = many.open(), again = many.open();
+    const Tokens other = tokens_of(random, 3), third = tokens_of(random, 2);
+    const std::span<const TokenId> all(text);
+    (void)many.feed(std::vector<ManySession::Part>{{one, other}, {again, all.first(3)}});
+    const auto rows = many.feed(std::vector<ManySession::Part>{{two, third}, {again, all.subspan(3)}, {one, third}});
+    ASSERT_EQ(rows[1].size(), want.size());
+    EXPECT_EQ(std::memcmp(rows[1].data(), want.data(), want.size() * sizeof(float)), 0) << type;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -412,8 +413,8 @@ bool rows_possible(const DotProblem& p, int64_t most) {
   return p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] == 1;
 }
 
-RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invariant,
-                     const std::optional<CodesDot>& row) {
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invariant, const std::optional<CodesDot>& row,
+                     int64_t bytes) {
   const machine::TaskCosts& costs = m.costs.tasks;
   RowsPlan t;
   t.row = row;
@@ -431,6 +432,16 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invari
     t.width = b.kind != DotLoad::Kind::packed ? 1 : std::clamp(4 / t.height, 1, b.format->block > 128 ? 2 : 4);
   }
   t.chains = invariant ? 2 : std::clamp(8 / t.height / t.width, 1, 4);
+  const int64_t row_bytes = p.k.extent * bytes;
+  if (p.slices > 1 && m.wave == 1 && !row && row_bytes <= m.task_bytes) {
+    // The sums of a tile stay in registers, and the rows of a that a task reads again and again in the second-level
+    // cache.
+    const int64_t widest = std::min({int64_t{m.vector_registers >= 32 ? 4 : 2}, p.n.extent, m.task_bytes / row_bytes});
+    t.width = std::bit_floor(static_cast<uint64_t>(widest));
+    const int64_t most = std::max<int64_t>(1, m.l2_bytes / 2 / (t.height * row_bytes));
+    t.slices = p.slices;
+    while (t.slices > most || p.slices % t.slices != 0) --t.slices;
+  }
   if (p.n.extent < t.width) t.width = p.n.extent;
   const int64_t groups = ceil_div(p.n.extent, t.width);
   const int products = t.width * (t.height + (row && row->shift != 0 ? 1 : 0));
@@ -438,15 +449,17 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invari
       std::max({products * m.fma_cycles, (t.height + t.width) * m.load_cycles, costs.latency / t.chains}) /
       (t.lanes * (row ? row->k : 1));
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? costs.unpack * t.width / t.lanes : 0;
-  const double group = (per_k + unpack) * p.k.extent + costs.fold * t.height * t.width + costs.tile;
-  const double cycles = group * (groups * p.outer_extent());
+  const double group = (per_k * t.slices + unpack) * p.k.extent +
+                       (costs.fold * t.height * t.width + costs.tile) * static_cast<double>(t.slices);
+  const int64_t outer = p.outer_extent() / t.slices;
+  const double cycles = group * (groups * outer);
   // Tasks of at least a few thousand cycles, at most 64 per outer index.
   const double grain = costs.grain / m.task_divisor;
   t.n_tasks =
       std::clamp<int64_t>(static_cast<int64_t>(group * groups / grain), 1, std::min<int64_t>(groups, m.enough(64)));
   t.n_task = ceil_div(groups, t.n_tasks);
   t.n_tasks = ceil_div(groups, t.n_task);
-  const int64_t tasks = p.outer_extent() * t.n_tasks;
+  const int64_t tasks = outer * t.n_tasks;
   t.cycles = cycles * balance(m, cycles, tasks) + costs.task / m.task_divisor * tasks;
   return t;
 }
@@ -458,13 +471,16 @@ double TileCut::sum(const std::function<double(int, int)>& tile) const {
 
 RowsPlan RowsPlan::single() const {
   RowsPlan t = *this;
+  if (t.fills_panel()) return t;
   t.n_task *= t.width;
   t.width = 1;
   return t;
 }
 
 std::string describe(const RowsPlan& t) {
-  return fmt::format("rows {}x{} task {} {}", t.height, t.width, t.n_task * t.width, t.row ? t.row->row : "f32 fma");
+  return fmt::format("rows {}x{} task {}{} {}", t.height, t.width,
+                     t.fills_panel() ? fmt::format("{}x", t.slices * t.height) : "", t.n_task * t.width,
+                     t.row ? t.row->row : "f32 fma");
 }
 
 std::string describe_shape(const DotProblem& p) {

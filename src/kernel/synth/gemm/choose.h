@@ -75,10 +75,14 @@ struct RowsPlan {
   int chains = 1;      // independent sums per product, to hide the latency of additions
   int64_t n_task = 1;  // groups of `width` per task
   int64_t n_tasks = 1;
+  // Slices of rows (DotProblem::in_slices) that a task multiplies one after the other; from two on, it unpacks a group
+  // of b's rows once for all of them, into a panel that keeps their order.
+  int64_t slices = 1;
   double cycles = 0;
   std::optional<CodesDot> row = {};  // the dot instruction, for integers along k
 
-  // The same tasks with one row of b at a time: a single stream from memory.
+  bool fills_panel() const { return slices > 1; }
+  // The same tasks with one row of b at a time: a single stream from memory. Panels keep their width.
   RowsPlan single() const;
 };
 
@@ -91,9 +95,9 @@ double balance(const machine::Machine& m, double cycles, double tasks);
 // use `row`.
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,
                                    const std::optional<CodesDot>& row = {});
-// `invariant`: as many chains for any number of rows.
+// `invariant`: as many chains for any number of rows. `bytes`: of a number of a, as an earlier step lays it out.
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invariant = false,
-                     const std::optional<CodesDot>& row = {});
+                     const std::optional<CodesDot>& row = {}, int64_t bytes = 4);
 // Whether K is so long that memory traffic is operands rather than sums: the weight gradient of a convolution.
 bool has_long_sums(const DotProblem& p);
 // Whether b is so large that each step of a model reads it from memory, not from the cache of a core, and the machine

@@ -40,7 +40,9 @@ ProductSchedule ProductSchedule::with(const RowsPlan& t, const DotProblem& p) co
   out.stage_k = p.k.extent;
   out.is_by_column = true;
   out.outer = p.outer_extent();
-  out.slices = p.slices;
+  out.m_task = t.slices;
+  out.outer_task = t.slices;
+  out.slices = p.slices / t.slices;
   return out;
 }
 

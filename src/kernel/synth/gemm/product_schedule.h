@@ -36,7 +36,7 @@ struct ProductSchedule : TileCut {
   int lanes = 1;              // columns of each of the tile's `vectors`
   bool is_by_column = false;  // tasks count columns, not tiles of them: kernels of few rows
   int64_t outer = 1;          // indices
-  int64_t slices = 1;         // of an outer index, counted fastest (DotProblem::in_slices)
+  int64_t slices = 1;         // of an outer index, counted fastest: m_task slices of rows (DotProblem::in_slices) each
   int64_t splits = 1;         // of K, whose sums a later step adds
   std::string instruction = {};
 

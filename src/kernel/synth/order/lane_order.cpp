@@ -105,4 +105,79 @@ RowOrder choose_order(const Format& f, int64_t k, int lanes, int run, int64_t gr
   return {std::move(best), natural_order(k % unit, lanes), k / unit};
 }
 
+std::vector<int> lanes_after(const Trade& trade, int lanes, bool second) {
+  std::vector<int> out;
+  const int half = trade.run / 2;
+  for (int lane = 0; lane < lanes; ++lane) {
+    const bool is_upper = lane % trade.run >= half;  // comes from the second vector
+    out.push_back(is_upper ? lanes + lane - (second ? 0 : half) : lane + (second ? half : 0));
+  }
+  return out;
+}
+
+TradedOrder with_groups_apart(const LaneOrder& order, int k, int64_t group) {
+  struct Chain {
+    std::vector<size_t> vectors;
+    int run = 1;  // words that lie in one group, for every aligned run of so many
+  };
+  TradedOrder out{order, order, {}, {}};
+  std::vector<std::vector<int64_t>>& vectors = out.order.vectors;
+  const int lanes = vectors.empty() ? 0 : static_cast<int>(std::ssize(vectors[0])) / k;
+  const auto group_of = [&](size_t v, int lane) { return vectors[v][lane * k] / group; };
+  const auto run_of = [&](size_t v) {
+    int run = 1;
+    const auto are_one = [&](int words) {
+      for (int lane = 0; lane < lanes; ++lane)
+        if (group_of(v, lane) != group_of(v, lane / words * words)) return false;
+      return true;
+    };
+    while (2 * run <= lanes && lanes % (2 * run) == 0 && are_one(2 * run)) run *= 2;
+    return run;
+  };
+  const auto are_alike = [&](size_t v, size_t w) {
+    for (int lane = 0; lane < lanes; ++lane)
+      if (group_of(v, lane) != group_of(w, lane)) return false;
+    return true;
+  };
+  std::vector<Chain> chains;
+  for (size_t v = 0; v < vectors.size(); ++v) {
+    if (chains.empty() || !are_alike(chains.back().vectors[0], v)) chains.push_back({{}, run_of(v)});
+    chains.back().vectors.push_back(v);
+  }
+  const auto trade = [&](size_t first, size_t second, int run) {
+    const Trade t{first, second, run};
+    std::vector<int64_t> both = vectors[first];
+    both.insert(both.end(), vectors[second].begin(), vectors[second].end());
+    for (const size_t v : {first, second}) {
+      const std::vector<int> words = lanes_after(t, lanes, v == second);
+      for (int lane = 0; lane < lanes; ++lane)
+        std::copy_n(both.begin() + int64_t{words[lane]} * k, k, vectors[v].begin() + int64_t{lane} * k);
+    }
+    out.trades.push_back(t);
+  };
+  for (bool traded = true; traded;) {
+    traded = false;
+    std::vector<Chain> next;
+    for (size_t c = 0; c < chains.size(); ++c) {
+      Chain& one = chains[c];
+      if (c + 1 == chains.size() || one.run < 2 || one.run != chains[c + 1].run ||
+          one.vectors.size() != chains[c + 1].vectors.size()) {
+        next.push_back(one);
+        continue;
+      }
+      const Chain& other = chains[++c];
+      for (size_t i = 0; i < other.vectors.size(); ++i) trade(one.vectors[i], other.vectors[i], one.run);
+      one.vectors.insert(one.vectors.end(), other.vectors.begin(), other.vectors.end());
+      one.run /= 2;
+      next.push_back(one);
+      traded = true;
+    }
+    chains = std::move(next);
+  }
+  const std::vector<std::vector<int64_t>> traded = vectors;
+  for (const Chain& chain : chains) out.from.insert(out.from.end(), chain.vectors.begin(), chain.vectors.end());
+  for (size_t v = 0; v < out.from.size(); ++v) vectors[v] = traded[out.from[v]];
+  return out;
+}
+
 }  // namespace lumen::synth

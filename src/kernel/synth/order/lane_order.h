@@ -33,4 +33,23 @@ struct RowOrder {
 // elements; a unit is whole activation groups, with at most `most_groups` groups if possible.
 RowOrder choose_order(const Format& f, int64_t k, int lanes, int run, int64_t group, int64_t most_groups);
 
+// Words of `run` lanes that two vectors of a unit trade: the first vector gets the lower halves of both vectors' runs,
+// the second one the upper halves.
+struct Trade {
+  size_t first = 0, second = 0;
+  int run = 2;
+};
+// An order in which vectors have traded words of `k` elements, and in which other places they lie: vector v is number
+// from[v] of those that traded.
+struct TradedOrder {
+  LaneOrder before, order;
+  std::vector<Trade> trades;
+  std::vector<size_t> from;
+};
+// Vectors trade until as many of them as possible have words of the same groups: their products are then added as
+// integers before they are scaled. For products of many rows, which unpack the weight once.
+TradedOrder with_groups_apart(const LaneOrder& order, int k, int64_t group);
+// The lanes, of two concatenated vectors of `lanes` words, that the first (second) vector of a trade has after it.
+std::vector<int> lanes_after(const Trade& trade, int lanes, bool second);
+
 }  // namespace lumen::synth

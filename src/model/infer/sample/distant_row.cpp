@@ -25,15 +25,6 @@ const Candidate& better_of(const Candidate& a, const Candidate& b) {
   return is_better(a, b) ? a : b;
 }
 
-float at_most(double bound) {
-  const auto f = float(bound);
-  return f > bound ? std::nextafter(f, -kMostLogit) : f;
-}
-
-float at_least(double bound) {
-  return -at_most(-bound);
-}
-
 // The tokens with at least this logit.
 Candidate edge_at(float logit) {
   return {kEveryId, logit};

@@ -33,11 +33,12 @@ void bid_halves(const Contraction& c, Bids& bids) {
     bids.no_codes("short floats: " + why);
     return bids.refuse(why);
   }
-  const RowsPlan t = choose_rows(c.problem, c.machine, c.invariant);
+  const RowsPlan t = choose_rows(c.problem, c.machine, c.invariant, {}, 2);
   bids.offer(
       schedule_of_rows(bids.row(), t, c).with(d->row.row),
       fmt::format("{} rows {} {}", describe_shape(c.problem), t.height, d->row.row), cycles_of_halves(c, *d),
-      [c, t, d = *d](Synthesis& out) { write_short_kernels(c.graph, c.problem, t, d, c.machine, out); }, true);
+      [c, t, d = *d](Synthesis& out) { write_short_kernels(c.graph, c.problem, t, d, c.machine, c.invariant, out); },
+      true);
 }
 
 }  // namespace lumen::synth

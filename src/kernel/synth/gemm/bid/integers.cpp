@@ -41,10 +41,11 @@ void bid_integers(const Contraction& c, Bids& bids) {
     bids.no_codes("integers: " + why);
     return bids.refuse(why);
   }
-  const RowsPlan t = choose_rows(c.problem, c.machine, c.invariant);
-  bids.offer(schedule_of_rows(bids.row(), t, c).with(d->row.row),
-             fmt::format("{} rows {} {}", describe_shape(c.problem), t.height, d->row.row), cycles_of_integers(c, *d),
-             [c, t, d](Synthesis& out) { write_integer_kernels(c.graph, c.problem, t, *d, c.machine, out); });
+  const RowsPlan t = choose_rows(c.problem, c.machine, c.invariant, {}, 1);
+  bids.offer(
+      schedule_of_rows(bids.row(), t, c).with(d->row.row),
+      fmt::format("{} rows {} {}", describe_shape(c.problem), t.height, d->row.row), cycles_of_integers(c, *d),
+      [c, t, d](Synthesis& out) { write_integer_kernels(c.graph, c.problem, t, *d, c.machine, c.invariant, out); });
 }
 
 }  // namespace lumen::synth

@@ -13,8 +13,9 @@ bool integer_possible(const DotProblem& p);
 // The same if a is stored in codes that such dots take unchanged (operand/coded_rows.h).
 bool keeps_codes(const DotProblem& p);
 
-// Two steps; scratch numbers begin at `scratch.size()`.
+// Two steps; scratch numbers begin at `scratch.size()`. `invariant`: sums are added in an order that suits many rows as
+// well as one, in which vectors of codes trade words (lane_order.h) so that fewer sums are scaled.
 void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
-                           const machine::Machine& m, Synthesis& out);
+                           const machine::Machine& m, bool invariant, Synthesis& out);
 
 }  // namespace lumen::synth

@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/round_up.h"
 #include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/cpu/product_writer.h"
 #include "kernel/synth/gemm/pack.h"
@@ -23,17 +24,30 @@ class RowsKernel : ProductWriter {
   }
 
   Step write(std::string plan) {
-    return ProductWriter::write(std::move(plan), [&] { declare_sums(); }, [&](Expr n) { write_group(n); });
+    const auto enter = [&](Expr n) {
+      if (t_.fills_panel()) enter_panel(n);
+    };
+    return ProductWriter::write(std::move(plan), [&] { declare_sums(); }, enter, [&](Expr n) { write_group(n); });
   }
 
  private:
   void declare_sums();
   // Steps of `step` along K from `from` to `to`; with waves, only those of this lane.
   void along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Expr)>& body);
+  // Whole units of K, then its last blocks: where a run begins, and the number of its first vector in a panel.
+  void each_run(const std::function<void(Expr k, int64_t count, Expr vector)>& body);
+  std::vector<Expr> rows_from(Expr n);
+  void enter_panel(Expr n);
   void write_group(Expr n);
+  void multiply_memory(int chain);
+  void multiply_panel(int chain);
   void sum_memory(const std::vector<Expr>& rows);
   void sum_codes(const std::vector<Expr>& rows);
   void sum_packed(const std::vector<Expr>& rows);
+  int64_t vectors_of(int64_t run) const { return ceil_div(run, int64_t{t_.lanes}); }
+  Expr place_in_panel(Expr vector, int j) const {  // byte
+    return vector * (int64_t{t_.width} * t_.lanes * 4) + int64_t{j} * t_.lanes * 4;
+  }
   size_t slot(int i, int j, int chain) const { return (i * t_.width + j) * t_.chains + chain; }
   Expr read(BufferId sum) { return b_.load(sum, {p_.sum, t_.lanes}, w_.i64(0), 4); }
   Expr sum(int i, int j);  // over the chains
@@ -41,8 +55,10 @@ class RowsKernel : ProductWriter {
   void find_scale(const Format& f);
   // Adds products of `right` (one vector per row of b) with a at k to `to`, or to the sums of a chain.
   void products(const std::vector<BufferId>* to, int64_t vector, Expr k, const std::vector<Expr>& right, Expr count);
+  Expr values(Unpack& cursor, int64_t position, int lanes, const RoutineExpr* value);
   void sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
                const RoutineExpr* value, const std::vector<BufferId>* to);
+  void add_scaled(int i, int j, Expr scale);  // the partial sum of row i of a and row j of b to their sum
 
   RowsPlan t_;
   const machine::Machine& m_;
@@ -51,6 +67,8 @@ class RowsKernel : ProductWriter {
   std::optional<ScaledForm> form_;    // scales are applied to sums of values: of a group, or of the row
   bool whole_rows_ = false;
   std::vector<Expr> row_scales_;
+  std::vector<Expr> rows_;  // of the panel
+  BufferId panel_ = -1, panel_scales_ = -1;
 };
 
 // Scales that are constant over several vectors are applied after these are added.
@@ -70,6 +88,13 @@ void RowsKernel::declare_sums() {
   for (int i = 0; i < t_.height * t_.width * t_.chains; ++i) sums_.push_back(b_.alloc(t_.lanes * 4));
   for (int i = 0; is_shifted() && i < t_.width * t_.chains; ++i) shift_sums_.push_back(b_.alloc(t_.lanes * 4));
   for (int i = 0; form_ && !whole_rows_ && i < t_.height * t_.width; ++i) partial_.push_back(b_.alloc(t_.lanes * 4));
+  const DotLoad& b = p_.loads[1];
+  if (!t_.fills_panel() || b.kind != DotLoad::Kind::packed) return;
+  const int64_t unit = unpack_unit(*b.format, t_.lanes), whole = p_.k.extent / unit * unit;
+  const int64_t vectors =
+      whole / unit * vectors_of(unit) + (p_.k.extent - whole) / b.format->block * vectors_of(b.format->block);
+  panel_ = b_.alloc(vectors * t_.width * t_.lanes * 4);
+  if (form_ && !whole_rows_) panel_scales_ = b_.alloc(vectors * t_.width * 4);
 }
 
 void RowsKernel::along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Expr)>& body) {
@@ -149,23 +174,114 @@ void RowsKernel::sum_codes(const std::vector<Expr>& rows) {
   for (int64_t at = whole; at < k; at += vector) step(w_.i64(at), (at - whole) / vector, std::min(vector, k - at));
 }
 
+// `lanes` numbers of the entered blocks; the rest of the vector is zero.
+Expr RowsKernel::values(Unpack& cursor, int64_t position, int lanes, const RoutineExpr* value) {
+  const Expr v = value ? cursor.expression(*value, position, lanes, true) : cursor.values(position, lanes);
+  if (lanes == t_.lanes) return v;
+  std::vector<int> mask(t_.lanes, -1);
+  for (int lane = 0; lane < lanes; ++lane) mask[lane] = lane;
+  return lanes == 1 ? b_.insert(w_.zero(t_.lanes), v, 0) : b_.shuffle({v}, mask);
+}
+
 // Adds elements first .. first + count of the entered blocks, which begin at k.
 void RowsKernel::sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
                          const RoutineExpr* value, const std::vector<BufferId>* to) {
   for (int64_t position = first; position < first + count; position += t_.lanes) {
     const int lanes = std::min<int64_t>(t_.lanes, first + count - position);
     std::vector<Expr> right;
-    for (auto& cursor : cursors) {
-      Expr v = value ? cursor->expression(*value, position, lanes, true) : cursor->values(position, lanes);
-      if (lanes < t_.lanes) {  // the rest of the vector is zero
-        std::vector<int> mask(t_.lanes, -1);
-        for (int lane = 0; lane < lanes; ++lane) mask[lane] = lane;
-        v = lanes == 1 ? b_.insert(w_.zero(t_.lanes), v, 0) : b_.shuffle({v}, mask);
-      }
-      right.push_back(v);
-    }
+    for (auto& cursor : cursors) right.push_back(values(*cursor, position, lanes, value));
     products(to, position / t_.lanes, k + position, right, lanes < t_.lanes ? w_.i64(lanes) : Expr{});
   }
+}
+
+void RowsKernel::add_scaled(int i, int j, Expr scale) {
+  const Expr part = read(partial_[i * t_.width + j]);
+  const BufferId to = sums_[slot(i, j, 0)];
+  b_.store(to, fma(part, scale, read(to)), w_.i64(0), 4);
+}
+
+void RowsKernel::each_run(const std::function<void(Expr, int64_t, Expr)>& body) {
+  const Format& f = *p_.loads[1].format;
+  const int64_t k = p_.k.extent, unit = unpack_unit(f, t_.lanes), whole = k / unit * unit;
+  along_k(0, whole, unit, [&](Expr at) { body(at, unit, at / unit * vectors_of(unit)); });
+  along_k(whole, k, f.block, [&](Expr at) {
+    body(at, f.block, (at - whole) / f.block * vectors_of(f.block) + whole / unit * vectors_of(unit));
+  });
+}
+
+// Unpacks rows of b, a vector of each after the other; rows that are f32 in memory are read from there.
+void RowsKernel::enter_panel(Expr n) {
+  rows_ = rows_from(n);
+  if (p_.loads[1].kind != DotLoad::Kind::packed) return;
+  const DotLoad& load = p_.loads[1];
+  std::vector<std::unique_ptr<Unpack>> cursors;
+  for (Expr row : rows_) {
+    cursors.push_back(cursor_of_b());
+    cursors.back()->use(m_);
+    cursors.back()->enter_tensor();
+    cursors.back()->enter_row(row / load.columns);
+  }
+  each_run([&](Expr k, int64_t count, Expr vector) {
+    for (int j = 0; j < t_.width; ++j) {
+      const Expr first = rows_[j] / load.format->block, ahead = k / load.format->block;
+      ask_ahead_of_blocks(first, ahead, count / load.format->block);
+      cursors[j]->enter_block(first + ahead, count / load.format->block);
+      for (int64_t position = 0; position < count; position += t_.lanes) {
+        const int lanes = std::min<int64_t>(t_.lanes, count - position);
+        b_.store(panel_, values(*cursors[j], position, lanes, form_ ? &form_->value : nullptr),
+                 place_in_panel(vector + position / t_.lanes, j), t_.lanes * 4);
+      }
+      if (!form_ || whole_rows_) continue;
+      const int64_t group = std::gcd(form_->group, count);
+      for (int64_t position = 0; position < count; position += group)
+        b_.store(panel_scales_, cursors[j]->expression(*form_->scale, position, 1, false),
+                 place_in_panel(vector + position / t_.lanes, j) / t_.lanes, 4);
+    }
+  });
+  row_scales_.clear();
+  for (int j = 0; form_ && whole_rows_ && j < t_.width; ++j) {
+    cursors[j]->enter_block(rows_[j] / load.format->block, 1);
+    row_scales_.push_back(cursors[j]->expression(*form_->scale, 0, 1, false));
+  }
+}
+
+// Adds the products of one chain of every sum, so that only these sums are in registers.
+void RowsKernel::multiply_memory(int chain) {
+  const int64_t k = p_.k.extent, unit = int64_t{t_.lanes} * t_.chains, whole = k / unit * unit;
+  const auto step = [&](Expr at, Expr count) {
+    std::vector<Expr> right;
+    for (Expr row : rows_) right.push_back(w_.read_f32(1, row + at, 1, t_.lanes, count));
+    products(nullptr, chain, at, right, count);
+  };
+  along_k(0, whole, unit, [&](Expr at) { step(at + chain * t_.lanes, {}); });
+  if (const int64_t at = whole + chain * t_.lanes; at < k)
+    step(w_.i64(at), k - at < t_.lanes ? w_.i64(k - at) : Expr{});
+}
+
+void RowsKernel::multiply_panel(int chain) {
+  const auto multiply = [&](Expr k, Expr vector, int64_t first, int64_t last, const std::vector<BufferId>* to) {
+    for (int64_t position = first; position < last; position += t_.lanes) {
+      if (position / t_.lanes % t_.chains != chain) continue;
+      std::vector<Expr> right;
+      for (int j = 0; j < t_.width; ++j)
+        right.push_back(
+            b_.load(panel_, {Scalar::f32, t_.lanes}, place_in_panel(vector + position / t_.lanes, j), t_.lanes * 4));
+      products(to, chain, k + position, right, last - position < t_.lanes ? w_.i64(last - position) : Expr{});
+    }
+  };
+  each_run([&](Expr k, int64_t count, Expr vector) {
+    if (!form_ || whole_rows_) return multiply(k, vector, 0, count, nullptr);
+    const int64_t group = std::gcd(form_->group, count);
+    for (int64_t position = 0; position < count; position += group) {
+      for (const BufferId s : partial_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
+      multiply(k, vector, position, position + group, &partial_);
+      for (int j = 0; j < t_.width; ++j) {
+        const Expr at = place_in_panel(vector + position / t_.lanes, j) / t_.lanes;
+        const Expr scale = b_.splat(b_.load(panel_scales_, {Scalar::f32, 1}, at, 4), t_.lanes);
+        for (int i = 0; i < t_.height; ++i) add_scaled(i, j, scale);
+      }
+    }
+  });
 }
 
 void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
@@ -195,9 +311,7 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
       for (int i = 0; i < t_.height; ++i)
         for (int j = 0; j < t_.width; ++j) {
           const Expr scale = b_.splat(cursors[j]->expression(*form_->scale, position, 1, false), t_.lanes);
-          const Expr part = read(partial_[i * t_.width + j]);
-          const BufferId to = sums_[slot(i, j, 0)];
-          b_.store(to, fma(part, scale, read(to)), w_.i64(0), 4);
+          add_scaled(i, j, scale);
         }
     }
   };
@@ -210,17 +324,24 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
   }
 }
 
+std::vector<Expr> RowsKernel::rows_from(Expr n) {
+  std::vector<Expr> rows;
+  for (int j = 0; j < t_.width; ++j) rows.push_back(row_of_b(n + j));
+  return rows;
+}
+
 void RowsKernel::write_group(Expr n) {
   for (const auto* sums : {&sums_, &shift_sums_})
     for (const BufferId s : *sums) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
-  std::vector<Expr> rows;
-  for (int j = 0; j < t_.width; ++j) rows.push_back(row_of_b(n + j));
-  if (p_.loads[1].kind == DotLoad::Kind::packed)
-    sum_packed(rows);
+  const bool is_packed = p_.loads[1].kind == DotLoad::Kind::packed;
+  if (t_.fills_panel())
+    for (int chain = 0; chain < t_.chains; ++chain) is_packed ? multiply_panel(chain) : multiply_memory(chain);
+  else if (is_packed)
+    sum_packed(rows_from(n));
   else if (t_.row)
-    sum_codes(rows);
+    sum_codes(rows_from(n));
   else
-    sum_memory(rows);
+    sum_memory(rows_from(n));
   const auto scaled = [&](Expr total, int j) { return row_scales_.empty() ? total : total * row_scales_[j]; };
   finish(n, [&](int i, int j) { return sum(i, j); }, scaled);
 }

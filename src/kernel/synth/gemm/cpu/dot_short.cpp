@@ -70,21 +70,44 @@ class ShortKernel : ProductWriter {
 
   Step write(std::string plan) {
     const auto declare = [&] {
-      for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+      for (int i = 0; i < t_.height * t_.width * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
       words_ = b_.alloc(layout_.lanes);
+      if (!t_.fills_panel()) return;
+      panel_ = b_.alloc(layout_.codes() * std::ssize(d_.parts) * t_.width * scalar_bytes(d_.row.a));
+      if (!d_.whole_rows) panel_scales_ = b_.alloc((layout_.groups() + d_.row.lanes) * t_.width * 4);
     };
-    return ProductWriter::write(std::move(plan), declare, [&](Expr n) { write_row(n); });
+    const auto enter = [&](Expr n) {
+      if (t_.fills_panel()) fill_panel(n);
+    };
+    return ProductWriter::write(std::move(plan), declare, enter, [&](Expr n) { write_columns(n); });
   }
 
  private:
-  void write_row(Expr n);
-  void write_unit(Unpack& cursor, const LaneOrder& order, Expr x);
+  // A unit of the row order, or the rest: where it begins among blocks of a row of b, codes and groups.
+  struct Unit {
+    const LaneOrder& order;
+    Expr blocks, code, group;
+  };
+  void each_unit(const std::function<void(const Unit&)>& body);
+  void enter_columns(Expr n);
+  void read_row_scales();
+  void enter_unit(const Unit& u, int j);
+  void fill_panel(Expr n);
+  void write_columns(Expr n);
+  void multiply_unit(const Unit& u);
   std::vector<Expr> weights(Unpack& cursor, std::vector<int64_t> elements);
   Expr bytes_of(const std::vector<uint16_t>& table, int shift, Expr codes, const std::vector<size_t>& odd);
   Expr as_words(Expr low, Expr high, int half);
   Expr words_of(const std::vector<uint16_t>& table, Expr codes, int half, const std::vector<int64_t>& keep);
   std::vector<int> groups_of(const std::vector<int64_t>& vector, int half) const;
-  BufferId sum_at(int i, int chain) const { return sums_[i * t_.chains + chain]; }
+  Expr place_in_panel(const Unit& u, size_t v, int half, size_t part, int j) const {  // byte
+    const int64_t bytes = scalar_bytes(d_.row.a), parts = std::ssize(d_.parts), width = t_.width;
+    const int64_t vector = ((static_cast<int64_t>(v) * 2 + half) * parts + static_cast<int64_t>(part)) * width + j;
+    return u.code * (parts * width * bytes) + vector * (layout_.lanes / 2 * bytes);
+  }
+  Expr place_of_scales(const Unit& u, int j) const { return u.group * (t_.width * 4) + int64_t{j} * groups_in(u) * 4; }
+  int groups_in(const Unit& u) const { return (u.order.elements + layout_.sum_group - 1) / layout_.sum_group; }
+  BufferId sum_at(int i, int j, int chain) const { return sums_[(i * t_.width + j) * t_.chains + chain]; }
   Expr read(BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
 
   const RowsPlan& t_;
@@ -93,8 +116,11 @@ class ShortKernel : ProductWriter {
   const RowOrder& order_;  // of codes
   const OperandLayout& layout_;
   const BufferId x_;
-  BufferId words_ = -1;
+  BufferId words_ = -1, panel_ = -1, panel_scales_ = -1;
   std::vector<BufferId> sums_;
+  std::vector<std::unique_ptr<Unpack>> cursors_;
+  std::vector<Expr> first_blocks_, row_scales_;
+  Expr x_first_;  // element of scratch
 };
 
 // One byte of the numbers. A mirrored table has only codes without the top bit; `odd`: codes whose number the sign does
@@ -178,80 +204,139 @@ std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int 
   return groups;
 }
 
-void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
+void ShortKernel::enter_unit(const Unit& u, int j) {
+  const int64_t block = p_.loads[1].format->block;
+  cursors_[j]->enter_block(first_blocks_[j] + u.blocks, u.order.elements / block);
+}
+
+void ShortKernel::fill_panel(Expr n) {
+  enter_columns(n);
+  each_unit([&](const Unit& u) {
+    for (int j = 0; j < t_.width; ++j) {
+      enter_unit(u, j);
+      if (!d_.whole_rows)
+        b_.store(panel_scales_, lanes_by_group(b_, *cursors_[j], *d_.form.scale, layout_.sum_group, u.order.elements),
+                 place_of_scales(u, j), 4);
+      for (size_t v = 0; v < u.order.vectors.size(); ++v) {
+        const std::vector<Expr> w = weights(*cursors_[j], u.order.vectors[v]);
+        for (size_t i = 0; i < w.size(); ++i)
+          b_.store(panel_, w[i], place_in_panel(u, v, static_cast<int>(i % 2), i / 2, j),
+                   layout_.lanes / 2 * scalar_bytes(d_.row.a));
+      }
+    }
+  });
+  read_row_scales();
+}
+
+void ShortKernel::multiply_unit(const Unit& u) {
   const VType sums{Scalar::f32, d_.row.lanes};
-  const int64_t half_lanes = layout_.lanes / 2;
+  const int half_lanes = layout_.lanes / 2, width = t_.width;
+  const Expr x = x_first_ + u.code;
   const auto activations = [&](int i, size_t v, int half) {
     const Expr at = x + (i * layout_.codes() + (static_cast<int64_t>(v) * 2 + half) * half_lanes);
-    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, at * scalar_bytes(d_.row.b), scalar_bytes(d_.row.b));
+    return b_.load(x_, {d_.row.b, half_lanes}, at * scalar_bytes(d_.row.b), scalar_bytes(d_.row.b));
   };
-  Expr scales;
-  if (!d_.whole_rows) scales = lanes_by_group(b_, cursor, *d_.form.scale, layout_.sum_group, order.elements);
+  std::vector<Expr> scales;
+  for (int j = 0; j < width; ++j) {
+    if (!t_.fills_panel()) enter_unit(u, j);
+    if (d_.whole_rows) continue;
+    scales.push_back(t_.fills_panel()
+                         ? b_.load(panel_scales_, {Scalar::f32, groups_in(u)}, place_of_scales(u, j), 4)
+                         : lanes_by_group(b_, *cursors_[j], *d_.form.scale, layout_.sum_group, u.order.elements));
+  }
   // Products of vectors whose lanes lie in the same groups are added before they are scaled.
   std::vector<Expr> open;
   std::vector<int> group;
   const auto close = [&] {
     if (open.empty()) return;
-    const Expr scale = b_.type(scales).lanes == 1 ? b_.splat(scales, d_.row.lanes) : b_.shuffle({scales}, group);
-    for (int i = 0; i < t_.height; ++i) b_.store(sum_at(i, 0), fma(open[i], scale, read(sum_at(i, 0))), w_.i64(0), 4);
+    std::vector<Expr> by_lane;
+    for (const Expr s : scales)
+      by_lane.push_back(b_.type(s).lanes == 1 ? b_.splat(s, d_.row.lanes) : b_.shuffle({s}, group));
+    for (int i = 0; i < t_.height; ++i)
+      for (int j = 0; j < width; ++j)
+        b_.store(sum_at(i, j, 0), fma(open[i * width + j], by_lane[j], read(sum_at(i, j, 0))), w_.i64(0), 4);
     open.clear();
   };
-  for (size_t v = 0; v < order.vectors.size(); ++v) {
-    const std::vector<Expr> w = weights(cursor, order.vectors[v]);
+  for (size_t v = 0; v < u.order.vectors.size(); ++v) {
+    std::vector<std::vector<Expr>> w;  // by column: the two halves for each part
+    for (int j = 0; j < width && !t_.fills_panel(); ++j) w.push_back(weights(*cursors_[j], u.order.vectors[v]));
     for (int half = 0; half < 2; ++half) {
       if (!d_.whole_rows)
-        if (const std::vector<int> here = groups_of(order.vectors[v], half); here != group || open.empty()) {
+        if (const std::vector<int> here = groups_of(u.order.vectors[v], half); here != group || open.empty()) {
           close();
           group = here;
-          open.assign(t_.height, w_.zero(d_.row.lanes));
+          open.assign(size_t{1} * t_.height * width, w_.zero(d_.row.lanes));
         }
+      std::vector<std::vector<Expr>> words(width);
+      for (int j = 0; j < width; ++j)
+        for (size_t part = 0; part < d_.parts.size(); ++part)
+          words[j].push_back(t_.fills_panel()
+                                 ? b_.load(panel_, {d_.row.a, half_lanes}, place_in_panel(u, v, half, part, j),
+                                           half_lanes * scalar_bytes(d_.row.a))
+                                 : w[j][part * 2 + half]);
       for (int i = 0; i < t_.height; ++i) {
         const Expr a = activations(i, v, half);
-        const BufferId to = sum_at(i, static_cast<int>(v * 2 + half) % t_.chains);
-        Expr total = d_.whole_rows ? read(to) : open[i];
-        for (size_t part = 0; part < d_.parts.size(); ++part)
-          total = b_.inst(d_.row.row, sums, {total, w[part * 2 + half], a});
-        if (d_.whole_rows)
-          b_.store(to, total, w_.i64(0), 4);
-        else
-          open[i] = total;
+        for (int j = 0; j < width; ++j) {
+          const BufferId to = sum_at(i, j, static_cast<int>(v * 2 + half) % t_.chains);
+          Expr total = d_.whole_rows ? read(to) : open[i * width + j];
+          for (const Expr word : words[j]) total = b_.inst(d_.row.row, sums, {total, word, a});
+          if (d_.whole_rows)
+            b_.store(to, total, w_.i64(0), 4);
+          else
+            open[i * width + j] = total;
+        }
       }
     }
   }
   close();
 }
 
-void ShortKernel::write_row(Expr n) {
+void ShortKernel::enter_columns(Expr n) {
   const DotLoad& load = p_.loads[1];
-  const int64_t block = load.format->block;
-  for (const BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
-  const Expr element = row_of_b(n);
-  const std::unique_ptr<Unpack> entered = cursor_of_b();
-  Unpack& cursor = *entered;
-  cursor.enter_tensor();
-  cursor.enter_row(element / load.columns);
-  const Expr first = element / block;
-  const Expr x = w_.laid_row(outer_, p_.m.extent) * layout_.codes();
-  const RowOrder& order = order_;
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order.units), 1, [&](Expr unit) {
-    cursor.enter_block(first + unit * (order.unit.elements / block), order.unit.elements / block);
-    write_unit(cursor, order.unit, x + unit * layout_.unit_codes());
+  cursors_.clear();
+  first_blocks_.clear();
+  for (int j = 0; j < t_.width; ++j) {
+    const Expr element = row_of_b(n + j);
+    cursors_.push_back(cursor_of_b());
+    cursors_.back()->enter_tensor();
+    cursors_.back()->enter_row(element / load.columns);
+    first_blocks_.push_back(element / load.format->block);
+  }
+}
+
+void ShortKernel::read_row_scales() {
+  row_scales_.clear();
+  for (int j = 0; d_.whole_rows && d_.form.scale && j < t_.width; ++j) {
+    cursors_[j]->enter_block(first_blocks_[j], 1);
+    row_scales_.push_back(cursors_[j]->expression(*d_.form.scale, 0, 1, false));
+  }
+}
+
+void ShortKernel::each_unit(const std::function<void(const Unit&)>& body) {
+  const int64_t block = p_.loads[1].format->block;
+  const int64_t groups = d_.whole_rows ? 0 : layout_.order.unit.elements / layout_.sum_group;
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order_.units), 1, [&](Expr unit) {
+    const Expr first = unit * (order_.unit.elements / block);
+    body({order_.unit, first, unit * layout_.unit_codes(), t_.fills_panel() ? unit * groups : Expr{}});
   });
-  if (order.rest.elements > 0) {
-    cursor.enter_block(first + order.units * order.unit.elements / block, order.rest.elements / block);
-    write_unit(cursor, order.rest, x + order.units * layout_.unit_codes());
-  }
-  Expr scale;
-  if (d_.whole_rows && d_.form.scale) {
-    cursor.enter_block(first, 1);
-    scale = cursor.expression(*d_.form.scale, 0, 1, false);
-  }
-  for (int i = 0; i < t_.height; ++i) {
-    Expr all = read(sum_at(i, 0));
-    for (int chain = 1; chain < t_.chains; ++chain) all = all + read(sum_at(i, chain));
-    const Expr total = b_.fold(ScalarOp::add_, all);
-    w_.finish_vector(!scale.exists() ? total : total * scale, w_.i64(i), n, {});
-  }
+  if (order_.rest.elements > 0)
+    body({order_.rest, w_.i64(order_.units * order_.unit.elements / block), w_.i64(order_.units * layout_.unit_codes()),
+          w_.i64(order_.units * groups)});
+}
+
+void ShortKernel::write_columns(Expr n) {
+  for (const BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
+  if (!t_.fills_panel()) enter_columns(n);
+  x_first_ = w_.laid_row(outer_, p_.m.extent) * layout_.codes();
+  each_unit([&](const Unit& u) { multiply_unit(u); });
+  if (!t_.fills_panel()) read_row_scales();
+  const auto sum = [&](int i, int j) {
+    Expr all = read(sum_at(i, j, 0));
+    for (int chain = 1; chain < t_.chains; ++chain) all = all + read(sum_at(i, j, chain));
+    return all;
+  };
+  const auto scaled = [&](Expr total, int j) { return row_scales_.empty() ? total : total * row_scales_[j]; };
+  finish(n, sum, scaled);
 }
 
 // Numbers as sums of 16-bit floats; nullopt if one is too small or too large for them.
@@ -299,9 +384,10 @@ std::optional<ShortDot> factor_short(const Format& f, const machine::Machine& m,
 }
 
 void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const ShortDot& d,
-                         const machine::Machine& m, Synthesis& out) {
+                         const machine::Machine& m, bool invariant, Synthesis& out) {
   RowsPlan t = rows.single();
-  t.chains = d.whole_rows ? std::clamp(8 / t.height, 1, 4) : 1;  // sums of groups are independent already
+  // Sums of groups are independent already.
+  t.chains = !d.whole_rows ? 1 : invariant ? 2 : std::clamp(8 / t.height, 1, 4);
   OperandLayout layout;
   layout.type = d.row.b;
   layout.rows = p.rows_of_a();
@@ -314,8 +400,8 @@ void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsP
   if (!d.whole_rows) layout.sum_group = std::gcd(d.form.group, layout.order.unit.elements);
   const OperandScratch s = write_operand_step(g, p, layout, m, out);
   out.steps.push_back(ShortKernel(g, p, t, d, m, order, layout, s)
-                          .write(fmt::format("{} rows {}x1 task {} activations {} {}", describe_shape(p), t.height,
-                                             t.n_task, scalar_name(d.row.b), d.row.row)));
+                          .write(fmt::format("{} rows {}x{} task {} activations {} {}", describe_shape(p), t.height,
+                                             t.width, t.n_task * t.width, scalar_name(d.row.b), d.row.row)));
 }
 
 }  // namespace lumen::synth

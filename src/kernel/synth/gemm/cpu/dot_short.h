@@ -28,6 +28,6 @@ std::optional<ShortDot> factor_short(const Format& f, const machine::Machine& m,
 
 // The steps: activations rounded into scratch in the order of the weight's codes, then the products.
 void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const ShortDot& d,
-                         const machine::Machine& m, Synthesis& out);
+                         const machine::Machine& m, bool invariant, Synthesis& out);
 
 }  // namespace lumen::synth

@@ -1,10 +1,41 @@
 // See product_writer.h.
 #include "kernel/synth/gemm/cpu/product_writer.h"
 
+#include <bit>
+#include <numeric>
+
+#include "base/check.h"
+
 namespace lumen::synth {
 namespace {
 
 constexpr int64_t kBlockLanes = 128;  // of a block of waves
+
+// The sums of the lanes of each of several vectors, a power of two of at most as many as each has lanes: added in the
+// order of Builder::fold, halves of vectors first, but for two vectors at a time.
+Expr fold_each(Builder& b, std::vector<Expr> vectors) {
+  const int lanes = b.type(vectors[0]).lanes;
+  // The lower (upper) halves of all runs of `run` lanes.
+  const auto halves = [](int all, int run, bool upper) {
+    std::vector<int> mask;
+    for (int lane = 0; lane < all; ++lane)
+      if ((lane % run >= run / 2) == upper) mask.push_back(lane);
+    return mask;
+  };
+  int run = lanes;
+  for (; vectors.size() > 1; run /= 2) {
+    std::vector<Expr> next;
+    for (size_t v = 0; v < vectors.size(); v += 2) {
+      const std::vector<Expr> two{vectors[v], vectors[v + 1]};
+      next.push_back(b.shuffle(two, halves(2 * lanes, run, false)) + b.shuffle(two, halves(2 * lanes, run, true)));
+    }
+    vectors = std::move(next);
+  }
+  Expr all = vectors[0];
+  for (int left = lanes; run > 1; run /= 2, left /= 2)
+    all = b.shuffle({all}, halves(left, run, false)) + b.shuffle({all}, halves(left, run, true));
+  return all;
+}
 
 ProductSchedule of_rows(const DotProblem& p, const RowsPlan& t, const machine::Machine& m) {
   ProductSchedule s;
@@ -36,8 +67,8 @@ void ProductWriter::enter_task(Expr task) {
   n_first_ = part % s_.n_tasks * (s_.n_task * columns);
   if (!s_.is_by_column) m_first_ = part / s_.n_tasks % s_.m_tasks * s_.m_task;
   outer_ = part / (s_.n_tasks * s_.m_tasks);
-  if (s_.outer_task > 1) outer_ = outer_ * s_.outer_task;
   if (s_.slices > 1) outer_ = outer_ * s_.slices + task % s_.slices;
+  if (s_.outer_task > 1) outer_ = outer_ * s_.outer_task;
   w_.enter_outer(outer_);
   n_last_ = min(n_first_ + s_.n_task * columns, w_.i64(s_.is_by_column ? p_.n.extent : s_.n_tiles));
   if (!s_.is_by_column) m_last_ = w_.used_tiles(min(m_first_ + s_.m_task, w_.i64(s_.m_tiles)), s_.height);
@@ -74,13 +105,25 @@ Step ProductWriter::write(std::string plan, const std::function<void()>& body) {
 }
 
 Step ProductWriter::write(std::string plan, const std::function<void()>& declare,
-                          const std::function<void(Expr n)>& multiply) {
+                          const std::function<void(Expr n)>& enter, const std::function<void(Expr n)>& multiply) {
+  const auto group = [&](Expr n) {
+    enter(n);
+    if (s_.m_task == 1) return multiply(n);
+    const Expr first = outer_;
+    b_.loop(LoopKind::serial, first, first + s_.m_task, 1, [&](Expr slice) {
+      outer_ = slice;
+      w_.enter_outer(outer_);
+      multiply(n);
+    });
+    outer_ = first;
+    w_.enter_outer(outer_);
+  };
   return write(std::move(plan), [&] {
     declare();
     if (by_waves())
-      multiply(wave_.group * s_.vectors);
+      group(wave_.group * s_.vectors);
     else
-      b_.loop(LoopKind::serial, n_first_, n_last_, s_.vectors, multiply);
+      b_.loop(LoopKind::serial, n_first_, n_last_, s_.vectors, group);
   });
 }
 
@@ -119,6 +162,48 @@ void ProductWriter::finish(Expr n, const std::function<Expr(int, int)>& sum,
                            const std::function<Expr(Expr, int)>& scaled) {
   const int width = s_.vectors;
   const Expr count = p_.n.extent % width ? min(p_.n.extent - n, w_.i64(width)) : Expr{};
+  const std::vector<Expr> results = s_.m_task > 1 ? folded_together(sum, scaled) : folded_apart(sum, scaled);
+  const auto store = [&] {
+    for (int i = 0; i < s_.height; ++i) w_.finish_vector(results[i], w_.i64(i), n, count);
+  };
+  if (!by_waves()) return store();
+  Expr first = wave_.lane == 0;  // of a wave that has a group of its own
+  if (wave_.exists.exists()) first = first & wave_.exists;
+  b_.branch(first, store);
+}
+
+// By row, a lane for each column.
+std::vector<Expr> ProductWriter::folded_together(const std::function<Expr(int, int)>& sum,
+                                                 const std::function<Expr(Expr, int)>& scaled) {
+  const int width = s_.vectors, all = s_.height * width;
+  LUMEN_CHECK(std::has_single_bit(static_cast<unsigned>(width)), "{} columns of a panel", width);
+  std::vector<Expr> sums, results;
+  for (int i = 0; i < s_.height; ++i)
+    for (int j = 0; j < width; ++j) sums.push_back(sum(i, j));
+  const int lanes = b_.type(sums[0]).lanes;
+  for (int first = 0; first < all;) {
+    int count = width;
+    while (count * 2 <= lanes && first + count * 2 <= all) count *= 2;
+    const Expr totals = fold_each(b_, {sums.begin() + first, sums.begin() + first + count});
+    for (int row = 0; row < count; row += width) {
+      std::vector<int> mask(width);
+      std::iota(mask.begin(), mask.end(), row);
+      results.push_back(count == width ? totals : b_.shuffle({totals}, mask));
+    }
+    first += count;
+  }
+  if (!scaled) return results;
+  for (Expr& row : results) {
+    std::vector<Expr> numbers;
+    for (int j = 0; j < width; ++j) numbers.push_back(scaled(b_.extract(row, j), j));
+    for (int j = 0; j < width; ++j) row = b_.insert(row, numbers[j], j);
+  }
+  return results;
+}
+
+std::vector<Expr> ProductWriter::folded_apart(const std::function<Expr(int, int)>& sum,
+                                              const std::function<Expr(Expr, int)>& scaled) {
+  const int width = s_.vectors;
   std::vector<Expr> results;
   for (int i = 0; i < s_.height; ++i) {
     Expr v = w_.zero(width);
@@ -130,13 +215,7 @@ void ProductWriter::finish(Expr n, const std::function<Expr(int, int)>& sum,
     }
     results.push_back(v);
   }
-  const auto store = [&] {
-    for (int i = 0; i < s_.height; ++i) w_.finish_vector(results[i], w_.i64(i), n, count);
-  };
-  if (!by_waves()) return store();
-  Expr first = wave_.lane == 0;  // of a wave that has a group of its own
-  if (wave_.exists.exists()) first = first & wave_.exists;
-  b_.branch(first, store);
+  return results;
 }
 
 }  // namespace lumen::synth

@@ -23,9 +23,10 @@ class ProductWriter {
 
   // Writes the kernel; `body` writes a task.
   Step write(std::string plan, const std::function<void()>& body);
-  // Writes the kernel of few rows: `declare` allocates for a task or wave, `multiply` takes as many columns as a tile
-  // has from number n on.
-  Step write(std::string plan, const std::function<void()>& declare, const std::function<void(Expr n)>& multiply);
+  // Writes the kernel of few rows: `declare` allocates for a task or wave, `enter` begins with as many columns as a
+  // tile has from number n on, and `multiply` multiplies them with the rows of a slice, one slice after the other.
+  Step write(std::string plan, const std::function<void()>& declare, const std::function<void(Expr n)>& enter,
+             const std::function<void(Expr n)>& multiply);
 
   // Writes code for a tile of full height, and for the last one if that is lower.
   void each_height(Expr m_tile, const std::function<void(int height)>& code);
@@ -35,7 +36,8 @@ class ProductWriter {
   // task begins at (m0, n0).
   using Place = std::function<Expr(Expr m, Expr m0, Expr n, Expr n0)>;
   void finish_sums(BufferId sums, const Place& place);
-  // Reduces the lanes of sums of row i of a and column n + j, scales them if `scaled` is given, and stores.
+  // Reduces the lanes of sums of row i of a and column n + j, scales them if `scaled` is given, and stores. Where a
+  // task has many such tiles, the sums of a tile are reduced together, each in the same order.
   void finish(Expr n, const std::function<Expr(int i, int j)>& sum,
               const std::function<Expr(Expr total, int j)>& scaled = nullptr);
 
@@ -71,6 +73,10 @@ class ProductWriter {
 
  private:
   void enter_task(Expr task);
+  std::vector<Expr> folded_apart(const std::function<Expr(int i, int j)>& sum,
+                                 const std::function<Expr(Expr total, int j)>& scaled);
+  std::vector<Expr> folded_together(const std::function<Expr(int i, int j)>& sum,
+                                    const std::function<Expr(Expr total, int j)>& scaled);
   void each_wave(const std::function<void()>& body);
   void each_end(Expr tile, int64_t tiles, bool differs, const std::function<void()>& whole,
                 const std::function<void()>& last);
