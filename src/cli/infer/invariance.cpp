@@ -8,7 +8,7 @@ void InvarianceFlag::add_flag(CLI::App& app) {
   add_flag_function(app, "--batch-invariant", [this](bool is_wanted) { wanted = is_wanted; });
 }
 
-void InvarianceFlag::choose(const run::Engine& engine, model::SessionOptions* session) const {
+void InvarianceFlag::choose(run::Engine& engine, model::SessionOptions* session) const {
   session->invariant = wanted.value_or(engine.device().machine().kind == machine::Kind::cpu);
 }
 

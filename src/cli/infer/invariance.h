@@ -13,7 +13,7 @@ struct InvarianceFlag {
   std::optional<bool> wanted;
   void add_flag(CLI::App& app);
   // Without either flag: on processors.
-  void choose(const run::Engine& engine, model::SessionOptions* session) const;
+  void choose(run::Engine& engine, model::SessionOptions* session) const;
 };
 
 }  // namespace lumen::cli

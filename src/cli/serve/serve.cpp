@@ -127,6 +127,7 @@ class Host {
        const std::string& file)
       : model_(flags.mapping.read(shared, library, file)), engine_(shared.engine()) {
     model::SchedulerOptions options = options_of(flags, *library, file);
+    flags.invariance.choose(engine_, &options.session);
     // A GPU holds a copy of the weights, so only the parts of the file that were read for the copy must be intact.
     const Look look = engine_.device().reads_host_memory() ? Look::size : Look::touched;
     options.require_whole = [this, look] { files_.require_whole(look); };
@@ -231,7 +232,6 @@ class Host {
     if (!model_.tokenizer) throw user_error("{} has no tokenizer", file);
     model::SchedulerOptions options = flags.scheduler;
     flags.cache.choose(library, &options.session);
-    flags.invariance.choose(engine_, &options.session);
     const int64_t context = model_.integer("context");
     if (options.session.context == 0)
       options.session.context = std::max(std::min(context, kUsualText), kUsualShare * options.parallel);

@@ -118,9 +118,10 @@ std::vector<int> lanes_after(const Trade& trade, int lanes, bool second) {
 TradedOrder with_groups_apart(const LaneOrder& order, int k, int64_t group) {
   struct Chain {
     std::vector<size_t> vectors;
+    size_t number = 0;
     int run = 1;  // words that lie in one group, for every aligned run of so many
   };
-  TradedOrder out{order, order, {}, {}};
+  TradedOrder out{order, order, {}, {}, {}, {}};
   std::vector<std::vector<int64_t>>& vectors = out.order.vectors;
   const int lanes = vectors.empty() ? 0 : static_cast<int>(std::ssize(vectors[0])) / k;
   const auto group_of = [&](size_t v, int lane) { return vectors[v][lane * k] / group; };
@@ -141,9 +142,10 @@ TradedOrder with_groups_apart(const LaneOrder& order, int k, int64_t group) {
   };
   std::vector<Chain> chains;
   for (size_t v = 0; v < vectors.size(); ++v) {
-    if (chains.empty() || !are_alike(chains.back().vectors[0], v)) chains.push_back({{}, run_of(v)});
+    if (chains.empty() || !are_alike(chains.back().vectors[0], v)) chains.push_back({{}, chains.size(), run_of(v)});
     chains.back().vectors.push_back(v);
   }
+  for (const Chain& chain : chains) out.chains.push_back(chain.vectors);
   const auto trade = [&](size_t first, size_t second, int run) {
     const Trade t{first, second, run};
     std::vector<int64_t> both = vectors[first];
@@ -166,6 +168,7 @@ TradedOrder with_groups_apart(const LaneOrder& order, int k, int64_t group) {
         continue;
       }
       const Chain& other = chains[++c];
+      out.joins.push_back({one.number, other.number, one.run});
       for (size_t i = 0; i < other.vectors.size(); ++i) trade(one.vectors[i], other.vectors[i], one.run);
       one.vectors.insert(one.vectors.end(), other.vectors.begin(), other.vectors.end());
       one.run /= 2;

@@ -45,6 +45,10 @@ struct TradedOrder {
   LaneOrder before, order;
   std::vector<Trade> trades;
   std::vector<size_t> from;
+  // The same for sums of integers, which is cheaper for one row: chains of vectors before the trades whose words lie in
+  // the same groups, and trades of their sums, after which both vectors are added and the second one is gone.
+  std::vector<std::vector<size_t>> chains;
+  std::vector<Trade> joins;
 };
 // Vectors trade until as many of them as possible have words of the same groups: their products are then added as
 // integers before they are scaled. For products of many rows, which unpack the weight once.

@@ -78,6 +78,7 @@ class IntegerKernel : ProductWriter {
   void fill_panel(Expr n);
   void write_group(Expr n);
   void write_unit(const Unit& u);
+  void add_joined(const Unit& u, const std::vector<Expr>& scales);
   void multiply_panel(const Unit& u);
   void add_corrections(int i, int j, Expr c, Expr x);
   std::vector<Chain> chains_of(const LaneOrder& order) const;
@@ -87,6 +88,7 @@ class IntegerKernel : ProductWriter {
     Expr products;  // 16-bit products that are not in the total yet, and how many
     int64_t open = 0;
   };
+  bool joins_sums() const { return t_.height == 1 && !t_.fills_panel(); }
   void add(Dots& dots, Expr q, Expr x);
   Expr total_of(Dots& dots);
   void widen(Dots& dots);
@@ -271,6 +273,46 @@ void IntegerKernel::multiply_panel(const Unit& u) {
   }
 }
 
+// A unit of one row: not the codes trade words but the sums of their products, which are whole.
+void IntegerKernel::add_joined(const Unit& u, const std::vector<Expr>& scales) {
+  const int lanes = layout_.lanes;
+  const auto join = [&](Expr first, Expr second, const Trade& t) {
+    const std::vector<Expr> two{first, second};
+    return b_.shuffle(two, lanes_after(t, d_.row.lanes, false)) + b_.shuffle(two, lanes_after(t, d_.row.lanes, true));
+  };
+  for (int j = 0; j < t_.width; ++j) {
+    std::vector<Expr> totals;
+    for (const std::vector<size_t>& chain : traded_->chains) {
+      Dots dots;
+      for (const size_t v : chain) {
+        const Expr q = integer_codes(b_, *cursors_[j], d_, m_, traded_->before.vectors[v]);
+        const Expr from = x_rows_[0] * layout_.codes() + u.code + static_cast<int64_t>(v) * lanes;
+        add(dots, q, b_.load(x_.codes, {Scalar::i8, lanes}, from));
+      }
+      totals.push_back(total_of(dots));
+    }
+    std::vector<size_t> vectors;  // of the chains that are left, and 0
+    for (const std::vector<size_t>& chain : traded_->chains) vectors.push_back(chain.size());
+    for (const Trade& t : traded_->joins) {
+      totals[t.first] = join(totals[t.first], totals[t.second], t);
+      vectors[t.first] += vectors[t.second];
+      vectors[t.second] = 0;
+    }
+    size_t next = 0;
+    for (const Chain& chain : chains_of(traded_->order)) {
+      Expr total;
+      for (size_t count = 0; count < chain.vectors.size(); ++next) {
+        if (vectors[next] == 0) continue;
+        total = !total.exists() ? totals[next] : total + totals[next];
+        count += vectors[next];
+      }
+      const Expr scaled =
+          b_.type(scales[j]).lanes == 1 ? b_.splat(scales[j], d_.row.lanes) : b_.shuffle({scales[j]}, chain.group);
+      b_.store(sums_[at(0, j)], fma(cast(total, Scalar::f32), scaled, sum(0, j)), w_.i64(0), 4);
+    }
+  }
+}
+
 void IntegerKernel::write_unit(const Unit& u) {
   const LaneOrder& order = u.order;
   const int groups = groups_of(u);
@@ -292,6 +334,7 @@ void IntegerKernel::write_unit(const Unit& u) {
       if (corrects_) add_corrections(i, j, factors_of[j].correction, x_sum);
     }
   }
+  if (traded_ && !u.is_rest && joins_sums()) return add_joined(u, scales);
   std::vector<std::vector<Expr>> traded(width);
   for (int j = 0; traded_ && j < width; ++j) traded[j] = all_codes(u, j);
   const int lanes = layout_.lanes;
@@ -389,7 +432,7 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
   std::optional<TradedOrder> traded;
   if (invariant && m.wave == 1) {
     traded = with_groups_apart(layout.order.unit, d.row.k, layout.sum_group);
-    layout.order.unit = traded->order;
+    if (t.height > 1 || t.fills_panel()) layout.order.unit = traded->order;
   }
   const OperandScratch s = write_operand_step(g, p, layout, m, out);
   RowsPlan said = t;

@@ -83,11 +83,15 @@ class ShortKernel : ProductWriter {
   }
 
  private:
-  // A unit of the row order, or the rest: where it begins among blocks of a row of b, codes and groups.
+  // A unit of the row order, or the rest, which has the number after the last unit.
   struct Unit {
     const LaneOrder& order;
-    Expr blocks, code, group;
+    Expr number;
   };
+  // Where it begins among blocks of a row of b, codes and groups.
+  Expr block_of(const Unit& u) const { return u.number * (order_.unit.elements / p_.loads[1].format->block); }
+  Expr code_of(const Unit& u) const { return u.number * layout_.unit_codes(); }
+  Expr group_of(const Unit& u) const { return u.number * layout_.unit_groups(); }
   void each_unit(const std::function<void(const Unit&)>& body);
   void enter_columns(Expr n);
   void read_row_scales();
@@ -103,9 +107,11 @@ class ShortKernel : ProductWriter {
   Expr place_in_panel(const Unit& u, size_t v, int half, size_t part, int j) const {  // byte
     const int64_t bytes = scalar_bytes(d_.row.a), parts = std::ssize(d_.parts), width = t_.width;
     const int64_t vector = ((static_cast<int64_t>(v) * 2 + half) * parts + static_cast<int64_t>(part)) * width + j;
-    return u.code * (parts * width * bytes) + vector * (layout_.lanes / 2 * bytes);
+    return code_of(u) * (parts * width * bytes) + vector * (layout_.lanes / 2 * bytes);
   }
-  Expr place_of_scales(const Unit& u, int j) const { return u.group * (t_.width * 4) + int64_t{j} * groups_in(u) * 4; }
+  Expr place_of_scales(const Unit& u, int j) const {
+    return group_of(u) * (t_.width * 4) + int64_t{j} * groups_in(u) * 4;
+  }
   int groups_in(const Unit& u) const { return (u.order.elements + layout_.sum_group - 1) / layout_.sum_group; }
   BufferId sum_at(int i, int j, int chain) const { return sums_[(i * t_.width + j) * t_.chains + chain]; }
   Expr read(BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
@@ -206,7 +212,7 @@ std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int 
 
 void ShortKernel::enter_unit(const Unit& u, int j) {
   const int64_t block = p_.loads[1].format->block;
-  cursors_[j]->enter_block(first_blocks_[j] + u.blocks, u.order.elements / block);
+  cursors_[j]->enter_block(first_blocks_[j] + block_of(u), u.order.elements / block);
 }
 
 void ShortKernel::fill_panel(Expr n) {
@@ -231,14 +237,14 @@ void ShortKernel::fill_panel(Expr n) {
 void ShortKernel::multiply_unit(const Unit& u) {
   const VType sums{Scalar::f32, d_.row.lanes};
   const int half_lanes = layout_.lanes / 2, width = t_.width;
-  const Expr x = x_first_ + u.code;
+  if (!t_.fills_panel()) enter_unit(u, 0);
+  const Expr x = x_first_ + code_of(u);
   const auto activations = [&](int i, size_t v, int half) {
     const Expr at = x + (i * layout_.codes() + (static_cast<int64_t>(v) * 2 + half) * half_lanes);
     return b_.load(x_, {d_.row.b, half_lanes}, at * scalar_bytes(d_.row.b), scalar_bytes(d_.row.b));
   };
   std::vector<Expr> scales;
   for (int j = 0; j < width; ++j) {
-    if (!t_.fills_panel()) enter_unit(u, j);
     if (d_.whole_rows) continue;
     scales.push_back(t_.fills_panel()
                          ? b_.load(panel_scales_, {Scalar::f32, groups_in(u)}, place_of_scales(u, j), 4)
@@ -313,15 +319,8 @@ void ShortKernel::read_row_scales() {
 }
 
 void ShortKernel::each_unit(const std::function<void(const Unit&)>& body) {
-  const int64_t block = p_.loads[1].format->block;
-  const int64_t groups = d_.whole_rows ? 0 : layout_.order.unit.elements / layout_.sum_group;
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order_.units), 1, [&](Expr unit) {
-    const Expr first = unit * (order_.unit.elements / block);
-    body({order_.unit, first, unit * layout_.unit_codes(), t_.fills_panel() ? unit * groups : Expr{}});
-  });
-  if (order_.rest.elements > 0)
-    body({order_.rest, w_.i64(order_.units * order_.unit.elements / block), w_.i64(order_.units * layout_.unit_codes()),
-          w_.i64(order_.units * groups)});
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order_.units), 1, [&](Expr unit) { body({order_.unit, unit}); });
+  if (order_.rest.elements > 0) body({order_.rest, w_.i64(order_.units)});
 }
 
 void ShortKernel::write_columns(Expr n) {
@@ -336,7 +335,8 @@ void ShortKernel::write_columns(Expr n) {
     return all;
   };
   const auto scaled = [&](Expr total, int j) { return row_scales_.empty() ? total : total * row_scales_[j]; };
-  finish(n, sum, scaled);
+  if (t_.fills_panel()) return finish(n, sum, scaled);
+  for (int i = 0; i < t_.height; ++i) w_.finish_vector(scaled(b_.fold(ScalarOp::add_, sum(i, 0)), 0), w_.i64(i), n, {});
 }
 
 // Numbers as sums of 16-bit floats; nullopt if one is too small or too large for them.
