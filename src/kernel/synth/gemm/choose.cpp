@@ -437,7 +437,7 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invari
     // The sums of a tile stay in registers, and the rows of a that a task reads again and again in the second-level
     // cache.
     const int64_t widest = std::min({int64_t{m.vector_registers >= 32 ? 4 : 2}, p.n.extent, m.task_bytes / row_bytes});
-    t.width = std::bit_floor(static_cast<uint64_t>(widest));
+    t.width = std::bit_floor(uint64_t(widest));
     const int64_t most = std::max<int64_t>(1, m.l2_bytes / 2 / (t.height * row_bytes));
     t.slices = p.slices;
     while (t.slices > most || p.slices % t.slices != 0) --t.slices;
@@ -449,8 +449,8 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, bool invari
       std::max({products * m.fma_cycles, (t.height + t.width) * m.load_cycles, costs.latency / t.chains}) /
       (t.lanes * (row ? row->k : 1));
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? costs.unpack * t.width / t.lanes : 0;
-  const double group = (per_k * t.slices + unpack) * p.k.extent +
-                       (costs.fold * t.height * t.width + costs.tile) * static_cast<double>(t.slices);
+  const double group =
+      (per_k * t.slices + unpack) * p.k.extent + (costs.fold * t.height * t.width + costs.tile) * t.slices;
   const int64_t outer = p.outer_extent() / t.slices;
   const double cycles = group * (groups * outer);
   // Tasks of at least a few thousand cycles, at most 64 per outer index.

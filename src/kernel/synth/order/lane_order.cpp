@@ -123,7 +123,7 @@ TradedOrder with_groups_apart(const LaneOrder& order, int k, int64_t group) {
   };
   TradedOrder out{order, order, {}, {}, {}, {}};
   std::vector<std::vector<int64_t>>& vectors = out.order.vectors;
-  const int lanes = vectors.empty() ? 0 : static_cast<int>(std::ssize(vectors[0])) / k;
+  const int lanes = vectors.empty() ? 0 : std::ssize(vectors[0]) / k;
   const auto group_of = [&](size_t v, int lane) { return vectors[v][lane * k] / group; };
   const auto run_of = [&](size_t v) {
     int run = 1;

@@ -69,8 +69,8 @@ class IntegerKernel : ProductWriter {
   Factors factors(int j, int64_t elements);
   std::vector<Expr> all_codes(const Unit& u, int j);
   // Byte of vector v of column j of the panel.
-  Expr place_of_codes(const Unit& u, size_t v, int j) const {
-    const int64_t bytes = scalar_bytes(d_.row.a), vector = static_cast<int64_t>(v) * t_.width + j;
+  Expr place_of_codes(const Unit& u, int64_t v, int j) const {
+    const int64_t bytes = scalar_bytes(d_.row.a), vector = v * t_.width + j;
     return u.code * (t_.width * bytes) + vector * layout_.lanes * bytes;
   }
   int groups_of(const Unit& u) const { return (u.order.elements + layout_.sum_group - 1) / layout_.sum_group; }

@@ -104,9 +104,9 @@ class ShortKernel : ProductWriter {
   Expr as_words(Expr low, Expr high, int half);
   Expr words_of(const std::vector<uint16_t>& table, Expr codes, int half, const std::vector<int64_t>& keep);
   std::vector<int> groups_of(const std::vector<int64_t>& vector, int half) const;
-  Expr place_in_panel(const Unit& u, size_t v, int half, size_t part, int j) const {  // byte
+  Expr place_in_panel(const Unit& u, int64_t v, int half, int64_t part, int j) const {  // byte
     const int64_t bytes = scalar_bytes(d_.row.a), parts = std::ssize(d_.parts), width = t_.width;
-    const int64_t vector = ((static_cast<int64_t>(v) * 2 + half) * parts + static_cast<int64_t>(part)) * width + j;
+    const int64_t vector = ((v * 2 + half) * parts + part) * width + j;
     return code_of(u) * (parts * width * bytes) + vector * (layout_.lanes / 2 * bytes);
   }
   Expr place_of_scales(const Unit& u, int j) const {
@@ -226,8 +226,7 @@ void ShortKernel::fill_panel(Expr n) {
       for (size_t v = 0; v < u.order.vectors.size(); ++v) {
         const std::vector<Expr> w = weights(*cursors_[j], u.order.vectors[v]);
         for (size_t i = 0; i < w.size(); ++i)
-          b_.store(panel_, w[i], place_in_panel(u, v, static_cast<int>(i % 2), i / 2, j),
-                   layout_.lanes / 2 * scalar_bytes(d_.row.a));
+          b_.store(panel_, w[i], place_in_panel(u, v, i % 2, i / 2, j), layout_.lanes / 2 * scalar_bytes(d_.row.a));
       }
     }
   });

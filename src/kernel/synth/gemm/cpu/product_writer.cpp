@@ -176,7 +176,7 @@ void ProductWriter::finish(Expr n, const std::function<Expr(int, int)>& sum,
 std::vector<Expr> ProductWriter::folded_together(const std::function<Expr(int, int)>& sum,
                                                  const std::function<Expr(Expr, int)>& scaled) {
   const int width = s_.vectors, all = s_.height * width;
-  LUMEN_CHECK(std::has_single_bit(static_cast<unsigned>(width)), "{} columns of a panel", width);
+  LUMEN_CHECK(std::has_single_bit(unsigned(width)), "{} columns of a panel", width);
   std::vector<Expr> sums, results;
   for (int i = 0; i < s_.height; ++i)
     for (int j = 0; j < width; ++j) sums.push_back(sum(i, j));
