@@ -501,8 +501,8 @@ void split_reasoning(const ServedModel& model, const ChatPrompt& prompt, const R
   const std::string_view text = prompt.text, answer = text.substr(prompt.answer);
   const size_t open = answer.rfind(form.marks->open), close = answer.rfind(form.marks->close);
   const bool closes = close != std::string_view::npos && (open == std::string_view::npos || open < close);
-  const bool is_open = (open != std::string_view::npos && !closes) ||
-                       (!closes && opens_reasoning(*form.marks, text.substr(0, prompt.answer)));
+  const std::string_view before = text.substr(0, prompt.answer);
+  const bool is_open = !closes && (open != std::string_view::npos || opens_reasoning(*form.marks, before));
   out->generate.shown = form.controls;
   const bool has_channels = !form.marks->answer.empty();
   // In channels the end of a message ends reasoning, also before a call.
@@ -512,6 +512,8 @@ void split_reasoning(const ServedModel& model, const ChatPrompt& prompt, const R
   const bool shows_marks = form.controls.empty() || has_channels;
   if (out->constraint && is_open && !shows_marks) out->reasoning.reset();  // no output can close it
   if (!out->constraint || is_free || !shows_marks || (!is_open && wish.is_on == false)) return;
+  // After closed reasoning, as templates write it by default or for a continued answer, no more of it is wanted.
+  if (!has_channels && (closes || closes_reasoning(*form.marks, before))) return;
   ReasoningMarks marks = *form.marks;
   if (out->calls) marks.answer.clear();  // calls have channels of their own
   out->generate.grammar = grammar_after_reasoning(out->generate.grammar, marks, is_open);

@@ -1,26 +1,31 @@
 #!/usr/bin/env python3
 """`lumen serve` by OpenAI's own client: models, completions, chats, calls, responses, streams, embeddings, errors; by the clients of Anthropic, Ollama and Cohere,
-and by litellm, LangChain and LlamaIndex, where they are installed.
+and by litellm, LangChain and LlamaIndex. A line tells of each that is not installed.
 
-usage: serve_reference.py LUMEN      exit code 77: the library is missing, nothing was checked
+usage: serve_reference.py LUMEN      exit code 77: none of the libraries is installed, nothing was checked
 """
+import importlib.util
 import json
 import math
 import os
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
-
-try:
-    import openai
-except ImportError as missing:
-    print(f"skipped: {missing}; pip install openai")
-    sys.exit(77)
 
 import serve_check
 
+KEY = "sesame"
 
-def check(client):
+
+def check_openai(address):
+    import openai
+    client = openai.OpenAI(base_url=address + "/v1", api_key=KEY, max_retries=0)
+    check_texts(openai, client)
+    check_calls(openai, client)
+
+
+def check_texts(openai, client):
     assert [m.id for m in client.models.list()] == ["served"]
     same = dict(model="served", prompt="Once upon a time", max_tokens=12, seed=5, extra_body={"ignore_eos": True})
     whole = client.completions.create(**same)
@@ -57,7 +62,7 @@ def check(client):
 
     assert client.completions.create(**{**same, "model": "gpt-4o"}).model == "served"
     for error, ask in [(openai.BadRequestError, {"temperature": -1}),
-                       (openai.BadRequestError, {"max_tokens": -1})]:
+                       (openai.BadRequestError, {"max_tokens": -2})]:
         try:
             client.completions.create(**{**same, **ask})
             raise AssertionError(f"{ask} was taken")
@@ -77,7 +82,7 @@ def fits(arguments):
     assert arguments["city"] in ("Seoul", "Busan") and isinstance(arguments["days"], bool), arguments
 
 
-def check_calls(client):
+def check_calls(openai, client):
     ask = dict(model="served", messages=QUESTION, tools=serve_check.TOOLS, tool_choice="required", parallel_tool_calls=False, seed=3)
     call = client.chat.completions.create(**ask).choices[0].message.tool_calls[0]
     fits(json.loads(call.function.arguments))
@@ -105,15 +110,11 @@ def check_calls(client):
         raise AssertionError("a deleted response was found")
     except openai.NotFoundError:
         pass
-    return "openai " + openai.__version__
 
 
 def check_anthropic(address):
-    try:
-        import anthropic
-    except ImportError:
-        return "(no anthropic)"
-    client = anthropic.Anthropic(base_url=address, api_key="sesame", max_retries=0)
+    import anthropic
+    client = anthropic.Anthropic(base_url=address, api_key=KEY, max_retries=0)
     tools = [{"name": "weather", "description": "What it is like.", "input_schema": serve_check.TOOLS[0]["function"]["parameters"]}]
     ask = dict(model="served", max_tokens=200, messages=QUESTION, tools=tools, tool_choice={"type": "any", "disable_parallel_tool_use": True})
     said = client.messages.create(**ask)
@@ -134,33 +135,23 @@ def check_anthropic(address):
         raise AssertionError("no message was taken")
     except anthropic.BadRequestError:
         pass
-    return "anthropic " + anthropic.__version__
 
 
 def check_langchain(address):
-    try:
-        from importlib.metadata import version
-        from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-    except ImportError:
-        return "(no langchain-openai)"
-    chat = ChatOpenAI(base_url=address + "/v1", api_key="sesame", model="served", max_tokens=200, temperature=0.5, seed=1, max_retries=0)
+    from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+    chat = ChatOpenAI(base_url=address + "/v1", api_key=KEY, model="served", max_tokens=200, temperature=0.5, seed=1, max_retries=0)
     said = chat.bind_tools(serve_check.TOOLS, tool_choice="weather").invoke("Is it nice?")
     assert said.tool_calls[0]["name"] == "weather", said
     fits(said.tool_calls[0]["args"])
-    short = ChatOpenAI(base_url=address + "/v1", api_key="sesame", model="served", max_tokens=8, seed=1, max_retries=0)
+    short = ChatOpenAI(base_url=address + "/v1", api_key=KEY, model="served", max_tokens=8, seed=1, max_retries=0)
     assert "".join(piece.content for piece in short.stream("Hello")) == short.invoke("Hello").content
-    embeddings = OpenAIEmbeddings(base_url=address + "/v1", api_key="sesame", model="served", check_embedding_ctx_length=False)
+    embeddings = OpenAIEmbeddings(base_url=address + "/v1", api_key=KEY, model="served", check_embedding_ctx_length=False)
     assert len(embeddings.embed_documents(["one", "two"])) == 2
-    return "langchain-openai " + version("langchain-openai")
 
 
 def check_ollama(address):
-    try:
-        import ollama
-        from importlib.metadata import version
-    except ImportError:
-        return "(no ollama)"
-    client = ollama.Client(host=address, headers={"Authorization": "Bearer sesame"})
+    import ollama
+    client = ollama.Client(host=address, headers={"Authorization": "Bearer " + KEY})
     options = {"seed": 1, "num_predict": 8, "num_ctx": 2048}
     assert client.list().models[0].model == "served" and client.ps().models[0].model == "served"
     assert "completion" in client.show("served").capabilities
@@ -182,75 +173,79 @@ def check_ollama(address):
         raise AssertionError("an image was taken")
     except ollama.ResponseError as told:
         assert told.status_code == 400 and "images" in told.error, told
-    return "ollama " + version("ollama")
 
 
 def check_litellm(address):
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # its own copy of a table, instead of one from the network
-    try:
-        import litellm
-        from importlib.metadata import version
-    except ImportError:
-        return "(no litellm)"
+    import litellm
     ask = dict(messages=QUESTION, max_tokens=8, seed=1, temperature=0.5)
-    said = litellm.completion(model="openai/served", api_base=address + "/v1", api_key="sesame", **ask)
-    streamed = litellm.completion(model="openai/served", api_base=address + "/v1", api_key="sesame", stream=True, **ask)
+    said = litellm.completion(model="openai/served", api_base=address + "/v1", api_key=KEY, **ask)
+    streamed = litellm.completion(model="openai/served", api_base=address + "/v1", api_key=KEY, stream=True, **ask)
     assert "".join(p.choices[0].delta.content or "" for p in streamed) == said.choices[0].message.content
-    own = litellm.completion(model="ollama_chat/served", api_base=address, api_key="sesame", messages=QUESTION, max_tokens=8)
+    own = litellm.completion(model="ollama_chat/served", api_base=address, api_key=KEY, messages=QUESTION, max_tokens=8)
     assert own.choices[0].message.role == "assistant"
-    claude = litellm.completion(model="anthropic/served", api_base=address, api_key="sesame", messages=QUESTION, max_tokens=8)
+    claude = litellm.completion(model="anthropic/served", api_base=address, api_key=KEY, messages=QUESTION, max_tokens=8)
     assert claude.usage.completion_tokens <= 8
-    return "litellm " + version("litellm")
 
 
 def check_cohere(address):
-    try:
-        import cohere
-    except ImportError:
-        return "(no cohere)"
-    told = cohere.ClientV2(api_key="sesame", base_url=address).rerank(model="served", query="one", documents=["two", "one", "three"], top_n=2)
+    import cohere
+    told = cohere.ClientV2(api_key=KEY, base_url=address).rerank(model="served", query="one", documents=["two", "one", "three"], top_n=2)
     assert len(told.results) == 2 and told.results[0].relevance_score >= told.results[1].relevance_score, told
-    return "cohere " + cohere.__version__
 
 
 def check_langchain_ollama(address):
-    try:
-        from importlib.metadata import version
-        from langchain_ollama import ChatOllama, OllamaEmbeddings
-    except ImportError:
-        return "(no langchain-ollama)"
-    key = {"headers": {"Authorization": "Bearer sesame"}}
+    from langchain_ollama import ChatOllama, OllamaEmbeddings
+    key = {"headers": {"Authorization": "Bearer " + KEY}}
     chat = ChatOllama(base_url=address, model="served", num_predict=8, seed=1, client_kwargs=key)
     assert "".join(piece.content for piece in chat.stream("Hello")) == chat.invoke("Hello").content
     assert len(OllamaEmbeddings(base_url=address, model="served", client_kwargs=key).embed_documents(["one", "two"])) == 2
-    return "langchain-ollama " + version("langchain-ollama")
 
 
 def check_llama_index(address):
-    try:
-        from importlib.metadata import version
-        from llama_index.llms.openai_like import OpenAILike
-    except ImportError:
-        return "(no llama-index-llms-openai-like)"
-    model = OpenAILike(model="served", api_base=address + "/v1", api_key="sesame", is_chat_model=True, max_tokens=8, temperature=0.5, additional_kwargs={"seed": 1})
+    from llama_index.llms.openai_like import OpenAILike
+    model = OpenAILike(model="served", api_base=address + "/v1", api_key=KEY, is_chat_model=True, max_tokens=8, temperature=0.5, additional_kwargs={"seed": 1})
     said = model.complete("Hello").text
     assert [piece.text for piece in model.stream_complete("Hello")][-1] == said
-    return "llama-index-llms-openai-like " + version("llama-index-llms-openai-like")
+
+
+LIBRARIES = {"openai": ("openai", check_openai), "anthropic": ("anthropic", check_anthropic), "ollama": ("ollama", check_ollama), "litellm": ("litellm", check_litellm),
+             "cohere": ("cohere", check_cohere), "langchain-openai": ("langchain_openai", check_langchain), "langchain-ollama": ("langchain_ollama", check_langchain_ollama),
+             "llama-index-llms-openai-like": ("llama_index.llms.openai_like", check_llama_index)}
+
+
+def is_installed(module):
+    """Whether a module is there, and those that it is in."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def try_libraries(libraries, address):
+    """Runs what {distribution: (module, check)} says; returns the names and versions of those that are installed, and prints those that are not."""
+    told = []
+    for name, (module, check) in libraries.items():
+        if is_installed(module):
+            check(address)
+            told.append(f"{name} {version(name)}")
+        else:
+            print(f"not tried: {name} is not installed (pip install {name})", flush=True)
+    return told
 
 
 def main():
     lumen = str(Path(sys.argv[1]).resolve())
+    if not any(is_installed(module) for module, _ in LIBRARIES.values()):
+        print("skipped: none of these is installed:", ", ".join(LIBRARIES))
+        sys.exit(77)
     with tempfile.TemporaryDirectory(prefix="lumen-openai-") as folder:
         work = Path(folder)
         serve_check.make_model(lumen, work)
         (work / "calls.jinja").write_text(serve_check.TEMPLATE)
-        served = serve_check.Served(lumen, work, "-m", "served.gguf", "--api-key", "sesame", "--chat-template", "calls.jinja")
-        address = f"http://127.0.0.1:{served.port}"
+        served = serve_check.Served(lumen, work, "-m", "served.gguf", "--api-key", KEY, "--chat-template", "calls.jinja")
         try:
-            client = openai.OpenAI(base_url=address + "/v1", api_key="sesame", max_retries=0)
-            check(client)
-            others = (check_anthropic, check_ollama, check_litellm, check_cohere, check_langchain, check_langchain_ollama, check_llama_index)
-            told = [check_calls(client)] + [other(address) for other in others]
+            told = try_libraries(LIBRARIES, f"http://127.0.0.1:{served.port}")
         finally:
             served.process.kill()
     print("serve: what these ask is answered: " + ", ".join(told))

@@ -1,12 +1,20 @@
 #!/usr/bin/env python3
-"""`lumen serve` for as long as one likes: first good clients alone, then beside hostile ones: connections that stay open, clients that leave
-in the midst of an answer or read slowly, fuzzed requests, large grammars and schemas. Every answer is whole and right, memory does not grow
-once everything has been seen, and the good clients wait about as long as without the others.
+"""`lumen serve` for as long as one likes: good clients, in turns alone and beside hostile ones (attackers.py) and many connections that say
+nothing. Every good answer is whole and the same as the first one to its request; 99 of 100 good clients wait hardly longer beside the hostile
+ones than alone; memory, file descriptors and threads stay; the server opens no connection that a request asks for.
 
-Usage: tests/cli/serve/soak.py LUMEN [--minutes 60] [--connections 1000] [--sequences 200] [--hostile 8]
+Usage: tests/cli/serve/soak.py LUMEN [--minutes 60] [--model FILE] [--clients 24] [--think 1] [--hostile 8] [--connections 1000] [--json FILE]
+  --model   a GGUF file; without it a small model of random weights
+  --think   mean seconds (exponentially distributed) between the answer and the next request of a good client, so that the load is the same in
+            both parts, and below what the server can do
+Good clients, hostile clients and this program, which looks at the server, are processes of their own. Hostile clients have other addresses.
 """
 import argparse
+import asyncio
+import contextlib
 import json
+import multiprocessing
+import queue
 import random
 import resource
 import socket
@@ -16,189 +24,312 @@ import threading
 import time
 from pathlib import Path
 
+import attackers
 import serve_check
-import hostile_check
-from hostile_check import memory
 
-QUIET = 0.3  # of the time, without hostile clients
-MOST_SLOWER, MOST_LATER = 3, 5.0  # bound of the 99th percentile beside hostile ones: times that without them, plus seconds (their kernels are compiled)
-LEAST_MEASURED = 50  # requests of each part
-MOST_GROWTH = 32 << 20  # bytes between the middle of the first half and that of the second
+WARM = 0.15  # of the time: every kernel is met, and every kind of attack
+QUIET = 0.45  # of a turn: without hostile clients
+SETTLING = 0.08  # of a turn, at both ends of each part: requests that begin here are not measured
+LEAST_TURNS, LONGEST_TURN = 3, 240  # seconds of a turn
+MOST_SLOWER, MOST_LATER = 3.0, 1.0
+MOST_GROWTH = 32 << 20
+MOST_MORE_FILES = 8
+MOST_MORE_THREADS = 4
 SHARED = "All that these prompts begin with alike, so that pages are shared and given back. "
 
 
-class Soak:
-    def __init__(self, served, arguments):
-        now = time.time()
-        self.served, self.hostile_from, self.end = served, now + QUIET * arguments.minutes * 60, now + arguments.minutes * 60
-        self.measured_from = now + QUIET / 2 * arguments.minutes * 60  # kernels are compiled before
-        self.seconds = {False: [], True: []}  # of the good clients' requests, by whether hostile ones are beside them
-        self.lock = threading.Lock()
-        self.counts = {"answers": 0, "left": 0, "slow": 0, "tokens": 0, "reopened": 0, "busy": 0, "hostile": 0}
-        self.expected, self.faults = {}, []
+class Turns:
+    """Which part of the run it is at a time; the same in every process."""
 
-    def count(self, name, by=1):
-        with self.lock:
-            self.counts[name] += by
+    def __init__(self, begin, seconds):
+        self.begin, self.end = begin, begin + seconds
+        self.warm_until = begin + WARM * seconds
+        rest = self.end - self.warm_until
+        self.turns = max(LEAST_TURNS, round(rest / LONGEST_TURN))
+        self.turn = rest / self.turns
 
-    def is_over(self):
-        """When its time has passed, and enough requests of both parts were measured."""
-        enough = min(map(len, self.seconds.values())) >= LEAST_MEASURED
-        return self.faults or time.time() > (self.end if enough else self.end + 2 * serve_check.LONGEST)
+    def part(self, now):
+        """Whether there are hostile clients, whether a request that begins now is measured, and the number of the turn."""
+        if now < self.warm_until:
+            return True, False, -1
+        number, at = divmod((now - self.warm_until) / self.turn, 1)
+        hostile = at >= QUIET
+        since, left = (at - QUIET, 1 - at) if hostile else (at, QUIET - at)
+        return hostile, min(since, left) > SETTLING, int(number)
 
-    def is_hostile(self):
-        return time.time() >= self.hostile_from and len(self.seconds[False]) >= LEAST_MEASURED
+    def hostile_until(self, now):
+        """When the hostile part that it is, or the next one, ends."""
+        return self.warm_until + (self.part(now)[2] + 1) * self.turn
 
-    def wait_for_hostility(self):
-        while not self.is_hostile() and not self.is_over():
-            time.sleep(0.05)
 
-    def attack(self, seed):
-        """Requests that are wrong, large or lie about themselves. Each is answered, or its connection ends."""
-        r = random.Random(seed)
-        self.wait_for_hostility()
-        schemas = [{"type": "object", "properties": {f"k{i}": {"type": "string", "pattern": f"^[a-z]{{{i},{i + 40}}}x$"} for i in range(60)}},
-                   {"anyOf": [{"type": "object", "properties": {"p" * i: {"type": "integer", "minimum": i, "maximum": 10 ** (i % 15)}}} for i in range(1, 120)]}]
-        while not self.is_over():
-            path = r.choice(list(hostile_check.GOOD))
-            data = hostile_check.head_of(path, hostile_check.changed(hostile_check.GOOD[path], r), r)
-            if r.random() < 0.1:
-                form = {"type": "json_schema", "json_schema": {"schema": r.choice(schemas)}}
-                body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 4, "stream": True, "response_format": form}
-                data = serve_check.request_of("/v1/chat/completions", body, "Connection: close\r\n")
-            try:
-                status = hostile_check.tell(self.served, data, seconds=serve_check.LONGEST)
-                assert status < 500 or status == 503, (status, data[:300])
-            except ConnectionError:
-                pass
-            except Exception as error:  # told by main
-                self.faults.append(f"{type(error).__name__}: {error}")
-            self.count("hostile")
+class Good:
+    """Clients that behave, in one process."""
 
-    def hold(self, count):
-        """Keeps so many connections open that say nothing, or half of a request; who is let go comes back."""
-        held = []
-        self.wait_for_hostility()
-        while not self.is_over():
-            while len(held) < count:
-                c = socket.create_connection(("127.0.0.1", self.served.port), timeout=30)
-                if len(held) % 4 == 0:
-                    c.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-")
-                c.setblocking(False)
-                held.append(c)
-            time.sleep(0.5)
-            open_ones = []
-            for c in held:
-                try:
-                    gone = c.recv(4096) == b""
-                except BlockingIOError:
-                    gone = False
-                except OSError:
-                    gone = True
-                (c.close if gone else lambda c=c: open_ones.append(c))()
-                if gone:
-                    self.count("reopened")
-            held = open_ones
-        for c in held:
-            c.close()
+    def __init__(self, port, turns, arguments, told):
+        self.port, self.turns, self.arguments, self.told = port, turns, arguments, told
+        self.expected = {}
 
-    def text(self, r):
-        """One request; the same one has the same answer whoever is beside it."""
+    def request(self, r):
         number = r.randrange(40)
         body = {"prompt": (SHARED if number % 2 else "") + f"Text {number}", "max_tokens": 8 + number, "seed": number, "stream": True, "ignore_eos": True,
                 "temperature": 0.7, "top_k": 40 if number % 3 else 0, "frequency_penalty": 0.2 if number % 5 == 0 else 0}
-        beside_hostile = self.is_hostile()
-        leaves, slow = beside_hostile and r.random() < 0.1, beside_hostile and r.random() < 0.05
-        begin = time.time()
-        with socket.create_connection(("127.0.0.1", self.served.port), timeout=serve_check.LONGEST) as s:
-            s.sendall(serve_check.request_of("/v1/completions", body))
+        return number, serve_check.request_of("/v1/completions", body)
+
+    async def one(self, r):
+        number, data = self.request(r)
+        begin, first = time.monotonic(), None
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(data)
             heard = b""
-            while part := s.recv(512 if slow else 65536):
+            while b"[DONE]" not in heard:
+                part = await asyncio.wait_for(reader.read(65536), serve_check.LONGEST)
+                assert part, (number, heard[-500:])
                 heard += part
-                if leaves and b"data:" in heard:
-                    return self.count("left")
-                if b"[DONE]" in heard:
-                    break
-                if slow:
-                    time.sleep(0.05)
-        if b" 429 " in heard[:20]:
-            time.sleep(0.2)
-            return self.count("busy")
-        lines = [line[6:] for line in heard.decode().split("\n") if line.startswith("data: {")]
-        said = "".join(json.loads(line)["choices"][0]["text"] for line in lines if json.loads(line)["choices"])
-        assert b"[DONE]" in heard, heard[-500:]
-        with self.lock:
-            assert self.expected.setdefault(number, said) == said, (number, said, self.expected[number])
-        self.count("answers")
-        self.count("tokens", 8 + number)
-        if slow:
-            self.count("slow")
-        elif begin > self.measured_from and beside_hostile == self.is_hostile():
-            with self.lock:
-                self.seconds[beside_hostile].append(time.time() - begin)
+                first = first or (time.monotonic() if b"data: " in heard else None)
+        finally:
+            writer.close()
+        end = time.monotonic()
+        lines = [json.loads(line[6:]) for line in heard.decode().split("\n") if line.startswith("data: {")]
+        said = "".join(line["choices"][0]["text"] for line in lines if line["choices"])
+        # The same request has the same answer, whoever is beside it.
+        assert self.expected.setdefault(number, said) == said, (number, said, self.expected[number])
+        self.told.put(("good", begin, first - begin, end - begin, 8 + number))
 
-    def write(self, seed):
+    async def client(self, seed):
         r = random.Random(seed)
-        while not self.is_over():
-            try:
-                self.text(r)
-            except Exception as error:  # told by main
-                self.faults.append(f"{type(error).__name__}: {error}")
+        await asyncio.sleep(r.uniform(0, self.arguments.think))
+        while time.monotonic() < self.turns.end:
+            await self.one(r)
+            await asyncio.sleep(r.expovariate(1 / self.arguments.think) if self.arguments.think else 0)
+
+    async def all(self):
+        await asyncio.gather(*(self.client(seed) for seed in range(self.arguments.clients)))
+
+    def run(self):
+        try:
+            asyncio.run(self.all())
+        except Exception as error:  # told by main
+            self.told.put(("fault", f"a good client: {type(error).__name__}: {error}"))
 
 
-def late_ones(seconds):
-    """The 99th percentile."""
-    return sorted(seconds)[int(0.99 * (len(seconds) - 1))]
+class Hostile:
+    """Clients that do not, in one process, at 127.0.0.2 and after it."""
+
+    def __init__(self, port, turns, arguments, told, trap):
+        self.port, self.turns, self.arguments, self.told, self.trap = port, turns, arguments, told, trap
+
+    def wait_for_turn(self):
+        """When the part ends that these clients have now; none at the end of the run."""
+        while (now := time.monotonic()) < self.turns.end and not self.turns.part(now)[0]:
+            time.sleep(0.02)
+        return self.turns.hostile_until(now) if now < self.turns.end else None
+
+    def attack(self, seed):
+        a = attackers.Attacker(self.port, f"127.0.0.{2 + seed % 4}", seed, self.trap)
+        while until := self.wait_for_turn():
+            a.until = until
+            kind, status = attackers.attack(a)
+            self.told.put(("hostile", kind, status))
+            time.sleep(a.r.expovariate(1 / self.arguments.pause))
+
+    def hold(self, count):
+        """Keeps so many connections open that say nothing, or half of a request; who is let go comes back."""
+        a = attackers.Attacker(self.port, "127.0.0.1", 0, self.trap)
+        while until := self.wait_for_turn():
+            held = []
+            while time.monotonic() < until:
+                for _ in range(min(count - len(held), 100)):
+                    a.address = f"127.0.0.{10 + len(held) % 8}"
+                    with contextlib.suppress(OSError):
+                        c = a.connection(5)
+                        if len(held) % 4 == 0:
+                            c.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-")
+                        c.setblocking(False)
+                        held.append(c)
+                time.sleep(0.1)
+                held = [c for c in held if self.is_open(c)]
+            for c in held:
+                c.close()
+
+    def is_open(self, c):
+        try:
+            if c.recv(4096):
+                return True
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        c.close()
+        return False
+
+    def guarded(self, what, number):
+        try:
+            what(number)
+        except Exception as error:  # told by main
+            self.told.put(("fault", f"{what.__name__}: {type(error).__name__}: {error}"))
+
+    def run(self):
+        threads = [threading.Thread(target=self.guarded, args=(self.attack, seed)) for seed in range(self.arguments.hostile)]
+        threads.append(threading.Thread(target=self.guarded, args=(self.hold, self.arguments.connections)))
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+
+
+class Process:
+    """What a process holds."""
+
+    def __init__(self, pid):
+        self.folder = Path(f"/proc/{pid}")
+
+    def now(self):
+        status = dict(line.split(":", 1) for line in (self.folder / "status").read_text().splitlines() if ":" in line)
+        return {"memory": int(status["VmRSS"].split()[0]) << 10, "threads": int(status["Threads"]), "files": len(list((self.folder / "fd").iterdir()))}
+
+
+def late_ones(seconds, share=0.99):
+    ordered = sorted(seconds)
+    return ordered[int(share * (len(ordered) - 1))] if ordered else float("nan")
+
+
+def grown(points):
+    """What a line through (time, value) rises by from the first to the last."""
+    times, values = zip(*points)
+    return statistics.linear_regression(times, values).slope * (times[-1] - times[0])
+
+
+class Soak:
+    def __init__(self, served, turns, told):
+        self.process, self.turns, self.told = Process(served.process.pid), turns, told
+        self.good = []  # (begin, first, whole, tokens), measured or not
+        self.hostile, self.faults = {}, []
+        self.seen = []  # (time, what the process holds)
+
+    def drain(self):
+        with contextlib.suppress(queue.Empty):
+            while True:
+                kind, *rest = self.told.get_nowait()
+                if kind == "good":
+                    self.good.append(rest)
+                elif kind == "hostile":
+                    of_kind = self.hostile.setdefault(rest[0], {})
+                    of_kind[rest[1]] = of_kind.get(rest[1], 0) + 1
+                else:
+                    self.faults.append(rest[0])
+
+    def watch(self):
+        """Until the run is over or something is wrong."""
+        while (now := time.monotonic()) < self.turns.end and not self.faults:
+            self.seen.append((now, self.process.now()))
+            self.drain()
+            time.sleep(min(1, self.turns.turn / 20))
+
+    def seconds(self, hostile, since=0, until=attackers.NEVER):
+        """Whole times of good requests that were measured in one of the parts."""
+        return [whole for begin, _, whole, _ in self.good if self.turns.part(begin)[:2] == (hostile, True) and since <= begin < until]
+
+    def least_in_quiet(self, what):
+        """For each turn, the least that its part without hostile clients had."""
+        of_turn = {}
+        for at, held in self.seen:
+            hostile, _, number = self.turns.part(at)
+            if number >= 0 and not hostile:
+                of_turn[number] = min(of_turn.get(number, attackers.NEVER), held[what])
+        return list(of_turn.values())
+
+    def marks(self, every):
+        """A line for each stretch of the run."""
+        rows, at = [], self.turns.begin
+        while at < self.turns.end:
+            until = at + every
+            inside = [held for t, held in self.seen if at <= t < until]
+            alone, beside = self.seconds(False, at, until), self.seconds(True, at, until)
+            rows.append({"minutes": round((min(until, self.turns.end) - self.turns.begin) / 60, 1), "memory_mib": inside[-1]["memory"] >> 20 if inside else None,
+                         "files": inside[-1]["files"] if inside else None, "threads": inside[-1]["threads"] if inside else None,
+                         **{f"{name}_{p}": round(late_ones(values, share), 3) for name, values in (("alone", alone), ("beside", beside)) for p, share in (("p50", 0.5), ("p99", 0.99))},
+                         "alone": len(alone), "beside": len(beside)})
+            at = until
+        return rows
+
+    def result(self):
+        fitted = [(t, held["memory"]) for t, held in self.seen if t > self.turns.warm_until]
+        alone, beside = self.seconds(False), self.seconds(True)
+        files, threads = self.least_in_quiet("files"), self.least_in_quiet("threads")
+        return {"answers": len(self.good), "tokens": sum(g[3] for g in self.good), "alone": len(alone), "beside": len(beside), "hostile": sum(sum(k.values()) for k in self.hostile.values()),
+                "alone_p50": late_ones(alone, 0.5), "alone_p99": late_ones(alone), "beside_p50": late_ones(beside, 0.5), "beside_p99": late_ones(beside),
+                "memory_mib": fitted[-1][1] / 2**20, "memory_growth_mib": grown(fitted) / 2**20, "memory_hours": (fitted[-1][0] - fitted[0][0]) / 3600,
+                "files": files, "threads": threads}
+
+    def check(self, got):
+        assert not self.faults, self.faults[:3]
+        assert got["alone"] >= 50 and got["beside"] >= 50 and got["hostile"] >= 50, got
+        assert got["memory_growth_mib"] < MOST_GROWTH / 2**20, f"memory grew by {got['memory_growth_mib']:.1f} MiB: {[held['memory'] >> 20 for _, held in self.seen]}"
+        for what, most in (("files", MOST_MORE_FILES), ("threads", MOST_MORE_THREADS)):
+            assert got[what][-1] <= got[what][0] + most, f"{what} without hostile clients, turn for turn: {got[what]}"
+        bound = MOST_SLOWER * got["alone_p99"] + MOST_LATER
+        assert got["beside_p99"] < bound, f"99 of 100 good clients wait {got['beside_p99']:.2f} s beside hostile ones and {got['alone_p99']:.2f} s alone: more than {bound:.2f} s"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lumen", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--clients", type=int, default=24)
+    parser.add_argument("--think", type=float, default=1)
+    parser.add_argument("--hostile", type=int, default=8)
+    parser.add_argument("--pause", type=float, default=0.1, help="mean seconds between two attacks of a hostile client")
     parser.add_argument("--connections", type=int, default=1000)
-    parser.add_argument("--sequences", "--texts", type=int, default=200)
-    parser.add_argument("--hostile", type=int, default=8, help="clients that send fuzzed and large requests")
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    room = hard - arguments.sequences - 200  # files of a process: the server has one for each connection, and so have the clients
+    room = hard - arguments.clients - 400 * arguments.hostile - 200  # files of a process: the server has one for each connection, and so have the clients
     if hard != resource.RLIM_INFINITY and arguments.connections > room:
         print(f"serve: this system allows {hard} files, so {room} connections and not {arguments.connections}")
         arguments.connections = room
-    needed = arguments.connections + arguments.sequences + 200
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(min(needed, hard), resource.getrlimit(resource.RLIMIT_NOFILE)[0]), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     lumen = str(arguments.lumen.resolve())
-    with tempfile.TemporaryDirectory(prefix="lumen-soak-") as folder:
+    parallel = arguments.clients + arguments.hostile
+    with tempfile.TemporaryDirectory(prefix="lumen-soak-") as folder, socket.create_server(("127.0.0.1", 0)) as trap:
         work = Path(folder)
-        serve_check.make_model(lumen, work)
-        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--connections", arguments.connections + arguments.sequences + arguments.hostile + 50, "--parallel", arguments.sequences,
-                               "--queue", arguments.sequences, "--ctx-size", 256 * arguments.sequences)
+        if not arguments.model:
+            serve_check.make_model(lumen, work)
+        model = arguments.model.resolve() if arguments.model else "served.gguf"
+        # An address may have as many connections as an eighth of those that say nothing and an attacker's, and no more: nobody else is refused.
+        of_address = arguments.connections // 8 + 300
+        s = serve_check.Served(lumen, work, "-m", model, "--connections", arguments.connections + arguments.clients + 300 * 4 + 100, "--client-connections", of_address, "--parallel", parallel,
+                               "--queue", 2 * parallel, "--ctx-size", 512 * parallel, "--batch-invariant", "--timeout", 10, "--body", "1M", "--max-n", 8)
         try:
-            soak = Soak(s, arguments)
-            begin, seen = time.time(), []
-            threads = [threading.Thread(target=soak.hold, args=(arguments.connections,))]
-            threads += [threading.Thread(target=soak.attack, args=(i,)) for i in range(arguments.hostile)]
-            threads += [threading.Thread(target=soak.write, args=(i,)) for i in range(arguments.sequences)]
-            for t in threads:
-                t.start()
-            while not soak.is_over():
-                time.sleep(min(1, max(0.1, arguments.minutes)))
-                seen.append(memory(s))
-            for t in threads:
-                t.join()
-            assert not soak.faults, soak.faults[:3]
-            assert soak.counts["answers"] > 0, soak.counts
-            # The first part is not looked at: kernels are compiled, and every width of a step is met.
-            late = seen[int((QUIET + 0.15) * len(seen)):]
-            half = len(late) // 2
-            grown = statistics.median(late[half:]) - statistics.median(late[:half]) if half else 0
-            assert grown < MOST_GROWTH, f"memory grew by {grown / 2**20:.1f} MiB: {[m >> 20 for m in late]}"
-            alone, beside = (late_ones(soak.seconds[is_hostile]) for is_hostile in (False, True))
-            assert soak.counts["hostile"] > 0, soak.counts
-            assert beside < MOST_SLOWER * alone + MOST_LATER, f"99 of 100 good clients wait {beside:.2f} s beside hostile ones, {alone:.2f} s without them"
+            told = multiprocessing.Queue()
+            turns = Turns(time.monotonic(), arguments.minutes * 60)
+            soak = Soak(s, turns, told)
+            others = [Good(s.port, turns, arguments, told), Hostile(s.port, turns, arguments, told, trap.getsockname()[1])]
+            processes = [multiprocessing.Process(target=other.run, daemon=True) for other in others]
+            for p in processes:
+                p.start()
+            soak.watch()
+            ended = time.monotonic()
+            while any(p.is_alive() for p in processes) and time.monotonic() < ended + serve_check.LONGEST and not soak.faults:
+                soak.drain()
+                time.sleep(0.05)
+            soak.drain()
+            got = soak.result()
+            marks = soak.marks(600 if arguments.minutes >= 20 else arguments.minutes * 15)
+            if arguments.json:
+                arguments.json.write_text(json.dumps({**got, "marks": marks, "attacks": soak.hostile, "faults": soak.faults}, indent=1))
+            for row in marks if arguments.minutes >= 2 else []:
+                print(json.dumps(row))
+            soak.check(got)
+            trap.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                trap.accept()
+                raise AssertionError("the server opened a connection that a request asked for")
             s.wait_for("lumen_requests_running", 0)
-            seconds = time.time() - begin
-            print(f"serve: {seconds:.0f} s with {arguments.connections} connections open and {arguments.sequences} clients: {soak.counts}, "
-                  f"{soak.counts['tokens'] / seconds:.0f} tokens/s, good clients' p99 {alone:.2f} s alone and {beside:.2f} s beside hostile ones, memory {late[-1] >> 20} MiB, {grown / 2**20:+.1f} MiB between halves")
+            print(f"serve: {got['answers']} good answers ({got['tokens'] / arguments.minutes / 60:.0f} tokens/s) and {got['hostile']} attacks of {len(soak.hostile)} kinds: p50 and p99 "
+                  f"{got['alone_p50']:.2f} and {got['alone_p99']:.2f} s alone, {got['beside_p50']:.2f} and {got['beside_p99']:.2f} s beside hostile clients; memory {got['memory_mib']:.0f} MiB, "
+                  f"{got['memory_growth_mib']:+.1f} MiB in {60 * got['memory_hours']:.1f} minutes; files {got['files']}; threads {got['threads']}")
             assert s.end() == 143, s.log.read_text()[-2000:]
         finally:
             s.process.kill()

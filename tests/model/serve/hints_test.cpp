@@ -173,6 +173,35 @@ TEST(ServeHints, GrammarsBeginAfterReasoning) {
   EXPECT_FALSE(matches(after, "<think>a</think>answer]x"));
 }
 
+// Where the prompt has closed the reasoning, without a wish of the client, a grammar lets none begin again.
+TEST(ServeHints, GrammarsAfterClosedReasoning) {
+  const std::string json =
+      R"(, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "integer"}}})";
+  ServedModel quiet("m", shapes_tokenizer("[end]"), 512);
+  quiet.longest = 4096;
+  quiet.chat.emplace(
+      quiet.tokenizer,
+      ChatTemplate::parse("{%- for m in messages %}[{{ m.role }}]{%- if m.reasoning_content %}{{ '<think>\n' + "
+                          "m.reasoning_content + '\n</think>\n\n' }}{% endif %}{{ m.content }}[end]{%- endfor %}"
+                          "{%- if add_generation_prompt %}[assistant]{{ '<think>\n' if enable_thinking else "
+                          "'<think>\n\n</think>\n\n' }}{%- endif %}",
+                          "quiet"));
+  const std::string off = ask(quiet, json).generate.grammar,
+                    on = ask(quiet, json + R"(, "enable_thinking": true)").generate.grammar,
+                    continued = ask(*style_model("qwen"),
+                                    json + R"(, "continue_final_message": true, )"
+                                           R"("add_generation_prompt": false)",
+                                    R"([{"role": "user", "content": "q"}, {"role": "assistant", )"
+                                    R"("content": "<think>\nt\n</think>\n\n"}])")
+                                    .generate.grammar;
+  for (const std::string& plain : {off, continued}) {
+    EXPECT_TRUE(matches(plain, "12"));
+    EXPECT_FALSE(matches(plain, "<think></think>12"));
+  }
+  EXPECT_TRUE(matches(on, "so</think>12"));
+  EXPECT_FALSE(matches(on, "12"));
+}
+
 TEST(ServeHints, GrammarsOfOtherServers) {
   const auto model = style_model("gemma");
   const auto grammar = [&](const std::string& more) { return ask(*model, more).generate.grammar; };

@@ -180,6 +180,10 @@ bool opens_reasoning(const ReasoningMarks& marks, std::string_view prompt) {
   return trimmed(prompt).ends_with(marks.open);
 }
 
+bool closes_reasoning(const ReasoningMarks& marks, std::string_view prompt) {
+  return trimmed(prompt).ends_with(marks.close);
+}
+
 ReasoningReader::ReasoningReader(ReasoningMarks marks, bool is_open, std::string before)
     : marks_(std::move(marks)), before_(std::move(before)), state_(is_open ? State::reasoning : State::start) {}
 

@@ -34,6 +34,8 @@ ReasoningForm learn_reasoning(const ChatRenderer& renderer);
 
 // Whether a rendered prompt ends with the mark that opens reasoning.
 bool opens_reasoning(const ReasoningMarks& marks, std::string_view prompt);
+// Whether it ends with the mark that closes reasoning, as templates write it where reasoning is off.
+bool closes_reasoning(const ReasoningMarks& marks, std::string_view prompt);
 
 // Splits a growing output. Marks may be cut anywhere. White space next to the marks belongs to neither part.
 class ReasoningReader {
