@@ -21,8 +21,9 @@ NEVER = 1e9
 class Attacker:
     """One that attacks from an address, with the numbers of a seed. `trap` is a port that no server has a reason to call."""
 
-    def __init__(self, port, address, seed, trap, until=NEVER):
-        self.port, self.address, self.trap, self.until = port, address, trap, until
+    def __init__(self, port, address, seed, trap):
+        self.port, self.address, self.trap = port, address, trap
+        self.goes_on = lambda: True  # false: the attack is over
         self.r = random.Random(seed)
 
     def connection(self, seconds=LONGEST, buffer=0):
@@ -36,7 +37,9 @@ class Attacker:
 
     def wait(self, most):
         """Some of these seconds, and no longer than the attack lasts."""
-        time.sleep(max(0, min(self.r.uniform(0, most), self.until - time.monotonic())))
+        until = time.monotonic() + self.r.uniform(0, most)
+        while self.goes_on() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
 
     def hear(self, c, most=1 << 22):
         """The status of what comes until the connection ends."""
@@ -212,7 +215,7 @@ def sipped(a):
     with a.connection(buffer=4096) as c:
         c.sendall(a.stream(100))
         try:
-            while c.recv(200) and time.monotonic() < a.until:
+            while c.recv(200) and a.goes_on():
                 a.wait(0.1)
         except OSError:
             pass
@@ -294,9 +297,9 @@ ATTACKS = (fuzzed, fuzzed, fuzzed, odd_head, odd_head, long_head, trickled, half
            unread, sipped, flood, upgrade, image, other_protocol, pipelined, too_much)
 
 
-def attack(a):
-    """One of them: its name and the status."""
-    kind = a.r.choice(ATTACKS)
+def attack(a, kind=None):
+    """One of them, any where none is named: its name and the status."""
+    kind = kind or a.r.choice(ATTACKS)
     try:
         status = kind(a)
     except OSError:  # no connection was to be had, as the limits of an address say

@@ -25,28 +25,49 @@ import time
 from pathlib import Path
 
 import attackers
+import hostile_check
 import serve_check
 
-WARM = 0.15  # of the time: every kernel is met, and every kind of attack
+WARM, LEAST_WARM = 0.15, 10  # of the time, and seconds if that is not half of it: every kernel is met, and every kind of attack
 QUIET = 0.45  # of a turn: without hostile clients
 SETTLING = 0.08  # of a turn, at both ends of each part: requests that begin here are not measured
 LEAST_TURNS, LONGEST_TURN = 3, 240  # seconds of a turn
-MOST_SLOWER, MOST_LATER = 3.0, 1.0
-MOST_GROWTH = 32 << 20
-MOST_MORE_FILES = 8
-MOST_MORE_THREADS = 4
+# Measured in twelve runs of half a minute on two shared cores: 0.9 to 2.3 times as long, at most 33 ms more. Where a step for more sequences
+# than before is first compiled beside hostile clients, 0.3 s more; on cores that others had nearly whole, twice as long.
+MOST_SLOWER, MOST_LATER = 2.0, 0.25  # times the seconds without them, plus seconds
+MOST_GROWTH = 24 << 20  # bytes, of a line through the memory after the warm part
+MOST_MORE = {"files": 4, "threads": 2}  # when every client has gone, than before the first one
+LEAST_MEASURED = 50  # requests of each part
+NEVER = attackers.NEVER
 SHARED = "All that these prompts begin with alike, so that pages are shared and given back. "
 
 
 class Turns:
-    """Which part of the run it is at a time; the same in every process."""
+    """Which part of the run it is at a time; the same in every process. Only `begin_turns` and `go_on` change it."""
 
     def __init__(self, begin, seconds):
-        self.begin, self.end = begin, begin + seconds
-        self.warm_until = begin + WARM * seconds
-        rest = self.end - self.warm_until
+        self.begin = begin
+        self.least_warm = max(WARM * seconds, min(LEAST_WARM, seconds / 2))
+        rest = seconds - self.least_warm
         self.turns = max(LEAST_TURNS, round(rest / LONGEST_TURN))
         self.turn = rest / self.turns
+        self.shared_warm_until, self.shared_end = multiprocessing.Value("d", NEVER), multiprocessing.Value("d", NEVER)
+
+    @property
+    def warm_until(self):
+        return self.shared_warm_until.value
+
+    @property
+    def end(self):
+        return self.shared_end.value
+
+    def begin_turns(self, now):
+        self.shared_end.value = now + self.turns * self.turn
+        self.shared_warm_until.value = now
+
+    def go_on(self):
+        """One more turn."""
+        self.shared_end.value += self.turn
 
     def part(self, now):
         """Whether there are hostile clients, whether a request that begins now is measured, and the number of the turn."""
@@ -57,9 +78,10 @@ class Turns:
         since, left = (at - QUIET, 1 - at) if hostile else (at, QUIET - at)
         return hostile, min(since, left) > SETTLING, int(number)
 
-    def hostile_until(self, now):
-        """When the hostile part that it is, or the next one, ends."""
-        return self.warm_until + (self.part(now)[2] + 1) * self.turn
+    def is_hostile_turn(self, number):
+        """Whether now is the hostile part of this turn."""
+        hostile, _, now = self.part(time.monotonic())
+        return hostile and now == number and time.monotonic() < self.end
 
 
 class Good:
@@ -120,25 +142,26 @@ class Hostile:
         self.port, self.turns, self.arguments, self.told, self.trap = port, turns, arguments, told, trap
 
     def wait_for_turn(self):
-        """When the part ends that these clients have now; none at the end of the run."""
+        """The number of the turn whose hostile part it is; None at the end of the run."""
         while (now := time.monotonic()) < self.turns.end and not self.turns.part(now)[0]:
             time.sleep(0.02)
-        return self.turns.hostile_until(now) if now < self.turns.end else None
+        return self.turns.part(now)[2] if now < self.turns.end else None
 
     def attack(self, seed):
         a = attackers.Attacker(self.port, f"127.0.0.{2 + seed % 4}", seed, self.trap)
-        while until := self.wait_for_turn():
-            a.until = until
-            kind, status = attackers.attack(a)
+        first = list(dict.fromkeys(attackers.ATTACKS))[seed::self.arguments.hostile]  # all clients together: every kind
+        while (number := self.wait_for_turn()) is not None:
+            a.goes_on = lambda: self.turns.is_hostile_turn(number)
+            kind, status = attackers.attack(a, first.pop() if first else None)
             self.told.put(("hostile", kind, status))
             time.sleep(a.r.expovariate(1 / self.arguments.pause))
 
     def hold(self, count):
         """Keeps so many connections open that say nothing, or half of a request; who is let go comes back."""
         a = attackers.Attacker(self.port, "127.0.0.1", 0, self.trap)
-        while until := self.wait_for_turn():
+        while (number := self.wait_for_turn()) is not None:
             held = []
-            while time.monotonic() < until:
+            while self.turns.is_hostile_turn(number):
                 for _ in range(min(count - len(held), 100)):
                     a.address = f"127.0.0.{10 + len(held) % 8}"
                     with contextlib.suppress(OSError):
@@ -220,13 +243,19 @@ class Soak:
                     self.faults.append(rest[0])
 
     def watch(self):
-        """Until the run is over or something is wrong."""
-        while (now := time.monotonic()) < self.turns.end and not self.faults:
+        """Until the run is over or something is wrong. A slow machine gets more time, until enough was seen."""
+        latest = self.turns.begin + 3 * (self.turns.least_warm + self.turns.turns * self.turns.turn) + 4 * serve_check.LONGEST
+        while (now := time.monotonic()) < min(self.turns.end, latest) and not self.faults:
             self.seen.append((now, self.process.now()))
             self.drain()
-            time.sleep(min(1, self.turns.turn / 20))
+            if now < self.turns.warm_until and now > self.turns.begin + self.turns.least_warm and len(self.good) >= LEAST_MEASURED:
+                self.turns.begin_turns(now)
+            elif self.turns.end - now < 1 and min(len(self.seconds(hostile)) for hostile in (False, True)) < LEAST_MEASURED:
+                self.turns.go_on()
+            time.sleep(min(0.5, self.turns.turn / 20))
+        self.turns.shared_end.value = min(self.turns.end, time.monotonic())
 
-    def seconds(self, hostile, since=0, until=attackers.NEVER):
+    def seconds(self, hostile, since=0, until=NEVER):
         """Whole times of good requests that were measured in one of the parts."""
         return [whole for begin, _, whole, _ in self.good if self.turns.part(begin)[:2] == (hostile, True) and since <= begin < until]
 
@@ -236,8 +265,15 @@ class Soak:
         for at, held in self.seen:
             hostile, _, number = self.turns.part(at)
             if number >= 0 and not hostile:
-                of_turn[number] = min(of_turn.get(number, attackers.NEVER), held[what])
+                of_turn[number] = min(of_turn.get(number, NEVER), held[what])
         return list(of_turn.values())
+
+    def wait_for_rest(self, before):
+        """Nothing is left of clients that have gone."""
+        until = time.monotonic() + serve_check.LONGEST
+        while any((now := self.process.now())[what] > before[what] + most for what, most in MOST_MORE.items()):
+            assert time.monotonic() < until, f"held before the first client {before}, after the last one {now}"
+            time.sleep(0.1)
 
     def marks(self, every):
         """A line for each stretch of the run."""
@@ -264,10 +300,8 @@ class Soak:
 
     def check(self, got):
         assert not self.faults, self.faults[:3]
-        assert got["alone"] >= 50 and got["beside"] >= 50 and got["hostile"] >= 50, got
+        assert min(got["alone"], got["beside"], got["hostile"]) >= LEAST_MEASURED, got
         assert got["memory_growth_mib"] < MOST_GROWTH / 2**20, f"memory grew by {got['memory_growth_mib']:.1f} MiB: {[held['memory'] >> 20 for _, held in self.seen]}"
-        for what, most in (("files", MOST_MORE_FILES), ("threads", MOST_MORE_THREADS)):
-            assert got[what][-1] <= got[what][0] + most, f"{what} without hostile clients, turn for turn: {got[what]}"
         bound = MOST_SLOWER * got["alone_p99"] + MOST_LATER
         assert got["beside_p99"] < bound, f"99 of 100 good clients wait {got['beside_p99']:.2f} s beside hostile ones and {got['alone_p99']:.2f} s alone: more than {bound:.2f} s"
 
@@ -279,8 +313,8 @@ def main():
     parser.add_argument("--model", type=Path)
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--think", type=float, default=1)
-    parser.add_argument("--hostile", type=int, default=8)
-    parser.add_argument("--pause", type=float, default=0.1, help="mean seconds between two attacks of a hostile client")
+    parser.add_argument("--hostile", type=int, default=16)
+    parser.add_argument("--pause", type=float, default=0.05, help="mean seconds between two attacks of a hostile client")
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -302,9 +336,12 @@ def main():
         s = serve_check.Served(lumen, work, "-m", model, "--connections", arguments.connections + arguments.clients + 300 * 4 + 100, "--client-connections", of_address, "--parallel", parallel,
                                "--queue", 2 * parallel, "--ctx-size", 512 * parallel, "--batch-invariant", "--timeout", 10, "--body", "1M", "--max-n", 8)
         try:
+            for path, body in hostile_check.GOOD.items():  # what has kernels of its own compiles them
+                s.ask(path, body)
             told = multiprocessing.Queue()
             turns = Turns(time.monotonic(), arguments.minutes * 60)
             soak = Soak(s, turns, told)
+            before = soak.process.now()
             others = [Good(s.port, turns, arguments, told), Hostile(s.port, turns, arguments, told, trap.getsockname()[1])]
             processes = [multiprocessing.Process(target=other.run, daemon=True) for other in others]
             for p in processes:
@@ -327,6 +364,7 @@ def main():
                 trap.accept()
                 raise AssertionError("the server opened a connection that a request asked for")
             s.wait_for("lumen_requests_running", 0)
+            soak.wait_for_rest(before)
             print(f"serve: {got['answers']} good answers ({got['tokens'] / arguments.minutes / 60:.0f} tokens/s) and {got['hostile']} attacks of {len(soak.hostile)} kinds: p50 and p99 "
                   f"{got['alone_p50']:.2f} and {got['alone_p99']:.2f} s alone, {got['beside_p50']:.2f} and {got['beside_p99']:.2f} s beside hostile clients; memory {got['memory_mib']:.0f} MiB, "
                   f"{got['memory_growth_mib']:+.1f} MiB in {60 * got['memory_hours']:.1f} minutes; files {got['files']}; threads {got['threads']}")

@@ -177,7 +177,7 @@ TEST(ServeHints, GrammarsBeginAfterReasoning) {
 TEST(ServeHints, GrammarsAfterClosedReasoning) {
   const std::string json =
       R"(, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "integer"}}})";
-  ServedModel quiet("m", shapes_tokenizer("[end]"), 512);
+  ServedModel quiet("m", shapes_tokenizer("<|return|>"), 512);
   quiet.longest = 4096;
   quiet.chat.emplace(
       quiet.tokenizer,
