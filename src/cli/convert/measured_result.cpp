@@ -46,7 +46,7 @@ ResultText text_of(const ResultMeasure& what, const model::Tokenizer& tokenizer)
 }
 
 // Why models are not compared; empty if they are.
-std::string obstacle(const run::Engine& engine, const model::Model& before, const model::Model& after,
+std::string obstacle(run::Engine& engine, const model::Model& before, const model::Model& after,
                      const model::PerplexityOptions& options) {
   if (!before.tokenizer) return "the model has no tokenizer";
   if (!before.family->has_function("forward")) return "the model predicts no tokens";

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/layer_text.h"
+#include "model/arch/checkpoint/write.h"
 #include "model/arch/model.h"
 #include "model/report/compression/compression_report.h"
 
