@@ -220,12 +220,9 @@ class AttendKernel : AttendWriter {
       row_number_ = row_number_ + counters[d] * dense[d];
       for (int n = 0; n < 3; ++n) opened[n] += open_axis(*bodies[n], d, counters[d]);
     }
-    load_queries();
-    serial(b_.i64(0), b_.i64(tile_), 1, [&](Expr i) {
-      b_.store(row_max_, b_.real(kLowest, {Scalar::f32, 1}), bytes(i, 1), 4);
-      b_.store(row_sum_, b_.real(0, vector()), bytes(i, lanes_), line_);
-      for (int64_t e = 0; e < width_; e += lanes_) b_.store(sums_, b_.real(0, vector()), sum_at(i, b_.i64(e)), line_);
-    });
+    // A part may have no keys: it computes nothing, and attend_merge leaves it out.
+    const bool may_leave = parts_ > 1 && range_.is_bounded();
+    if (!may_leave) begin_rows();
     Expr from = part * part_, to = b_.i64(a_.keys);
     if (parts_ > 1) to = min(from + part_, to);
     if (range_.is_bounded()) {
@@ -233,9 +230,26 @@ class AttendKernel : AttendWriter {
       from = max(from, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), block_));
       to = min(to, b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8));
     }
-    serial(from, to, block_, [&](Expr key) { block(key, min(key + block_, to)); });
-    serial(b_.i64(0), count_, 1, [&](Expr i) { parts_ > 1 ? keep(i, part) : finish(i); });
+    const auto compute = [&] {
+      if (may_leave) begin_rows();
+      serial(from, to, block_, [&](Expr key) { block(key, min(key + block_, to)); });
+      serial(b_.i64(0), count_, 1, [&](Expr i) { parts_ > 1 ? keep(i, part) : finish(i); });
+    };
+    if (may_leave)
+      b_.branch(from < to, compute,
+                [&] { serial(b_.i64(0), count_, 1, [&](Expr i) { keep_no_keys(number_of(i, part)); }); });
+    else
+      compute();
     for (int n = 0; n < 3; ++n) close(*bodies[n], opened[n]);
+  }
+
+  void begin_rows() {
+    load_queries();
+    serial(b_.i64(0), b_.i64(tile_), 1, [&](Expr i) {
+      b_.store(row_max_, b_.real(kLowest, {Scalar::f32, 1}), bytes(i, 1), 4);
+      b_.store(row_sum_, b_.real(0, vector()), bytes(i, lanes_), line_);
+      for (int64_t e = 0; e < width_; e += lanes_) b_.store(sums_, b_.real(0, vector()), sum_at(i, b_.i64(e)), line_);
+    });
   }
 
   void load_queries() {
@@ -580,13 +594,18 @@ class AttendKernel : AttendWriter {
     close(*pick_, opened);
   }
 
-  // Writes a part's row for attend_merge.
-  void keep(Expr i, Expr part) {
+  // The number of a part's row among those that attend_merge reads.
+  Expr number_of(Expr i, Expr part) {
     Expr number = row_number_;
     const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
     const std::vector<Expr> at = digits(b_, first_row_ + i, tile_extents_);
     for (size_t k = 0; k < at.size(); ++k) number = number + at[k] * dense[tile_axes_[k]];
-    number = number + part * product(a_.row_extents());
+    return number + part * product(a_.row_extents());
+  }
+
+  // Writes a part's row for attend_merge.
+  void keep(Expr i, Expr part) {
+    const Expr number = number_of(i, part);
     const Expr total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
     keep_extremes(number, b_.load(row_max_, {Scalar::f32, 1}, bytes(i, 1), 4), total);
     each_number(a_.width, true, [&](Expr e, int lanes, Expr count) {

@@ -62,6 +62,7 @@ class AttendWriter {
   // The index of the key that is open in `body`; an index outside the table is reported.
   Expr key_in_table(Body& body, const Attention::Found& found);
   void keep_extremes(Expr row, Expr top, Expr total);
+  void keep_no_keys(Expr row);  // of a part in which the row sees none
   // Visits the numbers of a row, as many at a time as are stored together.
   void each_number(int64_t width, bool dense, const std::function<void(Expr at, int lanes, Expr count)>& body);
 

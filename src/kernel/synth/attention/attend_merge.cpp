@@ -1,12 +1,18 @@
 // Joins parts of the keys, see attend.h. In the order of the parts: M = max m_p, l = sum l_p exp(m_p - M),
-// o = sum o_p exp(m_p - M) / l. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+// o = sum o_p exp(m_p - M) / l. Parts without keys for a row, of which only m_p is there, are left out: of a long cache
+// that is hardly filled few parts are read. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+#include <algorithm>
+#include <limits>
+
 #include "kernel/synth/attention/attend.h"
 
 namespace lumen::synth {
 
 namespace {
-constexpr int64_t kGrain = 8192;  // numbers per task
-}
+constexpr int64_t kGrain = 8192;      // numbers per task
+constexpr int64_t kPartsAtOnce = 16;  // whose loads do not wait for each other
+constexpr double kLowest = std::numeric_limits<float>::lowest();
+}  // namespace
 
 Step attend_merge(const graph::Plan& plan, const Attention& attention, const machine::Machine& target, int64_t parts) {
   StepBuilder builder(plan.graph);
@@ -40,26 +46,44 @@ Step attend_merge(const graph::Plan& plan, const Attention& attention, const mac
           body.open(axis_of(d), counters[d]);
           ++opened;
         }
-        const auto extreme = [&](int64_t part, int64_t which) {
-          return b.load(extremes, one, row * 8 + (part * all * 2 + which) * 4, 4);
+        const auto extreme = [&](Expr part, int64_t which) {
+          return b.load(extremes, one, (part * (all * 2) + row * 2 + which) * 4, 4);
         };
-        std::vector<Expr> row_maxima, weights;
-        for (int64_t p = 0; p < parts; ++p) row_maxima.push_back(extreme(p, 0));
-        Expr top = row_maxima[0], total;
-        for (const Expr t : row_maxima) top = max(top, t);
+        // The maximum, and the parts from the first one with keys to the last; all of them if there is none.
+        Expr top = b.real(kLowest, one), first = b.i64(parts), end = b.i64(0);
         for (int64_t p = 0; p < parts; ++p) {
-          weights.push_back(exp(row_maxima[p] - top));
-          const Expr part = extreme(p, 1) * weights[p];
-          total = p == 0 ? part : total + part;
+          const Expr part_top = extreme(b.i64(p), 0), has_keys = b.real(kLowest, one) < part_top;
+          top = max(top, part_top);
+          first = min(first, select(has_keys, b.i64(p), b.i64(parts)));
+          end = max(end, select(has_keys, b.i64(p + 1), b.i64(0)));
         }
+        const Expr none = end <= first;
+        first = select(none, b.i64(0), first);
+        end = select(none, b.i64(parts), end);
+        const int64_t at_once = std::min(parts, kPartsAtOnce);
+        // Adds up the parts in their order; `part_of` gives what a part holds.
+        const auto add_up = [&](int width_at_once, const std::function<Expr(Expr part)>& part_of) {
+          const VType type{Scalar::f32, width_at_once};
+          const int64_t bytes = 4 * width_at_once;
+          const BufferId total = b.alloc(bytes, bytes);
+          b.store(total, b.real(0, type), b.i64(0), bytes);
+          b.loop(loop::LoopKind::serial, first, end, at_once, [&](Expr chunk) {
+            Expr sum = b.load(total, type, b.i64(0), bytes);
+            for (int64_t u = 0; u < at_once; ++u) {
+              const Expr part = min(chunk + u, end - 1);  // after the last one it is read again, with a weight of 0
+              const Expr weight = select(chunk + u < end, exp(extreme(part, 0) - top), b.real(0, one));
+              sum = sum + part_of(part) * b.splat(weight, width_at_once);
+            }
+            b.store(total, sum, b.i64(0), bytes);
+          });
+          return b.load(total, type, b.i64(0), bytes);
+        };
+        const Expr total = add_up(1, [&](Expr part) { return extreme(part, 1); });
         for_lanes(b, body, lanes, 1, from, to, width % lanes == 0, [&](int) {
-          Expr sum;
-          for (int64_t p = 0; p < parts; ++p) {
-            const Expr at = (row * width + body.at()) * 4 + p * all * width * 4;
-            const Expr x = b.load(partial, {Scalar::f32, body.lanes()}, at, 4, body.count());
-            const Expr part = x * b.splat(weights[p], body.lanes());
-            sum = p == 0 ? part : sum + part;
-          }
+          const Expr sum = add_up(body.lanes(), [&](Expr part) {
+            const Expr at = ((part * all + row) * width + body.at()) * 4;
+            return b.load(partial, {Scalar::f32, body.lanes()}, at, 4, body.count());
+          });
           const Expr o = sum / b.splat(total, body.lanes());
           body.store(attention.written, cast(o, plan.graph[attention.written].type.element.scalar));
         });

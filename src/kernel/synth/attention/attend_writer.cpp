@@ -1,4 +1,5 @@
 // Common parts of attend kernels: see attend.h. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+#include <limits>
 #include <numeric>
 
 #include "kernel/synth/attention/attend.h"
@@ -96,6 +97,11 @@ Expr AttendWriter::key_in_table(Body& body, const Attention::Found& found) {
 void AttendWriter::keep_extremes(Expr row, Expr top, Expr total) {
   b_.store(extremes_, top, bytes(row, 2), 4);
   b_.store(extremes_, total, bytes(row, 2) + 4, 4);
+}
+
+void AttendWriter::keep_no_keys(Expr row) {
+  const VType one{Scalar::f32, 1};
+  keep_extremes(row, b_.real(std::numeric_limits<float>::lowest(), one), b_.real(0, one));
 }
 
 void AttendWriter::each_number(int64_t width, bool dense,

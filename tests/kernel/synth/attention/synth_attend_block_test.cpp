@@ -77,6 +77,12 @@ TEST(SynthAttendBlock, FactorsInSharedMemory) {
 
 TEST(SynthAttendBlock, FewRowsSplitTheirKeys) {
   attention({.queries = 1, .keys = 600, .groups = 2, .repeat = 4, .depth = 16}, kAll, 600);
+  // Parts without keys, and more parts than are joined at once.
+  attention({.queries = 1, .keys = 600, .groups = 2, .repeat = 4, .depth = 16}, kAll, 5);
+  const std::vector<How> long_cache{{"sm_89", Scalar::bf16, "mma"}, {"sm_90a", Scalar::bf16, "by blocks"}};
+  attention({.queries = 1, .keys = 1300, .groups = 1, .repeat = 4, .depth = 16}, long_cache, 5);
+  attention({.queries = 1, .keys = 1300, .groups = 1, .repeat = 4, .depth = 16}, long_cache, 1100);
+  attention({.queries = 1, .keys = 1300, .groups = 1, .repeat = 4, .depth = 16}, long_cache, 1300);
   attention({.batch = 2, .queries = 1, .keys = 777, .groups = 1, .repeat = 1, .depth = 20, .width = 12},
             {{"sm_89", Scalar::bf16, "mma"}, {"gfx1030", Scalar::f32, "fma"}}, 40);
   attention({.batch = 70, .queries = 1, .keys = 50, .groups = 1, .repeat = 3, .depth = 16},

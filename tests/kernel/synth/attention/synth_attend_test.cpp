@@ -38,6 +38,8 @@ TEST(SynthAttend, FewHeadsSplitTheirKeys) {
   attention(1, 1, 1100, 2, 2, 16, nullptr, 0, 1100);
   attention(1, 2, 1100, 1, 1, 20, nullptr, 0, 40);
   attention(1, 1, 1040, 1, 1, 32, format_named("q8_0"), 0, 1040);
+  attention(1, 1, 2100, 2, 2, 16, nullptr, 0, 5);  // later parts have no keys
+  attention(1, 2, 2100, 1, 1, 16, nullptr, 9, 1300);
 }
 
 TEST(SynthAttend, KeysInFormats) {

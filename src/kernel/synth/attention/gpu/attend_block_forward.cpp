@@ -140,12 +140,37 @@ void ForwardBlock::block(Expr head, Expr tile, Expr part) {
   if (tiles_.pipelined) t.v.emplace(b_, target_, tiles_.transposed(a_.width));
   reserve(t);
   first_ = tile * tiles_.stationary;
-  begin_block(t, part);
-  if (tiles_.pipelined)
-    b_.branch(t.from < t.to, [&] { stream_copied(t); });
-  else
-    stream_filled(t);
-  finish(t.o, head, part);
+  const auto stream = [&] {
+    if (tiles_.pipelined)
+      b_.branch(t.from < t.to, [&] { stream_copied(t); });
+    else
+      stream_filled(t);
+    finish(t.o, head, part);
+  };
+  if (parts_ == 1 || !range_.is_bounded()) {
+    if (tiles_.pipelined) keys_of_part(t, part);
+    begin_queries(t);
+    if (!tiles_.pipelined) keys_of_part(t, part);
+    if (range_.is_bounded())
+      keys_seen(t);
+    else if (!tiles_.pipelined)
+      b_.barrier();
+    return stream();
+  }
+  // A part without keys computes nothing: attend_merge leaves it out.
+  keys_of_part(t, part);
+  keys_seen(t);
+  const auto compute = [&] {
+    begin_queries(t);
+    if (!tiles_.pipelined) b_.barrier();
+    stream();
+  };
+  b_.branch(t.from < t.to, compute, [&] {
+    lane_loop([&](Expr lane) {
+      for (size_t r = 0; r < row_sum_.size(); ++r)
+        once(t.o, lane, r, [&](Expr line) { keep_no_keys(number_of(head, part, line)); });
+    });
+  });
 }
 
 void ForwardBlock::reserve(Tiles& t) {
@@ -173,15 +198,23 @@ void ForwardBlock::reserve(Tiles& t) {
   for (int64_t k = 0; k < tiles_.streamed; k += t.o.tile().row->k) probabilities_.push_back(b_.alloc(16, 16));
 }
 
-// Begins to load queries, and finds the keys to stream.
-void ForwardBlock::begin_block(Tiles& t, Expr part) {
-  const auto keys_of_part = [&] {
-    t.from = part * part_;
-    t.to = t.all_to = b_.i64(keys());
-    t.all_from = b_.i64(0);
-    if (parts_ > 1) t.to = min(t.from + part_, t.to);
-  };
-  if (tiles_.pipelined) keys_of_part();
+void ForwardBlock::keys_of_part(Tiles& t, Expr part) {
+  t.from = part * part_;
+  t.to = t.all_to = b_.i64(keys());
+  t.all_from = b_.i64(0);
+  if (parts_ > 1) t.to = min(t.from + part_, t.to);
+}
+
+void ForwardBlock::keys_seen(Tiles& t) {
+  const Seen seen = seen_keys(range_, *map_, first_, tiles_.stationary, shared(kBoundsBytes));
+  t.from = max(t.from, down(seen.first, tiles_.streamed));
+  t.to = min(t.to, seen.end);
+  t.all_from = seen.all_first;
+  t.all_to = seen.all_end;
+}
+
+// Begins to load queries.
+void ForwardBlock::begin_queries(Tiles& t) {
   lane_loop([&](Expr lane) {
     if (tiles_.pipelined)
       copy_lines(lane, laid_[0], first_, t.s, tiles_.stationary_side, {t.queries, b_.i64(0)});
@@ -194,16 +227,6 @@ void ForwardBlock::begin_block(Tiles& t, Expr part) {
       set(row_sum_[r], b_.real(0, kOne));
     }
   });
-  if (!tiles_.pipelined) keys_of_part();
-  if (range_.is_bounded()) {
-    const Seen seen = seen_keys(range_, *map_, first_, tiles_.stationary, shared(kBoundsBytes));
-    t.from = max(t.from, down(seen.first, tiles_.streamed));
-    t.to = min(t.to, seen.end);
-    t.all_from = seen.all_first;
-    t.all_to = seen.all_end;
-  } else if (!tiles_.pipelined) {
-    b_.barrier();
-  }
 }
 
 void ForwardBlock::stream_filled(Tiles& t) {
@@ -368,24 +391,25 @@ void ForwardBlock::once(BlockProduct& o, Expr lane, size_t r, const std::functio
   b_.branch(mine, [&] { body(line); });
 }
 
+// The number of a part's row among those that attend_merge reads.
+Expr ForwardBlock::number_of(Expr head, Expr part, Expr line) {
+  const std::vector<int64_t> heads = head_extents(), dense = dense_strides_of(a_.row_extents());
+  Expr number = part * product(a_.row_extents());
+  const std::vector<Expr> of_head = digits(b_, head, heads);
+  for (size_t d = 0; d < heads.size(); ++d) number = number + of_head[d] * dense[d];
+  const std::vector<Expr> at = digits(b_, line, row_extents_);
+  for (size_t k = 0; k < at.size(); ++k) number = number + at[k] * dense[row_axes_[k]];
+  return number;
+}
+
 // Writes a part's rows for attend_merge.
 void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const std::vector<Expr>& row_sums) {
   const Side stationary = tiles_.stationary_side;
-  const std::vector<int64_t> heads = head_extents(), dense = dense_strides_of(a_.row_extents());
-  Expr base = part * product(a_.row_extents());
-  const std::vector<Expr> of_head = digits(b_, head, heads);
-  for (size_t d = 0; d < heads.size(); ++d) base = base + of_head[d] * dense[d];
-  const auto number_of = [&](Expr line) {
-    Expr number = base;
-    const std::vector<Expr> at = digits(b_, line, row_extents_);
-    for (size_t k = 0; k < at.size(); ++k) number = number + at[k] * dense[row_axes_[k]];
-    return number;
-  };
   for (size_t r = 0; r < row_sums.size(); ++r) {
-    once(o, lane, r, [&](Expr line) { keep_extremes(number_of(line), number(row_max_[r]), row_sums[r]); });
+    once(o, lane, r, [&](Expr line) { keep_extremes(number_of(head, part, line), number(row_max_[r]), row_sums[r]); });
     const Expr line = first_ + o.line(stationary, lane, r);
     b_.branch(line < rows_, [&] {
-      const Expr number = number_of(line);
+      const Expr number = number_of(head, part, line);
       o.change_line(stationary, lane, r, [&](Expr along, Expr x) {
         const Expr count = a_.width % b_.type(x).lanes == 0 ? Expr{} : a_.width - along;
         b_.branch(along < a_.width, [&] { b_.store(partial_, x, bytes(number * a_.width + along, 1), 4, count); });

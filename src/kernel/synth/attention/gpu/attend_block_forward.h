@@ -31,7 +31,9 @@ class ForwardBlock : AttendBlock {
   bool keeps_probabilities(const Tiles& t) const { return tiles_.across == 1 && !tiles_.one_by_one && t.o.holds(t.s); }
   void block(Expr head, Expr tile, Expr part);
   void reserve(Tiles& t);
-  void begin_block(Tiles& t, Expr part);
+  void keys_of_part(Tiles& t, Expr part);
+  void keys_seen(Tiles& t);  // narrows them to those that some row sees
+  void begin_queries(Tiles& t);
   void stream_filled(Tiles& t);
   Expr statistic(Expr across, Expr line) { return bytes(across * tiles_.stationary + line, 1); }
   Expr number(BufferId of_row) { return b_.load(of_row, kOne, b_.i64(0), 4); }
@@ -46,6 +48,7 @@ class ForwardBlock : AttendBlock {
   void soften(Tiles& t, Expr lane, Expr key);
   void finish(BlockProduct& o, Expr head, Expr part);
   void once(BlockProduct& o, Expr lane, size_t r, const std::function<void(Expr line)>& body);
+  Expr number_of(Expr head, Expr part, Expr line);
   void keep(BlockProduct& o, Expr lane, Expr head, Expr part, const std::vector<Expr>& row_sums);
 
   // ---- pipelined
