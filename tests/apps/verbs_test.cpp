@@ -12,7 +12,7 @@ namespace {
 
 TEST(VerbsOfApplications, OptionsHaveBoundsDefaultsAndPlaces) {
   EXPECT_TRUE(contains(lumen({"federate", "simulate", "--help"}).out, "Allocation:"));
-  EXPECT_TRUE(contains(lumen({"diffuse", "sample", "--help"}).out, "[10]"));
+  EXPECT_TRUE(contains(lumen({"diffuse", "sample", "--help"}).out, "INT:1 to 1000=10"));
   const Outcome o = lumen({"federate", "partition", "/", "-o", "x", "--clients", "0"});
   EXPECT_EQ(o.code, 2);
   EXPECT_TRUE(contains(o.error, "--clients: 0 is not from 1 to 100,000")) << o.error;

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/structured/json.h"
-#include "model/infer/sample/grammar_states.h"
+#include "model/infer/grammar/grammar_states.h"
 #include "model/infer/schema/schema.h"
 #include "tests/fuzz/mutators/words.h"
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "cli/convert/high_impact.h"
-#include "cli/convert/measured_result.h"
+#include "cli/convert/measured_result/measured_result.h"
 #include "cli/measured_quality.h"
 #include "cli/names.h"
 #include "cli/numbers.h"

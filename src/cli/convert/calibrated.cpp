@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "cli/convert/activations.h"
-#include "cli/convert/measured_result.h"
+#include "cli/convert/measured_result/measured_result.h"
 #include "cli/measured_quality.h"
 #include "cli/names.h"
 #include "cli/output.h"

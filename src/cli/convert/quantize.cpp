@@ -9,7 +9,7 @@
 #include "cli/convert/budget.h"
 #include "cli/convert/calibrated.h"
 #include "cli/convert/high_impact.h"
-#include "cli/convert/measured_result.h"
+#include "cli/convert/measured_result/measured_result.h"
 #include "cli/convert/recipe_options.h"
 #include "cli/names.h"
 #include "cli/numbers.h"

@@ -4,7 +4,7 @@
 
 namespace lumen::cli {
 
-void InvarianceFlag::add_flag(CLI::App& app) {
+void InvarianceFlag::add_to(CLI::App& app) {
   add_flag_function(app, "--batch-invariant", [this](bool is_wanted) { wanted = is_wanted; });
 }
 

@@ -11,7 +11,7 @@ namespace lumen::cli {
 
 struct InvarianceFlag {
   std::optional<bool> wanted;
-  void add_flag(CLI::App& app);
+  void add_to(CLI::App& app);
   // Without either flag: on processors.
   void choose(run::Engine& engine, model::SessionOptions* session) const;
 };

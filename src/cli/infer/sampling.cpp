@@ -10,7 +10,7 @@
 #include "base/printable.h"
 #include "base/structured/json.h"
 #include "cli/settings/declare.h"
-#include "model/infer/sample/grammar.h"
+#include "model/infer/grammar/grammar.h"
 #include "model/infer/schema/schema.h"
 #include "model/infer/session/step_plan.h"
 
@@ -50,7 +50,7 @@ void SamplingFlags::add_flags(CLI::App& app) {
   add_setting(app, "--ignore-eos", generate.ignore_end);
   add_setting(app, "--stop", generate.stops);
   add_setting(app, "--exact", session.exact);
-  invariance.add_flag(app);
+  invariance.add_to(app);
   add_narrow_flag(app, &session.narrow);
   add_setting(app, "--temp", sampling.temperature);
   auto* top_k = add_setting(app, "--top-k", sampling.top_k);

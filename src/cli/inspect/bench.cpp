@@ -195,7 +195,7 @@ void add_bench(CLI::App& app, Command& command) {
   flags->mapping.add_flags(*sub);
   add_settings(*sub, "--output", flags->form, "--no-warmup", flags->no_warm_up, "--cpu-time", flags->speed.cpu_time,
                "--exact", flags->speed.session.exact);
-  flags->invariance.add_flag(*sub);
+  flags->invariance.add_to(*sub);
   add_setting(*sub, "--explain", flags->explain)->excludes(write);
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);

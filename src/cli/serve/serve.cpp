@@ -404,7 +404,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   add_setting(sub, "--batch-size", s.session.chunk);
   flags.cache.add_flags(sub);
   add_setting(sub, "--exact", s.session.exact);
-  flags.invariance.add_flag(sub);
+  flags.invariance.add_to(sub);
   add_narrow_flag(sub, &s.session.narrow);
   add_setting(sub, "--max-tokens", flags.most_tokens);
   add_setting(sub, "--max-n", flags.most_outputs);

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "model/infer/sample/grammar_states.h"
+#include "model/infer/grammar/grammar_states.h"
 #include "model/serve/request.h"
 
 namespace lumen::model {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/infer/sample/grammar_states.h"
+#include "model/infer/grammar/grammar_states.h"
 #include "model/infer/sample/sampler.h"
 #include "model/text/stages/decoder.h"
 #include "model/text/tokenizer/tokenizer.h"

@@ -2,8 +2,8 @@
 // limit. When the context is full it can be shifted: the oldest tokens after the first `keep` are dropped, and the
 // others are recomputed at their new positions. Proved by tests/model/infer/generate_test.cpp.
 //
-// May include: base, base/threads, graph/ir, model/arch, model/infer/prefixes, model/infer/sample, model/infer/session,
-// model/text/stages, model/text/tokenizer.
+// May include: base, base/threads, graph/ir, model/arch, model/infer/grammar, model/infer/prefixes, model/infer/sample,
+// model/infer/session, model/text/stages, model/text/tokenizer.
 // Offers: constraint_cache.h, generate_many.h, many_draft.h, sequence_batch.h.
 #pragma once
 

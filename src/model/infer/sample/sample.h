@@ -1,9 +1,8 @@
-// Samples the next token from logits: temperature, truncation (top-k, top-p, ..), penalties, and constraints by
-// grammars or JSON schemas.
+// Samples the next token from logits: temperature, truncation (top-k, top-p, ..), penalties, and sets of allowed
+// tokens.
 //
-// May include: base, graph/ir, model/text/tokenizer, model/text/unicode, model/text/vocabulary, number/formula.
-// Offers: grammar.h, logit_row.h, race.h.
+// May include: base, graph/ir, model/text/tokenizer, number/formula.
+// Offers: logit_row.h, race.h, token_set.h.
 #pragma once
 
-#include "model/infer/sample/grammar_states.h"
 #include "model/infer/sample/sampler.h"

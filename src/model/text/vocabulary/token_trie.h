@@ -1,5 +1,5 @@
 // A trie of token strings over bytes, to find tokens that are prefixes of a text, and to walk over all tokens by shared
-// prefix. Proved by tests/model/infer/sample/grammar_test.cpp.
+// prefix. Proved by tests/model/infer/grammar/grammar_test.cpp.
 #pragma once
 
 #include <array>

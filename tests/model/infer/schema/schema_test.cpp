@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/infer/sample/grammar_states.h"
+#include "model/infer/grammar/grammar_states.h"
 
 namespace lumen::model {
 namespace {

@@ -1,11 +1,11 @@
-#include "cli/convert/measured_result.h"
+#include "cli/convert/measured_result/measured_result.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "number/format/library.h"
+#include "number/library/library.h"
 #include "tests/cli/convert/tiny_model.h"
 
 namespace lumen::cli {

@@ -1,7 +1,7 @@
 // The states of outputs in a grammar: all possible continuations of a text. They form an automaton that is built where
 // outputs get to, with the tokens that each state allows. Outputs with the same grammar share it, so that a state's
 // tokens are looked up once. Memory is bounded: where an automaton has grown too large, outputs take their states along
-// into a new one. Proved by tests/model/infer/sample/grammar_test.cpp and
+// into a new one. Proved by tests/model/infer/grammar/grammar_test.cpp and
 // tests/model/infer/generate/constraint_cache_test.cpp.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/infer/sample/grammar.h"
+#include "model/infer/grammar/grammar.h"
 #include "model/infer/sample/token_set.h"
 
 namespace lumen::model {

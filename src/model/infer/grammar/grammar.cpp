@@ -1,4 +1,4 @@
-#include "model/infer/sample/grammar.h"
+#include "model/infer/grammar/grammar.h"
 
 #include <algorithm>
 #include <functional>

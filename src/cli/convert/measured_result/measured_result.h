@@ -1,6 +1,9 @@
 // What `lumen quantize` measures of its result: the distance of its predictions from those of the model that it read,
 // on text that calibrated nothing. A result that no longer predicts is reported as broken. Proved by
-// tests/cli/convert/measured_result_test.cpp.
+// tests/cli/convert/measured_result/measured_result_test.cpp.
+//
+// May include: base, cli, model/arch, model/arch/checkpoint, model/file, model/infer/measure, model/report/compression,
+// run/device.
 #pragma once
 
 #include <string>

@@ -1,8 +1,11 @@
 // Grammar-constrained decoding, in GBNF: rules of strings, classes of characters, groups, alternatives and repetitions.
 // A grammar works on bytes (characters are compiled to their UTF-8), so tokens with parts of characters need no special
-// case. Left recursion is rejected. Proved by tests/model/infer/sample/grammar_test.cpp.
+// case. Left recursion is rejected. Proved by tests/model/infer/grammar/grammar_test.cpp.
 //
 // root  ::= "{" pair ("," pair)* "}" pair  ::= [a-z]+ ":" [0-9]{1,3}      # comment
+//
+// May include: base, model/infer/sample, model/text/tokenizer, model/text/unicode, model/text/vocabulary.
+// Offers: grammar_states.h.
 #pragma once
 
 #include <cstdint>

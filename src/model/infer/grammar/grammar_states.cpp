@@ -1,4 +1,4 @@
-#include "model/infer/sample/grammar_states.h"
+#include "model/infer/grammar/grammar_states.h"
 
 #include <algorithm>
 #include <unordered_set>

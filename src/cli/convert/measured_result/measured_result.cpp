@@ -1,4 +1,4 @@
-#include "cli/convert/measured_result.h"
+#include "cli/convert/measured_result/measured_result.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/infer/sample/grammar_states.h"
+#include "model/infer/grammar/grammar_states.h"
 #include "model/infer/schema/schema.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
