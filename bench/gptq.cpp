@@ -56,8 +56,8 @@ std::vector<float> weights(int64_t count, uint64_t seed) {
   return w;
 }
 
-void time_layers(const std::string& name, run::Engine& engine, const model::MomentsOptions& how,
-                 const model::GptqOptions& options, bool small, int layers) {
+void time_layers(const std::string& name, run::Engine& engine, const model::compress::MomentsOptions& how,
+                 const model::compress::GptqOptions& options, bool small, int layers) {
   const FormatRef format = FormatLibrary::builtin().get(name);
   const int64_t hidden = small ? 1024 : 4096, wide = small ? 3584 : 14336, keys = hidden / 4;
   const std::vector<Group> groups = {{hidden, {{"q", hidden}, {"k", keys}, {"v", keys}}},
@@ -67,20 +67,20 @@ void time_layers(const std::string& name, run::Engine& engine, const model::Mome
   fmt::print("{}, {} threads, {}{}\n", engine.device().describe(), engine.threads(), name,
              how.act_order ? ", act-order" : "");
   fmt::print("{:>6} {:>6} x {:>6} {:>9} {:>10}\n", "", "rows", "columns", "seconds", "of nearest");
-  model::Gptq gptq(engine);
+  model::compress::Gptq gptq(engine);
   for (int layer = 0; layer < layers; ++layer) {
     double total = 0;
     for (const Group& group : groups) {
       const std::vector<float> h = moments(group.columns, group.columns);
       Clock::time_point start = Clock::now();
-      model::Moments m(engine, h, group.columns, how);
+      model::compress::Moments m(engine, h, group.columns, how);
       double seconds = since(start);
       total += seconds;
       fmt::print("{:>6} {:>6} x {:>6} {:>9.3f}\n", "factor", group.columns, group.columns, seconds);
       for (const Product& p : group.products) {
         const std::vector<float> w = weights(p.rows * group.columns, p.rows + 1);
         start = Clock::now();
-        const model::GptqResult r = gptq.round(format, w, p.rows, m, options);
+        const model::compress::GptqResult r = gptq.round(format, w, p.rows, m, options);
         seconds = since(start);
         total += seconds;
         fmt::print("{:>6} {:>6} x {:>6} {:>9.3f} {:>10.4f}\n", p.name, p.rows, group.columns, seconds,
@@ -97,8 +97,8 @@ void time_layers(const std::string& name, run::Engine& engine, const model::Mome
 int main(int argc, char** argv) {
   using namespace lumen;
   run::Engine::Options engine;
-  model::MomentsOptions how;
-  model::GptqOptions options;
+  model::compress::MomentsOptions how;
+  model::compress::GptqOptions options;
   std::string format = "int4_g128_asym";
   bool small = false;
   int layers = 1;

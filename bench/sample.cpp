@@ -13,7 +13,7 @@
 #include "model/infer/sample/sampler.h"
 
 int main(int argc, char** argv) {
-  using namespace lumen::model;
+  using namespace lumen::model::infer;
   using Clock = std::chrono::steady_clock;
   struct Case {
     const char* name;

@@ -15,7 +15,7 @@
 int main(int argc, char** argv) {
   using namespace lumen;
   if (argc < 3) return 2;
-  const model::Tokenizer tokenizer = model::Tokenizer::load(argv[1]);
+  const model::text::Tokenizer tokenizer = model::text::Tokenizer::load(argv[1]);
   const std::string text = read_file(argv[2], uint64_t{1} << 32);
   const bool batch = argc > 3;
   std::vector<std::string_view> documents;

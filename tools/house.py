@@ -35,9 +35,8 @@ MAY_INCLUDE = {
 }
 # The applications stand on the tower, whose files neither include nor name them.
 APPS_MAY_INCLUDE = {"base", "number", "graph", "run", "model", "cli"}
-# The floors inside model, from below. A folder includes itself and lower floors.
-FLOORS_OF_MODEL = [["file"], ["text"], ["template"], ["data"], ["arch"], ["recipe", "linear", "infer"], ["calibrate"],
-                   ["compress"], ["eval", "report"], ["train"], ["serve", "device_tensors"]]
+# The floors inside model, from below, are libraries of the build. A folder includes itself and lower floors.
+FLOORS_OF_MODEL = [row.split() for row in re.findall(r'^  "([\w ]+)"$', (Path(__file__).resolve().parent.parent / "cmake/model.cmake").read_text(), re.M)]
 # The same inside apps: applications include what they share, and no other application.
 FLOORS_OF_APPS = [["draws", "spread", "weighted_product"], ["network", "images"], ["image_fit", "image_training"], ["classify", "diffuse", "recommend", "federate"]]
 INSIDE = {"model": FLOORS_OF_MODEL, "apps": FLOORS_OF_APPS}
@@ -46,6 +45,8 @@ FLOORS = list(dict.fromkeys(row.split("/")[0] for row in MAY_INCLUDE))
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 LISTS_OF_FLOORS = {"README.md": re.compile(r"^ ?(\d+)  (\w+) ", re.M), "docs/tour.md": re.compile(r"^## (\d+)\. (\w+)", re.M)}
 LONGEST_FILE = 700
+# Each is a namespace as well. Elsewhere it is opened to declare names, and nothing else: class Family;
+NAMESPACE = re.compile(r"^namespace (lumen[\w:]*) \{\n(.*?)^\}", re.M | re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 WORDS_LEFT_FOR_LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK|not implemented|unimplemented)\b")
 # Every thread is started through one door, which knows what to do where the system gives none; OpenMP's library ends the
@@ -87,6 +88,14 @@ def climbs_inside(path: str, header: str) -> str | None:
         if folder not in level:
             return f"{top}/{folder} is on no floor of FLOORS_OF_{top.upper()}"
     return None if level[two[1]] < level[one[1]] else f"{top}/{one[1]} must not include {header}: {top}/{two[1]} is no lower floor"
+
+
+def foreign_namespaces(path: str, text: str) -> list[str]:
+    """Namespaces that a file of model opens though they are not its folder's, or another file though they are model's."""
+    folder = re.match(r"model/(\w+)/", path)
+    own = f"lumen::model::{folder[1]}::" if folder else ""
+    return [space for space, body in NAMESPACE.findall(text)
+            if not (own and f"{space}::".startswith(own)) and (own or f"{space}::".startswith("lumen::model::")) and "{" in body]
 
 
 def names_of_applications(root: Path) -> re.Pattern[str] | None:
@@ -174,6 +183,8 @@ def main() -> int:
                     breaches.append(f"{place}: {climbs}")
                 if not allowed(floor, header):
                     breaches.append(f"{place}: {floor} must not include {header}")
+        breaches += [f"{place}: opens namespace {space}; a folder F of src/model is lumen::model::F, and it alone"
+                     for space in foreign_namespaces(path, text)]
         for number, line in enumerate(text.splitlines(), 1):
             if applications and floor != "apps" and (found := applications.search(line)):
                 breaches.append(f"{place}:{number}: names '{found.group(0)}', an application; src/ knows none")

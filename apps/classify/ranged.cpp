@@ -340,7 +340,7 @@ RangedNetwork::Result RangedNetwork::run(const apps::NetworkInputs& inputs, cons
   keep_ways(way.whole_alpha);
   const auto results = network_.results(function_, inputs, false, defined(way, counts_clipped));
   Result out;
-  out.numbers = results.at(model::kResult);
+  out.numbers = results.at(model::arch::kResult);
   if (!counts_clipped) return out;
   for (const graph::RangedProduct& p : products_) {
     for (const float x : results.at(p.name + ".clipped")) out.clipped += x;

@@ -38,7 +38,7 @@ class Walk {
     if (!watch_) return network_.run(kVelocity, inputs_, true, how_.change);
     std::map<std::string, std::vector<float>> results = network_.results(kVelocity, inputs_, true, how_.change);
     watch_(results);
-    return std::move(results.at(model::kResult));
+    return std::move(results.at(model::arch::kResult));
   }
 
   void step(std::vector<float>& x, double from, double to) {

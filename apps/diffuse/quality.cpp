@@ -46,13 +46,13 @@ double window_similarity(const float* a, const float* b, int64_t side, const std
 
 struct Gaussian {
   std::vector<double> mean;
-  model::Matrix covariance;
+  model::linear::Matrix covariance;
 };
 
 Gaussian gaussian_of(std::span<const float> x, int64_t width) {
   const int64_t n = std::ssize(x) / width;
   if (n < 2) throw user_error("{} images are too few for a covariance", n);
-  Gaussian out{std::vector<double>(width, 0), model::Matrix(width, width)};
+  Gaussian out{std::vector<double>(width, 0), model::linear::Matrix(width, width)};
   for (int64_t i = 0; i < n * width; ++i) out.mean[i % width] += x[i] / double(n);
   for (int64_t r = 0; r < n; ++r)
     for (int64_t i = 0; i < width; ++i) {
@@ -63,25 +63,25 @@ Gaussian gaussian_of(std::span<const float> x, int64_t width) {
   return out;
 }
 
-model::Eigenvectors lifted_values(const model::Matrix& m) {
+model::linear::Eigenvectors lifted_values(const model::linear::Matrix& m) {
   // Values far below rounding count as 0: their squares would underflow.
   double most = 0;
   for (int64_t i = 0; i < m.rows(); ++i) most = std::max(most, m.at(i, i));
-  model::Matrix lifted = m;
+  model::linear::Matrix lifted = m;
   for (int64_t i = 0; i < m.rows(); ++i) lifted.at(i, i) += most * 1e-15 + 1e-100;
-  return model::eigenvectors(std::move(lifted));
+  return model::linear::eigenvectors(std::move(lifted));
 }
 
 // The symmetric square root; negative eigenvalues, due to rounding, count as 0.
-model::Matrix symmetric_root(const model::Matrix& m) {
-  const model::Eigenvectors e = lifted_values(m);
-  model::Matrix scaled = e.vectors, turned(m.rows(), m.rows());
+model::linear::Matrix symmetric_root(const model::linear::Matrix& m) {
+  const model::linear::Eigenvectors e = lifted_values(m);
+  model::linear::Matrix scaled = e.vectors, turned(m.rows(), m.rows());
   for (int64_t c = 0; c < m.rows(); ++c)
     for (int64_t r = 0; r < m.rows(); ++r) {
       scaled.at(r, c) *= std::sqrt(std::max(0.0, e.values[c]));
       turned.at(c, r) = e.vectors.at(r, c);
     }
-  return model::product(scaled, turned);
+  return model::linear::product(scaled, turned);
 }
 
 }  // namespace
@@ -118,8 +118,9 @@ double structural_similarity(std::span<const float> reference, std::span<const f
 
 double frechet_distance(std::span<const float> a, std::span<const float> b, int64_t width) {
   const Gaussian p = gaussian_of(a, width), q = gaussian_of(b, width);
-  const model::Matrix root = symmetric_root(p.covariance);
-  const model::Eigenvectors cross = lifted_values(model::product(model::product(root, q.covariance), root));
+  const model::linear::Matrix root = symmetric_root(p.covariance);
+  const model::linear::Eigenvectors cross =
+      lifted_values(model::linear::product(model::linear::product(root, q.covariance), root));
   double out = 0;
   for (int64_t i = 0; i < width; ++i) {
     out += (p.mean[i] - q.mean[i]) * (p.mean[i] - q.mean[i]) + p.covariance.at(i, i) + q.covariance.at(i, i);
@@ -173,14 +174,14 @@ Classified classified(apps::Network& classifier, std::span<const float> images, 
   return out;
 }
 
-std::unique_ptr<apps::Network> image_classifier(run::Engine& engine, const model::Library& library,
+std::unique_ptr<apps::Network> image_classifier(run::Engine& engine, const model::arch::Library& library,
                                                 const apps::NetworkSettings& settings, const apps::Images& images,
                                                 const std::filesystem::path& folder, int64_t steps,
                                                 const std::function<void(int64_t, double)>& told,
                                                 const std::atomic<bool>* stop) {
   constexpr int64_t kBatch = 64, kWarmup = 100;
   constexpr double kRate = 2e-3;
-  if (model::latest_checkpoint(folder)) return apps::Network::load(engine, library, folder);
+  if (model::file::latest_checkpoint(folder)) return apps::Network::load(engine, library, folder);
   auto out = std::make_unique<apps::Network>(engine, library, settings);
   while (out->steps() < steps && !(stop && *stop)) {
     const double done = double(out->steps()) / double(steps),

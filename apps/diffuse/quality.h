@@ -41,7 +41,7 @@ struct Classified {
 Classified classified(apps::Network& classifier, std::span<const float> images, int64_t batch = 100);
 // Trains a classifier on images for `steps` steps and saves it in a folder, or loads it from there. `told` receives
 // steps and loss.
-std::unique_ptr<apps::Network> image_classifier(run::Engine& engine, const model::Library& library,
+std::unique_ptr<apps::Network> image_classifier(run::Engine& engine, const model::arch::Library& library,
                                                 const apps::NetworkSettings& settings, const apps::Images& images,
                                                 const std::filesystem::path& folder, int64_t steps,
                                                 const std::function<void(int64_t, double)>& told = {},

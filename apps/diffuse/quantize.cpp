@@ -85,11 +85,11 @@ float largest_size(std::span<const float> x) {
 void take_low_rank(std::vector<float>& w, int64_t n, int64_t k, int64_t rank, std::vector<float>& wide,
                    std::vector<float>& narrow) {
   const bool is_tall = n >= k;
-  model::Matrix a(std::max(n, k), std::min(n, k));
+  model::linear::Matrix a(std::max(n, k), std::min(n, k));
   for (int64_t r = 0; r < n; ++r)
     for (int64_t c = 0; c < k; ++c) a.at(is_tall ? r : c, is_tall ? c : r) = w[r * k + c];
-  const model::Singular s = model::largest_singular(a, rank);
-  const model::Matrix &of_rows = is_tall ? s.images : s.right, &of_columns = is_tall ? s.right : s.images;
+  const model::linear::Singular s = model::linear::largest_singular(a, rank);
+  const model::linear::Matrix &of_rows = is_tall ? s.images : s.right, &of_columns = is_tall ? s.right : s.images;
   for (int64_t r = 0; r < n; ++r)
     for (int64_t i = 0; i < rank; ++i) wide.push_back(float(of_rows.at(r, i)));
   for (int64_t i = 0; i < rank; ++i)
@@ -148,7 +148,7 @@ QuantizeMethod quantize_method(const std::string& name) {
 struct Quantization::Tools {
   explicit Tools(run::Engine& e) : engine(e), gptq(e) {}
   run::Engine& engine;
-  model::Gptq gptq;
+  model::compress::Gptq gptq;
 };
 
 // Quantization of one weight.
@@ -298,8 +298,8 @@ class Quantization::Product {
         below = std::max<double>(below, least[c] / out.divisors[c]);
       }
       if (!out_.product.is_dual) above = below = std::max(above, below);
-      out.above = model::static_scale(activations(), above);
-      out.below = model::static_scale(activations(), below);
+      out.above = model::compress::static_scale(activations(), above);
+      out.below = model::compress::static_scale(activations(), below);
     }
     return out;
   }
@@ -311,7 +311,7 @@ class Quantization::Product {
     out.row_scales.assign(at.rows, 1);
     for (int64_t g = 0, row = 0; has_scale && g < std::ssize(groups_[k]); row += groups_[k][g++]) {
       const auto group = std::span(w).subspan(row * at.columns, groups_[k][g] * at.columns);
-      const auto scale = float(model::static_scale(weights(), largest_size(group)));
+      const auto scale = float(model::compress::static_scale(weights(), largest_size(group)));
       std::fill_n(out.row_scales.begin() + row, groups_[k][g], scale);
       for (float& v : group) v /= scale;
     }
@@ -337,8 +337,8 @@ class Quantization::Product {
       }
     const std::vector<float> moments(sums.begin(), sums.end());
     if (largest_size(moments) == 0) return;  // no activations: nearest codes
-    model::Moments ready(all_.tools_->engine, moments, n, {.samples = reads_.count()});
-    model::GptqOptions options;
+    model::compress::Moments ready(all_.tools_->engine, moments, n, {.samples = reads_.count()});
+    model::compress::GptqOptions options;
     if (has_scale) options.under = out.codes;
     out.codes = all_.tools_->gptq.round(all_.formats_.weights, w, at.rows, ready, options).blob;
   }

@@ -77,25 +77,25 @@ graph::QuantizedProduct parse_product(const nlohmann::json& one, const std::stri
 }
 
 // Numbers stored as scalars must be finite; every code of a format is valid.
-void require_held(const model::StoredTensor& stored, const graph::Type& type, const std::string& where) {
+void require_held(const model::file::StoredTensor& stored, const graph::Type& type, const std::string& where) {
   const graph::Type own{{stored.shape.begin(), stored.shape.end()}, stored.element};
   if (own != type) throw user_error("{}: '{}' is {}, not {}", where, stored.name, print(own), print(type));
 }
 
-QuantizedWeight read_weight(const graph::QuantizedProduct& product, const model::SafetensorsFile& file,
+QuantizedWeight read_weight(const graph::QuantizedProduct& product, const model::file::SafetensorsFile& file,
                             const std::string& where) {
   QuantizedWeight out;
   out.product = product;
   for (size_t k = 0; k < product.parts.size(); ++k)
     for (const auto& [what, type] : graph::part_inputs(product, k)) {
-      const model::StoredTensor& stored = file.get(graph::part_input(product.weight, k, what));
+      const model::file::StoredTensor& stored = file.get(graph::part_input(product.weight, k, what));
       require_held(stored, type, where);
       out.inputs[stored.name] = {type, stored.blob()};
     }
   return out;
 }
 
-std::vector<float> stored_floats(const model::StoredTensor& stored, const std::string& where) {
+std::vector<float> stored_floats(const model::file::StoredTensor& stored, const std::string& where) {
   if (stored.element != graph::Element{}) throw user_error("{}: '{}' holds no f32 numbers", where, stored.name);
   std::vector<float> out(stored.blob_bytes() / sizeof(float));
   stored.copy_blob(reinterpret_cast<uint8_t*>(out.data()));
@@ -104,8 +104,8 @@ std::vector<float> stored_floats(const model::StoredTensor& stored, const std::s
   return out;
 }
 
-DrawingNetwork load_stored(run::Engine& engine, const model::Library& library, const model::Checkpoint& checkpoint,
-                           const nlohmann::json& all) {
+DrawingNetwork load_stored(run::Engine& engine, const model::arch::Library& library,
+                           const model::file::Checkpoint& checkpoint, const nlohmann::json& all) {
   const std::string where = checkpoint.folder.string();
   apps::NetworkSettings settings = apps::parse_network_settings(json_text(all, kNetworkKey, where), where);
   settings.optimizer.ema_decay = 0;  // the stored weights are the average
@@ -121,7 +121,7 @@ DrawingNetwork load_stored(run::Engine& engine, const model::Library& library, c
     if (!in_codes.insert(weights.back().product.weight).second)
       throw user_error("{}: '{}' is there twice", where, weights.back().product.weight);
   }
-  for (const model::Parameter& p : out.network->parameters())
+  for (const model::arch::Parameter& p : out.network->parameters())
     if (!in_codes.contains(p.name)) out.network->write(p.name, stored_floats(checkpoint.weights->get(p.name), where));
   use_quantized(*out.network, weights, kQuantizedChange);
   return out;
@@ -133,12 +133,12 @@ std::filesystem::path save_quantized(const std::filesystem::path& folder, const 
                                      const QuantizedWeights& weights, const std::string& method) {
   std::set<std::string> in_codes;
   std::map<std::string, std::vector<uint8_t>> bytes;
-  model::CheckpointContent content;
+  model::file::CheckpointContent content;
   content.state.step = network.steps();
   content.state.seed = network.settings().seed;
   content.state.config = stored_text(network.settings(), weights, method);
   const auto add = [&](const std::string& name, const graph::Type& type, std::vector<uint8_t> some) {
-    model::TensorSpec spec{name, {}, type.element};
+    model::file::TensorSpec spec{name, {}, type.element};
     for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
     content.weights.push_back(spec);
     bytes[name] = std::move(some);
@@ -147,20 +147,21 @@ std::filesystem::path save_quantized(const std::filesystem::path& folder, const 
     in_codes.insert(w.product.weight);
     for (const auto& [name, input] : w.inputs) add(name, input.type, input.bytes);
   }
-  for (const model::Parameter& p : network.parameters()) {
+  for (const model::arch::Parameter& p : network.parameters()) {
     if (in_codes.contains(p.name)) continue;
     const std::vector<float> numbers = network.read(p.name, true);
     const auto* const first = reinterpret_cast<const uint8_t*>(numbers.data());
     add(p.name, {p.shape, {}}, {first, first + numbers.size() * sizeof(float)});
   }
-  content.fetch = [&](const model::TensorSpec& spec) { return std::span<const uint8_t>(bytes.at(spec.name)); };
-  return model::save_checkpoint(folder, content, 1);
+  content.fetch = [&](const model::file::TensorSpec& spec) { return std::span<const uint8_t>(bytes.at(spec.name)); };
+  return model::file::save_checkpoint(folder, content, 1);
 }
 
-DrawingNetwork load_drawing(run::Engine& engine, const model::Library& library, const std::filesystem::path& folder) {
-  const auto newest = model::latest_checkpoint(folder);
+DrawingNetwork load_drawing(run::Engine& engine, const model::arch::Library& library,
+                            const std::filesystem::path& folder) {
+  const auto newest = model::file::latest_checkpoint(folder);
   if (!newest) throw user_error("{}: no checkpoint of a network", folder.string());
-  const model::Checkpoint checkpoint = model::load_checkpoint(*newest, library.formats());
+  const model::file::Checkpoint checkpoint = model::file::load_checkpoint(*newest, library.formats());
   const nlohmann::json all = parse_json(checkpoint.state.config, newest->string());
   if (all.is_object() && all.contains(kQuantizedKey)) return load_stored(engine, library, checkpoint, all);
   return {apps::Network::load(engine, library, folder), "", ""};

@@ -24,6 +24,7 @@ struct DrawingNetwork {
   std::string method;  // of quantization; empty: not quantized
 };
 // The newest checkpoint in a folder: of `lumen diffuse train`, or of save_quantized. Error for others.
-DrawingNetwork load_drawing(run::Engine& engine, const model::Library& library, const std::filesystem::path& folder);
+DrawingNetwork load_drawing(run::Engine& engine, const model::arch::Library& library,
+                            const std::filesystem::path& folder);
 
 }  // namespace lumen::diffuse

@@ -181,10 +181,10 @@ void add_largest(Graph& g, const Sites& sites) {
   }
 }
 
-void add_gradients(Graph& g, const std::vector<model::Parameter>& parameters) {
+void add_gradients(Graph& g, const std::vector<model::arch::Parameter>& parameters) {
   std::vector<ValueId> values;
   std::vector<std::string> names;
-  for (const model::Parameter& p : parameters)
+  for (const model::arch::Parameter& p : parameters)
     if (const ValueId v = g.find_input(p.name); v >= 0 && !p.frozen) {
       values.push_back(v);
       names.push_back(kGradientOf + p.name);
@@ -209,17 +209,17 @@ std::string change_of(ClientStrategy s) {
   return "federate." + strategy_name(s);
 }
 
-const model::Parameter& parameter_of(const apps::Network& network, const std::string& name) {
-  for (const model::Parameter& p : network.parameters())
+const model::arch::Parameter& parameter_of(const apps::Network& network, const std::string& name) {
+  for (const model::arch::Parameter& p : network.parameters())
     if (p.name == name) return p;
   throw user_error("the network has no '{}'", name);
 }
 
-bool is_coded(const model::Parameter& p) {
+bool is_coded(const model::arch::Parameter& p) {
   return p.shape.size() >= 2;
 }
 
-std::pair<int64_t, int64_t> matrix_of(const model::Parameter& p) {
+std::pair<int64_t, int64_t> matrix_of(const model::arch::Parameter& p) {
   const int64_t rows = p.shape.empty() ? 1 : p.shape[0].number();
   return {rows, p.count() / std::max<int64_t>(1, rows)};
 }
@@ -272,7 +272,7 @@ LocalTrainer::LocalTrainer(run::Engine& engine, apps::Network& network, LocalSet
 
 void LocalTrainer::define_changes() {
   const OperandChoice formats = settings_.formats;
-  const std::vector<model::Parameter> parameters = network_.parameters();
+  const std::vector<model::arch::Parameter> parameters = network_.parameters();
   network_.define(change_of(ClientStrategy::whole), [parameters](Graph g) {
     prepare(g);
     add_gradients(g, parameters);
@@ -329,7 +329,7 @@ void LocalTrainer::hold(const Weights& master) {
   const FormatRef& f = settings_.formats.weights;
   held_.clear();
   if (!f) return;
-  for (const model::Parameter& p : network_.parameters()) {
+  for (const model::arch::Parameter& p : network_.parameters()) {
     if (!is_coded(p)) continue;
     const auto [rows, columns] = matrix_of(p);
     const std::vector<uint8_t> codes = encoded_rows(engine_, f, master.at(p.name), rows);
@@ -342,7 +342,7 @@ LocalTrainer::Gradients LocalTrainer::step(const Weights& at, const Examples& da
                                            ClientStrategy strategy) {
   write(at);
   auto found = network_.results("loss", data.batch(batch), false, change_of(strategy));
-  Gradients out{found.at(model::kResult).at(0), {}};
+  Gradients out{found.at(model::arch::kResult).at(0), {}};
   if (!std::isfinite(out.loss))
     throw Error(Exit::numeric, fmt::format("the loss is {}; local training stopped", out.loss),
                 "a lower --lr, or formats of more bits");
@@ -444,7 +444,7 @@ ClientChange encoded_change(run::Engine& engine, const apps::Network& network, c
     std::vector<float> moved(target.size());
     const std::vector<float>& begin = from.at(name);
     for (size_t i = 0; i < moved.size(); ++i) moved[i] = target[i] - begin[i];
-    const model::Parameter& p = parameter_of(network, name);
+    const model::arch::Parameter& p = parameter_of(network, name);
     if (!format || !is_coded(p)) {
       out.tensors.emplace_back(name, plain_bytes(moved));
       continue;
@@ -466,7 +466,7 @@ Weights decoded_change(run::Engine& engine, const apps::Network& network, const 
                        const ClientChange& change) {
   Weights out;
   for (const auto& [name, bytes] : change.tensors) {
-    const model::Parameter& p = parameter_of(network, name);
+    const model::arch::Parameter& p = parameter_of(network, name);
     const auto [rows, columns] = matrix_of(p);
     const bool coded = format && is_coded(p);
     const int64_t expected = coded ? encoded_bytes(*format, rows, columns) : 4 * p.count();
@@ -487,7 +487,7 @@ Weights decoded_change(run::Engine& engine, const apps::Network& network, const 
 
 int64_t change_bytes(const apps::Network& network, const FormatRef& format) {
   int64_t sum = 0;
-  for (const model::Parameter& p : network.parameters()) {
+  for (const model::arch::Parameter& p : network.parameters()) {
     const auto [rows, columns] = matrix_of(p);
     sum += format && is_coded(p) ? encoded_bytes(*format, rows, columns) : 4 * p.count();
   }
@@ -496,7 +496,7 @@ int64_t change_bytes(const apps::Network& network, const FormatRef& format) {
 
 Weights weights_of(const apps::Network& network) {
   Weights out;
-  for (const model::Parameter& p : network.parameters()) out[p.name] = network.read(p.name);
+  for (const model::arch::Parameter& p : network.parameters()) out[p.name] = network.read(p.name);
   return out;
 }
 

@@ -55,11 +55,11 @@ void ImageTrainingFlags::add(CLI::App& app) {
                settings.seed, "--resume", resume);
 }
 
-std::unique_ptr<apps::Network> begun_on_images(run::Engine& engine, const model::Library& library,
+std::unique_ptr<apps::Network> begun_on_images(run::Engine& engine, const model::arch::Library& library,
                                                const ImageTrainingFlags& flags, const graph::Config& of_images,
                                                const std::string& document) {
   if (flags.resume) return apps::Network::load(engine, library, flags.out);
-  if (model::latest_checkpoint(flags.out))
+  if (model::file::latest_checkpoint(flags.out))
     throw Error(Exit::usage, fmt::format("{} holds a run", flags.out),
                 "--resume goes on with it; or name another folder");
   if (flags.settings.family.empty()) throw Error(Exit::usage, "no --family", fmt::format("{} names some", document));

@@ -35,7 +35,7 @@ std::vector<Setting> with_image_training(const char* command, const char* famili
 
 // The newest checkpoint with --resume; else fresh weights, with config values of the images under those of --config.
 // Error (exit 2) where the folder holds a run, or no family is named; `document` says which there are.
-std::unique_ptr<apps::Network> begun_on_images(run::Engine& engine, const model::Library& library,
+std::unique_ptr<apps::Network> begun_on_images(run::Engine& engine, const model::arch::Library& library,
                                                const ImageTrainingFlags& flags, const graph::Config& of_images,
                                                const std::string& document);
 

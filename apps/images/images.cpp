@@ -55,7 +55,7 @@ std::string read_packed(const fs::path& folder, const std::vector<std::string>& 
   for (const std::string& name : names) {
     const fs::path plain = folder / name, packed = folder / (name + ".gz");
     if (fs::exists(plain)) return read_file(plain, kLargestFile);
-    if (fs::exists(packed)) return model::gunzip(read_file(packed, kLargestFile), packed.string(), kLargestFile);
+    if (fs::exists(packed)) return model::data::gunzip(read_file(packed, kLargestFile), packed.string(), kLargestFile);
   }
   throw Error(Exit::user, fmt::format("{} holds no {} (.gz)", folder.string(), names.front()),
               "a folder of IDX files, as MNIST comes; `lumen diffuse data` makes one up");

@@ -28,7 +28,7 @@ std::vector<float> floats_of(const run::DeviceTensor& tensor) {
 std::string network_settings_text(const NetworkSettings& s) {
   nlohmann::json config = nlohmann::json::object();
   for (const auto& [key, value] : s.config) config[key] = value;
-  const model::OptimizerSettings& o = s.optimizer;
+  const model::recipe::OptimizerSettings& o = s.optimizer;
   const auto given = [](const std::optional<double>& value) { return value ? nlohmann::json(*value) : nullptr; };
   return json_print({{"family", s.family},
                      {"size", s.size},
@@ -66,14 +66,14 @@ NetworkSettings parse_network_settings(const std::string& text, const std::strin
   return s;
 }
 
-Network::Network(run::Engine& engine, const model::Library& library, NetworkSettings settings)
+Network::Network(run::Engine& engine, const model::arch::Library& library, NetworkSettings settings)
     : engine_(engine), library_(library), settings_(std::move(settings)), family_(library.family(settings_.family)) {
   config_ = family_->config(settings_.size, settings_.config);
   parameters_ = family_->parameters(config_);
-  optimizer_ = std::make_shared<model::Optimizer>(library_, settings_.optimizer);
+  optimizer_ = std::make_shared<model::recipe::Optimizer>(library_, settings_.optimizer);
   uint32_t salt = 0;
-  for (const model::Parameter& p : parameters_) {
-    const model::Weight w = model::initial_weight(*family_, config_, p, settings_.seed, ++salt);
+  for (const model::arch::Parameter& p : parameters_) {
+    const model::arch::Weight w = model::arch::initial_weight(*family_, config_, p, settings_.seed, ++salt);
     const auto put = [&](const std::string& name) {
       const auto tensor = std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{p.shape, {}});
       tensor->upload(w.f32().data(), w.f32().size_bytes());
@@ -82,7 +82,7 @@ Network::Network(run::Engine& engine, const model::Library& library, NetworkSett
     put(p.name);
     if (p.frozen) continue;
     trained_.push_back(p);
-    if (settings_.optimizer.ema_decay > 0) put(model::average_of(p.name));
+    if (settings_.optimizer.ema_decay > 0) put(model::recipe::average_of(p.name));
   }
 }
 
@@ -94,17 +94,18 @@ int64_t Network::config(const std::string& key) const {
 
 int64_t Network::trained_numbers() const {
   int64_t sum = 0;
-  for (const model::Parameter& p : trained_) sum += p.count();
+  for (const model::arch::Parameter& p : trained_) sum += p.count();
   return sum;
 }
 
 bool Network::is_parameter(const std::string& name) const {
-  return std::any_of(parameters_.begin(), parameters_.end(), [&](const model::Parameter& p) { return p.name == name; });
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [&](const model::arch::Parameter& p) { return p.name == name; });
 }
 
 std::vector<float> Network::read(const std::string& name, bool averaged) const {
   if (!is_parameter(name)) throw user_error("family '{}' has no parameter '{}'", settings_.family, name);
-  const auto mean = averaged ? tensors_.find(model::average_of(name)) : tensors_.end();
+  const auto mean = averaged ? tensors_.find(model::recipe::average_of(name)) : tensors_.end();
   const run::DeviceTensorRef& tensor = mean != tensors_.end() ? mean->second : tensors_.at(name);
   return floats_of(*tensor);
 }
@@ -131,31 +132,34 @@ void Network::keep(const std::string& name, const graph::Type& type, std::span<c
   tensor->upload(bytes.data(), std::ssize(bytes));
 }
 
-model::BoundProgram Network::compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged) {
-  return model::bound_program(engine_, g, symbols, [&](const std::string& name) -> run::DeviceTensorRef* {
-    if (const auto own = kept_.find(name); own != kept_.end()) return &own->second;
-    if (averaged && is_parameter(name))
-      if (const auto mean = tensors_.find(model::average_of(name)); mean != tensors_.end()) return &mean->second;
-    return is_parameter(name) || model::is_optimizer_state(name) ? &tensors_[name] : nullptr;
-  });
+model::device_tensors::BoundProgram Network::compile(const graph::Graph& g, const graph::Bindings& symbols,
+                                                     bool averaged) {
+  return model::device_tensors::bound_program(
+      engine_, g, symbols, [&](const std::string& name) -> run::DeviceTensorRef* {
+        if (const auto own = kept_.find(name); own != kept_.end()) return &own->second;
+        if (averaged && is_parameter(name))
+          if (const auto mean = tensors_.find(model::recipe::average_of(name)); mean != tensors_.end())
+            return &mean->second;
+        return is_parameter(name) || model::recipe::is_optimizer_state(name) ? &tensors_[name] : nullptr;
+      });
 }
 
-model::BoundProgram& Network::compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss,
-                                       bool averaged, const std::string& change) {
+model::device_tensors::BoundProgram& Network::compiled(const std::string& function, const graph::Bindings& symbols,
+                                                       bool is_loss, bool averaged, const std::string& change) {
   if (!has(function))
     throw Error(Exit::usage, fmt::format("family '{}' has no function '{}'", settings_.family, function));
   std::string key = fmt::format("{} {} {}", function, is_loss, averaged);
   for (const auto& [symbol, value] : symbols) key += fmt::format(" {}={}", symbol, value);
-  model::BoundProgram& found = programs_[change][key];
+  model::device_tensors::BoundProgram& found = programs_[change][key];
   if (found.program) return found;
   graph::Graph g = graph_of(function, symbols, change);
-  if (is_loss) g = model::training_step(g, trained_, *optimizer_);
+  if (is_loss) g = model::recipe::training_step(g, trained_, *optimizer_);
   return found = compile(g, {}, averaged);
 }
 
 namespace {
 
-void put(const model::BoundProgram& c, const NetworkInputs& inputs) {
+void put(const model::device_tensors::BoundProgram& c, const NetworkInputs& inputs) {
   for (const auto& [name, some] : inputs.numbers) c.put(name, some.data(), std::ssize(some) * sizeof(float));
   for (const auto& [name, some] : inputs.integers) c.put(name, some.data(), std::ssize(some) * sizeof(int32_t));
 }
@@ -163,7 +167,7 @@ void put(const model::BoundProgram& c, const NetworkInputs& inputs) {
 }  // namespace
 
 double Network::step(const std::string& loss, const NetworkInputs& inputs, double rate, const std::string& change) {
-  model::BoundProgram& c = compiled(loss, inputs.symbols, true, false, change);
+  model::device_tensors::BoundProgram& c = compiled(loss, inputs.symbols, true, false, change);
   put(c, inputs);
   const uint32_t seed = Draws(settings_.seed, kSeedDraws, steps_).next() >> 32;
   c.put("seed", &seed, sizeof seed);
@@ -177,9 +181,9 @@ double Network::step(const std::string& loss, const NetworkInputs& inputs, doubl
   return value;
 }
 
-model::BoundProgram& Network::ran(const std::string& function, const NetworkInputs& inputs, bool averaged,
-                                  const std::string& change) {
-  model::BoundProgram& c = compiled(function, inputs.symbols, false, averaged, change);
+model::device_tensors::BoundProgram& Network::ran(const std::string& function, const NetworkInputs& inputs,
+                                                  bool averaged, const std::string& change) {
+  model::device_tensors::BoundProgram& c = compiled(function, inputs.symbols, false, averaged, change);
   put(c, inputs);
   c.program->run();
   return c;
@@ -187,12 +191,12 @@ model::BoundProgram& Network::ran(const std::string& function, const NetworkInpu
 
 std::vector<float> Network::run(const std::string& function, const NetworkInputs& inputs, bool averaged,
                                 const std::string& change) {
-  return floats_of(*ran(function, inputs, averaged, change).program->result(model::kResult));
+  return floats_of(*ran(function, inputs, averaged, change).program->result(model::arch::kResult));
 }
 
 std::map<std::string, std::vector<float>> Network::results(const std::string& function, const NetworkInputs& inputs,
                                                            bool averaged, const std::string& change) {
-  const model::BoundProgram& c = ran(function, inputs, averaged, change);
+  const model::device_tensors::BoundProgram& c = ran(function, inputs, averaged, change);
   std::map<std::string, std::vector<float>> out;
   for (const std::string& name : c.results) out[name] = floats_of(*c.program->result(name));
   return out;
@@ -218,28 +222,28 @@ std::vector<uint8_t> Network::bytes_of(const std::string& input) const {
 }
 
 std::filesystem::path Network::save(const std::filesystem::path& folder, int keep) const {
-  model::CheckpointContent content;
+  model::file::CheckpointContent content;
   content.state.step = steps_;
   content.state.seed = settings_.seed;
   content.state.config = network_settings_text(settings_);
-  model::add_tensors(content, tensors_, [](const std::string&) { return true; });
-  return model::save_checkpoint(folder, content, keep);
+  model::device_tensors::add_tensors(content, tensors_, [](const std::string&) { return true; });
+  return model::file::save_checkpoint(folder, content, keep);
 }
 
 void Network::restore(const std::filesystem::path& folder) {
-  const model::Checkpoint checkpoint = model::load_checkpoint(folder, library_.formats());
-  for (const model::Parameter& p : parameters_)
-    model::take_tensor(tensors_, engine_, checkpoint.weights->get(p.name), folder);
-  for (const model::StoredTensor& stored : checkpoint.optimizer->tensors())
-    model::take_tensor(tensors_, engine_, stored, folder);
+  const model::file::Checkpoint checkpoint = model::file::load_checkpoint(folder, library_.formats());
+  for (const model::arch::Parameter& p : parameters_)
+    model::device_tensors::take_tensor(tensors_, engine_, checkpoint.weights->get(p.name), folder);
+  for (const model::file::StoredTensor& stored : checkpoint.optimizer->tensors())
+    model::device_tensors::take_tensor(tensors_, engine_, stored, folder);
   steps_ = checkpoint.state.step;
 }
 
-std::unique_ptr<Network> Network::load(run::Engine& engine, const model::Library& library,
+std::unique_ptr<Network> Network::load(run::Engine& engine, const model::arch::Library& library,
                                        const std::filesystem::path& folder) {
-  const auto newest = model::latest_checkpoint(folder);
+  const auto newest = model::file::latest_checkpoint(folder);
   if (!newest) throw user_error("{}: no checkpoint of a network", folder.string());
-  const model::Checkpoint checkpoint = model::load_checkpoint(*newest, library.formats());
+  const model::file::Checkpoint checkpoint = model::file::load_checkpoint(*newest, library.formats());
   auto out =
       std::make_unique<Network>(engine, library, parse_network_settings(checkpoint.state.config, newest->string()));
   out->restore(*newest);

@@ -28,7 +28,7 @@ struct NetworkSettings {
   std::string family, size;  // a named size of the family; "": its defaults
   graph::Config config;      // over those
   uint32_t seed = 1;         // of fresh weights, and of what losses draw
-  model::OptimizerSettings optimizer;
+  model::recipe::OptimizerSettings optimizer;
 };
 
 // As JSON, as checkpoints hold it; `where` is what errors say.
@@ -49,17 +49,17 @@ using GraphChange = std::function<graph::Graph(graph::Graph)>;
 class Network {
  public:
   // Fresh weights. Error (exit 2) when there is no such family or size.
-  Network(run::Engine& engine, const model::Library& library, NetworkSettings settings);
+  Network(run::Engine& engine, const model::arch::Library& library, NetworkSettings settings);
   // The newest checkpoint in `folder`. Error when there is none, or it is of something else.
-  static std::unique_ptr<Network> load(run::Engine& engine, const model::Library& library,
+  static std::unique_ptr<Network> load(run::Engine& engine, const model::arch::Library& library,
                                        const std::filesystem::path& folder);
 
   const NetworkSettings& settings() const { return settings_; }
   int64_t config(const std::string& key) const;  // a whole number. Error when the family has no such key
   int64_t steps() const { return steps_; }
   int64_t trained_numbers() const;
-  const std::vector<model::Parameter>& parameters() const { return parameters_; }
-  const model::Family& family() const { return *family_; }
+  const std::vector<model::arch::Parameter>& parameters() const { return parameters_; }
+  const model::arch::Family& family() const { return *family_; }
   bool has(const std::string& function) const { return family_->has_function(function); }
 
   bool has_config(const std::string& key) const { return config_.contains(key); }
@@ -98,25 +98,25 @@ class Network {
   std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
 
  private:
-  model::BoundProgram compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged);
-  model::BoundProgram& compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss,
-                                bool averaged, const std::string& change);
-  model::BoundProgram& ran(const std::string& function, const NetworkInputs& inputs, bool averaged,
-                           const std::string& change);
+  model::device_tensors::BoundProgram compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged);
+  model::device_tensors::BoundProgram& compiled(const std::string& function, const graph::Bindings& symbols,
+                                                bool is_loss, bool averaged, const std::string& change);
+  model::device_tensors::BoundProgram& ran(const std::string& function, const NetworkInputs& inputs, bool averaged,
+                                           const std::string& change);
   bool is_parameter(const std::string& name) const;
   void restore(const std::filesystem::path& folder);
 
   run::Engine& engine_;
-  const model::Library& library_;
+  const model::arch::Library& library_;
   NetworkSettings settings_;
-  model::FamilyRef family_;
+  model::arch::FamilyRef family_;
   graph::Config config_;
-  std::vector<model::Parameter> parameters_, trained_;
-  std::shared_ptr<model::Optimizer> optimizer_;
-  model::DeviceTensors tensors_;  // weights and states, by name
+  std::vector<model::arch::Parameter> parameters_, trained_;
+  std::shared_ptr<model::recipe::Optimizer> optimizer_;
+  model::device_tensors::DeviceTensors tensors_;  // weights and states, by name
   std::map<std::string, GraphChange> changes_;
-  model::DeviceTensors kept_;  // inputs of changes
-  std::map<std::string, std::map<std::string, model::BoundProgram>>
+  model::device_tensors::DeviceTensors kept_;  // inputs of changes
+  std::map<std::string, std::map<std::string, model::device_tensors::BoundProgram>>
       programs_;  // by change, then by function and extents
   int64_t steps_ = 0;
 };

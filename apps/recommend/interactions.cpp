@@ -134,7 +134,7 @@ Interactions read_interactions(const std::filesystem::path& file) {
   const MappedFile mapped(file);
   const std::string_view bytes(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
   if (bytes.starts_with("\x1f\x8b"))
-    return parse_interactions(model::gunzip(bytes, file.string(), kLargestFile), file.string());
+    return parse_interactions(model::data::gunzip(bytes, file.string(), kLargestFile), file.string());
   if (bytes.size() > kLargestFile) throw user_error("{}: more than {} MiB", file.string(), kLargestFile >> 20);
   return parse_interactions(bytes, file.string());
 }

@@ -23,8 +23,8 @@ int64_t number(const graph::Config& config, const char* key, int64_t otherwise) 
   return at == config.end() ? otherwise : std::llround(at->second);
 }
 
-model::OptimizerSettings optimizer_settings(const RecommenderSettings& settings) {
-  model::OptimizerSettings out;
+model::recipe::OptimizerSettings optimizer_settings(const RecommenderSettings& settings) {
+  model::recipe::OptimizerSettings out;
   out.beta2 = settings.beta2;
   out.weight_decay = 0;
   out.max_norm = 0;
@@ -35,7 +35,7 @@ model::OptimizerSettings optimizer_settings(const RecommenderSettings& settings)
 struct Extents {
   int64_t count = 1, channels = 0, columns = 0;
 };
-Extents extents_of(const model::Parameter& p) {
+Extents extents_of(const model::arch::Parameter& p) {
   if (p.shape.size() != 2 && p.shape.size() != 3)
     throw user_error("parameter '{}' of role '{}' has {} axes, not 2 or 3", p.name, kPlanned, p.shape.size());
   const size_t n = p.shape.size();
@@ -100,7 +100,7 @@ RecommenderSettings parse_settings(const std::string& text, const std::string& w
 
 }  // namespace
 
-Recommender::Recommender(run::Engine& engine, const model::Library& library, RecommenderSettings settings)
+Recommender::Recommender(run::Engine& engine, const model::arch::Library& library, RecommenderSettings settings)
     : engine_(engine), library_(library), settings_(std::move(settings)), family_(library.family(settings_.family)) {
   const char* loss_name = settings_.by_candidates ? "loss_candidates" : "loss_pairs";
   for (const char* name : {loss_name, "scores"})
@@ -117,8 +117,8 @@ Recommender::Recommender(run::Engine& engine, const model::Library& library, Rec
     throw user_error("family '{}' has no config keys 'items' and 'length' above 0", settings_.family);
   parameters_ = family_->parameters(settings_.config);
   uint32_t salt = 0;
-  for (const model::Parameter& p : parameters_) {
-    const model::Weight w = model::initial_weight(*family_, settings_.config, p, settings_.seed, ++salt);
+  for (const model::arch::Parameter& p : parameters_) {
+    const model::arch::Weight w = model::arch::initial_weight(*family_, settings_.config, p, settings_.seed, ++salt);
     put_weight(p.name, w.f32());
     if (p.role == kPlanned) {
       const Extents e = extents_of(p);
@@ -130,7 +130,7 @@ Recommender::Recommender(run::Engine& engine, const model::Library& library, Rec
     }
     if (!p.frozen && !(settings_.is_frozen && p.role == kPlanned)) trained_.push_back(p);
   }
-  optimizer_ = std::make_shared<model::Optimizer>(library_, optimizer_settings(settings_));
+  optimizer_ = std::make_shared<model::recipe::Optimizer>(library_, optimizer_settings(settings_));
   if (settings_.is_frozen && settings_.frozen_bits > 0 && !has_plans()) {
     put_matrices(settings_.frozen_bits);
     for (size_t m = 0; m < masters_.size(); ++m) masters_[m] = in_bits(m, settings_.frozen_bits);
@@ -148,13 +148,13 @@ int64_t Recommender::length() const {
 }
 int64_t Recommender::trained_numbers() const {
   int64_t sum = 0;
-  for (const model::Parameter& p : trained_) sum += p.count();
+  for (const model::arch::Parameter& p : trained_) sum += p.count();
   return sum;
 }
 
 void Recommender::put_weight(const std::string& name, std::span<const float> numbers) {
-  const auto p =
-      std::find_if(parameters_.begin(), parameters_.end(), [&](const model::Parameter& q) { return q.name == name; });
+  const auto p = std::find_if(parameters_.begin(), parameters_.end(),
+                              [&](const model::arch::Parameter& q) { return q.name == name; });
   LUMEN_CHECK(p != parameters_.end() && p->count() == std::ssize(numbers), "{}", name);
   run::DeviceTensorRef& tensor = tensors_[name];
   if (!tensor) tensor = std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{p->shape, {}});
@@ -170,7 +170,7 @@ std::vector<float> Recommender::weight(const std::string& name) const {
 
 std::vector<float> Recommender::matrix(size_t index) const {
   size_t at = 0;
-  for (const model::Parameter& p : parameters_) {
+  for (const model::arch::Parameter& p : parameters_) {
     if (p.role != kPlanned) continue;
     const Extents e = extents_of(p);
     if (index - at >= size_t(e.count)) {
@@ -206,7 +206,7 @@ const std::vector<float>& Recommender::in_bits(size_t matrix, int bits) {
 
 void Recommender::put_matrices(int bits) {
   size_t at = 0;
-  for (const model::Parameter& p : parameters_) {
+  for (const model::arch::Parameter& p : parameters_) {
     if (p.role != kPlanned) continue;
     std::vector<float> all;
     for (int64_t i = 0; i < extents_of(p).count; ++i, ++at) {
@@ -222,7 +222,7 @@ void Recommender::fill_banks(const BitTable& table) {
   if (text == table_) return;
   table_ = text;
   size_t at = 0;
-  for (const model::Parameter& p : parameters_) {
+  for (const model::arch::Parameter& p : parameters_) {
     if (p.role != kPlanned) continue;
     std::vector<float> all;
     for (int64_t i = 0; i < extents_of(p).count; ++i, ++at)
@@ -256,7 +256,7 @@ void Recommender::apply(const Plan& plan, const BitTable& table) {
   measured_["applied"] = 1;
   is_applied_ = true;
   size_t at = 0, channel = 0;
-  for (const model::Parameter& p : parameters_) {
+  for (const model::arch::Parameter& p : parameters_) {
     if (p.role != kPlanned) continue;
     std::vector<float> all;
     for (int64_t i = 0; i < extents_of(p).count; ++i, ++at) {
@@ -286,34 +286,35 @@ void Recommender::set_state(const State& state) {
   }
 }
 
-model::BoundProgram Recommender::compile(const graph::Graph& g, const graph::Bindings& symbols) {
-  return model::bound_program(engine_, g, symbols, [&](const std::string& name) -> run::DeviceTensorRef* {
-    const bool is_parameter =
-        std::any_of(parameters_.begin(), parameters_.end(), [&](const model::Parameter& p) { return p.name == name; });
-    return is_parameter || model::is_optimizer_state(name) ? &tensors_[name] : nullptr;
-  });
+model::device_tensors::BoundProgram Recommender::compile(const graph::Graph& g, const graph::Bindings& symbols) {
+  return model::device_tensors::bound_program(
+      engine_, g, symbols, [&](const std::string& name) -> run::DeviceTensorRef* {
+        const bool is_parameter = std::any_of(parameters_.begin(), parameters_.end(),
+                                              [&](const model::arch::Parameter& p) { return p.name == name; });
+        return is_parameter || model::recipe::is_optimizer_state(name) ? &tensors_[name] : nullptr;
+      });
 }
 
-model::BoundProgram& Recommender::loss(const graph::Bindings& symbols) {
+model::device_tensors::BoundProgram& Recommender::loss(const graph::Bindings& symbols) {
   std::string key = "loss";
   for (const auto& [symbol, value] : symbols) key += fmt::format(" {}={}", symbol, value);
-  model::BoundProgram& found = programs_[key];
+  model::device_tensors::BoundProgram& found = programs_[key];
   if (found.program) return found;
   graph::Graph g = family_->function(settings_.by_candidates ? "loss_candidates" : "loss_pairs", settings_.config);
-  g = model::training_step(graph::bind_symbols(std::move(g), symbols), trained_, *optimizer_);
+  g = model::recipe::training_step(graph::bind_symbols(std::move(g), symbols), trained_, *optimizer_);
   found = compile(g, {});
   return found;
 }
 
-model::BoundProgram& Recommender::function(const std::string& name, int64_t rows) {
-  model::BoundProgram& found = programs_[fmt::format("{} {}", name, rows)];
+model::device_tensors::BoundProgram& Recommender::function(const std::string& name, int64_t rows) {
+  model::device_tensors::BoundProgram& found = programs_[fmt::format("{} {}", name, rows)];
   if (!found.program)
     found = compile(family_->function(name, measured_), {{"B", rows}, {"T", form_.length}, {"P", form_.recent}});
   return found;
 }
 
 double Recommender::step(const ExampleBatch& batch) {
-  model::BoundProgram& c = loss(batch.symbols);
+  model::device_tensors::BoundProgram& c = loss(batch.symbols);
   std::array<float, kClasses> bits{};
   if (has_plans()) {
     const size_t drawn = Draws(settings_.seed, kTableDraws, steps_).below(std::ssize(settings_.tables));
@@ -368,10 +369,10 @@ double Recommender::fine_tune(const Split& split, int64_t user) {
 std::vector<float> Recommender::profiles(std::span<const std::vector<ItemId>> histories) {
   LUMEN_CHECK(has_plans());
   const int64_t rows = histories.size() == 1 ? 1 : kUsersAtOnce;
-  model::BoundProgram& c = function("profile", rows);
+  model::device_tensors::BoundProgram& c = function("profile", rows);
   std::vector<float> out;
   std::vector<int32_t> recent(rows * form_.recent);
-  const int64_t width = c.program->result(model::kResult)->bytes() / (rows * int64_t{sizeof(float)});
+  const int64_t width = c.program->result(model::arch::kResult)->bytes() / (rows * int64_t{sizeof(float)});
   std::vector<float> some(rows * width);
   for (size_t first = 0; first < histories.size(); first += rows) {
     const size_t n = std::min<size_t>(rows, histories.size() - first);
@@ -380,7 +381,7 @@ std::vector<float> Recommender::profiles(std::span<const std::vector<ItemId>> hi
       put_last(histories[first + i], std::span(recent).subspan(i * form_.recent, form_.recent));
     c.put("recent", recent.data(), std::ssize(recent) * sizeof(int32_t));
     c.program->run();
-    c.program->result(model::kResult)->download(some.data(), std::ssize(some) * sizeof(float));
+    c.program->result(model::arch::kResult)->download(some.data(), std::ssize(some) * sizeof(float));
     out.insert(out.end(), some.begin(), some.begin() + n * width);
   }
   return out;
@@ -388,11 +389,11 @@ std::vector<float> Recommender::profiles(std::span<const std::vector<ItemId>> hi
 
 std::vector<Plan> Recommender::plans_of(const std::vector<float>& profiles, int64_t users) {
   const int64_t rows = users == 1 ? 1 : kUsersAtOnce;
-  model::BoundProgram& c = function("plan", rows);
+  model::device_tensors::BoundProgram& c = function("plan", rows);
   Plan empty;
   for (const PlannedMatrix& m : matrices_) empty.layers.push_back(m.channels);
   const int64_t width = std::ssize(profiles) / users;
-  const int64_t channels = c.program->result(model::kResult)->bytes() / (rows * int64_t{sizeof(int32_t)});
+  const int64_t channels = c.program->result(model::arch::kResult)->bytes() / (rows * int64_t{sizeof(int32_t)});
   std::vector<int32_t> classes(rows * channels);
   std::vector<float> some(rows * width);
   std::vector<Plan> out;
@@ -401,7 +402,7 @@ std::vector<Plan> Recommender::plans_of(const std::vector<float>& profiles, int6
     std::copy_n(profiles.begin() + first * width, n * width, some.begin());
     c.put("z", some.data(), std::ssize(some) * sizeof(float));
     c.program->run();
-    c.program->result(model::kResult)->download(classes.data(), std::ssize(classes) * sizeof(int32_t));
+    c.program->result(model::arch::kResult)->download(classes.data(), std::ssize(classes) * sizeof(int32_t));
     for (int64_t i = 0; i < n; ++i) {
       Plan& plan = out.emplace_back(empty);
       plan.classes.assign(classes.begin() + i * channels, classes.begin() + (i + 1) * channels);
@@ -430,7 +431,7 @@ std::vector<float> Recommender::scores(std::span<const std::vector<ItemId>> hist
                                        std::span<const Plan* const> plans) {
   LUMEN_CHECK(has_plans() && !is_applied_ ? plans.size() == 1 || plans.size() == histories.size() : plans.empty());
   const int64_t rows = histories.size() == 1 ? 1 : kUsersAtOnce, width = items() + 1;
-  model::BoundProgram& c = function("scores", rows);
+  model::device_tensors::BoundProgram& c = function("scores", rows);
   std::vector<float> out(histories.size() * width), some(rows * width);
   std::vector<int32_t> seen(rows * form_.length), classes;
   for (size_t first = 0; first < histories.size(); first += rows) {
@@ -447,41 +448,42 @@ std::vector<float> Recommender::scores(std::span<const std::vector<ItemId>> hist
     c.put("items", seen.data(), std::ssize(seen) * sizeof(int32_t));
     if (!plans.empty()) c.put("classes", classes.data(), std::ssize(classes) * sizeof(int32_t));
     c.program->run();
-    c.program->result(model::kResult)->download(some.data(), std::ssize(some) * sizeof(float));
+    c.program->result(model::arch::kResult)->download(some.data(), std::ssize(some) * sizeof(float));
     std::copy_n(some.begin(), n * width, out.begin() + first * width);
   }
   return out;
 }
 
 std::filesystem::path Recommender::save(const std::filesystem::path& folder, int keep) const {
-  model::CheckpointContent content;
+  model::file::CheckpointContent content;
   content.state.step = steps_;
   content.state.seed = settings_.seed;
   content.state.config = settings_text(settings_);
   content.state.more = {{"epochs", epochs_}};
   // Banks are recomputed from the matrices.
-  model::add_tensors(content, tensors_, [](const std::string& name) { return !name.ends_with(kBank); });
-  return model::save_checkpoint(folder, content, keep);
+  model::device_tensors::add_tensors(content, tensors_, [](const std::string& name) { return !name.ends_with(kBank); });
+  return model::file::save_checkpoint(folder, content, keep);
 }
 
 void Recommender::restore(const std::filesystem::path& folder) {
-  const model::Checkpoint checkpoint = model::load_checkpoint(folder, library_.formats());
-  for (const model::Parameter& p : parameters_)
-    if (!p.name.ends_with(kBank)) model::take_tensor(tensors_, engine_, checkpoint.weights->get(p.name), folder);
-  for (const model::StoredTensor& stored : checkpoint.optimizer->tensors())
-    model::take_tensor(tensors_, engine_, stored, folder);
+  const model::file::Checkpoint checkpoint = model::file::load_checkpoint(folder, library_.formats());
+  for (const model::arch::Parameter& p : parameters_)
+    if (!p.name.ends_with(kBank))
+      model::device_tensors::take_tensor(tensors_, engine_, checkpoint.weights->get(p.name), folder);
+  for (const model::file::StoredTensor& stored : checkpoint.optimizer->tensors())
+    model::device_tensors::take_tensor(tensors_, engine_, stored, folder);
   steps_ = checkpoint.state.step;
   epochs_ = json_integer(checkpoint.state.more, "epochs", folder.string());
   for (size_t m = 0; m < matrices_.size(); ++m) masters_[m] = matrix(m);
 }
 
-std::unique_ptr<Recommender> Recommender::load(run::Engine& engine, const model::Library& library,
+std::unique_ptr<Recommender> Recommender::load(run::Engine& engine, const model::arch::Library& library,
                                                const std::filesystem::path& folder) {
-  const auto newest = model::latest_checkpoint(folder);
+  const auto newest = model::file::latest_checkpoint(folder);
   if (!newest)
     throw Error(Exit::user, fmt::format("{}: no checkpoint of a recommender", folder.string()),
                 "`lumen recommend train` makes one");
-  const model::Checkpoint checkpoint = model::load_checkpoint(*newest, library.formats());
+  const model::file::Checkpoint checkpoint = model::file::load_checkpoint(*newest, library.formats());
   auto out = std::make_unique<Recommender>(engine, library, parse_settings(checkpoint.state.config, newest->string()));
   out->restore(*newest);
   return out;

@@ -30,9 +30,9 @@
 #include "model/arch/family/family.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 class Optimizer;
-}
+}  // namespace lumen::model::recipe
 
 namespace lumen::recommend {
 
@@ -84,15 +84,15 @@ struct RecommenderSettings {
 class Recommender {
  public:
   // Fresh weights.
-  Recommender(run::Engine& engine, const model::Library& library, RecommenderSettings settings);
+  Recommender(run::Engine& engine, const model::arch::Library& library, RecommenderSettings settings);
   // The newest checkpoint in `folder`. Error when there is none or it is of another kind.
-  static std::unique_ptr<Recommender> load(run::Engine& engine, const model::Library& library,
+  static std::unique_ptr<Recommender> load(run::Engine& engine, const model::arch::Library& library,
                                            const std::filesystem::path& folder);
   ~Recommender();
 
   const RecommenderSettings& settings() const { return settings_; }
   run::Engine& engine() const { return engine_; }
-  const model::Library& library() const { return library_; }
+  const model::arch::Library& library() const { return library_; }
   int64_t items() const;
   int64_t length() const;
   bool has_plans() const { return form_.recent > 0; }
@@ -135,9 +135,9 @@ class Recommender {
   std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
 
  private:
-  model::BoundProgram compile(const graph::Graph& g, const graph::Bindings& symbols);
-  model::BoundProgram& loss(const graph::Bindings& symbols);
-  model::BoundProgram& function(const std::string& name, int64_t rows);
+  model::device_tensors::BoundProgram compile(const graph::Graph& g, const graph::Bindings& symbols);
+  model::device_tensors::BoundProgram& loss(const graph::Bindings& symbols);
+  model::device_tensors::BoundProgram& function(const std::string& name, int64_t rows);
   std::vector<float> profiles(std::span<const std::vector<ItemId>> histories);
   std::vector<Plan> plans_of(const std::vector<float>& profiles, int64_t users);
   double step(const ExampleBatch& batch);
@@ -149,17 +149,17 @@ class Recommender {
   void restore(const std::filesystem::path& folder);
 
   run::Engine& engine_;
-  const model::Library& library_;
+  const model::arch::Library& library_;
   RecommenderSettings settings_;
-  model::FamilyRef family_;
+  model::arch::FamilyRef family_;
   graph::Config measured_;  // the config without dropout
   ExampleForm form_;
-  std::vector<model::Parameter> parameters_, trained_;
-  std::shared_ptr<const model::Optimizer> optimizer_;
+  std::vector<model::arch::Parameter> parameters_, trained_;
+  std::shared_ptr<const model::recipe::Optimizer> optimizer_;
   std::vector<PlannedMatrix> matrices_;
-  model::DeviceTensors tensors_;             // parameters and states
-  std::vector<std::vector<float>> masters_;  // original matrices, where use() replaced them
-  std::map<std::string, model::BoundProgram> programs_;
+  model::device_tensors::DeviceTensors tensors_;  // parameters and states
+  std::vector<std::vector<float>> masters_;       // original matrices, where use() replaced them
+  std::map<std::string, model::device_tensors::BoundProgram> programs_;
   std::map<std::pair<size_t, int>, std::vector<float>> in_bits_;  // quantized matrices, cached
   std::string table_;                                             // of the current banks or matrices; empty: as trained
   int64_t steps_ = 0, epochs_ = 0;

@@ -5,7 +5,7 @@
 //
 // May include: base, base/messages, base/structured, base/threads, cli, cli/settings, cli/train, graph/grad, graph/ir,
 // graph/pass, model/arch, model/arch/checkpoint, model/arch/family, model/device_tensors, model/file/hub,
-// model/infer/generate, model/infer/measure, model/infer/schema, model/infer/session, model/template,
+// model/infer/generate, model/infer/measure, model/infer/schema, model/infer/session, model/templates,
 // model/text/unicode, model/train/loop, run/device/choose, run/device/gpu, run/engine.
 #pragma once
 

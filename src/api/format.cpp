@@ -20,13 +20,13 @@ struct lumen_format {
 namespace {
 
 FormatRef format_of(const char* text, const char* name) {
-  const auto library = model::Library::builtin();
+  const auto library = model::arch::Library::builtin();
   if (!text) {
     api::require(name, "name");
     return library->formats().get(name);
   }
   const std::vector<FormatRef> all =
-      model::formats_of_text(library->formats(), std::make_shared<Source>(Source{"format", text}));
+      model::arch::formats_of_text(library->formats(), std::make_shared<Source>(Source{"format", text}));
   if (!name) return all.back();
   std::vector<std::string> names;
   for (const FormatRef& f : all) {

@@ -35,14 +35,14 @@ struct lumen_function {
       std::pair<graph::Bindings, std::vector<size_t>>;  // an empty list of inputs: the function itself, not a gradient
   graph::Bindings symbols_of(Arguments inputs) const;
   graph::Graph gradient_graph(const graph::Bindings& symbols, std::span<const size_t> wanted) const;
-  void put(const model::BoundProgram& bound, const std::string& name, const lumen_argument& argument);
+  void put(const model::device_tensors::BoundProgram& bound, const std::string& name, const lumen_argument& argument);
   std::vector<run::DeviceTensorRef> run(const Key& key, Arguments inputs, Arguments cotangents);
 
-  model::LibraryRef library_;
+  model::arch::LibraryRef library_;
   graph::Graph graph_;
   std::vector<graph::ValueId> inputs_;
   bool exact_ = false;
-  std::map<Key, model::BoundProgram> programs_;
+  std::map<Key, model::device_tensors::BoundProgram> programs_;
 };
 
 namespace {
@@ -50,16 +50,16 @@ namespace {
 constexpr const char* kCotangent = "cotangent of ";
 
 // The function of that name; without a name the last one of the text, because the others are then its callees.
-graph::Graph graph_of(model::Library& library, const char* text, const char* name) {
+graph::Graph graph_of(model::arch::Library& library, const char* text, const char* name) {
   const lang::File& file = library.replace_model_text(std::make_shared<Source>(Source{"function", text}));
   if (file.functions.empty())
     throw Error(Exit::user, "the text has no function", "fn double(x: f32[N]) -> f32[N] = 2 * x");
-  if (!name) return model::function_graph(library, file, file.functions.back().name);
+  if (!name) return model::arch::function_graph(library, file, file.functions.back().name);
   std::vector<std::string> names;
   for (const lang::Function& f : file.functions) names.push_back(f.name);
   if (std::find(names.begin(), names.end(), name) == names.end())
     throw Error(Exit::usage, fmt::format("the text has no function '{}'", name), did_you_mean_any(name, names));
-  return model::function_graph(library, file, name);
+  return model::arch::function_graph(library, file, name);
 }
 
 // The interface supports only plain 32-bit numbers.
@@ -121,7 +121,7 @@ std::vector<lumen_argument> here(std::span<const lumen_tensor> tensors) {
 lumen_function::lumen_function(const char* text, const char* name, api::Options& options)
     : place(std::make_shared<api::Place>(api::engine_options(options))) {
   options.take("exact", exact_);
-  const auto library = model::Library::builtin();
+  const auto library = model::arch::Library::builtin();
   options.finish();
   graph_ = graph_of(*library, text, name);
   library_ = library;
@@ -189,7 +189,8 @@ graph::Graph lumen_function::gradient_graph(const graph::Bindings& symbols, std:
 }
 
 // Copies an argument to its input from its device. An input that the program does not read is skipped.
-void lumen_function::put(const model::BoundProgram& bound, const std::string& name, const lumen_argument& argument) {
+void lumen_function::put(const model::device_tensors::BoundProgram& bound, const std::string& name,
+                         const lumen_argument& argument) {
   const int64_t bytes = api::bytes_of(argument.tensor);
   if (argument.kind == LUMEN_CPU) return bound.put(name, argument.tensor.data, bytes);
   const auto at = bound.data.find(name);
@@ -204,9 +205,9 @@ std::vector<run::DeviceTensorRef> lumen_function::run(const Key& key, Arguments 
         key.second.empty() ? graph::bind_symbols(graph_, key.first) : gradient_graph(key.first, key.second);
     if (programs_.size() >= kMostPrograms) programs_.clear();
     const auto none = [](const std::string&) { return nullptr; };
-    at = programs_.emplace(key, model::bound_program(place->engine(), g, {}, none)).first;
+    at = programs_.emplace(key, model::device_tensors::bound_program(place->engine(), g, {}, none)).first;
   }
-  const model::BoundProgram& bound = at->second;
+  const model::device_tensors::BoundProgram& bound = at->second;
   for (size_t i = 0; i < inputs.size(); ++i) put(bound, graph_[inputs_[i]].attributes.name, inputs[i]);
   for (size_t i = 0; i < cotangents.size(); ++i) put(bound, kCotangent + graph_.result_names[i], cotangents[i]);
   bound.program->run();

@@ -9,8 +9,8 @@ using namespace lumen;  // NOLINT: this file is the C interface and is included 
 
 namespace {
 
-std::vector<model::ScaledAdapter> adapters_of(api::Options& options, const model::Model& model) {
-  std::vector<model::ScaledAdapter> out;
+std::vector<model::arch::ScaledAdapter> adapters_of(api::Options& options, const model::arch::Model& model) {
+  std::vector<model::arch::ScaledAdapter> out;
   const auto given = options.take("adapters");
   if (!given) return out;
   const Error wrong = usage_error("option 'adapters' takes a list of objects {{\"path\": PATH, \"scale\": NUMBER}}");
@@ -24,27 +24,27 @@ std::vector<model::ScaledAdapter> adapters_of(api::Options& options, const model
     one.take("scale", scale);
     one.finish();
     if (path.empty()) throw wrong;
-    out.push_back({model::read_adapter(model, path), scale});
-    model::require_scale(out.back());
+    out.push_back({model::arch::read_adapter(model, path), scale});
+    model::arch::require_scale(out.back());
   }
   return out;
 }
 
 // Option "mmap": whether the weights stay in the mapped file or are copied into memory.
-const model::Model& placed(model::Model& model, api::Place& place, api::Options& options) {
+const model::arch::Model& placed(model::arch::Model& model, api::Place& place, api::Options& options) {
   bool is_mapped = true;
   options.take_setting("model.mmap", is_mapped);
   if (is_mapped) return model;
   if (!place.engine().device().reads_host_memory())
     throw usage_error("option 'mmap' is false for processors alone: a GPU has its own copy of the weights");
-  model::copy_into_memory(&model, [](int64_t, int64_t) {});
+  model::arch::copy_into_memory(&model, [](int64_t, int64_t) {});
   return model;
 }
 
-model::LoadedModel loaded_at(api::Place& place, const model::Model& model,
-                             std::span<const model::ScaledAdapter> adapters) {
+model::infer::LoadedModel loaded_at(api::Place& place, const model::arch::Model& model,
+                                    std::span<const model::arch::ScaledAdapter> adapters) {
   const api::Place::Work work(place);
-  return model::LoadedModel(place.engine(), model, adapters);
+  return model::infer::LoadedModel(place.engine(), model, adapters);
 }
 
 }  // namespace
@@ -52,13 +52,13 @@ model::LoadedModel loaded_at(api::Place& place, const model::Model& model,
 lumen_model::lumen_model(std::string path_, api::Options& options)
     : path(std::move(path_)),
       library_(api::library_with_formats(options)),
-      model_(model::read_model(library_, path)),
+      model_(model::arch::read_model(library_, path)),
       place(std::make_shared<api::Place>(api::engine_options(options))),
       loaded(loaded_at(*place, placed(model_, *place, options), adapters_of(options, model_))) {
   options.finish();
 }
 
-model::Session& lumen_model::session(const model::SessionOptions& options) {
+model::infer::Session& lumen_model::session(const model::infer::SessionOptions& options) {
   if (session_ && session_options_.context == options.context && session_options_.exact == options.exact)
     return *session_;
   session_.reset();
@@ -67,7 +67,7 @@ model::Session& lumen_model::session(const model::SessionOptions& options) {
   return *session_;
 }
 
-model::Embedder& lumen_model::embedder(const model::EmbedOptions& options) {
+model::infer::Embedder& lumen_model::embedder(const model::infer::EmbedOptions& options) {
   if (!embedder_ || is_embedder_exact_ != options.exact) {
     embedder_.reset();
     embedder_.emplace(loaded, options);
@@ -76,7 +76,7 @@ model::Embedder& lumen_model::embedder(const model::EmbedOptions& options) {
   return *embedder_;
 }
 
-const model::Tokenizer& lumen_model::tokenizer() const {
+const model::text::Tokenizer& lumen_model::tokenizer() const {
   if (!loaded.model().tokenizer) throw user_error("{} has no tokenizer", path);
   return *loaded.model().tokenizer;
 }
@@ -118,7 +118,7 @@ int lumen_model_device(lumen_model* model, lumen_device* device) {
 int lumen_model_info(lumen_model* model, char** json) {
   return api::with_model(model, [&](lumen_model& m) {
     api::require(json, "json");
-    const model::Model& about = m.loaded.model();
+    const model::arch::Model& about = m.loaded.model();
     nlohmann::ordered_json out;
     out["path"] = m.path;
     out["name"] = about.name;

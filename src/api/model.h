@@ -18,27 +18,27 @@ struct lumen_model {
   lumen_model(std::string path, lumen::api::Options& options);
 
   // The session is kept for later calls with the same options.
-  lumen::model::Session& session(const lumen::model::SessionOptions& options);
-  lumen::model::Embedder& embedder(const lumen::model::EmbedOptions& options);
+  lumen::model::infer::Session& session(const lumen::model::infer::SessionOptions& options);
+  lumen::model::infer::Embedder& embedder(const lumen::model::infer::EmbedOptions& options);
   // After an error the content of the caches is undefined.
   void forget() { session_.reset(); }
   // Error where the model has none.
-  const lumen::model::Tokenizer& tokenizer() const;
+  const lumen::model::text::Tokenizer& tokenizer() const;
 
   const std::string path;
 
  private:
-  lumen::model::LibraryRef library_;
-  lumen::model::Model model_;
+  lumen::model::arch::LibraryRef library_;
+  lumen::model::arch::Model model_;
 
  public:
   const std::shared_ptr<lumen::api::Place> place;
-  const lumen::model::LoadedModel loaded;  // made from model_, on place
+  const lumen::model::infer::LoadedModel loaded;  // made from model_, on place
 
  private:
-  std::optional<lumen::model::Session> session_;
-  lumen::model::SessionOptions session_options_;
-  std::optional<lumen::model::Embedder> embedder_;
+  std::optional<lumen::model::infer::Session> session_;
+  lumen::model::infer::SessionOptions session_options_;
+  std::optional<lumen::model::infer::Embedder> embedder_;
   bool is_embedder_exact_ = false;
 };
 

@@ -16,7 +16,7 @@ namespace {
 // Rows of logits that are computed in one pass.
 constexpr size_t kRowsAtOnce = 16;
 
-std::vector<float> logits_of_all(model::Session& session, std::span<const model::TokenId> tokens) {
+std::vector<float> logits_of_all(model::infer::Session& session, std::span<const model::text::TokenId> tokens) {
   std::vector<float> out;
   out.reserve(tokens.size() * size_t(session.vocabulary()));
   while (!tokens.empty()) {
@@ -28,8 +28,8 @@ std::vector<float> logits_of_all(model::Session& session, std::span<const model:
   return out;
 }
 
-std::unique_ptr<lumen_array> logits_on_device(lumen_model& m, model::Session& session,
-                                              std::span<const model::TokenId> tokens, bool last) {
+std::unique_ptr<lumen_array> logits_on_device(lumen_model& m, model::infer::Session& session,
+                                              std::span<const model::text::TokenId> tokens, bool last) {
   const int64_t width = session.vocabulary();
   auto out = last ? api::make_array(m.place, {width}) : api::make_array(m.place, {std::ssize(tokens), width});
   int64_t done = 0;
@@ -46,17 +46,17 @@ std::unique_ptr<lumen_array> logits_on_device(lumen_model& m, model::Session& se
 
 // Runs `work` on an emptied session, with the given tokens.
 void with_text(lumen_model& m, const int32_t* tokens, size_t count, const char* options,
-               const std::function<void(model::Session&, std::span<const model::TokenId>)>& work) {
+               const std::function<void(model::infer::Session&, std::span<const model::text::TokenId>)>& work) {
   if (count == 0) throw usage_error("no tokens are given");
   api::require(tokens, "tokens");
   api::Options given(options);
-  model::SessionOptions wanted;
+  model::infer::SessionOptions wanted;
   given.take_setting("logits.context", wanted.context);
   given.take_setting("logits.exact", wanted.exact);
   given.finish();
-  const std::span<const model::TokenId> text(tokens, count);
-  model::check_tokens(m.loaded.model(), text);
-  model::Session& session = m.session(wanted);
+  const std::span<const model::text::TokenId> text(tokens, count);
+  model::infer::check_tokens(m.loaded.model(), text);
+  model::infer::Session& session = m.session(wanted);
   if (std::ssize(text) > session.context())
     throw Error(Exit::user, fmt::format("{} tokens are more than the context of {}", count, session.context()),
                 "give fewer, or a greater 'context'");
@@ -69,11 +69,13 @@ void with_text(lumen_model& m, const int32_t* tokens, size_t count, const char* 
   }
 }
 
-model::Pooling pooling_named(const std::string& name, const lumen_model& m) {
+model::infer::Pooling pooling_named(const std::string& name, const lumen_model& m) {
   if (name.empty())
-    return model::pooling_of(m.loaded.model(), model::resolve_path(m.path)).value_or(model::Pooling::mean);
-  for (const auto& [known, pooling] :
-       {std::pair{"mean", model::Pooling::mean}, {"cls", model::Pooling::first}, {"last", model::Pooling::last}})
+    return model::infer::pooling_of(m.loaded.model(), model::file::resolve_path(m.path))
+        .value_or(model::infer::Pooling::mean);
+  for (const auto& [known, pooling] : {std::pair{"mean", model::infer::Pooling::mean},
+                                       {"cls", model::infer::Pooling::first},
+                                       {"last", model::infer::Pooling::last}})
     if (name == known) return pooling;
   throw usage_error("option 'pooling' is \"mean\", \"cls\" or \"last\", not \"{}\"", name);
 }
@@ -87,11 +89,12 @@ int lumen_logits(lumen_model* model, const int32_t* tokens, size_t count, int la
   return api::with_model(model, [&](lumen_model& m) {
     api::require(logits, "logits");
     api::require(vocabulary, "vocabulary");
-    with_text(m, tokens, count, options, [&](model::Session& session, std::span<const model::TokenId> text) {
-      *logits = last != 0 ? api::handed_over(session.feed(text))
-                          : api::handed_over(std::span<const float>(logits_of_all(session, text)));
-      *vocabulary = size_t(session.vocabulary());
-    });
+    with_text(m, tokens, count, options,
+              [&](model::infer::Session& session, std::span<const model::text::TokenId> text) {
+                *logits = last != 0 ? api::handed_over(session.feed(text))
+                                    : api::handed_over(std::span<const float>(logits_of_all(session, text)));
+                *vocabulary = size_t(session.vocabulary());
+              });
   });
 }
 
@@ -99,9 +102,10 @@ int lumen_logits_array(lumen_model* model, const int32_t* tokens, size_t count, 
                        lumen_array** logits) {
   return api::with_model(model, [&](lumen_model& m) {
     api::require(logits, "logits");
-    with_text(m, tokens, count, options, [&](model::Session& session, std::span<const model::TokenId> text) {
-      *logits = logits_on_device(m, session, text, last != 0).release();
-    });
+    with_text(m, tokens, count, options,
+              [&](model::infer::Session& session, std::span<const model::text::TokenId> text) {
+                *logits = logits_on_device(m, session, text, last != 0).release();
+              });
   });
 }
 
@@ -115,21 +119,21 @@ int lumen_embed(lumen_model* model, const char* const* inputs, const size_t* siz
     api::Options given(options);
     std::string name;
     int64_t norm = 2;
-    model::EmbedOptions how;
+    model::infer::EmbedOptions how;
     given.take_setting("embed.pooling", name);
     given.take_setting("embed.normalize", norm);
     given.take_setting("embed.exact", how.exact);
     given.finish();
-    std::vector<std::vector<model::TokenId>> ids;
+    std::vector<std::vector<model::text::TokenId>> ids;
     for (size_t i = 0; i < count; ++i) {
       api::require(inputs[i], "an input");
       const std::string_view input(inputs[i], sizes[i]);
-      if (model::utf8_valid_run(input, 0) != input.size()) throw user_error("input {} is no valid UTF-8", i);
-      model::EncodeOptions encode;
+      if (model::text::utf8_valid_run(input, 0) != input.size()) throw user_error("input {} is no valid UTF-8", i);
+      model::text::EncodeOptions encode;
       encode.add_special = true;
       ids.push_back(m.tokenizer().encode(input, encode));
     }
-    model::Embedder& embedder = m.embedder(how);
+    model::infer::Embedder& embedder = m.embedder(how);
     auto all = embedder.embed_all(ids, pooling_named(name, m));
     std::vector<float> out;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -137,7 +141,7 @@ int lumen_embed(lumen_model* model, const char* const* inputs, const size_t* siz
       if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); }))
         throw Error(Exit::numeric, fmt::format("the vector of input {} holds values that are not finite", i),
                     "the model's weights may be damaged; see `lumen inspect`");
-      model::normalise(vector, int(norm));
+      model::infer::normalise(vector, int(norm));
       out.insert(out.end(), vector.begin(), vector.end());
     }
     *vectors = api::handed_over(std::span<const float>(out));

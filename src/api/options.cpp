@@ -135,8 +135,8 @@ run::Engine::Options engine_options(Options& options) {
   return out;
 }
 
-model::LibraryRef library_with_formats(Options& options) {
-  const auto library = model::Library::builtin();
+model::arch::LibraryRef library_with_formats(Options& options) {
+  const auto library = model::arch::Library::builtin();
   std::vector<std::string> formats;
   options.take("formats", formats);
   for (size_t i = 0; i < formats.size(); ++i)

@@ -42,6 +42,6 @@ class Options {
 // "device", "threads", "cache", "tune".
 run::Engine::Options engine_options(Options& options);
 // The library with the number formats that the option "formats" defines.
-model::LibraryRef library_with_formats(Options& options);
+model::arch::LibraryRef library_with_formats(Options& options);
 
 }  // namespace lumen::api

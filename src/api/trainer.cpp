@@ -21,7 +21,7 @@
 using namespace lumen;  // NOLINT: this file is the C interface and is included by no other
 
 struct lumen_trainer {
-  using Work = std::function<void(model::Trainer&, const model::LoopOptions&)>;
+  using Work = std::function<void(model::train::Trainer&, const model::train::LoopOptions&)>;
 
   explicit lumen_trainer(std::vector<std::string> words);
   ~lumen_trainer();
@@ -35,7 +35,7 @@ struct lumen_trainer {
   nlohmann::ordered_json finish(const api::Listener& listener);
 
  private:
-  model::LoopResult loop(model::Trainer& trainer, const model::LoopOptions& options);
+  model::train::LoopResult loop(model::train::Trainer& trainer, const model::train::LoopOptions& options);
   void run();
   template <typename Condition>
   void wait(std::unique_lock<std::mutex>& lock, const api::Listener& listener, Condition is_met);
@@ -50,7 +50,7 @@ struct lumen_trainer {
   uint64_t asked_ = 0, done_ = 0;
   bool is_ready_ = false, finishes_ = false, gives_up_ = false, is_over_ = false, is_finished_ = false;
   std::exception_ptr end_;  // exception of the command
-  model::LoopResult result_;
+  model::train::LoopResult result_;
   Thread thread_;
 };
 
@@ -73,8 +73,9 @@ lumen_trainer::~lumen_trainer() {
 }
 
 void lumen_trainer::run() {
-  cli::take_steps_by(
-      [this](model::Trainer& trainer, const model::LoopOptions& options) { return loop(trainer, options); });
+  cli::take_steps_by([this](model::train::Trainer& trainer, const model::train::LoopOptions& options) {
+    return loop(trainer, options);
+  });
   std::exception_ptr end;
   try {
     const int code = cli::run_in_process(words_, &output_);
@@ -89,7 +90,7 @@ void lumen_trainer::run() {
   changed_.notify_all();
 }
 
-model::LoopResult lumen_trainer::loop(model::Trainer& trainer, const model::LoopOptions& options) {
+model::train::LoopResult lumen_trainer::loop(model::train::Trainer& trainer, const model::train::LoopOptions& options) {
   trainer.require_data();
   trainer.remember_reference(nullptr);
   (void)trainer.prove();
@@ -114,7 +115,7 @@ model::LoopResult lumen_trainer::loop(model::Trainer& trainer, const model::Loop
     changed_.notify_all();
   }
   lock.unlock();
-  model::LoopResult result;
+  model::train::LoopResult result;
   result.checkpoint = trainer.save(options.out);
   result.validation_loss = trainer.evaluate();
   lock.lock();
@@ -195,8 +196,8 @@ int lumen_trainer_step(lumen_trainer* trainer, lumen_on_text on_text, void* cont
     api::require(json, "json");
     const auto out = std::make_shared<nlohmann::ordered_json>();
     trainer->ask(
-        [out](model::Trainer& t, const model::LoopOptions&) {
-          const model::Trainer::Step step = t.step();
+        [out](model::train::Trainer& t, const model::train::LoopOptions&) {
+          const model::train::Trainer::Step step = t.step();
           *out = {{"step", t.done()},
                   {"loss", step.loss},
                   {"norm", step.norm},
@@ -218,7 +219,7 @@ int lumen_trainer_evaluate(lumen_trainer* trainer, int64_t rows, lumen_on_text o
     api::require(loss, "loss");
     if (rows < 0) throw usage_error("{} rows", rows);
     const auto out = std::make_shared<double>(0);
-    trainer->ask([out, rows](model::Trainer& t, const model::LoopOptions&) { *out = t.evaluate(rows); },
+    trainer->ask([out, rows](model::train::Trainer& t, const model::train::LoopOptions&) { *out = t.evaluate(rows); },
                  {on_text, context});
     *loss = *out;
   });
@@ -229,7 +230,8 @@ int lumen_trainer_save(lumen_trainer* trainer, lumen_on_text on_text, void* cont
     api::require(trainer, "trainer");
     api::require(path, "path");
     const auto out = std::make_shared<std::string>();
-    trainer->ask([out](model::Trainer& t, const model::LoopOptions& options) { *out = t.save(options.out).string(); },
+    trainer->ask([out](model::train::Trainer& t,
+                       const model::train::LoopOptions& options) { *out = t.save(options.out).string(); },
                  {on_text, context});
     *path = api::handed_over(*out);
   });

@@ -43,12 +43,12 @@ std::vector<Wanted> wanted(const AdapterFlags& flags) {
 
 }  // namespace
 
-model::ChosenTemplate choose_chat(const std::string& name, const AdapterFlags& adapters,
-                                  const model::Tokenizer& tokenizer) {
+model::templates::ChosenTemplate choose_chat(const std::string& name, const AdapterFlags& adapters,
+                                             const model::text::Tokenizer& tokenizer) {
   const std::string trained = name.empty() ? adapters.chat_template() : std::string();
-  if (trained.empty()) return model::choose_template(name, tokenizer);
+  if (trained.empty()) return model::templates::choose_template(name, tokenizer);
   if (trained != tokenizer.chat_template()) note("chats are written by the template that the adapter was trained with");
-  return model::choose_template("", tokenizer.with_chat_template(trained));
+  return model::templates::choose_template("", tokenizer.with_chat_template(trained));
 }
 
 void AdapterFlags::add_flags(CLI::App& app) {
@@ -59,7 +59,7 @@ void AdapterFlags::add_flags(CLI::App& app) {
 std::string AdapterFlags::chat_template() const {
   std::string out, first;
   for (const Wanted& w : wanted(*this)) {
-    std::string own = model::adapter_chat_template(w.path);
+    std::string own = model::arch::adapter_chat_template(w.path);
     if (own.empty() || own == out) continue;
     if (!out.empty())
       throw Error(Exit::user, fmt::format("'{}' and '{}' were trained with different chat templates", first, w.path),
@@ -70,10 +70,10 @@ std::string AdapterFlags::chat_template() const {
   return out;
 }
 
-std::vector<model::ScaledAdapter> AdapterFlags::read(const model::Model& model) const {
-  std::vector<model::ScaledAdapter> out;
+std::vector<model::arch::ScaledAdapter> AdapterFlags::read(const model::arch::Model& model) const {
+  std::vector<model::arch::ScaledAdapter> out;
   for (const Wanted& w : wanted(*this)) {
-    out.push_back({model::read_adapter(model, w.path), w.scale});
+    out.push_back({model::arch::read_adapter(model, w.path), w.scale});
     int64_t rank = 0;
     for (const auto& [name, part] : out.back().adapter.parts) rank = std::max(rank, part.rank());
     note(fmt::format("adapter {}: {} weights, rank {}, scale {}", w.path, out.back().adapter.parts.size(), rank,

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/infer/session/session.h"
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
 namespace lumen::cli {
 
@@ -18,12 +18,12 @@ struct AdapterFlags {
   // different ones.
   std::string chat_template() const;
   // Reads the adapters and prints which ones; Error when one does not fit the model.
-  std::vector<model::ScaledAdapter> read(const model::Model& model) const;
+  std::vector<model::arch::ScaledAdapter> read(const model::arch::Model& model) const;
 };
 
 // The chat template for a model with adapters: the one requested by name or file, else the one that the adapters were
 // trained with, else the model's own.
-model::ChosenTemplate choose_chat(const std::string& name, const AdapterFlags& adapters,
-                                  const model::Tokenizer& tokenizer);
+model::templates::ChosenTemplate choose_chat(const std::string& name, const AdapterFlags& adapters,
+                                             const model::text::Tokenizer& tokenizer);
 
 }  // namespace lumen::cli

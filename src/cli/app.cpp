@@ -310,8 +310,8 @@ SavesWhenStopped::~SavesWhenStopped() {
   if (--saving == 0 && stop_requested && !runs_as_guest) look_later(kMicrosecondsToStop);
 }
 
-model::LibraryRef Shared::library() const {
-  const auto library = model::Library::builtin();
+model::arch::LibraryRef Shared::library() const {
+  const auto library = model::arch::Library::builtin();
   for (const std::string& folder : format_folders) library->add_format_folder(folder);
   for (const std::string& folder : model_folders) library->add_model_folder(folder);
   return library;
@@ -444,7 +444,7 @@ Config read_config(const CLI::App& app, const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (word == "--help" || word == "-h" || word == "--help-all" || word == "--version") return {};
   Config config = Config::of_user(full_names_of_commands(app));
-  model::set_local_names(config.names());
+  model::file::set_local_names(config.names());
   return config;
 }
 

@@ -2,7 +2,7 @@
 //
 // May include: base, base/file, base/messages, base/threads, cli/config, cli/other_programs, cli/paths, cli/settings,
 // model/arch/chat, model/arch/family, model/calibrate, model/compress, model/data/examples, model/data/rows,
-// model/infer/measure, model/infer/session, model/recipe, model/report/compression, model/template, run/device,
+// model/infer/measure, model/infer/session, model/recipe, model/report/compression, model/templates, run/device,
 // run/device/choose, run/engine, run/engine/verify.
 // Offers: layer_text.h, measured_quality.h.
 #pragma once

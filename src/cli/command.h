@@ -27,7 +27,7 @@ struct Shared {
   bool is_device_given = false;
   bool tune = true, libraries = false;
 
-  model::LibraryRef library() const;  // embedded texts plus the folders
+  model::arch::LibraryRef library() const;  // embedded texts plus the folders
   // `timed`: the caller needs times of single kernels.
   run::Engine engine(bool timed = false) const;
 };

@@ -21,13 +21,13 @@ namespace {
 
 std::string documents(const std::string& file) {
   std::string all;
-  for (const std::string& document : model::read_documents(file)) all += document;
+  for (const std::string& document : model::data::read_documents(file)) all += document;
   return all;
 }
 
 // The offset of the last tenth.
 size_t cut() {
-  const size_t all = model::embedded_text().size();
+  const size_t all = model::data::embedded_text().size();
   return all - all / 10;
 }
 
@@ -36,13 +36,13 @@ size_t cut() {
 std::string held_out_text(const std::string& file, const std::string& doing) {
   if (!file.empty()) return documents(file);
   if (!doing.empty()) note(fmt::format("no -f: {} the last tenth of the built-in text", doing));
-  return std::string(model::embedded_text().substr(cut()));
+  return std::string(model::data::embedded_text().substr(cut()));
 }
 
 std::string learned_text(const std::string& file, const std::string& doing) {
   if (!file.empty()) return documents(file);
   note(fmt::format("no -f: {} the built-in text without its last tenth", doing));
-  return std::string(model::embedded_text().substr(0, cut()));
+  return std::string(model::data::embedded_text().substr(0, cut()));
 }
 
 void mention_files(const std::vector<std::string>& inputs) {

@@ -7,8 +7,8 @@
 
 namespace lumen::cli {
 
-model::MeasuredQuality quality_of(const model::Divergence& d) {
-  model::MeasuredQuality q;
+model::report::MeasuredQuality quality_of(const model::infer::Divergence& d) {
+  model::report::MeasuredQuality q;
   q.kl = d.mean;
   q.kl_error = d.error;
   q.kl_p99 = d.p99;
@@ -19,8 +19,8 @@ model::MeasuredQuality quality_of(const model::Divergence& d) {
   return q;
 }
 
-model::MeasuredQuality base_quality_of(const model::Divergence& d) {
-  model::MeasuredQuality q;
+model::report::MeasuredQuality base_quality_of(const model::infer::Divergence& d) {
+  model::report::MeasuredQuality q;
   q.ppl = std::exp(d.other_nats);
   q.ppl_error = std::exp(d.other_nats) * d.other_nats_error;
   return q;

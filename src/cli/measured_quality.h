@@ -10,8 +10,8 @@
 namespace lumen::cli {
 
 // The model's figures, and the base's on the same tokens (perplexity only).
-model::MeasuredQuality quality_of(const model::Divergence& d);
-model::MeasuredQuality base_quality_of(const model::Divergence& d);
+model::report::MeasuredQuality quality_of(const model::infer::Divergence& d);
+model::report::MeasuredQuality base_quality_of(const model::infer::Divergence& d);
 
 // "2026-01-31", in UTC.
 std::string today();

@@ -18,10 +18,11 @@ std::string format_names(size_t width = 110);
 struct CacheTypes {
   std::string keys, values;
   void add_flags(CLI::App& app);
-  void choose(const model::Library& library, model::SessionOptions* options) const;  // Error with the nearest names
+  void choose(const model::arch::Library& library,
+              model::infer::SessionOptions* options) const;  // Error with the nearest names
 };
 // --narrow: how the candidates for a token are found; default `auto`.
-void add_narrow_flag(CLI::App& app, model::Narrow* narrow);
+void add_narrow_flag(CLI::App& app, model::infer::Narrow* narrow);
 // The named model size nearest to this number of weights.
 std::string example_size(double weights);
 std::string size_names();

@@ -19,15 +19,15 @@ class Overwrite : public testing::Test {
     std::string name = (fs::temp_directory_path() / "lumen-overwrite-XXXXXX").string();
     folder_ = mkdtemp(name.data());
     setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
-    const auto library = model::Library::builtin();
-    const model::FamilyRef family = library->family("llama");
-    model::Model m = model::initialise(
+    const auto library = model::arch::Library::builtin();
+    const model::arch::FamilyRef family = library->family("llama");
+    model::arch::Model m = model::arch::initialise(
         family,
         family->config("", {{"vocab", 4}, {"hidden", 32}, {"layers", 1}, {"heads", 2}, {"ffn", 32}, {"context", 16}}),
         1);
-    m.tokenizer = model::Tokenizer::characters("abc\n");
-    model::write_gguf(m, path("m.gguf"));
-    model::write_hf(m, path("hf"));
+    m.tokenizer = model::text::Tokenizer::characters("abc\n");
+    model::arch::write_gguf(m, path("m.gguf"));
+    model::arch::write_hf(m, path("hf"));
   }
   void TearDown() override { fs::remove_all(folder_); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }

@@ -13,14 +13,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   static const FormatLibrary formats = FormatLibrary::builtin();
   try {
-    const model::GgufFile file({reinterpret_cast<const std::byte*>(data), size}, "fuzz.gguf", formats);
-    for (const auto& [key, value] : file.metadata().entries()) model::gguf_print(value);
-    for (const model::StoredTensor& t : file.tensors()) {
+    const model::file::GgufFile file({reinterpret_cast<const std::byte*>(data), size}, "fuzz.gguf", formats);
+    for (const auto& [key, value] : file.metadata().entries()) model::file::gguf_print(value);
+    for (const model::file::StoredTensor& t : file.tensors()) {
       // Sections are padded to 64 bytes in memory; beyond that a blob is no larger than what the file holds of it.
       LUMEN_CHECK(t.blob_bytes() <= static_cast<int64_t>(size) + 64 * kLevels);
       t.blob();
     }
-    const model::Tokenizer tokenizer = model::Tokenizer::from_gguf(file.metadata());
+    const model::text::Tokenizer tokenizer = model::text::Tokenizer::from_gguf(file.metadata());
     tokenizer.decode(tokenizer.encode("Any 1 text."));
   } catch (const Error&) {
   }

@@ -15,9 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     if (text.starts_with('{')) {
       parse_json(text, "fuzz.json");
-      text = model::schema_grammar(nlohmann::ordered_json::parse(text));
+      text = model::infer::schema_grammar(nlohmann::ordered_json::parse(text));
     }
-    model::GrammarMatcher m(std::make_shared<const model::Grammar>(model::Grammar::parse(text)));
+    model::infer::GrammarMatcher m(std::make_shared<const model::infer::Grammar>(model::infer::Grammar::parse(text)));
     for (const char c : std::string_view("{\"a\": [1, \"x\"]} aabb((hello 안녕"))
       if (!m.accept(std::string_view(&c, 1))) m.may_end();
   } catch (const Error&) {

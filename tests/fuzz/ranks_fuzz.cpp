@@ -12,10 +12,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    if (!model::is_ranks(text)) return 0;
-    const auto t = model::Tokenizer::from_json(model::ranks_as_json(text, "qwen.tiktoken", ""), "fuzz.tiktoken");
+    if (!model::text::is_ranks(text)) return 0;
+    const auto t =
+        model::text::Tokenizer::from_json(model::text::ranks_as_json(text, "qwen.tiktoken", ""), "fuzz.tiktoken");
     t.decode(t.encode("Hello wörld 안녕  \xff end", {.add_special = true, .parse_special = true}));
-    model::Tokenizer::from_json(t.to_json(), "again.json");
+    model::text::Tokenizer::from_json(t.to_json(), "again.json");
   } catch (const Error&) {
   }
   return 0;

@@ -11,8 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   static const FormatLibrary formats = FormatLibrary::builtin();
   try {
-    const model::SafetensorsFile file({reinterpret_cast<const std::byte*>(data), size}, "fuzz.safetensors", formats);
-    for (const model::StoredTensor& t : file.tensors()) {
+    const model::file::SafetensorsFile file({reinterpret_cast<const std::byte*>(data), size}, "fuzz.safetensors",
+                                            formats);
+    for (const model::file::StoredTensor& t : file.tensors()) {
       LUMEN_CHECK(t.blob_bytes() <= static_cast<int64_t>(size) + 64 * kLevels);
       t.blob();
     }

@@ -11,9 +11,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   try {
-    const auto t = model::Tokenizer::from_sentencepiece({reinterpret_cast<const char*>(data), size}, "fuzz.model");
+    const auto t =
+        model::text::Tokenizer::from_sentencepiece({reinterpret_cast<const char*>(data), size}, "fuzz.model");
     t.decode(t.encode("Hello wörld 안녕  \xff end ▁▁", {.add_special = true, .parse_special = true}));
-    model::Tokenizer::from_json(t.to_json(), "again.json");
+    model::text::Tokenizer::from_json(t.to_json(), "again.json");
   } catch (const Error&) {
   }
   return 0;

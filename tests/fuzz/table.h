@@ -10,6 +10,6 @@ inline const bool kTableReady = [] {
     if (file.path == "models/pretokenizers.toml") return true;
   }
   const char* path = LUMEN_SOURCE_DIR "/models/pretokenizers.toml";
-  lumen::model::add_pretokenizers(lumen::read_file(path), path);
+  lumen::model::text::add_pretokenizers(lumen::read_file(path), path);
   return true;
 }();

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "model/template/chat_template.h"
+#include "model/templates/chat_template.h"
 #include "tests/fuzz/mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       "tool_calls":[{"function":{"name":"f","arguments":{"a":1.5,"b":[true,null]}}}]}],"tools":[{"type":"function"}],
       "add_generation_prompt":true,"bos_token":"<s>"})");
   try {
-    model::ChatTemplate::parse({reinterpret_cast<const char*>(data), size})
+    model::templates::ChatTemplate::parse({reinterpret_cast<const char*>(data), size})
         .render(context, [] { return std::tm{}; }, {}, {.steps = 1'000'000, .seconds = 0.05});
   } catch (const Error&) {
   }

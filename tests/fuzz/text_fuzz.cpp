@@ -13,7 +13,7 @@
 #include "tests/fuzz/table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace lumen::model;
+  using namespace lumen::model::text;
   // Elsewhere than the source tree's where the program was packed (pack_fuzz.sh).
   const char* packed = std::getenv("LUMEN_FUZZ_FIXTURES");
   static const std::string folder =

@@ -13,7 +13,7 @@
 
 namespace {
 
-std::optional<std::vector<lumen::model::TokenId>> ids(const lumen::model::Tokenizer& t) {
+std::optional<std::vector<lumen::model::text::TokenId>> ids(const lumen::model::text::Tokenizer& t) {
   try {
     return t.encode("Hello wörld 123\n\n  it's <s> \xff end", {.add_special = true, .parse_special = true});
   } catch (const lumen::Error&) {
@@ -26,13 +26,14 @@ std::optional<std::vector<lumen::model::TokenId>> ids(const lumen::model::Tokeni
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   try {
-    const auto t = model::Tokenizer::from_json({reinterpret_cast<const char*>(data), size}, "fuzz.json");
+    const auto t = model::text::Tokenizer::from_json({reinterpret_cast<const char*>(data), size}, "fuzz.json");
     const auto before = ids(t);
     if (before) t.decode(*before);
     std::string written;
     try {
       written = t.to_json();
-      LUMEN_CHECK(ids(model::Tokenizer::from_json(written, "again.json")) == before, "another tokenizer came back");
+      LUMEN_CHECK(ids(model::text::Tokenizer::from_json(written, "again.json")) == before,
+                  "another tokenizer came back");
     } catch (const Error& e) {
       LUMEN_CHECK(false, "what was written is refused: {}", e.what());
     }

@@ -51,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     walk(t, 0);
     attempt([&] { t.refuse_unknown(); });
   });
-  attempt([&] { lumen::model::read_pretokenizers(text, "fuzz.toml"); });
+  attempt([&] { lumen::model::text::read_pretokenizers(text, "fuzz.toml"); });
   return 0;
 }
 

@@ -34,16 +34,16 @@ std::vector<Program> programs() {
           {"train bf16", "llama", "llama-1b", layers, "train", training, "", Scalar::bf16}};
 }
 
-Case case_of(const model::Library& library, const Program& p) {
-  const model::FamilyRef family = library.family(p.family);
+Case case_of(const model::arch::Library& library, const Program& p) {
+  const model::arch::FamilyRef family = library.family(p.family);
   const graph::Config config = family->config(p.size, {p.config.begin(), p.config.end()});
   Case c{p.name, {}, {}};
   c.options.symbols = p.symbols;
   c.options.products = p.products;
   if (p.function == "train") {
     const graph::Graph loss = family->function("loss", config);
-    c.graph = model::training_step(graph::bind_symbols(loss, p.symbols), family->parameters(config),
-                                   model::Optimizer(library, {}));
+    c.graph = model::recipe::training_step(graph::bind_symbols(loss, p.symbols), family->parameters(config),
+                                           model::recipe::Optimizer(library, {}));
   } else {
     c.graph = family->function(p.function, config);
   }
@@ -61,7 +61,7 @@ class Programs : public testing::TestWithParam<std::string> {};
 
 TEST_P(Programs, HaveTheCommittedKernels) {
   const machine::MachineRef m = machine::find_machine(GetParam());
-  const auto library = model::Library::builtin();
+  const auto library = model::arch::Library::builtin();
   std::string table;
   std::set<std::string> kernels;
   for (const Program& p : programs()) {

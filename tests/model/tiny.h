@@ -12,8 +12,8 @@
 
 namespace lumen::model {
 
-inline LibraryRef test_library() {
-  static const LibraryRef library = Library::builtin();
+inline arch::LibraryRef test_library() {
+  static const arch::LibraryRef library = arch::Library::builtin();
   return library;
 }
 
@@ -39,8 +39,8 @@ inline graph::Config tiny_config(bool tied = false) {
                                                       {"tied", tied ? 1.0 : 0.0}});
 }
 
-inline Model tiny_model(uint32_t seed = 1, bool tied = false) {
-  Model m = initialise(test_library()->family("llama"), tiny_config(tied), seed);
+inline arch::Model tiny_model(uint32_t seed = 1, bool tied = false) {
+  arch::Model m = initialise(test_library()->family("llama"), tiny_config(tied), seed);
   // Larger weights than a real start, so that no gradient is negligible.
   for (auto& [name, w] : m.weights) {
     std::vector<float> values(w.f32().begin(), w.f32().end());
@@ -50,12 +50,12 @@ inline Model tiny_model(uint32_t seed = 1, bool tied = false) {
       else
         values[i] += 0.1F * static_cast<float>(i % 3);
     }
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
   return m;
 }
 
-inline graph::Tensor f32_tensor(const Weight& w) {
+inline graph::Tensor f32_tensor(const arch::Weight& w) {
   graph::Tensor t;
   t.type = w.type;
   t.values.assign(w.f32().begin(), w.f32().end());
@@ -77,7 +77,7 @@ inline graph::Tensor integers(graph::Shape shape, std::vector<double> values) {
 }
 
 // Weights as inputs, and tokens and targets of a batch, B x T, a fixed pattern.
-inline std::map<std::string, graph::Tensor> tiny_inputs(const Model& m, int64_t batch, int64_t length) {
+inline std::map<std::string, graph::Tensor> tiny_inputs(const arch::Model& m, int64_t batch, int64_t length) {
   std::map<std::string, graph::Tensor> inputs;
   for (const auto& [name, w] : m.weights) inputs[name] = f32_tensor(w);
   std::vector<double> tokens, targets;

@@ -204,6 +204,17 @@ class House(unittest.TestCase):
         self.assert_breach({"src/model/attic/attic.h": DOOR.format("model/data") + '\n#include "model/data/data.h"\n', low: DOOR.format("nothing")},
                            "model/attic is on no floor")
 
+    def test_namespaces_inside_model(self):
+        def opens(space: str, inside: str, place: str = "src/model/data/data.h") -> dict[str, str]:
+            return {place: DOOR.format("nothing") + f"\nnamespace {space} {{\n{inside}\n}}  // namespace {space}\n"}
+
+        for space in ("lumen::model", "lumen::model::train", "lumen::run", "lumen"):
+            self.assert_breach(opens(space, "struct A {};"), f"src/model/data/data.h: opens namespace {space}; ")
+        self.assert_breach(opens("lumen::model::data", "struct A {};", "src/run/engine/engine.h"), "opens namespace lumen::model::data; ")
+        for space, inside in (("lumen::model::data", "struct A {};"), ("lumen::model::data::rows", "struct A {};"), ("lumen::run", "class Engine;")):
+            _, out = self.said(opens(space, inside))
+            self.assertNotIn("opens namespace", out)
+
     def test_applications(self):
         door = DOOR.format("base") + '\n#include "base/error.h"\n'
         files = {"apps/paint/paint.h": door, "apps/paint/verbs/verbs.h": DOOR.format("apps/paint") + '\n#include "apps/paint/paint.h"\n'}

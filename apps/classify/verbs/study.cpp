@@ -177,7 +177,7 @@ class ClassifyStudy {
   }
 
   const ClassifyStudyFlags& flags_;
-  model::LibraryRef library_;
+  model::arch::LibraryRef library_;
   run::Engine engine_;
   std::unique_ptr<apps::Network> network_;
   apps::Images train_, test_;
@@ -199,8 +199,8 @@ std::string percent_text(const std::vector<double>& x) {
   return fmt::format("{:.2f} +- {:.2f}", 100 * s.mean, 100 * s.deviation);
 }
 
-model::Table table_of_arms(const std::vector<RangeArm>& arms) {
-  model::Table out{
+model::report::Table table_of_arms(const std::vector<RangeArm>& arms) {
+  model::report::Table out{
       {"ranges", "clean %", "corrupted %", "clipped %", "clipped, corrupted %", "ms an image", "arena bytes"}, {}, 1};
   for (const RangeArm& a : arms) {
     const auto clipped = [&](const std::vector<double>& x) {
@@ -213,8 +213,8 @@ model::Table table_of_arms(const std::vector<RangeArm>& arms) {
   return out;
 }
 
-model::Table table_of_kinds(const ClassifyStudy& study) {
-  model::Table out{{"corruption at severity 5"}, {}, 1};
+model::report::Table table_of_kinds(const ClassifyStudy& study) {
+  model::report::Table out{{"corruption at severity 5"}, {}, 1};
   for (const auto& [kind, by_arm] : study.kinds()) {
     if (out.head.size() == 1)
       for (const auto& [name, right] : by_arm) out.head.push_back(name);
@@ -226,10 +226,10 @@ model::Table table_of_kinds(const ClassifyStudy& study) {
 }
 
 // Whether the bars of docs/guide/classify.md are reached, by the means over the seeds.
-model::Table table_of_bars(const std::vector<RangeArm>& arms) {
+model::report::Table table_of_bars(const std::vector<RangeArm>& arms) {
   std::map<std::string, const RangeArm*> by_name;
   for (const RangeArm& a : arms) by_name[a.name] = &a;
-  model::Table out{{"bar", "points", "reached"}, {}, 1};
+  model::report::Table out{{"bar", "points", "reached"}, {}, 1};
   const auto mean = [&](const std::string& name, bool bad) {
     return 100 * apps::spread_of(bad ? by_name.at(name)->bad : by_name.at(name)->clean).mean;
   };
@@ -250,7 +250,7 @@ model::Table table_of_bars(const std::vector<RangeArm>& arms) {
   return out;
 }
 
-std::string text_of_table(const model::Table& table) {
+std::string text_of_table(const model::report::Table& table) {
   std::vector<size_t> width;
   for (const std::string& head : table.head) width.push_back(head.size());
   for (const auto& row : table.rows)
@@ -281,14 +281,14 @@ std::string json_of_arms(const std::vector<RangeArm>& arms, const ClassifyStudy&
 
 std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy& study,
                           const ClassifyStudyFlags& flags) {
-  model::Series clean{"clean", {}, 0, false, true}, bad{"corrupted", {}, 1, false, true};
+  model::report::Series clean{"clean", {}, 0, false, true}, bad{"corrupted", {}, 1, false, true};
   for (const RangeArm& a : arms) {
     if (a.is_float || a.way.source != RangeSource::estimate || a.way.whole_alpha || a.way.per != RangePer::tensor)
       continue;
     clean.points.push_back({double(a.way.gamma), 100 * apps::spread_of(a.clean).mean});
     bad.points.push_back({double(a.way.gamma), 100 * apps::spread_of(a.bad).mean});
   }
-  const model::Chart chart{"Recognized, estimate per tensor", "%", {clean, bad}, false, false, "gamma", true};
+  const model::report::Chart chart{"Recognized, estimate per tensor", "%", {clean, bad}, false, false, "gamma", true};
   const std::string what = fmt::format(
       "{} of {} numbers; {} seeds, each with {} images of the t10k part and other {} training images "
       "to "
@@ -296,13 +296,13 @@ std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy
       "Clipped: results beyond their range. ms (medians of turns) and bytes of memory for values: one image at a "
       "time.",
       study.network().settings().family, study.network().trained_numbers(), flags.seeds, study.tested(), flags.count);
-  return model::html_page(model::Study{"Ranges known before a layer runs",
-                                       what,
-                                       {},
-                                       {{"Compared", "", {table_of_arms(arms)}},
-                                        {"Bars", "", {table_of_bars(arms)}},
-                                        {"Each corruption", "", {table_of_kinds(study)}},
-                                        {"Positions looked at", "", {}, {chart}}}});
+  return model::report::html_page(model::report::Study{"Ranges known before a layer runs",
+                                                       what,
+                                                       {},
+                                                       {{"Compared", "", {table_of_arms(arms)}},
+                                                        {"Bars", "", {table_of_bars(arms)}},
+                                                        {"Each corruption", "", {table_of_kinds(study)}},
+                                                        {"Positions looked at", "", {}, {chart}}}});
 }
 
 int classify_study(const Shared& shared, const ClassifyStudyFlags& flags) {

@@ -31,7 +31,7 @@ double test_accuracy(apps::Network& network, const ClassifyTrainFlags& flags) {
 }
 
 int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const apps::Images images = apps::read_images(flags.data, "train");
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
@@ -54,7 +54,7 @@ int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
       });
   if (!is_whole) return exit_code(Exit::interrupted);
   put(fmt::format("recognized {:.2f} % of the t10k part\n", 100 * test_accuracy(*network, flags)));
-  put(fmt::format("wrote {}\n", model::latest_checkpoint(flags.out)->string()));
+  put(fmt::format("wrote {}\n", model::file::latest_checkpoint(flags.out)->string()));
   return 0;
 }
 
@@ -63,7 +63,7 @@ int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
 void add_classify_train(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyTrainFlags>();
   CLI::App* sub = app.add_subcommand("train", "Train a family on images and their labels");
-  model::OptimizerSettings& o = flags->settings.optimizer;
+  model::recipe::OptimizerSettings& o = flags->settings.optimizer;
   o.name = "sgd";
   o.weight_decay = 1e-4;
   o.max_norm = 0;

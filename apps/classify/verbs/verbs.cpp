@@ -47,7 +47,7 @@ nlohmann::json ranges_json(const ClassifyQuantizeFlags& flags, const classify::C
 }
 
 int quantize_classifier(const Shared& shared, ClassifyQuantizeFlags flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   flags.way.source = classify::range_source(flags.ranges);
   flags.way.per = classify::range_per(flags.per);
   const apps::Images images = apps::read_images(flags.data, "train");
@@ -70,7 +70,7 @@ int quantize_classifier(const Shared& shared, ClassifyQuantizeFlags flags) {
 }
 
 int eval_classifier(const Shared& shared, const EvalImagesFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const apps::Images images = apps::read_images(flags.data, "t10k");
   run::Engine engine = shared.engine();
   const auto network = load_classifier(engine, *library, flags.run);
@@ -107,7 +107,7 @@ struct ClassifyExportFlags {
 };
 
 int export_classifier(const Shared& shared, const ClassifyExportFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const std::filesystem::path out = flags.out;
   run::Engine engine = shared.engine();
   const auto network = load_classifier(engine, *library, flags.run);
@@ -149,7 +149,7 @@ KeptRanges read_ranges(const std::string& run) {
   return out;
 }
 
-std::unique_ptr<apps::Network> load_classifier(run::Engine& engine, const model::Library& library,
+std::unique_ptr<apps::Network> load_classifier(run::Engine& engine, const model::arch::Library& library,
                                                const std::string& run) {
   auto network = apps::Network::load(engine, library, run);
   if (!network->has(kLogits)) throw user_error("{} is a run of a family without {}", run, kLogits);

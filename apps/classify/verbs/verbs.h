@@ -38,7 +38,7 @@ struct KeptRanges {
 KeptRanges read_ranges(const std::string& run);
 
 // A trained classifier. Error when the family has no logits.
-std::unique_ptr<apps::Network> load_classifier(run::Engine& engine, const model::Library& library,
+std::unique_ptr<apps::Network> load_classifier(run::Engine& engine, const model::arch::Library& library,
                                                const std::string& run);
 // Images of the training part that a seed picks, as batches of `batch`: what ranges are calibrated on.
 std::vector<apps::NetworkInputs> calibration_batches(const apps::Images& images, const apps::Network& network,

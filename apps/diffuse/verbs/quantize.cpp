@@ -52,13 +52,13 @@ std::string product_line(const diffuse::ProductReads& reads, const diffuse::Quan
 }
 
 int diffuse_quantize(const Shared& shared, const DiffuseQuantizeFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const diffuse::QuantizeMethod method = diffuse::quantize_method(flags.method);
   if (method.has_branch && flags.calibration.rank == 0 && method.name == "svdquant")
     throw Error(Exit::usage, "svdquant has a low-rank branch next to each product", "--rank 8, for example");
   const diffuse::QuantizeFormats formats{library->formats().get(flags.weights),
                                          library->formats().get(flags.activations)};
-  if (model::latest_checkpoint(flags.out))
+  if (model::file::latest_checkpoint(flags.out))
     throw Error(Exit::usage, fmt::format("{} holds a run", flags.out), "name another folder");
   run::Engine engine = shared.engine();
   diffuse::DrawingNetwork from = diffuse::load_drawing(engine, *library, flags.run);
@@ -102,7 +102,7 @@ std::vector<diffuse::ProductReads> CalibrationFlags::reads(apps::Network& networ
 std::string in_codes_text(const apps::Network& network, std::span<const diffuse::ProductReads> reads,
                           const diffuse::QuantizedWeights& weights, std::span<const graph::LeftWeight> left) {
   int64_t convolutions = 0, numbers = 0, of_codes = 0, bytes = 0, all = 0;
-  for (const model::Parameter& p : network.parameters()) all += graph::elements(p.shape).number();
+  for (const model::arch::Parameter& p : network.parameters()) all += graph::elements(p.shape).number();
   for (size_t i = 0; i < weights.size(); ++i) {
     const graph::ProductSite& site = reads[i].site;
     convolutions += site.window.empty() ? 0 : 1;

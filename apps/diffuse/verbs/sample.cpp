@@ -19,7 +19,7 @@ struct DiffuseSampleFlags {
 };
 
 int diffuse_sample(const Shared& shared, DiffuseSampleFlags flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const diffuse::DrawingNetwork drawing = diffuse::load_drawing(engine, *library, flags.run);
   apps::Network* const network = drawing.network.get();

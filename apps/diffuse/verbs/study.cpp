@@ -132,7 +132,7 @@ class DiffuseStudy {
     s.optimizer.weight_decay = 0;
     const std::filesystem::path own = flags_.classifier.empty() ? std::filesystem::path(flags_.out) / "classifier"
                                                                 : std::filesystem::path(flags_.classifier);
-    if (!flags_.classifier.empty() && !model::latest_checkpoint(own))
+    if (!flags_.classifier.empty() && !model::file::latest_checkpoint(own))
       throw user_error("{}: no checkpoint of a classifier", flags_.classifier);
     Progress progress;
     classifier_ = diffuse::image_classifier(
@@ -227,7 +227,7 @@ class DiffuseStudy {
   }
 
   const DiffuseStudyFlags& flags_;
-  model::LibraryRef library_;
+  model::arch::LibraryRef library_;
   run::Engine engine_;
   std::vector<WidthSetting> settings_;
   std::vector<diffuse::QuantizeMethod> methods_;
@@ -265,8 +265,8 @@ std::vector<std::array<std::string, 5>> DiffuseStudy::segment_errors() const {
   return out;
 }
 
-model::Table study_table(const std::vector<QuantizedArm>& arms) {
-  model::Table out{{"in", "method", "PSNR dB", "SSIM", "feature cosine distance", "FID-m", "accuracy"}, {}, 2};
+model::report::Table study_table(const std::vector<QuantizedArm>& arms) {
+  model::report::Table out{{"in", "method", "PSNR dB", "SSIM", "feature cosine distance", "FID-m", "accuracy"}, {}, 2};
   for (const QuantizedArm& a : arms) {
     const bool is_float = a.setting == "float";
     out.rows.push_back({a.setting, a.method, is_float ? "-" : mean_text(a, &ImageQuality::psnr, 2),
@@ -277,8 +277,8 @@ model::Table study_table(const std::vector<QuantizedArm>& arms) {
   return out;
 }
 
-model::Table segment_table(const DiffuseStudy& study) {
-  model::Table out{{"in", "modulation", "error without segments", "with", "less by"}, {}, 2};
+model::report::Table segment_table(const DiffuseStudy& study) {
+  model::report::Table out{{"in", "modulation", "error without segments", "with", "less by"}, {}, 2};
   for (const auto& row : study.segment_errors()) out.rows.emplace_back(row.begin(), row.end());
   return out;
 }
@@ -307,7 +307,7 @@ std::string study_json(const DiffuseStudy& study, const DiffuseStudyFlags& flags
 }
 
 std::string study_page(const DiffuseStudy& study, const DiffuseStudyFlags& flags) {
-  std::vector<model::Tile> tiles = {
+  std::vector<model::report::Tile> tiles = {
       {"classifier", fmt::format("{:.2f} %", 100 * study.test_accuracy()), "of test images"}};
   for (const QuantizedArm& a : study.arms())
     if (a.setting == "float")
@@ -319,15 +319,15 @@ std::string study_page(const DiffuseStudy& study, const DiffuseStudyFlags& flags
       "images. Accuracy: images that the classifier takes for what they should show. Rank of low-rank branches: {}.",
       flags.images, flags.seeds, flags.calibration.how.steps, flags.calibration.how.guidance, flags.calibration.count,
       study.feature_width(), flags.calibration.rank);
-  std::vector<model::Picture> pictures;
+  std::vector<model::report::Picture> pictures;
   for (const QuantizedArm& a : study.arms()) pictures.push_back({a.setting + " " + a.method, study.picture(a.shown)});
-  return model::html_page(
-      model::Study{"Quantized diffusion",
-                   what,
-                   tiles,
-                   {{"Compared", "", {study_table(study.arms())}},
-                    {"Errors of modulations, smoothquant without and with segments", "", {segment_table(study)}},
-                    {"Images from the same noise", "", {}, {}, pictures}}});
+  return model::report::html_page(model::report::Study{
+      "Quantized diffusion",
+      what,
+      tiles,
+      {{"Compared", "", {study_table(study.arms())}},
+       {"Errors of modulations, smoothquant without and with segments", "", {segment_table(study)}},
+       {"Images from the same noise", "", {}, {}, pictures}}});
 }
 
 int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {
@@ -337,9 +337,9 @@ int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {
   DiffuseStudy study(shared, flags);
   std::string tables;
   const auto keep = [&] {
-    tables = model::text_table(study_table(study.arms()));
-    if (const model::Table segments = segment_table(study); !segments.rows.empty())
-      tables += "\n" + model::text_table(segments);
+    tables = model::report::text_table(study_table(study.arms()));
+    if (const model::report::Table segments = segment_table(study); !segments.rows.empty())
+      tables += "\n" + model::report::text_table(segments);
     write_file_atomic(out / "study.txt", tables);
     write_file_atomic(out / "study.json", study_json(study, flags));
     write_file_atomic(out / "study.html", study_page(study, flags));

@@ -13,7 +13,7 @@ namespace lumen::cli {
 namespace {
 
 int diffuse_train(const Shared& shared, const ImageTrainingFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const apps::Images images = apps::read_images(flags.data, "train");
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
@@ -27,7 +27,7 @@ int diffuse_train(const Shared& shared, const ImageTrainingFlags& flags) {
       *network, flags, [&](int64_t step) { return diffuse::diffusion_batch(images, *network, step, flags.batch); },
       [&](int64_t) { return flags.rate; });
   if (!is_whole) return exit_code(Exit::interrupted);
-  put(fmt::format("wrote {}\n", model::latest_checkpoint(flags.out)->string()));
+  put(fmt::format("wrote {}\n", model::file::latest_checkpoint(flags.out)->string()));
   return 0;
 }
 

@@ -57,7 +57,7 @@ void average_into(Weights& global, const std::map<int64_t, ClientAnswer>& answer
   }
 }
 
-FederateServer::FederateServer(run::Engine& engine, const model::Library& library, FederateSettings settings,
+FederateServer::FederateServer(run::Engine& engine, const model::arch::Library& library, FederateSettings settings,
                                std::filesystem::path folder, Say say)
     : engine_(engine),
       library_(library),
@@ -73,11 +73,11 @@ FederateServer::FederateServer(run::Engine& engine, const model::Library& librar
   base_ = hash_of(global_);
 }
 
-std::unique_ptr<FederateServer> FederateServer::resumed(run::Engine& engine, const model::Library& library,
+std::unique_ptr<FederateServer> FederateServer::resumed(run::Engine& engine, const model::arch::Library& library,
                                                         const std::filesystem::path& folder, int64_t rounds, Say say) {
-  const auto newest = model::latest_checkpoint(folder);
+  const auto newest = model::file::latest_checkpoint(folder);
   if (!newest) throw user_error("{}: no checkpoint of a federated run", folder.string());
-  const model::Checkpoint checkpoint = model::load_checkpoint(*newest, library.formats());
+  const model::file::Checkpoint checkpoint = model::file::load_checkpoint(*newest, library.formats());
   FederateSettings settings = parse_federate_settings(checkpoint.state.config, newest->string());
   settings.rounds = std::max(settings.rounds, rounds);
   auto out = std::make_unique<FederateServer>(engine, library, std::move(settings), folder, std::move(say));
@@ -315,7 +315,7 @@ void FederateServer::close_round() {
 }
 
 void FederateServer::save() const {
-  model::CheckpointContent content;
+  model::file::CheckpointContent content;
   content.state.step = round_;
   content.state.seed = settings_.seed;
   content.state.config = settings_text(settings_);
@@ -333,23 +333,23 @@ void FederateServer::save() const {
                        {"taken_round", int64_t{r.taken_round}},
                        {"taken_base", std::to_string(r.taken_base)}});
   content.state.more = {{"clients", clients}, {"allocator", allocator_->state()}};
-  for (const model::Parameter& p : network_->parameters()) {
-    model::TensorSpec spec{p.name, {}, {}};
+  for (const model::arch::Parameter& p : network_->parameters()) {
+    model::file::TensorSpec spec{p.name, {}, {}};
     for (const graph::Dim& d : p.shape) spec.shape.push_back(d.number());
     content.weights.push_back(spec);
   }
-  content.fetch = [&](const model::TensorSpec& spec) -> std::span<const uint8_t> {
+  content.fetch = [&](const model::file::TensorSpec& spec) -> std::span<const uint8_t> {
     const std::vector<float>& numbers = global_.at(spec.name);
     return {reinterpret_cast<const uint8_t*>(numbers.data()), numbers.size() * sizeof(float)};
   };
-  (void)model::save_checkpoint(folder_, content, 2);
+  (void)model::file::save_checkpoint(folder_, content, 2);
 }
 
 void FederateServer::restore(const std::filesystem::path& folder) {
   const std::string where = folder.string();
-  const model::Checkpoint checkpoint = model::load_checkpoint(folder, library_.formats());
-  for (const model::Parameter& p : network_->parameters()) {
-    const model::StoredTensor& stored = checkpoint.weights->get(p.name);
+  const model::file::Checkpoint checkpoint = model::file::load_checkpoint(folder, library_.formats());
+  for (const model::arch::Parameter& p : network_->parameters()) {
+    const model::file::StoredTensor& stored = checkpoint.weights->get(p.name);
     std::vector<float>& numbers = global_.at(p.name);
     if (stored.element.format || stored.element.scalar != Scalar::f32 ||
         stored.blob_bytes() < std::ssize(numbers) * 4 || stored.rows() * stored.columns() != std::ssize(numbers))

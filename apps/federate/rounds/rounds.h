@@ -45,7 +45,7 @@ FederateSettings parse_federate_settings(const std::string& text, const std::str
 // Error (usage) for a format that the library does not have.
 LocalSettings local_settings(const FederateSettings& settings, const FormatLibrary& formats);
 // A hash of the loss, the parameters and the formats: if it differs, client and server compute different things.
-uint64_t model_hash(const FederateSettings& settings, const model::Library& library);
+uint64_t model_hash(const FederateSettings& settings, const model::arch::Library& library);
 
 // All tensors' numbers concatenated, in the order of names, followed by `last`.
 std::vector<float> numbers_of(const Weights& weights, double last);
@@ -103,9 +103,9 @@ class FederateServer {
  public:
   using Say = std::function<void(const std::string&)>;  // prints a line
   // Starts a new run in `folder`, or resumes the existing one (with its settings, except the number of rounds).
-  FederateServer(run::Engine& engine, const model::Library& library, FederateSettings settings,
+  FederateServer(run::Engine& engine, const model::arch::Library& library, FederateSettings settings,
                  std::filesystem::path folder, Say say);
-  static std::unique_ptr<FederateServer> resumed(run::Engine& engine, const model::Library& library,
+  static std::unique_ptr<FederateServer> resumed(run::Engine& engine, const model::arch::Library& library,
                                                  const std::filesystem::path& folder, int64_t rounds, Say say);
 
   Frame answer(const Frame& frame);  // Error with the text for the client
@@ -149,7 +149,7 @@ class FederateServer {
   std::vector<bool> hides_labels() const;  // by index
 
   run::Engine& engine_;
-  const model::Library& library_;
+  const model::arch::Library& library_;
   FederateSettings settings_;
   std::filesystem::path folder_;
   Say say_;

@@ -119,14 +119,14 @@ LocalSettings local_settings(const FederateSettings& s, const FormatLibrary& for
   return out;
 }
 
-uint64_t model_hash(const FederateSettings& settings, const model::Library& library) {
-  const model::FamilyRef family = library.family(settings.network.family);
+uint64_t model_hash(const FederateSettings& settings, const model::arch::Library& library) {
+  const model::arch::FamilyRef family = library.family(settings.network.family);
   const graph::Config config = family->config(settings.network.size, settings.network.config);
   std::string all = settings_text(settings);
   graph::Graph loss = family->function("loss", config);
   graph::inline_calls(loss);
   all += graph::print(loss);
-  for (const model::Parameter& p : family->parameters(config)) all += fmt::format("{} {}\n", p.name, p.count());
+  for (const model::arch::Parameter& p : family->parameters(config)) all += fmt::format("{} {}\n", p.name, p.count());
   for (const std::string* name : {&settings.weights, &settings.activations, &settings.gradients, &settings.upload})
     if (const FormatRef f = named(library.formats(), *name)) all += f->hash.hex();
   return hash_text(all).low;

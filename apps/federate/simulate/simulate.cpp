@@ -16,7 +16,7 @@ constexpr int64_t kRangeBatches = 4;
 
 }  // namespace
 
-Simulation::Simulation(run::Engine& engine, const model::Library& library, SimulationSettings settings,
+Simulation::Simulation(run::Engine& engine, const model::arch::Library& library, SimulationSettings settings,
                        const Examples& data, Parts parts, const Examples& test)
     : engine_(engine),
       settings_(std::move(settings)),

@@ -45,8 +45,8 @@ struct Simulated {
 
 class Simulation {
  public:
-  Simulation(run::Engine& engine, const model::Library& library, SimulationSettings settings, const Examples& data,
-             Parts parts, const Examples& test);
+  Simulation(run::Engine& engine, const model::arch::Library& library, SimulationSettings settings,
+             const Examples& data, Parts parts, const Examples& test);
   // The facts about the clients before the first round.
   std::vector<ClientFacts> facts() const;
   // Starts from the same weights, with the same clients in each round, for any method. `told` is called after each

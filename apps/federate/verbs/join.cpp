@@ -309,7 +309,7 @@ class FederateClient {
 
   const JoinFlags& flags_;
   Address address_;
-  model::LibraryRef library_;
+  model::arch::LibraryRef library_;
   run::Engine engine_;
   std::filesystem::path file_;
   ClientState state_;

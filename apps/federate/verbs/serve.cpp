@@ -26,14 +26,14 @@ struct FederateServeFlags {
 };
 
 std::unique_ptr<federate::FederateServer> begun(const Shared& shared, run::Engine& engine,
-                                                const model::Library& library, const FederateServeFlags& flags) {
+                                                const model::arch::Library& library, const FederateServeFlags& flags) {
   const auto say = [](const std::string& line) {
     put(line + "\n");
     finish_output();
   };
   if (flags.resume)
     return federate::FederateServer::resumed(engine, library, flags.out, flags.run.settings.rounds, say);
-  if (model::latest_checkpoint(flags.out))
+  if (model::file::latest_checkpoint(flags.out))
     throw Error(Exit::usage, fmt::format("{} holds a run", flags.out),
                 "--resume goes on with it; or name another folder");
   if (flags.run.settings.network.family.empty())
@@ -46,7 +46,7 @@ std::unique_ptr<federate::FederateServer> begun(const Shared& shared, run::Engin
 }
 
 int federate_serve(const Shared& shared, FederateServeFlags flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
   const auto server = begun(shared, engine, *library, flags);
@@ -85,7 +85,7 @@ int federate_serve(const Shared& shared, FederateServeFlags flags) {
     note(fmt::format("interrupted in round {}; --resume goes on from there", server->round() + 1));
     return exit_code(Exit::interrupted);
   }
-  put(fmt::format("wrote {}\n", model::latest_checkpoint(flags.out)->string()));
+  put(fmt::format("wrote {}\n", model::file::latest_checkpoint(flags.out)->string()));
   return 0;
 }
 

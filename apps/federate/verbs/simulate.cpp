@@ -19,7 +19,7 @@ struct SimulateFlags {
 };
 
 int simulate(const Shared& shared, SimulateFlags flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const federate::FederateSettings plain = flags.run.of(*library);
   const federate::Examples all =

@@ -227,17 +227,17 @@ class FederateStudy {
   }
 
   FederateStudyFlags& flags_;
-  model::LibraryRef library_;
+  model::arch::LibraryRef library_;
   run::Engine engine_;
   federate::Examples all_, test_;
   std::vector<FederateArm> arms_;
 };
 
-model::Table study_table(const FederateStudy& study) {
-  model::Table out{{"data", "method", "accuracy in the format", "of the average", "simulated s", "s to P's best",
-                    "area", "in Q", "compute s", "link s", "set-up s", "choosing"},
-                   {},
-                   2};
+model::report::Table study_table(const FederateStudy& study) {
+  model::report::Table out{{"data", "method", "accuracy in the format", "of the average", "simulated s",
+                            "s to P's best", "area", "in Q", "compute s", "link s", "set-up s", "choosing"},
+                           {},
+                           2};
   for (const FederateArm& arm : study.arms()) {
     const ArmFigures f = study.figures(arm);
     std::string reached = spread_text(f.to_target, 0);
@@ -255,12 +255,12 @@ model::Table study_table(const FederateStudy& study) {
 }
 
 // What chosen allocations are held to, partition by partition, means over seeds.
-model::Table bars_table(const FederateStudy& study, const FederateStudyFlags& flags) {
+model::report::Table bars_table(const FederateStudy& study, const FederateStudyFlags& flags) {
   using M = federate::FederateMethod;
-  model::Table out{{"data", "P's best sooner than Q, times", "final, minus P's", "final, minus Q's",
-                    "area, minus random's", "area, minus coarse's", "choosing"},
-                   {},
-                   1};
+  model::report::Table out{{"data", "P's best sooner than Q, times", "final, minus P's", "final, minus Q's",
+                            "area, minus random's", "area, minus coarse's", "choosing"},
+                           {},
+                           1};
   for (const std::string& how : flags.how) {
     std::vector<double> sooner, after, aware, drawn, coarse, overhead;
     for (size_t k = 0; k < size_t(flags.seeds); ++k) {
@@ -286,7 +286,7 @@ model::Table bars_table(const FederateStudy& study, const FederateStudyFlags& fl
   return out;
 }
 
-std::string table_text(const model::Table& table) {
+std::string table_text(const model::report::Table& table) {
   const auto columns = [](const std::string& text) {
     return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
   };
@@ -309,20 +309,21 @@ std::string table_text(const model::Table& table) {
 
 std::string study_page(const FederateStudy& study, const FederateStudyFlags& flags) {
   const federate::FederateSettings& s = flags.simulation.run;
-  std::vector<model::Chart> charts;
+  std::vector<model::report::Chart> charts;
   for (const std::string& how : flags.how) {
-    model::Chart accuracy{how + ": accuracy with weights in their format", "%", {}, false, false, "simulated seconds"};
-    model::Chart shares{how + ": clients in Q", "%", {}, false, true, "simulated seconds"};
+    model::report::Chart accuracy{
+        how + ": accuracy with weights in their format", "%", {}, false, false, "simulated seconds"};
+    model::report::Chart shares{how + ": clients in Q", "%", {}, false, true, "simulated seconds"};
     for (const FederateArm& arm : study.arms()) {
       if (arm.how != how) continue;
-      model::Series curve{federate::method_name(arm.method), {}, int(arm.method)};
+      model::report::Series curve{federate::method_name(arm.method), {}, int(arm.method)};
       for (const auto& r : evaluated(arm.seeds[0])) curve.points.push_back({r.seconds, 100 * r.coded_accuracy});
-      curve.points = model::thinned(curve.points, kMostPoints);
+      curve.points = model::report::thinned(curve.points, kMostPoints);
       accuracy.series.push_back(curve);
       if (arm.method != federate::FederateMethod::full && arm.method != federate::FederateMethod::coarse) continue;
-      model::Series share{federate::method_name(arm.method), {}, int(arm.method)};
+      model::report::Series share{federate::method_name(arm.method), {}, int(arm.method)};
       for (const auto& r : arm.seeds[0].rounds) share.points.push_back({r.seconds, 100 * r.aware});
-      share.points = model::thinned(share.points, kMostPoints);
+      share.points = model::report::thinned(share.points, kMostPoints);
       shares.series.push_back(share);
     }
     charts.push_back(std::move(accuracy));
@@ -339,12 +340,13 @@ std::string study_page(const FederateStudy& study, const FederateStudyFlags& fla
       s.network.family, s.network.size, study.data().count(), flags.clients, s.sampled, s.rounds, s.epochs, s.batch,
       s.rate, s.weights, s.activations, s.upload, flags.seeds, flags.simulation.float_rate,
       1 + flags.simulation.fake_share, kLastRounds, flags.simulation.tested);
-  return model::html_page(model::Study{"Federated training: who quantizes how",
-                                       what,
-                                       {},
-                                       {{"What chosen allocations are held to", "", {bars_table(study, flags)}},
-                                        {"Compared", "", {study_table(study)}},
-                                        {"Over time", "", {}, charts}}});
+  return model::report::html_page(
+      model::report::Study{"Federated training: who quantizes how",
+                           what,
+                           {},
+                           {{"What chosen allocations are held to", "", {bars_table(study, flags)}},
+                            {"Compared", "", {study_table(study)}},
+                            {"Over time", "", {}, charts}}});
 }
 
 std::string study_json(const FederateStudy& study) {
@@ -378,7 +380,7 @@ int federate_study(const Shared& shared, FederateStudyFlags flags) {
   for (const std::string& file : flags.with) study.take(file);
   // What was run is there for --with when the study does not come to its end.
   study.run([&] { write_file_atomic(out / "federate.json", study_json(study)); });
-  const model::Table bars = bars_table(study, flags), table = study_table(study);
+  const model::report::Table bars = bars_table(study, flags), table = study_table(study);
   write_file_atomic(out / "federate.json", study_json(study));
   write_file_atomic(out / "federate.txt", table_text(table) + "\n" + table_text(bars));
   write_file_atomic(out / "federate.html", study_page(study, flags));

@@ -74,7 +74,8 @@ int partition(const PartitionFlags& flags) {
 }
 
 // A key of the family's config; nothing where it has none.
-std::optional<int64_t> config_of(const model::Library& library, const federate::FederateSettings& s, const char* key) {
+std::optional<int64_t> config_of(const model::arch::Library& library, const federate::FederateSettings& s,
+                                 const char* key) {
   const graph::Config config = library.family(s.network.family)->config(s.network.size, s.network.config);
   const auto at = config.find(key);
   return at == config.end() ? std::nullopt : std::optional<int64_t>(std::llround(at->second));
@@ -94,7 +95,7 @@ void FederateFlags::add(CLI::App& app, bool has_method) {
                a.first);
 }
 
-federate::FederateSettings FederateFlags::of(const model::Library& library) const {
+federate::FederateSettings FederateFlags::of(const model::arch::Library& library) const {
   federate::FederateSettings s = settings;
   s.method = federate::named_method(method);
   s.network.seed = uint32_t(s.seed);
@@ -108,7 +109,8 @@ federate::FederateSettings FederateFlags::of(const model::Library& library) cons
   return s;
 }
 
-federate::FederateSettings FederateFlags::of(const model::Library& library, const federate::Examples& data) const {
+federate::FederateSettings FederateFlags::of(const model::arch::Library& library,
+                                             const federate::Examples& data) const {
   federate::FederateSettings s = of(library);
   const auto given = named_numbers(config);
   if (config_of(library, s, "classes") && !given.contains("classes")) s.network.config["classes"] = data.classes;
@@ -129,7 +131,7 @@ federate::Examples read_examples(const std::string& folder, const std::string& p
 }
 
 federate::Examples read_examples(const std::string& folder, const std::string& part,
-                                 const federate::FederateSettings& s, const model::Library& library) {
+                                 const federate::FederateSettings& s, const model::arch::Library& library) {
   return read_examples(folder, part, config_of(library, s, "size").value_or(0),
                        config_of(library, s, "letters").value_or(0));
 }

@@ -33,9 +33,9 @@ struct FederateFlags {
   std::vector<std::string> config;
   void add(CLI::App& app, bool has_method);
   // The settings of a run on such data: the family's numbers of classes and channels follow from them.
-  federate::FederateSettings of(const model::Library& library, const federate::Examples& data) const;
+  federate::FederateSettings of(const model::arch::Library& library, const federate::Examples& data) const;
   // The same where the server has no data.
-  federate::FederateSettings of(const model::Library& library) const;
+  federate::FederateSettings of(const model::arch::Library& library) const;
 };
 
 // Examples of a folder: images and labels (IDX), or text.txt; of a part ("train", "t10k"). `span`: of the family, that
@@ -43,7 +43,7 @@ struct FederateFlags {
 federate::Examples read_examples(const std::string& folder, const std::string& part, int64_t side, int64_t span);
 // The same as the family reads them.
 federate::Examples read_examples(const std::string& folder, const std::string& part,
-                                 const federate::FederateSettings& s, const model::Library& library);
+                                 const federate::FederateSettings& s, const model::arch::Library& library);
 
 // So many of them, drawn; 0: all.
 federate::Examples some_examples(federate::Examples all, int64_t count, uint64_t seed);

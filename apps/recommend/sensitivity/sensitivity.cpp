@@ -24,7 +24,7 @@ class LossGradients {
     config_["applied"] = 1;
     for (const char* key : {"dropout", "balance", "evenly"})
       if (config_.contains(key)) config_[key] = 0;
-    for (const model::Parameter& p : family_->parameters(config_))
+    for (const model::arch::Parameter& p : family_->parameters(config_))
       if (p.role == kOfPlans) matrices_.push_back(p);
     for (const auto& [name, numbers] : model.state()) weights_[name] = numbers;
   }
@@ -33,9 +33,9 @@ class LossGradients {
     run::Program& program = ready(batch);
     Sensitivity out;
     float loss = 0;
-    program.result(model::kResult)->download(&loss, sizeof loss);
+    program.result(model::arch::kResult)->download(&loss, sizeof loss);
     out.loss = loss;
-    for (const model::Parameter& p : matrices_) {
+    for (const model::arch::Parameter& p : matrices_) {
       const std::vector<float>& w = weights_.at(p.name);
       std::vector<float> gradient(w.size());
       program.result(p.name)->download(gradient.data(), std::ssize(gradient) * int64_t{sizeof(float)});
@@ -53,7 +53,7 @@ class LossGradients {
   run::Program& ready(const ExampleBatch& batch) {
     std::string key;
     for (const auto& [symbol, value] : batch.symbols) key += fmt::format(" {}={}", symbol, value);
-    model::BoundProgram& found = programs_[key];
+    model::device_tensors::BoundProgram& found = programs_[key];
     if (!found.program) found = compiled(batch.symbols);
     for (const auto& [name, numbers] : batch.integers)
       found.put(name, numbers.data(), std::ssize(numbers) * int64_t{sizeof(int32_t)});
@@ -69,38 +69,39 @@ class LossGradients {
     return *found.program;
   }
 
-  model::BoundProgram compiled(const graph::Bindings& symbols) {
+  model::device_tensors::BoundProgram compiled(const graph::Bindings& symbols) {
     const char* loss = model_.form().by_candidates ? "loss_candidates" : "loss_pairs";
     graph::Graph g = graph::bind_symbols(family_->function(loss, config_), symbols);
     std::vector<graph::ValueId> with;
-    for (const model::Parameter& p : matrices_) with.push_back(g.find_input(p.name));
+    for (const model::arch::Parameter& p : matrices_) with.push_back(g.find_input(p.name));
     const graph::ValueId value = g.results[0];
     for (const graph::ValueId v : graph::differentiate(g, value, with)) g.results.push_back(v);
-    for (const model::Parameter& p : matrices_) g.result_names.push_back(p.name);
-    return model::bound_program(model_.engine(), g, {}, [&](const std::string& name) -> run::DeviceTensorRef* {
-      const auto at = weights_.find(name);
-      if (at == weights_.end()) return nullptr;
-      run::DeviceTensorRef& tensor = tensors_[name];
-      if (!tensor) {
-        const auto p = std::ranges::find(family_parameters(), name, &model::Parameter::name);
-        tensor = std::make_shared<run::DeviceTensor>(model_.engine().device(), graph::Type{p->shape, {}});
-        tensor->upload(at->second.data(), at->second.size() * sizeof(float));
-      }
-      return &tensor;
-    });
+    for (const model::arch::Parameter& p : matrices_) g.result_names.push_back(p.name);
+    return model::device_tensors::bound_program(
+        model_.engine(), g, {}, [&](const std::string& name) -> run::DeviceTensorRef* {
+          const auto at = weights_.find(name);
+          if (at == weights_.end()) return nullptr;
+          run::DeviceTensorRef& tensor = tensors_[name];
+          if (!tensor) {
+            const auto p = std::ranges::find(family_parameters(), name, &model::arch::Parameter::name);
+            tensor = std::make_shared<run::DeviceTensor>(model_.engine().device(), graph::Type{p->shape, {}});
+            tensor->upload(at->second.data(), at->second.size() * sizeof(float));
+          }
+          return &tensor;
+        });
   }
-  const std::vector<model::Parameter>& family_parameters() {
+  const std::vector<model::arch::Parameter>& family_parameters() {
     if (parameters_.empty()) parameters_ = family_->parameters(config_);
     return parameters_;
   }
 
   Recommender& model_;
-  model::FamilyRef family_;
+  model::arch::FamilyRef family_;
   graph::Config config_;
-  std::vector<model::Parameter> matrices_, parameters_;
+  std::vector<model::arch::Parameter> matrices_, parameters_;
   std::map<std::string, std::vector<float>> weights_;
-  model::DeviceTensors tensors_;
-  std::map<std::string, model::BoundProgram> programs_;
+  model::device_tensors::DeviceTensors tensors_;
+  std::map<std::string, model::device_tensors::BoundProgram> programs_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kLargestPlan = 1 << 20;
 
-std::unique_ptr<recommend::Recommender> load_planned(run::Engine& engine, const model::Library& library,
+std::unique_ptr<recommend::Recommender> load_planned(run::Engine& engine, const model::arch::Library& library,
                                                      const std::string& run) {
   auto model = recommend::Recommender::load(engine, library, best_of(run));
   if (!model->has_plans())
@@ -55,7 +55,7 @@ struct PlanFlags {
 };
 
 int plan(const Shared& shared, const PlanFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const auto model = load_planned(engine, *library, flags.run);
   const recommend::Ask ask{model->backbone(), items_named(flags.items, item_names(flags.run))};
@@ -89,7 +89,7 @@ struct ApplyFlags {
 };
 
 int apply(const Shared& shared, const ApplyFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const auto model = load_planned(engine, *library, flags.run);
   const std::vector<std::string> names = item_names(flags.run);
@@ -130,7 +130,7 @@ struct ServeFlags {
 };
 
 int serve(const Shared& shared, const ServeFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const auto model = load_planned(engine, *library, flags.run);
   Planner planner(*model, flags.run);

@@ -285,7 +285,7 @@ class Study {
       for (const bool is_own : {true, false}) {
         const recommend::Plan& p = plans[is_own ? i : (i + 1) % plans.size()];
         const std::vector<double> classes(p.classes.begin(), p.classes.end());
-        const double same = model::rank_correlation(classes, truths[i].of_channels);
+        const double same = model::infer::rank_correlation(classes, truths[i].of_channels);
         // Equal numbers have none.
         if (std::isfinite(same)) (is_own ? own : other) += same / double(users.size());
       }
@@ -303,7 +303,7 @@ class Study {
   }
 
   const StudyFlags& flags_;
-  model::LibraryRef library_;
+  model::arch::LibraryRef library_;
   run::Engine engine_;
   recommend::Split split_;
   recommend::EvaluationOptions test_, validation_;
@@ -315,8 +315,8 @@ std::vector<Arm> in_order(std::vector<Arm> arms) {
   return arms;
 }
 
-model::Table table_of(const std::vector<Arm>& arms) {
-  model::Table out{
+model::report::Table table_of(const std::vector<Arm>& arms) {
+  model::report::Table out{
       {"what", "bits", "bytes sent", "ms", "NDCG@10 full", "HR@10 full", "NDCG@10 of 101", "HR@10 of 101"}, {}, 1};
   for (const Arm& a : arms)
     out.rows.push_back({a.name, fmt::format("{:.2f}", a.bits), fmt::format("{:.0f}", a.sent),
@@ -340,16 +340,17 @@ std::string agreement_text(const std::vector<Arm>& arms) {
 }
 
 std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const recommend::Split& split) {
-  model::Series alike{"(b) all channels alike", {}, 1, false, true},
+  model::report::Series alike{"(b) all channels alike", {}, 1, false, true},
       planned{"(f) a plan for each user", {}, 0, false, true};
   for (const Arm& a : arms) {
     if (a.bits <= 0 || a.bits > 8) continue;
     if (a.name.starts_with("(b)")) alike.points.push_back({a.bits, spread_of(a, full_ndcg).mean});
     if (a.name.starts_with("(f)")) planned.points.push_back({a.bits, spread_of(a, full_ndcg).mean});
   }
-  for (model::Series* s : {&alike, &planned})
+  for (model::report::Series* s : {&alike, &planned})
     std::sort(s->points.begin(), s->points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
-  model::Chart chart{"NDCG@10, full ranking", "", {planned, alike}, false, true, "bits for each weight, on average"};
+  model::report::Chart chart{"NDCG@10, full ranking",           "", {planned, alike}, false, true,
+                             "bits for each weight, on average"};
   const std::string what = fmt::format(
       "{} users, {} items, {} interactions; {} seeds, {} epochs ({} of plans, each with about half of "
       "the targets); leave one out. Means and deviations "
@@ -358,11 +359,11 @@ std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const
       "Bytes sent make a device the user's; ms: to make its plan, or to take its own steps.",
       split.all.users.size(), split.all.items(), split.all.count(), flags.seeds, flags.epochs,
       flags.planned_epochs > 0 ? flags.planned_epochs : flags.epochs);
-  return model::html_page(
-      model::Study{"Channels planned for each user",
-                   what,
-                   {},
-                   {{"Compared", agreement_text(arms), {table_of(arms)}}, {"Bits", "", {}, {chart}}}});
+  return model::report::html_page(
+      model::report::Study{"Channels planned for each user",
+                           what,
+                           {},
+                           {{"Compared", agreement_text(arms), {table_of(arms)}}, {"Bits", "", {}, {chart}}}});
 }
 
 std::string json_of(const std::vector<Arm>& arms) {
@@ -401,7 +402,7 @@ int study(const Shared& shared, StudyFlags flags) {
     write_file_atomic(out / "recommend.json", json_of(arms));
     write_file_atomic(out / "recommend.html", page_of(arms, flags, study.split()));
   });
-  put(model::text_table(table_of(arms)) + agreement_text(arms) +
+  put(model::report::text_table(table_of(arms)) + agreement_text(arms) +
       fmt::format("wrote {} and recommend.json\n", (out / "recommend.html").string()));
   return 0;
 }

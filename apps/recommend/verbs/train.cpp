@@ -93,7 +93,7 @@ int train_epochs(recommend::Recommender& model, const recommend::Split& split, c
 
 int recommend_train(const Shared& shared, RecommendTrainFlags flags) {
   const std::filesystem::path out = flags.out;
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const recommend::Split split = flags.data.read();
   const FolderLock lock(out);
@@ -103,7 +103,7 @@ int recommend_train(const Shared& shared, RecommendTrainFlags flags) {
     if (model->items() != split.all.items() || read_file(out / kItemNames) != names_text(split.all))
       throw user_error("the data are not those that {} was trained on", flags.out);
   } else {
-    if (model::latest_checkpoint(out))
+    if (model::file::latest_checkpoint(out))
       throw Error(Exit::usage, fmt::format("{} holds a run", flags.out),
                   "--resume goes on with it; or name another folder");
     if (flags.family.empty()) throw Error(Exit::usage, "no --family", "a recommender's, see docs/guide/recommend.md");

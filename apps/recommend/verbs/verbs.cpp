@@ -25,7 +25,7 @@ struct EvalFlags {
 };
 
 int eval(const Shared& shared, const EvalFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const recommend::Split split = flags.data.read();
   const auto model = recommend::Recommender::load(engine, *library, best_of(flags.run));
@@ -87,7 +87,7 @@ recommend::Split DataFlags::read() const {
 }
 
 std::filesystem::path best_of(const std::filesystem::path& run) {
-  return model::latest_checkpoint(run / kBestFolder) ? run / kBestFolder : run;
+  return model::file::latest_checkpoint(run / kBestFolder) ? run / kBestFolder : run;
 }
 
 std::vector<std::string> item_names(const std::filesystem::path& run) {

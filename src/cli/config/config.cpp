@@ -173,17 +173,17 @@ void Config::read_names(const Toml& top) {
   if (!aliases) return;
   for (const std::string& alias : aliases->keys()) {
     const std::string target = aliases->text(alias);
-    if (!model::is_plain_name(alias))
+    if (!model::file::is_plain_name(alias))
       throw error_at(aliases->place(alias), fmt::format("'{}' cannot be an alias", alias),
                      "letters, digits, '-', '_' and '.' can");
-    if (target.starts_with(model::kHubPrefix)) {
+    if (target.starts_with(model::file::kHubPrefix)) {
       try {
-        (void)model::parse_hub_name(target);
+        (void)model::file::parse_hub_name(target);
       } catch (const Error& wrong) {
         throw error_at(aliases->place(alias), wrong.what(), wrong.hint());
       }
     }
-    names_.aliases[alias] = target.starts_with(model::kHubPrefix) ? target : expanded(target).string();
+    names_.aliases[alias] = target.starts_with(model::file::kHubPrefix) ? target : expanded(target).string();
   }
 }
 

@@ -41,7 +41,7 @@ class Config {
   // The values for a command, "serve" or "bench kernels".
   std::vector<ConfiguredValue> values_for(const std::string& command) const;
   bool has_values_for(const std::string& command) const { return !values_for(command).empty(); }
-  const model::LocalNames& names() const { return names_; }
+  const model::file::LocalNames& names() const { return names_; }
 
  private:
   struct Value {
@@ -54,7 +54,7 @@ class Config {
   void read_names(const Toml& top);
 
   std::vector<Value> values_;
-  model::LocalNames names_;
+  model::file::LocalNames names_;
 };
 
 }  // namespace lumen::cli

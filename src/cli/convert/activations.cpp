@@ -26,7 +26,7 @@ void require_scale(const FormatLibrary& formats, const std::string& format, cons
 }  // namespace
 
 void check_activations(const Shared& shared, const ActivationFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const FormatLibrary& formats = library->formats();
   for (const std::string& name : {flags.format, flags.kept, flags.cache.keys, flags.cache.values})
     if (!name.empty() && !named_format(formats, name)->encodes())
@@ -57,29 +57,30 @@ ActivationWork::ActivationWork(run::Engine& engine, const ActivationFlags& flags
   formats_.clips = flags.reach == "error";
 }
 
-std::vector<model::ActivationRange> ActivationWork::observe(const model::Model& model,
-                                                            const model::WeightSource& source,
-                                                            const std::vector<model::TokenId>& text,
-                                                            const model::LayerRunOptions& run) {
+std::vector<model::compress::ActivationRange> ActivationWork::observe(const model::arch::Model& model,
+                                                                      const model::arch::WeightSource& source,
+                                                                      const std::vector<model::text::TokenId>& text,
+                                                                      const model::calibrate::LayerRunOptions& run) {
   Progress progress;
-  auto ranges = model::activation_ranges(engine_, model, source, text, run, "", [&](size_t part, size_t parts) {
-    progress.update(fmt::format("activations part {}/{}", part + 1, parts));
-  });
+  auto ranges = model::compress::activation_ranges(
+      engine_, model, source, text, run, "",
+      [&](size_t part, size_t parts) { progress.update(fmt::format("activations part {}/{}", part + 1, parts)); });
   progress.finish(fmt::format("activations: {} read by projections", ranges.size()));
   return ranges;
 }
 
-void ActivationWork::keep_spikes(const model::Model& model, const model::WeightSource& source,
-                                 const std::vector<model::TokenId>& text, const model::LayerRunOptions& run,
+void ActivationWork::keep_spikes(const model::arch::Model& model, const model::arch::WeightSource& source,
+                                 const std::vector<model::text::TokenId>& text,
+                                 const model::calibrate::LayerRunOptions& run,
                                  std::map<std::string, FormatRef>* formats) {
   if (!formats_.kept_format) return;
-  model::SpikeRule rule{flags_.spike_ratio, {}};
+  model::compress::SpikeRule rule{flags_.spike_ratio, {}};
   if (flags_.random_seed >= 0) rule.random_seed = flags_.random_seed;
-  const std::vector<model::ActivationRange> ranges = observe(model, source, text, run);
-  formats_.kept = model::kept_projections(ranges, rule);
+  const std::vector<model::compress::ActivationRange> ranges = observe(model, source, text, run);
+  formats_.kept = model::compress::kept_projections(ranges, rule);
   if (flags_.spike_gain > 0 && !formats_.kept.empty()) {
-    const model::KeptByLoss by_loss =
-        model::kept_by_loss(engine_, model, text, run, ranges, *formats, formats_, flags_.spike_gain);
+    const model::compress::KeptByLoss by_loss =
+        model::compress::kept_by_loss(engine_, model, text, run, ranges, *formats, formats_, flags_.spike_gain);
     for (const auto& [name, kl] : by_loss.alone)
       put(fmt::format("{}: KL {:.6f} where it alone is kept{}\n", model.find(name)->gguf, kl,
                       by_loss.kept.contains(name) ? "" : "; it is not"));
@@ -88,7 +89,7 @@ void ActivationWork::keep_spikes(const model::Model& model, const model::WeightS
     formats_.kept = by_loss.kept;
   }
   for (const std::string& name : formats_.kept) {
-    const model::Parameter& p = *model.find(name);
+    const model::arch::Parameter& p = *model.find(name);
     if (p.shape.back().number() % formats_.kept_format->block != 0)
       throw usage_error("'{}' cannot be kept in '{}': rows of {} do not divide into its blocks", p.gguf,
                         formats_.kept_format->name, p.shape.back().number());
@@ -98,62 +99,66 @@ void ActivationWork::keep_spikes(const model::Model& model, const model::WeightS
                    rule.random_seed ? ", drawn at random" : ""));
 }
 
-void ActivationWork::calibrate(model::Model* model, const model::WeightSource& source,
-                               const std::vector<model::TokenId>& text, const model::LayerRunOptions& run) {
+void ActivationWork::calibrate(model::arch::Model* model, const model::arch::WeightSource& source,
+                               const std::vector<model::text::TokenId>& text,
+                               const model::calibrate::LayerRunOptions& run) {
   if (formats_.format) {
     ranges_ = observe(*model, source, text, run);
-    encodings_ = model::encodings_of(ranges_, formats_);
-    model::set_encoded_inputs(*model, encodings_);
-    (void)model::encoded_inputs(*model);  // throws where a format cannot hold the inputs of a weight
+    encodings_ = model::compress::encodings_of(ranges_, formats_);
+    model::arch::set_encoded_inputs(*model, encodings_);
+    (void)model::arch::encoded_inputs(*model);  // throws where a format cannot hold the inputs of a weight
   }
   if (flags_.cache.keys.empty() && flags_.cache.values.empty()) return;
   if (flags_.cache_scales == "static") {
     calibrate_caches(model, source, text, run);
     return;
   }
-  for (const auto& [key, name] :
-       {std::pair(model::kCacheKeys, flags_.cache.keys), std::pair(model::kCacheValues, flags_.cache.values)})
-    if (!name.empty()) model::set_held_cache(*model, key, named_format(library_, name));
+  for (const auto& [key, name] : {std::pair(model::arch::kCacheKeys, flags_.cache.keys),
+                                  std::pair(model::arch::kCacheValues, flags_.cache.values)})
+    if (!name.empty()) model::arch::set_held_cache(*model, key, named_format(library_, name));
   // Detects errors now instead of when the model is first run.
-  const model::SessionOptions session = model::session_options(*model, {});
-  graph::Graph step = model::function_of(*model, "step");
-  model::pad_caches(session, step);
-  (void)model::step_options(*model, step, session);
+  const model::infer::SessionOptions session = model::infer::session_options(*model, {});
+  graph::Graph step = model::arch::function_of(*model, "step");
+  model::infer::pad_caches(session, step);
+  (void)model::infer::step_options(*model, step, session);
 }
 
-void ActivationWork::calibrate_caches(model::Model* model, const model::WeightSource& source,
-                                      const std::vector<model::TokenId>& text, const model::LayerRunOptions& run) {
+void ActivationWork::calibrate_caches(model::arch::Model* model, const model::arch::WeightSource& source,
+                                      const std::vector<model::text::TokenId>& text,
+                                      const model::calibrate::LayerRunOptions& run) {
   // Keys and values are observed with a cache in float and with the quantized weights.
-  model::Model whole = *model;
-  for (const char* key : {model::kCacheKeys, model::kCacheValues}) model::set_held_cache(whole, key, nullptr);
-  for (const model::Parameter& p : whole.parameters)
+  model::arch::Model whole = *model;
+  for (const char* key : {model::arch::kCacheKeys, model::arch::kCacheValues})
+    model::arch::set_held_cache(whole, key, nullptr);
+  for (const model::arch::Parameter& p : whole.parameters)
     if (const auto weight = whole.weights.find(p.name); weight != whole.weights.end() && source)
-      weight->second = model::fetched(*model, p, source);
+      weight->second = model::arch::fetched(*model, p, source);
   Progress progress;
-  caches_ = model::cache_ranges(model::LoadedModel(engine_, whole), text, run.length, [&](int64_t done, int64_t all) {
-    progress.update(fmt::format("keys and values: window {}/{}", done, all));
-  });
+  caches_ = model::calibrate::cache_ranges(
+      model::infer::LoadedModel(engine_, whole), text, run.length,
+      [&](int64_t done, int64_t all) { progress.update(fmt::format("keys and values: window {}/{}", done, all)); });
   progress.finish(fmt::format("keys and values: those of {} layers seen", caches_.keys.size()));
   const auto set = [&](const char* key, const std::string& name, const std::vector<double>& largest) {
     if (name.empty()) return;
     const FormatRef format = named_format(library_, name);
     std::vector<double> scales;
-    for (const double x : largest) scales.push_back(model::static_scale(*format, x));
-    model::set_encoded_state(*model, key, format, scales);
+    for (const double x : largest) scales.push_back(model::compress::static_scale(*format, x));
+    model::arch::set_encoded_state(*model, key, format, scales);
   };
-  set(model::kCacheKeys, flags_.cache.keys, caches_.keys);
-  set(model::kCacheValues, flags_.cache.values, caches_.values);
-  (void)model::function_of(*model, "step");  // throws where layers have no cache of their own
+  set(model::arch::kCacheKeys, flags_.cache.keys, caches_.keys);
+  set(model::arch::kCacheValues, flags_.cache.values, caches_.values);
+  (void)model::arch::function_of(*model, "step");  // throws where layers have no cache of their own
 }
 
-void ActivationWork::tell(const model::Model& model, const std::string& out, model::CompressionReport* report) const {
+void ActivationWork::tell(const model::arch::Model& model, const std::string& out,
+                          model::report::CompressionReport* report) const {
   tell_caches(out, report);
   if (ranges_.empty()) return;
   std::string text =
       fmt::format("{:<32} {:<14} {:>12} {:>12} {:>10}\n", "read by", "held in", "scale", "largest", "ratio");
   report->notes.push_back(fmt::format("activations of {} weights are held in {}, {} scales; written to {}",
                                       encodings_.size(), formats_.format->name, flags_.scales, out));
-  for (const model::ActivationRange& r : ranges_)
+  for (const model::compress::ActivationRange& r : ranges_)
     for (const std::string& name : r.weights) {
       const auto e = std::ranges::find(encodings_, name, &graph::EncodedInput::weight);
       if (e == encodings_.end()) continue;
@@ -167,7 +172,7 @@ void ActivationWork::tell(const model::Model& model, const std::string& out, mod
   put(text);
 }
 
-void ActivationWork::tell_caches(const std::string& out, model::CompressionReport* report) const {
+void ActivationWork::tell_caches(const std::string& out, model::report::CompressionReport* report) const {
   if (caches_.keys.empty()) return;
   const auto tell = [&](const char* what, const std::string& format, const std::vector<double>& largest) {
     if (format.empty()) return;

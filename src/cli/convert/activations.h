@@ -22,30 +22,31 @@ class ActivationWork {
   ActivationWork(run::Engine& engine, const ActivationFlags& flags, const FormatLibrary& formats);
 
   // Before the weights are quantized: adds to `formats` the projections that are kept at a higher precision.
-  void keep_spikes(const model::Model& model, const model::WeightSource& source,
-                   const std::vector<model::TokenId>& text, const model::LayerRunOptions& run,
+  void keep_spikes(const model::arch::Model& model, const model::arch::WeightSource& source,
+                   const std::vector<model::text::TokenId>& text, const model::calibrate::LayerRunOptions& run,
                    std::map<std::string, FormatRef>* formats);
   // After the weights are quantized: stores the formats of activations and caches in the model, calibrated with the
   // quantized weights.
-  void calibrate(model::Model* model, const model::WeightSource& source, const std::vector<model::TokenId>& text,
-                 const model::LayerRunOptions& run);
+  void calibrate(model::arch::Model* model, const model::arch::WeightSource& source,
+                 const std::vector<model::text::TokenId>& text, const model::calibrate::LayerRunOptions& run);
   // Prints one line per projection with its input and the input's format; they are added to the report, too.
-  void tell(const model::Model& model, const std::string& out, model::CompressionReport* report) const;
+  void tell(const model::arch::Model& model, const std::string& out, model::report::CompressionReport* report) const;
 
  private:
-  std::vector<model::ActivationRange> observe(const model::Model& model, const model::WeightSource& source,
-                                              const std::vector<model::TokenId>& text,
-                                              const model::LayerRunOptions& run);
-  void calibrate_caches(model::Model* model, const model::WeightSource& source, const std::vector<model::TokenId>& text,
-                        const model::LayerRunOptions& run);
-  void tell_caches(const std::string& out, model::CompressionReport* report) const;
+  std::vector<model::compress::ActivationRange> observe(const model::arch::Model& model,
+                                                        const model::arch::WeightSource& source,
+                                                        const std::vector<model::text::TokenId>& text,
+                                                        const model::calibrate::LayerRunOptions& run);
+  void calibrate_caches(model::arch::Model* model, const model::arch::WeightSource& source,
+                        const std::vector<model::text::TokenId>& text, const model::calibrate::LayerRunOptions& run);
+  void tell_caches(const std::string& out, model::report::CompressionReport* report) const;
   run::Engine& engine_;
   const ActivationFlags& flags_;
   const FormatLibrary& library_;
-  model::ActivationFormats formats_;
-  std::vector<model::ActivationRange> ranges_;
+  model::compress::ActivationFormats formats_;
+  std::vector<model::compress::ActivationRange> ranges_;
   std::vector<graph::EncodedInput> encodings_;
-  model::CacheRanges caches_;
+  model::calibrate::CacheRanges caches_;
 };
 
 }  // namespace lumen::cli

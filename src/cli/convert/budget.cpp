@@ -44,14 +44,14 @@ std::vector<FormatRef> candidates_of(const FormatLibrary& formats, const std::ve
 
 class BudgetRun {
  public:
-  BudgetRun(const Shared& shared, const model::Model& model, std::string in, std::string out,
-            const model::QuantizeOptions& what, CalibratedFlags& flags)
+  BudgetRun(const Shared& shared, const model::arch::Model& model, std::string in, std::string out,
+            const model::compress::QuantizeOptions& what, CalibratedFlags& flags)
       : model_(model),
         in_(std::move(in)),
         out_(std::move(out)),
         flags_(flags),
         library_(shared.library()),
-        budget_(model::parse_budget(flags.budget)),
+        budget_(model::compress::parse_budget(flags.budget)),
         engine_(shared.engine()),
         candidates_(candidates_of(model.family->library().formats(), flags.candidates)) {
     if (flags_.strategy.empty()) flags_.strategy = "gptq";
@@ -60,12 +60,12 @@ class BudgetRun {
     options_ = by_layers_options(model, flags_);
     if (cuts()) {
       cut_ = high_impact(model.family->library().formats(), flags_);
-      if (budget_.kind == model::Budget::Kind::time)
+      if (budget_.kind == model::compress::Budget::Kind::time)
         throw usage_error("--high-impact: the time of weights in parts is not measured");
       if (flags_.criteria != "loss" || fastest_)
         throw usage_error(
             "--high-impact: shares are chosen by the predicted loss, without --criteria and --as-fast-as");
-      groups_ = model::column_groups(model_, names_);
+      groups_ = model::compress::column_groups(model_, names_);
     }
     drop_refused();
     folder_ = flags_.folder.empty() ? out_ + ".work" : flags_.folder;
@@ -77,22 +77,22 @@ class BudgetRun {
   // Dry run: computes only sizes.
   int say() {
     if (cuts())
-      ratios_ = model::unscored_ratios(model_, names_, groups_, ratio_options());
+      ratios_ = model::compress::unscored_ratios(model_, names_, groups_, ratio_options());
     else
-      scores_ = model::unscored_weights(model_, names_, candidates_);
-    const model::ChoiceProblem p = problem(1);
+      scores_ = model::compress::unscored_weights(model_, names_, candidates_);
+    const model::compress::ChoiceProblem p = problem(1);
     put(fmt::format("{} weights of {} numbers to choose formats for, among {} candidates: {}\n", names_.size(),
                     p.weights() - p.fixed_weights, candidates_.size(), names_of(candidates_)));
     int64_t least = p.fixed_bytes, most = p.fixed_bytes;
-    for (const model::ChoiceBlock& block : p.blocks)
-      for (const model::ChoiceItem& item : block.items) {
-        const auto bytes = [](const model::ChoiceCandidate& c) { return c.bytes; };
+    for (const model::compress::ChoiceBlock& block : p.blocks)
+      for (const model::compress::ChoiceItem& item : block.items) {
+        const auto bytes = [](const model::compress::ChoiceCandidate& c) { return c.bytes; };
         least += std::ranges::min(item.candidates, {}, bytes).bytes;
         most += std::ranges::max(item.candidates, {}, bytes).bytes;
       }
     put(fmt::format("from {} to {} bytes, {:.3f} to {:.3f} bits per weight; {} bytes of them are not chosen\n", least,
                     most, 8.0 * least / p.weights(), 8.0 * most / p.weights(), p.fixed_bytes));
-    if (budget_.kind == model::Budget::Kind::bytes || budget_.kind == model::Budget::Kind::bits) {
+    if (budget_.kind == model::compress::Budget::Kind::bytes || budget_.kind == model::compress::Budget::Kind::bits) {
       put(fmt::format("the budget is {} bytes\n", budget_.most_bytes(p.weights())));
       if (budget_.most_bytes(p.weights()) < least)
         throw Error(Exit::user, fmt::format("no choice fits: the least is {} bytes", least),
@@ -107,8 +107,8 @@ class BudgetRun {
     score();
     double scale = 1;  // of scores: measured loss divided by predicted loss
     for (int k = 0;; ++k) {
-      const model::ChoiceProblem p = problem(scale);
-      const model::Choice choice = model::choose(p, budget_);
+      const model::compress::ChoiceProblem p = problem(scale);
+      const model::compress::Choice choice = model::compress::choose(p, budget_);
       tell_choice(p, choice);
       if (!round(p, choice, k)) return exit_code(Exit::interrupted);
       measure(choice);
@@ -120,7 +120,7 @@ class BudgetRun {
   }
 
  private:
-  using Report = model::CompressionReport;
+  using Report = model::report::CompressionReport;
 
   static std::string names_of(const std::vector<FormatRef>& formats) {
     std::string out;
@@ -129,12 +129,12 @@ class BudgetRun {
   }
 
   // The matrices that `lumen quantize` would quantize without a budget; small sensitive ones stay f32.
-  void find_weights(model::QuantizeOptions what) {
-    const FormatRef probe = model::format_of_scalar(model_.family->library().formats(), Scalar::bf16);
+  void find_weights(model::compress::QuantizeOptions what) {
+    const FormatRef probe = model::arch::format_of_scalar(model_.family->library().formats(), Scalar::bf16);
     what.target = probe->name;
     what.pure = true;
-    fixed_ = model::choose_formats(model_, what, nullptr);
-    for (const model::Parameter& p : model_.parameters) {
+    fixed_ = model::compress::choose_formats(model_, what, nullptr);
+    for (const model::arch::Parameter& p : model_.parameters) {
       const auto found = fixed_.find(p.name);
       if (found == fixed_.end() || found->second != probe) continue;
       names_.push_back(p.name);
@@ -145,8 +145,8 @@ class BudgetRun {
 
   bool cuts() const { return !flags_.high.empty(); }
 
-  model::RatioOptions ratio_options() const {
-    model::RatioOptions o;
+  model::compress::RatioOptions ratio_options() const {
+    model::compress::RatioOptions o;
     o.run = options_.run;
     o.high = cut_.formats;
     o.low = candidates_;
@@ -200,13 +200,13 @@ class BudgetRun {
 
   void score() {
     const Stopwatch watch;
-    model::ScoreOptions o;
+    model::compress::ScoreOptions o;
     o.run = options_.run;
     o.candidates = candidates_;
     o.strategy = options_.method.strategy;
     o.numbers = options_.numbers;
     o.folder = folder_ / "scores";
-    std::vector<model::TokenId> some = text_;
+    std::vector<model::text::TokenId> some = text_;
     some.resize(std::min<size_t>(some.size(), flags_.score_chunks * options_.run.length));
     if (options_.anew) remove_tree(folder_);
     std::filesystem::create_directories(o.folder);
@@ -217,53 +217,54 @@ class BudgetRun {
     // Scores belong to exactly this model, and nothing checks that later, so this waits for the hash of its whole
     // content.
     const std::string key =
-        model::score_key(options_.identity->whole() + options_.source, model_, names_, candidates_, some, o);
-    if (const auto known = model::read_scores(kept, kByLoss, key, model_.family->library().formats())) {
+        model::compress::score_key(options_.identity->whole() + options_.source, model_, names_, candidates_, some, o);
+    if (const auto known = model::compress::read_scores(kept, kByLoss, key, model_.family->library().formats())) {
       note(fmt::format("scores are those of '{}'", folder_.string()));
       scores_ = *known;
     } else {
       Progress progress;
-      scores_ = model::score_weights(engine_, model_, names_, some, o, [&](const std::string& doing, double share) {
-        if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
-        const double seconds = watch.seconds();
-        progress.update(fmt::format("choose {} {:.0f}% | {:.0f} s left", doing, 100 * share,
-                                    share > 0.02 ? seconds / share * (1 - share) : 0));
-      });
+      scores_ =
+          model::compress::score_weights(engine_, model_, names_, some, o, [&](const std::string& doing, double share) {
+            if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
+            const double seconds = watch.seconds();
+            progress.update(fmt::format("choose {} {:.0f}% | {:.0f} s left", doing, 100 * share,
+                                        share > 0.02 ? seconds / share * (1 - share) : 0));
+          });
       progress.finish(fmt::format("choose: {} weights in {} formats scored", names_.size(), candidates_.size()));
-      model::write_scores(kept, kByLoss, key, scores_);
+      model::compress::write_scores(kept, kByLoss, key, scores_);
     }
     if (flags_.criteria == "outputs") judge(kept, key, some);
-    if (budget_.kind == model::Budget::Kind::time || fastest_) time_products();
+    if (budget_.kind == model::compress::Budget::Kind::time || fastest_) time_products();
     if (fastest_) drop_slower();
     report_.stages.push_back({"scores", watch.seconds()});
   }
 
   // Scores candidates by the error of layer outputs, of attention weights and of the largest values.
-  void judge(SealedFolder& kept, const std::string& key_of_loss, std::span<const model::TokenId> text) {
-    model::CriteriaOptions o;
+  void judge(SealedFolder& kept, const std::string& key_of_loss, std::span<const model::text::TokenId> text) {
+    model::compress::CriteriaOptions o;
     o.run = options_.run;
     o.folder = folder_ / "scores";
     const std::string key = hash_text(fmt::format("{} {}", key_of_loss, o.windows)).hex();
-    if (const auto known = model::read_scores(kept, kByCriteria, key, model_.family->library().formats())) {
+    if (const auto known = model::compress::read_scores(kept, kByCriteria, key, model_.family->library().formats())) {
       scores_ = *known;
       return;
     }
     std::vector<std::string> told;
     Progress progress;
-    scores_ = model::score_by_criteria(engine_, model_, std::move(scores_), text, o, &told,
-                                       [&](const std::string& doing, double) {
-                                         if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
-                                         progress.update(doing);
-                                       });
+    scores_ = model::compress::score_by_criteria(engine_, model_, std::move(scores_), text, o, &told,
+                                                 [&](const std::string& doing, double) {
+                                                   if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
+                                                   progress.update(doing);
+                                                 });
     progress.finish(fmt::format("criteria: formats are dropped for {} of {} weights", told.size(), scores_.size()));
     for (const std::string& line : told) note(line);
-    model::write_scores(kept, kByCriteria, key, scores_);
+    model::compress::write_scores(kept, kByCriteria, key, scores_);
   }
 
   void drop_slower() {
-    model::ProductTimes times(engine_);
-    for (model::WeightScore& w : scores_) {
-      const model::Parameter& p = *model_.find(w.name);
+    model::compress::ProductTimes times(engine_);
+    for (model::compress::WeightScore& w : scores_) {
+      const model::arch::Parameter& p = *model_.find(w.name);
       if (p.shape.back().number() % fastest_->block != 0) continue;
       const auto known = ms_.find({w.name, fastest_->name});
       const double most = known != ms_.end() ? known->second
@@ -271,8 +272,8 @@ class BudgetRun {
                                                                      p.shape.back().number());
       // The run-to-run variation of timings.
       constexpr double kNoise = 1.05;
-      std::vector<model::CandidateScore> kept;
-      for (const model::CandidateScore& c : w.candidates)
+      std::vector<model::compress::CandidateScore> kept;
+      for (const model::compress::CandidateScore& c : w.candidates)
         if (ms_.at({w.name, c.format->name}) <= kNoise * most) kept.push_back(c);
       if (kept.empty())
         throw Error(Exit::user, fmt::format("no candidate is as fast as {} for '{}'", fastest_->name, w.name),
@@ -284,49 +285,49 @@ class BudgetRun {
     }
   }
 
-  void score_shares(const std::vector<model::TokenId>& some, const Stopwatch& watch) {
+  void score_shares(const std::vector<model::text::TokenId>& some, const Stopwatch& watch) {
     Progress progress;
     const auto tell = [&](const std::string& doing, double share) {
       if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
       progress.update(fmt::format("choose {} {:.0f}%", doing, 100 * share));
     };
-    model::rank_columns(engine_, model_, some, options_.run, folder_ / "scores", groups_,
-                        [&](double share) { tell("ranks columns", share); });
-    ratios_ = model::score_ratios(engine_, model_, names_, groups_, some, ratio_options(), tell);
+    model::compress::rank_columns(engine_, model_, some, options_.run, folder_ / "scores", groups_,
+                                  [&](double share) { tell("ranks columns", share); });
+    ratios_ = model::compress::score_ratios(engine_, model_, names_, groups_, some, ratio_options(), tell);
     size_t count = 0;
-    for (const model::RatioScore& w : ratios_.weights) count += w.candidates.size();
+    for (const model::compress::RatioScore& w : ratios_.weights) count += w.candidates.size();
     progress.finish(fmt::format("choose: {} ways to hold {} weights scored", count, names_.size()));
     report_.stages.push_back({"scores", watch.seconds()});
   }
 
   void time_products() {
-    model::ProductTimes times(engine_);
-    for (const model::WeightScore& w : scores_) {
-      const model::Parameter& p = *model_.find(w.name);
+    model::compress::ProductTimes times(engine_);
+    for (const model::compress::WeightScore& w : scores_) {
+      const model::arch::Parameter& p = *model_.find(w.name);
       const int64_t rows = p.shape[p.shape.size() - 2].number(), columns = p.shape.back().number();
-      for (const model::CandidateScore& c : w.candidates)
+      for (const model::compress::CandidateScore& c : w.candidates)
         ms_[{w.name, c.format->name}] = w.products > 0 ? w.products * times.ms(c.format, rows, columns) : 0;
     }
   }
 
   // One block per weight, because weights are independent, except where columns may be split.
-  model::ChoiceProblem problem(double scale) {
-    model::ChoiceProblem p;
-    if (cuts()) p = model::ratio_problem(ratios_, scale, &where_);
-    for (const model::WeightScore& w : scores_) {
-      model::ChoiceItem item;
+  model::compress::ChoiceProblem problem(double scale) {
+    model::compress::ChoiceProblem p;
+    if (cuts()) p = model::compress::ratio_problem(ratios_, scale, &where_);
+    for (const model::compress::WeightScore& w : scores_) {
+      model::compress::ChoiceItem item;
       item.name = w.name;
       item.weights = w.weights;
-      for (const model::CandidateScore& c : w.candidates) {
+      for (const model::compress::CandidateScore& c : w.candidates) {
         const auto ms = ms_.find({w.name, c.format->name});
         item.candidates.push_back({c.format->name, c.bytes, c.score * scale, ms == ms_.end() ? 0 : ms->second});
       }
       p.blocks.push_back({{std::move(item)}, {}});
     }
     // Column permutations are stored, except where the weight before can be permuted instead.
-    for (const model::ColumnGroup& g : groups_)
+    for (const model::compress::ColumnGroup& g : groups_)
       if (!g.before) p.fixed_bytes += g.columns * int64_t{sizeof(float)};
-    for (const model::Parameter& q : model_.parameters) {
+    for (const model::arch::Parameter& q : model_.parameters) {
       if (std::ranges::find(names_, q.name) != names_.end()) continue;
       const auto found = fixed_.find(q.name);
       graph::Type type = model_.weights.at(q.name).type;
@@ -337,15 +338,15 @@ class BudgetRun {
     return p;
   }
 
-  void tell_choice(const model::ChoiceProblem& p, const model::Choice& choice) {
-    const model::ChoiceFront front = model::choice_front(p);
+  void tell_choice(const model::compress::ChoiceProblem& p, const model::compress::Choice& choice) {
+    const model::compress::ChoiceFront front = model::compress::choice_front(p);
     put("predicted choices:\n        bytes   bits       loss\n");
     const size_t step = std::max<size_t>(1, front.points.size() / kFrontLines);
     for (size_t k = 0; k < front.points.size(); k += step)
       put(fmt::format("{:>13}  {:>5.3f}  {:>9.6f}\n", front.points[k].bytes, front.points[k].bits,
                       front.points[k].score));
     report_.front.clear();
-    for (const model::FrontPoint& f : front.points) report_.front.push_back({f.bytes, f.bits, f.score});
+    for (const model::compress::FrontPoint& f : front.points) report_.front.push_back({f.bytes, f.bits, f.score});
     report_.front_exact = front.exact;
     report_.predicted = choice.score;
     report_.bound = choice.bound;
@@ -358,9 +359,9 @@ class BudgetRun {
                     choice.proved ? "" : fmt::format(" (at most {:.2g} from the best)", choice.gap)));
   }
 
-  void add_tensor(const model::ChoiceItem& item, size_t pick) {
-    const model::Parameter& q = *model_.find(item.name);
-    const model::ChoiceCandidate& c = item.candidates[pick];
+  void add_tensor(const model::compress::ChoiceItem& item, size_t pick) {
+    const model::arch::Parameter& q = *model_.find(item.name);
+    const model::compress::ChoiceCandidate& c = item.candidates[pick];
     Report::Tensor& t = report_.tensors.emplace_back();
     t.name = q.gguf.empty() ? q.name : q.gguf;
     t.role = q.role;
@@ -370,8 +371,8 @@ class BudgetRun {
     t.bytes = c.bytes;
     t.bits = 8.0 * c.bytes / std::max<int64_t>(item.weights, 1);
     // The next smaller and the next larger candidate, for the reason in the report.
-    const model::ChoiceCandidate *less = nullptr, *more = nullptr;
-    for (const model::ChoiceCandidate& other : item.candidates) {
+    const model::compress::ChoiceCandidate *less = nullptr, *more = nullptr;
+    for (const model::compress::ChoiceCandidate& other : item.candidates) {
       t.candidates.push_back({other.name, other.bytes, other.score});
       if (other.bytes < c.bytes && (!less || other.score < less->score)) less = &other;
       if (other.bytes > c.bytes && other.score < c.score && (!more || other.bytes < more->bytes)) more = &other;
@@ -387,13 +388,13 @@ class BudgetRun {
 
   // Returns the model with columns split as chosen, sets the formats of its weights, and appends the split to the run's
   // key.
-  model::Model cut_as(const model::Choice& choice, std::map<std::string, FormatRef>* chosen,
-                      std::string* source) const {
-    std::vector<model::WeightParts> parts;
+  model::arch::Model cut_as(const model::compress::Choice& choice, std::map<std::string, FormatRef>* chosen,
+                            std::string* source) const {
+    std::vector<model::compress::WeightParts> parts;
     for (size_t b = 0; b < where_.size(); ++b)
       for (size_t i = 0; i < where_[b].size(); ++i) {
-        const model::RatioScore& w = ratios_.weights[where_[b][i]];
-        const model::RatioCandidate& c = w.candidates[choice.picks[b][i]];
+        const model::compress::RatioScore& w = ratios_.weights[where_[b][i]];
+        const model::compress::RatioCandidate& c = w.candidates[choice.picks[b][i]];
         if (!c.high) {
           (*chosen)[w.name] = c.low;
           continue;
@@ -404,15 +405,15 @@ class BudgetRun {
         (*chosen)[graph::column_part(w.name, 1)] = c.low;
       }
     *source += identity_of(groups_, parts);
-    return model::with_parts_of(model_, groups_, parts);
+    return model::compress::with_parts_of(model_, groups_, parts);
   }
 
-  bool round(const model::ChoiceProblem& p, const model::Choice& choice, int k) {
+  bool round(const model::compress::ChoiceProblem& p, const model::compress::Choice& choice, int k) {
     const Stopwatch watch;
     const FormatLibrary& formats = model_.family->library().formats();
     std::map<std::string, FormatRef> chosen = fixed_;
-    model::ByLayersOptions o = options_;
-    std::optional<model::Model> cut;
+    model::compress::ByLayersOptions o = options_;
+    std::optional<model::arch::Model> cut;
     if (cuts())
       cut = cut_as(choice, &chosen, &o.source);
     else
@@ -420,36 +421,37 @@ class BudgetRun {
         chosen[p.blocks[b].items[0].name] = formats.get(p.blocks[b].items[0].candidates[choice.picks[b][0]].name);
     o.folder = folder_ / fmt::format("try-{}", k + 1);
     o.anew = false;
-    model::ByLayers run(engine_, cut ? *cut : model_, chosen, text_, o);
+    model::compress::ByLayers run(engine_, cut ? *cut : model_, chosen, text_, o);
     if (!run_by_layers(run, o.folder)) return false;
-    for (const model::RoundedTensor& r : run.report())
+    for (const model::compress::RoundedTensor& r : run.report())
       for (Report::Tensor& t : report_.tensors)
         if (t.name == r.name) {
           t.error = r.error;
           if (r.output_error >= 0) t.weighted_error = r.output_error;
         }
-    model::write_gguf(run.outline(), out_, -1, 0, [&](const model::Parameter& q) { return run.weight(q); });
+    model::arch::write_gguf(run.outline(), out_, -1, 0, [&](const model::arch::Parameter& q) { return run.weight(q); });
     note(fmt::format("wrote {}", out_));
     report_.stages.push_back({fmt::format("rounding, try {}", k + 1), watch.seconds()});
     return true;
   }
 
   // The divergence from the original model on the held-out windows.
-  model::Divergence measured(const std::string& what, const model::Model& rounded, model::MeasuredQuality* quality) {
-    const model::LoadedModel base(engine_, model_), other(engine_, rounded);
-    model::PerplexityOptions o;
+  model::infer::Divergence measured(const std::string& what, const model::arch::Model& rounded,
+                                    model::report::MeasuredQuality* quality) {
+    const model::infer::LoadedModel base(engine_, model_), other(engine_, rounded);
+    model::infer::PerplexityOptions o;
     o.length = options_.run.length;
     o.bos = options_.run.bos;
-    const model::LoadedModel* const others[] = {&other};
+    const model::infer::LoadedModel* const others[] = {&other};
     Progress progress;
-    const model::ComparedModels compared =
-        model::compare_models(base, others, held_, o, [&](int64_t done, int64_t all) {
+    const model::infer::ComparedModels compared =
+        model::infer::compare_models(base, others, held_, o, [&](int64_t done, int64_t all) {
           if (interrupted().load())
             throw Error(Exit::interrupted, "stopped", "the file is written; it was not measured");
           progress.update(fmt::format("measure {} window {}/{}", what, done, all));
           return true;
         });
-    const model::Divergence& d = compared.others[0].divergence;
+    const model::infer::Divergence& d = compared.others[0].divergence;
     *quality = quality_of(d);
     quality->cosine = compared.others[0].cosine;
     report_.base.quality = base_quality_of(d);
@@ -460,11 +462,11 @@ class BudgetRun {
     return d;
   }
 
-  void measure(const model::Choice& choice) {
+  void measure(const model::compress::Choice& choice) {
     const Stopwatch watch;
-    const model::Model result = model::read_model(library_, out_);
-    model::MeasuredQuality q;
-    const model::Divergence d = measured("the choice", result, &q);
+    const model::arch::Model result = model::arch::read_model(library_, out_);
+    model::report::MeasuredQuality q;
+    const model::infer::Divergence d = measured("the choice", result, &q);
     divergence_ = d.mean;
     note(fmt::format("KL {:.6f} was predicted", choice.score));
     report_.result = Report::Whole{out_, result.weight_bytes(), choice.bits, q};
@@ -479,17 +481,17 @@ class BudgetRun {
   bool measure_compared() {
     for (const std::string& name : flags_.compared) {
       const Stopwatch watch;
-      model::QuantizeOptions what;
+      model::compress::QuantizeOptions what;
       what.target = name;
-      model::ByLayersOptions o = options_;
-      o.method = model::parse_method("imatrix");
+      model::compress::ByLayersOptions o = options_;
+      o.method = model::compress::parse_method("imatrix");
       o.folder = folder_ / ("compared-" + name);
       o.anew = false;
-      model::ByLayers run(engine_, model_, model::choose_formats(model_, what, nullptr), text_, o);
+      model::compress::ByLayers run(engine_, model_, model::compress::choose_formats(model_, what, nullptr), text_, o);
       if (!run_by_layers(run, o.folder)) return false;
-      model::Model rounded = run.outline();
-      for (const model::Parameter& p : rounded.parameters)
-        if (model::Weight& w = rounded.weights.at(p.name); w.bytes.size() == 0) w = run.weight(p);
+      model::arch::Model rounded = run.outline();
+      for (const model::arch::Parameter& p : rounded.parameters)
+        if (model::arch::Weight& w = rounded.weights.at(p.name); w.bytes.size() == 0) w = run.weight(p);
       Report::Point point{name, o.method.text(), rounded.weight_bytes(), 0, {}, false};
       point.bits = 8.0 * point.bytes / std::max<int64_t>(1, model_.weight_count());
       (void)measured(name, rounded, &point.quality);
@@ -502,9 +504,9 @@ class BudgetRun {
 
   // Whether to choose again, because a quality budget was missed or leaves room to save bytes; then updates the scale
   // of scores from the measurement.
-  bool again(const model::Choice& choice, int k, double* scale) {
+  bool again(const model::compress::Choice& choice, int k, double* scale) {
     if (!budget_.limits_score()) return false;
-    const double lost = budget_.kind == model::Budget::Kind::divergence
+    const double lost = budget_.kind == model::compress::Budget::Kind::divergence
                             ? divergence_
                             : std::log(*report_.result->quality.ppl / *report_.base.quality.ppl);
     const bool fits = lost <= budget_.most_score();
@@ -533,23 +535,23 @@ class BudgetRun {
     remove_tree(folder_, gone);
   }
 
-  const model::Model& model_;
+  const model::arch::Model& model_;
   const std::string in_, out_;
   CalibratedFlags& flags_;
-  const model::LibraryRef library_;
-  const model::Budget budget_;
+  const model::arch::LibraryRef library_;
+  const model::compress::Budget budget_;
   run::Engine engine_;
   std::vector<FormatRef> candidates_;
   FormatRef fastest_;  // the format of --as-fast-as
   std::vector<std::string> names_;
   std::map<std::string, FormatRef> fixed_;  // formats of weights that are not chosen
-  model::ByLayersOptions options_;
+  model::compress::ByLayersOptions options_;
   std::filesystem::path folder_;
-  std::vector<model::TokenId> text_, held_;
-  std::vector<model::WeightScore> scores_;
+  std::vector<model::text::TokenId> text_, held_;
+  std::vector<model::compress::WeightScore> scores_;
   HighImpact cut_;
-  std::vector<model::ColumnGroup> groups_;  // weights whose columns may be split between two formats
-  model::RatioScores ratios_;
+  std::vector<model::compress::ColumnGroup> groups_;  // weights whose columns may be split between two formats
+  model::compress::RatioScores ratios_;
   std::vector<std::vector<size_t>> where_;  // the weight's index in ratios_, by block and item of the problem
   std::map<std::pair<std::string, std::string>, double> ms_;
   double divergence_ = 0;
@@ -559,7 +561,7 @@ class BudgetRun {
 }  // namespace
 
 void check_budget(const Shared& shared, const CalibratedFlags& flags) {
-  (void)model::parse_budget(flags.budget);
+  (void)model::compress::parse_budget(flags.budget);
   (void)candidates_of(shared.library()->formats(), flags.candidates);
   if (!flags.as_fast_as.empty()) (void)named_format(shared.library()->formats(), flags.as_fast_as);
   if (!flags.high.empty()) (void)high_impact(shared.library()->formats(), flags);
@@ -569,8 +571,9 @@ void check_budget(const Shared& shared, const CalibratedFlags& flags) {
     throw usage_error("--compare-formats is for a report: add --html or --json");
 }
 
-int quantize_by_budget(const Shared& shared, const model::Model& model, const std::string& in, const std::string& out,
-                       const model::QuantizeOptions& what, CalibratedFlags& flags, bool dry_run) {
+int quantize_by_budget(const Shared& shared, const model::arch::Model& model, const std::string& in,
+                       const std::string& out, const model::compress::QuantizeOptions& what, CalibratedFlags& flags,
+                       bool dry_run) {
   BudgetRun run(shared, model, in, out, what, flags);
   return dry_run ? run.say() : run.run();
 }

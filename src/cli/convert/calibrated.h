@@ -31,7 +31,7 @@ struct ActivationFlags {
 
 struct CalibratedFlags : LayerTextFlags {
   std::string strategy, folder;
-  model::ByLayersOptions options;
+  model::compress::ByLayersOptions options;
   int64_t low_rank = 0;  // rank of a low-rank branch added to every quantized weight; 0: none
   std::string low_rank_method = "svdquant", low_rank_format = "bf16";
   // Paths of the report (json, html); with a budget the scoring criteria, candidate formats and score windows.
@@ -46,34 +46,35 @@ struct CalibratedFlags : LayerTextFlags {
   std::string cut;
   // Expert classes (experts/experts.h).
   ExpertFlags experts;
-  std::vector<model::CompressionReport::Expert> classes;  // set once they are chosen
+  std::vector<model::report::CompressionReport::Expert> classes;  // set once they are chosen
 };
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);
 // Error (usage) for an unknown strategy or precision; no file is read.
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags);
 // The options, after the text was read. Starts hashing the model in the background for its identity.
-model::ByLayersOptions by_layers_options(const model::Model& model, const CalibratedFlags& flags);
+model::compress::ByLayersOptions by_layers_options(const model::arch::Model& model, const CalibratedFlags& flags);
 // Runs with a progress line and remaining time; false when interrupted, after a note on how to resume.
-bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder);
+bool run_by_layers(model::compress::ByLayers& run, const std::filesystem::path& folder);
 // A report on the model before quantization.
-model::CompressionReport begin_report(const model::Model& model, const std::string& in);
+model::report::CompressionReport begin_report(const model::arch::Model& model, const std::string& in);
 // A report on weights quantized one by one.
-model::CompressionReport report_of(const model::Model& model, const std::string& in, const std::string& out,
-                                   const model::QuantizeReport& rounded);
+model::report::CompressionReport report_of(const model::arch::Model& model, const std::string& in,
+                                           const std::string& out, const model::compress::QuantizeReport& rounded);
 // Adds histograms before and after for the tensors with the largest errors. Tensors missing in `after` get none.
-void draw_histograms(run::Engine& engine, const model::Model& before, const model::Model& after,
-                     const model::WeightSource& source, model::CompressionReport* report);
+void draw_histograms(run::Engine& engine, const model::arch::Model& before, const model::arch::Model& after,
+                     const model::arch::WeightSource& source, model::report::CompressionReport* report);
 // Writes the JSON document and the HTML page where the options name files.
-void write_reports(const CalibratedFlags& flags, const model::CompressionReport& report);
+void write_reports(const CalibratedFlags& flags, const model::report::CompressionReport& report);
 // A table of what was done to each weight.
-std::string table_of(const std::vector<model::RoundedTensor>& tensors);
+std::string table_of(const std::vector<model::compress::RoundedTensor>& tensors);
 
 // Quantizes and writes the model. Returns the exit code.
-int quantize_by_layers(const Shared& shared, model::Model model, const std::string& in, model::Destination to,
-                       const model::QuantizeOptions& what, CalibratedFlags& flags);
+int quantize_by_layers(const Shared& shared, model::arch::Model model, const std::string& in,
+                       model::arch::Destination to, const model::compress::QuantizeOptions& what,
+                       CalibratedFlags& flags);
 // Writes the model with unchanged weights and with formats of activations and caches. Returns the exit code.
-int quantize_activations(const Shared& shared, model::Model model, const std::string& in, const model::Destination& to,
-                         CalibratedFlags& flags);
+int quantize_activations(const Shared& shared, model::arch::Model model, const std::string& in,
+                         const model::arch::Destination& to, CalibratedFlags& flags);
 
 }  // namespace lumen::cli

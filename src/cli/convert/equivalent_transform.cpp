@@ -36,32 +36,33 @@ bool asks(const TransformFlags& flags, const std::string& what) {
   return std::ranges::find(flags.rotate, what) != flags.rotate.end();
 }
 
-std::vector<model::Rotation> rotations(const TransformFlags& flags, const graph::RotationSite& site) {
-  std::vector<model::Rotation> out;
+std::vector<model::compress::Rotation> rotations(const TransformFlags& flags, const graph::RotationSite& site) {
+  std::vector<model::compress::Rotation> out;
   for (int64_t b = 0; b < site.blocks; ++b)
-    out.push_back(flags.kind == "random" ? model::Rotation::random(site.width, flags.seed + b)
-                                         : model::Rotation::hadamard(site.width, flags.seed + b));
+    out.push_back(flags.kind == "random" ? model::compress::Rotation::random(site.width, flags.seed + b)
+                                         : model::compress::Rotation::hadamard(site.width, flags.seed + b));
   return out;
 }
 
 class EquivalentTransform {
  public:
-  EquivalentTransform(TransformFlags& flags, model::Model& m, run::Engine& engine)
+  EquivalentTransform(TransformFlags& flags, model::arch::Model& m, run::Engine& engine)
       : flags_(flags), model_(m), engine_(engine) {}
 
   void run() {
     const bool stream = asks(flags_, "stream");
     if (flags_.untie || stream)
-      say(model::untie(model_) ? "the output matrix has its own copy of the embedding now" : "");
-    const graph::Graph g = model::transform_graph(model_);
+      say(model::compress::untie(model_) ? "the output matrix has its own copy of the embedding now" : "");
+    const graph::Graph g = model::compress::transform_graph(model_);
     const std::vector<graph::ScaleSite> sites = graph::scale_sites(g);
     if (!flags_.outliers.empty()) inject(sites);
     if (flags_.fold || stream)
-      say(fmt::format("{} norms folded into the weights after them", model::fold_norms(model_, sites).size()));
+      say(fmt::format("{} norms folded into the weights after them",
+                      model::compress::fold_norms(model_, sites).size()));
     const std::vector<std::string> online = online_weights();
     rotate(g, online);
     if (!online.empty()) {
-      model::rotate_online(model_, online);
+      model::compress::rotate_online(model_, online);
       say(fmt::format("the inputs of {} weights are rotated while the model runs; other programs do not support that",
                       online.size()));
     }
@@ -81,10 +82,10 @@ class EquivalentTransform {
       throw user_error("the residual stream cannot be rotated: {}", sites[0].reason);
     const size_t streams = sites.size();
     if (asks(flags_, "values")) add_values(g, sites);
-    std::vector<std::vector<model::Rotation>> by_site;
+    std::vector<std::vector<model::compress::Rotation>> by_site;
     for (const graph::RotationSite& site : sites) by_site.push_back(rotations(flags_, site));
     if (!flags_.learning.format.empty()) by_site = learned(sites, by_site, online);
-    for (size_t s = 0; s < sites.size(); ++s) model::rotate(model_, sites[s], by_site[s]);
+    for (size_t s = 0; s < sites.size(); ++s) model::compress::rotate(model_, sites[s], by_site[s]);
     if (streams > 0) say(fmt::format("the residual stream is rotated: {} parameters", sites[0].changes.size()));
     if (sites.size() > streams) say(fmt::format("values are rotated in {} attentions", sites.size() - streams));
   }
@@ -102,16 +103,16 @@ class EquivalentTransform {
   }
 
   // The loss includes the online rotations, which must be in other spaces than the learned ones.
-  std::vector<std::vector<model::Rotation>> learned(const std::vector<graph::RotationSite>& sites,
-                                                    const std::vector<std::vector<model::Rotation>>& start,
-                                                    const std::vector<std::string>& online) {
+  std::vector<std::vector<model::compress::Rotation>> learned(
+      const std::vector<graph::RotationSite>& sites, const std::vector<std::vector<model::compress::Rotation>>& start,
+      const std::vector<std::string>& online) {
     if (sites.empty()) throw usage_error("--learn-rotation learns the rotations of --rotate: stream, values");
     for (const graph::RotationSite& site : sites)
       for (const graph::RotatedParameter& change : site.changes)
         if (change.along == graph::Along::columns && std::ranges::find(online, change.parameter) != online.end())
           throw usage_error("--online: the input of '{}' is rotated by a learned rotation", change.parameter);
-    model::Model seen = model_;
-    if (!online.empty()) model::rotate_online(seen, online);
+    model::arch::Model seen = model_;
+    if (!online.empty()) model::compress::rotate_online(seen, online);
     return learned_rotations(engine_, seen, sites, start, flags_.learning, flags_.seed);
   }
 
@@ -120,7 +121,7 @@ class EquivalentTransform {
     if (flags_.online.empty()) return names;
     try {
       const std::regex pattern(flags_.online);
-      for (const model::Parameter& p : model_.parameters)
+      for (const model::arch::Parameter& p : model_.parameters)
         if (p.shape.size() >= 2 && (std::regex_search(p.gguf, pattern) || std::regex_search(p.name, pattern)))
           names.push_back(p.name);
     } catch (const std::regex_error&) {
@@ -145,7 +146,7 @@ class EquivalentTransform {
       for (int64_t k = 0; k < channels; ++k) which.push_back((k * 7919 + flags_.seed * 104729) % site.free);
       std::ranges::sort(which);
       which.erase(std::ranges::unique(which).begin(), which.end());
-      model::inject_outliers(model_, site, which, factor);
+      model::compress::inject_outliers(model_, site, which, factor);
       ++done;
     }
     if (done == 0) throw user_error("no activation of the model takes outliers");
@@ -153,31 +154,33 @@ class EquivalentTransform {
   }
 
   TransformFlags& flags_;
-  model::Model& model_;
+  model::arch::Model& model_;
   run::Engine& engine_;
   bool changed_ = false;
 };
 
 // Compares the model before and after on a text. They must be equal up to rounding errors, else Error (exit 5).
-void check(run::Engine& engine, const TransformFlags& flags, const model::Model& before, const model::Model& after) {
+void check(run::Engine& engine, const TransformFlags& flags, const model::arch::Model& before,
+           const model::arch::Model& after) {
   if (!before.tokenizer) return note("not checked: the model has no tokenizer");
   std::string text = flags.learning.texts.empty() ? held_out_text("") : "";
   for (const std::string& file : flags.learning.texts) text += held_out_text(file);
-  model::PerplexityOptions options;
+  model::infer::PerplexityOptions options;
   options.exact = true;
   options.windows = flags.windows;
   options.length = std::min<int64_t>(flags.learning.run.length, before.integer("context"));
   options.bos = before.tokenizer->adds_bos();
-  const std::vector<model::TokenId> tokens = model::perplexity_tokens(*before.tokenizer, text, model::BosPlace::front);
-  const model::LoadedModel base(engine, before), other(engine, after);
-  const model::LoadedModel* const others[] = {&other};
+  const std::vector<model::text::TokenId> tokens =
+      model::infer::perplexity_tokens(*before.tokenizer, text, model::infer::BosPlace::front);
+  const model::infer::LoadedModel base(engine, before), other(engine, after);
+  const model::infer::LoadedModel* const others[] = {&other};
   Progress progress;
-  const model::ComparedModels compared =
-      model::compare_models(base, others, tokens, options, [&](int64_t done, int64_t all) {
+  const model::infer::ComparedModels compared =
+      model::infer::compare_models(base, others, tokens, options, [&](int64_t done, int64_t all) {
         progress.update(fmt::format("check window {}/{}", done, all));
         return true;
       });
-  const model::Divergence& d = compared.others[0].divergence;
+  const model::infer::Divergence& d = compared.others[0].divergence;
   progress.finish(fmt::format("check: {} tokens", d.tokens));
   put(
       fmt::format("KL divergence from the model before {:.3g} nats per token over {} tokens (most {:.3g}); same "
@@ -194,7 +197,7 @@ void check(run::Engine& engine, const TransformFlags& flags, const model::Model&
 int transform(const Shared& shared, TransformFlags& flags) {
   for (const std::string& what : flags.rotate)
     if (what != "stream" && what != "values") throw usage_error("--rotate takes stream and values, not '{}'", what);
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const std::string& learned = flags.learning.format;
   if (!learned.empty() && !library->recipe(learned)) (void)named_format(library->formats(), learned);
   if (const std::string& read = flags.learning.activations; !read.empty()) {
@@ -205,15 +208,15 @@ int transform(const Shared& shared, TransformFlags& flags) {
   }
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
   require_writable(flags.out);
-  const model::Model given = model::read_model(library, flags.in);
+  const model::arch::Model given = model::arch::read_model(library, flags.in);
   run::require_host_memory("the transformation", {{"weights in f32, before and after", given.weight_count() * 8}});
   run::Engine engine = shared.engine();
-  const model::Model before = model::dequantize(engine, given);
-  model::Model after = before;
+  const model::arch::Model before = model::compress::dequantize(engine, given);
+  model::arch::Model after = before;
   EquivalentTransform(flags, after, engine).run();
   if (!flags.no_check) check(engine, flags, before, after);
-  if (type) after = model::with_floats(engine, after, type);
-  model::write_gguf(after, flags.out);
+  if (type) after = model::compress::with_floats(engine, after, type);
+  model::arch::write_gguf(after, flags.out);
   note(fmt::format("wrote {}", flags.out));
   return 0;
 }

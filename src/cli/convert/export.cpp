@@ -20,37 +20,37 @@ struct ExportFlags {
 };
 
 int export_model(const Shared& shared, const ExportFlags& flags) {
-  model::Destination to{flags.out, flags.to, 0, -1};
+  model::arch::Destination to{flags.out, flags.to, 0, -1};
   const bool named_file = std::filesystem::path(flags.out).extension() == ".gguf";
-  if (flags.to.empty()) to.form = named_file ? model::Destination::kGguf : model::Destination::kFolder;
-  const bool gguf = to.is_gguf(), packs = !gguf && to.form != model::Destination::kFolder;
+  if (flags.to.empty()) to.form = named_file ? model::arch::Destination::kGguf : model::arch::Destination::kFolder;
+  const bool gguf = to.is_gguf(), packs = !gguf && to.form != model::arch::Destination::kFolder;
   const int64_t split = size_of(flags.split);
   if (split > 0 && !gguf) throw usage_error("--split-max-size is for GGUF files");
   if (!flags.shard.empty() && gguf) throw usage_error("--max-shard-size is for folders");
   if (packs && !flags.type.empty()) throw usage_error("--type is for floats, but '{}' packs weights", to.form);
   to.part_bytes = gguf ? split : size_of(flags.shard);
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
-  if (type && !model::is_float_format(*type))
+  if (type && !model::compress::is_float_format(*type))
     throw usage_error("'{}' is no float format; `lumen quantize` converts to other formats", type->name);
   if (gguf) {
     require_writable(flags.out);
   } else {
     require_writable_folder(flags.out);
   }
-  const model::StreamedModel in = model::stream_model(library, flags.in);
+  const model::arch::StreamedModel in = model::arch::stream_model(library, flags.in);
   if (type) {
-    model::QuantizeOptions options;
+    model::compress::QuantizeOptions options;
     options.target = type->name;
     options.pure = options.small_too = options.allow_requantize = true;
-    model::Quantizer job(in.model, options, in.source);
-    model::require_writable_as(job.result(), to.form);
+    model::compress::Quantizer job(in.model, options, in.source);
+    model::arch::require_writable_as(job.result(), to.form);
     run::Engine engine = shared.engine();
     job.write(engine, to);
     for (const std::string& warning : job.report().warnings()) warn(warning);
   } else {
-    model::require_writable_as(in.model, to.form);
-    model::write_model(in.model, to, in.source);
+    model::arch::require_writable_as(in.model, to.form);
+    model::arch::write_model(in.model, to, in.source);
   }
   note(fmt::format("wrote {}", flags.out));
   return 0;
@@ -62,7 +62,7 @@ void add_export(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ExportFlags>();
   CLI::App* sub = app.add_subcommand("export", "Write a model as a GGUF file or a Hugging Face folder");
   add_settings(*sub, "input", flags->in, "output", flags->out);
-  add_setting(*sub, "--to", flags->to)->check(CLI::IsMember(model::output_forms()));
+  add_setting(*sub, "--to", flags->to)->check(CLI::IsMember(model::arch::output_forms()));
   add_settings(*sub, "--type", flags->type, "--split-max-size", flags->split, "--max-shard-size", flags->shard,
                "--overwrite", flags->overwrite);
   sub->footer(

@@ -28,7 +28,7 @@ std::string only(const std::string& name) {
   return out + "$";
 }
 
-double ratio_of(const HighImpact& high, const model::Parameter& p) {
+double ratio_of(const HighImpact& high, const model::arch::Parameter& p) {
   double ratio = high.ratios.empty() ? kUsualRatio : high.ratios.front();
   for (const auto& [pattern, own] : high.ratios_of_names) {
     const std::regex regex(pattern);
@@ -75,56 +75,60 @@ void check_high_impact(const Shared& shared, const CalibratedFlags& flags) {
   const HighImpact high = high_impact(shared.library()->formats(), flags);
   if (high.formats.size() > 1 || high.ratios.size() > 1)
     throw usage_error("--high-impact: without --budget there is one format, and one share of each weight");
-  (void)model::product_type(flags.precision, shared.library()->formats());
+  (void)model::recipe::product_type(flags.precision, shared.library()->formats());
 }
 
-std::string identity_of(std::span<const model::ColumnGroup> groups, std::span<const model::WeightParts> parts) {
+std::string identity_of(std::span<const model::compress::ColumnGroup> groups,
+                        std::span<const model::compress::WeightParts> parts) {
   std::string all;
-  for (const model::ColumnGroup& g : groups)
+  for (const model::compress::ColumnGroup& g : groups)
     all += fmt::format("{}: {}\n", fmt::join(g.weights, " "), fmt::join(g.order, " "));
-  for (const model::WeightParts& p : parts) all += fmt::format("{}: {}\n", p.weight, fmt::join(p.columns, " "));
+  for (const model::compress::WeightParts& p : parts)
+    all += fmt::format("{}: {}\n", p.weight, fmt::join(p.columns, " "));
   return "columns " + hash_text(all).hex() + "\n";
 }
 
 namespace {
 
-void rank(const Shared& shared, const model::Model& model, const std::string& out, const CalibratedFlags& flags,
-          std::vector<model::ColumnGroup>& groups) {
+void rank(const Shared& shared, const model::arch::Model& model, const std::string& out, const CalibratedFlags& flags,
+          std::vector<model::compress::ColumnGroup>& groups) {
   CalibratedFlags ranked = flags;  // a copy, because read() sets run options
-  std::vector<model::TokenId> text = ranked.read(model);
+  std::vector<model::text::TokenId> text = ranked.read(model);
   text.resize(std::min<size_t>(text.size(), flags.score_chunks * ranked.run.length));
   run::Engine engine = shared.engine();
   Progress progress;
   const AtomicFolder scratch(std::filesystem::absolute(out + ".ranks"));  // deleted at the end
-  model::rank_columns(engine, model, text, ranked.run, scratch.path(), groups,
-                      [&](double share) { progress.update(fmt::format("ranks columns {:.0f}%", 100 * share)); });
+  model::compress::rank_columns(engine, model, text, ranked.run, scratch.path(), groups, [&](double share) {
+    progress.update(fmt::format("ranks columns {:.0f}%", 100 * share));
+  });
   progress.finish(fmt::format("columns ranked on {} tokens", text.size()));
 }
 
 }  // namespace
 
-model::Model with_high_impact(const Shared& shared, const model::Model& model, model::QuantizeOptions& what,
-                              const std::string& out, CalibratedFlags& flags, bool sizes) {
+model::arch::Model with_high_impact(const Shared& shared, const model::arch::Model& model,
+                                    model::compress::QuantizeOptions& what, const std::string& out,
+                                    CalibratedFlags& flags, bool sizes) {
   const HighImpact high = high_impact(model.family->library().formats(), flags);
   const FormatRef& format = high.formats.front();
-  const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, nullptr);
+  const std::map<std::string, FormatRef> formats = model::compress::choose_formats(model, what, nullptr);
   std::vector<std::string> names;
   for (const auto& [name, low] : formats)
-    if (!model::is_float_format(*low) && low->name != format->name) names.push_back(name);
-  std::vector<model::ColumnGroup> groups = model::column_groups(model, names);
+    if (!model::compress::is_float_format(*low) && low->name != format->name) names.push_back(name);
+  std::vector<model::compress::ColumnGroup> groups = model::compress::column_groups(model, names);
   if (sizes) {
-    for (model::ColumnGroup& g : groups)
+    for (model::compress::ColumnGroup& g : groups)
       for (int64_t c = 0; c < g.columns; ++c) g.order.push_back(c);
   } else {
     rank(shared, model, out, flags, groups);
   }
-  std::vector<model::WeightParts> parts;
+  std::vector<model::compress::WeightParts> parts;
   int64_t cut = 0, all = 0;
-  for (const model::ColumnGroup& g : groups)
+  for (const model::compress::ColumnGroup& g : groups)
     for (const std::string& name : g.weights) {
-      const model::Parameter& p = *model.find(name);
+      const model::arch::Parameter& p = *model.find(name);
       const FormatRef& low = formats.at(name);
-      const int64_t n = model::high_columns(ratio_of(high, p), g.columns, *format, *low);
+      const int64_t n = model::compress::high_columns(ratio_of(high, p), g.columns, *format, *low);
       all += g.columns;
       cut += n;
       if (n == 0) continue;
@@ -139,7 +143,7 @@ model::Model with_high_impact(const Shared& shared, const model::Model& model, m
         Exit::user, fmt::format("no weight has room for columns in {}", format->name),
         "blocks of both formats must divide a part; take formats with smaller blocks, or a larger --high-ratio");
   flags.cut = identity_of(groups, parts);
-  return model::with_parts_of(model, groups, parts);
+  return model::compress::with_parts_of(model, groups, parts);
 }
 
 }  // namespace lumen::cli

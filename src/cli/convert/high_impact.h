@@ -19,10 +19,12 @@ void check_high_impact(const Shared& shared, const CalibratedFlags& flags);
 // Ranks columns on the text and splits the weights that `what` quantizes; `what` then has the formats of the parts.
 // With `sizes` columns keep their order and nothing is computed. Intermediate activations are stored next to `out`
 // during the run.
-model::Model with_high_impact(const Shared& shared, const model::Model& model, model::QuantizeOptions& what,
-                              const std::string& out, CalibratedFlags& flags, bool sizes);
+model::arch::Model with_high_impact(const Shared& shared, const model::arch::Model& model,
+                                    model::compress::QuantizeOptions& what, const std::string& out,
+                                    CalibratedFlags& flags, bool sizes);
 
 // A description of the column split, for the keys of runs.
-std::string identity_of(std::span<const model::ColumnGroup> groups, std::span<const model::WeightParts> parts);
+std::string identity_of(std::span<const model::compress::ColumnGroup> groups,
+                        std::span<const model::compress::WeightParts> parts);
 
 }  // namespace lumen::cli

@@ -17,17 +17,17 @@ namespace {
 struct ImatrixFlags {
   std::string model, text, out = "imatrix.gguf", form = "gguf", bos = "front";
   std::vector<std::string> earlier;
-  model::CalibrateOptions options;
+  model::calibrate::CalibrateOptions options;
 };
 
 int measure(const Shared& shared, ImatrixFlags& flags) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   if (flags.model.empty() && flags.earlier.empty())
     throw usage_error("no input: give a model with -m, or matrices to join with --in-file");
   if (flags.model.empty() && !flags.text.empty()) throw usage_error("-f TEXT needs a model: -m");
-  model::Importance all;
+  model::calibrate::Importance all;
   for (const std::string& path : flags.earlier) {
-    model::Importance one = model::read_importance(path, library->formats());
+    model::calibrate::Importance one = model::calibrate::read_importance(path, library->formats());
     // A file that counts windows is converted to counts of rows, as in the other files.
     if (one.length == 0)
       for (auto& [name, e] : one.entries) {
@@ -37,25 +37,27 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
     all.add(one);
   }
   if (!flags.model.empty()) {
-    const model::Model model = model::read_model(library, flags.model);
+    const model::arch::Model model = model::arch::read_model(library, flags.model);
     if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
-    const model::BosPlace place = model::bos_place(flags.bos);
-    flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
-    const std::vector<model::TokenId> tokens = calibration_tokens(model, flags.text, place, "measuring on");
+    const model::infer::BosPlace place = model::infer::bos_place(flags.bos);
+    flags.options.bos = place != model::infer::BosPlace::none && model.tokenizer->adds_bos();
+    const std::vector<model::text::TokenId> tokens = calibration_tokens(model, flags.text, place, "measuring on");
     run::Engine engine = shared.engine();
-    const model::LoadedModel loaded(engine, model);
+    const model::infer::LoadedModel loaded(engine, model);
     Progress progress;
     std::string perplexity;  // only for models that predict tokens
-    model::Importance one = model::calibrate(loaded, tokens, flags.options, [&](const model::CalibrationProgress& p) {
-      if (p.perplexity > 0) perplexity = fmt::format(", perplexity {:.4f}", p.perplexity);
-      progress.update(fmt::format("imatrix window {}/{}{}", p.done, p.windows, perplexity));
-    });
+    model::calibrate::Importance one =
+        model::calibrate::calibrate(loaded, tokens, flags.options, [&](const model::calibrate::CalibrationProgress& p) {
+          if (p.perplexity > 0) perplexity = fmt::format(", perplexity {:.4f}", p.perplexity);
+          progress.update(fmt::format("imatrix window {}/{}{}", p.done, p.windows, perplexity));
+        });
     one.datasets = {flags.text.empty() ? "the built-in text" : flags.text};
     progress.finish(fmt::format("imatrix: {} windows of {}{}", one.windows, one.length, perplexity));
     all.add(one);
   }
-  model::write_importance(all, flags.out,
-                          flags.form == "dat" ? model::ImportanceForm::windows : model::ImportanceForm::gguf);
+  model::calibrate::write_importance(
+      all, flags.out,
+      flags.form == "dat" ? model::calibrate::ImportanceForm::windows : model::calibrate::ImportanceForm::gguf);
   note(fmt::format("wrote {}: {} weights, {} windows", flags.out, all.entries.size(), all.windows));
   return 0;
 }

@@ -33,38 +33,37 @@ void LearnedRotationFlags::add_learning_flags(CLI::App& sub) {
   add_flags(sub);
 }
 
-std::vector<std::vector<model::Rotation>> learned_rotations(run::Engine& engine, const model::Model& model,
-                                                            const std::vector<graph::RotationSite>& sites,
-                                                            const std::vector<std::vector<model::Rotation>>& start,
-                                                            LearnedRotationFlags& flags, uint32_t seed) {
-  model::QuantizeOptions what;
+std::vector<std::vector<model::compress::Rotation>> learned_rotations(
+    run::Engine& engine, const model::arch::Model& model, const std::vector<graph::RotationSite>& sites,
+    const std::vector<std::vector<model::compress::Rotation>>& start, LearnedRotationFlags& flags, uint32_t seed) {
+  model::compress::QuantizeOptions what;
   what.target = flags.format;
-  const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, nullptr);
-  model::RotatedWeights weights(engine, model, sites);
+  const std::map<std::string, FormatRef> formats = model::compress::choose_formats(model, what, nullptr);
+  model::compress::RotatedWeights weights(engine, model, sites);
   for (size_t s = 0; s < weights.spaces().size(); ++s)
     weights.set(s, start[weights.spaces()[s].site][weights.spaces()[s].block].matrix());
-  const std::vector<model::TokenId> text = flags.read(model);
-  std::unique_ptr<model::RotationObjective> objective;
+  const std::vector<model::text::TokenId> text = flags.read(model);
+  std::unique_ptr<model::compress::RotationObjective> objective;
   if (flags.loss == kError) {
-    model::LayerRun run(engine, model, text, flags.run);
-    objective = std::make_unique<model::RoundingError>(engine, weights, formats, &run);
+    model::calibrate::LayerRun run(engine, model, text, flags.run);
+    objective = std::make_unique<model::compress::RoundingError>(engine, weights, formats, &run);
   } else {
-    model::TokenLossOptions o;
+    model::compress::TokenLossOptions o;
     o.run = flags.run;
     o.own = flags.loss == kOwn;
     if (!flags.activations.empty()) o.activations = named_format(model.family->library().formats(), flags.activations);
     o.step_windows = flags.step_windows;
     o.seed = seed;
-    objective = std::make_unique<model::TokenLoss>(engine, weights, formats, text, o);
+    objective = std::make_unique<model::compress::TokenLoss>(engine, weights, formats, text, o);
   }
-  model::LearnRotationOptions o;
+  model::compress::LearnRotationOptions o;
   o.steps = flags.steps > 0 ? flags.steps : usual(flags.loss).steps;
   o.rate = flags.rate > 0 ? flags.rate : usual(flags.loss).rate;
   catch_interrupts();
   Progress progress;
-  const model::LearnedRotations learned = model::learn_rotations(
+  const model::compress::LearnedRotations learned = model::compress::learn_rotations(
       weights, *objective, o,
-      [&](const model::RotationProgress& p) {
+      [&](const model::compress::RotationProgress& p) {
         progress.update(fmt::format("learn rotations {}/{} | {} {:.5g}", p.step, p.steps, flags.loss, p.cost));
       },
       [] { return interrupted().load(); });
@@ -73,10 +72,10 @@ std::vector<std::vector<model::Rotation>> learned_rotations(run::Engine& engine,
   const std::string read = flags.activations.empty() ? "" : fmt::format(" with activations in {}", flags.activations);
   put(fmt::format("rotations for {}{}: {} {:.6g} before, {:.6g} after {} steps\n", flags.format, read, told(flags.loss),
                   learned.before, learned.after, learned.step));
-  std::vector<std::vector<model::Rotation>> out(sites.size());
+  std::vector<std::vector<model::compress::Rotation>> out(sites.size());
   for (size_t s = 0; s < weights.spaces().size(); ++s) {
-    const model::RotatedSpace& space = weights.spaces()[s];
-    out[space.site].push_back(model::Rotation::given(space.width, learned.rotations[s]));
+    const model::compress::RotatedSpace& space = weights.spaces()[s];
+    out[space.site].push_back(model::compress::Rotation::given(space.width, learned.rotations[s]));
   }
   return out;
 }

@@ -16,9 +16,8 @@ struct LearnedRotationFlags : LayerTextFlags {
 };
 
 // Rotations by site and block, in the order of `start`. `model` must be in f32. Prints the improvement.
-std::vector<std::vector<model::Rotation>> learned_rotations(run::Engine& engine, const model::Model& model,
-                                                            const std::vector<graph::RotationSite>& sites,
-                                                            const std::vector<std::vector<model::Rotation>>& start,
-                                                            LearnedRotationFlags& flags, uint32_t seed);
+std::vector<std::vector<model::compress::Rotation>> learned_rotations(
+    run::Engine& engine, const model::arch::Model& model, const std::vector<graph::RotationSite>& sites,
+    const std::vector<std::vector<model::compress::Rotation>>& start, LearnedRotationFlags& flags, uint32_t seed);
 
 }  // namespace lumen::cli

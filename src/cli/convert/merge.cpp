@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct MergeFlags {
-  std::string base, out, to, type = model::MergeOptions::kBaseType, check;
+  std::string base, out, to, type = model::compress::MergeOptions::kBaseType, check;
   AdapterFlags adapters;
   std::vector<std::string> fallbacks;
   double scale = 1;
@@ -56,34 +56,35 @@ class Staged {
 };
 
 // The files that the adapters are read from.
-model::Paths adapter_files(const AdapterFlags& flags) {
-  model::Paths files;
+model::file::Paths adapter_files(const AdapterFlags& flags) {
+  model::file::Paths files;
   for (const std::string& given : flags.plain) {
     std::error_code failure;
     if (!fs::is_directory(given, failure)) {
       files.emplace_back(given);
       continue;
     }
-    files.emplace_back(fs::path(given) / model::kAdapterConfig);
-    files.emplace_back(fs::path(given) / model::kAdapterWeights);
+    files.emplace_back(fs::path(given) / model::arch::kAdapterConfig);
+    files.emplace_back(fs::path(given) / model::arch::kAdapterWeights);
   }
   return files;
 }
 
-std::vector<model::TokenId> check_text(const MergeFlags& flags, const model::Model& model) {
+std::vector<model::text::TokenId> check_text(const MergeFlags& flags, const model::arch::Model& model) {
   const std::string text = held_out_text(flags.check);
-  return model::perplexity_tokens(*model.tokenizer, text, model::BosPlace::front);
+  return model::infer::perplexity_tokens(*model.tokenizer, text, model::infer::BosPlace::front);
 }
 
-void compare(run::Engine& engine, const model::LibraryRef& library, const MergeFlags& flags, const model::Model& base,
-             const std::vector<model::ScaledAdapter>& adapters, const fs::path& merged) {
+void compare(run::Engine& engine, const model::arch::LibraryRef& library, const MergeFlags& flags,
+             const model::arch::Model& base, const std::vector<model::arch::ScaledAdapter>& adapters,
+             const fs::path& merged) {
   if (!base.tokenizer) {
     if (flags.most || !flags.check.empty())
       throw user_error("{} has no tokenizer, so the result cannot be checked on a text", flags.base);
     return note("not checked: the model has no tokenizer");
   }
-  const std::vector<model::TokenId> text = check_text(flags, base);
-  model::PerplexityOptions options;
+  const std::vector<model::text::TokenId> text = check_text(flags, base);
+  model::infer::PerplexityOptions options;
   options.exact = true;
   options.windows = flags.windows;
   options.length = flags.length;
@@ -91,8 +92,8 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const MergeF
   options.bos = base.tokenizer->adds_bos();
   Progress progress;
   const AtomicFolder scratch(merged.parent_path() / "lumen-merge");  // deleted at the end
-  const model::Divergence d = model::divergence_between(
-      engine, base, adapters, model::read_model(library, merged), text, options, scratch.path() / "logits",
+  const model::infer::Divergence d = model::infer::divergence_between(
+      engine, base, adapters, model::arch::read_model(library, merged), text, options, scratch.path() / "logits",
       [&](int64_t done, int64_t all) { progress.update(fmt::format("check window {}/{}", done, all)); });
   progress.finish(fmt::format("check: {} tokens", d.tokens));
   put(fmt::format(
@@ -108,62 +109,64 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const MergeF
 }
 
 // The provenance of the result: its base, adapters and options.
-model::Provenance provenance_of(const MergeFlags& flags, const model::Model& base, const model::Paths& inputs) {
-  model::Provenance from;
+model::recipe::Provenance provenance_of(const MergeFlags& flags, const model::arch::Model& base,
+                                        const model::file::Paths& inputs) {
+  model::recipe::Provenance from;
   from.base = flags.base.starts_with("hf:") ? flags.base : fs::absolute(flags.base).lexically_normal().string();
-  from.base_hash = model::weights_hash(base).hex();
-  const auto own = model::model_files(flags.base);
+  from.base_hash = model::arch::weights_hash(base).hex();
+  const auto own = model::file::model_files(flags.base);
   for (const fs::path& path : inputs) {
     if (std::find(own.begin(), own.end(), path) != own.end()) continue;
     const MappedFile map(path);
     from.files.push_back({fs::absolute(path).lexically_normal().string(), map.bytes().size(),
                           hash_bytes(map.bytes().data(), map.bytes().size())});
   }
-  from.formats = model::formats_of(base);
+  from.formats = model::recipe::formats_of(base);
   from.compiler = run::compiler_version();
   return from;
 }
 
 int merge(const Shared& shared, MergeFlags& flags) {
   const bool gguf = flags.to.empty() ? fs::path(flags.out).extension() == ".gguf" : flags.to == "gguf";
-  model::Paths inputs = model::model_files(flags.base);
+  model::file::Paths inputs = model::file::model_files(flags.base);
   for (const fs::path& file : adapter_files(flags.adapters)) inputs.push_back(file);
   if (!flags.check.empty()) inputs.emplace_back(flags.check);
   std::error_code failure;
   if (!flags.overwrite &&
       (gguf ? fs::exists(flags.out, failure) : fs::exists(fs::path(flags.out) / "config.json", failure)))
     throw Error(Exit::user, fmt::format("'{}' is there already", flags.out), "name another place, or add --overwrite");
-  const model::LibraryRef library = shared.library();
-  if (flags.type != model::MergeOptions::kBaseType && !library->recipe(flags.type))
+  const model::arch::LibraryRef library = shared.library();
+  if (flags.type != model::compress::MergeOptions::kBaseType && !library->recipe(flags.type))
     (void)named_format(library->formats(), flags.type);
   for (const std::string& name : flags.fallbacks) (void)named_format(library->formats(), name);
   if (gguf)
     require_writable(flags.out);
   else
     require_writable_folder(flags.out);
-  model::Model base = model::read_model(library, flags.base);
+  model::arch::Model base = model::arch::read_model(library, flags.base);
   if (base.tokenizer)
     if (const std::string trained = flags.adapters.chat_template(); !trained.empty())
-      model::take_chat(base, choose_chat("", flags.adapters, *base.tokenizer));
-  std::vector<model::ScaledAdapter> adapters = flags.adapters.read(base);
-  for (model::ScaledAdapter& s : adapters) s.scale *= flags.scale;
-  if (const auto branches = model::low_rank_branches(base); !branches.empty())
+      model::arch::take_chat(base, choose_chat("", flags.adapters, *base.tokenizer));
+  std::vector<model::arch::ScaledAdapter> adapters = flags.adapters.read(base);
+  for (model::arch::ScaledAdapter& s : adapters) s.scale *= flags.scale;
+  if (const auto branches = model::arch::low_rank_branches(base); !branches.empty())
     note(fmt::format("{} weights have low-rank branches, which are kept", branches.size()));
   run::Engine engine = shared.engine();
-  model::MergeOptions options;
+  model::compress::MergeOptions options;
   options.type = flags.type;
   options.hugging_face = !gguf;
   options.fallbacks = flags.fallbacks;
-  options.record = model::record_of(provenance_of(flags, base, inputs));
-  model::Merge job(engine, base, adapters, options);
+  options.record = model::recipe::record_of(provenance_of(flags, base, inputs));
+  model::compress::Merge job(engine, base, adapters, options);
   Staged staged(flags.out, !gguf);
   Progress progress;
   int64_t done = 0;
-  const model::MergeReport report = job.write(staged.path(), [&](const model::MergedTensor& t) {
+  const model::compress::MergeReport report = job.write(staged.path(), [&](const model::compress::MergedTensor& t) {
     progress.update(fmt::format("merge {} {}", ++done, t.name));
   });
   progress.finish(fmt::format("merge: {} tensors", report.tensors.size()));
-  if (!gguf) model::write_run_file(staged.path(), provenance_of(flags, base, inputs), model::kFolderFiles);
+  if (!gguf)
+    model::recipe::write_run_file(staged.path(), provenance_of(flags, base, inputs), model::recipe::kFolderFiles);
   put(report.text());
   if (!flags.no_check) compare(engine, library, flags, base, adapters, staged.path());
   staged.commit();

@@ -27,20 +27,21 @@ namespace lumen::cli {
 namespace {
 
 struct QuantizeFlags {
-  std::string in, out, type, recipe, importance, form = model::Destination::kGguf, split, shard;
+  std::string in, out, type, recipe, importance, form = model::arch::Destination::kGguf, split, shard;
   int threads = -1;
   std::vector<std::string> tensor_types;
-  model::QuantizeOptions options;
+  model::compress::QuantizeOptions options;
   bool dry_run = false, overwrite = false;
   CalibratedFlags calibrated;
 };
 
-void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& job, model::Destination to) {
+void write(const Shared& shared, const QuantizeFlags& flags, model::compress::Quantizer& job,
+           model::arch::Destination to) {
   run::Engine engine = shared.engine();
   if (flags.options.train_tables) job.train_tables(engine);
   if (flags.options.importance) {  // metadata keys that other programs read, too
-    const model::Importance& from = *flags.options.importance;
-    model::GgufMetadata& metadata = job.result().metadata;
+    const model::calibrate::Importance& from = *flags.options.importance;
+    model::file::GgufMetadata& metadata = job.result().metadata;
     metadata.set("quantize.imatrix.file", flags.importance);
     if (!from.datasets.empty()) metadata.set("quantize.imatrix.dataset", from.datasets.back());
     metadata.set("quantize.imatrix.entries_count", static_cast<uint32_t>(from.entries.size()));
@@ -50,21 +51,21 @@ void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& j
   Progress progress;
   int64_t done = 0;
   const size_t all = job.result().parameters.size();
-  job.write(engine, to, [&](const model::QuantizedTensor& t) {
+  job.write(engine, to, [&](const model::compress::QuantizedTensor& t) {
     if (interrupted().load()) throw Error(Exit::interrupted, "stopped; nothing was written");
     progress.update(fmt::format("quantize {}/{} {}", ++done, all, t.name));
   });
-  const model::QuantizeReport& report = job.report();
+  const model::compress::QuantizeReport& report = job.report();
   progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
 }
 
 // Checks the options that --activations combines with: it needs a calibration text, and only GGUF files and packed
 // folders have metadata keys for its result.
-void require_activations(const QuantizeFlags& flags, bool by_budget, const model::Destination& to) {
+void require_activations(const QuantizeFlags& flags, bool by_budget, const model::arch::Destination& to) {
   if (by_budget)
     throw usage_error("--budget chooses formats of weights; run --activations on its output, without TYPE");
   const ActivationFlags& a = flags.calibrated.activations;
-  if (to.form == model::Destination::kFolder)
+  if (to.form == model::arch::Destination::kFolder)
     throw usage_error("formats of activations are written to GGUF files and folders of packed weights alone");
   if (!to.is_gguf() && (!a.cache.keys.empty() || !a.cache.values.empty())) {
     if (a.cache_scales != "static")
@@ -90,20 +91,20 @@ void require_experts_alone(const QuantizeFlags& flags) {
   if (!flags.calibrated.high.empty()) throw usage_error("--experts and --high-impact do not cut the same model");
   if (flags.dry_run)
     throw usage_error("--dry-run computes nothing, but classes of experts depend on a calibration text");
-  if (flags.form != model::Destination::kGguf && flags.form != model::Destination::kFolder)
+  if (flags.form != model::arch::Destination::kGguf && flags.form != model::arch::Destination::kFolder)
     throw usage_error("folders of packed weights cannot store experts in parts");
   if (flags.calibrated.activations.are_given())
     throw usage_error("run --activations on the output of --experts, without TYPE");
 }
 
-int write_rounded(const Shared& shared, QuantizeFlags& flags, const model::Model& model, model::Quantizer& job,
-                  const model::Destination& to) {
-  model::require_writable_as(job.result(), to.form);
+int write_rounded(const Shared& shared, QuantizeFlags& flags, const model::arch::Model& model,
+                  model::compress::Quantizer& job, const model::arch::Destination& to) {
+  model::arch::require_writable_as(job.result(), to.form);
   if (!flags.dry_run) write(shared, flags, job, to);
   put(job.report().text());
   for (const std::string& warning : job.report().warnings()) warn(warning);
   if (flags.dry_run) return 0;
-  model::CompressionReport report = report_of(model, flags.in, flags.out, job.report());
+  model::report::CompressionReport report = report_of(model, flags.in, flags.out, job.report());
   report.experts = flags.calibrated.classes;
   note(fmt::format("wrote {}", flags.out));
   if (!flags.calibrated.no_measure) measure_result(shared, {flags.in, to, {}, flags.calibrated.texts, false}, report);
@@ -111,16 +112,16 @@ int write_rounded(const Shared& shared, QuantizeFlags& flags, const model::Model
   return 0;
 }
 
-int quantize_experts(const Shared& shared, QuantizeFlags& flags, const model::Destination& to) {
+int quantize_experts(const Shared& shared, QuantizeFlags& flags, const model::arch::Destination& to) {
   CalibratedFlags& calibrated = flags.calibrated;
-  const model::Model whole = model::read_model(shared.library(), flags.in);
+  const model::arch::Model whole = model::arch::read_model(shared.library(), flags.in);
   ExpertChoice choice = with_expert_classes(shared, whole, flags.options, flags.out, calibrated, calibrated.experts);
   calibrated.cut = choice.cut;
   calibrated.classes = std::move(choice.experts);
   put(table_of(calibrated.classes));
   if (!calibrated.strategy.empty())
     return quantize_by_layers(shared, choice.model, flags.in, to, flags.options, calibrated);
-  model::Quantizer job(choice.model, flags.options);
+  model::compress::Quantizer job(choice.model, flags.options);
   return write_rounded(shared, flags, choice.model, job, to);
 }
 
@@ -133,14 +134,14 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
     flags.options.tensor_types.emplace_back(pair.substr(0, at), pair.substr(at + 1));
   }
   flags.options.target = flags.type;
-  model::Destination to{flags.out, flags.form, 0, -1};
+  model::arch::Destination to{flags.out, flags.form, 0, -1};
   if (!flags.split.empty() && !to.is_gguf()) throw usage_error("--split-max-size is for GGUF files");
   if (!flags.shard.empty() && to.is_gguf()) throw usage_error("--max-shard-size is for folders");
   to.part_bytes = size_of(to.is_gguf() ? flags.split : flags.shard);
-  flags.options.stacked = model::takes_stacked_alone(flags.form);
-  flags.options.linear_layers = !to.is_gguf() && flags.form != model::Destination::kFolder;
+  flags.options.stacked = model::arch::takes_stacked_alone(flags.form);
+  flags.options.linear_layers = !to.is_gguf() && flags.form != model::arch::Destination::kFolder;
   // Reports errors before the work.
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   const bool by_budget = !flags.calibrated.budget.empty();
   if (by_budget && !flags.type.empty()) throw usage_error("--budget chooses formats: '{}' is one too many", flags.type);
   if (by_budget && (!to.is_gguf() || to.part_bytes > 0)) throw usage_error("--budget writes one GGUF file");
@@ -150,16 +151,16 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   check_activations(shared, activations);
   if (activations.are_given()) require_activations(flags, by_budget, to);
   if (!to.is_gguf() && !activations.format.empty()) {
-    model::HeldFormat held{named_format(library->formats(), activations.format), {}};
+    model::arch::HeldFormat held{named_format(library->formats(), activations.format), {}};
     if (activations.scales == "static") held.scale = 1;
-    model::Packing::require_input(to.form, library->formats(), "the layers' inputs", held);
+    model::arch::Packing::require_input(to.form, library->formats(), "the layers' inputs", held);
   }
   if (!to.is_gguf() && !activations.cache.keys.empty())
-    model::Packing::require_cache(to.form, library->formats(),
-                                  {named_format(library->formats(), activations.cache.keys), 1.0});
+    model::arch::Packing::require_cache(to.form, library->formats(),
+                                        {named_format(library->formats(), activations.cache.keys), 1.0});
   const auto read = [&] {
-    model::Model in = model::read_model(library, flags.in);
-    if (activations.drops) model::forget_held_formats(in);
+    model::arch::Model in = model::arch::read_model(library, flags.in);
+    if (activations.drops) model::arch::forget_held_formats(in);
     return in;
   };
   const bool weights_stay =
@@ -189,20 +190,20 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   check_experts(shared, experts);
   if (experts.are_given()) require_experts_alone(flags);
   if (!flags.importance.empty())
-    flags.options.importance =
-        std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
+    flags.options.importance = std::make_shared<model::calibrate::Importance>(
+        model::calibrate::read_importance(flags.importance, library->formats()));
   if (by_budget)
     return quantize_by_budget(shared, read(), flags.in, flags.out, flags.options, flags.calibrated, flags.dry_run);
   if (experts.are_given()) return quantize_experts(shared, flags, to);
   if (by_layers && !cuts) return quantize_by_layers(shared, read(), flags.in, to, flags.options, flags.calibrated);
-  model::StreamedModel in;
+  model::arch::StreamedModel in;
   if (cuts)
     in.model = with_high_impact(shared, read(), flags.options, flags.out, flags.calibrated, flags.dry_run);
   else
-    in = model::stream_model(library, flags.in);
-  if (activations.drops) model::forget_held_formats(in.model);
+    in = model::arch::stream_model(library, flags.in);
+  if (activations.drops) model::arch::forget_held_formats(in.model);
   if (by_layers) return quantize_by_layers(shared, in.model, flags.in, to, flags.options, flags.calibrated);
-  model::Quantizer job(in.model, flags.options, in.source);
+  model::compress::Quantizer job(in.model, flags.options, in.source);
   return write_rounded(shared, flags, in.model, job, to);
 }
 
@@ -214,7 +215,7 @@ void add_quantize(CLI::App& app, Command& command) {
       app.add_subcommand("quantize", "Quantize a model's weights to a number format, or to a mixture of formats");
   add_settings(*sub, "input", flags->in, "output", flags->out, "--overwrite", flags->overwrite, "type", flags->type);
   auto* threads = add_setting(*sub, "nthreads", flags->threads);
-  add_setting(*sub, "--output-format", flags->form)->check(CLI::IsMember(model::output_forms()));
+  add_setting(*sub, "--output-format", flags->form)->check(CLI::IsMember(model::arch::output_forms()));
   add_settings(*sub, "--split-max-size", flags->split, "--max-shard-size", flags->shard, "--tensor-type",
                flags->tensor_types);
   auto* output = add_setting(*sub, "--output-tensor-type", flags->options.output_type);

@@ -11,13 +11,13 @@
 namespace lumen::cli {
 namespace {
 
-model::Recipe read_recipe(const model::Library& library, const std::string& name) {
-  if (const auto text = library.recipe(name)) return model::parse_recipe(text->text, text->name);
+model::recipe::Recipe read_recipe(const model::arch::Library& library, const std::string& name) {
+  if (const auto text = library.recipe(name)) return model::recipe::parse_recipe(text->text, text->name);
   std::error_code error;
-  if (std::filesystem::exists(name, error)) return model::parse_recipe(read_file(name, 1 << 20), name);
+  if (std::filesystem::exists(name, error)) return model::recipe::parse_recipe(read_file(name, 1 << 20), name);
   std::string known;
   for (const std::string& one : library.recipe_names())
-    if (!model::parse_recipe(library.recipe(one)->text, one).compress.empty())
+    if (!model::recipe::parse_recipe(library.recipe(one)->text, one).compress.empty())
       known += (known.empty() ? "" : ", ") + one;
   throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name),
               "recipes for this command: " + known);
@@ -25,8 +25,8 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
 
 }  // namespace
 
-void take_recipe(CLI::App& sub, const model::Library& library, const std::string& name) {
-  const model::Recipe recipe = read_recipe(library, name);
+void take_recipe(CLI::App& sub, const model::arch::Library& library, const std::string& name) {
+  const model::recipe::Recipe recipe = read_recipe(library, name);
   if (recipe.compress.empty())
     throw usage_error("'{}' has no [compress], the section for `lumen {}`", name, sub.get_name());
   std::string said;

@@ -9,6 +9,6 @@ namespace lumen::cli {
 
 // `name`: a recipe of the library, or a file. Error (usage) where it has no [compress], has a key that is no option of
 // the command, or has a value that the option refuses.
-void take_recipe(CLI::App& sub, const model::Library& library, const std::string& name);
+void take_recipe(CLI::App& sub, const model::arch::Library& library, const std::string& name);
 
 }  // namespace lumen::cli

@@ -9,10 +9,10 @@ namespace lumen::cli {
 namespace {
 
 int verify(const Shared& shared, const std::string& path) {
-  using Found = model::VerifyLine::Found;
+  using Found = model::recipe::VerifyLine::Found;
   int64_t same = 0, differing = 0, missing = 0;
   std::string text, what;
-  for (const model::VerifyLine& line : model::verify(shared.library(), path)) {
+  for (const model::recipe::VerifyLine& line : model::recipe::verify(shared.library(), path)) {
     (line.found == Found::same ? same : line.found == Found::differs ? differing : missing) += 1;
     if (line.found == Found::differs) what += (what.empty() ? "" : ", ") + line.what;
     text += fmt::format("{:<8} {}{}{}\n",

@@ -18,7 +18,7 @@ namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using model::HubName;
+using model::file::HubName;
 
 constexpr const char* kEndpoint = "https://huggingface.co";
 constexpr int kMostRedirects = 5;
@@ -37,7 +37,7 @@ std::string variable(const char* name) {
 }
 
 bool is_true(const char* name) {
-  const std::string value = model::in_lower_case(variable(name));
+  const std::string value = model::file::in_lower_case(variable(name));
   return value == "1" || value == "true" || value == "yes" || value == "on";
 }
 
@@ -119,7 +119,7 @@ std::optional<Url> next_address(const Url& at, const FetchReply& reply, int coun
 std::string plain_etag(std::string text) {
   if (text.starts_with("W/")) text.erase(0, 2);
   std::erase(text, '"');
-  return model::is_plain_name(text) ? text : "";
+  return model::file::is_plain_name(text) ? text : "";
 }
 
 std::optional<uint64_t> byte_count(const std::string& text) {
@@ -233,14 +233,14 @@ RemoteRepository HubClient::list(const HubName& name) {
       throw user_error("it has no list of at most {} files", kMostFiles);
     for (const nlohmann::json& file : files) {
       std::string path_of_file = json_text(file, "rfilename", "a file");
-      if (!model::is_repository_path(path_of_file))
+      if (!model::file::is_repository_path(path_of_file))
         throw user_error("it names a file '{}'", printable(path_of_file.substr(0, kShownMessage)));
       out.files.push_back(std::move(path_of_file));
     }
   } catch (const Error& wrong) {
     throw malformed(what, wrong.what());
   }
-  if (!model::is_commit(out.commit)) throw malformed(what, "it names no commit");
+  if (!model::file::is_commit(out.commit)) throw malformed(what, "it names no commit");
   return out;
 }
 

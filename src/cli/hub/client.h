@@ -26,7 +26,7 @@ bool is_offline_by_environment();
 
 struct RemoteRepository {
   std::string commit;
-  model::FileNames files;
+  model::file::FileNames files;
 };
 
 // The contents of a file at a commit.
@@ -43,8 +43,8 @@ class HubClient {
  public:
   explicit HubClient(HubOptions options);
 
-  RemoteRepository list(const model::HubName& name);
-  RemoteFile locate(const model::HubName& name, const std::string& commit, const std::string& path);
+  RemoteRepository list(const model::file::HubName& name);
+  RemoteFile locate(const model::file::HubName& name, const std::string& commit, const std::string& path);
   // Requests the contents from byte `begin` on, once, following redirects; `take` gets each piece of an answer with
   // status 200 or 206. Returns the last answer.
   FetchReply read(const RemoteFile& file, uint64_t begin, const Fetcher::Take& take);
@@ -55,7 +55,7 @@ class HubClient {
   // Waits before attempt number 1, 2, .. of a repetition, longer each time, or as long as the answer says.
   void wait(const FetchReply& reply, int attempt, const std::string& what) const;
   // The error for an answer that is no success. `what`: "the list of files".
-  Error failed(const FetchReply& reply, const model::HubName& name, const std::string& what) const;
+  Error failed(const FetchReply& reply, const model::file::HubName& name, const std::string& what) const;
 
  private:
   FetchReply ask(const Url& first, bool head_only, std::string* body, Url* last,

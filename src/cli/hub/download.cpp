@@ -141,8 +141,8 @@ std::string wrong_head(const FetchReply& head, uint64_t begin, uint64_t size) {
 
 }  // namespace
 
-Downloader::Downloader(HubClient& client, model::HubName name)
-    : client_(client), name_(std::move(name)), cache_(model::hub_cache()), folder_(cache_ / name_.folder()) {
+Downloader::Downloader(HubClient& client, model::file::HubName name)
+    : client_(client), name_(std::move(name)), cache_(model::file::hub_cache()), folder_(cache_ / name_.folder()) {
   for (const char* part : {"blobs", "refs", "snapshots"}) fs::create_directories(folder_ / part);
 }
 

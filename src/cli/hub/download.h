@@ -17,7 +17,7 @@ class Downloader {
   // `done`: bytes of the file that are in the cache now.
   using Report = std::function<void(uint64_t done)>;
 
-  Downloader(HubClient& client, model::HubName name);
+  Downloader(HubClient& client, model::file::HubName name);
 
   // Whether the snapshot has the file, whole.
   bool has(const RemoteFile& file) const;
@@ -39,7 +39,7 @@ class Downloader {
   void link(const RemoteFile& file);
 
   HubClient& client_;
-  model::HubName name_;
+  model::file::HubName name_;
   std::filesystem::path cache_, folder_;
 };
 

@@ -42,13 +42,13 @@ std::string time_text(fs::file_time_type at) {
 // The models directly in a configured folder: GGUF files, and folders with safetensors.
 void add_models_of_folder(const fs::path& folder, std::vector<Row>* rows) {
   std::error_code failure;
-  model::FileNames files;
+  model::file::FileNames files;
   for (const fs::path& path : list_folder(folder, failure)) {
     if (!fs::is_directory(path, failure)) {
       files.push_back(path.filename().string());
       continue;
     }
-    const model::FileNames inside = model::safetensors_files(model::snapshot_files(path));
+    const model::file::FileNames inside = model::file::safetensors_files(model::file::snapshot_files(path));
     Row row{path.filename().string(), "safetensors", folder.string()};
     for (const std::string& file : inside) {
       row.bytes += fs::file_size(path / file, failure);
@@ -56,7 +56,7 @@ void add_models_of_folder(const fs::path& folder, std::vector<Row>* rows) {
     }
     if (!inside.empty()) rows->push_back(row);
   }
-  for (const model::GgufSet& set : model::gguf_sets(files)) {
+  for (const model::file::GgufSet& set : model::file::gguf_sets(files)) {
     Row row{fs::path(set.files[0]).stem().string(), set.type(), folder.string()};
     for (const std::string& file : set.files) {
       row.bytes += fs::file_size(folder / file, failure);
@@ -68,18 +68,18 @@ void add_models_of_folder(const fs::path& folder, std::vector<Row>* rows) {
 
 std::vector<Row> all_rows() {
   std::vector<Row> rows;
-  for (const model::CachedModel& one : model::cached_models(model::hub_cache()))
+  for (const model::file::CachedModel& one : model::file::cached_models(model::file::hub_cache()))
     rows.push_back({one.name.text(), one.is_whole ? one.type : one.type + " (parts missing)", "hub cache", one.bytes,
                     one.modified});
-  for (const fs::path& folder : model::local_names().folders) add_models_of_folder(folder, &rows);
+  for (const fs::path& folder : model::file::local_names().folders) add_models_of_folder(folder, &rows);
   return rows;
 }
 
 int list(const ListFlags& flags) {
   const std::vector<Row> rows = all_rows();
-  const auto& aliases = model::local_names().aliases;
+  const auto& aliases = model::file::local_names().aliases;
   if (flags.json) {
-    nlohmann::ordered_json out = {{"cache", model::hub_cache().string()}};
+    nlohmann::ordered_json out = {{"cache", model::file::hub_cache().string()}};
     out["models"] = nlohmann::ordered_json::array();
     for (const Row& row : rows)
       out["models"].push_back({{"name", row.name},
@@ -94,7 +94,7 @@ int list(const ListFlags& flags) {
   size_t width = 4;
   for (const Row& row : rows) width = std::max(width, row.name.size());
   if (rows.empty())
-    put(fmt::format("{} holds no models; `lumen pull USER/REPO` downloads one\n", model::hub_cache().string()));
+    put(fmt::format("{} holds no models; `lumen pull USER/REPO` downloads one\n", model::file::hub_cache().string()));
   else
     put(fmt::format("{:<{}}  {:>10}  {:<12}  {:<10}  {}\n", "name", width, "size", "type", "modified", "where"));
   for (const Row& row : rows)

@@ -18,8 +18,8 @@
 namespace lumen::cli {
 namespace {
 
-using model::FileNames;
-using model::HubName;
+using model::file::FileNames;
+using model::file::HubName;
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr uint64_t kMostIndex = uint64_t{64} << 20;  // bytes
@@ -75,10 +75,10 @@ class PullProgress {
 
 // The files of the repository that make the model.
 FileNames files_of_model(const RemoteRepository& repository, const HubName& name) {
-  const std::vector<model::GgufSet> sets = model::gguf_sets(repository.files);
-  FileNames folder = model::safetensors_files(repository.files);
+  const std::vector<model::file::GgufSet> sets = model::file::gguf_sets(repository.files);
+  FileNames folder = model::file::safetensors_files(repository.files);
   if (name.part.empty() && name.file.empty() && !folder.empty()) return folder;
-  if (!sets.empty()) return model::choose_gguf(sets, name).files;
+  if (!sets.empty()) return model::file::choose_gguf(sets, name).files;
   if (!folder.empty())
     throw Error(Exit::user, fmt::format("'{}' has safetensors and no GGUF files", name.repository()),
                 fmt::format("`lumen pull {}` gets them; `lumen quantize` makes a GGUF file", name.repository()));
@@ -99,7 +99,7 @@ FileNames weights_of_index(const std::filesystem::path& index) {
   FileNames out;
   const nlohmann::json content = parse_json(read_file(index, kMostIndex), index.string());
   for (const auto& [tensor, file] : json_member(content, "weight_map", index.string()).items()) {
-    if (!file.is_string() || !model::is_repository_path(file.get<std::string>()))
+    if (!file.is_string() || !model::file::is_repository_path(file.get<std::string>()))
       throw user_error("{}: tensor '{}' is in no file of the repository", index.string(), tensor);
     if (std::ranges::find(out, file.get<std::string>()) == out.end()) out.push_back(file);
   }
@@ -118,9 +118,9 @@ void add_indexed(const HubName& name, const std::filesystem::path& index, const 
 
 // The model's name, whose repository an alias may give.
 HubName name_to_pull(const std::string& given) {
-  const auto& aliases = model::local_names().aliases;
+  const auto& aliases = model::file::local_names().aliases;
   const auto alias = aliases.find(given);
-  return model::parse_hub_name(alias == aliases.end() ? given : alias->second);
+  return model::file::parse_hub_name(alias == aliases.end() ? given : alias->second);
 }
 
 void pull_one(HubClient& client, const HubName& name, bool dry_run) {
@@ -155,7 +155,7 @@ void pull_one(HubClient& client, const HubName& name, bool dry_run) {
   if (missing > 0) progress.finish();
   note(fmt::format("{} is {} at commit {}", name.text(), missing > 0 ? "in the cache" : "up to date",
                    repository.commit.substr(0, 12)));
-  put(model::resolve_hub(name.text()).string() + "\n");
+  put(model::file::resolve_hub(name.text()).string() + "\n");
 }
 
 int pull(const PullFlags& flags) {
@@ -164,7 +164,7 @@ int pull(const PullFlags& flags) {
   if (flags.hub.is_offline || is_offline_by_environment()) {
     for (const HubName& name : names) {
       try {
-        put(model::resolve_hub(name.text()).string() + "\n");
+        put(model::file::resolve_hub(name.text()).string() + "\n");
       } catch (const Error& missing) {
         throw Error(missing.code(), missing.what(),
                     "--offline, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set, so nothing is downloaded");

@@ -19,7 +19,7 @@ namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using model::HubName;
+using model::file::HubName;
 
 struct RemoveFlags {
   std::vector<std::string> names;
@@ -30,7 +30,7 @@ struct RemoveFlags {
 struct Removal {
   HubName name;
   fs::path repository, snapshot;
-  model::FileNames files;  // of the snapshot
+  model::file::FileNames files;  // of the snapshot
   bool whole_snapshot = false;
 };
 
@@ -54,15 +54,16 @@ std::set<fs::path> used_blobs(const fs::path& repository) {
 
 // The name, with its repository where the text is short or an alias.
 HubName full_name(const std::string& given) {
-  const auto& aliases = model::local_names().aliases;
+  const auto& aliases = model::file::local_names().aliases;
   const auto alias = aliases.find(given);
   const std::string text = alias == aliases.end() ? given : alias->second;
-  if (text.find('/') != std::string::npos) return model::parse_hub_name(text);
+  if (text.find('/') != std::string::npos) return model::file::parse_hub_name(text);
   const std::string repo = text.substr(0, text.find_first_of(":@"));
   std::set<std::string> found;
-  for (const model::CachedModel& one : model::cached_models(model::hub_cache()))
-    if (model::in_lower_case(one.name.repo) == model::in_lower_case(repo)) found.insert(one.name.repository());
-  if (found.size() == 1) return model::parse_hub_name(*found.begin() + text.substr(repo.size()));
+  for (const model::file::CachedModel& one : model::file::cached_models(model::file::hub_cache()))
+    if (model::file::in_lower_case(one.name.repo) == model::file::in_lower_case(repo))
+      found.insert(one.name.repository());
+  if (found.size() == 1) return model::file::parse_hub_name(*found.begin() + text.substr(repo.size()));
   throw Error(Exit::user,
               found.empty() ? fmt::format("the cache has no model '{}'", given)
                             : fmt::format("several models are called '{}'", given),
@@ -72,28 +73,28 @@ HubName full_name(const std::string& given) {
 Removal plan(const std::string& given) {
   Removal out;
   out.name = full_name(given);
-  const fs::path cache = model::hub_cache();
+  const fs::path cache = model::file::hub_cache();
   out.repository = cache / out.name.folder();
   std::error_code failure;
   if (fs::is_symlink(out.repository, failure))
     throw Error(Exit::user,
                 fmt::format("{} is a link to another place, where nothing is removed", out.repository.string()),
                 "remove the link by hand");
-  const std::string commit = model::cached_commit(out.repository, out.name.revision);
+  const std::string commit = model::file::cached_commit(out.repository, out.name.revision);
   if (commit.empty())
     throw Error(Exit::user, fmt::format("the cache {} has no model '{}'", cache.string(), out.name.text()),
                 "`lumen list` shows the names");
   out.snapshot = out.repository / "snapshots" / commit;
-  const model::FileNames all = model::snapshot_files(out.snapshot);
+  const model::file::FileNames all = model::file::snapshot_files(out.snapshot);
   if (out.name.part.empty() && out.name.file.empty()) {
     out.files = all;
     out.whole_snapshot = true;
     return out;
   }
   // Parts of a split model may be missing, so the set is found by its name here.
-  std::vector<model::GgufSet> sets = model::gguf_sets(all);
-  for (model::GgufSet& set : sets) set.parts = int(set.files.size());
-  out.files = model::choose_gguf(sets, out.name).files;
+  std::vector<model::file::GgufSet> sets = model::file::gguf_sets(all);
+  for (model::file::GgufSet& set : sets) set.parts = int(set.files.size());
+  out.files = model::file::choose_gguf(sets, out.name).files;
   out.whole_snapshot = std::ranges::all_of(
       all, [&](const std::string& file) { return std::ranges::find(out.files, file) != out.files.end(); });
   return out;

@@ -69,7 +69,7 @@ int chat(const Shared& shared, ChatFlags& flags) {
     } else if (status == LineInput::Status::end) {
       break;
     }
-    if (model::utf8_valid_run(message, 0) != message.size()) {
+    if (model::text::utf8_valid_run(message, 0) != message.size()) {
       note("that is no valid UTF-8; is the terminal set to UTF-8?");
       continue;
     }

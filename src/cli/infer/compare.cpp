@@ -27,7 +27,7 @@ struct CompareFlags {
   std::vector<std::string> tasks, task_files;
   int64_t limit = 0;
   bool one_by_one = false, no_speed = false, outside_data = false;
-  model::PerplexityOptions options;
+  model::infer::PerplexityOptions options;
 };
 
 class Compare {
@@ -41,18 +41,19 @@ class Compare {
                     "--data DIR names their folder; docs/guide/evaluating.md names the files");
     }
     for (const std::string& name : flags.tasks)
-      for (const std::filesystem::path& file : model::data_files_of(tasks_, name, task_options())) rows_.add(file);
+      for (const std::filesystem::path& file : model::eval::data_files_of(tasks_, name, task_options()))
+        rows_.add(file);
     for (const std::string& file : {flags.json, flags.html})
       if (!file.empty()) refuse_protected(file);
-    const model::LibraryRef library = shared.library();
-    for (const std::string& file : flags.models) models_.push_back(model::read_model(library, file));
+    const model::arch::LibraryRef library = shared.library();
+    for (const std::string& file : flags.models) models_.push_back(model::arch::read_model(library, file));
     if (!models_[0].tokenizer) throw user_error("{} has no tokenizer", flags.models[0]);
-    for (size_t i = 1; i < models_.size(); ++i) model::require_same_tokens(models_[0], models_[i]);
+    for (size_t i = 1; i < models_.size(); ++i) model::infer::require_same_tokens(models_[0], models_[i]);
     begin_report();
   }
 
   void run() {
-    const std::vector<model::TokenId> text = tokens();
+    const std::vector<model::text::TokenId> text = tokens();
     catch_interrupts();
     if (together())
       compare_together(text);
@@ -61,25 +62,27 @@ class Compare {
     for (size_t i = 0; i < models_.size(); ++i)
       if (!flags_.no_speed || !flags_.tasks.empty()) measure_alone(i);
     put_table();
-    if (!flags_.json.empty()) write_file_atomic(flags_.json, model::compression_json(report_));
-    if (!flags_.html.empty()) write_file_atomic(flags_.html, model::html_report(report_));
+    if (!flags_.json.empty()) write_file_atomic(flags_.json, model::report::compression_json(report_));
+    if (!flags_.html.empty()) write_file_atomic(flags_.html, model::report::html_report(report_));
   }
 
  private:
-  using Report = model::CompressionReport;
+  using Report = model::report::CompressionReport;
 
-  model::EvalOptions task_options() const {
-    model::EvalOptions options;
+  model::eval::EvalOptions task_options() const {
+    model::eval::EvalOptions options;
     options.data = flags_.data;
     options.limit = flags_.limit;
     options.outside_data = flags_.outside_data;
     return options;
   }
 
-  model::MeasuredQuality& quality(size_t i) { return i == 0 ? report_.base.quality : report_.points[i - 1].quality; }
+  model::report::MeasuredQuality& quality(size_t i) {
+    return i == 0 ? report_.base.quality : report_.points[i - 1].quality;
+  }
 
   void begin_report() {
-    const auto bits = [](const model::Model& m) {
+    const auto bits = [](const model::arch::Model& m) {
       return 8.0 * m.weight_bytes() / std::max<int64_t>(1, m.weight_count());
     };
     report_.model = models_[0].name.empty() ? flags_.models[0] : models_[0].name;
@@ -90,22 +93,22 @@ class Compare {
       report_.points.push_back({flags_.models[i], "compared", models_[i].weight_bytes(), bits(models_[i]), {}, false});
   }
 
-  std::vector<model::TokenId> tokens() {
-    const model::Model& base = models_[0];
+  std::vector<model::text::TokenId> tokens() {
+    const model::arch::Model& base = models_[0];
     const std::string text = held_out_text(flags_.text, "comparing on");
-    const model::BosPlace place = model::bos_place(flags_.bos);
-    flags_.options.bos = place != model::BosPlace::none && base.tokenizer->adds_bos();
+    const model::infer::BosPlace place = model::infer::bos_place(flags_.bos);
+    flags_.options.bos = place != model::infer::BosPlace::none && base.tokenizer->adds_bos();
     report_.text =
         fmt::format("{}, windows of {} tokens, {} scored", flags_.text.empty() ? "the built-in text" : flags_.text,
                     flags_.options.length, flags_.options.full ? "all but the first" : "the second half");
-    return model::perplexity_tokens(*base.tokenizer, text, place);
+    return model::infer::perplexity_tokens(*base.tokenizer, text, place);
   }
 
   bool together() {
     if (flags_.one_by_one) return false;
     run::MemoryNeeds needs;
     for (size_t i = 0; i < models_.size(); ++i) needs.push_back({flags_.models[i], models_[i].weight_bytes()});
-    needs.push_back({"logits of a window", model::comparing_bytes(models_[0], models_.size(), flags_.options)});
+    needs.push_back({"logits of a window", model::infer::comparing_bytes(models_[0], models_.size(), flags_.options)});
     try {
       run::require_memory(engine_.device(), "comparing", needs);
       return true;
@@ -117,8 +120,8 @@ class Compare {
     }
   }
 
-  void take(size_t i, const model::Divergence& d) {
-    const model::MeasuredQuality base = base_quality_of(d);
+  void take(size_t i, const model::infer::Divergence& d) {
+    const model::report::MeasuredQuality base = base_quality_of(d);
     quality(i) = quality_of(d);
     quality(0).ppl = base.ppl;
     quality(0).ppl_error = base.ppl_error;
@@ -129,19 +132,19 @@ class Compare {
     progress_.update(fmt::format("{} window {}/{}", what, done, all));
   }
 
-  void compare_together(const std::vector<model::TokenId>& text) {
-    std::deque<model::LoadedModel> loaded;
-    std::vector<const model::LoadedModel*> others;
-    for (const model::Model& m : models_) loaded.emplace_back(engine_, m);
+  void compare_together(const std::vector<model::text::TokenId>& text) {
+    std::deque<model::infer::LoadedModel> loaded;
+    std::vector<const model::infer::LoadedModel*> others;
+    for (const model::arch::Model& m : models_) loaded.emplace_back(engine_, m);
     for (size_t i = 1; i < loaded.size(); ++i) others.push_back(&loaded[i]);
-    const model::ComparedModels compared =
-        model::compare_models(loaded[0], others, text, flags_.options, [&](int64_t done, int64_t all) {
+    const model::infer::ComparedModels compared =
+        model::infer::compare_models(loaded[0], others, text, flags_.options, [&](int64_t done, int64_t all) {
           told("compare", done, all);
           return true;
         });
     report_.stages.push_back({"forward passes of the base", compared.base_seconds});
     for (size_t i = 0; i < compared.others.size(); ++i) {
-      const model::ModelComparison& c = compared.others[i];
+      const model::infer::ModelComparison& c = compared.others[i];
       take(i + 1, c.divergence);
       quality(i + 1).cosine = c.cosine;
       report_.stages.push_back({"forward passes of " + flags_.models[i + 1], c.seconds});
@@ -150,7 +153,7 @@ class Compare {
     report_.stages.push_back({"comparing logits", compared.comparing});
   }
 
-  void compare_one_by_one(const std::vector<model::TokenId>& text) {
+  void compare_one_by_one(const std::vector<model::text::TokenId>& text) {
     const std::filesystem::path folder =
         flags_.scratch.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(flags_.scratch);
     const AtomicFolder scratch(folder / "lumen-compare");  // deleted at the end
@@ -161,16 +164,16 @@ class Compare {
       report_.stages.push_back({name, watch.seconds()});
     };
     timed("recording " + flags_.models[0], [&] {
-      const model::LoadedModel loaded(engine_, models_[0]);
-      model::record_logits(loaded, text, flags_.options, logits,
-                           [&](int64_t done, int64_t all) { told("record", done, all); });
+      const model::infer::LoadedModel loaded(engine_, models_[0]);
+      model::infer::record_logits(loaded, text, flags_.options, logits,
+                                  [&](int64_t done, int64_t all) { told("record", done, all); });
     });
     for (size_t i = 1; i < models_.size(); ++i)
       timed("comparing " + flags_.models[i], [&] {
-        const model::LoadedModel loaded(engine_, models_[i]);
-        const model::Divergence d =
-            model::divergence(loaded, text, flags_.options, logits,
-                              [&](int64_t done, int64_t all) { told(flags_.models[i], done, all); });
+        const model::infer::LoadedModel loaded(engine_, models_[i]);
+        const model::infer::Divergence d =
+            model::infer::divergence(loaded, text, flags_.options, logits,
+                                     [&](int64_t done, int64_t all) { told(flags_.models[i], done, all); });
         take(i, d);
         progress_.finish(fmt::format("compared {} tokens", d.tokens));
       });
@@ -181,12 +184,12 @@ class Compare {
 
   // Measures speed and tasks, one model at a time.
   void measure_alone(size_t i) {
-    const model::LoadedModel loaded(engine_, models_[i]);
+    const model::infer::LoadedModel loaded(engine_, models_[i]);
     if (!flags_.no_speed) {
-      model::SpeedOptions options;
+      model::infer::SpeedOptions options;
       options.repetitions = 2;
-      const auto rate = [&](model::SpeedTest test) {
-        const model::Speed speed = model::measure_speed(
+      const auto rate = [&](model::infer::SpeedTest test) {
+        const model::infer::Speed speed = model::infer::measure_speed(
             loaded, test, options, [&](const std::string& text) { progress_.update(flags_.models[i] + " " + text); },
             [] { return interrupted().load(); });
         if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
@@ -196,16 +199,16 @@ class Compare {
       quality(i).prompt_tokens_per_s = rate({.prompt = std::min<int64_t>(128, context / 2)});
       quality(i).tokens_per_s = rate({.generate = std::min<int64_t>(32, context / 2)});
     }
-    const model::EvalOptions options = task_options();
+    const model::eval::EvalOptions options = task_options();
     for (const std::string& name : flags_.tasks) {
-      const auto results = model::evaluate(
+      const auto results = model::eval::evaluate(
           loaded, tasks_, name, options,
-          [&](const model::EvalProgress& p) {
+          [&](const model::eval::EvalProgress& p) {
             progress_.update(fmt::format("{} {} {}/{}", flags_.models[i], p.task, p.done, p.all));
           },
           [] { return !interrupted().load(); });
-      for (const model::TaskResult& r : results)
-        for (const model::Figure& f : r.figures)
+      for (const model::eval::TaskResult& r : results)
+        for (const model::eval::Figure& f : r.figures)
           report_.tasks.push_back({flags_.models[i], r.task, f.name, f.value, f.error});
     }
     progress_.finish(fmt::format("{} is measured", flags_.models[i]));
@@ -221,7 +224,7 @@ class Compare {
     std::vector<std::vector<std::string>> rows = {{"model", "MiB", "bits", "KL divergence", "99 %", "most",
                                                    "same top %", "perplexity", "cosine", "prompt t/s", "t/s"}};
     for (size_t i = 0; i < models_.size(); ++i) {
-      const model::MeasuredQuality& q = quality(i);
+      const model::report::MeasuredQuality& q = quality(i);
       const int64_t bytes = i == 0 ? report_.base.bytes : report_.points[i - 1].bytes;
       const double bits = i == 0 ? report_.base.bits : report_.points[i - 1].bits;
       rows.push_back({flags_.models[i], fmt::format("{:.1f}", bytes / 1048576.0), fmt::format("{:.3f}", bits),
@@ -245,9 +248,9 @@ class Compare {
 
   CompareFlags& flags_;
   run::Engine engine_;
-  model::TaskLibrary tasks_;
+  model::eval::TaskLibrary tasks_;
   ProtectedFiles rows_;  // input files of the tasks
-  std::vector<model::Model> models_;
+  std::vector<model::arch::Model> models_;
   Report report_;
   Progress progress_;
 };

@@ -54,16 +54,16 @@ ordered_json message(const char* role, const std::string& text) {
   return out;
 }
 
-model::Model read_model(const Shared& shared, const ChatFlags& flags, const model::LibraryRef& library) {
-  model::Model model = flags.mapping.read(shared, library, flags.model);
+model::arch::Model read_model(const Shared& shared, const ChatFlags& flags, const model::arch::LibraryRef& library) {
+  model::arch::Model model = flags.mapping.read(shared, library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   return model;
 }
 
-ChosenChat choose_chat_of(const ChatFlags& flags, model::Model& model) {
+ChosenChat choose_chat_of(const ChatFlags& flags, model::arch::Model& model) {
   const bool carries_none = model.tokenizer->chat_template().empty();
-  const model::ChosenTemplate chosen = choose_chat(flags.template_name, flags.adapters, *model.tokenizer);
-  model::take_chat(model, chosen);
+  const model::templates::ChosenTemplate chosen = choose_chat(flags.template_name, flags.adapters, *model.tokenizer);
+  model::arch::take_chat(model, chosen);
   if (flags.template_name.empty() && carries_none && chosen.name == "plain")
     note("the model carries no chat template; 'plain' is used (see --chat-template)");
   return {chosen.parse(), chosen.stops};
@@ -117,9 +117,9 @@ void ChatEngine::use(const SamplingFlags& sampling) {
   SamplingFlags all = finished(sampling, *model_);
   all.invariance.choose(engine_, &all.session);
   note_length(loaded_, all.session);
-  generator_ = std::make_unique<model::Generator>(loaded_, all.session, all.sampling, all.generate,
-                                                  draft_.make(model_->model, all.session));
-  context_ = model::session_options(model_->model, all.session).context;
+  generator_ = std::make_unique<model::infer::Generator>(loaded_, all.session, all.sampling, all.generate,
+                                                         draft_.make(model_->model, all.session));
+  context_ = model::infer::session_options(model_->model, all.session).context;
 }
 
 Conversation::Conversation(const Shared& shared, ChatFlags& flags, const ChatModel& model,
@@ -136,9 +136,9 @@ Conversation::Conversation(const Shared& shared, ChatFlags& flags, const ChatMod
 
 std::string Conversation::prompt(bool ids) {
   if (flags_.prompt_given) messages_.push_back(message("user", flags_.prompt));
-  const model::Tokenizer& tokenizer = *read().model.tokenizer;
+  const model::text::Tokenizer& tokenizer = *read().model.tokenizer;
   std::string out;
-  for (const model::TokenId id : model::chat_tokens(tokenizer, read().chosen.chat, messages_, more_))
+  for (const model::text::TokenId id : model::templates::chat_tokens(tokenizer, read().chosen.chat, messages_, more_))
     out += ids ? fmt::format("{}{}", out.empty() ? "" : " ", id) : tokenizer.bytes(id);
   return out;
 }
@@ -345,18 +345,18 @@ void Conversation::show_stats() const {
 }
 
 void Conversation::answer(bool is_terminal) {
-  const auto tokens = model::chat_tokens(*read().model.tokenizer, read().chosen.chat, messages_, more_);
+  const auto tokens = model::templates::chat_tokens(*read().model.tokenizer, read().chosen.chat, messages_, more_);
   AnswerOutput output(flags_.markdown);
   const auto result = engine_->generator().answer(
       tokens, true, [&](std::string_view text) { output.put(text); }, [] { return !interrupted().load(); });
   output.finish();
   put("\n");
-  const bool stopped = result.reason == model::EndReason::interrupted;
+  const bool stopped = result.reason == model::infer::EndReason::interrupted;
   if (stopped) {
     note("(stopped)");
     forget_interrupt();
   }
-  if (result.reason == model::EndReason::context)
+  if (result.reason == model::infer::EndReason::context)
     note("the context is full: /clear, a greater --ctx-size, or --context-shift");
   ++totals_.answers;
   totals_.read += result.read;

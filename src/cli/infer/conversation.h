@@ -13,7 +13,7 @@
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/terminal/line_editor.h"
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
 namespace lumen::cli {
 
@@ -29,7 +29,7 @@ struct ChatFlags {
 
 // The parsed template and the strings that end an answer.
 struct ChosenChat {
-  model::ChatTemplate chat;
+  model::templates::ChatTemplate chat;
   std::vector<std::string> stops;
 };
 
@@ -37,8 +37,8 @@ struct ChosenChat {
 struct ChatModel {
   ChatModel(const Shared& shared, const ChatFlags& flags);
 
-  model::LibraryRef library;
-  model::Model model;
+  model::arch::LibraryRef library;
+  model::arch::Model model;
   ChosenChat chosen;
 };
 
@@ -49,16 +49,16 @@ class ChatEngine {
   // Generates with other options from now on; Error if they do not fit the model, which keeps those before.
   void use(const SamplingFlags& sampling);
   const ChatModel& read() const { return *model_; }
-  model::Generator& generator() { return *generator_; }
+  model::infer::Generator& generator() { return *generator_; }
   int64_t context() const { return context_; }  // tokens
 
  private:
   std::unique_ptr<ChatModel> model_;
-  std::vector<model::ScaledAdapter> adapters_;
+  std::vector<model::arch::ScaledAdapter> adapters_;
   run::Engine engine_;
-  model::LoadedModel loaded_;
+  model::infer::LoadedModel loaded_;
   DraftChoice draft_;
-  std::unique_ptr<model::Generator> generator_;
+  std::unique_ptr<model::infer::Generator> generator_;
   int64_t context_ = 0;
 };
 

@@ -24,23 +24,26 @@ struct DraftFlags {
 class DraftChoice {
  public:
   // Error when the draft's vocabulary is not the model's.
-  DraftChoice(const DraftFlags& flags, const model::LibraryRef& library, run::Engine& engine,
-              const model::Model& model);
+  DraftChoice(const DraftFlags& flags, const model::arch::LibraryRef& library, run::Engine& engine,
+              const model::arch::Model& model);
   // The memory that the draft needs, and the memory that the model needs to verify up to `most` tokens at once.
-  model::MemoryForecast forecast(const model::LoadedModel& model, const model::SessionOptions& session,
-                                 int64_t most) const;
+  model::infer::MemoryForecast forecast(const model::infer::LoadedModel& model,
+                                        const model::infer::SessionOptions& session, int64_t most) const;
   // A draft for one sequence; null when the options select none.
-  std::unique_ptr<model::Draft> make(const model::Model& model, const model::SessionOptions& session) const;
+  std::unique_ptr<model::infer::Draft> make(const model::arch::Model& model,
+                                            const model::infer::SessionOptions& session) const;
   // A draft for many sequences, valid as long as this object.
-  model::DraftOptions many(int64_t most) const;
-  model::MemoryForecast forecast_many(const model::LoadedModel& model, const model::SessionOptions& session,
-                                      const model::ManyLimits& limits) const;
+  model::infer::DraftOptions many(int64_t most) const;
+  model::infer::MemoryForecast forecast_many(const model::infer::LoadedModel& model,
+                                             const model::infer::SessionOptions& session,
+                                             const model::infer::ManyLimits& limits) const;
 
  private:
-  model::SessionOptions small_options(const model::SessionOptions& session, const model::Model& model) const;
+  model::infer::SessionOptions small_options(const model::infer::SessionOptions& session,
+                                             const model::arch::Model& model) const;
   bool look_up_;
-  std::optional<model::Model> small_;
-  std::optional<model::LoadedModel> loaded_;
+  std::optional<model::arch::Model> small_;
+  std::optional<model::infer::LoadedModel> loaded_;
 };
 
 // " | draft: 60 of 75 tokens accepted"; empty without a draft.

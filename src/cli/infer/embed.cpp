@@ -40,7 +40,7 @@ std::vector<std::string> inputs_of(const EmbedFlags& flags) {
   }
   if (inputs.empty()) throw usage_error("no input: give some, or --file, or standard input");
   for (const std::string& input : inputs)
-    if (model::utf8_valid_run(input, 0) != input.size()) throw user_error("an input is no valid UTF-8");
+    if (model::text::utf8_valid_run(input, 0) != input.size()) throw user_error("an input is no valid UTF-8");
   return inputs;
 }
 
@@ -54,7 +54,7 @@ std::vector<std::vector<double>> cosines(const EmbeddedInputs& all) {
   std::vector<std::vector<double>> out;
   for (const auto& a : all.vectors) {
     out.emplace_back();
-    for (const auto& b : all.vectors) out.back().push_back(model::cosine(a.at(0), b.at(0)));
+    for (const auto& b : all.vectors) out.back().push_back(model::infer::cosine(a.at(0), b.at(0)));
   }
   return out;
 }
@@ -135,8 +135,8 @@ int embed(const Shared& shared, EmbedFlags& flags) {
     give(measure_embeddings(shared, flags, inputs), flags.form == "plain");
     return 0;
   }
-  const model::Model model = model::read_model(shared.library(), flags.model);
-  const bool one_each = embed_pooling(flags, model, flags.model) != model::Pooling::none;
+  const model::arch::Model model = model::arch::read_model(shared.library(), flags.model);
+  const bool one_each = embed_pooling(flags, model, flags.model) != model::infer::Pooling::none;
   if (!one_each && flags.cosine)
     throw usage_error("--cosine compares inputs; --pooling none gives a vector for each token");
   const EmbeddedInputs all = embed_inputs(shared, flags, model, flags.model, inputs);

@@ -16,10 +16,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-const std::vector<std::pair<std::string, model::Pooling>> kPoolings = {{"mean", model::Pooling::mean},
-                                                                       {"cls", model::Pooling::first},
-                                                                       {"last", model::Pooling::last},
-                                                                       {"none", model::Pooling::none}};
+const std::vector<std::pair<std::string, model::infer::Pooling>> kPoolings = {{"mean", model::infer::Pooling::mean},
+                                                                              {"cls", model::infer::Pooling::first},
+                                                                              {"last", model::infer::Pooling::last},
+                                                                              {"none", model::infer::Pooling::none}};
 
 // Pairs of sentences, stored consecutively, with the similarity scores that people gave them.
 struct Pairs {
@@ -64,9 +64,9 @@ double number_of(const ordered_json& value, const std::string& where) {
 Pairs read_pairs(const EmbedFlags& flags) {
   const std::vector<std::string> names = field_names(flags.fields);
   Pairs out;
-  const auto reader = model::open_rows(flags.pairs);
-  for (model::DataRow row; reader->next(&row);) {
-    model::parse_row(&row);
+  const auto reader = model::data::open_rows(flags.pairs);
+  for (model::data::DataRow row; reader->next(&row);) {
+    model::data::parse_row(&row);
     if (!row.fault.empty())
       throw user_error("{}:{}: {}", flags.pairs, row.line, row.detail.empty() ? row.fault : row.detail);
     for (size_t i = 0; i < names.size(); ++i) {
@@ -95,12 +95,12 @@ struct Measured {
   double linear = 0, rank = 0;  // correlation with the pairs' scores
 };
 
-void compare_vectors(const std::vector<model::Embedder::Vectors>& base,
-                     const std::vector<model::Embedder::Vectors>& other, Measured* m) {
+void compare_vectors(const std::vector<model::infer::Embedder::Vectors>& base,
+                     const std::vector<model::infer::Embedder::Vectors>& other, Measured* m) {
   double sum = 0;
   m->cosine_least = 2;
   for (size_t i = 0; i < base.size(); ++i) {
-    const double c = model::cosine(base[i].at(0), other[i].at(0));
+    const double c = model::infer::cosine(base[i].at(0), other[i].at(0));
     sum += c;
     if (c >= m->cosine_least) continue;
     m->cosine_least = c;
@@ -109,12 +109,12 @@ void compare_vectors(const std::vector<model::Embedder::Vectors>& base,
   m->cosine_mean = sum / base.size();
 }
 
-void compare_scores(const std::vector<model::Embedder::Vectors>& vectors, const Pairs& pairs, Measured* m) {
+void compare_scores(const std::vector<model::infer::Embedder::Vectors>& vectors, const Pairs& pairs, Measured* m) {
   std::vector<double> cosines;
   for (size_t i = 0; i < pairs.scores.size(); ++i)
-    cosines.push_back(model::cosine(vectors[2 * i].at(0), vectors[2 * i + 1].at(0)));
-  m->linear = model::linear_correlation(cosines, pairs.scores);
-  m->rank = model::rank_correlation(cosines, pairs.scores);
+    cosines.push_back(model::infer::cosine(vectors[2 * i].at(0), vectors[2 * i + 1].at(0)));
+  m->linear = model::infer::linear_correlation(cosines, pairs.scores);
+  m->rank = model::infer::rank_correlation(cosines, pairs.scores);
 }
 
 std::string as_json(const std::vector<Measured>& all, size_t inputs, int64_t tokens, bool has_pairs) {
@@ -162,32 +162,32 @@ std::string as_table(const std::vector<Measured>& all, size_t inputs, int64_t to
 
 }  // namespace
 
-model::Pooling embed_pooling(const EmbedFlags& flags, const model::Model& model, const std::string& path) {
+model::infer::Pooling embed_pooling(const EmbedFlags& flags, const model::arch::Model& model, const std::string& path) {
   for (const auto& [name, pooling] : kPoolings)
     if (name == flags.pooling) return pooling;
-  if (const auto own = model::pooling_of(model, model::resolve_path(path))) return *own;
+  if (const auto own = model::infer::pooling_of(model, model::file::resolve_path(path))) return *own;
   note("the model has no pooling type; the mean is used (see --pooling)");
-  return model::Pooling::mean;
+  return model::infer::Pooling::mean;
 }
 
-EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const model::Model& model,
+EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const model::arch::Model& model,
                             const std::string& path, const std::vector<std::string>& inputs) {
   if (!model.tokenizer) throw user_error("{} has no tokenizer", path);
-  const model::Pooling pooling = embed_pooling(flags, model, path);
-  const auto adapters = path == flags.model ? flags.adapters.read(model) : std::vector<model::ScaledAdapter>();
+  const model::infer::Pooling pooling = embed_pooling(flags, model, path);
+  const auto adapters = path == flags.model ? flags.adapters.read(model) : std::vector<model::arch::ScaledAdapter>();
   run::Engine engine = shared.engine();
-  const model::LoadedModel loaded(engine, model, adapters);
-  model::Embedder embedder(loaded, flags.options);
+  const model::infer::LoadedModel loaded(engine, model, adapters);
+  model::infer::Embedder embedder(loaded, flags.options);
   EmbeddedInputs out;
   out.size = embedder.size();
-  std::vector<std::vector<model::TokenId>> ids;
+  std::vector<std::vector<model::text::TokenId>> ids;
   for (const std::string& input : inputs) {
-    model::EncodeOptions encode;
+    model::text::EncodeOptions encode;
     encode.add_special = true;
     ids.push_back(model.tokenizer->encode(input, encode));
     if (flags.truncate && std::ssize(ids.back()) > embedder.context()) {
       // A truncated input keeps its end token.
-      const model::TokenId last = ids.back().back();
+      const model::text::TokenId last = ids.back().back();
       ids.back().resize(embedder.context());
       if (model.tokenizer->adds_eos()) ids.back().back() = last;
       ++out.cut;
@@ -204,7 +204,7 @@ EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const
       if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); }))
         throw Error(Exit::numeric, fmt::format("the vector of input {} holds values that are not finite", i + 1),
                     "the model's weights may be damaged; see `lumen inspect`");
-      model::normalise(vector, flags.norm);
+      model::infer::normalise(vector, flags.norm);
     }
   return out;
 }
@@ -221,7 +221,7 @@ std::string measure_embeddings(const Shared& shared, const EmbedFlags& flags, st
   std::vector<Measured> all;
   EmbeddedInputs base;
   for (size_t i = 0; i < files.size(); ++i) {
-    const model::Model model = model::read_model(shared.library(), files[i]);
+    const model::arch::Model model = model::arch::read_model(shared.library(), files[i]);
     EmbeddedInputs own = embed_inputs(shared, flags, model, files[i], inputs);
     Measured m;
     m.name = files[i];

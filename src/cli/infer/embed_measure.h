@@ -17,22 +17,22 @@ struct EmbedFlags {
   std::vector<std::string> inputs, against;
   int norm = 2;
   bool cosine = false, truncate = false;
-  model::EmbedOptions options;
+  model::infer::EmbedOptions options;
   AdapterFlags adapters;
 };
 
 // One vector per input, or one per token (pooling "none").
 struct EmbeddedInputs {
-  std::vector<model::Embedder::Vectors> vectors;
+  std::vector<model::infer::Embedder::Vectors> vectors;
   int64_t tokens = 0, cut = 0;  // totals over all inputs; `cut`: truncated inputs
   int64_t size = 0;             // components of a vector
   double seconds = 0;           // without compiling and loading
 };
 // Embeds the inputs with the model in flags.model or another one. Throws Exit::interrupted when stopped.
-EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const model::Model& model,
+EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const model::arch::Model& model,
                             const std::string& path, const std::vector<std::string>& inputs);
 // The pooling option; when it is empty, the model's own, or a default with a note where the model defines none.
-model::Pooling embed_pooling(const EmbedFlags& flags, const model::Model& model, const std::string& path);
+model::infer::Pooling embed_pooling(const EmbedFlags& flags, const model::arch::Model& model, const std::string& path);
 
 // A report that compares flags.against with flags.model on flags.pairs, or on `inputs` where there are no pairs.
 std::string measure_embeddings(const Shared& shared, const EmbedFlags& flags, std::vector<std::string> inputs);

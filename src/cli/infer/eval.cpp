@@ -22,27 +22,27 @@ struct EvalFlags {
   std::vector<std::string> tasks, files;
   int64_t fewshot = -1;
   bool list = false;
-  model::EvalOptions options;
+  model::eval::EvalOptions options;
   AdapterFlags adapters;
   Mapping mapping;
 };
 
-std::string figure_text(const model::TaskResult& result, const model::Figure& figure) {
+std::string figure_text(const model::eval::TaskResult& result, const model::eval::Figure& figure) {
   return fmt::format("{:<24} {:>7} {:>7}  {:<28} {:>8.4f}{}\n", result.task, result.rows, result.fewshot, figure.name,
                      figure.value, figure.error ? fmt::format(" +/- {:.4f}", *figure.error) : "");
 }
 
-nlohmann::ordered_json as_json(const std::vector<model::TaskResult>& results, const EvalFlags& flags) {
+nlohmann::ordered_json as_json(const std::vector<model::eval::TaskResult>& results, const EvalFlags& flags) {
   nlohmann::ordered_json out;
   out["model"] = flags.model;
   out["seed"] = flags.options.seed;
-  for (const model::TaskResult& r : results) {
+  for (const model::eval::TaskResult& r : results) {
     nlohmann::ordered_json& task = out["results"][r.task];
     task["rows"] = r.rows;
     task["num_fewshot"] = r.fewshot;
     task["seconds"] = r.seconds;
     if (r.cut > 0) task["prompts_cut"] = r.cut;
-    for (const model::Figure& f : r.figures) {
+    for (const model::eval::Figure& f : r.figures) {
       task[f.name] = f.value;
       task[f.name + "_stderr"] = f.error ? nlohmann::ordered_json(*f.error) : nlohmann::ordered_json(nullptr);
     }
@@ -51,7 +51,7 @@ nlohmann::ordered_json as_json(const std::vector<model::TaskResult>& results, co
 }
 
 int evaluate(const Shared& shared, EvalFlags& flags) {
-  model::TaskLibrary tasks;
+  model::eval::TaskLibrary tasks;
   for (const std::string& file : flags.files) tasks.add_file(file);
   if (flags.list) {
     for (const std::string& name : tasks.names()) put(fmt::format("{:<24} {}\n", name, tasks.get(name).doc));
@@ -70,44 +70,44 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
   flags.options.data = flags.data;
   ProtectedFiles rows;
   for (const std::string& name : flags.tasks)
-    for (const std::filesystem::path& file : model::data_files_of(tasks, name, flags.options)) rows.add(file);
+    for (const std::filesystem::path& file : model::eval::data_files_of(tasks, name, flags.options)) rows.add(file);
   for (const std::string& file : {flags.output, flags.samples})
     if (!file.empty()) refuse_protected(file);
   if (flags.fewshot >= 0) flags.options.fewshot = flags.fewshot;
-  const model::Model model = flags.mapping.read(shared, shared.library(), flags.model);
+  const model::arch::Model model = flags.mapping.read(shared, shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
-  const model::LoadedModel loaded(engine, model, adapters);
+  const model::infer::LoadedModel loaded(engine, model, adapters);
   catch_interrupts();
   Progress progress;
-  std::vector<model::TaskResult> results;
+  std::vector<model::eval::TaskResult> results;
   const Stopwatch watch;
   for (const std::string& name : flags.tasks) {
     const Stopwatch lap;
-    const auto told = [&](const model::EvalProgress& p) {
+    const auto told = [&](const model::eval::EvalProgress& p) {
       const double seconds = lap.seconds();
       const double rate = static_cast<double>(p.done) / std::max(seconds, 1e-9);
       progress.update(fmt::format("{} {}/{} | {:.1f} rows/s | {} left", p.task, p.done, p.all, rate,
                                   format_duration(static_cast<double>(p.all - p.done) / std::max(rate, 1e-9))));
     };
-    for (model::TaskResult& r :
-         model::evaluate(loaded, tasks, name, flags.options, told, [] { return !interrupted().load(); }))
+    for (model::eval::TaskResult& r :
+         model::eval::evaluate(loaded, tasks, name, flags.options, told, [] { return !interrupted().load(); }))
       results.push_back(std::move(r));
   }
   const double seconds = watch.seconds();
   progress.finish(
       fmt::format("{} task{} in {}", results.size(), results.size() == 1 ? "" : "s", format_duration(seconds)));
-  for (const model::TaskResult& r : results)
+  for (const model::eval::TaskResult& r : results)
     if (r.cut > 0 && !r.samples.empty())
       warn(fmt::format("task '{}': {} prompts were longer than the context and lost their beginning", r.task, r.cut));
   put(fmt::format("{:<24} {:>7} {:>7}  {:<28} {:>8}\n", "task", "rows", "shots", "figure", "value"));
-  for (const model::TaskResult& r : results)
-    for (const model::Figure& f : r.figures) put(figure_text(r, f));
+  for (const model::eval::TaskResult& r : results)
+    for (const model::eval::Figure& f : r.figures) put(figure_text(r, f));
   if (!flags.output.empty()) write_file_atomic(flags.output, as_json(results, flags).dump(2) + "\n");
   if (!flags.samples.empty()) {
     std::string lines;
-    for (const model::TaskResult& r : results)
+    for (const model::eval::TaskResult& r : results)
       for (nlohmann::ordered_json sample : r.samples) {
         sample["task"] = r.task;
         lines += sample.dump() + "\n";

@@ -13,7 +13,7 @@ struct InvarianceFlag {
   std::optional<bool> wanted;
   void add_to(CLI::App& app);
   // Without either flag: on processors.
-  void choose(run::Engine& engine, model::SessionOptions* session) const;
+  void choose(run::Engine& engine, model::infer::SessionOptions* session) const;
 };
 
 }  // namespace lumen::cli

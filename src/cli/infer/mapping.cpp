@@ -17,14 +17,15 @@ void Mapping::add_flags(CLI::App& app) {
   add_setting(app, "--mmap", is_mapped);
 }
 
-model::Model Mapping::read(const Shared& shared, const model::LibraryRef& library, const std::string& file) const {
+model::arch::Model Mapping::read(const Shared& shared, const model::arch::LibraryRef& library,
+                                 const std::string& file) const {
   if (!is_mapped && shared.device != "cpu")
     throw usage_error("--no-mmap goes with --device cpu: a GPU has its own copy of the weights");
-  model::Model model = model::read_model(library, file);
+  model::arch::Model model = model::arch::read_model(library, file);
   if (is_mapped) return model;
   Progress progress;
   const Stopwatch watch;
-  model::copy_into_memory(&model, [&](int64_t done, int64_t all) {
+  model::arch::copy_into_memory(&model, [&](int64_t done, int64_t all) {
     const double seconds = watch.seconds();
     if (seconds < kSilent) return;
     const double rate = done / seconds;

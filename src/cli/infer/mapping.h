@@ -12,7 +12,7 @@ namespace lumen::cli {
 struct Mapping {
   bool is_mapped = true;
   void add_flags(CLI::App& app);
-  model::Model read(const Shared& shared, const model::LibraryRef& library, const std::string& file) const;
+  model::arch::Model read(const Shared& shared, const model::arch::LibraryRef& library, const std::string& file) const;
 };
 
 }  // namespace lumen::cli

@@ -16,30 +16,30 @@ namespace {
 
 struct PerplexityFlags {
   std::string model, text, record, compare, bos = "front";
-  model::PerplexityOptions options;
+  model::infer::PerplexityOptions options;
   AdapterFlags adapters;
   Mapping mapping;
 };
 
 int measure(const Shared& shared, PerplexityFlags& flags) {
-  const model::Model model = flags.mapping.read(shared, shared.library(), flags.model);
+  const model::arch::Model model = flags.mapping.read(shared, shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   const std::string text = held_out_text(flags.text, "measuring on");
-  const model::BosPlace place = model::bos_place(flags.bos);
-  flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
-  const std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, place);
+  const model::infer::BosPlace place = model::infer::bos_place(flags.bos);
+  flags.options.bos = place != model::infer::BosPlace::none && model.tokenizer->adds_bos();
+  const std::vector<model::text::TokenId> tokens = model::infer::perplexity_tokens(*model.tokenizer, text, place);
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
-  const model::LoadedModel loaded(engine, model, adapters);
+  const model::infer::LoadedModel loaded(engine, model, adapters);
   Progress progress;
   const auto told = [&](int64_t done, int64_t all) { progress.update(fmt::format("window {}/{}", done, all)); };
   if (!flags.record.empty()) {
-    model::record_logits(loaded, tokens, flags.options, flags.record, told);
+    model::infer::record_logits(loaded, tokens, flags.options, flags.record, told);
     progress.finish(fmt::format("wrote {}", flags.record));
     return 0;
   }
   if (!flags.compare.empty()) {
-    const model::Divergence d = model::divergence(loaded, tokens, flags.options, flags.compare, told);
+    const model::infer::Divergence d = model::infer::divergence(loaded, tokens, flags.options, flags.compare, told);
     progress.finish(fmt::format("compared {} tokens", d.tokens));
     put(
         fmt::format("KL divergence {:.6f} +/- {:.6f} nats per token (median {:.6f}, 90% {:.6f}, 99% {:.6f}, most "
@@ -48,8 +48,8 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
                     d.mean, d.error, d.median, d.p90, d.p99, d.most, 100 * d.same_top, 100 * d.rms_change, d.ratio));
     return 0;
   }
-  const model::Perplexity result =
-      model::perplexity(loaded, tokens, flags.options, [&](int64_t done, int64_t all, double value) {
+  const model::infer::Perplexity result =
+      model::infer::perplexity(loaded, tokens, flags.options, [&](int64_t done, int64_t all, double value) {
         progress.update(fmt::format("perplexity window {}/{} | {:.4f}", done, all, value));
       });
   progress.finish(fmt::format("perplexity: {} windows in {}", result.windows, format_duration(result.seconds)));
@@ -58,9 +58,9 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
                   "{:.0f} tokens/s)\n",
                   result.value, result.error, result.nats, result.tokens, flags.options.length,
                   flags.options.full ? "all but the first token" : "second half",
-                  !flags.options.bos                ? "no BOS"
-                  : place == model::BosPlace::front ? "BOS in front of the text and of windows"
-                                                    : "BOS in front of windows",
+                  !flags.options.bos                       ? "no BOS"
+                  : place == model::infer::BosPlace::front ? "BOS in front of the text and of windows"
+                                                           : "BOS in front of windows",
                   result.windows * flags.options.length / std::max(result.seconds, 1e-9)));
   return 0;
 }

@@ -42,8 +42,9 @@ struct RunFlags {
 };
 
 // Feeds a prompt and streams the continuation to stdout. False when Ctrl-C ended it.
-bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, const std::string& text, bool markdown) {
-  model::EncodeOptions encode;
+bool answer(model::infer::Generator& generator, const model::text::Tokenizer& tokenizer, const std::string& text,
+            bool markdown) {
+  model::text::EncodeOptions encode;
   encode.add_special = generator.tokens().empty();
   encode.parse_special = true;
   AnswerOutput output(markdown);
@@ -52,12 +53,12 @@ bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, cons
       [] { return !interrupted().load(); });
   output.finish();
   put("\n");
-  if (result.reason == model::EndReason::context)
+  if (result.reason == model::infer::EndReason::context)
     note("the context is full: raise --ctx-size, or let --context-shift drop the oldest tokens");
   note(fmt::format("prompt: {} tokens, {:.1f} tokens/s | generation: {} tokens, {:.1f} tokens/s{}", result.read,
                    result.read / std::max(result.read_seconds, 1e-9), result.made,
                    result.made / std::max(result.made_seconds, 1e-9), draft_text(result.drafted, result.accepted)));
-  return result.reason != model::EndReason::interrupted;
+  return result.reason != model::infer::EndReason::interrupted;
 }
 
 // What standard input adds to the prompt of -p: all of it for "-", and else what a pipe or a file has after that
@@ -91,7 +92,7 @@ std::vector<std::string> read_prompts(const std::string& file) {
     if (one.empty()) continue;
     const std::string where = fmt::format("{}:{}", file, line);
     if (file.ends_with(".jsonl")) one = json_text(parse_json(one, where), "prompt", where);
-    if (model::utf8_valid_run(one, 0) != one.size()) throw user_error("{}: no valid UTF-8", where);
+    if (model::text::utf8_valid_run(one, 0) != one.size()) throw user_error("{}: no valid UTF-8", where);
     prompts.push_back(std::move(one));
   }
   if (prompts.empty()) throw user_error("{}: no prompts", file);
@@ -100,22 +101,22 @@ std::vector<std::string> read_prompts(const std::string& file) {
 
 // Continues several prompts in one batch. Results are printed in the order of the prompts, each as soon as all before
 // it are finished.
-int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, RunFlags& flags) {
-  const model::Tokenizer& tokenizer = *loaded.model().tokenizer;
+int generate_many(const model::infer::LoadedModel& loaded, const DraftChoice& draft, RunFlags& flags) {
+  const model::text::Tokenizer& tokenizer = *loaded.model().tokenizer;
   std::vector<std::string> prompts;
   if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
   if (flags.text_given) prompts.push_back(flags.prompt);
   // With one prompt, --parallel N generates N continuations of it.
   if (flags.sequences == 0) flags.sequences = prompts.size() == 1 && flags.parallel > 0 ? flags.parallel : 1;
   if (prompts.empty()) throw usage_error("--parallel and --sequences need --prompts, -p or -f");
-  model::ManyOptions options;
+  model::infer::ManyOptions options;
   options.session = flags.sampling.session;
   options.sampling = flags.sampling.sampling;
   options.generate = flags.sampling.generate;
   options.draft = draft.many(flags.sampling.generate.draft);
-  std::vector<model::ManyRequest> requests;
+  std::vector<model::infer::ManyRequest> requests;
   for (const std::string& prompt : prompts) {
-    model::EncodeOptions encode;
+    model::text::EncodeOptions encode;
     encode.add_special = true;
     encode.parse_special = true;
     const auto tokens = tokenizer.encode(prompt, encode);
@@ -123,17 +124,17 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
       requests.push_back({tokens, options.sampling.seed + static_cast<uint32_t>(s)});
   }
   options.parallel = flags.parallel > 0 ? flags.parallel : std::min<int64_t>(8, requests.size());
-  std::vector<std::optional<model::ManyAnswer>> ready(requests.size());
+  std::vector<std::optional<model::infer::ManyAnswer>> ready(requests.size());
   size_t printed = 0, ended = 0;
-  const auto print = [&](const model::ManyAnswer& answer) {
+  const auto print = [&](const model::infer::ManyAnswer& answer) {
     const size_t prompt = printed / flags.sequences;
     if (flags.json) {
       nlohmann::ordered_json line;
       line["index"] = prompt;
       if (flags.sequences > 1) line["sequence"] = printed % flags.sequences;
       line["prompt"] = prompts[prompt];
-      line["text"] = model::utf8_repair(answer.text);
-      line["end"] = model::reason_name(answer.reason);
+      line["text"] = model::text::utf8_repair(answer.text);
+      line["end"] = model::infer::reason_name(answer.reason);
       line["tokens"] = {{"read", answer.read}, {"shared", answer.shared}, {"made", answer.made}};
       if (options.draft.is_on()) line["draft"] = {{"drafted", answer.drafted}, {"accepted", answer.accepted}};
       put_text(line.dump() + "\n");
@@ -142,15 +143,15 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
     }
   };
   if (verbosity() == Verbosity::verbose) {
-    const model::ManyPlan plan = model::plan_requests(loaded.model(), options, requests);
+    const model::infer::ManyPlan plan = model::infer::plan_requests(loaded.model(), options, requests);
     verbose("memory: " + draft.forecast_many(loaded, plan.session, plan.limits).text());
   }
   Progress progress;
   std::string explained;
   const Stopwatch watch;
-  const auto answers = model::answer_all(
+  const auto answers = model::infer::answer_all(
       loaded, options, requests,
-      [&](size_t index, const model::ManyAnswer& answer) {
+      [&](size_t index, const model::infer::ManyAnswer& answer) {
         ++ended;
         ready[index] = answer;
         for (; printed < ready.size() && ready[printed]; ++printed) print(*ready[printed]);
@@ -159,13 +160,13 @@ int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, Ru
       [] { return !interrupted().load(); }, flags.explain ? &explained : nullptr);
   const double seconds = watch.seconds();
   int64_t read = 0, shared = 0, made = 0, full = 0, drafted = 0, accepted = 0;
-  for (const model::ManyAnswer& a : answers) {
+  for (const model::infer::ManyAnswer& a : answers) {
     read += a.read;
     shared += a.shared;
     made += a.made;
     drafted += a.drafted;
     accepted += a.accepted;
-    full += a.reason == model::EndReason::context;
+    full += a.reason == model::infer::EndReason::context;
   }
   progress.finish(fmt::format(
       "{} sequences, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s{}",
@@ -180,14 +181,14 @@ int generate(const Shared& shared, RunFlags& flags) {
   add_standard_input(flags);
   const bool many = flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty();
   if (flags.json && !many) throw usage_error("--json goes with --prompts, --parallel or --sequences");
-  const model::LibraryRef library = shared.library();
-  const model::Model model = flags.mapping.read(shared, library, flags.model);
+  const model::arch::LibraryRef library = shared.library();
+  const model::arch::Model model = flags.mapping.read(shared, library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   flags.sampling.finish(model, *library);
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine(flags.explain);
   flags.sampling.invariance.choose(engine, &flags.sampling.session);
-  const model::LoadedModel loaded(engine, model, adapters);
+  const model::infer::LoadedModel loaded(engine, model, adapters);
   note_length(loaded, flags.sampling.session);
   catch_interrupts();
   if (!flags.prompt_file.empty()) flags.prompt += read_file(flags.prompt_file, 64 << 20);
@@ -195,8 +196,8 @@ int generate(const Shared& shared, RunFlags& flags) {
   if (many) return generate_many(loaded, draft, flags);
   if (verbosity() == Verbosity::verbose)
     verbose("memory: " + draft.forecast(loaded, flags.sampling.session, flags.sampling.generate.draft).text());
-  model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
-                             draft.make(model, flags.sampling.session));
+  model::infer::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
+                                    draft.make(model, flags.sampling.session));
   bool whole = true;
   if (flags.text_given) {
     if (!flags.no_echo) put_text(flags.prompt);
@@ -236,7 +237,7 @@ void add_run(CLI::App& app, Command& command) {
   auto* prompt_file = add_setting(*sub, "--file", flags->prompt_file);
   add_setting(*sub, "--prompts", flags->prompts);
   add_setting(*sub, "--parallel", flags->parallel)
-      ->check(whole(int64_t{1}, int64_t{model::ManySession::kMostSequences}));
+      ->check(whole(int64_t{1}, int64_t{model::infer::ManySession::kMostSequences}));
   add_setting(*sub, "--sequences", flags->sequences);
   auto* json = add_setting(*sub, "--json", flags->json);
   flags->sampling.add_flags(*sub);

@@ -18,7 +18,7 @@ namespace lumen::cli {
 namespace {
 
 // "15043+1", "15043-0.5", "15043-inf" or "15043-false": a token id and the bias added to its logit.
-std::pair<model::TokenId, double> read_bias(const std::string& text, int64_t vocabulary) {
+std::pair<model::text::TokenId, double> read_bias(const std::string& text, int64_t vocabulary) {
   const size_t sign = text.find_first_of("+-=", 1);
   char* end = nullptr;
   const long long id = std::strtoll(text.c_str(), &end, 10);
@@ -34,7 +34,7 @@ std::pair<model::TokenId, double> read_bias(const std::string& text, int64_t voc
   if (by == "false" || text[sign] == '-') value = -value;
   if (value == std::numeric_limits<double>::infinity())
     throw usage_error("--logit-bias {}: that forces one token", text);
-  return {static_cast<model::TokenId>(id), value};
+  return {static_cast<model::text::TokenId>(id), value};
 }
 
 }  // namespace
@@ -80,16 +80,16 @@ void SamplingFlags::add_flags(CLI::App& app) {
   add_setting(app, "--json-schema-file", schema_file);
 }
 
-void SamplingFlags::finish(const model::Model& model, const model::Library& library) {
+void SamplingFlags::finish(const model::arch::Model& model, const model::arch::Library& library) {
   sampling.seed = seed >= 0 ? static_cast<uint32_t>(seed) : std::random_device{}();
   cache.choose(library, &session);
   for (const std::string& b : bias) sampling.bias.push_back(read_bias(b, model.integer("vocab")));
-  if (sampling.dry_multiplier > 0) sampling.dry_breakers = model::tokens_with(*model.tokenizer, dry_breakers);
+  if (sampling.dry_multiplier > 0) sampling.dry_breakers = model::infer::tokens_with(*model.tokenizer, dry_breakers);
   const int given = !generate.grammar.empty() + !grammar_file.empty() + !schema.empty() + !schema_file.empty();
   if (given > 1) throw usage_error("one of --grammar, --grammar-file, --json-schema and --json-schema-file");
   if (!grammar_file.empty()) {
     generate.grammar = read_file(grammar_file, 1 << 20);
-    model::Grammar::parse(generate.grammar, grammar_file);  // parsed here so that errors name the file
+    model::infer::Grammar::parse(generate.grammar, grammar_file);  // parsed here so that errors name the file
   }
   if (!schema_file.empty()) schema = read_file(schema_file, 4 << 20);
   if (schema.empty()) return;
@@ -97,14 +97,14 @@ void SamplingFlags::finish(const model::Model& model, const model::Library& libr
   parse_json(schema, name, 64);  // parsed first because its error messages are better
   std::vector<std::string> relaxed;
   generate.grammar =
-      naming(name, [&] { return model::schema_grammar(nlohmann::ordered_json::parse(schema), {}, &relaxed); });
+      naming(name, [&] { return model::infer::schema_grammar(nlohmann::ordered_json::parse(schema), {}, &relaxed); });
   for (const std::string& place : relaxed)
     warn(fmt::format("{}: the grammar does not enforce {}; the output may violate it", name, printable(place)));
 }
 
-void note_length(const model::LoadedModel& loaded, const model::SessionOptions& session) {
-  if (!model::depends_on_length(loaded)) return;
-  const int64_t context = model::session_options(loaded.model(), session).context;
+void note_length(const model::infer::LoadedModel& loaded, const model::infer::SessionOptions& session) {
+  if (!model::infer::depends_on_length(loaded)) return;
+  const int64_t context = model::infer::session_options(loaded.model(), session).context;
   note(fmt::format(
       "this model scales positions by the length of the sequence; here they are scaled for {} tokens (--ctx-size) "
       "from the first token on, so another --ctx-size gives other outputs, and so does a program that scales by the "

@@ -12,9 +12,9 @@
 namespace lumen::cli {
 
 struct SamplingFlags {
-  model::SamplerOptions sampling;
-  model::GenerateOptions generate;
-  model::SessionOptions session;
+  model::infer::SamplerOptions sampling;
+  model::infer::GenerateOptions generate;
+  model::infer::SessionOptions session;
   CacheTypes cache;
   InvarianceFlag invariance;  // to choose when there is an engine
   int64_t seed = -1;
@@ -24,10 +24,10 @@ struct SamplingFlags {
   void add_flags(CLI::App& app);
   // Completes the options with values that depend on the model (which has a tokenizer) and on files. Draws a random
   // seed where none was given.
-  void finish(const model::Model& model, const model::Library& library);
+  void finish(const model::arch::Model& model, const model::arch::Library& library);
 };
 
 // Prints a note when the model scales positions by the context length, because another context then gives other output.
-void note_length(const model::LoadedModel& loaded, const model::SessionOptions& session);
+void note_length(const model::infer::LoadedModel& loaded, const model::infer::SessionOptions& session);
 
 }  // namespace lumen::cli

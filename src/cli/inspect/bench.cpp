@@ -33,16 +33,16 @@ struct BenchFlags {
   AdapterFlags adapters;
   InvarianceFlag invariance;
   Mapping mapping;
-  model::SpeedOptions speed;
+  model::infer::SpeedOptions speed;
   bool no_warm_up = false, explain = false;
 };
 
 // The cross product of the tests and the numbers of sequences.
-std::vector<model::SpeedTest> together(const std::vector<model::SpeedTest>& tests,
-                                       const std::vector<int64_t>& sequences) {
-  std::vector<model::SpeedTest> out;
+std::vector<model::infer::SpeedTest> together(const std::vector<model::infer::SpeedTest>& tests,
+                                              const std::vector<int64_t>& sequences) {
+  std::vector<model::infer::SpeedTest> out;
   for (const int64_t n : sequences) {
-    for (model::SpeedTest t : tests) {
+    for (model::infer::SpeedTest t : tests) {
       if (t.prompt > 0 && t.depth > 0)
         throw usage_error("{}: several sequences read their prompts from the beginning; give -p 0, or no -d", t.name());
       t.sequences = n;
@@ -52,8 +52,8 @@ std::vector<model::SpeedTest> together(const std::vector<model::SpeedTest>& test
   return out;
 }
 
-std::vector<model::SpeedTest> tests_of(const BenchFlags& flags) {
-  std::vector<model::SpeedTest> tests;
+std::vector<model::infer::SpeedTest> tests_of(const BenchFlags& flags) {
+  std::vector<model::infer::SpeedTest> tests;
   for (const int64_t depth : flags.depths) {
     for (const int64_t n : flags.prompts)
       if (n > 0) tests.push_back({n, 0, depth});
@@ -67,8 +67,8 @@ std::vector<model::SpeedTest> tests_of(const BenchFlags& flags) {
   }
   if (tests.empty()) throw usage_error("nothing to measure: all of -p and -n are 0");
   if (!flags.sequences.empty()) tests = together(tests, flags.sequences);
-  constexpr int64_t kMost = model::SessionOptions::kMostPositions;
-  for (const model::SpeedTest& t : tests)
+  constexpr int64_t kMost = model::infer::SessionOptions::kMostPositions;
+  for (const model::infer::SpeedTest& t : tests)
     if (t.depth > kMost || t.prompt > kMost || t.generate > kMost || t.depth + t.prompt + t.generate > kMost)
       throw usage_error("{} would need more than the {} positions a context can have", t.name(), kMost);
   return tests;
@@ -88,18 +88,18 @@ class Bench {
   Bench(const Shared& shared, const BenchFlags& flags)
       : flags_(flags), form_(bench_form(flags.form)), tests_(tests_of(flags)), engine_(shared.engine(flags.explain)) {}
 
-  void measure(const model::Model& model, const std::string& file) {
+  void measure(const model::arch::Model& model, const std::string& file) {
     if (!flags_.sequences.empty() && !model.tokenizer)
       throw user_error("{} has no tokenizer, so that no tokens can be drawn", file);
     const auto adapters = flags_.adapters.read(model);
-    const model::LoadedModel loaded(engine_, model, adapters);
+    const model::infer::LoadedModel loaded(engine_, model, adapters);
     if (flags_.explain && !ceilings_) {
       note("measuring the machine's ceilings");
       ceilings_ = engine_.measure_ceilings();
     }
-    model::SpeedOptions speed = flags_.speed;
+    model::infer::SpeedOptions speed = flags_.speed;
     flags_.invariance.choose(engine_, &speed.session);
-    for (const model::SpeedTest& test : tests_) {
+    for (const model::infer::SpeedTest& test : tests_) {
       if (interrupted().load()) return;
       BenchLine line;
       line.file = file;
@@ -116,7 +116,7 @@ class Bench {
       line.exact = flags_.speed.session.exact;
       line.time = time_now();
       std::string explained;
-      line.speed = model::measure_speed(
+      line.speed = model::infer::measure_speed(
           loaded, test, speed,
           [&](const std::string& what) { progress_.update(fmt::format("{} | {}", line.type, what)); },
           [] { return interrupted().load(); }, ceilings_ ? &*ceilings_ : nullptr,
@@ -136,7 +136,7 @@ class Bench {
  private:
   const BenchFlags& flags_;
   BenchForm form_;
-  std::vector<model::SpeedTest> tests_;
+  std::vector<model::infer::SpeedTest> tests_;
   run::Engine engine_;
   std::optional<run::Ceilings> ceilings_;
   Progress progress_;
@@ -152,15 +152,15 @@ int bench(const Shared& shared, BenchFlags& flags) {
   if (!flags.write.empty() && (flags.shape.empty() || flags.types.size() != 1))
     throw usage_error("--write keeps one synthetic model: give --shape and one --type");
   flags.speed.warm_up = !flags.no_warm_up;
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   flags.cache.choose(*library, &flags.speed.session);
   for (const std::string& type : flags.types)
     if (!library->recipe(type)) (void)named_format(library->formats(), type);
-  if (!flags.sequences.empty()) flags.speed.session.narrow = model::Narrow::apart;
+  if (!flags.sequences.empty()) flags.speed.session.narrow = model::infer::Narrow::apart;
   if (!flags.write.empty()) {
-    model::Model model = model::synthetic_model(library, flags.shape, flags.types.front());
-    model::add_synthetic_tokenizer(model);
-    model::write_gguf(model, flags.write);
+    model::arch::Model model = model::compress::synthetic_model(library, flags.shape, flags.types.front());
+    model::compress::add_synthetic_tokenizer(model);
+    model::arch::write_gguf(model, flags.write);
     note(fmt::format("wrote {}; measure it with -m", flags.write));
     return 0;
   }
@@ -169,8 +169,8 @@ int bench(const Shared& shared, BenchFlags& flags) {
   for (const std::string& file : flags.models) bench.measure(flags.mapping.read(shared, library, file), file);
   if (!flags.shape.empty())
     for (const std::string& type : flags.types) {
-      model::Model model = model::synthetic_model(library, flags.shape, type);
-      if (!flags.sequences.empty()) model::add_synthetic_tokenizer(model);
+      model::arch::Model model = model::compress::synthetic_model(library, flags.shape, type);
+      if (!flags.sequences.empty()) model::compress::add_synthetic_tokenizer(model);
       bench.measure(model, "");
     }
   bench.finish();
@@ -188,7 +188,7 @@ void add_bench(CLI::App& app, Command& command) {
   auto* write = add_setting(*sub, "--write", flags->write);
   add_settings(*sub, "--n-prompt", flags->prompts, "--n-gen", flags->generates, "--pg", flags->pairs, "--n-depth",
                flags->depths);
-  add_setting(*sub, "--sequences", flags->sequences)->check(whole(1, model::kMostMeasured));
+  add_setting(*sub, "--sequences", flags->sequences)->check(whole(1, model::infer::kMostMeasured));
   add_settings(*sub, "--repetitions", flags->speed.repetitions, "--batch-size", flags->speed.session.chunk);
   flags->cache.add_flags(*sub);
   flags->adapters.add_flags(*sub);

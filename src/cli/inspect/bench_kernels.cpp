@@ -49,7 +49,7 @@ void print_ceilings(const run::Engine& engine, const run::Ceilings& c, const std
 int measure(const Shared& shared, const BenchKernelsFlags& flags) {
   std::vector<run::ProductShape> shapes;
   for (const std::string& text : flags.shapes) shapes.push_back(shape_of(text));
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   std::vector<FormatRef> formats;
   for (const std::string& name : flags.formats) formats.push_back(named_format(library->formats(), name));
   if (formats.empty()) formats = library->formats().all();

@@ -24,7 +24,7 @@ std::string backend(const BenchLine& line) {
 
 // All fields of a result; the output forms differ only in how they write them.
 Json fields(const BenchLine& line) {
-  const model::Speed& s = line.speed;
+  const model::infer::Speed& s = line.speed;
   const auto nanoseconds = [](double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); };
   Json out;
   out["build_commit"] = fmt::format("lumen {}", kVersion);
@@ -142,9 +142,9 @@ std::string bench_foot(BenchForm form) {
   return form == BenchForm::json ? "\n]\n" : "";
 }
 
-std::string model_type(const model::Model& model) {
+std::string model_type(const model::arch::Model& model) {
   std::map<std::string, int64_t> counts;
-  for (const model::Parameter& p : model.parameters) {
+  for (const model::arch::Parameter& p : model.parameters) {
     const FormatRef& f = model.weights.at(p.name).type.element.format;
     counts[f ? f->name : "f32"] += p.count();
   }

@@ -20,7 +20,7 @@ struct BenchLine {
   std::string gpu;  // the device's own description; "": the processor
   bool exact = false;
   std::string time;  // UTC, ISO 8601
-  model::Speed speed;
+  model::infer::Speed speed;
 };
 
 // The output before the first line, for one line, and after the last line.
@@ -29,6 +29,6 @@ std::string bench_line(BenchForm form, const BenchLine& line, bool first);
 std::string bench_foot(BenchForm form);
 
 // The family, its size, and the format of most weights.
-std::string model_type(const model::Model& model);
+std::string model_type(const model::arch::Model& model);
 
 }  // namespace lumen::cli

@@ -54,8 +54,8 @@ void complete(graph::Bindings& symbols, const graph::Graph& g) {
   }
 }
 
-graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph::Bindings& symbols) {
-  model::FamilyRef family;
+graph::Graph graph_of(model::arch::Library& library, const CompileFlags& flags, graph::Bindings& symbols) {
+  model::arch::FamilyRef family;
   const lang::File* file = nullptr;
   if (flags.file.ends_with(".lum") && std::filesystem::exists(flags.file)) {
     const auto source = std::make_shared<Source>(Source{flags.file, read_file(flags.file, 16 << 20)});
@@ -71,7 +71,7 @@ graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph:
                   did_you_mean_any(flags.file, known));
     family = library.family(flags.file);
   }
-  if (!family) return model::function_graph(library, *file, flags.function);
+  if (!family) return model::arch::function_graph(library, *file, flags.function);
   const graph::Config values = named_numbers(flags.config);
   const std::vector<std::string> sizes = family->sizes();
   if (!flags.shape.empty() && std::find(sizes.begin(), sizes.end(), flags.shape) == sizes.end())
@@ -80,11 +80,12 @@ graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph:
   const std::string size = !flags.shape.empty() ? flags.shape : sizes.empty() ? "" : sizes.front();
   const graph::Config config = family->config(size, values);
   if (flags.function != "train" || family->has_function("train")) return family->function(flags.function, config);
-  std::vector<model::Parameter> trained = family->parameters(config);
-  std::erase_if(trained, [](const model::Parameter& p) { return p.frozen; });
+  std::vector<model::arch::Parameter> trained = family->parameters(config);
+  std::erase_if(trained, [](const model::arch::Parameter& p) { return p.frozen; });
   const graph::Graph loss = family->function("loss", config);
   complete(symbols, loss);
-  return model::training_step(graph::bind_symbols(loss, symbols), trained, model::Optimizer(family->library(), {}));
+  return model::recipe::training_step(graph::bind_symbols(loss, symbols), trained,
+                                      model::recipe::Optimizer(family->library(), {}));
 }
 
 // Runs the graph on random inputs and prints each kernel's plan, predicted time and measured time.
@@ -114,18 +115,18 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
 }
 
 // Applies --precision: a scalar type, or a recipe that gives the formats of operands and saved activations.
-void take_precision(const model::Library& library, const std::string& precision, run::CompileOptions& options) {
-  if (!model::is_recipe_of_products(library, precision)) {
-    options.products = model::product_type(precision, library.formats());
+void take_precision(const model::arch::Library& library, const std::string& precision, run::CompileOptions& options) {
+  if (!model::recipe::is_recipe_of_products(library, precision)) {
+    options.products = model::recipe::product_type(precision, library.formats());
     return;
   }
-  const model::Recipe r = model::parse_recipe(library.recipe(precision)->text, precision);
-  options.products = model::product_type(r, library.formats());
-  options.recompute.kept = model::encodable("memory.kept", r.kept, library.formats());
+  const model::recipe::Recipe r = model::recipe::parse_recipe(library.recipe(precision)->text, precision);
+  options.products = model::recipe::product_type(r, library.formats());
+  options.recompute.kept = model::recipe::encodable("memory.kept", r.kept, library.formats());
 }
 
 int compile(const Shared& shared, const CompileFlags& flags) {
-  auto library = model::Library::builtin();
+  auto library = model::arch::Library::builtin();
   for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
   for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
   const run::Stage stage = run::stage_from_name(flags.emit);
@@ -151,7 +152,7 @@ int compile(const Shared& shared, const CompileFlags& flags) {
     for (graph::ValueId v : g.inputs()) {
       const graph::Node& n = g[v];
       if ((n.attributes.role != graph::Role::parameter && !named) || n.type.shape.size() < 2 ||
-          !model::matches(pattern, n.attributes.name))
+          !model::recipe::matches(pattern, n.attributes.name))
         continue;
       a.value = n.attributes.name;
       options.assignments.push_back(a);

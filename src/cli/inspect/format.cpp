@@ -44,7 +44,7 @@ std::string facts_text(const Format& f) {
 }
 
 int list(const Shared& shared) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   std::vector<FormatRef> formats = library->formats().all();
   std::stable_sort(formats.begin(), formats.end(),
                    [](const FormatRef& a, const FormatRef& b) { return a->bits_per_weight() > b->bits_per_weight(); });
@@ -126,7 +126,7 @@ int check_one(const Shared& shared, const FormatLibrary& library, const FormatRe
 }
 
 int check(const Shared& shared, const FormatFlags& flags) {
-  auto library = model::Library::builtin();
+  auto library = model::arch::Library::builtin();
   for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
   std::vector<FormatRef> formats;
   FormatLibrary all = library->formats();
@@ -136,7 +136,7 @@ int check(const Shared& shared, const FormatFlags& flags) {
     if (!flags.file.ends_with(".lum") && !std::filesystem::exists(flags.file))
       (void)named_format(all, flags.file);  // throws the Error with the nearest names
     const auto source = std::make_shared<Source>(Source{flags.file, read_file(flags.file, 1 << 20)});
-    formats = model::formats_of_text(all, source);
+    formats = model::arch::formats_of_text(all, source);
   }
   int failed = 0;
   for (const FormatRef& f : formats) failed += check_one(shared, all, f);

@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 struct TokenizeFlags {
   std::string tokenizer, file, output;
   std::vector<std::string> words, training, specials;
-  std::vector<model::TokenId> decode;
+  std::vector<model::text::TokenId> decode;
   bool ids = false, stats = false, json = false, json_lines = false, special = false, plain = false;
   int64_t vocabulary = 32000;
   std::string split;
@@ -47,7 +47,7 @@ std::string shown(const std::string& bytes) {
   std::string out;
   for (size_t at = 0; at < bytes.size();) {
     char32_t c = 0;
-    const size_t n = model::utf8_char(bytes, at, &c);
+    const size_t n = model::text::utf8_char(bytes, at, &c);
     if (n == 0 || c < 0x20 || (c >= 0x7f && c < 0xa0)) {
       for (size_t i = 0; i < std::max<size_t>(n, 1); ++i)
         out += fmt::format("<{:02x}>", static_cast<unsigned char>(bytes[at + i]));
@@ -60,7 +60,7 @@ std::string shown(const std::string& bytes) {
 }
 
 // Reads one JSON value per line of stdin, a string or {"bytes": hex}, and writes one object per line to stdout.
-void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options) {
+void serve_lines(const model::text::Tokenizer& t, const model::text::EncodeOptions& options) {
   for (std::string line; std::getline(std::cin, line);) {
     const auto value = parse_json(line, "line of stdin");
     const bool bytes = value.is_object();
@@ -75,7 +75,7 @@ void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options)
       if (bytes) {
         out["bytes"] = hex(decoded);
       } else {
-        out["text"] = model::utf8_repair(decoded);
+        out["text"] = model::text::utf8_repair(decoded);
       }
     } catch (const Error& e) {
       out["error"] = e.what();
@@ -89,16 +89,16 @@ int tokenize(const TokenizeFlags& flags) {
     if (flags.output.empty()) throw usage_error("--train needs --output FILE for the tokenizer");
     std::string text;
     for (const std::string& file : flags.training) text += read_file(file, uint64_t{4} << 30);
-    model::BpeTraining options{.vocabulary = flags.vocabulary, .specials = flags.specials, .split = flags.split};
+    model::text::BpeTraining options{.vocabulary = flags.vocabulary, .specials = flags.specials, .split = flags.split};
     if (!flags.specials.empty()) options.end_of_text = flags.specials.front();
-    const model::Tokenizer t = model::Tokenizer::train(text, options);
+    const model::text::Tokenizer t = model::text::Tokenizer::train(text, options);
     write_file_atomic(flags.output, t.to_json());
     note(fmt::format("{}: {} tokens", flags.output, t.size()));
     return 0;
   }
   if (flags.tokenizer.empty()) throw usage_error("a tokenizer is needed: -m FILE or FOLDER");
-  const model::Tokenizer t = model::Tokenizer::load(flags.tokenizer);
-  model::EncodeOptions options{.add_special = flags.special, .parse_special = !flags.plain};
+  const model::text::Tokenizer t = model::text::Tokenizer::load(flags.tokenizer);
+  model::text::EncodeOptions options{.add_special = flags.special, .parse_special = !flags.plain};
   if (!flags.decode.empty()) {
     put_text(t.decode(flags.decode, false) + "\n");
     return 0;
@@ -113,22 +113,22 @@ int tokenize(const TokenizeFlags& flags) {
   if (flags.words.empty() && flags.file.empty()) text = standard_input();
   mention_files(flags.words);
   if (flags.stats) {
-    const model::TextStats stats = model::text_stats(t, text);
+    const model::text::TextStats stats = model::text::text_stats(t, text);
     put(flags.json ? stats.json() : stats.table());
     return 0;
   }
   const auto ids = t.encode(text, options);
   if (flags.json) {
     ordered_json pieces = ordered_json::array();
-    for (const model::TokenId id : ids) pieces.push_back(model::utf8_repair(t.bytes(id)));
+    for (const model::text::TokenId id : ids) pieces.push_back(model::text::utf8_repair(t.bytes(id)));
     put_text(ordered_json{{"tokens", ids.size()}, {"ids", ids}, {"pieces", pieces}}.dump() + "\n");
   } else if (flags.ids) {
     std::string line;
-    for (const model::TokenId id : ids) line += fmt::format("{}{}", line.empty() ? "" : " ", id);
+    for (const model::text::TokenId id : ids) line += fmt::format("{}{}", line.empty() ? "" : " ", id);
     put(line + "\n");
   } else {
     std::string list;
-    for (const model::TokenId id : ids) list += fmt::format("{:>7}  {}\n", id, shown(t.bytes(id)));
+    for (const model::text::TokenId id : ids) list += fmt::format("{:>7}  {}\n", id, shown(t.bytes(id)));
     put(list);
   }
   return 0;

@@ -65,7 +65,8 @@ std::string marked_path(const std::string& value) {
   const std::string behind_name = value.substr(value.find('=') == std::string::npos ? 0 : value.find('=') + 1);
   for (const std::string& part :
        {value, until(value, '='), until(value, ':'), behind_name, until(behind_name, '='), until(behind_name, ':')})
-    if (exists(part) || part.starts_with(model::kHubPrefix) || model::local_names().aliases.contains(part)) return part;
+    if (exists(part) || part.starts_with(model::file::kHubPrefix) || model::file::local_names().aliases.contains(part))
+      return part;
   return {};
 }
 
@@ -79,7 +80,7 @@ std::string shown(const CLI::Option& option, const std::string& value) {
   return fmt::format("{} '{}'", option.get_name(), value);
 }
 
-void append(std::vector<fs::path>& to, const model::Paths& more) {
+void append(std::vector<fs::path>& to, const model::file::Paths& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
@@ -142,12 +143,12 @@ std::vector<fs::path> files_read(const std::string& path, Reads what) {
       if (!is_folder) out.emplace_back(path);
       break;
     case Reads::model:
-      append(out, model::model_files(path));
-      append(out, model::files_of_run(path));
+      append(out, model::file::model_files(path));
+      append(out, model::file::files_of_run(path));
       break;
     case Reads::data:
       if (is_folder)
-        append(out, model::data_files(path));
+        append(out, model::data::data_files(path));
       else
         out.emplace_back(path);
       break;
@@ -155,7 +156,7 @@ std::vector<fs::path> files_read(const std::string& path, Reads what) {
       out = is_folder ? files_below(path, 0, is_any) : std::vector<fs::path>{path};
       break;
     case Reads::run:
-      append(out, model::files_of_run(path));
+      append(out, model::file::files_of_run(path));
       if (!is_folder) out.emplace_back(path);
       break;
     case Reads::library:
@@ -208,10 +209,10 @@ void PathGuard::check_outputs(CLI::App& command) {
       std::error_code failure;
       const bool is_folder = fs::is_directory(value, failure);
       const bool is_model = *what == Writes::model || *what == Writes::model_or_input;
-      model::Paths replaced = {value};
+      model::file::Paths replaced = {value};
       if (is_model)
-        replaced = is_folder ? model::replaced_by_folder(value)
-                             : model::replaced_by_gguf(value, is_given(command, "--split-max-size"));
+        replaced = is_folder ? model::file::replaced_by_folder(value)
+                             : model::file::replaced_by_gguf(value, is_given(command, "--split-max-size"));
       if (*what == Writes::model_or_input && is_given(command, "--overwrite")) {
         for (const fs::path& file : replaced) inputs_.allow(file);
       } else {

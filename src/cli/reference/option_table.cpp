@@ -22,7 +22,7 @@ void collect(const CommandEntry& command, std::vector<std::pair<std::string, con
 }
 
 // A key of training recipes that no option sets to any value of it.
-ordered_json entry_of(const model::RecipeKey& key) {
+ordered_json entry_of(const model::recipe::RecipeKey& key) {
   ordered_json out = {{"names", ordered_json::array({key.name()})},
                       {"commands", ordered_json::array({"train"})},
                       {"help", key.help},
@@ -30,7 +30,7 @@ ordered_json entry_of(const model::RecipeKey& key) {
                       {"key", key.name()}};
   if (key.is_number()) out["least"] = key.least, out["most"] = key.most;
   if (!key.choices.empty()) out["choices"] = key.names();
-  if (const std::string value = model::default_text(key); !value.empty()) out["default"] = value;
+  if (const std::string value = model::recipe::default_text(key); !value.empty()) out["default"] = value;
   return out;
 }
 
@@ -66,7 +66,7 @@ std::string option_table(const CommandEntry& command) {
     table.push_back(std::move(out));
   }
   const auto has_train = std::ranges::any_of(all, [](const auto& one) { return one.first == "train"; });
-  for (const model::RecipeKey& key : model::recipe_keys())
+  for (const model::recipe::RecipeKey& key : model::recipe::recipe_keys())
     if (has_train && !std::ranges::any_of(settings(), [&](const Setting& row) {
           return key.name() == row.key && *row.key_value == '\0';
         }))

@@ -27,16 +27,16 @@ constexpr const char *kWeighted = "eora", *kAlone = "svd";
 
 struct LowRankCorrectionFlags : RepairFlags {
   std::string method = kWeighted;
-  model::LowRankCorrectionOptions options;
+  model::compress::LowRankCorrectionOptions options;
   bool to_gguf() const { return fs::path(out).extension() == ".gguf"; }
 };
 
 // Prints the divergence of the quantized model from the original, without and with the adapter.
-void compare(run::Engine& engine, const LowRankCorrectionFlags& flags, const model::Model& original,
-             const model::Model& rounded, const model::Adapter& adapter) {
+void compare(run::Engine& engine, const LowRankCorrectionFlags& flags, const model::arch::Model& original,
+             const model::arch::Model& rounded, const model::arch::Adapter& adapter) {
   if (!original.tokenizer) return note("not checked: the model has no tokenizer");
-  const std::vector<model::TokenId> tokens = flags.check_tokens(original);
-  const model::PerplexityOptions options = flags.check_options(original);
+  const std::vector<model::text::TokenId> tokens = flags.check_tokens(original);
+  const model::infer::PerplexityOptions options = flags.check_options(original);
   Progress progress;
   const auto windows = [&](int64_t done, int64_t all) {
     progress.update(fmt::format("check window {}/{}", done, all));
@@ -44,12 +44,13 @@ void compare(run::Engine& engine, const LowRankCorrectionFlags& flags, const mod
   const fs::path out = fs::absolute(flags.out);
   const AtomicFolder scratch(out.parent_path() / "lumen-correct");  // deleted at the end
   const fs::path logits = scratch.path() / "logits";
-  model::record_logits(model::LoadedModel(engine, original), tokens, options, logits, windows);
-  const auto distance = [&](std::span<const model::ScaledAdapter> adapters) {
-    return model::divergence(model::LoadedModel(engine, rounded, adapters), tokens, options, logits, windows);
+  model::infer::record_logits(model::infer::LoadedModel(engine, original), tokens, options, logits, windows);
+  const auto distance = [&](std::span<const model::arch::ScaledAdapter> adapters) {
+    return model::infer::divergence(model::infer::LoadedModel(engine, rounded, adapters), tokens, options, logits,
+                                    windows);
   };
-  const model::ScaledAdapter one{adapter};
-  const model::Divergence without = distance({}), with = distance({&one, 1});
+  const model::arch::ScaledAdapter one{adapter};
+  const model::infer::Divergence without = distance({}), with = distance({&one, 1});
   progress.finish(fmt::format("check: {} tokens", with.tokens));
   put(
       fmt::format("KL divergence from {} {:.6f} +/- {:.6f} nats per token without the adapter, {:.6f} +/- {:.6f} with "
@@ -60,17 +61,17 @@ void compare(run::Engine& engine, const LowRankCorrectionFlags& flags, const mod
     warn("the adapter does not help on this text: calibrate on more text, or on text of another kind");
 }
 
-model::Provenance provenance_of(const LowRankCorrectionFlags& flags, const model::Model& original,
-                                const model::Model& rounded) {
+model::recipe::Provenance provenance_of(const LowRankCorrectionFlags& flags, const model::arch::Model& original,
+                                        const model::arch::Model& rounded) {
   const auto place = [](const std::string& name) {
     return name.starts_with("hf:") ? name : fs::absolute(name).lexically_normal().string();
   };
-  model::Provenance from;
+  model::recipe::Provenance from;
   from.base = place(flags.rounded);
-  from.base_hash = model::weights_hash(rounded).hex();
+  from.base_hash = model::arch::weights_hash(rounded).hex();
   from.teacher = place(flags.original);
-  from.teacher_hash = model::weights_hash(original).hex();
-  from.formats = model::formats_of(rounded);
+  from.teacher_hash = model::arch::weights_hash(original).hex();
+  from.formats = model::recipe::formats_of(rounded);
   from.compiler = run::compiler_version();
   return from;
 }
@@ -80,22 +81,22 @@ int write_correction(const Shared& shared, LowRankCorrectionFlags& flags) {
   if (!flags.options.weighted && !flags.text.texts.empty())
     throw usage_error("--method {} uses only the matrices, no text: leave out -f", flags.method);
   flags.refuse_outputs(flags.to_gguf());
-  const model::LibraryRef library = shared.library();
-  const model::Model original = model::read_model(library, flags.original);
-  const model::Model rounded = model::read_model(library, flags.rounded);
-  std::vector<model::TokenId> text;
+  const model::arch::LibraryRef library = shared.library();
+  const model::arch::Model original = model::arch::read_model(library, flags.original);
+  const model::arch::Model rounded = model::arch::read_model(library, flags.rounded);
+  std::vector<model::text::TokenId> text;
   if (flags.options.weighted) text = flags.text.read(rounded);
   flags.options.run = flags.text.run;
   run::Engine engine = shared.engine();
   Progress progress;
   catch_interrupts();
-  std::optional<model::LowRankCorrection> found;
+  std::optional<model::compress::LowRankCorrection> found;
   {
     const AtomicFolder scratch(fs::absolute(flags.out + ".work"));  // deleted at the end
     flags.options.folder = scratch.path();
-    found = model::correct_low_rank(
+    found = model::compress::correct_low_rank(
         engine, original, rounded, text, flags.options,
-        [&](const model::LowRankCorrectionProgress& p) {
+        [&](const model::compress::LowRankCorrectionProgress& p) {
           progress.update(fmt::format("correct {}/{} {}", p.done, p.all, p.doing));
         },
         [] { return interrupted().load(); });
@@ -109,13 +110,13 @@ int write_correction(const Shared& shared, LowRankCorrectionFlags& flags) {
   progress.finish(fmt::format("correct: {} matrices, {} in addition to {} of weights", found->adapter.parts.size(),
                               size_text(bytes), size_text(rounded.weight_bytes())));
   put(found->text());
-  model::AdapterFile about;
+  model::arch::AdapterFile about;
   about.base = flags.rounded;
-  about.record = model::record_of(provenance_of(flags, original, rounded));
+  about.record = model::recipe::record_of(provenance_of(flags, original, rounded));
   if (flags.to_gguf())
-    model::write_adapter_gguf(rounded, found->adapter, flags.out, about);
+    model::arch::write_adapter_gguf(rounded, found->adapter, flags.out, about);
   else
-    model::write_adapter_folder(rounded, found->adapter, flags.out, about);
+    model::arch::write_adapter_folder(rounded, found->adapter, flags.out, about);
   note(fmt::format("wrote {}", flags.out));
   if (!flags.no_check) compare(engine, flags, original, rounded, found->adapter);
   return 0;

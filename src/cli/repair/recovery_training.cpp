@@ -22,23 +22,23 @@ constexpr const char *kTeacher = "kl", *kTokens = "tokens", *kScales = "scales",
 struct RecoveryTrainingFlags : RepairFlags {
   std::string loss = kTeacher, folder;
   std::vector<std::string> train = {kScales, kNorms};
-  model::RecoveryTrainingOptions options;
+  model::compress::RecoveryTrainingOptions options;
 };
 
 // Prints the divergence of both quantized models from the original on held-out text.
-void compare(run::Engine& engine, const RecoveryTrainingFlags& flags, const model::Model& original,
-             const model::Model& before, const model::Model& after) {
-  const model::PerplexityOptions options = flags.check_options(original);
-  const std::vector<model::TokenId> tokens = flags.check_tokens(original);
-  const model::LoadedModel base(engine, original), was(engine, before), now(engine, after);
-  const model::LoadedModel* const others[] = {&was, &now};
+void compare(run::Engine& engine, const RecoveryTrainingFlags& flags, const model::arch::Model& original,
+             const model::arch::Model& before, const model::arch::Model& after) {
+  const model::infer::PerplexityOptions options = flags.check_options(original);
+  const std::vector<model::text::TokenId> tokens = flags.check_tokens(original);
+  const model::infer::LoadedModel base(engine, original), was(engine, before), now(engine, after);
+  const model::infer::LoadedModel* const others[] = {&was, &now};
   Progress progress;
-  const model::ComparedModels compared =
-      model::compare_models(base, others, tokens, options, [&](int64_t done, int64_t all) {
+  const model::infer::ComparedModels compared =
+      model::infer::compare_models(base, others, tokens, options, [&](int64_t done, int64_t all) {
         progress.update(fmt::format("check window {}/{}", done, all));
         return true;
       });
-  const model::Divergence &a = compared.others[0].divergence, &b = compared.others[1].divergence;
+  const model::infer::Divergence &a = compared.others[0].divergence, &b = compared.others[1].divergence;
   progress.finish(fmt::format("check: {} tokens", a.tokens));
   put(fmt::format(
       "KL divergence from {} {:.6f} +/- {:.6f} nats per token before, {:.6f} +/- {:.6f} after, over {} tokens of {}; "
@@ -48,11 +48,11 @@ void compare(run::Engine& engine, const RecoveryTrainingFlags& flags, const mode
   if (b.mean > a.mean) warn("nothing was gained on this text: train on more text, or on text of another kind");
 }
 
-bool run(model::RecoveryTraining& recovery, const RecoveryTrainingFlags& flags) {
+bool run(model::compress::RecoveryTraining& recovery, const RecoveryTrainingFlags& flags) {
   Progress progress;
   catch_interrupts();
   const bool whole = recovery.run(
-      [&](const model::RecoveryTrainingProgress& p) {
+      [&](const model::compress::RecoveryTrainingProgress& p) {
         progress.update(fmt::format("recover {}/{} | {} {:.5g}", p.step, p.steps, flags.loss, p.cost));
       },
       [] { return interrupted().load(); });
@@ -75,20 +75,21 @@ int train_fields(const Shared& shared, RecoveryTrainingFlags& flags) {
   flags.options.scales = std::ranges::find(flags.train, kScales) != flags.train.end();
   flags.options.vectors = std::ranges::find(flags.train, kNorms) != flags.train.end();
   flags.refuse_outputs(true);
-  const model::LibraryRef library = shared.library();
-  const model::Model original = model::read_model(library, flags.original);
-  const model::Model rounded = model::read_model(library, flags.rounded);
-  const std::vector<model::TokenId> text = flags.text.read(rounded);
+  const model::arch::LibraryRef library = shared.library();
+  const model::arch::Model original = model::arch::read_model(library, flags.original);
+  const model::arch::Model rounded = model::arch::read_model(library, flags.rounded);
+  const std::vector<model::text::TokenId> text = flags.text.read(rounded);
   flags.options.run = flags.text.run;
   flags.options.folder = flags.folder.empty() ? flags.out + ".work" : flags.folder;
-  for (const model::Model* m : {&original, &rounded})
-    flags.options.identities.push_back(std::make_shared<model::ModelIdentity>(*m));
+  for (const model::arch::Model* m : {&original, &rounded})
+    flags.options.identities.push_back(std::make_shared<model::arch::ModelIdentity>(*m));
   run::Engine engine = shared.engine();
-  model::RecoveryTraining recovery(engine, rounded, flags.loss == kTeacher ? &original : nullptr, text, flags.options);
+  model::compress::RecoveryTraining recovery(engine, rounded, flags.loss == kTeacher ? &original : nullptr, text,
+                                             flags.options);
   if (!run(recovery, flags)) return exit_code(Exit::interrupted);
-  const model::Model result = recovery.result();
+  const model::arch::Model result = recovery.result();
   const bool known = rounded.metadata.has("general.file_type");
-  model::write_gguf(result, flags.out, known ? rounded.metadata.integer("general.file_type") : -1);
+  model::arch::write_gguf(result, flags.out, known ? rounded.metadata.integer("general.file_type") : -1);
   recovery.remove_folder();
   note(fmt::format("wrote {}", flags.out));
   if (!flags.no_check) compare(engine, flags, original, rounded, result);

@@ -32,12 +32,12 @@ void RepairFlags::refuse_outputs(bool is_file) const {
     require_writable_folder(out);
 }
 
-std::vector<model::TokenId> RepairFlags::check_tokens(const model::Model& base) const {
-  return model::perplexity_tokens(*base.tokenizer, held_out_text(check), model::bos_place(text.bos));
+std::vector<model::text::TokenId> RepairFlags::check_tokens(const model::arch::Model& base) const {
+  return model::infer::perplexity_tokens(*base.tokenizer, held_out_text(check), model::infer::bos_place(text.bos));
 }
 
-model::PerplexityOptions RepairFlags::check_options(const model::Model& base) const {
-  model::PerplexityOptions options;
+model::infer::PerplexityOptions RepairFlags::check_options(const model::arch::Model& base) const {
+  model::infer::PerplexityOptions options;
   options.exact = true;
   options.windows = windows;
   options.length = std::min(text.run.length, base.integer("context"));

@@ -21,8 +21,8 @@ struct RepairFlags {
   // Error when the output, one file or a folder, would replace an input, already exists, or cannot be written.
   void refuse_outputs(bool is_file) const;
   // The tokens on which the divergence is measured.
-  std::vector<model::TokenId> check_tokens(const model::Model& base) const;
-  model::PerplexityOptions check_options(const model::Model& base) const;
+  std::vector<model::text::TokenId> check_tokens(const model::arch::Model& base) const;
+  model::infer::PerplexityOptions check_options(const model::arch::Model& base) const;
   std::string check_name() const { return check.empty() ? "the built-in text" : check; }
 };
 

@@ -19,15 +19,15 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
 // An error in the form of the API that the path belongs to.
-HttpReply refused(const model::Refusal& refusal, const std::string& path) {
+HttpReply refused(const model::serve::Refusal& refusal, const std::string& path) {
   HttpReply out;
   out.status = refusal.status;
   switch (error_form(path)) {
     case ErrorForm::anthropic:
-      out.body = model::messages_error(refusal);
+      out.body = model::serve::messages_error(refusal);
       break;
     case ErrorForm::ollama:
-      out.body = model::ollama_error(refusal);
+      out.body = model::serve::ollama_error(refusal);
       break;
     case ErrorForm::openai:
       out.body = refusal.body();
@@ -55,11 +55,12 @@ std::array<unsigned char, 32> digest_of(const std::string& text) {
 }
 
 // The answer to a request of Ollama's API that only loads a model.
-HttpReply loaded(const HttpAsk& ask, Action action, const model::ServedModel& model) {
-  const ordered_json body = model::request_object(ask.body);
-  return json_reply(model::ollama_loaded(
-      action == Action::ollama_chat ? model::read_ollama_chat(body) : model::read_ollama_generate(body, model),
-      now_seconds()));
+HttpReply loaded(const HttpAsk& ask, Action action, const model::serve::ServedModel& model) {
+  const ordered_json body = model::serve::request_object(ask.body);
+  return json_reply(model::serve::ollama_loaded(action == Action::ollama_chat
+                                                    ? model::serve::read_ollama_chat(body)
+                                                    : model::serve::read_ollama_generate(body, model),
+                                                now_seconds()));
 }
 
 }  // namespace
@@ -70,23 +71,23 @@ int64_t now_seconds() {
 
 HttpReply json_reply(const ordered_json& value) {
   HttpReply out;
-  out.body = model::json_line(value);
+  out.body = model::serve::json_line(value);
   return out;
 }
 
 // A running GenerationRequest.
 struct Routes::Running {
-  std::unique_ptr<model::Reply> reply;
-  std::shared_ptr<model::Answering> answering;
+  std::unique_ptr<model::serve::Reply> reply;
+  std::shared_ptr<model::serve::Answering> answering;
   Stopwatch watch;
 
   // The next piece; nullopt when there is none yet. Refusal when the client has disconnected.
-  std::optional<model::Delta> next(const HttpAsk& ask, Line* line) {
-    std::optional<model::Delta> delta = answering->next(kLook);
+  std::optional<model::serve::Delta> next(const HttpAsk& ask, Line* line) {
+    std::optional<model::serve::Delta> delta = answering->next(kLook);
     if (delta && line->first < 0) line->first = watch.seconds();
     if (ask.is_gone()) {
-      answering->cancel(model::CancelReason::client_left);
-      throw model::Refusal(kClientLeft, "the client has left");
+      answering->cancel(model::serve::CancelReason::client_left);
+      throw model::serve::Refusal(kClientLeft, "the client has left");
     }
     return delta;
   }
@@ -114,7 +115,7 @@ Routes::Routes(std::vector<Entry> entries, const RouteOptions& options)
 
 std::string Routes::refusal(int status, const std::string& message) {
   counts_.add("other", status);
-  return model::Refusal(status, message).body();
+  return model::serve::Refusal(status, message).body();
 }
 
 // Takes the same time for every wrong key, so that timing reveals nothing.
@@ -141,11 +142,11 @@ const Routes::Entry* Routes::find_entry(const std::string& name) const {
 
 // Clients send names of other models ("gpt-4o") where a server has only one, and no other can be meant.
 const Routes::Entry& Routes::entry_of(const ordered_json& body) const {
-  const std::string name = model::request_model(body);
+  const std::string name = model::serve::request_model(body);
   if (const Entry* entry = find_entry(name)) return *entry;
   if (entries_.size() == 1 && (name.empty() || !strict_)) return entries_[0];
-  throw model::Refusal(404, name.empty() ? "which 'model'? /v1/models lists them" : "no such model: " + name, "model",
-                       "model_not_found");
+  throw model::serve::Refusal(404, name.empty() ? "which 'model'? /v1/models lists them" : "no such model: " + name,
+                              "model", "model_not_found");
 }
 
 // Limits by API key where keys are in use, so that clients that share an address have separate budgets.
@@ -153,8 +154,8 @@ void Routes::check_rate(const HttpAsk& ask) {
   const std::string client = keys_.empty() ? ask.remote : ask.authorization;
   const double wait = rates_.ask(client, std::chrono::duration<double>(Clock::now().time_since_epoch()).count());
   if (wait > 0)
-    throw model::Refusal(429, fmt::format("too many requests of this client; try again in {:.1f} s", wait), {},
-                         "rate_limit_exceeded");
+    throw model::serve::Refusal(429, fmt::format("too many requests of this client; try again in {:.1f} s", wait), {},
+                                "rate_limit_exceeded");
 }
 
 HttpReply Routes::answer(const HttpAsk& ask) {
@@ -164,16 +165,16 @@ HttpReply Routes::answer(const HttpAsk& ask) {
   HttpReply reply;
   try {
     reply = answer_checked(ask, &line, &is_logged);
-  } catch (const model::Refusal& refusal) {
+  } catch (const model::serve::Refusal& refusal) {
     reply = refused(refusal, ask.path);
     line.ended = refusal.what();
   } catch (const std::bad_alloc&) {
-    reply = refused(model::Refusal(503, "out of memory"), ask.path);
+    reply = refused(model::serve::Refusal(503, "out of memory"), ask.path);
   } catch (const Error& error) {
-    reply = refused(model::Refusal(500, error.what()), ask.path);
+    reply = refused(model::serve::Refusal(500, error.what()), ask.path);
     line.ended = error.what();
   } catch (const std::exception& error) {
-    reply = refused(model::Refusal(500, "an internal error; see the server's log"), ask.path);
+    reply = refused(model::serve::Refusal(500, "an internal error; see the server's log"), ask.path);
     line.ended = error.what();
   }
   for (auto& header : origins_.headers(ask)) reply.headers.push_back(std::move(header));
@@ -183,14 +184,15 @@ HttpReply Routes::answer(const HttpAsk& ask) {
 
 // Checks the key and the origin of a request, and whether its path has the method.
 HttpReply Routes::answer_checked(const HttpAsk& ask, Line* line, bool* is_logged) {
-  if (const std::string reason = origins_.refusal(ask); !reason.empty()) throw model::Refusal(403, reason);
+  if (const std::string reason = origins_.refusal(ask); !reason.empty()) throw model::serve::Refusal(403, reason);
   const FoundPath path = find_path(ask.path);
   if (path.served && origins_.is_preflight(ask)) return origins_.preflight(ask);
   if (!(path.served && path.served->is_open) && !is_known(ask.authorization))
-    throw model::Refusal(401, "a key is needed: Authorization: Bearer KEY", {}, "invalid_api_key");
-  if (!path.served) throw model::Refusal(404, "no such path");
+    throw model::serve::Refusal(401, "a key is needed: Authorization: Bearer KEY", {}, "invalid_api_key");
+  if (!path.served) throw model::serve::Refusal(404, "no such path");
   if (!path.served->takes(ask.method)) {
-    HttpReply reply = refused(model::Refusal(405, std::string("this path takes ") + path.served->methods), ask.path);
+    HttpReply reply =
+        refused(model::serve::Refusal(405, std::string("this path takes ") + path.served->methods), ask.path);
     reply.headers.emplace_back("Allow", path.served->methods);
     return reply;
   }
@@ -199,7 +201,7 @@ HttpReply Routes::answer_checked(const HttpAsk& ask, Line* line, bool* is_logged
 
 HttpReply Routes::route(const HttpAsk& ask, const FoundPath& path, Line* line, bool* is_logged) {
   if (ask.method != "POST") return get(ask, path);
-  if (is_draining_) throw model::Refusal(503, "the server is shutting down");
+  if (is_draining_) throw model::serve::Refusal(503, "the server is shutting down");
   check_rate(ask);
   switch (path.served->action) {
     case Action::chat:
@@ -219,36 +221,37 @@ HttpReply Routes::route(const HttpAsk& ask, const FoundPath& path, Line* line, b
 // Parses a request of one of the APIs and submits it to the scheduler; null if there is nothing to generate.
 std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Action action, Line* line, bool* is_stream) {
   const Stopwatch watch;
-  const ordered_json body = model::request_object(ask.body);
+  const ordered_json body = model::serve::request_object(ask.body);
   const Entry& entry = entry_of(body);
-  const model::ServedModel& model = *entry.model;
+  const model::serve::ServedModel& model = *entry.model;
   line->model = model.name;
-  model::GenerationRequest request;
-  std::unique_ptr<model::Reply> reply;
-  model::FieldNotes notes{model.is_strict, {}};
+  model::serve::GenerationRequest request;
+  std::unique_ptr<model::serve::Reply> reply;
+  model::serve::FieldNotes notes{model.is_strict, {}};
   if (action == Action::responses) {
-    model::ResponsesAsk responses = model::read_responses(body, responses_, &notes);
-    request = model::read_chat(responses.chat, model, &notes, ask.is_gone);
-    reply = std::make_unique<model::ResponsesReply>(request, model, now_seconds(), std::move(responses), &responses_);
+    model::serve::ResponsesAsk responses = model::serve::read_responses(body, responses_, &notes);
+    request = model::serve::read_chat(responses.chat, model, &notes, ask.is_gone);
+    reply = std::make_unique<model::serve::ResponsesReply>(request, model, now_seconds(), std::move(responses),
+                                                           &responses_);
   } else if (action == Action::messages) {
-    request = model::read_chat(model::chat_of_messages(body, false, &notes), model, &notes, ask.is_gone);
-    reply = std::make_unique<model::MessagesReply>(request, model, now_seconds());
+    request = model::serve::read_chat(model::serve::chat_of_messages(body, false, &notes), model, &notes, ask.is_gone);
+    reply = std::make_unique<model::serve::MessagesReply>(request, model, now_seconds());
   } else if (action == Action::native_completion || action == Action::infill) {
-    model::NativeAsk native =
-        action == Action::infill ? model::read_infill(body, model) : model::read_native_completion(body, model);
-    request = model::read_completion(native.body, model, ask.is_gone);
-    reply = std::make_unique<model::NativeReply>(request, model, now_seconds(), std::move(native));
+    model::serve::NativeAsk native = action == Action::infill ? model::serve::read_infill(body, model)
+                                                              : model::serve::read_native_completion(body, model);
+    request = model::serve::read_completion(native.body, model, ask.is_gone);
+    reply = std::make_unique<model::serve::NativeReply>(request, model, now_seconds(), std::move(native));
   } else if (action == Action::ollama_chat || action == Action::ollama_generate) {
-    model::OllamaAsk ollama =
-        action == Action::ollama_chat ? model::read_ollama_chat(body) : model::read_ollama_generate(body, model);
+    model::serve::OllamaAsk ollama = action == Action::ollama_chat ? model::serve::read_ollama_chat(body)
+                                                                   : model::serve::read_ollama_generate(body, model);
     if (ollama.is_load) return nullptr;
-    request = ollama.is_chat ? model::read_chat(ollama.body, model, nullptr, ask.is_gone)
-                             : model::read_completion(ollama.body, model, ask.is_gone);
-    reply = std::make_unique<model::OllamaReply>(request, model, now_seconds(), std::move(ollama));
+    request = ollama.is_chat ? model::serve::read_chat(ollama.body, model, nullptr, ask.is_gone)
+                             : model::serve::read_completion(ollama.body, model, ask.is_gone);
+    reply = std::make_unique<model::serve::OllamaReply>(request, model, now_seconds(), std::move(ollama));
   } else {
-    request = action == Action::chat ? model::read_chat(body, model, nullptr, ask.is_gone)
-                                     : model::read_completion(body, model, ask.is_gone);
-    reply = std::make_unique<model::Reply>(request, model, now_seconds());
+    request = action == Action::chat ? model::serve::read_chat(body, model, nullptr, ask.is_gone)
+                                     : model::serve::read_completion(body, model, ask.is_gone);
+    reply = std::make_unique<model::serve::Reply>(request, model, now_seconds());
   }
   *is_stream = request.stream;
   auto running = std::make_shared<Running>(Running{std::move(reply), nullptr, watch});
@@ -261,7 +264,7 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Action action
 HttpReply Routes::generate(const HttpAsk& ask, Action action, Line* line, bool* is_logged) {
   bool is_stream = false;
   const std::shared_ptr<Running> running = begin(ask, action, line, &is_stream);
-  if (!running) return loaded(ask, action, *entry_of(model::request_object(ask.body)).model);
+  if (!running) return loaded(ask, action, *entry_of(model::serve::request_object(ask.body)).model);
   if (!is_stream) return whole(ask, *running, line);
   *is_logged = true;
   HttpReply out;
@@ -294,12 +297,12 @@ bool Routes::stream(const HttpAsk& ask, Running& running, Line* line, int* statu
       auto delta = running.next(ask, line);
       if (delta) reads = reads && write(running.reply->events(std::move(*delta)));
       if (reads) continue;
-      running.answering->cancel(model::CancelReason::too_slow);
-      throw model::Refusal(kClientLeft, "the client does not read");
+      running.answering->cancel(model::serve::CancelReason::too_slow);
+      throw model::serve::Refusal(kClientLeft, "the client does not read");
     }
     running.tell(line);
     return write(running.reply->last_events());
-  } catch (const model::Refusal& refusal) {
+  } catch (const model::serve::Refusal& refusal) {
     running.tell(line);
     line->ended = refusal.what();
     *status = refusal.status;
@@ -330,7 +333,7 @@ void Routes::log(const HttpAsk& ask, int status, double seconds, const Line& lin
     }
     if (line.first >= 0) out["first_seconds"] = line.first;
     if (!line.ended.empty()) out["ended"] = line.ended;
-    text = model::json_line(out) + "\n";
+    text = model::serve::json_line(out) + "\n";
   } else {
     text = fmt::format("{} {} {} {}", ask.remote, printable(ask.method), printable(ask.path), status);
     if (!line.model.empty()) text += " | " + printable(line.model);

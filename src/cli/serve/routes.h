@@ -23,10 +23,10 @@ namespace lumen::cli {
 struct RouteOptions {
   std::vector<std::string> keys;  // valid API keys; empty: none is required
   bool log_json = false;
-  std::shared_ptr<model::PrefixFiles> prefixes = nullptr;  // where the models store their cached prefixes
-  double client_rate = 0;                                  // requests per second of one client; 0: no limit
-  OriginRules origins = {};                                // hosts and pages that may send requests
-  int64_t slots = 1;                                       // sequences that a model generates at once
+  std::shared_ptr<model::infer::PrefixFiles> prefixes = nullptr;  // where the models store their cached prefixes
+  double client_rate = 0;                                         // requests per second of one client; 0: no limit
+  OriginRules origins = {};                                       // hosts and pages that may send requests
+  int64_t slots = 1;                                              // sequences that a model generates at once
   bool strict = false;  // a request must name a served model, even if there is only one
 };
 
@@ -40,8 +40,8 @@ class Routes {
  public:
   // A model and its scheduler; both must outlive this object.
   struct Entry {
-    const model::ServedModel* model;
-    model::Scheduler* scheduler;
+    const model::serve::ServedModel* model;
+    model::serve::Scheduler* scheduler;
   };
   Routes(std::vector<Entry> entries, const RouteOptions& options);
 
@@ -68,9 +68,9 @@ class Routes {
   std::shared_ptr<Running> begin(const HttpAsk& ask, Action action, Line* line, bool* is_stream);
   HttpReply whole(const HttpAsk& ask, Running& running, Line* line);
   bool stream(const HttpAsk& ask, Running& running, Line* line, int* status, const HttpReply::Write& write);
-  std::vector<std::vector<float>> vectors_of(const HttpAsk& ask, const Entry& entry, model::EmbeddingRequest request,
-                                             Line* line);
-  std::vector<double> scores_of(const HttpAsk& ask, const Entry& entry, const model::RerankRequest& request,
+  std::vector<std::vector<float>> vectors_of(const HttpAsk& ask, const Entry& entry,
+                                             model::serve::EmbeddingRequest request, Line* line);
+  std::vector<double> scores_of(const HttpAsk& ask, const Entry& entry, const model::serve::RerankRequest& request,
                                 Line* line);
   HttpReply post(const HttpAsk& ask, const FoundPath& path, Line* line);
   HttpReply get(const HttpAsk& ask, const FoundPath& path);
@@ -84,9 +84,9 @@ class Routes {
   int64_t started_, slots_;
   Origins origins_;
   std::atomic<bool> is_draining_{false};
-  model::RequestCounts counts_;
-  model::ResponseStore responses_;
-  std::shared_ptr<model::PrefixFiles> prefixes_;
+  model::serve::RequestCounts counts_;
+  model::serve::ResponseStore responses_;
+  std::shared_ptr<model::infer::PrefixFiles> prefixes_;
   ClientRates rates_;
   std::mutex log_mutex_;
 };

@@ -23,14 +23,14 @@ std::string memory_metric() {
       resident * ::sysconf(_SC_PAGESIZE));
 }
 
-model::Refusal no_model() {
+model::serve::Refusal no_model() {
   return {404, "no such model", "model", "model_not_found"};
 }
 
 }  // namespace
 
 std::vector<std::vector<float>> Routes::vectors_of(const HttpAsk& ask, const Entry& entry,
-                                                   model::EmbeddingRequest request, Line* line) {
+                                                   model::serve::EmbeddingRequest request, Line* line) {
   request.set = entry.model->set;
   for (const auto& input : request.inputs) line->prompt += std::ssize(input);
   const auto embedding = entry.scheduler->submit(std::move(request));
@@ -38,40 +38,40 @@ std::vector<std::vector<float>> Routes::vectors_of(const HttpAsk& ask, const Ent
     if (auto vectors = embedding->take(kLook)) return std::move(*vectors);
     if (!ask.is_gone()) continue;
     embedding->cancel();
-    throw model::Refusal(kClientLeft, "the client has left");
+    throw model::serve::Refusal(kClientLeft, "the client has left");
   }
 }
 
 // Documents are scored in requests of as many as the model takes at once.
-std::vector<double> Routes::scores_of(const HttpAsk& ask, const Entry& entry, const model::RerankRequest& request,
-                                      Line* line) {
-  if (request.by != model::ScoreBy::yes_no) {
-    model::EmbeddingRequest inputs;
+std::vector<double> Routes::scores_of(const HttpAsk& ask, const Entry& entry,
+                                      const model::serve::RerankRequest& request, Line* line) {
+  if (request.by != model::serve::ScoreBy::yes_no) {
+    model::serve::EmbeddingRequest inputs;
     inputs.inputs = request.inputs;
     inputs.seconds = request.seconds;
-    if (request.by == model::ScoreBy::head)
-      return model::head_scores(request, vectors_of(ask, entry, std::move(inputs), line));
-    return model::cosine_scores(request, vectors_of(ask, entry, std::move(inputs), line));
+    if (request.by == model::serve::ScoreBy::head)
+      return model::serve::head_scores(request, vectors_of(ask, entry, std::move(inputs), line));
+    return model::serve::cosine_scores(request, vectors_of(ask, entry, std::move(inputs), line));
   }
   line->prompt = request.prompt_tokens;
   std::vector<double> scores(request.prompts.size());
   const auto at_once = size_t(std::max<int64_t>(1, entry.model->most_outputs));
   for (size_t begin = 0; begin < scores.size(); begin += at_once) {
     const size_t end = std::min(scores.size(), begin + at_once);
-    const auto answering = entry.scheduler->submit(model::yes_no_request(request, *entry.model, begin, end));
+    const auto answering = entry.scheduler->submit(model::serve::yes_no_request(request, *entry.model, begin, end));
     for (size_t ended = 0; ended < end - begin;) {
       if (const auto delta = answering->next(kLook)) {
-        if (const auto score = model::yes_no_score(request, *delta)) {
+        if (const auto score = model::serve::yes_no_score(request, *delta)) {
           scores[begin + size_t(delta->index)] = *score;
           ++line->made;
         } else if (delta->ended) {
-          throw model::Refusal(503, "a document was not scored within the time of a request");
+          throw model::serve::Refusal(503, "a document was not scored within the time of a request");
         }
         ended += delta->ended ? 1 : 0;
       }
       if (!ask.is_gone()) continue;
-      answering->cancel(model::CancelReason::client_left);
-      throw model::Refusal(kClientLeft, "the client has left");
+      answering->cancel(model::serve::CancelReason::client_left);
+      throw model::serve::Refusal(kClientLeft, "the client has left");
     }
   }
   return scores;
@@ -80,65 +80,67 @@ std::vector<double> Routes::scores_of(const HttpAsk& ask, const Entry& entry, co
 HttpReply Routes::post(const HttpAsk& ask, const FoundPath& path, Line* line) {
   const Action action = path.served->action;
   if (action == Action::cancel_response) {
-    if (!responses_.response(path.name)) throw model::Refusal(404, "no such response is stored (any more)");
-    throw model::Refusal(400, "only a response with 'background' can be cancelled; this one is complete");
+    if (!responses_.response(path.name)) throw model::serve::Refusal(404, "no such response is stored (any more)");
+    throw model::serve::Refusal(400, "only a response with 'background' can be cancelled; this one is complete");
   }
-  ordered_json body = model::request_object(ask.body);
+  ordered_json body = model::serve::request_object(ask.body);
   if (action == Action::ollama_show) {
     const ordered_json named = {{"model", body.value("model", body.value("name", ordered_json()))}};
-    return json_reply(model::ollama_model(*entry_of(named).model));
+    return json_reply(model::serve::ollama_model(*entry_of(named).model));
   }
   const Entry& entry = entry_of(body);
-  const model::ServedModel& model = *entry.model;
+  const model::serve::ServedModel& model = *entry.model;
   line->model = model.name;
   switch (action) {
     case Action::count_tokens: {
-      model::FieldNotes notes{model.is_strict, {}};
-      const model::GenerationRequest request =
-          model::read_chat(model::chat_of_messages(body, true, &notes), model, &notes, ask.is_gone);
+      model::serve::FieldNotes notes{model.is_strict, {}};
+      const model::serve::GenerationRequest request =
+          model::serve::read_chat(model::serve::chat_of_messages(body, true, &notes), model, &notes, ask.is_gone);
       return json_reply({{"input_tokens", request.prompts.at(0).size()}});
     }
     case Action::embeddings: {
-      const model::EmbeddingRequest request = model::read_embedding(body, model);
-      return json_reply(model::embedding_reply(request, model, vectors_of(ask, entry, request, line)));
+      const model::serve::EmbeddingRequest request = model::serve::read_embedding(body, model);
+      return json_reply(model::serve::embedding_reply(request, model, vectors_of(ask, entry, request, line)));
     }
     case Action::ollama_embed:
     case Action::ollama_embeddings: {
-      const auto request = model::read_ollama_embedding(body, model, action == Action::ollama_embeddings);
-      return json_reply(model::ollama_embedding_reply(request, vectors_of(ask, entry, request.request, line)));
+      const auto request = model::serve::read_ollama_embedding(body, model, action == Action::ollama_embeddings);
+      return json_reply(model::serve::ollama_embedding_reply(request, vectors_of(ask, entry, request.request, line)));
     }
     case Action::rerank: {
-      const model::RerankRequest request = model::read_rerank(body, model);
-      return json_reply(model::rerank_reply(request, model, scores_of(ask, entry, request, line)));
+      const model::serve::RerankRequest request = model::serve::read_rerank(body, model);
+      return json_reply(model::serve::rerank_reply(request, model, scores_of(ask, entry, request, line)));
     }
     case Action::score: {
-      const model::RerankRequest request = model::read_score(body, model);
-      return json_reply(model::score_reply(request, model, scores_of(ask, entry, request, line), now_seconds()));
+      const model::serve::RerankRequest request = model::serve::read_score(body, model);
+      return json_reply(model::serve::score_reply(request, model, scores_of(ask, entry, request, line), now_seconds()));
     }
     case Action::tokenize: {
       const bool with_pieces = body.value("with_pieces", ordered_json()) == true;
-      const std::vector<model::TokenId> tokens = model::read_tokenize(model::plain_tokenize(body), model);
-      return json_reply(with_pieces ? model::native_tokens(tokens, model) : model::tokenize_reply(tokens, model));
+      const std::vector<model::text::TokenId> tokens =
+          model::serve::read_tokenize(model::serve::plain_tokenize(body), model);
+      return json_reply(with_pieces ? model::serve::native_tokens(tokens, model)
+                                    : model::serve::tokenize_reply(tokens, model));
     }
     case Action::detokenize:
-      return json_reply(model::detokenize_reply(model::read_detokenize(body, model), model));
+      return json_reply(model::serve::detokenize_reply(model::serve::read_detokenize(body, model), model));
     case Action::apply_template:
-      return json_reply(model::apply_template(body, model));
+      return json_reply(model::serve::apply_template(body, model));
     default:
       break;
   }
-  throw model::Refusal(404, "no such path");
+  throw model::serve::Refusal(404, "no such path");
 }
 
 HttpReply Routes::one_response(const HttpAsk& ask, const std::string& id) {
   const bool is_erased = ask.method == "DELETE" && responses_.erase(id);
   const auto response = ask.method == "DELETE" ? std::nullopt : responses_.response(id);
-  if (!is_erased && !response) throw model::Refusal(404, "no such response is stored (any more)", "response_id");
+  if (!is_erased && !response) throw model::serve::Refusal(404, "no such response is stored (any more)", "response_id");
   return json_reply(response ? *response : ordered_json{{"id", id}, {"object", "response"}, {"deleted", true}});
 }
 
 HttpReply Routes::get(const HttpAsk& ask, const FoundPath& path) {
-  std::vector<const model::ServedModel*> models;
+  std::vector<const model::serve::ServedModel*> models;
   for (const Entry& entry : entries_) models.push_back(entry.model);
   switch (path.served->action) {
     case Action::page:
@@ -149,28 +151,29 @@ HttpReply Routes::get(const HttpAsk& ask, const FoundPath& path) {
       return reply;
     }
     case Action::metrics: {
-      std::map<std::string, model::ServeNumbers> by_model;
+      std::map<std::string, model::serve::ServeNumbers> by_model;
       for (const Entry& entry : entries_) by_model[entry.model->name] = entry.scheduler->numbers(entry.model->set);
       HttpReply reply;
       reply.type = "text/plain; version=0.0.4; charset=utf-8";
-      reply.body = model::metrics_text(by_model, counts_) + memory_metric();
-      if (prefixes_) reply.body += model::prefix_metrics(prefixes_->numbers());
+      reply.body = model::serve::metrics_text(by_model, counts_) + memory_metric();
+      if (prefixes_) reply.body += model::serve::prefix_metrics(prefixes_->numbers());
       return reply;
     }
     case Action::tokenizer_info:
-      return json_reply(model::tokenizer_reply(*entry_of(ordered_json::object()).model));
+      return json_reply(model::serve::tokenizer_reply(*entry_of(ordered_json::object()).model));
     case Action::props:
-      return json_reply(model::native_props(*entry_of(ordered_json::object()).model, slots_, kVersion));
+      return json_reply(model::serve::native_props(*entry_of(ordered_json::object()).model, slots_, kVersion));
     case Action::slots: {
       const Entry& entry = entry_of(ordered_json::object());
-      return json_reply(model::native_slots(*entry.model, slots_, entry.scheduler->numbers(entry.model->set).running));
+      return json_reply(
+          model::serve::native_slots(*entry.model, slots_, entry.scheduler->numbers(entry.model->set).running));
     }
     case Action::models:
-      return json_reply(model::models_reply(models, started_));
+      return json_reply(model::serve::models_reply(models, started_));
     case Action::one_model: {
       const Entry* entry = find_entry(path.name);
       if (!entry) throw no_model();
-      return json_reply(model::model_reply(*entry->model, started_));
+      return json_reply(model::serve::model_reply(*entry->model, started_));
     }
     case Action::one_response:
       return one_response(ask, path.name);
@@ -178,7 +181,7 @@ HttpReply Routes::get(const HttpAsk& ask, const FoundPath& path) {
       return json_reply({{"version", kVersion}});
     case Action::ollama_tags:
     case Action::ollama_ps:
-      return json_reply(model::ollama_models(models, path.served->action == Action::ollama_ps));
+      return json_reply(model::serve::ollama_models(models, path.served->action == Action::ollama_ps));
     default:
       break;
   }

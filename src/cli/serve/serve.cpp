@@ -30,7 +30,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/session/forecast.h"
 #include "model/serve/serve.h"
-#include "model/template/template.h"
+#include "model/templates/templates.h"
 
 namespace lumen::cli {
 namespace {
@@ -45,7 +45,7 @@ struct ServeFlags {
   std::string prefix_folder, prefix_size = "4G";
   std::string key_file, host = "127.0.0.1", certificate, key, chat_template, pooling, body = "8M";
   int port = 8080;
-  model::SchedulerOptions scheduler;
+  model::serve::SchedulerOptions scheduler;
   HttpLimits limits;
   CacheTypes cache;
   AdapterFlags adapters;
@@ -82,8 +82,8 @@ std::vector<std::string> names_in(const std::vector<std::string>& given) {
   return out;
 }
 
-model::ModelFacts facts_of(const model::Model& model, const std::string& file) {
-  model::ModelFacts out;
+model::serve::ModelFacts facts_of(const model::arch::Model& model, const std::string& file) {
+  model::serve::ModelFacts out;
   std::filesystem::path path = file;
   if (!path.has_filename()) path = path.parent_path();
   out.file = path.filename().string();  // without its folder, which is no concern of clients
@@ -112,21 +112,22 @@ model::ModelFacts facts_of(const model::Model& model, const std::string& file) {
 // A loaded model with its scheduler, and the names it is served under, each with one of the sets of adapters.
 struct Unit {
   template <typename Adapters>
-  Unit(run::Engine& engine, const model::Model& model, const Adapters& adapters, const model::SchedulerOptions& options)
+  Unit(run::Engine& engine, const model::arch::Model& model, const Adapters& adapters,
+       const model::serve::SchedulerOptions& options)
       : loaded(engine, model, adapters), scheduler(loaded, options) {}
 
-  model::LoadedModel loaded;
-  model::Scheduler scheduler;
-  std::deque<model::ServedModel> served;
+  model::infer::LoadedModel loaded;
+  model::serve::Scheduler scheduler;
+  std::deque<model::serve::ServedModel> served;
 };
 
 // A model, its adapters, and the thread that runs them.
 class Host {
  public:
-  Host(const Shared& shared, const model::LibraryRef& library, const ServeFlags& flags, const std::string& name,
+  Host(const Shared& shared, const model::arch::LibraryRef& library, const ServeFlags& flags, const std::string& name,
        const std::string& file)
       : model_(flags.mapping.read(shared, library, file)), engine_(shared.engine()) {
-    model::SchedulerOptions options = options_of(flags, *library, file);
+    model::serve::SchedulerOptions options = options_of(flags, *library, file);
     flags.invariance.choose(engine_, &options.session);
     // A GPU holds a copy of the weights, so only the parts of the file that were read for the copy must be intact.
     const Look look = engine_.device().reads_host_memory() ? Look::size : Look::touched;
@@ -145,22 +146,24 @@ class Host {
       aliases_.assign(names.begin() + 1, names.end());
     for (const auto& [served, adapters] : all) take_chat(flags, served, adapters);
     std::vector<std::string> names;
-    std::vector<model::AdapterSet> sets;  // sets that share a batch
+    std::vector<model::arch::AdapterSet> sets;  // sets that share a batch
     const auto add = [&](const std::string& served, const AdapterFlags& adapters) {
-      model::AdapterSet set = adapters.read(model_);
-      if (!flags.named_adapters.empty() && model::can_differ(set)) {
+      model::arch::AdapterSet set = adapters.read(model_);
+      if (!flags.named_adapters.empty() && model::arch::can_differ(set)) {
         names.push_back(served);
         sets.push_back(std::move(set));
         return;
       }
       if (!flags.named_adapters.empty())
         note(fmt::format("{} has whole weights of an adapter: its sequences share no step with others", served));
-      units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::ScaledAdapter>(set), options));
+      units_.push_back(
+          std::make_unique<Unit>(engine_, model_, std::span<const model::arch::ScaledAdapter>(set), options));
       serve_as(flags, served, *units_.back());
     };
     for (const auto& [served, adapters] : all) add(served, adapters);
     if (!sets.empty()) {
-      units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::AdapterSet>(sets), options));
+      units_.push_back(
+          std::make_unique<Unit>(engine_, model_, std::span<const model::arch::AdapterSet>(sets), options));
       for (const std::string& served : names) serve_as(flags, served, *units_.back());
     }
     require_whole_files(Look::size);
@@ -174,10 +177,10 @@ class Host {
   }
   void start() {
     thread_ = Thread("to serve a model in", [this] {
-      std::vector<model::Scheduler*> all;
+      std::vector<model::serve::Scheduler*> all;
       for (const auto& unit : units_) all.push_back(&unit->scheduler);
       try {
-        model::Scheduler::run_in_turn(all, [this] { return !is_stopped_; });
+        model::serve::Scheduler::run_in_turn(all, [this] { return !is_stopped_; });
       } catch (...) {
         failure_ = std::current_exception();
       }
@@ -198,18 +201,19 @@ class Host {
   // Chooses the chat template of the model served as `name`. Its end tokens end all outputs of the unit.
   void take_chat(const ServeFlags& flags, const std::string& name, const AdapterFlags& adapters) {
     const bool carries_none = model_.tokenizer->chat_template().empty();
-    const model::ChosenTemplate& chosen =
+    const model::templates::ChosenTemplate& chosen =
         chats_.emplace(name, choose_chat(flags.chat_template, adapters, *model_.tokenizer)).first->second;
     if (chats_.size() == 1 && flags.chat_template.empty() && carries_none && chosen.name == "plain")
       note(fmt::format("{} carries no chat template; 'plain' is used (see --chat-template)", name));
-    model_.tokenizer = model_.tokenizer->with_ends(model::with_chat(*model_.tokenizer, chosen).end_of_generation());
+    model_.tokenizer =
+        model_.tokenizer->with_ends(model::templates::with_chat(*model_.tokenizer, chosen).end_of_generation());
   }
 
   void serve_as(const ServeFlags& flags, const std::string& name, Unit& unit) {
-    const model::ChosenTemplate& chosen = chats_.at(name);
+    const model::templates::ChosenTemplate& chosen = chats_.at(name);
     const int64_t vocabulary = unit.loaded.model().integer("vocab");  // an adapter may have changed it
-    model::ServedModel& served =
-        unit.served.emplace_back(name, model::with_chat(*model_.tokenizer, chosen), vocabulary);
+    model::serve::ServedModel& served =
+        unit.served.emplace_back(name, model::templates::with_chat(*model_.tokenizer, chosen), vocabulary);
     served.set = std::ssize(unit.served) - 1;
     served.facts = facts_;
     if (name == name_) served.aliases = aliases_;
@@ -223,33 +227,33 @@ class Host {
     if (served.longest == 0) return;
     served.chat.emplace(served.tokenizer, chosen.parse());
     served.chat_stops = chosen.stops;
-    served.calls = model::learn_call_form(*served.chat);
+    served.calls = model::serve::learn_call_form(*served.chat);
     (void)served.traits();
   }
 
-  model::SchedulerOptions options_of(const ServeFlags& flags, const model::Library& library,
-                                     const std::string& file) const {
+  model::serve::SchedulerOptions options_of(const ServeFlags& flags, const model::arch::Library& library,
+                                            const std::string& file) const {
     if (!model_.tokenizer) throw user_error("{} has no tokenizer", file);
-    model::SchedulerOptions options = flags.scheduler;
+    model::serve::SchedulerOptions options = flags.scheduler;
     flags.cache.choose(library, &options.session);
     const int64_t context = model_.integer("context");
     if (options.session.context == 0)
       options.session.context = std::max(std::min(context, kUsualText), kUsualShare * options.parallel);
-    const auto own = model::pooling_of(model_, file);
-    options.pooling = own.value_or(model::Pooling::mean);
+    const auto own = model::infer::pooling_of(model_, file);
+    options.pooling = own.value_or(model::infer::Pooling::mean);
     if (!flags.pooling.empty())
-      options.pooling = flags.pooling == "cls"    ? model::Pooling::first
-                        : flags.pooling == "last" ? model::Pooling::last
-                                                  : model::Pooling::mean;
-    if (options.pooling == model::Pooling::none) options.pooling = model::Pooling::mean;
+      options.pooling = flags.pooling == "cls"    ? model::infer::Pooling::first
+                        : flags.pooling == "last" ? model::infer::Pooling::last
+                                                  : model::infer::Pooling::mean;
+    if (options.pooling == model::infer::Pooling::none) options.pooling = model::infer::Pooling::mean;
     return options;
   }
 
-  model::Model model_;
+  model::arch::Model model_;
   std::string name_;                  // of the model without adapters
   std::vector<std::string> aliases_;  // further names of it
-  model::ModelFacts facts_;
-  std::map<std::string, model::ChosenTemplate> chats_;  // by served name
+  model::serve::ModelFacts facts_;
+  std::map<std::string, model::templates::ChosenTemplate> chats_;  // by served name
   FileWatch files_;  // The files of the model, its draft and its adapters. When one is truncated, other models go on.
   run::Engine engine_;
   std::optional<DraftChoice> draft_;
@@ -332,9 +336,9 @@ int serve(const Shared& shared, ServeFlags flags) {
   check_flags(flags);
   if (!flags.prefix_folder.empty())
     flags.scheduler.prefixes =
-        std::make_shared<model::PrefixFiles>(flags.prefix_folder, size_of(flags.prefix_size), revision());
+        std::make_shared<model::infer::PrefixFiles>(flags.prefix_folder, size_of(flags.prefix_size), revision());
   const std::vector<std::string> keys = keys_of(flags);
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   std::vector<std::unique_ptr<Host>> hosts;
   std::vector<Routes::Entry> entries;
   std::string names;
@@ -344,7 +348,7 @@ int serve(const Shared& shared, ServeFlags flags) {
     if (!flags.aliases.empty()) name = names_in(flags.aliases)[0];
     hosts.push_back(std::make_unique<Host>(shared, library, flags, name, file));
     for (const auto& unit : hosts.back()->units()) {
-      for (const model::ServedModel& served : unit->served) {
+      for (const model::serve::ServedModel& served : unit->served) {
         entries.push_back({&served, &unit->scheduler});
         names += (names.empty() ? "" : ", ") + served.name;
         served_names.push_back(served.name);
@@ -394,8 +398,8 @@ void add_http_flags(CLI::App& sub, ServeFlags& flags) {
 }
 
 void add_model_flags(CLI::App& sub, ServeFlags& flags) {
-  model::SchedulerOptions& s = flags.scheduler;
-  add_setting(sub, "--parallel", s.parallel)->check(whole(1, model::kMostSequencesAtOnce));
+  model::serve::SchedulerOptions& s = flags.scheduler;
+  add_setting(sub, "--parallel", s.parallel)->check(whole(1, model::infer::kMostSequencesAtOnce));
   add_setting(sub, "--queue", s.queue);
   add_setting(sub, "--keep-sequences", s.kept);
   add_setting(sub, "--prefix-cache", flags.prefix_folder);

@@ -67,7 +67,7 @@ std::vector<Setting> rows_with_options() {
   for (Setting row : kRows) {
     if (*row.names == '\0') continue;
     if (*row.key != '\0' && *row.key_value == '\0') {
-      const model::RecipeKey& key = model::recipe_key(row.key);
+      const model::recipe::RecipeKey& key = model::recipe::recipe_key(row.key);
       if (key.is_number()) row.least = key.least, row.most = key.most;
       row.choices = key.choices.c_str();
     }

@@ -26,7 +26,7 @@ std::wstring wide(std::string_view text) {
   std::wstring out;
   for (size_t at = 0; at < text.size();) {
     char32_t c = 0;
-    const size_t n = model::utf8_char(text, at, &c);
+    const size_t n = model::text::utf8_char(text, at, &c);
     out += wchar_t(n == 0 ? U'\ufffd' : c);
     at += std::max<size_t>(1, n);
   }
@@ -35,7 +35,7 @@ std::wstring wide(std::string_view text) {
 
 std::string narrow(std::wstring_view text) {
   std::string out;
-  for (const wchar_t c : text) model::utf8_append(out, char32_t(c));
+  for (const wchar_t c : text) model::text::utf8_append(out, char32_t(c));
   return out;
 }
 
@@ -109,7 +109,7 @@ struct LineEditor::State {
       state.follow_size();
       bytes += byte;
       char32_t c = 0;
-      if (model::utf8_char(bytes, 0, &c) != 0) {
+      if (model::text::utf8_char(bytes, 0, &c) != 0) {
         *out = wchar_t(c);
         return 1;
       }
@@ -156,7 +156,7 @@ struct LineEditor::State {
       while (same < common.size() && same < word.size() && common[same] == word[same]) ++same;
       common.resize(same);
     }
-    while (model::utf8_valid_run(common, 0) != common.size()) common.pop_back();
+    while (model::text::utf8_valid_run(common, 0) != common.size()) common.pop_back();
     const std::string typed = before.substr(std::min(found.from, before.size()));
     if (found.words.size() == 1 && !common.ends_with('/')) common += ' ';
     if (common.size() > typed.size() && common.starts_with(typed)) {

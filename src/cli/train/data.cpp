@@ -17,8 +17,8 @@ namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using model::ExampleStore;
-using model::StoredExample;
+using model::data::ExampleStore;
+using model::data::StoredExample;
 
 struct DataFlags {
   std::string model, form = "auto", train_on = "assistant", chat_template;
@@ -27,16 +27,16 @@ struct DataFlags {
   bool tokens = false, strict = false, json = false;
 };
 
-model::Tokenizer tokenizer_of(const Shared& shared, const std::string& path) {
+model::text::Tokenizer tokenizer_of(const Shared& shared, const std::string& path) {
   const std::string ending = fs::path(path).extension().string();
-  if (ending == ".json" || ending == ".model" || ending == ".tiktoken") return model::Tokenizer::load(path);
-  model::Model model = model::read_model(shared.library(), path);
+  if (ending == ".json" || ending == ".model" || ending == ".tiktoken") return model::text::Tokenizer::load(path);
+  model::arch::Model model = model::arch::read_model(shared.library(), path);
   if (!model.tokenizer) throw user_error("'{}' has no tokenizer", path);
   return *model.tokenizer;
 }
 
 // Tokens in the loss are highlighted: by colour on a terminal, by brackets elsewhere.
-std::string shown_text(const model::Tokenizer& tokenizer, std::span<const uint32_t> tokens) {
+std::string shown_text(const model::text::Tokenizer& tokenizer, std::span<const uint32_t> tokens) {
   const bool color = output_color();
   const std::string begin = color ? "\x1b[1;32m" : "[", end = color ? "\x1b[0m" : "]";
   std::string out, run;
@@ -56,10 +56,10 @@ std::string shown_text(const model::Tokenizer& tokenizer, std::span<const uint32
   return out;
 }
 
-std::string shown_tokens(const model::Tokenizer& tokenizer, std::span<const uint32_t> tokens) {
+std::string shown_tokens(const model::text::Tokenizer& tokenizer, std::span<const uint32_t> tokens) {
   std::string out;
   for (const uint32_t token : tokens) {
-    const model::TokenId id = token & ~ExampleStore::kLearned;
+    const model::text::TokenId id = token & ~ExampleStore::kLearned;
     out += fmt::format("{:>9} {} {}\n", id, token >= ExampleStore::kLearned ? "learn" : "  -  ",
                        printable(tokenizer.bytes(id)));
   }
@@ -68,7 +68,7 @@ std::string shown_tokens(const model::Tokenizer& tokenizer, std::span<const uint
 
 // One JSON object per line.
 std::string json_line(const std::string& file, const StoredExample& e, std::span<const uint32_t> tokens) {
-  nlohmann::ordered_json line = {{"file", model::utf8_repair(file)}, {"line", e.line}};
+  nlohmann::ordered_json line = {{"file", model::text::utf8_repair(file)}, {"line", e.line}};
   for (const uint32_t token : tokens) {
     line["ids"].push_back(token & ~ExampleStore::kLearned);
     line["learned"].push_back(token >= ExampleStore::kLearned ? 1 : 0);
@@ -110,15 +110,15 @@ std::string summary(const ExampleStore& store, int64_t length) {
 }
 
 int show(const Shared& shared, const DataFlags& flags) {
-  const model::Tokenizer tokenizer = tokenizer_of(shared, flags.model);
-  model::ReadOptions options;
+  const model::text::Tokenizer tokenizer = tokenizer_of(shared, flags.model);
+  model::data::ReadOptions options;
   options.form = flags.form;
-  options.columns = model::read_columns(flags.columns);
-  options.train_on = model::train_on(flags.train_on);
-  options.chat = model::choose_template(flags.chat_template, tokenizer);
+  options.columns = model::data::read_columns(flags.columns);
+  options.train_on = model::data::train_on(flags.train_on);
+  options.chat = model::templates::choose_template(flags.chat_template, tokenizer);
   options.cache = data_cache(shared);
   for (const std::string& data : flags.data) {
-    const auto loaded = model::load_examples(model::data_files(data), tokenizer, options);
+    const auto loaded = model::data::load_examples(model::data::data_files(data), tokenizer, options);
     const ExampleStore& store = *loaded.store;
     const auto count = std::min<size_t>(store.examples().size(), flags.examples);
     for (const StoredExample& e : store.examples().first(count)) {
@@ -127,9 +127,9 @@ int show(const Shared& shared, const DataFlags& flags) {
         continue;
       }
       std::string kind;
-      if (store.form() == model::RowForm::pairs)
+      if (store.form() == model::data::RowForm::pairs)
         kind = (&e - store.examples().data()) % 2 == 0 ? ", chosen" : ", rejected";
-      if (store.form() == model::RowForm::labels)
+      if (store.form() == model::data::RowForm::labels)
         kind = (e.flags & StoredExample::kWanted) != 0 ? ", wanted" : ", not wanted";
       put(fmt::format("--- {}:{}: {} tokens, {} learned{}\n", loaded.files[e.file].path, e.line, e.length, e.learned,
                       kind));

@@ -48,7 +48,7 @@ class Demo {
       : flags_(std::move(flags)), library_(shared.library()), engine_(shared.engine()) {
     const auto text = library_->recipe(flags_.recipe);
     if (!text) throw usage_error("no recipe is called '{}'", flags_.recipe);
-    recipe_ = model::parse_recipe(text->text, text->name);
+    recipe_ = model::recipe::parse_recipe(text->text, text->name);
     if (flags_.steps) recipe_.schedule.steps = *flags_.steps;
     if (flags_.tuning_steps) recipe_.demo_tuning_steps = *flags_.tuning_steps;
     recipe_.schedule.warmup = std::min(recipe_.schedule.warmup, recipe_.schedule.steps / 4);
@@ -73,62 +73,62 @@ class Demo {
 
  private:
   void prepare() {
-    const std::string_view text = model::embedded_text();
-    const model::FamilyRef family = library_->family_with_size(recipe_.size);
+    const std::string_view text = model::data::embedded_text();
+    const model::arch::FamilyRef family = library_->family_with_size(recipe_.size);
     LUMEN_CHECK(family, "the demo's size belongs to no family");
-    const model::Tokenizer tokenizer = model::Tokenizer::characters(text);
-    model::DatasetOptions options;
+    const model::text::Tokenizer tokenizer = model::text::Tokenizer::characters(text);
+    model::data::DatasetOptions options;
     options.validation = recipe_.validation;
-    data_ = std::make_shared<model::Dataset>(model::Dataset::from_text(text, tokenizer, options));
+    data_ = std::make_shared<model::data::Dataset>(model::data::Dataset::from_text(text, tokenizer, options));
     graph::Config values = recipe_.config;
     values["vocab"] = tokenizer.size();
-    trained_ = model::initialise(family, family->config(recipe_.size, values), recipe_.seed);
+    trained_ = model::arch::initialise(family, family->config(recipe_.size, values), recipe_.seed);
     trained_.tokenizer = tokenizer;
     trained_.name = "demo";
     lock_.emplace(flags_.out);
-    model::clean_checkpoints(flags_.out);
+    model::file::clean_checkpoints(flags_.out);
     put(fmt::format("A character model of {:.2f} M parameters on {} characters of plays; everything lands in {}.\n",
                     trained_.weight_count() / 1e6, text.size(), flags_.out));
   }
 
-  model::LoopResult run_loop(model::Trainer& trainer, const std::string& title, bool save) {
-    model::LoopOptions options;
+  model::train::LoopResult run_loop(model::train::Trainer& trainer, const std::string& title, bool save) {
+    model::train::LoopOptions options;
     if (save) options.out = flags_.out;
     options.stop = &interrupted();
     options.title = title;
-    const model::LoopResult result = model::run_training(trainer, options);
+    const model::train::LoopResult result = model::train::run_training(trainer, options);
     if (result.interrupted) throw Interrupted{};
     return result;
   }
 
   void train() {
-    model::Trainer trainer(engine_, trained_, recipe_, data_);
-    const model::LoopResult result = run_loop(trainer, "train f32", true);
+    model::train::Trainer trainer(engine_, trained_, recipe_, data_);
+    const model::train::LoopResult result = run_loop(trainer, "train f32", true);
     trained_ = trainer.model();
     put(fmt::format("trained {} steps: validation loss {:.4f} nats per character, {:.0f} tokens/s\n",
                     recipe_.schedule.steps, result.validation_loss, result.tokens_per_second));
   }
 
-  double perplexity_of(const model::LoadedModel& loaded) {
-    model::PerplexityOptions options;
+  double perplexity_of(const model::infer::LoadedModel& loaded) {
+    model::infer::PerplexityOptions options;
     options.length = trained_.integer("context");
     options.full = true;
     options.batch = 24;
     options.windows = 600;
     if (interrupted().load()) throw Interrupted{};
-    return model::perplexity(loaded, data_->validation(), options).value;
+    return model::infer::perplexity(loaded, data_->validation(), options).value;
   }
 
   // Tokens per second of greedy generation until the context is full, after a warm-up.
-  double speed_of(const model::LoadedModel& loaded) {
-    model::Session session(loaded, {});
-    const std::vector<model::TokenId> prompt = loaded.model().tokenizer->encode("\n");
-    model::Sampler greedy({.temperature = 0});
+  double speed_of(const model::infer::LoadedModel& loaded) {
+    model::infer::Session session(loaded, {});
+    const std::vector<model::text::TokenId> prompt = loaded.model().tokenizer->encode("\n");
+    model::infer::Sampler greedy({.temperature = 0});
     double seconds = 0;
     int64_t tokens = 0;
     for (int round = 0; round < 4; ++round) {
       session.rewind(0);
-      model::TokenId id = prompt[0];
+      model::text::TokenId id = prompt[0];
       const Stopwatch watch;
       int64_t made = 0;
       for (; session.position() < session.context(); ++made) id = greedy.pick(session.feed({&id, 1}));
@@ -139,25 +139,25 @@ class Demo {
     return tokens / std::max(seconds, 1e-9);
   }
 
-  Row measure(const std::string& name, const model::Model& model, const std::string& file) {
+  Row measure(const std::string& name, const model::arch::Model& model, const std::string& file) {
     Row row;
     row.format = name;
     row.bits = 8.0 * model.weight_bytes() / model.weight_count();
     row.best_file = std::filesystem::path(flags_.out) / ("model-" + file + ".gguf");
-    model::write_gguf(model, row.best_file);
+    model::arch::write_gguf(model, row.best_file);
     ++files_;
     row.file_bytes = std::filesystem::file_size(row.best_file);
-    const model::LoadedModel loaded(engine_, model);
+    const model::infer::LoadedModel loaded(engine_, model);
     row.perplexity = perplexity_of(loaded);
     row.tokens_per_second = speed_of(loaded);
     return row;
   }
 
-  model::Model rounded(const model::Model& model, const std::string& format) {
-    model::QuantizeOptions options;
+  model::arch::Model rounded(const model::arch::Model& model, const std::string& format) {
+    model::compress::QuantizeOptions options;
     options.target = format;
     options.pure = true;
-    return model::quantize(engine_, model, options, nullptr);
+    return model::compress::quantize(engine_, model, options, nullptr);
   }
 
   Row round_to(const std::string& name) {
@@ -166,7 +166,7 @@ class Demo {
   }
 
   void fine_tune(const std::string& name) {
-    model::Recipe recipe = recipe_;
+    model::recipe::Recipe recipe = recipe_;
     recipe.schedule.steps = recipe_.demo_tuning_steps;
     recipe.schedule.warmup = recipe.schedule.steps / 10;
     recipe.schedule.peak = recipe_.schedule.peak / 2;
@@ -174,11 +174,11 @@ class Demo {
     recipe.seed = recipe_.seed + 1;
     recipe.evaluate_every = 0;
     recipe.evaluate_windows = 64;
-    model::QuantizeRule rule;
+    model::recipe::QuantizeRule rule;
     rule.values = {"*"};
     rule.format = name;
     recipe.quantize = {rule};
-    model::Trainer trainer(engine_, trained_, recipe, data_);
+    model::train::Trainer trainer(engine_, trained_, recipe, data_);
     (void)run_loop(trainer, "fine-tune " + name, false);
     const Row tuned = measure(name, trainer.rounded(), name + "-trained");
     for (Row& row : rows_) {
@@ -211,18 +211,18 @@ class Demo {
       if (!best || value(row) < value(*best)) best = &row;
     }
     if (!best) return;
-    const model::Model model = model::read_gguf(library_, best->best_file);
-    const model::LoadedModel loaded(engine_, model);
-    model::Session session(loaded, {});
-    model::SamplerOptions options;
+    const model::arch::Model model = model::arch::read_gguf(library_, best->best_file);
+    const model::infer::LoadedModel loaded(engine_, model);
+    model::infer::Session session(loaded, {});
+    model::infer::SamplerOptions options;
     options.seed = 7;
-    model::Sampler sampler(options);
-    model::TokenStream stream(*model.tokenizer);
-    std::vector<model::TokenId> text = model.tokenizer->encode(recipe_.demo_sample);
+    model::infer::Sampler sampler(options);
+    model::text::TokenStream stream(*model.tokenizer);
+    std::vector<model::text::TokenId> text = model.tokenizer->encode(recipe_.demo_sample);
     put(fmt::format("\n{} writes:\n{}", best->best_file.filename().string(), recipe_.demo_sample));
     std::span<const float> logits = session.feed(text);
     for (int64_t i = 0; i < flags_.sample && !interrupted().load(); ++i) {
-      const model::TokenId id = sampler.pick(logits);
+      const model::text::TokenId id = sampler.pick(logits);
       put_text(stream.push(id));
       text.push_back(id);
       if (session.position() == session.context()) {
@@ -239,11 +239,11 @@ class Demo {
 
   DemoFlags flags_;
   std::optional<FolderLock> lock_;
-  model::LibraryRef library_;
+  model::arch::LibraryRef library_;
   run::Engine engine_;
-  model::Recipe recipe_;
-  std::shared_ptr<model::Dataset> data_;
-  model::Model trained_;
+  model::recipe::Recipe recipe_;
+  std::shared_ptr<model::data::Dataset> data_;
+  model::arch::Model trained_;
   std::vector<Row> rows_;
   int files_ = 0;
 };

@@ -36,12 +36,12 @@ int report_document(const ReportFlags& flags) {
                 "`lumen compare` puts models side by side");
   const std::string text = read_file(in, kLargestDocument);
   std::string page, table;
-  if (const nlohmann::json document = parse_json(text, in.string()); model::is_study(document)) {
-    const model::Study study = model::study_of(document, in.string());
-    page = model::html_page(study), table = model::text_page(study);
+  if (const nlohmann::json document = parse_json(text, in.string()); model::report::is_study(document)) {
+    const model::report::Study study = model::report::study_of(document, in.string());
+    page = model::report::html_page(study), table = model::report::text_page(study);
   } else {
-    const model::CompressionReport compression = model::parse_compression_report(text, in.string());
-    page = model::html_report(compression), table = model::text_report(compression);
+    const model::report::CompressionReport compression = model::report::parse_compression_report(text, in.string());
+    page = model::report::html_report(compression), table = model::report::text_report(compression);
   }
   if (flags.text) {
     put(table);
@@ -57,10 +57,10 @@ int report_document(const ReportFlags& flags) {
 int report(const ReportFlags& flags) {
   for (const std::string& run : flags.runs)
     if (is_document(run)) return report_document(flags);
-  std::vector<model::RunLog> runs;
+  std::vector<model::report::RunLog> runs;
   for (const std::string& run : flags.runs) {
-    runs.push_back(model::read_run_log(run));
-    if (const model::RunLog& log = runs.back(); log.skipped > 0)
+    runs.push_back(model::report::read_run_log(run));
+    if (const model::report::RunLog& log = runs.back(); log.skipped > 0)
       warn(fmt::format("{}: {} lines are left out; {}", log.path.string(), log.skipped, log.first_skipped));
   }
   // Runs in folders of the same name are shown by their paths.
@@ -68,13 +68,14 @@ int report(const ReportFlags& flags) {
     for (size_t j = 0; j < runs.size(); ++j)
       if (i != j && runs[i].name == runs[j].name) runs[i].name = flags.runs[i];
   if (flags.text) {
-    put(model::text_report(runs));
+    put(model::report::text_report(runs));
     return 0;
   }
   std::filesystem::path output = flags.output;
   if (output.empty())
-    output = runs.size() == 1 ? runs[0].path.parent_path() / model::kReportName : std::filesystem::path("report.html");
-  write_file_atomic(output, model::html_report(runs));
+    output = runs.size() == 1 ? runs[0].path.parent_path() / model::report::kReportName
+                              : std::filesystem::path("report.html");
+  write_file_atomic(output, model::report::html_report(runs));
   put(fmt::format("wrote {}\n", output.string()));
   return 0;
 }

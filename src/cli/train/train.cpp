@@ -24,7 +24,7 @@
 #include "model/arch/split_weights.h"
 #include "model/file/own_input.h"
 #include "model/recipe/record/lora_base.h"
-#include "model/template/answer_form.h"
+#include "model/templates/answer_form.h"
 #include "model/text/tokenizer/characters.h"
 #include "model/train/adapter_init/adapter_init.h"
 #include "model/train/budget/budget.h"
@@ -43,9 +43,9 @@ namespace fs = std::filesystem;
 
 thread_local TrainingLoop given_loop;
 
-model::LoopResult run_loop(model::Trainer& trainer, const model::LoopOptions& options) {
+model::train::LoopResult run_loop(model::train::Trainer& trainer, const model::train::LoopOptions& options) {
   const SavesWhenStopped checkpoint_first;
-  return given_loop ? given_loop(trainer, options) : model::run_training(trainer, options);
+  return given_loop ? given_loop(trainer, options) : model::train::run_training(trainer, options);
 }
 
 // Whether this process writes files and messages.
@@ -58,26 +58,28 @@ int ranks_of(const TrainFlags& flags) {
 }
 
 // The part of a recipe that this rank runs.
-model::Recipe recipe_here(const TrainFlags& flags, const model::Recipe& recipe) {
-  return model::recipe_of_rank(recipe, ranks_of(flags));
+model::recipe::Recipe recipe_here(const TrainFlags& flags, const model::recipe::Recipe& recipe) {
+  return model::train::recipe_of_rank(recipe, ranks_of(flags));
 }
 
-model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
+model::text::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data,
+                                      const std::string& chat_template) {
   const auto tokens = byte_pair_tokens(choice);
-  if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
-  model::RowReport report;
+  if (!tokens && !choice.empty() && choice != "characters") return model::text::Tokenizer::load(choice);
+  model::data::RowReport report;
   const std::string text = data.all_text(chat_template, &report);
   if (text.empty()) throw user_error("the data has no text to train a tokenizer on\n{}", report.table());
-  model::ChatVocabulary chat;
+  model::templates::ChatVocabulary chat;
   if (data.has_chats())
-    chat = model::chat_vocabulary(model::choose_template(chat_template, model::Tokenizer::characters(" ")));
+    chat = model::templates::chat_vocabulary(
+        model::templates::choose_template(chat_template, model::text::Tokenizer::characters(" ")));
   // Rows without text give no tokens either, and make_batches reports each of them once.
-  if (!tokens) return model::character_tokenizer(text, chat.controls, chat.end);
-  model::BpeTraining options;
+  if (!tokens) return model::text::character_tokenizer(text, chat.controls, chat.end);
+  model::text::BpeTraining options;
   options.vocabulary = *tokens;
   options.specials = chat.controls;
   options.end_of_text = chat.end;
-  model::Tokenizer made = model::Tokenizer::train(text, options);
+  model::text::Tokenizer made = model::text::Tokenizer::train(text, options);
   if (made.size() < *tokens)
     note(fmt::format("the text gives a vocabulary of {}: no further pair of tokens is frequent enough", made.size()));
   return made;
@@ -93,17 +95,17 @@ std::string absolute_path(const std::string& paths) {
 }
 
 // Windows longer than the model's context extend the context, where the parameters do not depend on it.
-void fit_context(model::Model& model, const model::Recipe& r) {
+void fit_context(model::arch::Model& model, const model::recipe::Recipe& r) {
   if (!model.config.contains("context")) return;
   const int64_t context = model.integer("context");
   if (r.length <= context) return;
   graph::Config longer = model.config;
   longer["context"] = r.length;
-  model::Model other;
+  model::arch::Model other;
   other.family = model.family;
   other.config = longer;
   other.metadata = model.metadata;
-  const auto parameters = model::own_parameters(other);
+  const auto parameters = model::arch::own_parameters(other);
   bool same = parameters.size() == model.parameters.size();
   for (size_t i = 0; same && i < parameters.size(); ++i) same = parameters[i].shape == model.parameters[i].shape;
   if (!same) throw usage_error("--length {} is more than the model's context of {}", r.length, context);
@@ -112,46 +114,48 @@ void fit_context(model::Model& model, const model::Recipe& r) {
 }
 
 // Whether a fresh run writes a residual base model before its first step.
-bool changes_base(const TrainFlags& flags, const model::Recipe& r) {
+bool changes_base(const TrainFlags& flags, const model::recipe::Recipe& r) {
   return flags.begin.empty() && r.adapter.trains() && r.adapter.changes_base();
 }
 
 // Replaces names of the machine's 8-bit float types with format names; a resumed run keeps its formats.
-void take_machine_floats(run::Engine& engine, const model::Library& library, bool goes_on, model::Recipe& r) {
+void take_machine_floats(run::Engine& engine, const model::arch::Library& library, bool goes_on,
+                         model::recipe::Recipe& r) {
   const auto& codes = engine.device().machine().codes;
   const auto multiplies = [&](const FieldType& t) {
     const auto code = machine::code_of(t);
     return code && std::find(codes.begin(), codes.end(), *code) != codes.end();
   };
   std::string said;
-  r = model::with_machine_floats(std::move(r), multiplies, library.formats(), &said);
-  if (goes_on && said.empty()) said = model::other_floats(r, multiplies, library.formats());
+  r = model::train::with_machine_floats(std::move(r), multiplies, library.formats(), &said);
+  if (goes_on && said.empty()) said = model::train::other_floats(r, multiplies, library.formats());
   if (!said.empty()) note(said);
 }
 
-double product_ceiling(run::Engine& engine, const model::Library& library, const model::Recipe& r,
+double product_ceiling(run::Engine& engine, const model::arch::Library& library, const model::recipe::Recipe& r,
                        const Shared& shared) {
-  const graph::ProductType products = model::product_type(r, library.formats());
+  const graph::ProductType products = model::recipe::product_type(r, library.formats());
   return run::product_ceiling(engine, products.has_formats() ? "8 bit" : std::string(scalar_name(products.scalar)),
                               shared.cache);
 }
 
 // --memory: adapts the recipe so that the run fits into the limit. With several ranks the first one measures and sends
 // its choice to the others.
-void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryRef& library, const TrainFlags& flags,
-                const model::Model& model, model::Recipe& r, bool is_there, const model::Model* teacher) {
+void take_limit(run::Engine& engine, const Shared& shared, const model::arch::LibraryRef& library,
+                const TrainFlags& flags, const model::arch::Model& model, model::recipe::Recipe& r, bool is_there,
+                const model::arch::Model* teacher) {
   if (r.memory_limit.empty()) return;
   std::string said;
-  const std::optional<Error> failure = model::RankedStep::attempt([&] {
+  const std::optional<Error> failure = model::train::RankedStep::attempt([&] {
     if (!is_first(flags)) return;
-    const model::MemoryBudget budget = model::within_limit(
+    const model::train::MemoryBudget budget = model::train::within_limit(
         engine, model, r, {}, is_there, teacher, [&] { return product_ceiling(engine, *library, r, shared); },
         ranks_of(flags));
     note(budget.text);
     said = budget.recipe.recompute + "\n" + budget.recipe.offload;
   });
   if (flags.ranks) {
-    model::agree(*flags.ranks, failure);
+    model::train::agree(*flags.ranks, failure);
     said = flags.ranks->all_gather(said).at(0);
   } else if (failure) {
     throw Error(*failure);
@@ -160,26 +164,28 @@ void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryR
   r.offload = said.substr(said.find('\n') + 1);
 }
 
-void require_room(const TrainFlags& flags, const fs::path& out, const model::Model& model, const model::Recipe& r) {
-  if (!flags.plan && is_first(flags)) model::require_room(out, model, r, model::list_checkpoints(out).size());
+void require_room(const TrainFlags& flags, const fs::path& out, const model::arch::Model& model,
+                  const model::recipe::Recipe& r) {
+  if (!flags.plan && is_first(flags))
+    model::train::require_room(out, model, r, model::file::list_checkpoints(out).size());
 }
 
 // Checks the memory before weights are read or initialized. --plan covers a single step and plans it later.
-void require_planned(run::Engine& engine, const model::Model& model, const model::Recipe& recipe, bool is_there,
-                     const model::Model* teacher, int ranks) {
-  (void)model::require_training(engine, model, recipe, is_there, {}, teacher, ranks);
+void require_planned(run::Engine& engine, const model::arch::Model& model, const model::recipe::Recipe& recipe,
+                     bool is_there, const model::arch::Model* teacher, int ranks) {
+  (void)model::train::require_training(engine, model, recipe, is_there, {}, teacher, ranks);
 }
-void require_certain(run::Engine& engine, const model::Model& model, const model::Recipe& recipe, bool is_there,
-                     const model::Model* teacher, int ranks) {
-  model::require_certain_training(engine, model, recipe, is_there, {}, teacher, ranks);
+void require_certain(run::Engine& engine, const model::arch::Model& model, const model::recipe::Recipe& recipe,
+                     bool is_there, const model::arch::Model* teacher, int ranks) {
+  model::train::require_certain_training(engine, model, recipe, is_there, {}, teacher, ranks);
 }
 
 // The model that a run starts from: a file, or new weights of a named size with the tokenizer's vocabulary.
-model::Model starting_model(run::Engine& engine, const Shared& shared, const model::LibraryRef& library,
-                            const TrainFlags& flags, model::Recipe& r, const TrainingData& data,
-                            const model::Model* teacher, const fs::path& out) {
+model::arch::Model starting_model(run::Engine& engine, const Shared& shared, const model::arch::LibraryRef& library,
+                                  const TrainFlags& flags, model::recipe::Recipe& r, const TrainingData& data,
+                                  const model::arch::Model* teacher, const fs::path& out) {
   if (!flags.model.empty()) {
-    model::Model model = model::read_model(library, flags.model);
+    model::arch::Model model = model::arch::read_model(library, flags.model);
     if (model.tokenizer && flags.has("data.tokenizer")) {
       throw usage_error("--tokenizer {} and --model {} contradict each other: the model has a tokenizer",
                         flags.text("data.tokenizer"), flags.model);
@@ -190,12 +196,12 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     take_limit(engine, shared, library, flags, model, r, true, teacher);
     const auto require = flags.plan ? require_certain : require_planned;
-    require(engine, changes_base(flags, r) ? model::residual_base_outline(model, r) : model, recipe_here(flags, r),
-            true, teacher, ranks_of(flags));
+    require(engine, changes_base(flags, r) ? model::train::residual_base_outline(model, r) : model,
+            recipe_here(flags, r), true, teacher, ranks_of(flags));
     return model;
   }
   if (r.size.empty()) r.size = "char";
-  model::FamilyRef family;
+  model::arch::FamilyRef family;
   if (!r.family.empty()) {
     family = library->family(r.family);
   } else {
@@ -203,18 +209,18 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
     if (!family) throw Error(Exit::usage, fmt::format("no family has a size '{}'", r.size), size_names());
   }
   r.family = family->name();
-  const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
+  const model::text::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
   graph::Config values = r.config;
   values["vocab"] = tokenizer.size();
   if (r.length > 0) values["context"] = r.length;
   const graph::Config config = family->config(r.size, values);
-  model::Model outline = model::outline(family, config);
+  model::arch::Model outline = model::arch::outline(family, config);
   outline.name = r.size;
   take_limit(engine, shared, library, flags, outline, r, false, teacher);
   (flags.plan ? require_certain : require_planned)(engine, outline, recipe_here(flags, r), false, teacher,
                                                    ranks_of(flags));
   require_room(flags, out, outline, r);  // before billions of random numbers are drawn
-  model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
+  model::arch::Model model = flags.plan ? std::move(outline) : model::arch::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
   return model;
@@ -236,7 +242,7 @@ struct Resumed {
   }
   fs::path checkpoint() const {
     if (named) return *named;
-    const auto latest = model::latest_checkpoint(run);
+    const auto latest = model::file::latest_checkpoint(run);
     if (!latest) throw user_error("no checkpoint in {}", run.string());
     return *latest;
   }
@@ -244,31 +250,33 @@ struct Resumed {
 
 // Writes the residual base that the recipe's adapter initialization needs and sets it as the recipe's base. With
 // several ranks the first one writes it.
-model::Model residual_model(run::Engine& engine, const model::LibraryRef& library, const model::Model& given,
-                            model::Recipe& r, const fs::path& out, const TrainFlags& flags) {
+model::arch::Model residual_model(run::Engine& engine, const model::arch::LibraryRef& library,
+                                  const model::arch::Model& given, model::recipe::Recipe& r, const fs::path& out,
+                                  const TrainFlags& flags) {
   if (!is_first(flags)) {
     flags.ranks->barrier();
-    const fs::path base = model::residual_base_path(out, given, r);
+    const fs::path base = model::train::residual_base_path(out, given, r);
     r.base = absolute_path(base.string());
-    return model::read_model(library, base);
+    return model::arch::read_model(library, base);
   }
   Progress progress;
   int64_t done = 0;
-  const auto tensors = model::write_residual_base(engine, given, r, out, [&](const model::ResidualTensor& t) {
-    progress.update(fmt::format("{} {} {}", r.adapter.init, ++done, t.name));
-  });
-  const fs::path base = model::residual_base_path(out, given, r);
-  progress.finish(fmt::format("{}; wrote {}", model::residual_text(tensors, r.adapter), base.string()));
+  const auto tensors =
+      model::train::write_residual_base(engine, given, r, out, [&](const model::train::ResidualTensor& t) {
+        progress.update(fmt::format("{} {} {}", r.adapter.init, ++done, t.name));
+      });
+  const fs::path base = model::train::residual_base_path(out, given, r);
+  progress.finish(fmt::format("{}; wrote {}", model::train::residual_text(tensors, r.adapter), base.string()));
   if (flags.ranks) flags.ranks->barrier();
   r.base = absolute_path(base.string());
-  return model::read_model(library, base);
+  return model::arch::read_model(library, base);
 }
 
 // Prepares the output folder: files of another run are not mixed with this run's, and nothing is replaced silently.
 void prepare_folder(const TrainFlags& flags, const fs::path& out) {
-  model::clean_checkpoints(out);
+  model::file::clean_checkpoints(out);
   remove_leavings(out / "hf");
-  const auto earlier = model::earlier_outputs(out);
+  const auto earlier = model::train::earlier_outputs(out);
   if (earlier.empty()) return;
   if (!flags.overwrite) {
     throw Error(
@@ -276,17 +284,17 @@ void prepare_folder(const TrainFlags& flags, const fs::path& out) {
         fmt::format("'{}' holds the result of another run ({})", out.string(), earlier.front().filename().string()),
         "continue it with --resume, name another folder with --out, or add --overwrite");
   }
-  for (const fs::path& path : earlier) model::discard_checkpoint(path);
+  for (const fs::path& path : earlier) model::file::discard_checkpoint(path);
   // Residual bases of the other run are of no use, because this run writes its own.
-  for (const fs::path& path : model::residual_base_files(out)) remove_tree(path);
+  for (const fs::path& path : model::train::residual_base_files(out)) remove_tree(path);
 }
 
 // Protects the files that a recipe names from being overwritten by the run.
 struct ProtectedInputs {
-  ProtectedInputs(const TrainFlags& flags, const model::Recipe& recipe);
+  ProtectedInputs(const TrainFlags& flags, const model::recipe::Recipe& recipe);
   ProtectedFiles files;
 };
-ProtectedInputs::ProtectedInputs(const TrainFlags& flags, const model::Recipe& recipe) {
+ProtectedInputs::ProtectedInputs(const TrainFlags& flags, const model::recipe::Recipe& recipe) {
   const auto protect = [&](const std::string& value, Reads what) {
     for (const std::string& path : paths_in(value)) {
       try {
@@ -309,9 +317,9 @@ ProtectedInputs::ProtectedInputs(const TrainFlags& flags, const model::Recipe& r
 }
 
 // Checks that a resumed run reads the same files as before and gets the same tokens.
-void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const model::Batches& data,
+void compare_data(const TrainFlags& flags, const model::recipe::StoredRun& stored, const model::data::Batches& data,
                   double validation) {
-  std::string changes = model::data_changes(stored.files, data.files());
+  std::string changes = model::recipe::data_changes(stored.files, data.files());
   if (changes.empty() && validation == stored.recipe.validation && !(data.token_hash() == stored.tokens))
     changes = "the data makes other tokens than in the checkpoint's run";
   if (changes.empty()) return;
@@ -323,7 +331,7 @@ void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const
 }
 
 // Compares the tokenizer option with the checkpoint's tokenizer.
-void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, const TrainingData& data) {
+void compare_tokenizer(const TrainFlags& flags, const model::recipe::StoredRun& stored, const TrainingData& data) {
   const std::string asked = flags.text("data.tokenizer");
   if (!flags.has("data.tokenizer") || asked == stored.recipe.tokenizer) return;
   const bool is_default = asked == "characters" && stored.recipe.tokenizer.empty();
@@ -337,52 +345,53 @@ void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, 
 // Prepares the folder for the run's output; a resumed run keeps its files.
 void take_folder(const TrainFlags& flags, const fs::path& out, bool resumed_here) {
   if (!resumed_here) return prepare_folder(flags, out);
-  model::clean_checkpoints(out);
+  model::file::clean_checkpoints(out);
   remove_leavings(out / "hf");
 }
 
 // Makes the paths in a stored recipe independent of the current folder.
-void make_paths_absolute(model::Recipe& recipe) {
+void make_paths_absolute(model::recipe::Recipe& recipe) {
   recipe.data = absolute_path(recipe.data);
   recipe.eval_data = absolute_path(recipe.eval_data);
   recipe.validation_data = absolute_path(recipe.validation_data);
-  if (model::is_template_file(recipe.chat_template))
+  if (model::templates::is_template_file(recipe.chat_template))
     recipe.chat_template = fs::absolute(recipe.chat_template).lexically_normal().string();
 }
 
 // The teacher model, if the objective has one; its path becomes absolute.
-std::shared_ptr<const model::Model> read_teacher(const model::LibraryRef& library, model::Recipe& recipe) {
+std::shared_ptr<const model::arch::Model> read_teacher(const model::arch::LibraryRef& library,
+                                                       model::recipe::Recipe& recipe) {
   std::string& path = recipe.objective.teacher;
   if (path.empty()) return nullptr;
-  auto teacher = std::make_shared<const model::Model>(model::read_model(library, path));
+  auto teacher = std::make_shared<const model::arch::Model>(model::arch::read_model(library, path));
   if (!path.starts_with("hf:")) path = fs::absolute(path).lexically_normal().string();
   return teacher;
 }
 
-void note_short_schedule(const model::Schedule& schedule) {
+void note_short_schedule(const model::recipe::Schedule& schedule) {
   if (schedule.warmup >= schedule.steps)
     note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
                      schedule.warmup, schedule.peak));
 }
 
 // Restores the run's state, or loads the adapter that it starts with.
-void begin_training(model::Trainer& trainer, const TrainFlags& flags, const model::Library& library,
-                    std::optional<model::Checkpoint>& checkpoint) {
+void begin_training(model::train::Trainer& trainer, const TrainFlags& flags, const model::arch::Library& library,
+                    std::optional<model::file::Checkpoint>& checkpoint) {
   if (checkpoint) {
     trainer.restore(*checkpoint, {flags.changed_recipe, flags.changed_data});
     note(fmt::format("resumed from {} at step {}", checkpoint->folder.string(), trainer.done()));
     checkpoint.reset();
   } else if (!flags.begin.empty()) {
-    trainer.begin_with(model::load_checkpoint(flags.begin, library.formats()));
+    trainer.begin_with(model::file::load_checkpoint(flags.begin, library.formats()));
     note(fmt::format("begins with the adapter of {}", flags.begin));
   }
 }
 
 // Ranks that do not train the same model on the same data would diverge silently, so this compares them.
-void require_same(const TrainFlags& flags, const model::Recipe& recipe, const model::Batches& batches,
-                  const std::optional<model::Checkpoint>& checkpoint) {
+void require_same(const TrainFlags& flags, const model::recipe::Recipe& recipe, const model::data::Batches& batches,
+                  const std::optional<model::file::Checkpoint>& checkpoint) {
   if (!flags.ranks) return;
-  const std::string mine = fmt::format("{}\n{}\n{}", hash_text(model::describe_training(recipe)).hex(),
+  const std::string mine = fmt::format("{}\n{}\n{}", hash_text(model::recipe::describe_training(recipe)).hex(),
                                        batches.token_hash().hex(), checkpoint ? checkpoint->state.step : 0);
   const std::vector<std::string> all = flags.ranks->all_gather(mine);
   for (size_t r = 0; r < all.size(); ++r)
@@ -393,13 +402,14 @@ void require_same(const TrainFlags& flags, const model::Recipe& recipe, const mo
 }
 
 // Writes the model's files and prints the summary line.
-void write_results(run::Engine& engine, model::Trainer& trainer, const fs::path& out, const model::LoopResult& result) {
+void write_results(run::Engine& engine, model::train::Trainer& trainer, const fs::path& out,
+                   const model::train::LoopResult& result) {
   trainer.finish();
   std::string written;
   try {
-    const std::vector<model::Output> outputs = model::write_outputs(engine, trainer, out);
-    for (const model::Output& output : outputs) written += fmt::format("wrote {}\n", output.line());
-    model::log_outputs(out, trainer, outputs);
+    const std::vector<model::train::Output> outputs = model::train::write_outputs(engine, trainer, out);
+    for (const model::train::Output& output : outputs) written += fmt::format("wrote {}\n", output.line());
+    model::train::log_outputs(out, trainer, outputs);
   } catch (const Error& error) {
     throw Error(error.code(), error.what(),
                 fmt::format("{}{}the checkpoint {} is whole: --resume {} writes the model again", error.hint(),
@@ -416,21 +426,22 @@ void write_results(run::Engine& engine, model::Trainer& trainer, const fs::path&
 }
 
 // The first rank of a host compiles first; the others then find the kernels in the cache.
-std::unique_ptr<model::Trainer> make_trainer(run::Engine& engine, const Shared& shared, const TrainFlags& flags,
-                                             model::Model model, const model::Recipe& recipe,
-                                             const std::shared_ptr<const model::Batches>& batches,
-                                             const std::shared_ptr<const model::Model>& teacher) {
+std::unique_ptr<model::train::Trainer> make_trainer(run::Engine& engine, const Shared& shared, const TrainFlags& flags,
+                                                    model::arch::Model model, const model::recipe::Recipe& recipe,
+                                                    const std::shared_ptr<const model::data::Batches>& batches,
+                                                    const std::shared_ptr<const model::arch::Model>& teacher) {
   const bool is_first_here = !flags.ranks || flags.ranks->local_rank() == 0;
   if (!is_first_here) flags.ranks->barrier();
-  auto trainer = std::make_unique<model::Trainer>(engine, std::move(model), recipe, batches, teacher, flags.ranks);
+  auto trainer =
+      std::make_unique<model::train::Trainer>(engine, std::move(model), recipe, batches, teacher, flags.ranks);
   if (flags.ranks && is_first_here) flags.ranks->barrier();
   if (flags.ranks) flags.ranks->use(engine.device(), shared.device);
   return trainer;
 }
 
 // Finishes a run and returns its exit code.
-int hand_over(run::Engine& engine, model::Trainer& trainer, const TrainFlags& flags, const fs::path& out,
-              const model::LoopResult& result) {
+int hand_over(run::Engine& engine, model::train::Trainer& trainer, const TrainFlags& flags, const fs::path& out,
+              const model::train::LoopResult& result) {
   if (result.interrupted) {
     note(fmt::format("stopped at step {}; continue with --resume {}", trainer.done(), result.checkpoint.string()));
     return exit_code(Exit::interrupted);
@@ -445,14 +456,16 @@ int hand_over(run::Engine& engine, model::Trainer& trainer, const TrainFlags& fl
 
 // The path and hash of the model whose own weights are trained; empty for adapters, whose files name their base, and
 // for new models.
-model::Trainer::Origin origin_of(const TrainFlags& flags, const model::Recipe& recipe, const model::Model& model) {
+model::train::Trainer::Origin origin_of(const TrainFlags& flags, const model::recipe::Recipe& recipe,
+                                        const model::arch::Model& model) {
   if (flags.model.empty() || recipe.adapter.trains()) return {};
-  return {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model), model::weights_hash(model).hex()};
+  return {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
+          model::arch::weights_hash(model).hex()};
 }
 
 int train(const Shared& shared, TrainFlags& flags) {
   check_train_flags(flags);
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   if (!flags.format.empty()) (void)named_format(library->formats(), flags.format);
   std::optional<Resumed> resumed;
   if (flags.resume_given) resumed.emplace(flags);
@@ -465,85 +478,87 @@ int train(const Shared& shared, TrainFlags& flags) {
     throw usage_error("--overwrite and --resume contradict each other: '{}' is the run that is resumed", out.string());
   std::optional<FolderLock> lock;
   if (!flags.print_config && !flags.plan && is_first(flags)) lock.emplace(out);
-  std::optional<model::Checkpoint> checkpoint;
-  std::optional<model::StoredRun> stored;
+  std::optional<model::file::Checkpoint> checkpoint;
+  std::optional<model::recipe::StoredRun> stored;
   if (resumed) {
-    checkpoint = model::load_checkpoint(resumed->checkpoint(), library->formats());
-    stored = model::read_run(library, *checkpoint, flags.model);
+    checkpoint = model::file::load_checkpoint(resumed->checkpoint(), library->formats());
+    stored = model::recipe::read_run(library, *checkpoint, flags.model);
   }
-  model::Recipe recipe = stored ? resumed_recipe(*library, flags, stored->recipe) : fresh_recipe(*library, flags);
+  model::recipe::Recipe recipe =
+      stored ? resumed_recipe(*library, flags, stored->recipe) : fresh_recipe(*library, flags);
   if (flags.print_config) {
-    put_text(model::describe(recipe));
+    put_text(model::recipe::describe(recipe));
     return 0;
   }
   const ProtectedInputs inputs(flags, recipe);
-  if (!flags.plan) model::refuse_outputs_over_inputs(out, stored.has_value());
+  if (!flags.plan) model::train::refuse_outputs_over_inputs(out, stored.has_value());
   recipe.run_folder = out.string();
   if (!flags.plan && is_first(flags)) take_folder(flags, out, own_folder);
   TrainingData data = find_training_data(recipe);
   make_paths_absolute(recipe);
-  const std::shared_ptr<const model::Model> teacher = read_teacher(library, recipe);
+  const std::shared_ptr<const model::arch::Model> teacher = read_teacher(library, recipe);
   run::Engine engine = shared.engine(flags.explain);
   take_machine_floats(engine, *library, stored.has_value(), recipe);
-  model::Model model;
+  model::arch::Model model;
   if (stored) {
     compare_tokenizer(flags, *stored, data);
     recipe.tokenizer = stored->recipe.tokenizer;
     model = std::move(stored->model);
     // A resumed run keeps the choice that it started with.
     if (flags.has("memory.limit")) take_limit(engine, shared, library, flags, model, recipe, true, teacher.get());
-    model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get(), ranks_of(flags));
+    model::train::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get(), ranks_of(flags));
   } else {
     model = starting_model(engine, shared, library, flags, recipe, data, teacher.get(), out);
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
   if (!flags.plan && is_first(flags)) {
-    model::check_outputs(model, recipe);
+    model::train::check_outputs(model, recipe);
     require_room(flags, out, model, recipe);
   }
   choose_template(data, recipe, stored && !flags.has("data.chat_template"), model);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name, model.weight_count() / 1e6,
                    model.tokenizer->size()));
   const auto batches =
-      make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe), data_cache(shared));
+      make_batches(data, *model.tokenizer, recipe, model::train::window_length(model, recipe), data_cache(shared));
   // Before weights are quantized and memory is allocated, which takes minutes for large models.
-  if (!flags.plan) model::require_tokens(*batches, model);
+  if (!flags.plan) model::train::require_tokens(*batches, model);
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
   if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
-  model::settle_warmup(recipe.schedule);
+  model::recipe::settle_warmup(recipe.schedule);
   note_short_schedule(recipe.schedule);
-  const model::BatchForm form{batches->has_weights(), batches->has_starts()};
+  const model::train::BatchForm form{batches->has_weights(), batches->has_starts()};
   const bool residual = !stored && changes_base(flags, recipe), is_there = !flags.plan || !flags.model.empty();
-  const run::MemoryNeeds before = residual ? model::residual_base_needs(model, recipe) : run::MemoryNeeds();
+  const run::MemoryNeeds before = residual ? model::train::residual_base_needs(model, recipe) : run::MemoryNeeds();
   run::require_host_memory(fmt::format("changing the base '{}' ({})", model.name, recipe.adapter.init), before,
                            "choose a smaller model, or begin with --lora-init default");
-  std::optional<model::Model> base;
-  if (residual) base = model::residual_base_outline(model, recipe);
-  const model::Model& trained = base ? *base : model;
-  model::TrainingForecast f = model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form,
-                                                      teacher.get(), ranks_of(flags));
+  std::optional<model::arch::Model> base;
+  if (residual) base = model::train::residual_base_outline(model, recipe);
+  const model::arch::Model& trained = base ? *base : model;
+  model::train::TrainingForecast f = model::train::require_training(engine, trained, recipe_here(flags, recipe),
+                                                                    is_there, form, teacher.get(), ranks_of(flags));
   if (flags.plan) {
     for (const run::MemoryNeed& need : before) f.residual_base = run::saturating_sum(f.residual_base, need.bytes);
-    put_text(model::plan_text(f, product_ceiling(engine, *library, recipe, shared)));
+    put_text(model::train::plan_text(f, product_ceiling(engine, *library, recipe, shared)));
     return 0;
   }
   base.reset();
-  model::Trainer::Origin origin = origin_of(flags, recipe, model);
+  model::train::Trainer::Origin origin = origin_of(flags, recipe, model);
   if (residual) model = residual_model(engine, library, model, recipe, out, flags);
   require_same(flags, recipe, *batches, checkpoint);
   const auto made = make_trainer(engine, shared, flags, std::move(model), recipe, batches, teacher);
-  model::Trainer& trainer = *made;
+  model::train::Trainer& trainer = *made;
   trainer.set_origin(std::move(origin));
-  if (residual) trainer.begin_with(model::read_initial_adapter(trainer.outline(), trainer.changes(), out).adapter);
+  if (residual)
+    trainer.begin_with(model::train::read_initial_adapter(trainer.outline(), trainer.changes(), out).adapter);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   begin_training(trainer, flags, *library, checkpoint);
   catch_interrupts();
-  model::LoopOptions options;
+  model::train::LoopOptions options;
   options.out = out;
   options.stop = &interrupted();
   options.ceiling = product_ceiling(engine, *library, recipe, shared);
-  const model::LoopResult result = run_loop(trainer, options);
+  const model::train::LoopResult result = run_loop(trainer, options);
   if (flags.explain && is_first(flags)) std::fputs(trainer.explain().c_str(), stderr);
   return hand_over(engine, trainer, flags, out, result);
 }

@@ -16,12 +16,12 @@ namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using model::Example;
+using model::data::Example;
 
 // Whether a file is read as one document, or as documents in lines of JSON.
 bool is_text_file(const fs::path& path) {
   const std::string ending = path.extension().string();
-  return ending == ".txt" || ending == ".md" || ending == ".jsonl" || !model::is_row_file(path);
+  return ending == ".txt" || ending == ".md" || ending == ".jsonl" || !model::data::is_row_file(path);
 }
 
 bool is_document_file(const fs::path& path) {
@@ -39,7 +39,7 @@ std::vector<double> shares(const std::vector<std::string>& mix) {
   return out;
 }
 
-void report(const model::RowReport& rows, bool strict) {
+void report(const model::data::RowReport& rows, bool strict) {
   if (rows.lines().empty()) return;
   if (strict && rows.dropped() > 0)
     throw Error(Exit::user, "rows that cannot be used\n" + rows.table(), "without --strict they are left out");
@@ -51,18 +51,18 @@ void report(const model::RowReport& rows, bool strict) {
 
 }  // namespace
 
-std::string TrainingData::all_text(const std::string& chat_template, model::RowReport* report) const {
+std::string TrainingData::all_text(const std::string& chat_template, model::data::RowReport* report) const {
   std::string out;
   if (documents) {
     for (const std::string& text : documents->contents) out += text;
     return out;
   }
   // The new model has no template of its own yet.
-  model::ReadOptions as = options;
-  as.chat = model::choose_template(chat_template, model::Tokenizer::characters(" "));
+  model::data::ReadOptions as = options;
+  as.chat = model::templates::choose_template(chat_template, model::text::Tokenizer::characters(" "));
   for (const auto* side : {&sets, &validation})
     for (const auto& files : *side)
-      for (const std::string& text : model::documents_of_rows(files, as, report)) out += text;
+      for (const std::string& text : model::data::documents_of_rows(files, as, report)) out += text;
   return out;
 }
 
@@ -88,9 +88,9 @@ void take_document_settings(TrainFlags& flags) {
   if (flags.resume_given || !is_document_file(path) || !fs::is_regular_file(path, error)) return;
   std::string taken, other;
   const auto name = [](std::string& list, const std::string& key) { list += (list.empty() ? "" : ", ") + key; };
-  const model::Document document = model::read_document(model::FileText(path).text());
+  const model::data::Document document = model::data::read_document(model::data::FileText(path).text());
   for (const auto& [key, value, line] : document.settings) {
-    const auto keys = model::recipe_keys();
+    const auto keys = model::recipe::recipe_keys();
     const bool is_key = std::any_of(keys.begin(), keys.end(), [&](const auto& k) { return k.name() == key; });
     if (key == "base") {
       if (!flags.model.empty() || flags.has("model.size") || flags.has("model.family")) continue;
@@ -113,77 +113,81 @@ void take_document_settings(TrainFlags& flags) {
     note(fmt::format("'{}': these lines at its start are not settings of a run: {}", path.string(), other));
 }
 
-TrainingData find_training_data(const model::Recipe& recipe) {
+TrainingData find_training_data(const model::recipe::Recipe& recipe) {
   TrainingData data;
   data.options.form = recipe.data_form;
-  data.options.columns = model::read_columns(recipe.columns);
-  data.options.train_on = model::train_on(recipe.train_on);
+  data.options.columns = model::data::read_columns(recipe.columns);
+  data.options.train_on = model::data::train_on(recipe.train_on);
   const bool plain = recipe.data_form == "auto" && recipe.columns.empty() && recipe.mix.empty() && recipe.epochs == 0 &&
                      recipe.validation_data.empty();
   if (recipe.data.empty()) {
     if (!plain) throw usage_error("[data] needs files with rows, but names none: add --data");
-    data.documents = model::embedded_documents();
+    data.documents = model::data::embedded_documents();
     return data;
   }
   bool is_text = plain;
   for (const std::string& path : split_paths(recipe.data)) {
-    data.sets.push_back(model::data_files(path));
+    data.sets.push_back(model::data::data_files(path));
     is_text = is_text && std::all_of(data.sets.back().begin(), data.sets.back().end(), is_text_file);
   }
   for (const auto& files : data.sets) {
     // A single file of plain text needs no inspection.
-    const bool known = is_text && files.size() == 1 && !model::is_row_file(files.front());
-    const auto kind = known ? std::optional(Example::Kind::text) : model::kind_of_rows(files, data.options.columns);
+    const bool known = is_text && files.size() == 1 && !model::data::is_row_file(files.front());
+    const auto kind =
+        known ? std::optional(Example::Kind::text) : model::data::kind_of_rows(files, data.options.columns);
     if (!data.kind || data.kind == Example::Kind::text) data.kind = kind;
   }
   if (is_text && data.sets.size() == 1 && (!data.kind || data.kind == Example::Kind::text)) {
-    data.documents = model::load_documents(recipe.data);
+    data.documents = model::data::load_documents(recipe.data);
     return data;
   }
   for (const std::string& path : split_paths(recipe.validation_data))
-    if (!path.empty()) data.validation.push_back(model::data_files(path));
+    if (!path.empty()) data.validation.push_back(model::data::data_files(path));
   if (data.kind)
     note(fmt::format("'{}' holds {}: its rows are trained on as such", recipe.data,
-                     model::example_kind_name(*data.kind)));
+                     model::data::example_kind_name(*data.kind)));
   return data;
 }
 
-void choose_template(TrainingData& data, const model::Recipe& recipe, bool is_resumed, model::Model& model) {
+void choose_template(TrainingData& data, const model::recipe::Recipe& recipe, bool is_resumed,
+                     model::arch::Model& model) {
   const std::string own = model.tokenizer->chat_template();
-  data.options.chat =
-      model::choose_template(is_resumed && !own.empty() ? std::string() : recipe.chat_template, *model.tokenizer);
+  data.options.chat = model::templates::choose_template(
+      is_resumed && !own.empty() ? std::string() : recipe.chat_template, *model.tokenizer);
   if (!data.has_chats()) return;
   if (data.options.chat.text != own)
     note(fmt::format("chats are written by the template '{}'{}; the trained model carries it", data.options.chat.name,
                      recipe.chat_template.empty() ? ", for the model carries none (see --chat-template)" : ""));
-  model::take_chat(model, data.options.chat);
+  model::arch::take_chat(model, data.options.chat);
 }
 
-std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, const model::Tokenizer& tokenizer,
-                                                   const model::Recipe& recipe, int64_t length,
-                                                   const std::shared_ptr<SealedFolder>& cache) {
+std::shared_ptr<const model::data::Batches> make_batches(const TrainingData& data,
+                                                         const model::text::Tokenizer& tokenizer,
+                                                         const model::recipe::Recipe& recipe, int64_t length,
+                                                         const std::shared_ptr<SealedFolder>& cache) {
   if (!data.has_rows()) {
-    model::DatasetOptions options;
+    model::data::DatasetOptions options;
     options.validation = recipe.validation;
-    auto dataset = std::make_shared<model::Dataset>(model::Dataset::from(*data.documents, tokenizer, options));
+    auto dataset =
+        std::make_shared<model::data::Dataset>(model::data::Dataset::from(*data.documents, tokenizer, options));
     note(fmt::format("{} training and {} validation tokens", dataset->train().size(), dataset->validation().size()));
-    return model::window_batches(std::move(dataset), recipe.seed, recipe.batch, length, recipe.accumulate);
+    return model::data::window_batches(std::move(dataset), recipe.seed, recipe.batch, length, recipe.accumulate);
   }
-  model::ReadOptions options = data.options;
+  model::data::ReadOptions options = data.options;
   options.cache = cache;
-  std::vector<model::LoadedExamples> training, validation;
-  for (const auto& files : data.sets) training.push_back(model::load_examples(files, tokenizer, options));
-  for (const auto& files : data.validation) validation.push_back(model::load_examples(files, tokenizer, options));
-  auto batches =
-      std::make_shared<model::ExampleBatches>(std::move(training), std::move(validation),
-                                              model::BatchOptions{.seed = recipe.seed,
-                                                                  .rows = recipe.batch,
-                                                                  .length = length,
-                                                                  .accumulate = recipe.accumulate,
-                                                                  .packing = recipe.packing,
-                                                                  .overflow = model::overflow(recipe.overflow),
-                                                                  .validation = recipe.validation,
-                                                                  .mix = shares(recipe.mix)});
+  std::vector<model::data::LoadedExamples> training, validation;
+  for (const auto& files : data.sets) training.push_back(model::data::load_examples(files, tokenizer, options));
+  for (const auto& files : data.validation) validation.push_back(model::data::load_examples(files, tokenizer, options));
+  auto batches = std::make_shared<model::data::ExampleBatches>(
+      std::move(training), std::move(validation),
+      model::data::BatchOptions{.seed = recipe.seed,
+                                .rows = recipe.batch,
+                                .length = length,
+                                .accumulate = recipe.accumulate,
+                                .packing = recipe.packing,
+                                .overflow = model::data::overflow(recipe.overflow),
+                                .validation = recipe.validation,
+                                .mix = shares(recipe.mix)});
   report(batches->report(), recipe.strict);
   note(fmt::format("{} rows of {} positions an epoch, {} tokens, {} of them learned; {} rows for validation",
                    batches->epoch_rows(), length, batches->training_tokens(), batches->training_learned(),
@@ -191,9 +195,9 @@ std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, con
   return batches;
 }
 
-std::optional<int64_t> steps_of_epochs(const model::Recipe& recipe, const model::Batches& batches) {
+std::optional<int64_t> steps_of_epochs(const model::recipe::Recipe& recipe, const model::data::Batches& batches) {
   if (recipe.epochs == 0) return std::nullopt;
-  const auto* examples = dynamic_cast<const model::ExampleBatches*>(&batches);
+  const auto* examples = dynamic_cast<const model::data::ExampleBatches*>(&batches);
   if (!examples) throw usage_error("data.epochs: windows of plain text are drawn at random, without epochs");
   return examples->steps_of(recipe.epochs);
 }

@@ -17,13 +17,13 @@ namespace lumen::cli {
 namespace {
 
 // The part of a value's type that the help shows for a key with names: "{cut,drop}".
-std::string names_text(const model::RecipeKey& key) {
+std::string names_text(const model::recipe::RecipeKey& key) {
   return key.choices.empty() ? "" : fmt::format("{{{}}}", fmt::join(key.names(), ","));
 }
 
 // Checks that the recipe key takes the option's number; a text is checked when it is set.
-CLI::Validator allowed(const model::RecipeKey& key) {
-  return CLI::Validator([&key](std::string& text) { return model::problem_of(key, text); }, names_text(key));
+CLI::Validator allowed(const model::recipe::RecipeKey& key) {
+  return CLI::Validator([&key](std::string& text) { return model::recipe::problem_of(key, text); }, names_text(key));
 }
 
 // Whether the option that sets `value` comes later in the table than the one that sets `held`.
@@ -52,27 +52,28 @@ void add_key_choice(CLI::App& app, TrainFlags& f, const Setting& row) {
 }
 
 void add_key_setting(CLI::App& app, TrainFlags& f, const Setting& row) {
-  const model::RecipeKey& key = model::recipe_key(row.key);
+  const model::recipe::RecipeKey& key = model::recipe::recipe_key(row.key);
   if (key.is_switch()) return add_key_switch(app, f, row);
   if (*row.key_value) return add_key_choice(app, f, row);
   CLI::Option* const option = add_setting_function<std::string>(
       app, row.name(), [&f, name = key.name()](const std::string& text) { f.values[name] = text; });
-  option->check(allowed(key))->default_str(model::default_text(key));
+  option->check(allowed(key))->default_str(model::recipe::default_text(key));
   if (key.is_number() && *row.placeholder == '\0') option->type_name(key.is_whole() ? "INT" : "FLOAT");
 }
 
-model::Recipe of_training(model::Recipe r) {
+model::recipe::Recipe of_training(model::recipe::Recipe r) {
   if (!r.compress.empty()) throw usage_error("'{}' is a recipe of `lumen quantize`", r.name);
   return r;
 }
 
 // Reads a recipe by name or from a file, applied on top of `base`; several separated by commas are applied in order.
-model::Recipe read_recipe(const model::Library& library, const std::string& name, model::Recipe base) {
+model::recipe::Recipe read_recipe(const model::arch::Library& library, const std::string& name,
+                                  model::recipe::Recipe base) {
   if (const auto text = library.recipe(name))
-    return of_training(model::parse_recipe(text->text, text->name, std::move(base)));
+    return of_training(model::recipe::parse_recipe(text->text, text->name, std::move(base)));
   std::error_code error;
   if (std::filesystem::exists(name, error))
-    return of_training(model::parse_recipe(read_file(name, 16 << 20), name, std::move(base)));
+    return of_training(model::recipe::parse_recipe(read_file(name, 16 << 20), name, std::move(base)));
   if (const size_t comma = name.rfind(','); comma != std::string::npos)
     return read_recipe(library, name.substr(comma + 1), read_recipe(library, name.substr(0, comma), std::move(base)));
   std::string known;
@@ -81,38 +82,39 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
 }
 
 // Replaces an alias by the optimizer's name and prints which one.
-void settle_optimizer(const model::Library& library, model::Recipe& r) {
+void settle_optimizer(const model::arch::Library& library, model::recipe::Recipe& r) {
   std::string said;
-  model::in_section(r, "optimizer", [&] { r.optimizer = model::resolved(library, r.optimizer, &said); });
+  model::recipe::in_section(r, "optimizer",
+                            [&] { r.optimizer = model::recipe::resolved(library, r.optimizer, &said); });
   if (!said.empty()) note(said);
 }
 
 constexpr const char* kPrecision = "run.precision";
 
 // --precision: a scalar type, or a recipe that gives the formats of all operands.
-void apply_precision(const model::Library& library, const std::string& name, model::Recipe& r) {
-  if (model::is_recipe_of_products(library, name))
+void apply_precision(const model::arch::Library& library, const std::string& name, model::recipe::Recipe& r) {
+  if (model::recipe::is_recipe_of_products(library, name))
     r = read_recipe(library, name, std::move(r));
   else
-    model::set_value(model::recipe_key(kPrecision), name, r);
+    model::recipe::set_value(model::recipe::recipe_key(kPrecision), name, r);
 }
 
 }  // namespace
 
-void apply_flags(const model::Library& library, const TrainFlags& flags, model::Recipe& r) {
+void apply_flags(const model::arch::Library& library, const TrainFlags& flags, model::recipe::Recipe& r) {
   if (flags.has(kPrecision)) apply_precision(library, flags.text(kPrecision), r);
   for (const auto& [key, text] : flags.values)
-    if (key != kPrecision) model::set_value(model::recipe_key(key), text, r);
+    if (key != kPrecision) model::recipe::set_value(model::recipe::recipe_key(key), text, r);
   if (flags.has("schedule.warmup_steps") && !flags.has("schedule.warmup_ratio")) r.schedule.warmup_ratio = 0;
   if (flags.has("schedule.warmup_ratio") && r.schedule.warmup_ratio > 0) r.schedule.warmup = 0;
   if (flags.has("objective.name")) {
     r.objective = {flags.text("objective.name"), "", {}, r.objective.teacher};
-    model::take_text(r.objective);
+    model::recipe::take_text(r.objective);
   }
   for (const auto& [name, value] : flags.objective_settings) r.objective.settings[name] = value;
   if (flags.bf16) r.precision = "bf16";
   if (!flags.format.empty()) {
-    model::QuantizeRule rule;
+    model::recipe::QuantizeRule rule;
     rule.values = {"*"};
     rule.format = flags.format;
     r.quantize = {rule};
@@ -120,7 +122,7 @@ void apply_flags(const model::Library& library, const TrainFlags& flags, model::
 }
 
 bool TrainFlags::has(const std::string& key) const {
-  return values.contains(model::recipe_key(key).name());
+  return values.contains(model::recipe::recipe_key(key).name());
 }
 
 std::optional<double> TrainFlags::number(const std::string& key) const {
@@ -156,7 +158,7 @@ void check_train_flags(const TrainFlags& f) {
     if (f.changed_recipe) throw usage_error("--allow-changed-recipe is for --resume: a fresh run takes any recipe");
   }
   if (f.has("data.tokenizer")) (void)byte_pair_tokens(f.text("data.tokenizer"));
-  if (f.has("schedule.shape")) (void)model::schedule_shape(f.text("schedule.shape"));
+  if (f.has("schedule.shape")) (void)model::recipe::schedule_shape(f.text("schedule.shape"));
 }
 
 std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer) {
@@ -170,12 +172,12 @@ std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer) {
   return n;
 }
 
-model::Recipe named_recipe(const model::Library& library, const std::string& name) {
+model::recipe::Recipe named_recipe(const model::arch::Library& library, const std::string& name) {
   return read_recipe(library, name, {});
 }
 
-model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags) {
-  model::Recipe r;
+model::recipe::Recipe fresh_recipe(const model::arch::Library& library, const TrainFlags& flags) {
+  model::recipe::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
   apply_flags(library, flags, r);
   if (flags.has("schedule.steps")) r.epochs = 0;
@@ -198,31 +200,33 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   }
   // The machine's own formats are known only once the device is.
   const auto products = [&] {
-    (void)model::product_type(
-        model::with_machine_floats(r, [](const FieldType&) { return false; }, library.formats()), library.formats());
+    (void)model::recipe::product_type(model::train::with_machine_floats(
+                                          r, [](const FieldType&) { return false; }, library.formats()),
+                                      library.formats());
   };
-  model::in_section(r, "products", [&] { model::in_section(r, "run", products); });
+  model::recipe::in_section(r, "products", [&] { model::recipe::in_section(r, "run", products); });
   return r;
 }
 
-model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& was) {
-  model::Recipe stored = was;
-  stored.optimizer = model::resolved(library, stored.optimizer);
-  model::Recipe r = stored;
+model::recipe::Recipe resumed_recipe(const model::arch::Library& library, const TrainFlags& flags,
+                                     const model::recipe::Recipe& was) {
+  model::recipe::Recipe stored = was;
+  stored.optimizer = model::recipe::resolved(library, stored.optimizer);
+  model::recipe::Recipe r = stored;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, stored);
   r.name = stored.name;
   apply_flags(library, flags, r);
-  model::Schedule& schedule = r.schedule;
+  model::recipe::Schedule& schedule = r.schedule;
   if (schedule.warmup_ratio > 0) {  // a ratio of the originally planned steps
-    model::Schedule planned = schedule;
+    model::recipe::Schedule planned = schedule;
     planned.steps = stored.schedule.steps;
     planned.decay_steps = stored.schedule.decay_steps;
-    schedule.warmup = model::warmup_steps(planned);
+    schedule.warmup = model::recipe::warmup_steps(planned);
     schedule.warmup_ratio = 0;
   }
   if (!flags.changed_recipe && schedule.steps > stored.schedule.steps) {
     const int64_t planned = stored.schedule.decay_steps > 0 ? stored.schedule.decay_steps : stored.schedule.steps;
-    const bool falls = model::ends_at_floor(schedule.shape);
+    const bool falls = model::recipe::ends_at_floor(schedule.shape);
     if (falls && stored.schedule.floor == 0) {
       throw Error(Exit::usage,
                   fmt::format("--steps {} is more than the checkpoint's {}, whose rate ends at 0: further steps would "
@@ -239,7 +243,7 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
   check_recipe(r);
   settle_optimizer(library, r);
   std::string refused, changed;
-  for (const model::RecipeChange& c : model::recipe_changes(stored, r)) {
+  for (const model::recipe::RecipeChange& c : model::recipe::recipe_changes(stored, r)) {
     if (!flags.changed_recipe && (c.key == "schedule.steps" || c.key == "schedule.decay_steps") &&
         schedule.steps > stored.schedule.steps)
       continue;

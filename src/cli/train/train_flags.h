@@ -40,18 +40,19 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& flags);
 void check_train_flags(const TrainFlags& flags);
 
 // Applies the options on top of the recipe.
-void apply_flags(const model::Library& library, const TrainFlags& flags, model::Recipe& recipe);
+void apply_flags(const model::arch::Library& library, const TrainFlags& flags, model::recipe::Recipe& recipe);
 
 // A recipe by name or from a file.
-model::Recipe named_recipe(const model::Library& library, const std::string& name);
+model::recipe::Recipe named_recipe(const model::arch::Library& library, const std::string& name);
 
 // The recipe of a new run.
-model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags);
+model::recipe::Recipe fresh_recipe(const model::arch::Library& library, const TrainFlags& flags);
 
 // The recipe of a resumed run: the stored one. Error (usage) that names both values where an option or a given recipe
 // contradicts it, unless changes were allowed; changes are noted. `--steps` may be larger: the rates of the originally
 // planned steps stay, and further steps use the last rate.
-model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& stored);
+model::recipe::Recipe resumed_recipe(const model::arch::Library& library, const TrainFlags& flags,
+                                     const model::recipe::Recipe& stored);
 
 // The number N of "bytes:N"; nullopt for other tokenizers. Error when N is no valid number.
 std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer);

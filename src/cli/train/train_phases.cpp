@@ -33,17 +33,18 @@ fs::path run_folder(const TrainFlags& flags) {
 
 // Writes the model merged with the adapter that a phase trained, in float.
 void merge_adapter(const Shared& shared, const std::string& base, const fs::path& checkpoint, const fs::path& to) {
-  const model::LibraryRef library = shared.library();
+  const model::arch::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
-  model::Model model = model::read_model(library, base);
-  const std::string trained = model::adapter_chat_template(checkpoint);
+  model::arch::Model model = model::arch::read_model(library, base);
+  const std::string trained = model::arch::adapter_chat_template(checkpoint);
   if (model.tokenizer && !trained.empty())
-    model::take_chat(model, model::choose_template("", model.tokenizer->with_chat_template(trained)));
-  model::Adapter adapter = model::adapter_of(model, model::load_checkpoint(checkpoint, library->formats()));
-  const std::vector<model::ScaledAdapter> adapters = {{std::move(adapter), 1.0}};
-  model::MergeOptions options;
+    model::arch::take_chat(model, model::templates::choose_template("", model.tokenizer->with_chat_template(trained)));
+  model::arch::Adapter adapter =
+      model::recipe::adapter_of(model, model::file::load_checkpoint(checkpoint, library->formats()));
+  const std::vector<model::arch::ScaledAdapter> adapters = {{std::move(adapter), 1.0}};
+  model::compress::MergeOptions options;
   options.type = "f32";
-  model::Merge merge(engine, model, adapters, std::move(options));
+  model::compress::Merge merge(engine, model, adapters, std::move(options));
   (void)merge.write(to);
 }
 
@@ -90,19 +91,19 @@ class Phases {
       : shared_(shared), flags_(flags), train_(train), run_(run_folder(flags)) {
     check_train_flags(flags);
     if (flags.resume_given) {
-      state_ = *model::read_phases(run_);
-      whole_ = model::parse_recipe(state_.recipe, (run_ / "phases.json").string());
+      state_ = *model::recipe::read_phases(run_);
+      whole_ = model::recipe::parse_recipe(state_.recipe, (run_ / "phases.json").string());
       refuse_contradictions();
       take_flags(state_.done);
-      state_.recipe = model::describe(whole_);
+      state_.recipe = model::recipe::describe(whole_);
     } else {
       whole_ = fresh_recipe(*shared.library(), flags);
       take_flags(0);
-      model::make_absolute(whole_);
+      model::recipe::make_absolute(whole_);
       if (!flags.model.empty()) state_.model = fs::absolute(flags.model).lexically_normal().string();
-      state_.recipe = model::describe(whole_);
+      state_.recipe = model::recipe::describe(whole_);
     }
-    model::check_phases(whole_);
+    model::recipe::check_phases(whole_);
     if (state_.done > whole_.phases.size())
       throw user_error("{}: {} phases of {} are done", (run_ / "phases.json").string(), state_.done,
                        whole_.phases.size());
@@ -110,31 +111,31 @@ class Phases {
 
   int run() {
     if (flags_.print_config) {
-      put_text(model::describe(whole_));
+      put_text(model::recipe::describe(whole_));
       return 0;
     }
     if (flags_.plan)
       throw usage_error("--plan is for one run, but this recipe has {} phases: plan one with a recipe of its own",
                         whole_.phases.size());
     if (!flags_.resume_given) {
-      if (model::read_phases(run_) && !flags_.overwrite)
+      if (model::recipe::read_phases(run_) && !flags_.overwrite)
         throw Error(Exit::user, fmt::format("'{}' holds another run in phases", run_.string()),
                     "continue it with --resume, name another folder with --out, or add --overwrite");
     }
     ProtectedFiles inputs;
-    for (const fs::path& file : state_.model.empty() ? model::Paths() : model::model_files(state_.model))
+    for (const fs::path& file : state_.model.empty() ? model::file::Paths() : model::file::model_files(state_.model))
       inputs.add(file);
-    model::refuse_outputs_over_inputs(run_, flags_.resume_given);
-    model::write_phases(run_, state_);
+    model::train::refuse_outputs_over_inputs(run_, flags_.resume_given);
+    model::recipe::write_phases(run_, state_);
     std::string model = state_.model;
     for (size_t i = 0; i < whole_.phases.size(); ++i) {
-      const model::PhaseBegin begin = model::phase_begin(whole_.phases[i].begin);
+      const model::recipe::PhaseBegin begin = model::recipe::phase_begin(whole_.phases[i].begin);
       const fs::path before = i == 0 ? fs::path() : folder(i - 1);
-      if (i > 0 && begin == model::PhaseBegin::model) model = (before / model::kModelFile).string();
+      if (i > 0 && begin == model::recipe::PhaseBegin::model) model = (before / model::recipe::kModelFile).string();
       // A residual base that the phase before has written replaces the model.
-      if (i > 0 && begin != model::PhaseBegin::model)
-        if (const auto own = model::residual_base(before)) model = own->string();
-      if (begin == model::PhaseBegin::merged) {
+      if (i > 0 && begin != model::recipe::PhaseBegin::model)
+        if (const auto own = model::train::residual_base(before)) model = own->string();
+      if (begin == model::recipe::PhaseBegin::merged) {
         const fs::path merged = before / kMerged;
         std::error_code error;
         if (i >= state_.done && !fs::exists(merged, error)) merge_adapter(shared_, model, handed_over(i - 1), merged);
@@ -143,7 +144,7 @@ class Phases {
       if (i < state_.done) continue;
       if (const int code = phase(i, model); code != 0) return code;
       ++state_.done;
-      model::write_phases(run_, state_);
+      model::recipe::write_phases(run_, state_);
     }
     publish(folder(whole_.phases.size() - 1), run_);
     put(fmt::format("{} phases done: {}\n", whole_.phases.size(), run_.string()));
@@ -177,15 +178,15 @@ class Phases {
   // training option unless changes were allowed; a phase that has started compares the options with its checkpoint.
   void take_flags(size_t first) {
     for (size_t i = first; i < whole_.phases.size(); ++i) {
-      model::Phase& phase = whole_.phases[i];
-      model::Recipe base = whole_;
+      model::recipe::Phase& phase = whole_.phases[i];
+      model::recipe::Recipe base = whole_;
       base.phases.clear();
-      const model::Recipe was = model::parse_recipe(phase.text, phase.name, base);
-      model::Recipe own = was;
+      const model::recipe::Recipe was = model::recipe::parse_recipe(phase.text, phase.name, base);
+      model::recipe::Recipe own = was;
       apply_flags(*shared_.library(), flags_, own);
-      if (flags_.resume_given && model::latest_checkpoint(folder(i))) continue;
+      if (flags_.resume_given && model::file::latest_checkpoint(folder(i))) continue;
       std::string changes;
-      for (const model::RecipeChange& c : model::recipe_changes(was, own))
+      for (const model::recipe::RecipeChange& c : model::recipe::recipe_changes(was, own))
         changes += fmt::format("{}{}: {} here, {} in the run", changes.empty() ? "" : "; ", c.key, c.now, c.was);
       if (flags_.resume_given && !changes.empty()) {
         if (!flags_.changed_recipe)
@@ -195,19 +196,19 @@ class Phases {
                       "--allow-changed-recipe");
         note(fmt::format("phase '{}' changed: {}", phase.name, changes));
       }
-      phase.text = model::changed_values(base, own);
+      phase.text = model::recipe::changed_values(base, own);
     }
   }
 
-  fs::path folder(size_t phase) const { return model::phase_folder(run_, whole_, phase); }
+  fs::path folder(size_t phase) const { return model::recipe::phase_folder(run_, whole_, phase); }
 
   // The checkpoint with a phase's final state: the best one's weights where its recipe asks for them, as in the files
   // that it wrote.
   fs::path handed_over(size_t phase) const {
     std::error_code error;
-    const fs::path best = folder(phase) / model::kBestName;
-    if (model::phase_recipe(whole_, phase).load_best && fs::exists(best, error)) return best;
-    const auto latest = model::latest_checkpoint(folder(phase));
+    const fs::path best = folder(phase) / model::train::kBestName;
+    if (model::recipe::phase_recipe(whole_, phase).load_best && fs::exists(best, error)) return best;
+    const auto latest = model::file::latest_checkpoint(folder(phase));
     if (!latest) throw user_error("no checkpoint in {}", folder(phase).string());
     return *latest;
   }
@@ -215,15 +216,15 @@ class Phases {
   int phase(size_t i, const std::string& model) {
     const fs::path out = folder(i);
     fs::create_directories(out);
-    const model::Recipe recipe = model::phase_recipe(whole_, i);
+    const model::recipe::Recipe recipe = model::recipe::phase_recipe(whole_, i);
     const fs::path text = out / kRecipe;
-    write_file_atomic(text, model::describe(recipe));
+    write_file_atomic(text, model::recipe::describe(recipe));
     TrainFlags flags = flags_;
     flags.model = model;
     flags.out = out.string();
     flags.resume.clear();
     flags.overwrite = flags_.overwrite && !flags_.resume_given;
-    flags.resume_given = flags_.resume_given && model::latest_checkpoint(out).has_value();
+    flags.resume_given = flags_.resume_given && model::file::latest_checkpoint(out).has_value();
     flags.recipe = flags.resume_given ? "" : text.string();  // a checkpoint has its own recipe and model
     if (flags.resume_given) {
       flags.model.clear();
@@ -233,7 +234,7 @@ class Phases {
       flags.objective_settings.clear();
       flags.format.clear();
     }
-    if (model::phase_begin(whole_.phases[i].begin) == model::PhaseBegin::adapter)
+    if (model::recipe::phase_begin(whole_.phases[i].begin) == model::recipe::PhaseBegin::adapter)
       flags.begin = handed_over(i - 1).string();
     note(fmt::format("phase {} of {}: {}{}", i + 1, whole_.phases.size(), whole_.phases[i].name,
                      flags.resume_given ? ", resumed" : ""));
@@ -244,14 +245,14 @@ class Phases {
   const TrainFlags& flags_;
   int (*train_)(const Shared&, TrainFlags&);
   fs::path run_;
-  model::PhasesState state_;
-  model::Recipe whole_;
+  model::recipe::PhasesState state_;
+  model::recipe::Recipe whole_;
 };
 
 }  // namespace
 
 bool trains_in_phases(const Shared& shared, const TrainFlags& flags) {
-  if (flags.resume_given) return model::read_phases(run_folder(flags)).has_value();
+  if (flags.resume_given) return model::recipe::read_phases(run_folder(flags)).has_value();
   if (flags.recipe.empty()) return false;
   return !named_recipe(*shared.library(), flags.recipe).phases.empty();
 }

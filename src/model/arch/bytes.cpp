@@ -11,7 +11,7 @@
 #include "run/device/memory.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr size_t kPages = size_t{1} << 20;  // from this size on, allocated by mmap: returned to the system when freed
@@ -39,4 +39,4 @@ Room::Room(size_t size, const std::string& what) : size_(size) {
   keeper_ = std::shared_ptr<const void>(memory, [size](void* p) { ::munmap(p, size); });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

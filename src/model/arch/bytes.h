@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 class Bytes {
  public:
@@ -51,4 +51,4 @@ class Room {
   std::shared_ptr<const void> keeper_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

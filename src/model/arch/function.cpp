@@ -9,7 +9,7 @@
 #include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Products with these weights get low-rank branches. A branch reads the same input: rotated, but not quantized.
@@ -60,4 +60,4 @@ graph::Graph function_of(const Model& model, const std::string& name) {
   return graph::encode_states(std::move(g), encoded_states(model));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

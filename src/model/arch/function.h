@@ -8,7 +8,7 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The metadata key of a model whose weights' columns were multiplied by a Hadamard matrix: GGUF names of those weights.
 // The inputs of their products are multiplied by the matrix at run time. Programs that do not know the key compute
@@ -21,4 +21,4 @@ std::vector<std::string> online_rotations(const Model& model);
 // A function of the model's family with all these transforms. All graphs of models are created with this.
 graph::Graph function_of(const Model& model, const std::string& name);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -10,7 +10,7 @@
 #include "model/file/sections.h"
 #include "number/facts/limits.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr double kMostEncodeInFile = 65536;  // operations per element
@@ -39,12 +39,12 @@ class FormatsHere {
 
  private:
   const Model& model_;
-  FormatsOfFile formats_;
+  file::FormatsOfFile formats_;
 };
 
 void define(Model& model, const Format& f) {
   const std::string key = kDefinition + f.name;
-  if (model.metadata.text(key, f.source_text) != f.source_text) throw two_definitions(f.name);
+  if (model.metadata.text(key, f.source_text) != f.source_text) throw file::two_definitions(f.name);
   model.metadata.set(key, f.source_text);
 }
 
@@ -81,7 +81,7 @@ const char* scales_key(const char* key) {
 
 std::vector<graph::EncodedInput> encoded_inputs(const Model& model) {
   std::vector<graph::EncodedInput> out;
-  const GgufMetadata& metadata = model.metadata;
+  const file::GgufMetadata& metadata = model.metadata;
   const bool named = metadata.has(kActivationWeights);
   for (const char* key : {kActivationFormats, kActivationScales})
     if (metadata.has(key) != named) throw user_error("'{}': {} needs {}", model.name, key, kActivationWeights);
@@ -125,9 +125,9 @@ void set_encoded_inputs(Model& model, const std::vector<graph::EncodedInput>& in
     scales.push_back(input.scale.value_or(0));
     define(model, *input.format);
   }
-  model.metadata.set(kActivationWeights, GgufArray(std::move(weights)));
-  model.metadata.set(kActivationFormats, GgufArray(std::move(formats)));
-  model.metadata.set(kActivationScales, GgufArray(std::move(scales)));
+  model.metadata.set(kActivationWeights, file::GgufArray(std::move(weights)));
+  model.metadata.set(kActivationFormats, file::GgufArray(std::move(formats)));
+  model.metadata.set(kActivationScales, file::GgufArray(std::move(scales)));
 }
 
 FormatRef held_cache(const Model& model, const char* key) {
@@ -164,7 +164,7 @@ std::vector<graph::EncodedState> encoded_states(const Model& model) {
 
 void set_encoded_state(Model& model, const char* key, const FormatRef& format, const std::vector<double>& scales) {
   set_held_cache(model, key, format);
-  model.metadata.set(scales_key(key), GgufArray(std::vector<float>(scales.begin(), scales.end())));
+  model.metadata.set(scales_key(key), file::GgufArray(std::vector<float>(scales.begin(), scales.end())));
 }
 
 void forget_held_formats(Model& model) {
@@ -179,4 +179,4 @@ bool has_held_formats(const Model& model) {
   return false;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -10,7 +10,7 @@
 #include "graph/transform/encode_inputs.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // Three arrays of equal length: GGUF names of weights, names of formats, and calibrated scales: one number for the
 // whole activation, 0 where the format's fields are fitted at run time.
@@ -50,4 +50,4 @@ void forget_held_formats(Model& model);
 // Whether the metadata has any of these keys.
 bool has_held_formats(const Model& model);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

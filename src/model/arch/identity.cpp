@@ -11,7 +11,7 @@
 #include "base/threads/threads.h"
 #include "graph/ir/text.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr int64_t kBlocks = 64, kBlock = 4096;
@@ -107,4 +107,4 @@ const std::string& ModelIdentity::whole() {
   return whole_;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The hash of all weights: names, shapes, elements and bytes.
 Hash weights_hash(const Model& model);
@@ -35,4 +35,4 @@ class ModelIdentity {
   std::unique_ptr<Reading> reading_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -11,7 +11,7 @@
 #include "base/threads/threads.h"
 #include "model/arch/bytes.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr size_t kPart = size_t{4} << 20;  // bytes copied at once
@@ -70,4 +70,4 @@ void copy_into_memory(Model* model, const std::function<void(int64_t, int64_t)>&
   for (size_t i = 0; i < mapped.size(); ++i) mapped[i]->bytes = std::move(copies[i]);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "model/arch/split_weights.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Parses one string of the key.
@@ -29,7 +29,7 @@ LowRankBranch branch_of(const std::string& text, const std::vector<Parameter>& p
   return out;
 }
 
-std::map<std::string, int64_t> ranks_of(const GgufMetadata& metadata, const std::vector<Parameter>& parameters,
+std::map<std::string, int64_t> ranks_of(const file::GgufMetadata& metadata, const std::vector<Parameter>& parameters,
                                         const std::string& source) {
   std::map<std::string, int64_t> out;
   if (!metadata.has(kLowRankWeights)) return out;
@@ -75,10 +75,10 @@ void set_low_rank_branches(Model& model, std::span<const LowRankBranch> branches
     texts.push_back(fmt::format("{} {}", p->gguf, b.rank));
   }
   model.metadata.erase(kLowRankWeights);
-  if (!texts.empty()) model.metadata.set(kLowRankWeights, GgufArray(texts));
+  if (!texts.empty()) model.metadata.set(kLowRankWeights, file::GgufArray(texts));
 }
 
-std::vector<Parameter> with_branches(std::vector<Parameter> parameters, const GgufMetadata& metadata,
+std::vector<Parameter> with_branches(std::vector<Parameter> parameters, const file::GgufMetadata& metadata,
                                      const std::string& source) {
   const std::map<std::string, int64_t> ranks = ranks_of(metadata, parameters, source);
   if (ranks.empty()) return parameters;
@@ -95,4 +95,4 @@ std::vector<Parameter> with_branches(std::vector<Parameter> parameters, const Gg
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The metadata key: strings "WEIGHT R", where WEIGHT is the GGUF name of a matrix of the model [N, K], or of stacked
 // ones [E, N, K]; WEIGHT.a is [R, K] and WEIGHT.b [N, R], with a leading axis E if stacked. Folders have the same in
@@ -35,7 +35,7 @@ void set_low_rank_branches(Model& model, std::span<const LowRankBranch> branches
 
 // The parameters, with A and B after each weight that has a branch: frozen, and excluded from quantization rules. Error
 // naming `source` when the key is malformed: an unknown weight, a rank that does not fit, a weight named twice.
-std::vector<Parameter> with_branches(std::vector<Parameter> parameters, const GgufMetadata& metadata,
+std::vector<Parameter> with_branches(std::vector<Parameter> parameters, const file::GgufMetadata& metadata,
                                      const std::string& source);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

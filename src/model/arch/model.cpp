@@ -12,7 +12,7 @@
 #include "number/facts/facts.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Box-Muller on the graph layer's counter-based uniform random numbers.
@@ -163,4 +163,4 @@ FormatRef format_of_scalar(const FormatLibrary& formats, Scalar scalar) {
   return nullptr;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -15,7 +15,7 @@
 #include "model/file/gguf.h"
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 struct Weight {
   graph::Type type;  // numeric dims; element f32 or a format
@@ -35,8 +35,8 @@ struct Model {
   graph::Config config;
   std::vector<Parameter> parameters;      // those that this model has, in the family's order
   std::map<std::string, Weight> weights;  // by parameter name, exactly `parameters`
-  std::optional<Tokenizer> tokenizer;
-  GgufMetadata metadata;  // of the source file, preserved when the model is written
+  std::optional<text::Tokenizer> tokenizer;
+  file::GgufMetadata metadata;  // of the source file, preserved when the model is written
   // Small files of the source HF folder, by name (config.json, chat_template.jinja, ..), preserved likewise.
   std::map<std::string, std::string> files;
 
@@ -64,4 +64,4 @@ FormatRef format_of_scalar(const FormatLibrary& formats, Scalar scalar);
 // Whether a format's values are stored as plain f32.
 bool is_plain(const Format& format, Scalar scalar);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

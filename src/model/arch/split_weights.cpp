@@ -12,7 +12,7 @@
 #include "base/printable.h"
 #include "model/arch/low_rank_weights.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr size_t kMostParts = 64;
@@ -113,7 +113,7 @@ void write_key(Model& model, const char* key, std::span<const Split> splits) {
     texts.push_back(order.empty() ? text : text + " " + order);
   }
   model.metadata.erase(key);
-  if (!texts.empty()) model.metadata.set(key, GgufArray(texts));
+  if (!texts.empty()) model.metadata.set(key, file::GgufArray(texts));
 }
 
 }  // namespace
@@ -148,7 +148,7 @@ std::string order_parameter(const std::string& weight) {
   return end_of_order(weight);
 }
 
-WeightSplits weight_splits(const Family& family, const graph::Config& config, const GgufMetadata& metadata,
+WeightSplits weight_splits(const Family& family, const graph::Config& config, const file::GgufMetadata& metadata,
                            const std::string& source) {
   WeightSplits out;
   if (!metadata.has(kSplitColumns) && !metadata.has(kSplitExperts)) return out;
@@ -247,4 +247,4 @@ void require_orders(const Model& model, const std::string& source) {
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

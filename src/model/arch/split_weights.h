@@ -10,7 +10,7 @@
 #include "graph/transform/split_experts/split_experts.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The metadata key: strings "WEIGHT N0 N1 .." or "WEIGHT N0 N1 .. OF", where WEIGHT is the GGUF name of a weight of the
 // family that the file lacks; WEIGHT.0, WEIGHT.1, .. hold N0, N1, .. of its columns. OF is a weight with as many
@@ -43,7 +43,7 @@ struct WeightSplits {
 };
 // Error naming `source` when a key is malformed: an unknown weight of the family, parts that do not add up to the
 // weight, a weight named twice.
-WeightSplits weight_splits(const Family& family, const graph::Config& config, const GgufMetadata& metadata,
+WeightSplits weight_splits(const Family& family, const graph::Config& config, const file::GgufMetadata& metadata,
                            const std::string& source);
 WeightSplits weight_splits(const Model& model);
 // Writes a key; an empty list removes it. LUMEN_CHECKs that the family has the weights.
@@ -63,4 +63,4 @@ std::vector<Parameter> all_own_parameters(const Model& model);
 // Error naming `source` when an order vector is no permutation.
 void require_orders(const Model& model, const std::string& source);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 void raise(std::vector<double>& largest, const std::vector<double>& seen) {
@@ -20,13 +20,13 @@ void raise(std::vector<double>& largest, const std::vector<double>& seen) {
 
 }  // namespace
 
-CacheRanges cache_ranges(const LoadedModel& loaded, std::span<const TokenId> text, int64_t length,
+CacheRanges cache_ranges(const infer::LoadedModel& loaded, std::span<const text::TokenId> text, int64_t length,
                          const std::function<void(int64_t, int64_t)>& progress) {
   const int64_t windows = std::ssize(text) / length;
   if (windows < 1) throw user_error("the text has no window of {} tokens: it has {}", length, text.size());
-  check_tokens(loaded.model(), text);
+  infer::check_tokens(loaded.model(), text);
   // The whole window as one chunk: a padded chunk would add the keys of its padding.
-  Session session(loaded, {.context = length, .chunk = length});
+  infer::Session session(loaded, {.context = length, .chunk = length});
   CacheRanges out;
   for (int64_t w = 0; w < windows; ++w) {
     session.rewind(0);
@@ -40,4 +40,4 @@ CacheRanges cache_ranges(const LoadedModel& loaded, std::span<const TokenId> tex
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

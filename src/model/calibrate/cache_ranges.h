@@ -9,7 +9,7 @@
 
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 // By layer: the largest |x| of all windows.
 struct CacheRanges {
@@ -18,7 +18,7 @@ struct CacheRanges {
 
 // Over windows of `length` tokens, each computed separately; the rest of the text is not read. `progress` receives the
 // windows done and their total. Error for a model without keys and values, and for a text shorter than a window.
-CacheRanges cache_ranges(const LoadedModel& loaded, std::span<const TokenId> text, int64_t length,
+CacheRanges cache_ranges(const infer::LoadedModel& loaded, std::span<const text::TokenId> text, int64_t length,
                          const std::function<void(int64_t, int64_t)>& progress = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -6,17 +6,17 @@
 #include "graph/transform/observe.h"
 #include "model/infer/session/finite.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 // The graph to run: losses, and the observed sums.
 class Windows {
  public:
-  Windows(const LoadedModel& loaded, const CalibrateOptions& options) : loaded_(loaded), options_(options) {
+  Windows(const infer::LoadedModel& loaded, const CalibrateOptions& options) : loaded_(loaded), options_(options) {
     graph_ = graph::observe(loaded.function(watched_function(*loaded.model().family)), &observed_);
-    const Model& model = loaded.model();
+    const arch::Model& model = loaded.model();
     std::erase_if(observed_, [&](const graph::Observed& o) {
-      const Parameter* p = model.find(o.weight);
+      const arch::Parameter* p = model.find(o.weight);
       const bool wanted = p && !p->gguf.empty() && (options.output || p->role != "output");
       if (!wanted) drop(o.weight);
       return !wanted;
@@ -30,11 +30,11 @@ class Windows {
   }
 
   // Runs `count` windows with consecutive tokens. Their losses are summed.
-  void run(std::span<const TokenId> tokens, int64_t count) {
+  void run(std::span<const text::TokenId> tokens, int64_t count) {
     Width& w = width(count);
     const int64_t length = options_.length;
     std::vector<int32_t> in(tokens.begin(), tokens.end()), next(in.size(), 0);
-    const Model& model = loaded_.model();
+    const arch::Model& model = loaded_.model();
     for (int64_t r = 0; r < count; ++r) {
       std::copy(tokens.begin() + r * length + 1, tokens.begin() + (r + 1) * length, next.begin() + r * length);
       if (options_.bos && model.tokenizer && model.tokenizer->bos()) in[r * length] = *model.tokenizer->bos();
@@ -61,7 +61,7 @@ class Windows {
   void add_losses(const Width& w, int64_t count) {
     const int64_t length = options_.length;
     std::vector<float> losses(count * length);
-    w.program->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
+    w.program->result(arch::kResult)->download(losses.data(), losses.size() * sizeof(float));
     for (int64_t r = 0; r < count; ++r) {
       require_finite(loaded_, std::span<const float>(losses).subspan(r * length, length - 1), "losses");
       for (int64_t t = length / 2; t + 1 < length; ++t) nats_ += losses[r * length + t];
@@ -121,7 +121,7 @@ class Windows {
     for (size_t i = 0; i < counts.size(); ++i) e.counts[i] += counts[i];
   }
 
-  const LoadedModel& loaded_;
+  const infer::LoadedModel& loaded_;
   const CalibrateOptions& options_;
   graph::Graph graph_;
   std::vector<graph::Observed> observed_;
@@ -133,14 +133,14 @@ class Windows {
 
 }  // namespace
 
-const char* watched_function(const Family& family) {
+const char* watched_function(const arch::Family& family) {
   for (const char* name : {kTokenLoss, "hidden"})
     if (family.has_function(name)) return name;
   throw user_error("the family '{}' has neither 'token_loss' nor 'hidden': it cannot be run on a text", family.name());
 }
 
-Importance calibrate(const LoadedModel& loaded, std::span<const TokenId> text, const CalibrateOptions& options,
-                     const std::function<void(const CalibrationProgress&)>& progress) {
+Importance calibrate(const infer::LoadedModel& loaded, std::span<const text::TokenId> text,
+                     const CalibrateOptions& options, const std::function<void(const CalibrationProgress&)>& progress) {
   if (options.length < 4 || options.batch < 1)
     throw usage_error("windows need at least 4 tokens, and batches one window");
   int64_t all = std::ssize(text) / options.length;
@@ -163,4 +163,4 @@ Importance calibrate(const LoadedModel& loaded, std::span<const TokenId> text, c
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -12,11 +12,11 @@
 #include "model/calibrate/importance.h"
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 // The family function for observing products' inputs on texts: `token_loss`, or for families that predict no tokens
 // `hidden`. Error when it has neither.
-const char* watched_function(const Family& family);
+const char* watched_function(const arch::Family& family);
 inline constexpr const char* kTokenLoss = "token_loss";
 // Input with the texts' lengths, all of which are whole windows.
 inline constexpr const char* kLengths = "lengths";
@@ -38,7 +38,8 @@ struct CalibrationProgress {
 // Sums of squares of the inputs of every product with a weight, over all tokens of the windows. Sums of a window are
 // f32 in a fixed order, those over windows f64 in a fixed order: same text, same bits. Error when the text is shorter
 // than a window.
-Importance calibrate(const LoadedModel& loaded, std::span<const TokenId> text, const CalibrateOptions& options,
+Importance calibrate(const infer::LoadedModel& loaded, std::span<const text::TokenId> text,
+                     const CalibrateOptions& options,
                      const std::function<void(const CalibrationProgress&)>& progress = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -13,7 +13,7 @@
 #include "base/file/file.h"
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;
@@ -160,4 +160,4 @@ int64_t CarriedValues::bytes() const {
   return all;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

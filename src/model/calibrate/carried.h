@@ -13,7 +13,7 @@
 
 #include "base/sealed/seal.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 class CarriedValues {
  public:
@@ -50,4 +50,4 @@ class CarriedValues {
   std::map<int, std::shared_ptr<File>> files_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

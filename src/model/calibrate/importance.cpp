@@ -8,7 +8,7 @@
 #include "base/file/file.h"
 #include "model/file/gguf.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
@@ -27,7 +27,7 @@ void check(const std::filesystem::path& path, const std::string& name, const Imp
     if (!(n >= 0) || std::isinf(n)) throw wrong(path, fmt::format("'{}' counts {} rows", name, n));
 }
 
-std::vector<double> numbers_of(const std::filesystem::path& path, const StoredTensor& t) {
+std::vector<double> numbers_of(const std::filesystem::path& path, const file::StoredTensor& t) {
   if (t.element.format || t.element.scalar != Scalar::f32)
     throw wrong(path,
                 fmt::format("'{}' is held in {}, not in f32", t.name,
@@ -38,14 +38,14 @@ std::vector<double> numbers_of(const std::filesystem::path& path, const StoredTe
 }
 
 Importance read_gguf(const std::filesystem::path& path, const FormatLibrary& formats) {
-  const GgufFile file(path, formats);
+  const file::GgufFile file(path, formats);
   if (file.metadata().text("general.type", "model") != "imatrix")
     throw wrong(path, "is a GGUF file, but no importance matrix (general.type is not 'imatrix')");
   Importance out;
   if (file.metadata().has(kDatasets)) out.datasets = file.metadata().texts(kDatasets);
   out.windows = file.metadata().integer(kWindows, 0);
   out.length = file.metadata().integer(kLength, 0);
-  for (const StoredTensor& t : file.tensors()) {
+  for (const file::StoredTensor& t : file.tensors()) {
     if (!t.name.ends_with(kSums)) {
       if (!t.name.ends_with(kCounts)) continue;  // other statistics
       const std::string name = t.name.substr(0, t.name.size() - kCounts.size());
@@ -54,7 +54,7 @@ Importance read_gguf(const std::filesystem::path& path, const FormatLibrary& for
       continue;
     }
     const std::string name = t.name.substr(0, t.name.size() - kSums.size());
-    const StoredTensor* counts = file.find(name + std::string(kCounts));
+    const file::StoredTensor* counts = file.find(name + std::string(kCounts));
     if (!counts) throw wrong(path, fmt::format("'{}' has sums, but no counts", name));
     ImportanceEntry e;
     e.columns = t.columns();
@@ -130,14 +130,14 @@ Importance read_windows(const std::filesystem::path& path, std::span<const std::
 }
 
 void write_gguf(const Importance& importance, const std::filesystem::path& path) {
-  GgufMetadata metadata;
+  file::GgufMetadata metadata;
   metadata.set("general.type", std::string("imatrix"));
-  metadata.set(kDatasets, GgufArray(importance.datasets));
+  metadata.set(kDatasets, file::GgufArray(importance.datasets));
   metadata.set(kWindows, uint32_t(importance.windows));
   metadata.set(kLength, uint32_t(importance.length));
-  std::vector<TensorSpec> specs;
+  std::vector<file::TensorSpec> specs;
   const auto announce = [&](std::string name, int64_t rows, int64_t columns) {
-    TensorSpec spec;
+    file::TensorSpec spec;
     spec.name = std::move(name);
     spec.shape = {rows, columns};
     spec.element = {Scalar::f32, nullptr};
@@ -147,7 +147,7 @@ void write_gguf(const Importance& importance, const std::filesystem::path& path)
     announce(name + std::string(kSums), e.matrices(), e.columns);
     announce(name + std::string(kCounts), e.matrices(), 1);
   }
-  GgufWriter writer(path, std::move(metadata), specs);
+  file::GgufWriter writer(path, std::move(metadata), specs);
   const auto write = [&](const std::vector<double>& numbers) {
     const std::vector<float> values(numbers.begin(), numbers.end());
     writer.write({reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)});
@@ -236,4 +236,4 @@ void write_importance(const Importance& importance, const std::filesystem::path&
   form == ImportanceForm::gguf ? write_gguf(importance, path) : write_windows(importance, path);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -11,7 +11,7 @@
 
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 struct ImportanceEntry {
   int64_t columns = 0;
@@ -43,4 +43,4 @@ enum class ImportanceForm { gguf, windows };  // `windows`: the older one
 // `path` appears only when complete.
 void write_importance(const Importance& importance, const std::filesystem::path& path, ImportanceForm form);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -12,7 +12,7 @@
 #include "model/calibrate/calibrate.h"
 #include "run/engine/feedback/first_not_finite.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 constexpr const char* kTrue = ".true";  // suffix of the inputs of the true form
@@ -82,7 +82,7 @@ struct LayerRun::Form {
   std::map<std::string, run::DeviceTensorRef> states, weights;
 };
 
-LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const TokenId> text,
+LayerRun::LayerRun(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
                    const LayerRunOptions& options)
     : engine_(engine),
       options_(options),
@@ -95,12 +95,12 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
   cut_ = graph::cut_layers(function_of(model, options.function ? options.function : watched_function(*model.family)));
 }
 
-void LayerRun::take(std::span<const TokenId> text) {
+void LayerRun::take(std::span<const text::TokenId> text) {
   const int64_t length = options_.length, windows = std::ssize(text) / length;
   if (windows < 1)
     throw Error(Exit::user, fmt::format("the text has {} tokens, fewer than one window of {}", text.size(), length),
                 "give a longer text or a smaller --ctx-size");
-  for (const TokenId id : text.first(windows * length))
+  for (const text::TokenId id : text.first(windows * length))
     if (id < 0 || id >= vocabulary_)
       throw user_error("token {} of the text is not in the model's vocabulary of {}", id, vocabulary_);
   windows_ = windows;
@@ -207,7 +207,7 @@ void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std
   const int64_t length = options_.length;
   if (name == "tokens" || name == "targets") {
     std::vector<int32_t> ids(count * length, 0);
-    const TokenId* begin = text_.data() + first * length;
+    const text::TokenId* begin = text_.data() + first * length;
     if (name == "tokens") std::copy_n(begin, ids.size(), ids.begin());
     for (int64_t r = 0; name == "targets" && r < count; ++r)
       std::copy_n(begin + r * length + 1, length - 1, ids.begin() + r * length);
@@ -379,4 +379,4 @@ std::vector<int> LayerRun::handed_on(size_t part) const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -19,7 +19,7 @@
 #include "model/calibrate/carried.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 struct LayerRunOptions {
   int64_t length = 512;              // tokens per window
@@ -73,9 +73,10 @@ struct BackWants {
 class LayerRun {
  public:
   // The text: whole windows of options.length tokens. Only run() reads weights of `model`.
-  LayerRun(run::Engine& engine, const Model& model, std::span<const TokenId> text, const LayerRunOptions& options);
+  LayerRun(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+           const LayerRunOptions& options);
   // Switches to another text; nothing is recompiled for the same number of windows.
-  void take(std::span<const TokenId> text);
+  void take(std::span<const text::TokenId> text);
 
   size_t parts() const { return cut_.parts.size(); }
   const graph::LayerPart& part(size_t i) const { return cut_.parts[i]; }
@@ -143,12 +144,12 @@ class LayerRun {
   const LayerRunOptions options_;
   const bool has_losses_;
   const int64_t vocabulary_;
-  const TokenId begin_;  // replaces every window's first token; -1: none
-  std::vector<TokenId> text_;
+  const text::TokenId begin_;  // replaces every window's first token; -1: none
+  std::vector<text::TokenId> text_;
   int64_t windows_ = 0;
   graph::LayerCut cut_;
   std::map<std::string, std::shared_ptr<Form>> forms_;  // by the text of the graph
   std::set<int> sloped_;                                // carried values to whose slopes some part has added
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

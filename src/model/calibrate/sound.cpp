@@ -4,7 +4,7 @@
 
 #include "run/engine/feedback/first_not_finite.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 constexpr double kLittle = 1e-6;  // of the mean of the others
@@ -65,4 +65,4 @@ void raise_zeros(std::span<float> importance) {
     if (!(x > 0)) x = little;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -8,7 +8,7 @@
 
 #include "model/calibrate/layer_run.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 // Marks taps (for stacked weights, matrices) whose sums are not finite, or all 0, as reached by no row. Returns for
 // each tap a printable reason; "" where it is sound. Matrices of a stack with only zero inputs give no reason:
@@ -19,4 +19,4 @@ std::vector<std::string> drop_unsound(std::span<TapSums> taps);
 // Where none is above 0, all columns have equal weight.
 void raise_zeros(std::span<float> importance);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

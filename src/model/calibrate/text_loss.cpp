@@ -11,7 +11,7 @@
 #include "graph/ir/type.h"
 #include "model/calibrate/calibrate.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 constexpr int64_t kAtOnce = 8;  // windows per batch where logits are kept
@@ -29,15 +29,15 @@ double log_sum(std::span<const float> x) {
   return most + std::log(sum);
 }
 
-std::vector<float> values_of_weight(run::Engine& engine, const Weight& w) {
+std::vector<float> values_of_weight(run::Engine& engine, const arch::Weight& w) {
   if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
   return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
 }
 
 }  // namespace
 
-TextLoss::TextLoss(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                   const LayerRunOptions& options, const std::filesystem::path& folder, const Model* teacher)
+TextLoss::TextLoss(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+                   const LayerRunOptions& options, const std::filesystem::path& folder, const arch::Model* teacher)
     : engine_(engine),
       length_(options.length),
       at_once_(std::max(options.batch, kAtOnce)),
@@ -61,7 +61,7 @@ double TextLoss::tokens() const {
 }
 
 void TextLoss::take(std::span<const int64_t> windows) {
-  std::vector<TokenId> some;
+  std::vector<text::TokenId> some;
   for (const int64_t w : windows)
     some.insert(some.end(), text_.begin() + w * length_, text_.begin() + (w + 1) * length_);
   run_.take(some);
@@ -149,4 +149,4 @@ double TextLoss::gradients(std::span<const int64_t> windows, const Numbers& numb
   return sum / count;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

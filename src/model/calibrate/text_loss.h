@@ -13,7 +13,7 @@
 
 #include "model/calibrate/layer_run.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 class TextLoss {
  public:
@@ -25,8 +25,9 @@ class TextLoss {
   // `teacher`: null: losses of tokens; else KL(teacher || model), nats. Models outlive this; weights are read from the
   // teacher only. `folder`: of values between layers; empty: memory. Error when the model predicts no tokens, or the
   // teacher has another vocabulary.
-  TextLoss(run::Engine& engine, const Model& model, std::span<const TokenId> text, const LayerRunOptions& options,
-           const std::filesystem::path& folder = {}, const Model* teacher = nullptr);
+  TextLoss(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+           const LayerRunOptions& options, const std::filesystem::path& folder = {},
+           const arch::Model* teacher = nullptr);
 
   int64_t windows() const { return windows_; }
   // The mean over all tokens of the text.
@@ -45,12 +46,12 @@ class TextLoss {
 
   run::Engine& engine_;
   const int64_t length_, at_once_, vocabulary_;
-  const Model* const teacher_;
-  std::vector<TokenId> text_;
+  const arch::Model* const teacher_;
+  std::vector<text::TokenId> text_;
   LayerRun run_;
   std::optional<LayerRun> taught_;
   CarriedValues values_, true_, slopes_;
   const int64_t windows_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -1,6 +1,6 @@
 #include "model/calibrate/there_and_back.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 ThereAndBack::ThereAndBack(LayerRun& run, Numbers numbers, const std::filesystem::path& folder)
     : values(folder, "forward"), slopes(folder, "slopes"), run_(run), numbers_(std::move(numbers)) {}
@@ -30,4 +30,4 @@ std::span<const float> ThereAndBack::weight(const std::string& name) {
   return numbers;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -11,7 +11,7 @@
 
 #include "model/calibrate/layer_run.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 
 class ThereAndBack {
  public:
@@ -37,4 +37,4 @@ class ThereAndBack {
   std::map<std::string, std::vector<float>> held_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -11,7 +11,7 @@
 #include "lang/parser.h"
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 using Tables = std::map<std::string, std::vector<double>>;  // values by name
@@ -283,4 +283,4 @@ std::string TrainedTables::text(const Format& from) const {
   return fmt::format("{} -> {}: relative error of the sample {}", from.name, format->name, errors);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -12,7 +12,7 @@
 #include "number/format/format.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct TableTraining {
   int rounds = 16;           // at most
@@ -35,4 +35,4 @@ bool may_train_tables(const Format& f);
 TrainedTables train_tables(run::Engine& engine, const FormatRef& f, std::span<const float> x,
                            std::span<const float> importance, const TableTraining& training = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -8,26 +8,26 @@
 #include "model/compress/relative_error.h"
 #include "model/recipe/record/provenance.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
-std::string element_name(const Weight& w) {
+std::string element_name(const arch::Weight& w) {
   return w.is_f32() ? "f32" : w.type.element.format->name;
 }
 
-std::vector<const Adapter*> pointers(std::span<const ScaledAdapter> adapters) {
-  std::vector<const Adapter*> out;
-  for (const ScaledAdapter& s : adapters) out.push_back(&s.adapter);
+std::vector<const arch::Adapter*> pointers(std::span<const arch::ScaledAdapter> adapters) {
+  std::vector<const arch::Adapter*> out;
+  for (const arch::ScaledAdapter& s : adapters) out.push_back(&s.adapter);
   return out;
 }
 
 // Outputs tied to the embedding where an adapter changes only the embedding: they become separate weights, because at
 // run time such an adapter leaves them unchanged.
-Model with_outputs_apart(Model model, std::span<const ScaledAdapter> adapters) {
-  Adapter apart;
-  for (const Parameter& p : all_own_parameters(model)) {
+arch::Model with_outputs_apart(arch::Model model, std::span<const arch::ScaledAdapter> adapters) {
+  arch::Adapter apart;
+  for (const arch::Parameter& p : all_own_parameters(model)) {
     if (p.absent_if.empty() || model.find(p.name)) continue;
-    for (const Parameter& e : model.parameters) {
+    for (const arch::Parameter& e : model.parameters) {
       if (e.role != "embedding" || e.shape != p.shape || e.hf_plus != p.hf_plus || !is_adapted(e.name, adapters))
         continue;
       apart.whole[p.name] = model.weights.at(e.name);
@@ -37,14 +37,15 @@ Model with_outputs_apart(Model model, std::span<const ScaledAdapter> adapters) {
     }
   }
   if (apart.whole.empty()) return model;
-  return with_whole_weights(model, std::vector<const Adapter*>{&apart});
+  return with_whole_weights(model, std::vector<const arch::Adapter*>{&apart});
 }
 
 }  // namespace
 
-Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters, MergeOptions options)
+Merge::Merge(run::Engine& engine, const arch::Model& base, std::span<const arch::ScaledAdapter> adapters,
+             MergeOptions options)
     : engine_(engine), adapters_(adapters), options_(std::move(options)) {
-  for (const ScaledAdapter& s : adapters) require_scale(s);
+  for (const arch::ScaledAdapter& s : adapters) require_scale(s);
   base_ = with_outputs_apart(with_whole_weights(base, pointers(adapters)), adapters);
   result_ = base_;
   std::map<std::string, FormatRef> chosen;
@@ -58,13 +59,13 @@ Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapt
   } else if (base.metadata.has("general.file_type")) {
     file_type_ = base.metadata.integer("general.file_type");
   }
-  for (const Parameter& p : base_.parameters) {
-    Weight& w = result_.weights.at(p.name);
+  for (const arch::Parameter& p : base_.parameters) {
+    arch::Weight& w = result_.weights.at(p.name);
     const auto choice = chosen.find(p.name);
     const FormatRef format = choice == chosen.end() ? w.type.element.format : choice->second;
     const bool same =
         format ? w.type.element.format && format->hash == w.type.element.format->hash : !w.type.element.format;
-    const bool plain = !format || is_plain(*format, Scalar::f32);
+    const bool plain = !format || arch::is_plain(*format, Scalar::f32);
     const bool adapted = is_adapted(p.name, adapters_);
     if (!adapted && (same || (plain && w.is_f32()))) continue;
     if (!plain && !format->encodes())
@@ -80,8 +81,8 @@ Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapt
     w.bytes = {};
   }
   if (options_.hugging_face) {
-    for (const Parameter& p : base_.parameters) {
-      const Weight& w = result_.weights.at(p.name);
+    for (const arch::Parameter& p : base_.parameters) {
+      const arch::Weight& w = result_.weights.at(p.name);
       if (!w.is_f32() && w.type.element.format->safetensors_type.empty())
         throw Error(Exit::user,
                     fmt::format("'{}' is held in '{}', which has no place in a Hugging Face folder", p.name,
@@ -89,11 +90,11 @@ Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapt
                     "add --type with a float format, or write a GGUF file");
     }
   }
-  set_record(result_.metadata, options_.record);
+  recipe::set_record(result_.metadata, options_.record);
 }
 
-Weight Merge::make(const Parameter& p, MergedTensor* line) {
-  const Weight& old = base_.weights.at(p.name);
+arch::Weight Merge::make(const arch::Parameter& p, MergedTensor* line) {
+  const arch::Weight& old = base_.weights.at(p.name);
   const graph::Type& type = result_.weights.at(p.name).type;
   line->name = p.gguf.empty() ? p.name : p.gguf;
   line->from = element_name(old);
@@ -107,10 +108,10 @@ Weight Merge::make(const Parameter& p, MergedTensor* line) {
     const std::vector<float> before = values_of(engine_, old);
     line->change = relative_error(values, before);
   }
-  Weight out;
+  arch::Weight out;
   out.type = type;
   if (out.is_f32()) {
-    out = f32_weight(type.shape, values);
+    out = arch::f32_weight(type.shape, values);
   } else {
     out.bytes = engine_.encode(type.element.format, values.data(), out.rows(), out.columns());
     line->error =
@@ -122,9 +123,9 @@ Weight Merge::make(const Parameter& p, MergedTensor* line) {
 
 MergeReport Merge::write(const std::filesystem::path& path, const std::function<void(const MergedTensor&)>& progress) {
   MergeReport report;
-  const auto source = [&](const Parameter& p) {
+  const auto source = [&](const arch::Parameter& p) {
     MergedTensor line;
-    Weight w = make(p, &line);
+    arch::Weight w = make(p, &line);
     if (progress) progress(line);
     report.tensors.push_back(std::move(line));
     return w;
@@ -145,4 +146,4 @@ std::string MergeReport::text() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -12,7 +12,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct MergeOptions {
   std::string type = kBaseType;  // of the result: each weight's own type, a format, or a mixture
@@ -39,20 +39,21 @@ class Merge {
  public:
   // Error when an adapter does not fit, a weight's format cannot be written, or the file type cannot represent the
   // result. `base` and `adapters` must outlive this.
-  Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters, MergeOptions options);
+  Merge(run::Engine& engine, const arch::Model& base, std::span<const arch::ScaledAdapter> adapters,
+        MergeOptions options);
 
   // Computes and writes the weights one by one.
   MergeReport write(const std::filesystem::path& path, const std::function<void(const MergedTensor&)>& progress = {});
 
  private:
-  Weight make(const Parameter& p, MergedTensor* line);
+  arch::Weight make(const arch::Parameter& p, MergedTensor* line);
 
   run::Engine& engine_;
-  const std::span<const ScaledAdapter> adapters_;
+  const std::span<const arch::ScaledAdapter> adapters_;
   const MergeOptions options_;
-  Model base_;    // with adapters' whole replacement weights
-  Model result_;  // recomputed weights have only their type
+  arch::Model base_;    // with adapters' whole replacement weights
+  arch::Model result_;  // recomputed weights have only their type
   int file_type_ = -1;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -17,7 +17,7 @@
 #include "model/calibrate/sound.h"
 #include "model/compress/codebook.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 std::string lower(std::string text) {
@@ -25,13 +25,13 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::string element_name(const Weight& w) {
+std::string element_name(const arch::Weight& w) {
   return w.is_f32() ? "f32" : w.type.element.format->name;
 }
 
-bool is_lossy(const Weight& w) {
-  return !w.is_f32() && !is_plain(*w.type.element.format, Scalar::f16) &&
-         !is_plain(*w.type.element.format, Scalar::bf16);
+bool is_lossy(const arch::Weight& w) {
+  return !w.is_f32() && !arch::is_plain(*w.type.element.format, Scalar::f16) &&
+         !arch::is_plain(*w.type.element.format, Scalar::bf16);
 }
 
 std::regex compile_pattern(const std::string& text) {
@@ -53,7 +53,7 @@ class Fallbacks {
   }
 
   // The first whose blocks divide the rows; the remark mentions it when it is not `format`.
-  FormatRef dividing(const Parameter& p, const FormatRef& format, std::string* remark) const {
+  FormatRef dividing(const arch::Parameter& p, const FormatRef& format, std::string* remark) const {
     const int64_t columns = p.shape.back().number();
     const auto take = [&](const FormatRef& f) {
       *remark = fmt::format("rows of {} do not divide by {}: {} instead of {}", columns, format->block, f->name,
@@ -82,18 +82,18 @@ class Fallbacks {
   std::map<std::string, std::string> chain_;
 };
 
-std::optional<Recipe> find_mixture(const Library& library, const std::string& name) {
+std::optional<recipe::Recipe> find_mixture(const arch::Library& library, const std::string& name) {
   const std::string wanted = lower(name);
   for (const std::string& known : library.recipe_names()) {
-    const Recipe recipe = parse_recipe(library.recipe(known)->text, known);
+    const recipe::Recipe recipe = recipe::parse_recipe(library.recipe(known)->text, known);
     if (known == wanted || std::find(recipe.also.begin(), recipe.also.end(), wanted) != recipe.also.end())
       return recipe;
   }
   return std::nullopt;
 }
 
-QuantizeRule rule_for_all(const FormatRef& format) {
-  QuantizeRule rule;
+recipe::QuantizeRule rule_for_all(const FormatRef& format) {
+  recipe::QuantizeRule rule;
   rule.values = {"*"};
   rule.format = format->name;
   return rule;
@@ -101,7 +101,7 @@ QuantizeRule rule_for_all(const FormatRef& format) {
 
 }  // namespace
 
-bool stays_f32(const Parameter& p) {
+bool stays_f32(const arch::Parameter& p) {
   static const std::set<std::string> kRoles = {"norm", "bias", "frequencies", "router", "position"};
   if (kRoles.contains(p.role)) return true;
   int64_t rows = 1;
@@ -115,12 +115,12 @@ FormatRef find_format(const FormatLibrary& formats, const std::string& name) {
   return formats.get(name);
 }
 
-std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options,
+std::map<std::string, FormatRef> choose_formats(const arch::Model& model, const QuantizeOptions& options,
                                                 QuantizeReport* report) {
-  const Library& library = model.family->library();
+  const arch::Library& library = model.family->library();
   const FormatLibrary& formats = library.formats();
-  const std::optional<Recipe> mixture = find_mixture(library, options.target);
-  std::vector<QuantizeRule> rules;
+  const std::optional<recipe::Recipe> mixture = find_mixture(library, options.target);
+  std::vector<recipe::QuantizeRule> rules;
   if (mixture) {
     if (mixture->quantize.empty()) throw user_error("recipe '{}' has no [[quantize]] rules", mixture->name);
     rules = mixture->quantize;
@@ -133,11 +133,11 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
   }
   const auto exists = [&](const std::string& role) {
     return std::any_of(model.parameters.begin(), model.parameters.end(),
-                       [&](const Parameter& p) { return p.role == role; });
+                       [&](const arch::Parameter& p) { return p.role == role; });
   };
   const auto by_role = [&](const std::string& role, const std::string& format) {
     if (format.empty() || !exists(role)) return;
-    QuantizeRule rule;
+    recipe::QuantizeRule rule;
     rule.roles = {role};
     rule.format = find_format(formats, format)->name;
     rules.push_back(rule);
@@ -149,9 +149,9 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
   }
 
   std::map<std::string, FormatRef> chosen;
-  const FormatRef f32 = format_of_scalar(formats, Scalar::f32);
+  const FormatRef f32 = arch::format_of_scalar(formats, Scalar::f32);
   for (const auto& [name, choice] : formats_by_rule(rules, model, options.importance != nullptr)) {
-    const Parameter* p = model.find(name);
+    const arch::Parameter* p = model.find(name);
     if (p->is_vector() || p->frozen) continue;
     if (options.leave_output && p->role == "output") continue;
     const bool is_end = p->role == "embedding" || (p->role == "output" && options.output_type.empty());
@@ -169,19 +169,19 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
     const std::regex regex = compile_pattern(pattern);
     const FormatRef f = find_format(formats, format);
     // Parameters that stay f32 are matched only when no other has such a name: then they are meant.
-    std::vector<const Parameter*> meant, kept;
-    for (const Parameter& p : model.parameters) {
+    std::vector<const arch::Parameter*> meant, kept;
+    for (const arch::Parameter& p : model.parameters) {
       if (p.is_vector() || p.frozen) continue;
       if (!std::regex_search(p.gguf, regex) && !std::regex_search(p.name, regex)) continue;
       (stays_f32(p) ? kept : meant).push_back(&p);
     }
-    for (const Parameter* p : meant.empty() ? kept : meant) chosen[p->name] = f;
+    for (const arch::Parameter* p : meant.empty() ? kept : meant) chosen[p->name] = f;
     if (meant.empty() && kept.empty()) throw usage_error("--tensor-type: no tensor matches '{}'", pattern);
   }
   const Fallbacks fallbacks(formats, options.fallbacks,
                             mixture ? mixture->fallback : std::map<std::string, std::string>{});
   for (auto& [name, format] : chosen) {
-    const Parameter* p = model.find(name);
+    const arch::Parameter* p = model.find(name);
     std::string remark;
     format = fallbacks.dividing(*p, format, &remark);
     if (!format->encodes()) {
@@ -200,14 +200,14 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
 namespace {
 
 void note_loss(QuantizedTensor& line, const Format& f, std::span<const float> before, std::span<const float> after,
-               const Weight& w) {
+               const arch::Weight& w) {
   line.loss = saturation(f, before, after, {w.bytes.data(), w.bytes.size()}, w.rows(), w.columns());
   if (line.loss.any()) line.loss_text = line.loss.text(f);
 }
 
 // The importance of a weight's columns, or of those of each stacked matrix; empty where it is not known, or the format
 // does not use it. Unusable importance is noted in `report`.
-std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& w, const Format& f,
+std::vector<std::vector<float>> importance_of(const arch::Parameter& p, const arch::Weight& w, const Format& f,
                                               const QuantizeOptions& options, QuantizeReport& report) {
   constexpr double kFewBits = 2.6;  // below it other programs require an importance matrix
   if (!options.importance) {
@@ -220,7 +220,7 @@ std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& 
     report.without_importance.push_back(p.gguf);
     return {};
   }
-  const ImportanceEntry e =
+  const calibrate::ImportanceEntry e =
       p.shape.size() == 3 ? found->second.unstacked(p.shape[0].number(), w.columns()) : found->second;
   const int64_t matrices = e.matrices();
   if (e.columns != w.columns() || (matrices != 1 && (p.shape.size() != 3 || matrices != p.shape[0].number())))
@@ -239,7 +239,7 @@ std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& 
     out.push_back(e.means(m));
     unreached += matrices > 1 && out.back().empty();
     if (matrices > 1) out.back().resize(e.columns, 1);  // no row reached it: equal weight for all columns
-    raise_zeros(out.back());
+    calibrate::raise_zeros(out.back());
   }
   if (unreached > 0) report.unreached.push_back(fmt::format("{}: {} of {} matrices", p.gguf, unreached, matrices));
   if (out.front().empty()) out.clear();
@@ -251,7 +251,7 @@ struct Sample {
   std::vector<float> x, importance;
 
   // `counts`: importance of the columns, or of those of each stacked matrix; empty: equal weights.
-  void take(const Format& f, const Weight& w, const std::vector<float>& values,
+  void take(const Format& f, const arch::Weight& w, const std::vector<float>& values,
             const std::vector<std::vector<float>>& counts, int64_t most) {
     const int64_t of_matrix = std::ssize(values) / std::max<int64_t>(1, std::ssize(counts));
     const int64_t blocks = std::ssize(values) / f.block, taken = std::min(blocks, most);
@@ -266,8 +266,8 @@ struct Sample {
 
 }  // namespace
 
-void train_formats(run::Engine& engine, const Model& model, const QuantizeOptions& options,
-                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report, const WeightSource& source) {
+void train_formats(run::Engine& engine, const arch::Model& model, const QuantizeOptions& options,
+                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report, const arch::WeightSource& source) {
   constexpr int64_t kMostBlocks = 4096, kMostNumbers = int64_t{1} << 23;  // of a weight, of all
   std::map<std::string, std::vector<std::string>> users;
   for (const auto& [name, format] : chosen)
@@ -279,7 +279,7 @@ void train_formats(run::Engine& engine, const Model& model, const QuantizeOption
     Sample sample;
     QuantizeReport unsaid;
     for (const std::string& parameter : parameters) {
-      const Weight w = fetched(model, *model.find(parameter), source);
+      const arch::Weight w = fetched(model, *model.find(parameter), source);
       const std::vector<float> values = values_of(engine, w);
       if (const auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); }); bad != values.end())
         throw Error(Exit::numeric, fmt::format("'{}' holds {}", model.find(parameter)->gguf, *bad),
@@ -296,7 +296,7 @@ void train_formats(run::Engine& engine, const Model& model, const QuantizeOption
   }
 }
 
-Quantizer::Quantizer(const Model& model, QuantizeOptions options, WeightSource source)
+Quantizer::Quantizer(const arch::Model& model, QuantizeOptions options, arch::WeightSource source)
     : model_(model), options_(std::move(options)), source_(std::move(source)) {
   QuantizeReport decided;
   chosen_ = choose_formats(model, options_, &decided);
@@ -320,19 +320,19 @@ void Quantizer::lay_out() {
   anew_.clear();
   lines_.clear();
   rounded_ = largest_ = 0;
-  const Model& model = model_;
+  const arch::Model& model = model_;
   result_ = model;
   const graph::Config back = config_in_gguf(*model.family, model.config, model.metadata);
-  for (const Parameter& p : model.parameters) {
-    const Weight& old = model.weights.at(p.name);
-    Weight& w = result_.weights.at(p.name);
+  for (const arch::Parameter& p : model.parameters) {
+    const arch::Weight& old = model.weights.at(p.name);
+    arch::Weight& w = result_.weights.at(p.name);
     QuantizedTensor line;
     line.name = p.gguf;
     line.from = element_name(old);
     line.weights = p.count();
     line.remark = remarks_.contains(p.name) ? remarks_.at(p.name) : "";
     const auto choice = chosen_.find(p.name);
-    const bool plain = choice != chosen_.end() && is_plain(*choice->second, Scalar::f32);
+    const bool plain = choice != chosen_.end() && arch::is_plain(*choice->second, Scalar::f32);
     const bool same = choice == chosen_.end() || (plain && old.is_f32()) ||
                       (old.type.element.format && old.type.element.format->hash == choice->second->hash);
     if (!same) {
@@ -351,7 +351,7 @@ void Quantizer::lay_out() {
     line.bits = w.bits_per_weight();
     line.bytes = std::llround(line.bits * line.weights / 8);
     if (is_omitted(model, p, back)) continue;
-    if (p.role != kBranchRole) report_.weights += line.weights;
+    if (p.role != arch::kBranchRole) report_.weights += line.weights;
     report_.bytes += line.bytes;
     lines_[p.name] = report_.tensors.size();
     report_.tensors.push_back(std::move(line));
@@ -359,10 +359,10 @@ void Quantizer::lay_out() {
   report_.bits = 8.0 * report_.bytes / report_.weights;
 }
 
-Weight Quantizer::make(PanelRounder& rounder, const Parameter& p, const QuantizeProgress& progress) {
-  Weight source = fetched(model_, p, source_);
+arch::Weight Quantizer::make(PanelRounder& rounder, const arch::Parameter& p, const QuantizeProgress& progress) {
+  arch::Weight source = fetched(model_, p, source_);
   if (!anew_.contains(p.name)) return source;
-  const Weight& planned = result_.weights.at(p.name);
+  const arch::Weight& planned = result_.weights.at(p.name);
   const FormatRef& to = planned.type.element.format;
   std::vector<std::vector<float>> importance;
   QuantizeReport told;  // only the report of importance_of
@@ -381,64 +381,65 @@ Weight Quantizer::make(PanelRounder& rounder, const Parameter& p, const Quantize
   return std::move(made.weight);
 }
 
-void Quantizer::write(run::Engine& engine, const Destination& to, const QuantizeProgress& progress) {
+void Quantizer::write(run::Engine& engine, const arch::Destination& to, const QuantizeProgress& progress) {
   run::require_host_memory(fmt::format("quantizing '{}'", model_.name), {{"the largest quantized weight", largest_}},
                            "choose formats of fewer bits, or a machine with more memory");
   PanelRounder rounder(engine);
-  write_model(result_, to, [&](const Parameter& p) { return make(rounder, p, progress); });
+  write_model(result_, to, [&](const arch::Parameter& p) { return make(rounder, p, progress); });
 }
 
-Model Quantizer::in_memory(run::Engine& engine, const QuantizeProgress& progress) {
+arch::Model Quantizer::in_memory(run::Engine& engine, const QuantizeProgress& progress) {
   run::require_host_memory(fmt::format("quantizing '{}'", model_.name), {{"rounded weights", rounded_}},
                            "choose formats of fewer bits, or a machine with more memory");
   PanelRounder rounder(engine);
-  Model out = result_;
-  for (const Parameter& p : model_.parameters)
-    if (Weight& w = out.weights.at(p.name); w.bytes.size() == 0) w = make(rounder, p, progress);
+  arch::Model out = result_;
+  for (const arch::Parameter& p : model_.parameters)
+    if (arch::Weight& w = out.weights.at(p.name); w.bytes.size() == 0) w = make(rounder, p, progress);
   return out;
 }
 
-Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
-               const QuantizeProgress& progress) {
+arch::Model quantize(run::Engine& engine, const arch::Model& model, const QuantizeOptions& options,
+                     QuantizeReport* report, const QuantizeProgress& progress) {
   Quantizer job(model, options);
   if (options.train_tables) job.train_tables(engine);
-  Model out = job.in_memory(engine, progress);
+  arch::Model out = job.in_memory(engine, progress);
   if (report) *report = job.report();
   return out;
 }
 
 bool is_float_format(const Format& f) {
-  return is_plain(f, Scalar::f32) || is_plain(f, Scalar::f16) || is_plain(f, Scalar::bf16);
+  return arch::is_plain(f, Scalar::f32) || arch::is_plain(f, Scalar::f16) || arch::is_plain(f, Scalar::bf16);
 }
 
-std::vector<float> values_of(run::Engine& engine, const Weight& w) {
+std::vector<float> values_of(run::Engine& engine, const arch::Weight& w) {
   if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
   return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
 }
 
-Model dequantize(run::Engine& engine, const Model& model) {
+arch::Model dequantize(run::Engine& engine, const arch::Model& model) {
   int64_t bytes = 0;
   for (const auto& [name, w] : model.weights)
     if (!w.is_f32())
       bytes = run::saturating_sum(
           bytes, run::saturating_product(run::saturating_product(w.rows(), w.columns()), sizeof(float)));
   run::require_host_memory(fmt::format("'{}' in f32", model.name), {{"weights", bytes}});
-  Model out = model;
+  arch::Model out = model;
   for (auto& [name, w] : out.weights) {
-    if (!w.is_f32()) w = f32_weight(w.type.shape, values_of(engine, w));
+    if (!w.is_f32()) w = arch::f32_weight(w.type.shape, values_of(engine, w));
   }
   return out;
 }
 
-Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report) {
+arch::Model with_floats(run::Engine& engine, const arch::Model& model, const FormatRef& format,
+                        QuantizeReport* report) {
   if (!is_float_format(*format))
     throw usage_error("'{}' is no float format; `lumen quantize` converts to other formats", format->name);
-  Model out = dequantize(engine, model);
-  if (is_plain(*format, Scalar::f32)) return out;
+  arch::Model out = dequantize(engine, model);
+  if (arch::is_plain(*format, Scalar::f32)) return out;
   for (auto& [name, w] : out.weights) {
-    const Parameter* p = model.find(name);
+    const arch::Parameter* p = model.find(name);
     if (!p || p->is_vector()) continue;
-    const Weight values = w;
+    const arch::Weight values = w;
     w.type.element = {Scalar::f32, format};
     w.bytes = engine.encode(format, values.f32().data(), values.rows(), values.columns());
     if (!report) continue;
@@ -497,4 +498,4 @@ std::string QuantizeReport::text() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

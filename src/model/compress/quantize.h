@@ -18,7 +18,7 @@
 #include "model/recipe/recipe.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct QuantizeOptions {
   std::string target;  // a format, or a recipe with [[quantize]] rules (mixtures); case does not matter
@@ -34,7 +34,7 @@ struct QuantizeOptions {
   // Limits of the file type. linear_layers: only linear layers may have formats (the embedding is unchanged, and
   // without `output_type` so is the output matrix); stacked: only stacked matrices may.
   bool linear_layers = false, stacked = false;
-  std::shared_ptr<const Importance> importance;  // null: all columns have equal weight
+  std::shared_ptr<const calibrate::Importance> importance;  // null: all columns have equal weight
 };
 
 struct QuantizedTensor {
@@ -71,16 +71,17 @@ struct QuantizeReport {
 FormatRef find_format(const FormatLibrary& formats, const std::string& name);
 
 // Small but sensitive parameters (norms, biases, routers) stay f32 whatever the target. A single row is a vector.
-bool stays_f32(const Parameter& p);
+bool stays_f32(const arch::Parameter& p);
 
 // Chooses formats by parameter name, without computing. Absent: unchanged.
-std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options,
+std::map<std::string, FormatRef> choose_formats(const arch::Model& model, const QuantizeOptions& options,
                                                 QuantizeReport* report);
 
 // Replaces formats with tables by formats whose tables are trained on the weights that use them (codebook.h), one for
 // all of these weights. The outcome is added to `report`.
-void train_formats(run::Engine& engine, const Model& model, const QuantizeOptions& options,
-                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report, const WeightSource& source = {});
+void train_formats(run::Engine& engine, const arch::Model& model, const QuantizeOptions& options,
+                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report,
+                   const arch::WeightSource& source = {});
 
 using QuantizeProgress = std::function<void(const QuantizedTensor&)>;
 
@@ -89,44 +90,45 @@ class Quantizer {
  public:
   // Chooses formats, and computes nothing. Error when a weight is lossy already, or the importance is another model's.
   // `model` must outlive this; `source` computes weights of which it has only the type.
-  Quantizer(const Model& model, QuantizeOptions options, WeightSource source = {});
+  Quantizer(const arch::Model& model, QuantizeOptions options, arch::WeightSource source = {});
 
   // Replaces formats with tables by trained ones (options.train_tables); call before adding to the result.
   void train_tables(run::Engine& engine);
   // The model to be written; weights to be rounded have only their type. Metadata may be added.
-  Model& result() { return result_; }
+  arch::Model& result() { return result_; }
   // Sizes; after write() also the losses.
   const QuantizeReport& report() const { return report_; }
 
-  void write(run::Engine& engine, const Destination& to, const QuantizeProgress& progress = {});
+  void write(run::Engine& engine, const arch::Destination& to, const QuantizeProgress& progress = {});
   // The same in memory. Error (exit 3) when there is not enough memory.
-  Model in_memory(run::Engine& engine, const QuantizeProgress& progress = {});
+  arch::Model in_memory(run::Engine& engine, const QuantizeProgress& progress = {});
 
  private:
   void lay_out();
-  Weight make(PanelRounder& rounder, const Parameter& p, const QuantizeProgress& progress);
+  arch::Weight make(PanelRounder& rounder, const arch::Parameter& p, const QuantizeProgress& progress);
 
-  const Model& model_;
+  const arch::Model& model_;
   const QuantizeOptions options_;
-  const WeightSource source_;
+  const arch::WeightSource source_;
   std::map<std::string, FormatRef> chosen_;     // by parameter
   std::map<std::string, std::string> remarks_;  // likewise
   std::set<std::string> anew_;                  // parameters to be rounded
-  Model result_;
+  arch::Model result_;
   QuantizeReport report_;
   std::map<std::string, size_t> lines_;  // index in the report, by parameter
   int64_t rounded_ = 0, largest_ = 0;    // bytes of rounded weights
 };
 
-Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
-               const QuantizeProgress& progress = {});
+arch::Model quantize(run::Engine& engine, const arch::Model& model, const QuantizeOptions& options,
+                     QuantizeReport* report, const QuantizeProgress& progress = {});
 
 // All weights as f32.
-std::vector<float> values_of(run::Engine& engine, const Weight& w);
-Model dequantize(run::Engine& engine, const Model& model);
+std::vector<float> values_of(run::Engine& engine, const arch::Weight& w);
+arch::Model dequantize(run::Engine& engine, const arch::Model& model);
 // Whether with_floats() accepts the format: f32, f16 or bf16.
 bool is_float_format(const Format& f);
 // All matrices decoded to a float format; vectors in f32. Values beyond its range are reported in `report`.
-Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report = nullptr);
+arch::Model with_floats(run::Engine& engine, const arch::Model& model, const FormatRef& format,
+                        QuantizeReport* report = nullptr);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

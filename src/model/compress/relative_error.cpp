@@ -6,7 +6,7 @@
 
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 double relative_error(std::span<const float> x, std::span<const float> y) {
   // Partial sums are added in a fixed order: same bits at any thread count.
@@ -31,4 +31,4 @@ double relative_error(std::span<const float> x, std::span<const float> y) {
   return size > 0 ? std::sqrt(distance) / std::sqrt(size) : 0;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -3,9 +3,9 @@
 
 #include <span>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // |x - y| / |y|, Euclidean; 0 where y is all zeros. Sizes must be equal.
 double relative_error(std::span<const float> x, std::span<const float> y);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

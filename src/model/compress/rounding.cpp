@@ -11,7 +11,7 @@
 #include "base/ordinal.h"
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kPanel = 1 << 16;  // numbers of a panel: with its copies it fits a core's private cache
@@ -93,8 +93,8 @@ void for_panels(int64_t count, int threads, Each each) {
 // Rounding of one weight.
 class PanelRounder::Job {
  public:
-  Job(PanelRounder& rounder, const Weight& from, const FormatRef& to, std::span<const std::vector<float>> importance,
-      const std::string& name)
+  Job(PanelRounder& rounder, const arch::Weight& from, const FormatRef& to,
+      std::span<const std::vector<float>> importance, const std::string& name)
       : rounder_(rounder),
         source_(from),
         name_(name),
@@ -121,7 +121,7 @@ class PanelRounder::Job {
   Result run() {
     Result out;
     out.weight.type = {source_.type.shape, {Scalar::f32, to_}};
-    Room room(graph::byte_size(out.weight.type));
+    arch::Room room(graph::byte_size(out.weight.type));
     prepare();
     const auto count = std::ssize(panels_);
     if (!to_) {
@@ -234,7 +234,7 @@ class PanelRounder::Job {
     check(i, places, write.values());
   }
 
-  void round_whole(Room& room) {
+  void round_whole(arch::Room& room) {
     std::vector<float> numbers(rows_ * columns_);
     const auto count = std::ssize(panels_);
     for_panels(count, threads_, [&](int64_t i, int thread) {
@@ -254,7 +254,7 @@ class PanelRounder::Job {
   }
 
   PanelRounder& rounder_;
-  const Weight& source_;
+  const arch::Weight& source_;
   const std::string& name_;
   const std::span<const std::vector<float>> importance_;
   const FormatRef from_, to_;
@@ -276,9 +276,9 @@ std::shared_ptr<const run::Panels> PanelRounder::panels(const FormatRef& f, int6
   return kept;
 }
 
-PanelRounder::Result PanelRounder::round(const Weight& from, const FormatRef& to,
+PanelRounder::Result PanelRounder::round(const arch::Weight& from, const FormatRef& to,
                                          std::span<const std::vector<float>> importance, const std::string& name) {
   return Job(*this, from, to, importance, name).run();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

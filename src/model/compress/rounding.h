@@ -15,21 +15,21 @@
 #include "run/engine/engine.h"
 #include "run/engine/panels/panels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class PanelRounder {
  public:
   explicit PanelRounder(run::Engine& engine) : engine_(engine) {}
 
   struct Result {
-    Weight weight;
+    arch::Weight weight;
     double error = 0;     // |x - y| / |x|, Euclidean
     double weighted = 0;  // the same with every column's squares times its importance
     Saturation loss;
   };
   // `to` null: f32. `importance`: of the columns of each matrix of the weight, in order; one for all, or none. Error
   // (exit 4) naming row and column of a number that is not finite.
-  Result round(const Weight& from, const FormatRef& to, std::span<const std::vector<float>> importance,
+  Result round(const arch::Weight& from, const FormatRef& to, std::span<const std::vector<float>> importance,
                const std::string& name);
 
  private:
@@ -42,4 +42,4 @@ class PanelRounder {
   std::map<std::tuple<std::string, int64_t, int64_t, bool, bool>, std::shared_ptr<const run::Panels>> kept_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

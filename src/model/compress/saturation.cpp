@@ -6,7 +6,7 @@
 #include "base/ordinal.h"
 #include "number/format/layout.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // When less than this part of the largest number remains and its scale is at its maximum, the loss is more than
@@ -188,4 +188,4 @@ std::string Saturation::text(const Format& f) const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -9,7 +9,7 @@
 
 #include "number/format/format.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct Saturation {
   int64_t clamped = 0;  // numbers clamped in blocks whose scale is at the end of its range
@@ -39,4 +39,4 @@ Closeness compare(const Format& f, std::span<const float> x, std::span<const flo
 Saturation saturation(const Format& f, std::span<const float> x, std::span<const float> y,
                       std::span<const uint8_t> blob, int64_t rows, int64_t columns);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -10,7 +10,7 @@
 #include "number/codec/pattern.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kPatternRows = 8;
@@ -19,11 +19,11 @@ constexpr size_t kLearnFrom = 200'000;   // bytes of text
 
 class Maker {
  public:
-  Weight make(const graph::Shape& shape, const FormatRef& format) {
-    Weight w;
+  arch::Weight make(const graph::Shape& shape, const FormatRef& format) {
+    arch::Weight w;
     w.type = {shape, {Scalar::f32, format}};
     const int64_t rows = w.rows(), columns = w.columns();
-    Room room(graph::byte_size(w.type));
+    arch::Room room(graph::byte_size(w.type));
     uint8_t* const to = room.data();
     w.bytes = std::move(room).bytes();
     if (format) {
@@ -45,8 +45,8 @@ class Maker {
   std::map<std::pair<std::string, int64_t>, std::unique_ptr<lumen::Pattern>> patterns_;
 };
 
-FamilyRef family_of(const Library& library, const std::string& size) {
-  if (FamilyRef family = library.family_with_size(size)) return family;
+arch::FamilyRef family_of(const arch::Library& library, const std::string& size) {
+  if (arch::FamilyRef family = library.family_with_size(size)) return family;
   std::string known;
   for (const std::string& name : library.family_names())
     for (const std::string& s : library.family(name)->sizes()) known += (known.empty() ? "" : ", ") + s;
@@ -55,8 +55,8 @@ FamilyRef family_of(const Library& library, const std::string& size) {
 
 }  // namespace
 
-Model synthetic_model(const LibraryRef& library, const std::string& size, const std::string& type) {
-  Model model;
+arch::Model synthetic_model(const arch::LibraryRef& library, const std::string& size, const std::string& type) {
+  arch::Model model;
   model.family = family_of(*library, size);
   model.config = model.family->config(size, {});
   model.name = size;
@@ -66,7 +66,7 @@ Model synthetic_model(const LibraryRef& library, const std::string& size, const 
   options.pure = library->formats().find(type) != nullptr;  // a format's figures should include no other format
   const std::map<std::string, FormatRef> formats = choose_formats(model, options, nullptr);
   int64_t bytes = 0;
-  for (const Parameter& p : model.parameters) {
+  for (const arch::Parameter& p : model.parameters) {
     const auto chosen = formats.find(p.name);
     bytes = run::saturating_sum(
         bytes, graph::byte_size({p.shape, {Scalar::f32, chosen == formats.end() ? nullptr : chosen->second}}));
@@ -74,37 +74,37 @@ Model synthetic_model(const LibraryRef& library, const std::string& size, const 
   run::require_host_memory(fmt::format("'{}' as {}", size, type), {{"weights", bytes}});
   Maker maker;
   uint32_t salt = 0;
-  for (const Parameter& p : model.parameters) {
+  for (const arch::Parameter& p : model.parameters) {
     ++salt;
     const auto chosen = formats.find(p.name);
-    const bool plain = chosen == formats.end() || is_plain(*chosen->second, Scalar::f32);
+    const bool plain = chosen == formats.end() || arch::is_plain(*chosen->second, Scalar::f32);
     model.weights[p.name] = p.is_vector() ? initial_weight(*model.family, model.config, p, 1, salt)
                                           : maker.make(p.shape, plain ? nullptr : chosen->second);
   }
   return model;
 }
 
-void add_synthetic_tokenizer(Model& model) {
+void add_synthetic_tokenizer(arch::Model& model) {
   const int64_t size = model.integer("vocab");
   if (size < kLearntTokens)
     throw usage_error("a vocabulary of {} tokens is too small for a tokenizer to be made up; choose a larger size",
                       size);
-  BpeTraining training;
+  text::BpeTraining training;
   training.vocabulary = kLearntTokens;
   training.specials = {"<|end|>"};
   training.end_of_text = "<|end|>";
-  Tokenizer::train(embedded_text().substr(0, kLearnFrom), training).to_gguf(model.metadata);
+  text::Tokenizer::train(data::embedded_text().substr(0, kLearnFrom), training).to_gguf(model.metadata);
   std::vector<std::string> tokens = model.metadata.texts("tokenizer.ggml.tokens");
   std::vector<int32_t> kinds;
   for (const int64_t kind : model.metadata.integers("tokenizer.ggml.token_type")) kinds.push_back(kind);
   LUMEN_CHECK(kinds.size() == tokens.size());
   while (std::ssize(tokens) < size) {
     tokens.push_back(fmt::format("<|unused {}|>", tokens.size()));
-    kinds.push_back(ordinal(TokenKind::unused));
+    kinds.push_back(ordinal(text::TokenKind::unused));
   }
-  model.metadata.set("tokenizer.ggml.tokens", GgufArray(std::move(tokens)));
-  model.metadata.set("tokenizer.ggml.token_type", GgufArray(std::move(kinds)));
-  model.tokenizer = Tokenizer::from_gguf(model.metadata);
+  model.metadata.set("tokenizer.ggml.tokens", file::GgufArray(std::move(tokens)));
+  model.metadata.set("tokenizer.ggml.token_type", file::GgufArray(std::move(kinds)));
+  model.tokenizer = text::Tokenizer::from_gguf(model.metadata);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

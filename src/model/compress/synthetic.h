@@ -7,12 +7,12 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // `size` is a named size of a family, `type` a format or a mixture. Error with the known names.
-Model synthetic_model(const LibraryRef& library, const std::string& size, const std::string& type);
+arch::Model synthetic_model(const arch::LibraryRef& library, const std::string& size, const std::string& type);
 
 // A vocabulary learned from the embedded text and padded to the model's size, so that other programs load the file.
-void add_synthetic_tokenizer(Model& model);
+void add_synthetic_tokenizer(arch::Model& model);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,11 +7,11 @@
 #include "model/recipe/optimizer/optimizer.h"
 #include "model/train/trainer/guard.h"
 
-namespace lumen::model {
+namespace lumen::model::device_tensors {
 namespace {
 
-TensorSpec spec_of(const std::string& name, const graph::Type& type) {
-  TensorSpec spec{name, {}, type.element};
+file::TensorSpec spec_of(const std::string& name, const graph::Type& type) {
+  file::TensorSpec spec{name, {}, type.element};
   for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
   return spec;
 }
@@ -29,7 +29,8 @@ double BoundProgram::finite_loss(int64_t step) const {
   float loss = 0;
   program->result("loss")->download(&loss, sizeof loss);
   if (!std::isfinite(loss))
-    throw Error(Exit::numeric, fmt::format("step {}: the loss is {}; training stopped", step, loss), kDivergedHint);
+    throw Error(Exit::numeric, fmt::format("step {}: the loss is {}; training stopped", step, loss),
+                train::kDivergedHint);
   return loss;
 }
 
@@ -54,34 +55,34 @@ BoundProgram bound_program(run::Engine& engine, const graph::Graph& g, const gra
   return out;
 }
 
-void add_tensors(CheckpointContent& content, const DeviceTensors& tensors,
+void add_tensors(file::CheckpointContent& content, const DeviceTensors& tensors,
                  const std::function<bool(const std::string& name)>& keeps) {
   for (const auto& [name, tensor] : tensors)
     if (keeps(name))
-      (is_optimizer_state(name) ? content.optimizer : content.weights).push_back(spec_of(name, tensor->type()));
+      (recipe::is_optimizer_state(name) ? content.optimizer : content.weights).push_back(spec_of(name, tensor->type()));
   content.fetch = [&tensors, buffer = std::vector<uint8_t>(),
-                   step = content.state.step](const TensorSpec& spec) mutable -> std::span<const uint8_t> {
+                   step = content.state.step](const file::TensorSpec& spec) mutable -> std::span<const uint8_t> {
     const run::DeviceTensorRef& tensor = tensors.at(spec.name);
     buffer.resize(tensor->bytes());
     tensor->download(buffer.data(), tensor->bytes());
-    require_finite({reinterpret_cast<const float*>(buffer.data()), buffer.size() / sizeof(float)},
-                   fmt::format("after step {}", step), spec.name, kDivergedHint);
+    train::require_finite({reinterpret_cast<const float*>(buffer.data()), buffer.size() / sizeof(float)},
+                          fmt::format("after step {}", step), spec.name, train::kDivergedHint);
     return {buffer.data(), buffer.size()};
   };
 }
 
-void take_tensor(DeviceTensors& tensors, run::Engine& engine, const StoredTensor& stored,
+void take_tensor(DeviceTensors& tensors, run::Engine& engine, const file::StoredTensor& stored,
                  const std::filesystem::path& folder) {
   graph::Type type{{stored.shape.begin(), stored.shape.end()}, stored.element};
   run::DeviceTensorRef& tensor = tensors[stored.name];
   const bool is_same =
-      tensor ? tensor->type() == type : is_optimizer_state(stored.name) && type.element == graph::Element{};
+      tensor ? tensor->type() == type : recipe::is_optimizer_state(stored.name) && type.element == graph::Element{};
   if (!is_same) throw user_error("{}: '{}' is no tensor of this family and config", folder.string(), stored.name);
   if (!tensor) tensor = std::make_shared<run::DeviceTensor>(engine.device(), type);
   std::vector<float> numbers(tensor->bytes() / sizeof(float));
   stored.copy_blob(reinterpret_cast<uint8_t*>(numbers.data()));
-  require_finite(numbers, folder.string(), stored.name, "begin with another checkpoint");
+  train::require_finite(numbers, folder.string(), stored.name, "begin with another checkpoint");
   tensor->upload(numbers.data(), tensor->bytes());
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::device_tensors

@@ -14,7 +14,7 @@
 #include "model/file/checkpoint.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::device_tensors {
 
 using DeviceTensors = std::map<std::string, run::DeviceTensorRef>;
 
@@ -36,10 +36,10 @@ BoundProgram bound_program(run::Engine& engine, const graph::Graph& g, const gra
                            const std::function<run::DeviceTensorRef*(const std::string& input)>& place);
 
 // Adds the tensors that `keeps` names to a checkpoint, weights and states apart; they are read while it is written.
-void add_tensors(CheckpointContent& content, const DeviceTensors& tensors,
+void add_tensors(file::CheckpointContent& content, const DeviceTensors& tensors,
                  const std::function<bool(const std::string& name)>& keeps);
 // The other way round. Error when the network has no such tensor, or one that is not finite.
-void take_tensor(DeviceTensors& tensors, run::Engine& engine, const StoredTensor& stored,
+void take_tensor(DeviceTensors& tensors, run::Engine& engine, const file::StoredTensor& stored,
                  const std::filesystem::path& folder);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::device_tensors

@@ -12,7 +12,7 @@
 #include "model/text/pattern/pattern.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 namespace {
 
 constexpr const char* kInvalid = "[invalid]";
@@ -28,7 +28,7 @@ class Expression {
                               nullptr));
     if (!code_) {
       if (code == PCRE2_ERROR_HEAP_FAILED) throw std::bad_alloc();
-      throw user_error("{}: the pattern '{}', character {}: {}", where, text, at, pattern_mistake(code));
+      throw user_error("{}: the pattern '{}', character {}: {}", where, text, at, text::pattern_mistake(code));
     }
     limits_.reset(pcre2_match_context_create(nullptr));
     if (!limits_) throw std::bad_alloc();
@@ -96,8 +96,8 @@ std::string stripped(const std::string& text) {
 }
 
 std::string lower(const std::string& text) {
-  return each_character(
-      text, [](char32_t c, std::string& out) { utf8_append(out, static_cast<char32_t>(utf8proc_tolower(c))); });
+  return text::each_character(
+      text, [](char32_t c, std::string& out) { text::utf8_append(out, static_cast<char32_t>(utf8proc_tolower(c))); });
 }
 
 }  // namespace
@@ -147,4 +147,4 @@ bool Comparison::equal(const std::string& written, const std::string& right) con
   return plain(written) == plain(right);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

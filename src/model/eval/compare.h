@@ -4,7 +4,7 @@
 
 #include "model/eval/task.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 
 // Compiled patterns of a task. Error with the invalid pattern.
 class Comparison {
@@ -21,4 +21,4 @@ class Comparison {
   std::unique_ptr<const Patterns> patterns_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

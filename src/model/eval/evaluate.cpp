@@ -15,7 +15,7 @@
 #include "model/infer/generate/generate_many.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 namespace {
 
 using nlohmann::ordered_json;
@@ -69,7 +69,7 @@ int64_t characters(const std::string& text) {
 
 class Evaluation {
  public:
-  Evaluation(const LoadedModel& loaded, const Task& task, const std::filesystem::path& folder,
+  Evaluation(const infer::LoadedModel& loaded, const Task& task, const std::filesystem::path& folder,
              const EvalOptions& options, const Told& told, const GoOn& go_on)
       : loaded_(loaded), task_(task), options_(options), told_(told), go_on_(go_on), draws_(options.seed) {
     rows_ = rows_of(data_file(task, "data", folder, options.outside_data));
@@ -139,7 +139,7 @@ class Evaluation {
 
   void choose() {
     Likelihood likelihood(loaded_, options_.session);
-    const Tokenizer& tokenizer = *loaded_.model().tokenizer;
+    const text::Tokenizer& tokenizer = *loaded_.model().tokenizer;
     std::map<std::string, std::vector<double>> counted;
     std::vector<std::pair<size_t, size_t>> right_and_picked;
     for (size_t r = 0; r < rows_.size(); ++r) {
@@ -177,8 +177,8 @@ class Evaluation {
   }
 
   void write() {
-    const Tokenizer& tokenizer = *loaded_.model().tokenizer;
-    ManyOptions many;
+    const text::Tokenizer& tokenizer = *loaded_.model().tokenizer;
+    infer::ManyOptions many;
     many.session = options_.session;
     many.sampling.temperature = 0;
     many.generate.predict = task_.most;
@@ -187,13 +187,13 @@ class Evaluation {
     const int64_t room = session_options(loaded_.model(), options_.session).context - task_.most;
     if (room < 1)
       throw user_error("task '{}' generates {} tokens, which do not fit the context", task_.name, task_.most);
-    std::vector<ManyRequest> requests;
+    std::vector<infer::ManyRequest> requests;
     std::vector<Question> questions;
     for (size_t r = 0; r < rows_.size(); ++r) {
       questions.push_back(question_of(task_, rows_[r].fields, rows_[r].where));
-      EncodeOptions encode;
+      text::EncodeOptions encode;
       encode.add_special = true;
-      std::vector<TokenId> ids = tokenizer.encode(beginnings_[r] + questions.back().prompt, encode);
+      std::vector<text::TokenId> ids = tokenizer.encode(beginnings_[r] + questions.back().prompt, encode);
       if (tokenizer.adds_eos() && !ids.empty() && tokenizer.eos() && ids.back() == *tokenizer.eos()) ids.pop_back();
       if (std::ssize(ids) > room) {
         ids.erase(ids.begin(), ids.end() - room);
@@ -205,20 +205,20 @@ class Evaluation {
     many.session.context = 0;  // as many cache positions as all sequences may need
     const auto answers = answer_all(
         loaded_, many, requests,
-        [&](size_t, const ManyAnswer&) {
+        [&](size_t, const infer::ManyAnswer&) {
           if (told_) told_({task_.name, ++done, result_.rows});
         },
         [&] { return !go_on_ || go_on_(); });
     const Comparison comparison(task_);
     std::vector<std::vector<double>> counted(task_.extractions.size());
     for (size_t r = 0; r < rows_.size(); ++r) {
-      if (answers[r].reason == EndReason::interrupted) throw Error(Exit::interrupted, "interrupted: no figures");
+      if (answers[r].reason == infer::EndReason::interrupted) throw Error(Exit::interrupted, "interrupted: no figures");
       ordered_json sample = {{"row", r},
                              {"prompt", beginnings_[r] + questions[r].prompt},
                              {"right", questions[r].answer},
-                             {"written", utf8_repair(answers[r].text)}};
+                             {"written", text::utf8_repair(answers[r].text)}};
       for (size_t e = 0; e < task_.extractions.size(); ++e) {
-        const std::string answer = comparison.extract(e, utf8_repair(answers[r].text));
+        const std::string answer = comparison.extract(e, text::utf8_repair(answers[r].text));
         counted[e].push_back(comparison.equal(answer, questions[r].answer));
         sample["extracted"][task_.extractions[e].name] = answer;
       }
@@ -228,7 +228,7 @@ class Evaluation {
       result_.figures.push_back(mean_figure("exact_match," + task_.extractions[e].name, counted[e]));
   }
 
-  const LoadedModel& loaded_;
+  const infer::LoadedModel& loaded_;
   const Task& task_;
   const EvalOptions& options_;
   const Told& told_;
@@ -284,7 +284,7 @@ std::vector<std::filesystem::path> data_files_of(const TaskLibrary& library, con
   return files;
 }
 
-std::vector<TaskResult> evaluate(const LoadedModel& loaded, const TaskLibrary& library, const std::string& name,
+std::vector<TaskResult> evaluate(const infer::LoadedModel& loaded, const TaskLibrary& library, const std::string& name,
                                  const EvalOptions& options, const Told& told, const GoOn& go_on) {
   if (!loaded.model().tokenizer) throw user_error("the model has no tokenizer");
   const Task& task = library.get(name);
@@ -304,4 +304,4 @@ std::vector<TaskResult> evaluate(const LoadedModel& loaded, const TaskLibrary& l
   return all;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

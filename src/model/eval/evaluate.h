@@ -10,7 +10,7 @@
 #include "model/eval/task.h"
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 
 struct EvalOptions {
   std::filesystem::path data;      // folder of data files; empty: the folder of the task's file
@@ -18,7 +18,7 @@ struct EvalOptions {
   std::optional<int64_t> fewshot;  // few-shot examples per question; nullopt: the task's number
   int64_t limit = 0;               // most rows; 0: all
   uint32_t seed = 1234;            // for drawing examples
-  SessionOptions session;
+  infer::SessionOptions session;
   int64_t parallel = 8;  // sequences decoded at once
 };
 
@@ -49,8 +49,8 @@ std::vector<std::filesystem::path> data_files_of(const TaskLibrary& library, con
 // Returns the result of the task, or one result for each of its members and, last, their average weighted by rows.
 // Error if a row or file does not match the task. `told` is called for every row; if `go_on` returns false, evaluation
 // ends with Exit::interrupted.
-std::vector<TaskResult> evaluate(const LoadedModel& loaded, const TaskLibrary& library, const std::string& task,
+std::vector<TaskResult> evaluate(const infer::LoadedModel& loaded, const TaskLibrary& library, const std::string& task,
                                  const EvalOptions& options, const std::function<void(const EvalProgress&)>& told,
                                  const std::function<bool()>& go_on);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

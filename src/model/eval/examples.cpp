@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 
 // Initialization of MT19937 by an array with one element (Matsumoto and Nishimura, mt19937ar, 2002).
 ExampleDraws::ExampleDraws(uint32_t seed) {
@@ -77,4 +77,4 @@ std::vector<size_t> ExampleDraws::sample(size_t size, size_t count) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::eval {
 
 class ExampleDraws {
  public:
@@ -24,4 +24,4 @@ class ExampleDraws {
   size_t at_ = 624;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 namespace {
 
-double log_probability(std::span<const float> logits, TokenId id, const char* what) {
+double log_probability(std::span<const float> logits, text::TokenId id, const char* what) {
   const float top = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float v : logits) sum += std::exp(static_cast<double>(v) - top);
@@ -21,19 +21,19 @@ double log_probability(std::span<const float> logits, TokenId id, const char* wh
 
 }  // namespace
 
-TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string continuation) {
+TokenPair token_pair(const text::Tokenizer& tokenizer, std::string prompt, std::string continuation) {
   const size_t end = prompt.find_last_not_of(" \t\n\r\f\v") + 1;
   continuation = prompt.substr(end) + continuation;
   prompt.resize(end);
-  EncodeOptions options;
+  text::EncodeOptions options;
   options.add_special = true;
   const auto encode = [&](const std::string& text) {
-    std::vector<TokenId> ids = tokenizer.encode(text, options);
+    std::vector<text::TokenId> ids = tokenizer.encode(text, options);
     if (tokenizer.adds_eos() && !ids.empty() && tokenizer.eos() && ids.back() == *tokenizer.eos()) ids.pop_back();
     return ids;
   };
   TokenPair pair;
-  const std::vector<TokenId> whole = encode(prompt + continuation);
+  const std::vector<text::TokenId> whole = encode(prompt + continuation);
   pair.before = encode(prompt);
   if (pair.before.empty()) {  // the first token needs a context
     const auto first = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
@@ -48,10 +48,11 @@ TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string
   return pair;
 }
 
-Likelihood::Likelihood(const LoadedModel& loaded, const SessionOptions& options) : session_(loaded, options) {}
+Likelihood::Likelihood(const infer::LoadedModel& loaded, const infer::SessionOptions& options)
+    : session_(loaded, options) {}
 
 double Likelihood::of(const TokenPair& pair) {
-  std::vector<TokenId> before = pair.before;
+  std::vector<text::TokenId> before = pair.before;
   // The last token's probability is needed, but the token is not computed.
   const size_t room = session_.context();
   if (pair.behind.size() > room)
@@ -71,7 +72,7 @@ double Likelihood::of(const TokenPair& pair) {
   double sum = log_probability(row_, pair.behind.front(), "after a prompt");
   if (pair.behind.size() == 1) return sum;
   session_.rewind(before.size());
-  const std::span<const TokenId> read(pair.behind.data(), pair.behind.size() - 1);
+  const std::span<const text::TokenId> read(pair.behind.data(), pair.behind.size() - 1);
   const std::span<const float> rows = session_.feed_all(read);
   computed_ += read.size();
   const size_t vocabulary = session_.vocabulary();
@@ -80,4 +81,4 @@ double Likelihood::of(const TokenPair& pair) {
   return sum;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

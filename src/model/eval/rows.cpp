@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "model/data/rows/rows.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 
 std::vector<nlohmann::ordered_json> read_rows(const std::filesystem::path& file) {
   std::vector<nlohmann::ordered_json> rows;
-  const auto reader = open_rows(file);
-  for (DataRow row; reader->next(&row);) {
+  const auto reader = data::open_rows(file);
+  for (data::DataRow row; reader->next(&row);) {
     parse_row(&row);
     if (!row.fault.empty())
       throw user_error("{}:{}: {}", file.string(), row.line, row.detail.empty() ? row.fault : row.detail);
@@ -17,4 +17,4 @@ std::vector<nlohmann::ordered_json> read_rows(const std::filesystem::path& file)
   return rows;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

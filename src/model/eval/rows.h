@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::eval {
 
 // All rows in order, as read by model/data/rows/rows.h. Error with file and line for rows that are not objects.
 std::vector<nlohmann::ordered_json> read_rows(const std::filesystem::path& file);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

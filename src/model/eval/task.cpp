@@ -9,23 +9,24 @@
 #include "base/place.h"
 #include "base/structured/toml.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 namespace {
 
 using nlohmann::ordered_json;
 
 constexpr const char* kChoiceMetrics[] = {"acc", "acc_norm", "acc_bytes", "f1"};
 
-ChatTemplate template_at(const Toml& toml, const std::string& key, const std::string& text) {
+templates::ChatTemplate template_at(const Toml& toml, const std::string& key, const std::string& text) {
   try {
-    return ChatTemplate::parse(text, key);
+    return templates::ChatTemplate::parse(text, key);
   } catch (const Error& e) {
     throw error_at(toml.place(key), e.what());
   }
 }
 
 // Renders a template with a row; errors name the task's key of the template.
-std::string rendered(const Task& task, const char* key, const ChatTemplate& text, const ordered_json& context) {
+std::string rendered(const Task& task, const char* key, const templates::ChatTemplate& text,
+                     const ordered_json& context) {
   try {
     return text.render(context);
   } catch (const Error& e) {
@@ -50,7 +51,7 @@ size_t right_choice(const std::string& answer, const std::vector<Question::Choic
 std::vector<std::string> choices_of(const Task& task, const ordered_json& row, const ordered_json& context,
                                     const std::string& where) {
   std::vector<std::string> choices;
-  for (const ChatTemplate& one : task.choices) choices.push_back(rendered(task, "choices", one, context));
+  for (const templates::ChatTemplate& one : task.choices) choices.push_back(rendered(task, "choices", one, context));
   if (task.choice_list.empty()) return choices;
   const auto list = row.find(task.choice_list);
   if (list == row.end() || !list->is_array()) throw user_error("{}: no list '{}'", where, task.choice_list);
@@ -216,4 +217,4 @@ std::vector<std::string> TaskLibrary::names() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "model/template/chat_template.h"
+#include "model/templates/chat_template.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 
 enum class TaskKind { choice, generate };
 
@@ -26,18 +26,18 @@ struct Extraction {
 struct Task {
   std::string name, doc;
   TaskKind kind = TaskKind::choice;
-  std::string data, examples;               // files; without `examples`, other rows of the data are used
-  std::optional<ChatTemplate> description;  // before everything else
-  std::string alike;                        // a field whose value examples share with the row; empty: none
-  std::string separator = " ";              // between a prompt and its continuation
-  std::string between = "\n\n";             // after each example
+  std::string data, examples;                          // files; without `examples`, other rows of the data are used
+  std::optional<templates::ChatTemplate> description;  // before everything else
+  std::string alike;                                   // a field whose value examples share with the row; empty: none
+  std::string separator = " ";                         // between a prompt and its continuation
+  std::string between = "\n\n";                        // after each example
   int64_t fewshot = 0;
-  bool first_examples = false;  // uses the first rows as examples instead of drawing them
-  ChatTemplate prompt;          // may use {{choice}}
-  ChatTemplate continuation;    // for one choice
-  ChatTemplate answer;          // the correct choice's index from 0, or the expected answer
-  std::string choice_list;      // a field with a list of choices, or
-  std::vector<ChatTemplate> choices;
+  bool first_examples = false;           // uses the first rows as examples instead of drawing them
+  templates::ChatTemplate prompt;        // may use {{choice}}
+  templates::ChatTemplate continuation;  // for one choice
+  templates::ChatTemplate answer;        // the correct choice's index from 0, or the expected answer
+  std::string choice_list;               // a field with a list of choices, or
+  std::vector<templates::ChatTemplate> choices;
   std::vector<std::string> metrics;
   // Stop strings of a generated answer.
   std::vector<std::string> until;
@@ -93,4 +93,4 @@ class TaskLibrary {
   std::vector<Entry> tasks_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -287,4 +287,4 @@ Checkpoint load_checkpoint(const fs::path& folder, const FormatLibrary& formats)
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -17,7 +17,7 @@
 #include "model/file/gguf.h"
 #include "model/file/safetensors.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 // A trainer's state in addition to tensors. Everything random in training is a pure function of (seed, counter), so
 // these few numbers make resuming exact.
@@ -69,4 +69,4 @@ Checkpoint load_checkpoint(const std::filesystem::path& folder, const FormatLibr
 // Removes hidden folders and files of writers that have ended.
 void clean_checkpoints(const std::filesystem::path& out);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -19,7 +19,7 @@
 #include "model/file/sections.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 // Alternatives are in the order of the file's element type ids, with array's id (9) skipped.
 using GgufArray =
@@ -102,4 +102,4 @@ class GgufWriter {
 // True when the type of `element` has an id that other programs know.
 bool gguf_has_type(const graph::Element& element);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "model/file/gguf.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 constexpr const char* kTypeNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
@@ -197,4 +197,4 @@ std::string gguf_print(const GgufValue& value, size_t limit) {
       value);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

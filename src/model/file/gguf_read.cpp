@@ -8,7 +8,7 @@
 #include "model/file/gguf.h"
 #include "model/file/gguf_types.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read in the machine's own byte order");
@@ -239,4 +239,4 @@ GgufFile::GgufFile(std::span<const std::byte> bytes, std::string name, const For
   read(bytes, formats);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 constexpr int64_t kMostFiles = 99'999;
@@ -98,4 +98,4 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
   return paths;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -6,7 +6,7 @@
 
 #include "model/file/gguf.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 inline constexpr const char* kSplitNumber = "split.no";
 inline constexpr const char* kSplitCount = "split.count";
@@ -29,4 +29,4 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
                                                     const std::function<std::span<const uint8_t>(size_t)>& blob,
                                                     int64_t split_bytes = 0);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -7,7 +7,7 @@
 #include "model/file/gguf_types.h"
 #include "number/facts/type_ids.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 template <typename T>
@@ -125,4 +125,4 @@ void GgufWriter::commit() {
   file_.commit();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

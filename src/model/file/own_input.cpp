@@ -6,7 +6,7 @@
 #include "base/file/folder.h"
 #include "model/file/hub/resolve.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ Paths replaced_by_folder(const fs::path& out) {
   return without_gguf(out);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 using Paths = std::vector<std::filesystem::path>;
 
@@ -22,4 +22,4 @@ Paths files_of_run(const std::filesystem::path& folder);
 Paths replaced_by_gguf(const std::filesystem::path& out, bool split = false);
 Paths replaced_by_folder(const std::filesystem::path& out);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -10,7 +10,7 @@
 #include "base/structured/json.h"
 #include "number/facts/type_ids.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 using nlohmann::json;
@@ -254,4 +254,4 @@ void write_safetensors_files(const std::filesystem::path& folder, const std::vec
   if (count > 1) write_file_atomic(folder / "model.safetensors.index.json", index.dump(2) + "\n");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -17,7 +17,7 @@
 #include "model/file/sections.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
@@ -64,4 +64,4 @@ class SafetensorsWriter {
 void write_safetensors_files(const std::filesystem::path& folder, const std::vector<TensorSpec>& tensors,
                              const std::function<std::span<const uint8_t>(size_t)>& blob, int64_t part_bytes = 0);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

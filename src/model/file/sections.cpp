@@ -11,7 +11,7 @@
 #include "lang/parser.h"
 #include "number/facts/limits.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 int64_t checked_product(int64_t a, int64_t b, const std::string& where) {
@@ -263,4 +263,4 @@ void BlobStream::write(AtomicFile& file, std::span<const uint8_t> part) {
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -9,7 +9,7 @@
 #include "base/file/file.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 // A tensor in a file: a range of a blob.
 struct RawTensor {
@@ -89,4 +89,4 @@ class BlobStream {
   uint64_t done_ = 0;  // bytes of the current blob already taken
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

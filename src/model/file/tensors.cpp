@@ -11,7 +11,7 @@
 #include "model/file/safetensors.h"
 #include "model/file/sections.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 int64_t TensorSpec::columns() const {
   return shape.empty() ? 1 : shape.back();
@@ -94,4 +94,4 @@ std::unique_ptr<TensorFile> open_tensors(const std::filesystem::path& path, cons
   return std::make_unique<SafetensorsFile>(path, formats);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

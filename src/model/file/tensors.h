@@ -18,7 +18,7 @@
 #include "graph/ir/type.h"
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 // Name, shape and element of a tensor to be written.
 struct TensorSpec {
@@ -64,4 +64,4 @@ class TensorFile {
 // shards.
 std::unique_ptr<TensorFile> open_tensors(const std::filesystem::path& path, const FormatLibrary& formats);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

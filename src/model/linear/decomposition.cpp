@@ -13,7 +13,7 @@
 #include "model/linear/matrix.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::linear {
 namespace {
 
 constexpr int64_t kQuick = 512;  // up to this many rows or columns, exact is quick
@@ -44,7 +44,7 @@ Matrix transposed(std::span<const float> rows, int64_t columns) {
 // W X, or W^T X, for matrices X of few columns.
 class Products {
  public:
-  Products(run::Engine& engine, const Weight& w, int64_t columns) {
+  Products(run::Engine& engine, const arch::Weight& w, int64_t columns) {
     weight_ = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
     for (const bool turned : {false, true}) {
       graph::Graph g;
@@ -54,7 +54,7 @@ class Products {
       const graph::ValueId in_x = build.input("x", graph::Role::data, in);
       g.results = {turned ? build.contract(in_w, in_x, "nk", "nr", "kr")
                           : build.contract(in_w, in_x, "nk", "kr", "nr")};
-      g.result_names = {kResult};
+      g.result_names = {arch::kResult};
       run::CompileOptions options;
       options.exact = true;
       Side& side = sides_[turned ? 1 : 0];
@@ -78,7 +78,7 @@ class Products {
     const std::vector<float> in = rows_of(x);
     side.x->upload(in.data(), side.x->bytes());
     side.program->run();
-    const run::DeviceTensorRef result = side.program->result(kResult);
+    const run::DeviceTensorRef result = side.program->result(arch::kResult);
     const graph::Shape& shape = result->type().shape;
     std::vector<float> out(shape[0].number() * shape[1].number());
     result->download(out.data(), result->bytes());
@@ -89,7 +89,7 @@ class Products {
   Side sides_[2];
 };
 
-Matrix random_matrix(const Weight& w, int64_t columns, uint32_t seed) {
+Matrix random_matrix(const arch::Weight& w, int64_t columns, uint32_t seed) {
   Matrix out(w.columns(), columns);
   for (int64_t r = 0; r < out.rows(); ++r)
     for (int64_t c = 0; c < columns; ++c) out.at(r, c) = 2.0 * graph::uniform_random(seed, kSalt, r * columns + c) - 1;
@@ -100,7 +100,7 @@ Matrix random_matrix(const Weight& w, int64_t columns, uint32_t seed) {
 LowRankPair pair_of(const Matrix& left, const Matrix& right) {
   const auto n = graph::Dim(left.rows()), k = graph::Dim(right.rows()), rank = graph::Dim(left.columns());
   const std::vector<float> turned(right.column(0), right.column(0) + right.rows() * right.columns());
-  return {f32_weight({n, rank}, rows_of(left)), f32_weight({rank, k}, turned)};
+  return {arch::f32_weight({n, rank}, rows_of(left)), arch::f32_weight({rank, k}, turned)};
 }
 
 // Multiplies right vectors and their images so that each has the root of singular value / scale as its norm.
@@ -157,7 +157,7 @@ LowRankPair pair_of_span(Matrix basis, Matrix inside) {
   return pair_of(basis, inside);
 }
 
-void require_finite(const Weight& w) {
+void require_finite(const arch::Weight& w) {
   if (!std::all_of(w.f32().begin(), w.f32().end(), [](float x) { return std::isfinite(x); }))
     throw user_error("a weight [{}, {}] to decompose has values that are not finite", w.rows(), w.columns());
 }
@@ -182,7 +182,7 @@ int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOp
   return numbers(5, saturating_sum(rows, columns), options.rank + kBeside);
 }
 
-LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const DecompositionOptions& options) {
+LowRankPair decompose(run::Engine& engine, const arch::Weight& w, double scale, const DecompositionOptions& options) {
   const int64_t narrow = std::min(w.rows(), w.columns());
   LUMEN_CHECK(w.is_f32() && w.type.shape.size() == 2 && options.rank >= 1 && options.rank <= narrow && scale > 0);
   const int64_t columns = options.rank + kBeside;
@@ -206,7 +206,7 @@ LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const 
   return pair_of(product(basis, found.right), found.images);
 }
 
-LowRankPair decompose_weighted(run::Engine& engine, const Weight& w, const Weight& h,
+LowRankPair decompose_weighted(run::Engine& engine, const arch::Weight& w, const arch::Weight& h,
                                const DecompositionOptions& options) {
   const int64_t rows = w.rows(), columns = w.columns(), narrow = std::min(rows, columns), rank = options.rank;
   LUMEN_CHECK(w.is_f32() && w.type.shape.size() == 2 && rank >= 1 && rank <= narrow);
@@ -235,4 +235,4 @@ LowRankPair decompose_weighted(run::Engine& engine, const Weight& w, const Weigh
   return pair_of_span(product(basis, found), product(inside, found));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::linear

@@ -9,11 +9,11 @@
 #include "model/arch/model.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::linear {
 
 struct LowRankPair {
-  Weight left;   // f32 [N, rank]: singular vectors times roots of singular values
-  Weight right;  // f32 [rank, K]
+  arch::Weight left;   // f32 [N, rank]: singular vectors times roots of singular values
+  arch::Weight right;  // f32 [rank, K]
 };
 
 struct DecompositionOptions {
@@ -24,13 +24,13 @@ struct DecompositionOptions {
 };
 
 // The decomposition of an f32 matrix [N, K]. Its singular values are divided by `scale` first.
-LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const DecompositionOptions& options);
+LowRankPair decompose(run::Engine& engine, const arch::Weight& w, double scale, const DecompositionOptions& options);
 // The same, weighted by the inputs of W: minimizes tr((W - left right) H (W - left right)^T) for H [K, K], f32,
 // symmetric, positive semidefinite. left spans the leading eigenvectors of W H W^T, and left right is the projection of
 // W onto that span, so H need not be invertible; columns of left have the norms of rows of right.
-LowRankPair decompose_weighted(run::Engine& engine, const Weight& w, const Weight& h,
+LowRankPair decompose_weighted(run::Engine& engine, const arch::Weight& w, const arch::Weight& h,
                                const DecompositionOptions& options);
 // Approximate host memory for a matrix of this size, in addition to the matrix.
 int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOptions& options);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::linear

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 
-namespace lumen::model {
+namespace lumen::model::linear {
 namespace {
 
 using Dense = Eigen::Map<Eigen::MatrixXd>;
@@ -65,4 +65,4 @@ Singular largest_singular(const Matrix& a, int64_t rank) {
   return {std::move(values), std::move(right), std::move(images)};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::linear

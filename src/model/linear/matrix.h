@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::linear {
 
 // Column-major.
 class Matrix {
@@ -49,4 +49,4 @@ struct Singular {
 // sqrt(epsilon of double) times the largest value: below the precision of the decomposed floats.
 Singular largest_singular(const Matrix& a, int64_t rank);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::linear

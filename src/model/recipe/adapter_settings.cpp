@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 constexpr int64_t kTurns = 5, kMostTurns = 1000;  // iterations of loftq: default; and the maximum of both methods
@@ -62,4 +62,4 @@ void check_ship(const ShipSettings& s) {
                 "add --ship FORMAT");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

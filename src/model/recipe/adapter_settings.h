@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // [adapter] of a recipe.
 struct AdapterSettings {
@@ -55,4 +55,4 @@ struct ShipSettings {
 // Error (usage) when two settings contradict each other.
 void check_ship(const ShipSettings& settings);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -7,7 +7,7 @@
 #include "model/recipe/recipe.h"
 #include "model/recipe/recipe_keys.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 constexpr double kMostFactor = 1e6;
@@ -49,21 +49,21 @@ std::string ParameterGroup::text() const {
   return out;
 }
 
-bool ParameterGroup::holds(const Parameter& p) const {
+bool ParameterGroup::holds(const arch::Parameter& p) const {
   return std::any_of(values.begin(), values.end(), [&](const std::string& v) { return matches(v, p.name); }) ||
          std::find(roles.begin(), roles.end(), p.role) != roles.end();
 }
 
-int64_t moving_count(const std::vector<Parameter>& trained) {
+int64_t moving_count(const std::vector<arch::Parameter>& trained) {
   int64_t count = 0;
-  for (const Parameter& p : trained)
+  for (const arch::Parameter& p : trained)
     if (p.rate != 0) count += p.count();
   return count;
 }
 
-std::vector<Parameter> grouped(std::vector<Parameter> trained, const std::vector<ParameterGroup>& groups) {
-  std::vector<Parameter> out;
-  for (Parameter& p : trained) {
+std::vector<arch::Parameter> grouped(std::vector<arch::Parameter> trained, const std::vector<ParameterGroup>& groups) {
+  std::vector<arch::Parameter> out;
+  for (arch::Parameter& p : trained) {
     bool frozen = false;
     for (const ParameterGroup& g : groups) {
       if (!g.holds(p)) continue;
@@ -76,9 +76,9 @@ std::vector<Parameter> grouped(std::vector<Parameter> trained, const std::vector
   return out;
 }
 
-void require_members(const std::vector<ParameterGroup>& groups, const std::vector<Parameter>& trained) {
+void require_members(const std::vector<ParameterGroup>& groups, const std::vector<arch::Parameter>& trained) {
   for (const ParameterGroup& g : groups) {
-    if (std::any_of(trained.begin(), trained.end(), [&](const Parameter& p) { return g.holds(p); })) continue;
+    if (std::any_of(trained.begin(), trained.end(), [&](const arch::Parameter& p) { return g.holds(p); })) continue;
     std::vector<std::string> names = g.values;
     for (const std::string& role : g.roles) names.push_back("role " + role);
     throw Error(Exit::user, fmt::format("the group of {} matches no trained parameter", fmt::join(names, ", ")),
@@ -88,4 +88,4 @@ void require_members(const std::vector<ParameterGroup>& groups, const std::vecto
     throw user_error("the recipe's groups freeze every parameter: nothing would be trained");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

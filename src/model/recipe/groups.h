@@ -9,7 +9,7 @@
 #include "base/structured/toml.h"
 #include "model/arch/family/family.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // For a parameter of several groups, the rates multiply, the last weight decay wins, and one `frozen` suffices.
 struct ParameterGroup {
@@ -21,17 +21,17 @@ struct ParameterGroup {
 
   static ParameterGroup read(const Toml& table);
   std::string text() const;  // as TOML
-  bool holds(const Parameter& p) const;
+  bool holds(const arch::Parameter& p) const;
   friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
 // The trained parameters with the groups' rates and weight decays applied; frozen ones are removed.
-std::vector<Parameter> grouped(std::vector<Parameter> trained, const std::vector<ParameterGroup>& groups);
+std::vector<arch::Parameter> grouped(std::vector<arch::Parameter> trained, const std::vector<ParameterGroup>& groups);
 
 // The number of elements that are updated: parameters with a rate of 0 are not counted.
-int64_t moving_count(const std::vector<Parameter>& trained);
+int64_t moving_count(const std::vector<arch::Parameter>& trained);
 
 // Error when a group matches none of them.
-void require_members(const std::vector<ParameterGroup>& groups, const std::vector<Parameter>& trained);
+void require_members(const std::vector<ParameterGroup>& groups, const std::vector<arch::Parameter>& trained);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

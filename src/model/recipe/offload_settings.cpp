@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 OffloadSettings offload_settings(const std::string& text) {
   OffloadSettings out;
@@ -29,4 +29,4 @@ OffloadSettings offload_settings(const std::string& text) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

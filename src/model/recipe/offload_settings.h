@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 struct OffloadPlace {
   bool host = false;   // host memory; else a file
@@ -25,4 +25,4 @@ struct OffloadSettings {
 // Error (usage) when the text names an unknown kind of state, or one twice.
 OffloadSettings offload_settings(const std::string& text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -8,11 +8,11 @@
 #include "base/file/file.h"
 #include "base/structured/json.h"
 #include "graph/transform/low_rank.h"
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 #include "number/codec/codec.h"
 #include "number/formula/scalar.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,34 +97,34 @@ void make_absolute(Recipe& whole) {
     Recipe own = parse_recipe(phase.text, phase.name, base);
     for (std::string* path : {&own.data, &own.validation_data, &own.eval_data, &own.tokenizer, &own.objective.teacher})
       absolute(*path);
-    if (is_template_file(own.chat_template)) absolute(own.chat_template);
+    if (templates::is_template_file(own.chat_template)) absolute(own.chat_template);
     phase.text = changed_values(base, own);
   }
 }
 
-Adapter adapter_of(const Model& model, const Checkpoint& checkpoint) {
+arch::Adapter adapter_of(const arch::Model& model, const file::Checkpoint& checkpoint) {
   const Recipe recipe = parse_recipe(checkpoint.state.config, checkpoint.folder.string());
-  Adapter out;
+  arch::Adapter out;
   out.name = model.name;
-  const auto numbers = [&](const StoredTensor& t) {
+  const auto numbers = [&](const file::StoredTensor& t) {
     const std::vector<uint8_t> bytes = t.blob();
     graph::Shape shape;
     for (const int64_t d : t.shape) shape.emplace_back(d);
     const FormatRef format =
         t.element.format ? t.element.format : model.family->library().formats().get(scalar_name(t.element.scalar));
     const std::vector<float> values = decode(*format, bytes, t.rows(), t.columns());
-    return f32_weight(shape, values);
+    return arch::f32_weight(shape, values);
   };
-  const auto find = [&](const std::string& name) -> const StoredTensor* {
-    for (const StoredTensor& t : checkpoint.weights->tensors())
+  const auto find = [&](const std::string& name) -> const file::StoredTensor* {
+    for (const file::StoredTensor& t : checkpoint.weights->tensors())
       if (t.name == name) return &t;
     return nullptr;
   };
-  for (const Parameter& p : model.parameters) {
-    const StoredTensor *a = find(graph::low_rank_a(p.name)), *b = find(graph::low_rank_b(p.name));
+  for (const arch::Parameter& p : model.parameters) {
+    const file::StoredTensor *a = find(graph::low_rank_a(p.name)), *b = find(graph::low_rank_b(p.name));
     if (!a || !b) continue;
-    AdapterPart part{numbers(*a), numbers(*b), recipe.adapter.scale()};
-    if (const StoredTensor* m = find(graph::low_rank_magnitude(p.name))) part.magnitude = numbers(*m);
+    arch::AdapterPart part{numbers(*a), numbers(*b), recipe.adapter.scale()};
+    if (const file::StoredTensor* m = find(graph::low_rank_magnitude(p.name))) part.magnitude = numbers(*m);
     out.parts.emplace(p.name, std::move(part));
   }
   if (out.parts.empty()) throw user_error("{} holds no adapter", checkpoint.folder.string());
@@ -158,4 +158,4 @@ std::optional<PhasesState> read_phases(const fs::path& run) {
   return state;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -13,7 +13,7 @@
 #include "model/file/checkpoint.h"
 #include "model/recipe/recipe.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // The starting point of a phase.
 enum class PhaseBegin {
@@ -34,7 +34,7 @@ void check_phases(const Recipe& whole);
 std::filesystem::path phase_folder(const std::filesystem::path& run, const Recipe& whole, size_t phase);
 
 // The adapter stored in a checkpoint. Error when it holds none.
-Adapter adapter_of(const Model& model, const Checkpoint& checkpoint);
+arch::Adapter adapter_of(const arch::Model& model, const file::Checkpoint& checkpoint);
 
 struct PhasesState {
   std::string recipe;  // the run's recipe, as text (describe)
@@ -45,4 +45,4 @@ void write_phases(const std::filesystem::path& run, const PhasesState& state);
 // nullopt where the folder holds no run in phases. Error when phases.json is malformed.
 std::optional<PhasesState> read_phases(const std::filesystem::path& run);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 FormatRef encodable(const std::string& key, const std::string& name, const FormatLibrary& formats) {
   if (name.empty() || name == "none") return nullptr;
@@ -83,4 +83,4 @@ void set_formats(graph::ProductType& type, const ProductSettings& settings, cons
   check_learned(type, s);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -8,7 +8,7 @@
 #include "graph/pass/pass.h"
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 struct ProductSettings {
   std::string activation, weight, gradient;
@@ -40,4 +40,4 @@ struct ProductSettings {
 FormatRef encodable(const std::string& key, const std::string& name, const FormatLibrary& formats);
 void set_formats(graph::ProductType& type, const ProductSettings& settings, const FormatLibrary& formats);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -10,7 +10,7 @@
 #include "model/recipe/recipe_keys.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 FieldSource field_source(const Toml& table, std::string_view key) {
@@ -92,7 +92,7 @@ bool is_exact_name(const std::string& pattern) {
   return pattern.find_first_of("*?") == std::string::npos;
 }
 
-bool rule_applies(const QuantizeRule& rule, const Parameter& p, int64_t layers) {
+bool rule_applies(const QuantizeRule& rule, const arch::Parameter& p, int64_t layers) {
   if (!layer_chosen(rule.layers, layer_of(p.name), layers)) return false;
   const bool ordinary = !p.is_vector() && !p.frozen;
   for (const std::string& pattern : rule.values) {
@@ -385,14 +385,14 @@ std::string describe_training(const Recipe& recipe) {
 graph::ProductType product_type(const std::string& precision, const FormatLibrary& formats) {
   const FormatRef format = formats.get(precision);
   for (const Scalar s : {Scalar::f32, Scalar::f16, Scalar::bf16})
-    if (is_plain(*format, s)) return s;
+    if (arch::is_plain(*format, s)) return s;
   if (const FieldType* t = plain_field(*format); t && t->is_float && t->has_sign && t->bits == 8)
     return {Scalar::bf16, format};
   throw Error(Exit::user, fmt::format("precision '{}' is neither a plain float type nor one 8 bit float", precision),
               "name one such as f32, or round parameters to this format with --format or a [[quantize]] rule");
 }
 
-bool is_recipe_of_products(const Library& library, const std::string& precision) {
+bool is_recipe_of_products(const arch::Library& library, const std::string& precision) {
   const FormatRef format = library.formats().find(precision);
   return library.recipe(precision) && !(format && plain_field(*format));
 }
@@ -413,35 +413,37 @@ FormatRef format_of(const QuantizeRule& rule, const FormatLibrary& formats) {
 }  // namespace
 
 std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const std::vector<QuantizeRule>& rules,
-                                                                         const Model& model, bool importance) {
+                                                                         const arch::Model& model, bool importance) {
   std::map<std::string, std::pair<FormatRef, FieldSource>> chosen;
   const auto layer_count = model.config.find("layers");
   const int64_t layers = layer_count == model.config.end() ? 0 : static_cast<int64_t>(layer_count->second);
-  const std::vector<Parameter> all = all_own_parameters(model);
+  const std::vector<arch::Parameter> all = all_own_parameters(model);
   for (const QuantizeRule& rule : rules) {
     const FormatRef format = format_of(rule, model.family->library().formats());
     if (!rule.scope.holds(model) || rule.importance.value_or(importance) != importance) continue;
     // A tied model has no output matrix, so rules for one have no effect. But an unknown name is a mistake.
     QuantizeRule anywhere = rule;
     anywhere.layers = "all";
-    if (rule.tensors.empty() &&
-        std::none_of(all.begin(), all.end(), [&](const Parameter& p) { return rule_applies(anywhere, p, layers); })) {
+    if (rule.tensors.empty() && std::none_of(all.begin(), all.end(), [&](const arch::Parameter& p) {
+          return rule_applies(anywhere, p, layers);
+        })) {
       throw Error(Exit::user,
                   fmt::format("{}{}a rule for format '{}' matches no parameter of this model", rule.place,
                               rule.place.empty() ? "" : ": ", rule.format),
                   "`lumen inspect` lists the parameters and their roles");
     }
-    for (const Parameter& p : model.parameters) {
+    for (const arch::Parameter& p : model.parameters) {
       if (rule_applies(rule, p, layers)) chosen[p.name] = {format, rule.source};
     }
   }
   return chosen;
 }
 
-std::vector<graph::FormatAssignment> fake_assignments(const std::vector<QuantizeRule>& rules, const Model& model) {
+std::vector<graph::FormatAssignment> fake_assignments(const std::vector<QuantizeRule>& rules,
+                                                      const arch::Model& model) {
   std::vector<graph::FormatAssignment> assignments;
   for (const auto& [name, choice] : formats_by_rule(rules, model)) {
-    const Parameter* p = model.find(name);
+    const arch::Parameter* p = model.find(name);
     const int64_t columns = p->shape.empty() ? 1 : p->shape.back().number();
     if (columns % choice.first->block != 0) {
       throw Error(Exit::user,
@@ -459,4 +461,4 @@ std::vector<graph::FormatAssignment> fake_assignments(const std::vector<Quantize
   return assignments;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

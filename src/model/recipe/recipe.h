@@ -4,7 +4,7 @@
 // recipe. Proved by tests/model/train/train_test.cpp.
 //
 // May include: base, base/file, base/structured, graph/pass, graph/transform, model/arch, model/arch/adapter,
-// model/arch/family, model/file, model/recipe/objective, model/recipe/optimizer, model/template, number/codec,
+// model/arch/family, model/file, model/recipe/objective, model/recipe/optimizer, model/templates, number/codec,
 // number/facts, number/formula, number/library, run/device.
 // Offers: phases.h, recipe_keys.def, recipe_keys.h.
 #pragma once
@@ -27,7 +27,7 @@
 #include "model/recipe/rule_scope.h"
 #include "model/recipe/schedule.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // One [[quantize]] rule: a format for matching parameters. Later rules win.
 struct QuantizeRule {
@@ -178,18 +178,19 @@ graph::ProductType product_type(const std::string& precision, const FormatLibrar
 // The same with the formats of [products].
 graph::ProductType product_type(const Recipe& recipe, const FormatLibrary& formats);
 // Whether --precision names a recipe of the library: a type of that name takes precedence.
-bool is_recipe_of_products(const Library& library, const std::string& precision);
+bool is_recipe_of_products(const arch::Library& library, const std::string& precision);
 
 // The format of each parameter by the rules; parameters without one are absent. Vectors and frozen parameters get one
 // only if a rule names them in `values` without wildcards. Error when a rule names values or roles that this model's
 // family does not have. `importance`: whether an importance matrix is available.
 std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const std::vector<QuantizeRule>& rules,
-                                                                         const Model& model, bool importance = false);
+                                                                         const arch::Model& model,
+                                                                         bool importance = false);
 
 // The same as fake quantization of a training graph.
-std::vector<graph::FormatAssignment> fake_assignments(const std::vector<QuantizeRule>& rules, const Model& model);
+std::vector<graph::FormatAssignment> fake_assignments(const std::vector<QuantizeRule>& rules, const arch::Model& model);
 
 // Glob match: * and ? in `pattern`.
 bool matches(std::string_view pattern, std::string_view text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "run/device/available.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 constexpr double kMostSteps = 1e12, kMostRate = 1e30, kMostExtent = 1 << 24;
@@ -176,9 +176,9 @@ const RecipeKey& recipe_key(const std::string& name) {
 std::string value_text(const RecipeKey& key, const Recipe& recipe) {
   auto& r = const_cast<Recipe&>(recipe);  // the rows' accessors are shared with writing
   return std::visit(Overloaded{
-                        [&](std::string& (*get)(Recipe&)) { return model::quoted(get(r)); },
-                        [&](std::vector<std::string>& (*get)(Recipe&)) { return model::quoted_list(get(r)); },
-                        [&](const NamedChoice& choice) { return model::quoted(choice.get(r)); },
+                        [&](std::string& (*get)(Recipe&)) { return model::recipe::quoted(get(r)); },
+                        [&](std::vector<std::string>& (*get)(Recipe&)) { return model::recipe::quoted_list(get(r)); },
+                        [&](const NamedChoice& choice) { return model::recipe::quoted(choice.get(r)); },
                         [&](Optional& (*get)(Recipe&)) { return get(r) ? fmt::format("{}", *get(r)) : std::string(); },
                         [&](const auto& get) { return fmt::format("{}", get(r)); },
                     },
@@ -319,4 +319,4 @@ std::string quoted_list(const std::vector<std::string>& strings) {
   return all + "]";
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -12,7 +12,7 @@
 #include "base/structured/toml.h"
 #include "model/recipe/recipe.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // What a change of the value affects; checked when a run is resumed.
 enum class RecipeEffect {
@@ -74,4 +74,4 @@ std::string place_of_section(const Recipe& recipe, const std::string& section, c
 std::string quoted(const std::string& text);
 std::string quoted_list(const std::vector<std::string>& strings);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 constexpr std::string_view kLeast = "_at_least";
 
-int64_t config_value(const Model& model, const std::string& key, int64_t absent) {
+int64_t config_value(const arch::Model& model, const std::string& key, int64_t absent) {
   const auto found = model.config.find(key);
   return found == model.config.end() ? absent : static_cast<int64_t>(found->second);
 }
 
-bool has_output(const Model& model) {
+bool has_output(const arch::Model& model) {
   return std::any_of(model.parameters.begin(), model.parameters.end(),
-                     [](const Parameter& p) { return p.role == "output"; });
+                     [](const arch::Parameter& p) { return p.role == "output"; });
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ bool RuleScope::everywhere() const {
   return architectures.empty() && !tied && values.empty() && least.empty() && queries_per_key == 0;
 }
 
-bool RuleScope::holds(const Model& model) const {
+bool RuleScope::holds(const arch::Model& model) const {
   if (!architectures.empty() &&
       std::find(architectures.begin(), architectures.end(), model.family->gguf_architecture()) == architectures.end())
     return false;
@@ -67,4 +67,4 @@ std::string RuleScope::text() const {
   return out.empty() ? "{}" : out + " }";
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

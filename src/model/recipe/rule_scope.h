@@ -11,7 +11,7 @@
 #include "base/structured/toml.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 struct RuleScope {
   std::vector<std::string> architectures;  // of GGUF files
@@ -20,10 +20,10 @@ struct RuleScope {
   std::map<std::string, int64_t> values;   // any other key: a value of the model's config; a missing one is 0
   std::map<std::string, int64_t> least;    // written KEY_at_least: minimum values
 
-  bool holds(const Model& model) const;
+  bool holds(const arch::Model& model) const;
   bool everywhere() const;
   std::string text() const;  // "{ tied = true, layers = 80 }", which read() parses back
   static RuleScope read(const Toml& table);
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

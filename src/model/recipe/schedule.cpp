@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 namespace {
 
@@ -93,4 +93,4 @@ double learning_rate(const Schedule& s, int64_t step) {
   return s.floor + cosine(done) * (s.peak - s.floor);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

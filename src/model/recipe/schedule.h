@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 struct Schedule {
   enum class Shape {
@@ -46,4 +46,4 @@ bool ends_at_floor(Schedule::Shape shape);
 // `step` counts from 0: the rate of the update that turns step into step + 1.
 double learning_rate(const Schedule& s, int64_t step);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

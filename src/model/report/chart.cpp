@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 bool is_lower(const Point& a, const Point& b) {
@@ -76,4 +76,4 @@ std::string sparkline(const std::vector<Point>& points, size_t width) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 struct Point {
   double x = 0, y = 0;
@@ -45,4 +45,4 @@ nlohmann::ordered_json condensed(const std::vector<Point>& points, size_t most);
 // ▁▂▅█ with `width` characters; empty without points.
 std::string sparkline(const std::vector<Point>& points, size_t width);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -8,7 +8,7 @@
 #include "base/file/file.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -269,4 +269,4 @@ RunLog read_run_log(const fs::path& given) {
   return log;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

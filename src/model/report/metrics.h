@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 inline constexpr const char* kMetricsName = "metrics.jsonl";
 
@@ -87,4 +87,4 @@ struct RunLog {
 // read, or has no line of a log.
 RunLog read_run_log(const std::filesystem::path& run);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

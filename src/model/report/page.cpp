@@ -13,7 +13,7 @@ namespace lumen::embedded {
 std::vector<File> report_page();
 }
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using nlohmann::ordered_json;
@@ -72,4 +72,4 @@ std::string text_table(const Table& table) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

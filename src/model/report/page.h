@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 // The document: "title", "subtitle", and at least one of "runs" (with "differences"), "compression" and "study".
 // Invalid UTF-8 in it is replaced.
@@ -20,4 +20,4 @@ struct Table {
 };
 std::string text_table(const Table& table);  // columns aligned, a line each; an empty head has none
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

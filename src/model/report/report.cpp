@@ -12,7 +12,7 @@
 #include "model/report/chart.h"
 #include "model/report/page.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using nlohmann::json;
@@ -60,15 +60,15 @@ std::optional<double> most(const RunLog& run, const std::string& key) {
   return out;
 }
 
-using Recipes = std::vector<std::optional<Recipe>>;
+using Recipes = std::vector<std::optional<recipe::Recipe>>;
 
 // A recipe in a run's log: its own, or the defaults of the program that wrote it. nullopt where there is none, and with
 // a warning where it cannot be read.
-std::optional<Recipe> logged_recipe(const RunLog& run, const char* key) {
+std::optional<recipe::Recipe> logged_recipe(const RunLog& run, const char* key) {
   const std::string text = run.text(key);
   if (text.empty()) return std::nullopt;
   try {
-    return parse_recipe(text, run.path.string());
+    return recipe::parse_recipe(text, run.path.string());
   } catch (const Error& e) {
     warn(fmt::format("{}: its {} cannot be read: {}", run.path.string(), key, e.what()));
     return std::nullopt;
@@ -86,7 +86,7 @@ std::vector<RecipeDifference> differences_of(const Recipes& recipes) {
   std::map<std::string, std::vector<std::string>> found;
   for (size_t i = 0; first != recipes.end() && i < recipes.size(); ++i) {
     if (!recipes[i]) continue;
-    for (const RecipeChange& c : recipe_changes(**first, *recipes[i])) {
+    for (const recipe::RecipeChange& c : recipe_changes(**first, *recipes[i])) {
       auto& values = found[c.key];
       if (values.empty())
         for (const auto& r : recipes) values.push_back(r ? c.was : "?");
@@ -134,7 +134,7 @@ ordered_json evaluation_json(const LoggedEvaluation& e) {
   return out;
 }
 
-ordered_json run_json(const RunLog& run, const std::optional<Recipe>& recipe) {
+ordered_json run_json(const RunLog& run, const std::optional<recipe::Recipe>& recipe) {
   ordered_json out = {{"name", run.name},
                       {"path", run.path.string()},
                       {"starts", run.starts},
@@ -156,7 +156,8 @@ ordered_json run_json(const RunLog& run, const std::optional<Recipe>& recipe) {
   for (const LoggedEvent& e : run.events)
     out["events"].push_back({{"step", e.step}, {"kind", e.kind}, {"text", e.text}});
   if (recipe)
-    for (const RecipeChange& c : recipe_changes(logged_recipe(run, "defaults").value_or(Recipe()), *recipe))
+    for (const recipe::RecipeChange& c :
+         recipe_changes(logged_recipe(run, "defaults").value_or(recipe::Recipe()), *recipe))
       out["recipe_changes"].push_back({{"key", c.key}, {"default", c.was}, {"value", c.now}});
   return out;
 }
@@ -239,4 +240,4 @@ std::vector<RecipeDifference> recipe_differences(std::span<const RunLog> runs) {
   return differences_of(recipes_of(runs));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -11,7 +11,7 @@
 
 #include "model/report/metrics.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 inline constexpr const char* kReportName = "report.html";
 
@@ -36,4 +36,4 @@ struct RecipeDifference {
 };
 std::vector<RecipeDifference> recipe_differences(std::span<const RunLog> runs);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using nlohmann::json;
@@ -157,4 +157,4 @@ std::string text_page(const Study& study) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

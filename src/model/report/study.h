@@ -10,7 +10,7 @@
 #include "model/report/chart.h"
 #include "model/report/page.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 // Large figures with a name and a remark each.
 struct Tile {
@@ -44,4 +44,4 @@ Study study_of(const nlohmann::json& document, const std::string& name);
 std::string html_page(const Study& study);
 std::string text_page(const Study& study);  // its texts and tables
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file/folder.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -165,4 +165,4 @@ void EventFile::go_back(int64_t step) {
   put(whole.bytes(kEventSessionLog, session.text()).text());
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 uint32_t crc32c(std::string_view bytes);
 // One record: length, its checksum, the bytes, their checksum.
@@ -35,4 +35,4 @@ class EventFile {
   std::ofstream file_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -14,7 +14,7 @@
 
 #include "model/serve/request.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 inline constexpr size_t kLongestName = 64;  // of a key quoted in messages
 
@@ -95,4 +95,4 @@ class Fields {
   std::set<std::string> known_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "model/infer/schema/schema.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -62,14 +62,14 @@ std::string choice_grammar(const ordered_json& choices, const std::string& name)
     if (!choice.is_string() || choice.get_ref<const std::string&>().empty())
       throw wrong_value(name, key_in_quotes(name) + " is a list of strings");
     if (!out.ends_with("= ")) out += " | ";
-    out += grammar_literal(choice);
+    out += infer::grammar_literal(choice);
   }
   return out + "\n";
 }
 
 std::string regex_grammar(const std::string& pattern, const std::string& name) {
   try {
-    return pattern_grammar(pattern);
+    return infer::pattern_grammar(pattern);
   } catch (const Error& error) {
     throw wrong_value(name, error.what());
   }
@@ -170,7 +170,7 @@ std::optional<ordered_json> without_guides(const ordered_json& body) {
   return out;
 }
 
-void read_dry(Fields& fields, const ServedModel& model, SamplerOptions* s) {
+void read_dry(Fields& fields, const ServedModel& model, infer::SamplerOptions* s) {
   s->dry_multiplier = fields.real("dry_multiplier", 0, 0, 1000);
   s->dry_base = fields.real("dry_base", s->dry_base, 1, 1000);
   s->dry_allowed_length = fields.whole("dry_allowed_length", s->dry_allowed_length, 0, INT32_MAX);
@@ -190,14 +190,15 @@ void read_dry(Fields& fields, const ServedModel& model, SamplerOptions* s) {
   if (s->dry_multiplier > 0) s->dry_breakers = *model.tokens_with(breakers);
 }
 
-std::vector<TokenId> read_end_ids(Fields& fields, const ServedModel& model) {
+std::vector<text::TokenId> read_end_ids(Fields& fields, const ServedModel& model) {
   const std::string name = "stop_token_ids";
   const ordered_json* list = fields.find(name);
   if (!list) return {};
   if (!list->is_array() || std::ssize(*list) > kMostEndIds)
     throw wrong_value(name, fmt::format("'{}' must be a list of up to {} token ids", name, kMostEndIds));
-  std::vector<TokenId> out;
-  for (const ordered_json& id : *list) out.push_back(TokenId(Fields::whole_of(id, name, 0, model.vocabulary - 1)));
+  std::vector<text::TokenId> out;
+  for (const ordered_json& id : *list)
+    out.push_back(text::TokenId(Fields::whole_of(id, name, 0, model.vocabulary - 1)));
   return out;
 }
 
@@ -211,12 +212,14 @@ std::optional<uint32_t> read_seed(Fields& fields) {
   return uint32_t(bits) ^ uint32_t(bits >> 32) * kOdd;
 }
 
-PromptEnd read_prompt_end(Fields& fields) {
+templates::PromptEnd read_prompt_end(Fields& fields) {
   const bool continues = fields.boolean("continue_final_message", false);
   const bool opens = fields.boolean("add_generation_prompt", !continues);
   if (continues && opens)
     throw wrong_value("continue_final_message", "'continue_final_message' requires 'add_generation_prompt': false");
-  return continues ? PromptEnd::continued : opens ? PromptEnd::opening : PromptEnd::closed;
+  return continues ? templates::PromptEnd::continued
+         : opens   ? templates::PromptEnd::opening
+                   : templates::PromptEnd::closed;
 }
 
 std::string grammar_after_reasoning(const std::string& grammar, const ReasoningMarks& marks, bool is_open) {
@@ -226,12 +229,12 @@ std::string grammar_after_reasoning(const std::string& grammar, const ReasoningM
     return name;
   };
   const std::string root = unused("answer"), text = unused("reasoning"), blank = unused("blank");
-  const std::string mark = marks.answer.empty() ? "" : grammar_literal(marks.answer) + " ";
+  const std::string mark = marks.answer.empty() ? "" : infer::grammar_literal(marks.answer) + " ";
   std::string out = "root ::= " + text + "0";
-  if (!is_open) out = fmt::format("root ::= {}{} | {} {}0", mark, root, grammar_literal(marks.open), text);
+  if (!is_open) out = fmt::format("root ::= {}{} | {} {}0", mark, root, infer::grammar_literal(marks.open), text);
   out += fmt::format("\n{} ::= [\\n]? [\\n]?\n", blank);
   out += rules_of_text_before(text, marks.close, (mark.empty() ? blank + " " : mark) + root, false);
   return out + with_root(grammar, root);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -8,7 +8,7 @@
 
 #include "model/serve/fields.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // What the client wants of reasoning. Of fields that contradict each other the most direct one decides:
 // `enable_thinking`, then `thinking`, `reasoning`, `reasoning_effort`.
@@ -59,19 +59,19 @@ inline constexpr const char* kExtensions[] = {"seed",
                                               "structured_outputs"};
 
 // DRY: `dry_multiplier`, `dry_base`, `dry_allowed_length`, `dry_penalty_last_n`, `dry_sequence_breakers`.
-void read_dry(Fields& fields, const ServedModel& model, SamplerOptions* sampling);
+void read_dry(Fields& fields, const ServedModel& model, infer::SamplerOptions* sampling);
 
 // Token ids that end the output (`stop_token_ids`).
-std::vector<TokenId> read_end_ids(Fields& fields, const ServedModel& model);
+std::vector<text::TokenId> read_end_ids(Fields& fields, const ServedModel& model);
 
 // A seed of 64 bits as one of 32 bits; those below 2^32 stay. nullopt: none, or -1.
 std::optional<uint32_t> read_seed(Fields& fields);
 
 // The end of the prompt: `continue_final_message`, `add_generation_prompt`.
-PromptEnd read_prompt_end(Fields& fields);
+templates::PromptEnd read_prompt_end(Fields& fields);
 
 // GBNF in which reasoning between its marks may come before an answer of `grammar`. `is_open`: the prompt has opened
 // it, so that the answer comes after the closing mark only.
 std::string grammar_after_reasoning(const std::string& grammar, const ReasoningMarks& marks, bool is_open);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 // Escapes a label value.
@@ -58,7 +58,7 @@ std::string RequestCounts::text() const {
   return out;
 }
 
-std::string prefix_metrics(const PrefixNumbers& numbers) {
+std::string prefix_metrics(const infer::PrefixNumbers& numbers) {
   const auto line = [](const std::string& name, const char* kind, const char* help, int64_t value) {
     return head(name, kind, help) + fmt::format("{} {}\n", name, value);
   };
@@ -124,4 +124,4 @@ std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, co
   return out + requests.text();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -10,7 +10,7 @@
 
 #include "model/infer/prefixes/prefixes.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // A histogram of durations.
 class TimeHistogram {
@@ -47,7 +47,7 @@ class RequestCounts {
 };
 
 // Metrics of the prefix cache on disk, shared by all models.
-std::string prefix_metrics(const PrefixNumbers& numbers);
+std::string prefix_metrics(const infer::PrefixNumbers& numbers);
 std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, const RequestCounts& requests);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -6,7 +6,7 @@
 #include "base/structured/base64.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -50,9 +50,9 @@ Reply::Reply(const GenerationRequest& request, const ServedModel& model, int64_t
 }
 
 const char* Reply::finish_reason(const Output& output) const {
-  const EndReason reason = output.reason;
-  const bool stopped =
-      reason == EndReason::end_token || reason == EndReason::stop_string || reason == EndReason::grammar;
+  const infer::EndReason reason = output.reason;
+  const bool stopped = reason == infer::EndReason::end_token || reason == infer::EndReason::stop_string ||
+                       reason == infer::EndReason::grammar;
   return !stopped ? "length" : output.calls.empty() ? "stop" : "tool_calls";
 }
 
@@ -150,19 +150,19 @@ ordered_json Reply::no_logprobs() const {
 
 // The text of a token in completions. Parts of characters are written as bytes, as OpenAI's API does, because different
 // tokens would otherwise have the same text.
-std::string Reply::token_text(TokenId id) const {
+std::string Reply::token_text(text::TokenId id) const {
   if (!model_.tokenizer.has(id)) return {};
   std::string bytes = model_.tokenizer.bytes(id);
-  if (utf8_valid_run(bytes, 0) == bytes.size()) return bytes;
+  if (text::utf8_valid_run(bytes, 0) == bytes.size()) return bytes;
   std::string out = "bytes:";
   for (const char c : bytes) out += fmt::format("\\x{:02x}", uint8_t(c));
   return out;
 }
 
-ordered_json Reply::chance(TokenId id, double value) const {
+ordered_json Reply::chance(text::TokenId id, double value) const {
   const std::string bytes = model_.tokenizer.has(id) ? model_.tokenizer.bytes(id) : std::string();
   ordered_json out;
-  out["token"] = utf8_repair(bytes);
+  out["token"] = text::utf8_repair(bytes);
   out["logprob"] = value;
   out["bytes"] = ordered_json::array();
   for (const char c : bytes) out["bytes"].push_back(uint8_t(c));
@@ -180,7 +180,7 @@ void Reply::put_logprobs(const Delta& delta, int64_t* offset, ordered_json* out)
       (*out)["content"].push_back(std::move(one));
       continue;
     }
-    const TokenId id = token ? token->id : delta.first;
+    const text::TokenId id = token ? token->id : delta.first;
     (*out)["tokens"].push_back(token_text(id));
     (*out)["token_logprobs"].push_back(token ? ordered_json(token->chance) : ordered_json());
     ordered_json top;
@@ -357,7 +357,7 @@ ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel&
   return out;
 }
 
-ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model) {
+ordered_json tokenize_reply(const std::vector<text::TokenId>& tokens, const ServedModel& model) {
   ordered_json out;
   out["count"] = tokens.size();
   out["max_model_len"] = std::max(model.longest, model.longest_read);
@@ -366,9 +366,9 @@ ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedMode
 }
 
 ordered_json tokenizer_reply(const ServedModel& model) {
-  const Tokenizer& tokenizer = model.tokenizer;
-  const auto name = [&](std::optional<TokenId> id) {
-    return id && tokenizer.has(*id) ? ordered_json(utf8_repair(tokenizer.bytes(*id))) : ordered_json();
+  const text::Tokenizer& tokenizer = model.tokenizer;
+  const auto name = [&](std::optional<text::TokenId> id) {
+    return id && tokenizer.has(*id) ? ordered_json(text::utf8_repair(tokenizer.bytes(*id))) : ordered_json();
   };
   ordered_json out;
   out["tokenizer_class"] = "LumenTokenizer";
@@ -382,8 +382,8 @@ ordered_json tokenizer_reply(const ServedModel& model) {
   return out;
 }
 
-ordered_json detokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model) {
-  const std::string text = utf8_repair(model.tokenizer.decode(tokens, false));
+ordered_json detokenize_reply(const std::vector<text::TokenId>& tokens, const ServedModel& model) {
+  const std::string text = text::utf8_repair(model.tokenizer.decode(tokens, false));
   ordered_json out;
   out["prompt"] = text;
   out["content"] = text;
@@ -408,4 +408,4 @@ ordered_json models_reply(const std::vector<const ServedModel*>& models, int64_t
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

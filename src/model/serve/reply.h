@@ -11,7 +11,7 @@
 #include "model/serve/request.h"
 #include "model/serve/scheduler.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // "chatcmpl-1f3c..": a unique id.
 std::string reply_id(const std::string& prefix);
@@ -56,7 +56,7 @@ class Reply {
     nlohmann::ordered_json logprobs;
     int64_t offset = 0;  // characters covered by logprobs so far
     bool is_begun = false, is_over = false, out_of_time = false;
-    EndReason reason = EndReason::interrupted;
+    infer::EndReason reason = infer::EndReason::interrupted;
     std::string stop;  // the stop string that ended it
   };
   // Adds a delta; returns its reasoning, text and tool calls.
@@ -66,7 +66,7 @@ class Reply {
   const Output& output_at(int64_t index) const { return outputs_.at(index); }
   int64_t outputs() const { return std::ssize(outputs_); }
   // The token and its log probability: {"token", "logprob", "bytes"}.
-  nlohmann::ordered_json chance(TokenId id, double value) const;
+  nlohmann::ordered_json chance(text::TokenId id, double value) const;
   // Adds "lumen": {"schema": ..} to `out` if the grammar did not enforce all of the request's schemas.
   void put_schema_report(const Output& output, nlohmann::ordered_json* out) const;
   const ServedModel& model() const { return model_; }
@@ -81,7 +81,7 @@ class Reply {
   nlohmann::ordered_json usage() const;
   nlohmann::ordered_json no_logprobs() const;
   void put_logprobs(const Delta& delta, int64_t* offset, nlohmann::ordered_json* out) const;
-  std::string token_text(TokenId id) const;
+  std::string token_text(text::TokenId id) const;
   std::string event(const nlohmann::ordered_json& value) const;
 
   const ServedModel& model_;
@@ -99,13 +99,13 @@ class Reply {
 
 nlohmann::ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel& model,
                                        const std::vector<std::vector<float>>& vectors);
-nlohmann::ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
+nlohmann::ordered_json tokenize_reply(const std::vector<text::TokenId>& tokens, const ServedModel& model);
 // The tokenizer's information for programs that use /tokenize, in vLLM's format: names of special tokens, null for
 // missing ones, and the chat template.
 nlohmann::ordered_json tokenizer_reply(const ServedModel& model);
-nlohmann::ordered_json detokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
+nlohmann::ordered_json detokenize_reply(const std::vector<text::TokenId>& tokens, const ServedModel& model);
 // {"object": "list", "data": [..]}
 nlohmann::ordered_json models_reply(const std::vector<const ServedModel*>& models, int64_t created);
 nlohmann::ordered_json model_reply(const ServedModel& model, int64_t created);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

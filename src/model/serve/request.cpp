@@ -10,10 +10,10 @@
 #include "base/structured/json.h"
 #include "model/serve/fields.h"
 #include "model/serve/hints.h"
-#include "model/template/messages.h"
+#include "model/templates/messages.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -26,16 +26,16 @@ constexpr double kLeastAbove = 1e-6;                     // smallest value of pa
 constexpr size_t kMostLogged = 256, kMostWarnings = 32;  // different warnings in the log, and warnings of one reply
 
 // Reads a list of token ids.
-std::vector<TokenId> ids_of(const ordered_json& list, const std::string& name, const ServedModel& model) {
-  std::vector<TokenId> ids;
+std::vector<text::TokenId> ids_of(const ordered_json& list, const std::string& name, const ServedModel& model) {
+  std::vector<text::TokenId> ids;
   ids.reserve(list.size());
-  for (const auto& id : list) ids.push_back(TokenId(Fields::whole_of(id, name, 0, model.vocabulary - 1)));
+  for (const auto& id : list) ids.push_back(text::TokenId(Fields::whole_of(id, name, 0, model.vocabulary - 1)));
   return ids;
 }
 
-std::vector<TokenId> ids_of(const std::string& text, const std::string& name, const ServedModel& model,
-                            bool add_special) {
-  EncodeOptions encode;
+std::vector<text::TokenId> ids_of(const std::string& text, const std::string& name, const ServedModel& model,
+                                  bool add_special) {
+  text::EncodeOptions encode;
   encode.add_special = add_special;
   encode.parse_special = true;
   try {
@@ -46,14 +46,14 @@ std::vector<TokenId> ids_of(const std::string& text, const std::string& name, co
 }
 
 // Ids outside of the tokenizer's vocabulary are skipped.
-std::string text_of(const std::vector<TokenId>& ids, const ServedModel& model) {
-  std::vector<TokenId> known;
-  for (const TokenId id : ids)
+std::string text_of(const std::vector<text::TokenId>& ids, const ServedModel& model) {
+  std::vector<text::TokenId> known;
+  for (const text::TokenId id : ids)
     if (model.tokenizer.has(id)) known.push_back(id);
-  return utf8_repair(model.tokenizer.decode(known, false));
+  return text::utf8_repair(model.tokenizer.decode(known, false));
 }
 
-void check_length(const std::vector<TokenId>& tokens, int64_t most, const std::string& name) {
+void check_length(const std::vector<text::TokenId>& tokens, int64_t most, const std::string& name) {
   if (tokens.empty()) throw wrong_value(name, key_in_quotes(name) + " has an empty input, which has no tokens");
   if (std::ssize(tokens) > most)
     throw Refusal(400,
@@ -63,7 +63,7 @@ void check_length(const std::vector<TokenId>& tokens, int64_t most, const std::s
 
 // Reads a string, a list of strings, a list of token ids, or a list of such lists. `strings` may be null.
 void read_inputs(const ordered_json* value, const std::string& name, const ServedModel& model, int64_t longest,
-                 int64_t most, std::vector<std::vector<TokenId>>* tokens, std::vector<std::string>* strings) {
+                 int64_t most, std::vector<std::vector<text::TokenId>>* tokens, std::vector<std::string>* strings) {
   if (!value) throw wrong_value(name, key_in_quotes(name) + " is missing");
   const auto add_text = [&](const std::string& text) {
     tokens->push_back(ids_of(text, name, model, true));
@@ -98,7 +98,7 @@ void read_inputs(const ordered_json* value, const std::string& name, const Serve
   for (const auto& one : *tokens) check_length(one, longest, name);
 }
 
-void read_bias(Fields& fields, const ServedModel& model, SamplerOptions* sampling) {
+void read_bias(Fields& fields, const ServedModel& model, infer::SamplerOptions* sampling) {
   const ordered_json* bias = fields.find("logit_bias");
   if (!bias) return;
   if (!bias->is_object()) throw wrong_value("logit_bias", "'logit_bias' must be an object of token ids and numbers");
@@ -109,11 +109,11 @@ void read_bias(Fields& fields, const ServedModel& model, SamplerOptions* samplin
                         std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || id >= model.vocabulary)
       throw wrong_value("logit_bias", key_in_quotes(key) + " is not a token id of the vocabulary");
-    sampling->bias.emplace_back(TokenId(id), Fields::real_of(value, "logit_bias", -100, 100));
+    sampling->bias.emplace_back(text::TokenId(id), Fields::real_of(value, "logit_bias", -100, 100));
   }
 }
 
-void read_sampling(Fields& fields, const ServedModel& model, SamplerOptions* s) {
+void read_sampling(Fields& fields, const ServedModel& model, infer::SamplerOptions* s) {
   s->temperature = fields.real("temperature", 1, 0, 1000);
   s->top_p = fields.real("top_p", 1, kLeastAbove, 1);
   s->top_k = fields.whole("top_k", 0, -1, kMostNumber);
@@ -184,14 +184,14 @@ bool is_strict(const ordered_json& about) {
 // Compiles the schemas of the answer (null: none) and of the functions to a grammar.
 void read_schemas(const ordered_json& schema, bool is_strict_answer, const std::function<bool()>& is_stopped,
                   GenerationRequest* out) {
-  const SchemaOptions options{.is_stopped = is_stopped};
+  const infer::SchemaOptions options{.is_stopped = is_stopped};
   out->schemas = std::make_shared<SchemaReport>();
   std::vector<std::string> relaxed;
   if (!out->calls) {
     out->generate.grammar = schema_grammar(schema, options, &relaxed);
     return out->schemas->add_answer(schema, relaxed, is_strict_answer);
   }
-  std::optional<SchemaRules> otherwise;
+  std::optional<infer::SchemaRules> otherwise;
   if (!schema.is_null()) {
     otherwise = schema_rules(schema, "o", options);
     out->schemas->add_answer(schema, otherwise->relaxed, is_strict_answer);
@@ -221,7 +221,7 @@ void read_grammar(Fields& fields, const ServedModel& model, const std::function<
     const bool controls = out->calls && !out->calls->form.controls.empty();
     out->constraint = model.constraint(out->generate.grammar, controls);
     // A grammar with too many alternatives at its start fails here, not in the batch.
-    GrammarMatcher(out->constraint->states);
+    infer::GrammarMatcher(out->constraint->states);
   } catch (const Error& error) {
     throw wrong_value(name, error.what());
   }
@@ -283,9 +283,9 @@ ordered_json plain_messages(const ordered_json* messages, const ServedModel& mod
       for (const std::string& change : repaired.changes) notes->add(change);
       given = std::move(repaired.messages);
     }
-    const ordered_json normal = normal_messages(given, OtherKeys::refused);
+    const ordered_json normal = normal_messages(given, templates::OtherKeys::refused);
     return model.chat ? mapped_roles(normal, model.traits()->roles, *model.chat) : normal;
-  } catch (const MessageFault& fault) {
+  } catch (const templates::MessageFault& fault) {
     throw wrong_value("messages", fault.reason + (fault.detail.empty() ? "" : ": ") + fault.detail);
   }
 }
@@ -408,23 +408,26 @@ void read_prediction(Fields& fields, const ServedModel& model, GenerationRequest
     if (key != "type" && key != "content") throw wrong_value(name, "a prediction has no " + key_in_quotes(key));
   std::string text;
   try {
-    text = content_text((*prediction)["content"], "prediction");
-  } catch (const MessageFault& fault) {
+    text = templates::content_text((*prediction)["content"], "prediction");
+  } catch (const templates::MessageFault& fault) {
     throw wrong_value(name, fault.reason);
   }
-  std::vector<TokenId> tokens;
+  std::vector<text::TokenId> tokens;
   if (!text.empty()) tokens = ids_of(text, name, model, false);
   if (std::ssize(tokens) > model.longest)
     throw Refusal(400,
                   fmt::format("the prediction has {} tokens, but the context holds {}", tokens.size(), model.longest),
                   name, "context_length_exceeded");
-  out->expected = std::make_shared<const std::vector<TokenId>>(std::move(tokens));
+  out->expected = std::make_shared<const std::vector<text::TokenId>>(std::move(tokens));
 }
 
 }  // namespace
 
 Refusal::Refusal(int status_, const std::string& message, const std::string& param_, std::string code_)
-    : std::runtime_error(utf8_repair(message)), status(status_), param(utf8_repair(param_)), code(std::move(code_)) {}
+    : std::runtime_error(text::utf8_repair(message)),
+      status(status_),
+      param(text::utf8_repair(param_)),
+      code(std::move(code_)) {}
 
 std::string Refusal::body() const {
   const char* type = status == 401   ? "authentication_error"
@@ -440,19 +443,20 @@ std::string Refusal::body() const {
   return ordered_json{{"error", error}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::shared_ptr<const TokenStrings> ServedModel::token_strings(bool controls) const {
+std::shared_ptr<const infer::TokenStrings> ServedModel::token_strings(bool controls) const {
   const std::lock_guard lock(mutex_);
   auto& strings = token_strings_[controls ? 1 : 0];
-  if (!strings) strings = std::make_shared<const TokenStrings>(tokenizer, controls);
+  if (!strings) strings = std::make_shared<const infer::TokenStrings>(tokenizer, controls);
   return strings;
 }
 
-std::shared_ptr<const std::vector<TokenId>> ServedModel::tokens_with(const std::vector<std::string>& strings) const {
+std::shared_ptr<const std::vector<text::TokenId>> ServedModel::tokens_with(
+    const std::vector<std::string>& strings) const {
   {
     const std::lock_guard lock(mutex_);
     if (tokens_with_.second && tokens_with_.first == strings) return tokens_with_.second;
   }
-  auto found = std::make_shared<const std::vector<TokenId>>(model::tokens_with(tokenizer, strings));
+  auto found = std::make_shared<const std::vector<text::TokenId>>(model::infer::tokens_with(tokenizer, strings));
   const std::lock_guard lock(mutex_);
   tokens_with_ = {strings, found};
   return found;
@@ -466,7 +470,7 @@ std::shared_ptr<const ChatTraits> ServedModel::traits() const {
 
 void FieldNotes::add(const std::string& warning) {
   if (std::find(warnings.begin(), warnings.end(), warning) != warnings.end()) return;
-  if (warnings.size() < kMostWarnings) warnings.push_back(utf8_repair(warning));
+  if (warnings.size() < kMostWarnings) warnings.push_back(text::utf8_repair(warning));
   static std::mutex mutex;
   static std::set<std::string> logged;
   const std::lock_guard lock(mutex);
@@ -494,8 +498,8 @@ namespace {
 
 // Splits reasoning from the output, and lets a grammar begin after it. `is_free`: the grammar allows any text before
 // calls, which includes reasoning.
-void split_reasoning(const ServedModel& model, const ChatPrompt& prompt, const ReasoningWish& wish, bool is_free,
-                     GenerationRequest* out) {
+void split_reasoning(const ServedModel& model, const templates::ChatPrompt& prompt, const ReasoningWish& wish,
+                     bool is_free, GenerationRequest* out) {
   const ReasoningForm form = model.traits()->reasoning;
   if (!form.marks) return;
   const std::string_view text = prompt.text, answer = text.substr(prompt.answer);
@@ -551,7 +555,7 @@ GenerationRequest read_chat(const ordered_json& given, const ServedModel& model,
         throw wrong_value("chat_template_kwargs", key_in_quotes(own_name) + " cannot be set by requests");
     more.update(*values);
   }
-  const PromptEnd end = read_prompt_end(fields);
+  const templates::PromptEnd end = read_prompt_end(fields);
   const ReasoningWish wish = read_reasoning(fields, notes);
   fields.only("truncation", {"disabled", "auto"});
   const ordered_json messages = plain_messages(fields.find("messages"), model, notes);
@@ -559,7 +563,7 @@ GenerationRequest read_chat(const ordered_json& given, const ServedModel& model,
   if (!model.chat) throw Refusal(400, "this model has no chat template", "model", "unsupported_model");
   grant(wish, model.traits()->reasoning, &more, notes);
   try {
-    ChatPrompt prompt = model.chat->prompt(messages, more, end);
+    templates::ChatPrompt prompt = model.chat->prompt(messages, more, end);
     const bool is_free = out.calls && !out.calls->is_needed && !fields.find("response_format");
     split_reasoning(model, prompt, wish, is_free, &out);
     out.prompts.push_back(std::move(prompt.ids));
@@ -615,7 +619,7 @@ EmbeddingRequest read_embedding(const ordered_json& body, const ServedModel& mod
   return out;
 }
 
-std::vector<TokenId> read_tokenize(const ordered_json& body, const ServedModel& model) {
+std::vector<text::TokenId> read_tokenize(const ordered_json& body, const ServedModel& model) {
   FieldNotes notes{model.is_strict, {}};
   Fields fields(body, &notes);
   const ordered_json *prompt = fields.find("prompt"), *content = fields.find("content");
@@ -628,17 +632,17 @@ std::vector<TokenId> read_tokenize(const ordered_json& body, const ServedModel& 
   return ids_of(text->get_ref<const std::string&>(), "prompt", model, add);
 }
 
-std::vector<TokenId> read_detokenize(const ordered_json& body, const ServedModel& model) {
+std::vector<text::TokenId> read_detokenize(const ordered_json& body, const ServedModel& model) {
   FieldNotes notes{model.is_strict, {}};
   Fields fields(body, &notes);
   const ordered_json* tokens = fields.find("tokens");
   if (!tokens || !tokens->is_array()) throw wrong_value("tokens", "'tokens' must be a list of token ids");
-  std::vector<TokenId> ids = ids_of(*tokens, "tokens", model);
-  for (const TokenId id : ids)
+  std::vector<text::TokenId> ids = ids_of(*tokens, "tokens", model);
+  for (const text::TokenId id : ids)
     if (!model.tokenizer.has(id)) throw wrong_value("tokens", fmt::format("{} is not a token of the vocabulary", id));
   fields.ignore({"model"});
   fields.settle_others();
   return ids;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

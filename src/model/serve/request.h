@@ -18,10 +18,10 @@
 #include "model/serve/conversation/conversation.h"
 #include "model/serve/schema_report.h"
 #include "model/serve/tools/tools.h"
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // The rejection of a request: an HTTP status and the members of the error object.
 struct Refusal : std::runtime_error {
@@ -57,44 +57,44 @@ struct ChatTraits {
 
 // The model that requests are parsed for.
 struct ServedModel {
-  ServedModel(std::string name_, Tokenizer tokenizer_, int64_t vocabulary_)
+  ServedModel(std::string name_, text::Tokenizer tokenizer_, int64_t vocabulary_)
       : name(std::move(name_)), tokenizer(std::move(tokenizer_)), vocabulary(vocabulary_) {}
 
   std::string name;                  // the name in requests and answers
   std::vector<std::string> aliases;  // further names in requests
   ModelFacts facts;
   int64_t set = 0;  // adapter set of the underlying model
-  Tokenizer tokenizer;
-  int64_t vocabulary;                   // upper bound of ids
-  int64_t longest = 0;                  // most tokens of a sequence; 0: it cannot generate
-  int64_t longest_read = 0;             // most tokens of an input to embed; 0: it has no embeddings
-  std::optional<ChatRenderer> chat;     // nullopt: no chats
-  std::vector<std::string> chat_stops;  // the template's stop strings
-  std::optional<CallForm> calls;        // its format of tool calls; nullopt: no tool calls
-  int64_t most_tokens = 0;              // most tokens of an output; 0: limited by the context only
-  int64_t most_outputs = 64;            // of one request, over all its prompts
-  bool has_draft = false;               // it has a draft for speculative decoding
-  bool scores_pairs = false;            // it has a head that scores a query with a document
-  bool is_strict = false;               // requests with fields that have no effect are refused
+  text::Tokenizer tokenizer;
+  int64_t vocabulary;                           // upper bound of ids
+  int64_t longest = 0;                          // most tokens of a sequence; 0: it cannot generate
+  int64_t longest_read = 0;                     // most tokens of an input to embed; 0: it has no embeddings
+  std::optional<templates::ChatRenderer> chat;  // nullopt: no chats
+  std::vector<std::string> chat_stops;          // the template's stop strings
+  std::optional<CallForm> calls;                // its format of tool calls; nullopt: no tool calls
+  int64_t most_tokens = 0;                      // most tokens of an output; 0: limited by the context only
+  int64_t most_outputs = 64;                    // of one request, over all its prompts
+  bool has_draft = false;                       // it has a draft for speculative decoding
+  bool scores_pairs = false;                    // it has a head that scores a query with a document
+  bool is_strict = false;                       // requests with fields that have no effect are refused
 
   // The strings of the vocabulary's tokens, for grammars (with `controls` also the names of control tokens); created on
   // first use.
-  std::shared_ptr<const TokenStrings> token_strings(bool controls) const;
+  std::shared_ptr<const infer::TokenStrings> token_strings(bool controls) const;
   // A grammar, shared with other requests that have it. Error if it is not valid.
-  std::shared_ptr<const Constraint> constraint(const std::string& grammar, bool controls) const {
+  std::shared_ptr<const infer::Constraint> constraint(const std::string& grammar, bool controls) const {
     return constraints_.get(tokenizer, grammar, token_strings(controls));
   }
   // The tokens that contain one of the strings; kept for the next request, because the whole vocabulary is searched.
-  std::shared_ptr<const std::vector<TokenId>> tokens_with(const std::vector<std::string>& strings) const;
+  std::shared_ptr<const std::vector<text::TokenId>> tokens_with(const std::vector<std::string>& strings) const;
   // The traits of `chat`, which must be set; learned on first use.
   std::shared_ptr<const ChatTraits> traits() const;
 
  private:
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const ChatTraits> traits_;
-  mutable std::array<std::shared_ptr<const TokenStrings>, 2> token_strings_;
-  mutable ConstraintCache constraints_;
-  mutable std::pair<std::vector<std::string>, std::shared_ptr<const std::vector<TokenId>>> tokens_with_;
+  mutable std::array<std::shared_ptr<const infer::TokenStrings>, 2> token_strings_;
+  mutable infer::ConstraintCache constraints_;
+  mutable std::pair<std::vector<std::string>, std::shared_ptr<const std::vector<text::TokenId>>> tokens_with_;
 };
 
 // A request for chat answers or completions.
@@ -103,22 +103,23 @@ struct GenerationRequest {
   int64_t top = -1;  // number of most likely tokens in logprobs; 0: only the token's own; -1: no logprobs
   int64_t n = 1;     // outputs per prompt, with consecutive seeds
   int64_t set = 0;   // adapter set of the model
-  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::vector<text::TokenId>> prompts;
   std::vector<std::string> echoed;  // prompts as text, repeated at the start of each output
-  std::vector<TokenId> watched;     // ids whose log probabilities are reported with each drawn token (TokenChance::top)
-  SamplerOptions sampling;
-  GenerateOptions generate;
-  std::shared_ptr<const Constraint> constraint;
-  std::shared_ptr<const CallPlan> calls;                 // functions that may be called
-  std::shared_ptr<const std::vector<TokenId>> expected;  // the output predicted by the client
-  std::optional<ReasoningReader> reasoning;              // splits reasoning from outputs; nullopt: they are all text
-  std::vector<std::string> warnings;                     // parts of the request without effect, for the reply
-  std::shared_ptr<SchemaReport> schemas;                 // what the constraint does not enforce; null: no schemas
+  std::vector<text::TokenId>
+      watched;  // ids whose log probabilities are reported with each drawn token (TokenChance::top)
+  infer::SamplerOptions sampling;
+  infer::GenerateOptions generate;
+  std::shared_ptr<const infer::Constraint> constraint;
+  std::shared_ptr<const CallPlan> calls;                       // functions that may be called
+  std::shared_ptr<const std::vector<text::TokenId>> expected;  // the output predicted by the client
+  std::optional<ReasoningReader> reasoning;  // splits reasoning from outputs; nullopt: they are all text
+  std::vector<std::string> warnings;         // parts of the request without effect, for the reply
+  std::shared_ptr<SchemaReport> schemas;     // what the constraint does not enforce; null: no schemas
 };
 
 // A request for embedding vectors.
 struct EmbeddingRequest {
-  std::vector<std::vector<TokenId>> inputs;
+  std::vector<std::vector<text::TokenId>> inputs;
   std::vector<int64_t> seconds = {};  // inputs are pairs to score: where their second parts begin; empty: no pairs
   int64_t set = 0;                    // adapter set of the model
   bool base64 = false;
@@ -139,8 +140,8 @@ GenerationRequest read_completion(const nlohmann::ordered_json& body, const Serv
                                   const std::function<bool()>& is_stopped = {});
 EmbeddingRequest read_embedding(const nlohmann::ordered_json& body, const ServedModel& model);
 // {"prompt" or "content": TEXT, "add_special_tokens" or "add_special": true}
-std::vector<TokenId> read_tokenize(const nlohmann::ordered_json& body, const ServedModel& model);
+std::vector<text::TokenId> read_tokenize(const nlohmann::ordered_json& body, const ServedModel& model);
 // {"tokens": [..]}
-std::vector<TokenId> read_detokenize(const nlohmann::ordered_json& body, const ServedModel& model);
+std::vector<text::TokenId> read_detokenize(const nlohmann::ordered_json& body, const ServedModel& model);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

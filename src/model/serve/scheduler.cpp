@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 constexpr double kIdle = 0.05;         // seconds to wait for requests when idle
@@ -30,20 +30,20 @@ size_t weight_of(const Delta& delta) {
 
 }  // namespace
 
-TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top) {
-  if (const Narrowed* const narrowed = row.narrowed();
+TokenChance chance_of(const infer::LogitRow& row, text::TokenId id, int64_t top) {
+  if (const infer::Narrowed* const narrowed = row.narrowed();
       narrowed && !row.is_whole() && narrowed->temperature == 1 && top <= std::ssize(narrowed->best)) {
     try {
       const double all = narrowed->best[0].logit + std::log(narrowed->sum);
       TokenChance out{id, narrowed->at(id) - all, {}};
       for (int64_t i = 0; i < top; ++i) out.top.emplace_back(narrowed->best[i].id, narrowed->best[i].logit - all);
       return out;
-    } catch (const Undecided&) {
+    } catch (const infer::Undecided&) {
     }
   }
   const std::span<const float> logits = row.whole();
   LUMEN_CHECK(id >= 0 && id < std::ssize(logits));
-  Ranking ranking(logits, {}, {}, static_cast<size_t>(std::max<int64_t>(1, top)));
+  infer::Ranking ranking(logits, {}, {}, static_cast<size_t>(std::max<int64_t>(1, top)));
   const auto [low, high] = ranking.total_within(1);
   const double all = ranking.has(0) ? ranking[0].logit + std::log((low + high) / 2) : 0;
   TokenChance out{id, logits[id] - all, {}};
@@ -120,11 +120,11 @@ void Embedding::fail(int status, const std::string& message) {
   changed_.notify_all();
 }
 
-Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
+Scheduler::Scheduler(const infer::LoadedModel& loaded, SchedulerOptions options)
     : options_(std::move(options)), numbers_(loaded.sets()) {
-  const Family& family = *loaded.model().family;
+  const arch::Family& family = *loaded.model().family;
   if (family.has_function("step_many")) {
-    ManyLimits limits;
+    infer::ManyLimits limits;
     limits.sequences = options_.parallel;
     limits.kept = options_.kept;
     limits = with_drafts(options_.draft, limits);
@@ -136,9 +136,9 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
     for (ServeNumbers& n : numbers_) n.pages = n.free_pages = batch_->session().pages();
     if (!options_.prepares) options_.prepares = !loaded.engine().device().reads_host_memory();
   }
-  if (family.has_function("hidden")) embedder_.emplace(loaded, EmbedOptions{.exact = options_.session.exact});
+  if (family.has_function("hidden")) embedder_.emplace(loaded, infer::EmbedOptions{.exact = options_.session.exact});
   if (family.has_function("scores"))
-    scorer_.emplace(loaded, EmbedOptions{.exact = options_.session.exact, .scores = true});
+    scorer_.emplace(loaded, infer::EmbedOptions{.exact = options_.session.exact, .scores = true});
   if (!batch_ && !embedder_)
     throw user_error("the family '{}' can neither generate several sequences at once nor compute hidden states",
                      family.name());
@@ -239,7 +239,7 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
   fresh.index = index;
   const int64_t top = request.top;
   if (request.echo) fresh.text = request.echoed[prompt];
-  SequenceOrder order;
+  infer::SequenceOrder order;
   order.prompt = request.prompts[prompt];
   order.set = request.set;
   order.sampling = request.sampling;
@@ -249,7 +249,7 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
   order.expected = request.expected;
   order.constraint = request.constraint;
   order.show = [&fresh](std::string_view text) { fresh.text += text; };
-  order.drawn = [open, &fresh, top](TokenId id, const LogitRow& row, bool is_end) {
+  order.drawn = [open, &fresh, top](text::TokenId id, const infer::LogitRow& row, bool is_end) {
     if (!open->has_begun) open->first = Clock::now();
     open->has_begun = true;
     // Completions include the end token's logprobs, so their number equals completion_tokens. Chats only have those of
@@ -257,7 +257,7 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
     if (top >= 0 && !(is_end && open->request.is_chat)) fresh.tokens.emplace_back(chance_of(row, id, top));
     if (open->request.watched.empty()) return;
     TokenChance chances = chance_of(row, id, 0);
-    for (const TokenId watched : open->request.watched)
+    for (const text::TokenId watched : open->request.watched)
       chances.top.emplace_back(watched, chance_of(row, watched, 0).chance);
     fresh.tokens.emplace_back(std::move(chances));
   };
@@ -265,7 +265,7 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
     fresh.tokens.emplace_back(std::nullopt);
     fresh.first = order.prompt[0];
     order.read = [open, &fresh, top, prompt, at = size_t{0}](std::span<const float> logits) mutable {
-      const std::vector<TokenId>& tokens = open->request.prompts[prompt];
+      const std::vector<text::TokenId>& tokens = open->request.prompts[prompt];
       if (++at < tokens.size()) fresh.tokens.emplace_back(chance_of(logits, tokens[at], top));
     };
   }
@@ -275,7 +275,7 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
     const std::lock_guard lock(mutex_);
     --outputs_;
   };
-  order.done = [this, open, &fresh, leave](const ManyAnswer& answer) {
+  order.done = [this, open, &fresh, leave](const infer::ManyAnswer& answer) {
     leave();
     fresh.ended = true;
     fresh.answer = answer;
@@ -428,15 +428,15 @@ void Scheduler::embed() {
   int64_t tokens = 0;
   if (!over) {
     try {
-      const auto some = std::span<const std::vector<TokenId>>(first.inputs_.sequences).subspan(done, count);
+      const auto some = std::span<const std::vector<text::TokenId>>(first.inputs_.sequences).subspan(done, count);
       for (const auto& input : some) tokens += std::ssize(input);
       if (!first.inputs_.seconds.empty()) {
         for (const float score : scorer_->scores_of(first.inputs_, done, done + count, first.set_))
           first.vectors_.push_back({score});
       } else {
         auto vectors = embedder_->embed_all(some, options_.pooling, {}, first.set_);
-        for (Embedder::Vectors& one : vectors) {
-          normalise(one.at(0), 2);
+        for (infer::Embedder::Vectors& one : vectors) {
+          infer::normalise(one.at(0), 2);
           first.vectors_.push_back(std::move(one.at(0)));
         }
       }
@@ -528,4 +528,4 @@ void Scheduler::end() {
   count();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

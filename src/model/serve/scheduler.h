@@ -23,18 +23,18 @@
 #include "model/serve/metrics.h"
 #include "model/serve/request.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // A token and its log probability (natural logarithm) by the model's own logits, before penalties, temperature and
 // truncation.
 struct TokenChance {
-  TokenId id = 0;
+  text::TokenId id = 0;
   double chance = 0;
-  std::vector<std::pair<TokenId, double>> top;  // the most likely tokens, best first
+  std::vector<std::pair<text::TokenId, double>> top;  // the most likely tokens, best first
 };
 // The log-probability of a token of the vocabulary, with the `top` most likely tokens. A reduced row that has all of
 // these is not fetched.
-TokenChance chance_of(const LogitRow& row, TokenId id, int64_t top);
+TokenChance chance_of(const infer::LogitRow& row, text::TokenId id, int64_t top);
 
 // New output of one answer of a request.
 struct Delta {
@@ -42,10 +42,10 @@ struct Delta {
   std::string text;
   std::vector<std::optional<TokenChance>>
       tokens;  // if requested; nullopt for the first token of a prompt, which is `first`
-  TokenId first = 0;
+  text::TokenId first = 0;
   bool ended = false;
   bool out_of_time = false;
-  ManyAnswer answer;  // valid if ended
+  infer::ManyAnswer answer;  // valid if ended
 };
 
 // Appends a later delta of the same answer.
@@ -90,7 +90,7 @@ class Embedding {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  TextPairs inputs_;  // pairs if there are seconds
+  infer::TextPairs inputs_;  // pairs if there are seconds
   int64_t set_ = 0;
   std::vector<std::vector<float>> vectors_;
   bool is_done_ = false;
@@ -99,18 +99,18 @@ class Embedding {
 };
 
 struct SchedulerOptions {
-  SessionOptions session;               // context: cache positions of all sequences together
-  int64_t parallel = 8;                 // sequences decoded at once
-  int64_t kept = 8;                     // ended sequences whose pages stay in the prefix cache
-  int64_t queue = 256;                  // sequences that may wait; further requests are rejected
-  double seconds = 600;                 // time limit of a request, including waiting
-  size_t most_bytes = size_t{1} << 20;  // limit of a request's output that its client has not read
-  Pooling pooling = Pooling::mean;      // of embedding vectors
-  DraftOptions draft;                   // its model must outlive this
+  infer::SessionOptions session;                  // context: cache positions of all sequences together
+  int64_t parallel = 8;                           // sequences decoded at once
+  int64_t kept = 8;                               // ended sequences whose pages stay in the prefix cache
+  int64_t queue = 256;                            // sequences that may wait; further requests are rejected
+  double seconds = 600;                           // time limit of a request, including waiting
+  size_t most_bytes = size_t{1} << 20;            // limit of a request's output that its client has not read
+  infer::Pooling pooling = infer::Pooling::mean;  // of embedding vectors
+  infer::DraftOptions draft;                      // its model must outlive this
   // Whether steps are compiled while there are no requests. nullopt: on devices other than the host, whose kernels take
   // longer to compile than a client should wait.
   std::optional<bool> prepares = {};
-  std::shared_ptr<PrefixFiles> prefixes = nullptr;  // prefix cache on disk; null: none
+  std::shared_ptr<infer::PrefixFiles> prefixes = nullptr;  // prefix cache on disk; null: none
   // Called after every step, before its results are passed on: throws an Error if the model's files have been modified.
   // Then all requests end, and new ones are rejected (503). May be empty.
   std::function<void()> require_whole = {};
@@ -119,7 +119,7 @@ struct SchedulerOptions {
 class Scheduler {
  public:
   // The model must outlive this object. Requests for different adapter sets share queue, cache and steps.
-  Scheduler(const LoadedModel& loaded, SchedulerOptions options);
+  Scheduler(const infer::LoadedModel& loaded, SchedulerOptions options);
 
   int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens per sequence; 0: it cannot generate
   int64_t longest_read() const { return embedder_ ? embedder_->context() : 0; }
@@ -170,8 +170,8 @@ class Scheduler {
   void count();
 
   SchedulerOptions options_;
-  std::optional<SequenceBatch> batch_;
-  std::optional<Embedder> embedder_, scorer_;         // of vectors, and of pairs
+  std::optional<infer::SequenceBatch> batch_;
+  std::optional<infer::Embedder> embedder_, scorer_;  // of vectors, and of pairs
   std::list<std::shared_ptr<Open>> open_;             // owned by the model's thread
   std::list<std::shared_ptr<Embedding>> embeddings_;  // the same; the first is in progress
 
@@ -186,4 +186,4 @@ class Scheduler {
   std::vector<ServeNumbers> numbers_;  // by adapter set
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 void refuse_strict(const std::string& about, const std::vector<std::string>& relaxed) {
@@ -29,7 +29,7 @@ void SchemaReport::add_function(const std::string& name, const nlohmann::ordered
                                 const std::vector<std::string>& relaxed, bool is_strict) {
   if (relaxed.empty()) return;
   if (is_strict) refuse_strict(fmt::format("the function '{}'", name), relaxed);
-  functions_.emplace(name, SchemaCheck(schema));
+  functions_.emplace(name, infer::SchemaCheck(schema));
   for (const std::string& place : relaxed) relaxed_.push_back(name + ":" + place);
 }
 
@@ -49,4 +49,4 @@ nlohmann::ordered_json SchemaReport::of(const std::string& text,
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -11,7 +11,7 @@
 
 #include "model/infer/schema/schema.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 class SchemaReport {
  public:
@@ -27,8 +27,8 @@ class SchemaReport {
 
  private:
   std::vector<std::string> relaxed_;  // those of functions begin with the name: "NAME:/properties/x/not"
-  std::optional<SchemaCheck> answer_;
-  std::map<std::string, SchemaCheck> functions_;
+  std::optional<infer::SchemaCheck> answer_;
+  std::map<std::string, infer::SchemaCheck> functions_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

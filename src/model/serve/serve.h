@@ -2,7 +2,7 @@
 // and metrics. src/cli/serve adds HTTP (docs/guide/serving.md).
 //
 // May include: base, base/structured, model/infer/generate, model/infer/measure, model/infer/prefixes,
-// model/infer/schema, model/serve/conversation, model/serve/tools, model/template, model/text/tokenizer,
+// model/infer/schema, model/serve/conversation, model/serve/tools, model/templates, model/text/tokenizer,
 // model/text/unicode.
 // Offers: hints.h.
 #pragma once

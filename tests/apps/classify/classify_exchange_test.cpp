@@ -35,7 +35,7 @@ void write_classifier(const std::filesystem::path& folder, const std::string& fa
   nlohmann::json out = {{"family", family}, {"images", written_tensor(inputs.numbers["images"], {kImages, 16, 16, 3})}};
   out["shown"] = inputs.integers["shown"];
   // Statistics and levels that are not those of the beginning.
-  for (const model::Parameter& p : network.parameters()) {
+  for (const model::arch::Parameter& p : network.parameters()) {
     std::vector<float> values = network.read(p.name);
     if (p.shape.size() == 1)
       for (size_t i = 0; i < values.size(); ++i) values[i] += 0.05F * float(i % 5);
@@ -49,7 +49,7 @@ void write_classifier(const std::filesystem::path& folder, const std::string& fa
     graph::inline_calls(g);
     std::vector<graph::ValueId> by;
     std::vector<std::string> names;
-    for (const model::Parameter& p : network.parameters())
+    for (const model::arch::Parameter& p : network.parameters())
       if (!p.frozen) {
         by.push_back(g.find_input(p.name));
         names.push_back(p.name);
@@ -62,7 +62,7 @@ void write_classifier(const std::filesystem::path& folder, const std::string& fa
     return g;
   });
   const auto results = network.results("loss", inputs, false, "gradients");
-  out["loss"] = results.at(model::kResult)[0];
+  out["loss"] = results.at(model::arch::kResult)[0];
   for (const auto& [name, values] : results)
     if (name.starts_with("gradient "))
       out["gradients"][name.substr(9)] = written_tensor(values, out["parameters"][name.substr(9)]["shape"]);

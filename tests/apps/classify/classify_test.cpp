@@ -67,7 +67,8 @@ TEST(Classify, WhatANetworkRemembersIsSavedAndGoneOnWith) {
   EXPECT_NE(again->read("first_mean"), whole.read("first_mean"));
   for (int64_t step = 2; step < 4; ++step)
     (void)again->step("loss", classify_batch(images, *again, step, 16, false), 1e-3);
-  for (const model::Parameter& p : whole.parameters()) EXPECT_EQ(again->read(p.name), whole.read(p.name)) << p.name;
+  for (const model::arch::Parameter& p : whole.parameters())
+    EXPECT_EQ(again->read(p.name), whole.read(p.name)) << p.name;
   const apps::NetworkInputs some = classify_batch(images, whole, 9, 16, false);
   const auto before = whole.read("layers.1.two_variance");
   const std::vector<float> logits = whole.run("logits", some);

@@ -28,7 +28,7 @@ model flat(cfg) {
 )";
 
 TEST(Diffusion, SamplersEndWhereTheVelocityPoints) {
-  auto texts = model::Library::builtin();
+  auto texts = model::arch::Library::builtin();
   texts->add_model_text(std::make_shared<const Source>(Source{"flat.lum", kFlat}));
   apps::NetworkSettings s;
   s.family = "flat";
@@ -60,7 +60,7 @@ model grains(cfg) {
 )";
 
 TEST(Diffusion, NoiseIsTakenAwayInSteps) {
-  auto texts = model::Library::builtin();
+  auto texts = model::arch::Library::builtin();
   texts->add_model_text(std::make_shared<const Source>(Source{"grains.lum", kGrains}));
   apps::NetworkSettings s;
   s.family = "grains";

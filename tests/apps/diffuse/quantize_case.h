@@ -18,7 +18,7 @@ inline std::unique_ptr<apps::Network> small_transformer() {
   s.config = {{"size", 12}, {"patch", 4}, {"classes", 4}, {"layers", 2}, {"hidden", 32}, {"heads", 2}};
   auto out = std::make_unique<apps::Network>(engine(), *test_library(), s);
   uint64_t number = 0;
-  for (const model::Parameter& p : out->parameters()) {
+  for (const model::arch::Parameter& p : out->parameters()) {
     std::vector<float> w = out->read(p.name);
     Draws draws(5, 77, number++);
     const bool is_modulation = p.name.find("modulation") != std::string::npos;

@@ -125,7 +125,7 @@ TEST(QuantizeDiffusion, ErrorsAreThoseOfTheGraph) {
       const graph::ValueId of_w =
           build.input(weight, graph::Role::parameter, {{graph::Dim(r.site.rows), graph::Dim(r.site.columns)}, {}});
       g.results = {build.contract(x, of_w, "mk", "nk", "mn")};
-      g.result_names = {model::kResult};
+      g.result_names = {model::arch::kResult};
       const graph::Graph few = graph::quantize_products(g, {q.product});
       const auto program = engine().compile(few, {});
       std::vector<run::DeviceTensorRef> kept;
@@ -139,7 +139,7 @@ TEST(QuantizeDiffusion, ErrorsAreThoseOfTheGraph) {
       }
       program->run();
       std::vector<float> y(r.count() * r.site.rows);
-      program->result(model::kResult)->download(y.data(), program->result(model::kResult)->bytes());
+      program->result(model::arch::kResult)->download(y.data(), program->result(model::arch::kResult)->bytes());
       double error = 0;
       for (int64_t m = 0; m < r.count(); ++m)
         for (int64_t n = 0; n < r.site.rows; ++n) {

@@ -50,22 +50,22 @@ TEST(StoredQuantized, TextsThatLieAreRefused) {
   const QuantizedWeights weights = quantize_network(engine(), *network, reads, quantize_method("both"), {f, f}, 0);
   const model::TestFolder folder;
   const std::filesystem::path at = save_quantized(folder.path(), *network, weights, "both");
-  const model::Checkpoint written = model::load_checkpoint(at, test_library()->formats());
+  const model::file::Checkpoint written = model::file::load_checkpoint(at, test_library()->formats());
   const nlohmann::json good = parse_json(written.state.config, "test");
   const auto refused = [&](const std::function<void(nlohmann::json & product)>& spoil) {
     nlohmann::json bad = good;
     spoil(bad["quantized"]["products"][3]);
-    model::CheckpointContent content;
+    model::file::CheckpointContent content;
     content.state = written.state;
     content.state.config = bad.dump();
-    for (const model::StoredTensor& t : written.weights->tensors()) content.weights.push_back(t);
+    for (const model::file::StoredTensor& t : written.weights->tensors()) content.weights.push_back(t);
     std::vector<uint8_t> bytes;
-    content.fetch = [&](const model::TensorSpec& spec) {
+    content.fetch = [&](const model::file::TensorSpec& spec) {
       bytes = written.weights->get(spec.name).blob();
       return std::span<const uint8_t>(bytes);
     };
     const model::TestFolder other;
-    model::save_checkpoint(other.path(), content);
+    model::file::save_checkpoint(other.path(), content);
     try {
       const DrawingNetwork read = load_drawing(engine(), *test_library(), other.path());
       Sampling how = kFewSteps;

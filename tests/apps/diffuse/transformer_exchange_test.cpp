@@ -31,7 +31,7 @@ std::vector<float> drawn_floats(int64_t count, uint64_t seed) {
 nlohmann::json exchanged(const apps::Network& network) {
   nlohmann::json out;
   std::map<std::string, std::vector<float>> floats;
-  for (const model::Parameter& p : network.parameters()) {
+  for (const model::arch::Parameter& p : network.parameters()) {
     std::vector<float>& own = floats[p.name] = network.read(p.name);
     if (p.shape.size() == 1)
       for (size_t i = 0; i < own.size(); ++i) own[i] = 0.05F * float(int(i % 7) - 3) + (own[i] == 1 ? 1.0F : 0.0F);
@@ -48,7 +48,7 @@ nlohmann::json exchanged(const apps::Network& network) {
   out["t"] = floats["t"];
   out["arriving"] = floats["arriving"];
   out["label"] = label;
-  const model::FamilyRef family = test_library()->family(network.settings().family);
+  const model::arch::FamilyRef family = test_library()->family(network.settings().family);
   graph::Graph g = graph::bind_symbols(family->function("velocity", family->config("", network.settings().config)),
                                        {{"B", kImages}});
   graph::Builder build(g);
@@ -57,9 +57,9 @@ nlohmann::json exchanged(const apps::Network& network) {
   const graph::ValueId sum =
       build.reshape(build.reduce(build.mul(y, by), graph::Reduction::sum, {0, 1, 2, 3}), graph::Shape{});
   std::vector<graph::ValueId> with;
-  for (const model::Parameter& p : network.parameters()) with.push_back(g.find_input(p.name));
+  for (const model::arch::Parameter& p : network.parameters()) with.push_back(g.find_input(p.name));
   for (const graph::ValueId v : graph::differentiate(g, sum, with)) g.results.push_back(v);
-  for (const model::Parameter& p : network.parameters()) g.result_names.push_back(p.name);
+  for (const model::arch::Parameter& p : network.parameters()) g.result_names.push_back(p.name);
   const auto program = engine().compile(g, {});
   std::vector<run::DeviceTensorRef> kept;
   for (const std::string& name : program->input_names()) {
@@ -74,7 +74,7 @@ nlohmann::json exchanged(const apps::Network& network) {
   for (const std::string& name : g.result_names) {
     std::vector<float> got(program->result(name)->bytes() / sizeof(float));
     program->result(name)->download(got.data(), program->result(name)->bytes());
-    (name == model::kResult ? out["velocity"] : out["gradients"][name]) = got;
+    (name == model::arch::kResult ? out["velocity"] : out["gradients"][name]) = got;
   }
   return out;
 }

@@ -27,7 +27,7 @@ std::unique_ptr<apps::Network> small_unet() {
   s.config = {{"size", 12}, {"width", 12}, {"hidden", 16}, {"waves", 16}, {"classes", 4}};
   auto out = std::make_unique<apps::Network>(engine(), *test_library(), s);
   uint64_t number = 0;
-  for (const model::Parameter& p : out->parameters()) {
+  for (const model::arch::Parameter& p : out->parameters()) {
     std::vector<float> w = out->read(p.name);
     Draws draws(5, 78, number++);
     const double size = p.shape.size() == 4 ? 0.5 / std::sqrt(double(w.size()) / p.shape[0].number()) : 0.1;
@@ -118,7 +118,7 @@ TEST(QuantizeUNet, ErrorsAreThoseOfTheGraph) {
         x, {0, 0, 0, 0}, {1, 0, 0, 0, 0, 0, /**/ 0, 1, 1, 0, 0, 0, /**/ 0, 0, 0, 1, 1, 0, /**/ 0, 0, 0, 0, 0, 1},
         {graph::Dim(r.count()), graph::Dim(1), graph::Dim(3), graph::Dim(1), graph::Dim(3), graph::Dim(channels)});
     g.results = {build.contract(windows, of_w, "nhivjc", "oijc", "nhvo")};
-    g.result_names = {model::kResult};
+    g.result_names = {model::arch::kResult};
     const graph::Graph few = graph::quantize_products(g, {q.product});
     const auto program = engine().compile(few, {});
     std::map<std::string, graph::Tensor> evaluated;
@@ -149,7 +149,7 @@ TEST(QuantizeUNet, ErrorsAreThoseOfTheGraph) {
     }
     program->run();
     std::vector<float> y(r.count() * r.site.rows);
-    program->result(model::kResult)->download(y.data(), program->result(model::kResult)->bytes());
+    program->result(model::arch::kResult)->download(y.data(), program->result(model::arch::kResult)->bytes());
     const std::vector<double> meant = graph::eval(few, evaluated)[0].values;
     double error = 0;
     for (int64_t m = 0; m < r.count(); ++m)

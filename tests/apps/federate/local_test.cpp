@@ -32,8 +32,8 @@ model two_layers(cfg) {
 }
 )";
 
-model::LibraryRef letters_library() {
-  auto own = model::Library::builtin();
+model::arch::LibraryRef letters_library() {
+  auto own = model::arch::Library::builtin();
   own->add_model_text(std::make_shared<const Source>(Source{"two_layers.lum", kLetterText}));
   return own;
 }
@@ -169,7 +169,7 @@ Examples some_letters() {
 }
 
 TEST(LocalTraining, GradientsAreThoseOfAPlainReference) {
-  const model::LibraryRef texts = letters_library();
+  const model::arch::LibraryRef texts = letters_library();
   apps::Network network(engine(), *texts, letters_settings());
   LocalTrainer trainer(engine(), network, int8_settings());
   const Weights at = weights_of(network);
@@ -189,7 +189,7 @@ TEST(LocalTraining, GradientsAreThoseOfAPlainReference) {
 // Each row's first number swings to and fro as if its gradient were noise; the others want to go to 0.3 by small steps,
 // which a scale for the row rounds away. What rounding leaves over brings them there.
 TEST(Uploads, ConvergeWithWhatRoundingLeavesOverAndNotWithout) {
-  const model::LibraryRef texts = letters_library();
+  const model::arch::LibraryRef texts = letters_library();
   const apps::Network network(engine(), *texts, letters_settings());
   const FormatRef format = test_library()->formats().get("int4_row");
   const auto farthest = [&](bool feedback) {
@@ -214,7 +214,7 @@ TEST(Uploads, ConvergeWithWhatRoundingLeavesOverAndNotWithout) {
 }
 
 TEST(Uploads, AreRefusedWhenTheyAreNotTheNetworks) {
-  const model::LibraryRef texts = letters_library();
+  const model::arch::LibraryRef texts = letters_library();
   const apps::Network network(engine(), *texts, letters_settings());
   const FormatRef format = test_library()->formats().get("int8_row");
   const Weights w = weights_of(network);
@@ -239,7 +239,7 @@ TEST(Uploads, AreRefusedWhenTheyAreNotTheNetworks) {
 }
 
 TEST(LocalTraining, HasTheSameBitsAgain) {
-  const model::LibraryRef texts = letters_library();
+  const model::arch::LibraryRef texts = letters_library();
   apps::Network network(engine(), *texts, letters_settings());
   LocalTrainer trainer(engine(), network, int8_settings());
   const Weights at = weights_of(network);
@@ -256,7 +256,7 @@ TEST(LocalTraining, HasTheSameBitsAgain) {
 }
 
 TEST(LocalTraining, RefusesActivationsOfManyScales) {
-  const model::LibraryRef texts = letters_library();
+  const model::arch::LibraryRef texts = letters_library();
   apps::Network network(engine(), *texts, letters_settings());
   LocalSettings settings = int8_settings();
   settings.formats.activations = settings.formats.weights;

@@ -30,8 +30,8 @@ model sums(cfg) {
 }
 )";
 
-model::LibraryRef sums_library() {
-  auto own = model::Library::builtin();
+model::arch::LibraryRef sums_library() {
+  auto own = model::arch::Library::builtin();
   own->add_model_text(std::make_shared<const Source>(Source{"sums.lum", kSums}));
   return own;
 }
@@ -58,7 +58,7 @@ NetworkInputs sums_inputs(int step) {
 }
 
 TEST(Network, LearnsAndGoesOnWithTheSameBits) {
-  const model::LibraryRef texts = sums_library();
+  const model::arch::LibraryRef texts = sums_library();
   Network whole(engine(), *texts, sums_settings());
   const double before = whole.step("loss", sums_inputs(0), 0.01);
   const model::TestFolder folder;
@@ -85,12 +85,12 @@ graph::Graph times_kept(graph::Graph g) {
   const graph::ValueId scaled = b.mul(before, b.broadcast(factor, b.type(before).shape));
   const graph::ValueId total = b.reduce(before, graph::Reduction::sum, {0});
   g.results = {scaled, total};
-  g.result_names = {model::kResult, "total"};
+  g.result_names = {model::arch::kResult, "total"};
   return g;
 }
 
 TEST(Network, RunsAFunctionWithAChange) {
-  const model::LibraryRef texts = sums_library();
+  const model::arch::LibraryRef texts = sums_library();
   Network network(engine(), *texts, sums_settings());
   const std::vector<float> plain = network.run("value", sums_inputs(3));
   network.define("scaled", times_kept);
@@ -99,7 +99,7 @@ TEST(Network, RunsAFunctionWithAChange) {
   const auto results = network.results("value", sums_inputs(3), false, "scaled");
   double total = 0;
   for (size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_EQ(results.at(model::kResult)[i], 3 * plain[i]);
+    EXPECT_EQ(results.at(model::arch::kResult)[i], 3 * plain[i]);
     total += plain[i];
   }
   EXPECT_NEAR(results.at("total")[0], total, 1e-4);
@@ -107,7 +107,7 @@ TEST(Network, RunsAFunctionWithAChange) {
 }
 
 TEST(Network, WeightsAreReadAndWritten) {
-  const model::LibraryRef texts = sums_library();
+  const model::arch::LibraryRef texts = sums_library();
   Network network(engine(), *texts, sums_settings());
   std::vector<float> up = network.read("up");
   ASSERT_EQ(up.size(), 32U);
@@ -120,7 +120,7 @@ TEST(Network, WeightsAreReadAndWritten) {
 }
 
 TEST(Network, WhatIsNotThereIsNamed) {
-  const model::LibraryRef texts = sums_library();
+  const model::arch::LibraryRef texts = sums_library();
   NetworkSettings s = sums_settings();
   s.size = "wide";
   Network network(engine(), *texts, s);
@@ -134,7 +134,7 @@ TEST(Network, WhatIsNotThereIsNamed) {
 }
 
 TEST(Network, LossesThatAreNoNumbersStop) {
-  const model::LibraryRef texts = sums_library();
+  const model::arch::LibraryRef texts = sums_library();
   Network network(engine(), *texts, sums_settings());
   NetworkInputs bad = sums_inputs(0);
   bad.numbers["y"][3] = std::numeric_limits<float>::infinity();

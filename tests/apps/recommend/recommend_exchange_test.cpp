@@ -34,7 +34,7 @@ nlohmann::json written_numbers(const std::vector<float>& values, const std::vect
 nlohmann::json fill_parameters(apps::Network& network, std::mt19937& random) {
   std::uniform_real_distribution<float> number(-1, 1);
   nlohmann::json out;
-  for (const model::Parameter& p : network.parameters()) {
+  for (const model::arch::Parameter& p : network.parameters()) {
     std::vector<float> values = network.read(p.name);
     // Channels of a matrix are compared: the more they differ, the less of that is rounding.
     const float size = p.name.ends_with("_u") || p.name.ends_with("_v") ? 1.5F : 0.5F;
@@ -52,7 +52,7 @@ nlohmann::json written_loss(apps::Network& network, const std::string& loss, con
                             const nlohmann::json& parameters) {
   nlohmann::json out;
   const auto results = network.results(loss, inputs, false, "gradients");
-  out["loss"] = results.at(model::kResult)[0];
+  out["loss"] = results.at(model::arch::kResult)[0];
   for (const auto& [name, values] : results)
     if (name.starts_with("gradient "))
       out["gradients"][name.substr(9)] = written_numbers(values, parameters[name.substr(9)]["shape"]);
@@ -64,7 +64,7 @@ void define_gradients(apps::Network& network) {
     graph::inline_calls(g);
     std::vector<graph::ValueId> by;
     std::vector<std::string> names;
-    for (const model::Parameter& p : network.parameters())
+    for (const model::arch::Parameter& p : network.parameters())
       if (const graph::ValueId v = g.find_input(p.name); !p.frozen && v >= 0) {
         by.push_back(v);
         names.push_back(p.name);

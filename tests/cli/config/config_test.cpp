@@ -22,7 +22,7 @@ class ConfigFile : public testing::Test {
   ~ConfigFile() override {
     ::unsetenv("LUMEN_CONFIG");
     ::unsetenv("LUMEN_STEPS");
-    model::set_local_names({});
+    model::file::set_local_names({});
     fs::remove_all(folder_);
   }
   std::string file() const { return (folder_ / "config.toml").string(); }
@@ -113,7 +113,7 @@ TEST_F(ConfigFile, Aliases) {
   const Outcome o = lumen({"list"});
   EXPECT_EQ(o.code, 0) << o.error;
   EXPECT_TRUE(contains(o.out, "alias small = hf:user/repo:Q8_0")) << o.out;
-  EXPECT_EQ(model::resolve_path("own"), "/file.gguf");
+  EXPECT_EQ(model::file::resolve_path("own"), "/file.gguf");
   EXPECT_TRUE(contains(lumen({"inspect", "small"}).error, "lumen pull user/repo:Q8_0"));
 }
 

@@ -206,7 +206,7 @@ TEST(Settings, HelpOfLongCommandsBeginsWithEverydayOptions) {
 
 TEST(Settings, KeysAreThoseOfRecipes) {
   std::set<std::string> known;
-  for (const model::RecipeKey& key : model::recipe_keys()) known.insert(key.name());
+  for (const model::recipe::RecipeKey& key : model::recipe::recipe_keys()) known.insert(key.name());
   size_t keys = 0;
   for (const Setting& row : settings()) {
     if (!*row.key) continue;
@@ -225,11 +225,11 @@ TEST(Settings, OptionsOfKeysAreTheKeys) {
   std::map<std::string, size_t> options;
   for (const Setting& row : settings()) {
     if (!*row.key) continue;
-    const model::RecipeKey& key = model::recipe_key(row.key);
+    const model::recipe::RecipeKey& key = model::recipe::recipe_key(row.key);
     if (*row.key_value) {  // a flag for one value, which the key takes
-      model::Recipe r;
-      EXPECT_NO_THROW(model::set_value(key, row.key_value, r)) << row.names;
-      EXPECT_NE(model::default_text(key), row.key_value) << row.names << " changes nothing";
+      model::recipe::Recipe r;
+      EXPECT_NO_THROW(model::recipe::set_value(key, row.key_value, r)) << row.names;
+      EXPECT_NE(model::recipe::default_text(key), row.key_value) << row.names << " changes nothing";
       continue;
     }
     EXPECT_EQ(++options[row.key], 1U) << row.key << " has a second row: " << row.names;
@@ -240,7 +240,7 @@ TEST(Settings, OptionsOfKeysAreTheKeys) {
     const CLI::Option* const option = train.get_option_no_throw(row.name());
     ASSERT_TRUE(option) << row.name();
     if (key.is_switch()) continue;
-    EXPECT_EQ(option->get_default_str(), model::default_text(key)) << row.key;
+    EXPECT_EQ(option->get_default_str(), model::recipe::default_text(key)) << row.key;
     for (const std::string& name : key.names())
       EXPECT_TRUE(contains(option->get_type_name(), name)) << row.key << " " << name;
   }
@@ -249,7 +249,7 @@ TEST(Settings, OptionsOfKeysAreTheKeys) {
 
 TEST(Settings, TheTableHasKeysWithoutOptions) {
   const Outcome all = lumen({"manual", "--form", "json"});
-  for (const model::RecipeKey& key : model::recipe_keys())
+  for (const model::recipe::RecipeKey& key : model::recipe::recipe_keys())
     EXPECT_TRUE(contains(all.out, "\"key\": \"" + key.name() + "\"")) << key.name();
 }
 

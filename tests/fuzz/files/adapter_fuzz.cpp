@@ -34,17 +34,17 @@ void change_adapter(std::string& text, mutators::Chance& chance) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
-  static const model::Model base = [] {
-    const auto family = model::Library::builtin()->family("llama");
-    return model::initialise(family,
-                             family->config("", {{"vocab", 61},
-                                                 {"hidden", 32},
-                                                 {"layers", 2},
-                                                 {"heads", 4},
-                                                 {"kv_heads", 2},
-                                                 {"ffn", 44},
-                                                 {"context", 64}}),
-                             1);
+  static const model::arch::Model base = [] {
+    const auto family = model::arch::Library::builtin()->family("llama");
+    return model::arch::initialise(family,
+                                   family->config("", {{"vocab", 61},
+                                                       {"hidden", 32},
+                                                       {"layers", 2},
+                                                       {"heads", 4},
+                                                       {"kv_heads", 2},
+                                                       {"ffn", 44},
+                                                       {"context", 64}}),
+                                   1);
   }();
   static const std::filesystem::path folder = [] {
     std::string name = (std::filesystem::temp_directory_path() / "lumen-fuzz-XXXXXX").string();
@@ -62,9 +62,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     write(folder / "adapter_model.safetensors", all.substr(end + 1));
   }
   try {
-    const model::Adapter adapter = model::read_adapter(base, is_gguf ? folder / "a.gguf" : folder);
+    const model::arch::Adapter adapter = model::arch::read_adapter(base, is_gguf ? folder / "a.gguf" : folder);
     for (const auto& [name, part] : adapter.parts) {
-      const model::Parameter* p = base.find(name);
+      const model::arch::Parameter* p = base.find(name);
       LUMEN_CHECK(p && part.a.columns() + part.b.rows() > 0 && part.rank() > 0);
     }
   } catch (const Error&) {

@@ -12,28 +12,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const FormatLibrary formats = FormatLibrary::builtin();
   static const std::filesystem::path folder = [] {
     const std::filesystem::path out = fuzz::folder() / "out";
-    model::CheckpointContent content;
+    model::file::CheckpointContent content;
     content.state.step = 3;
     content.state.config = "[run]\nseed = 1\n";
     content.weights = {{.name = "w", .shape = {2, 2}}};
     content.optimizer = {{.name = "m", .shape = {3}}};
     static const std::vector<uint8_t> zeros(64);
-    content.fetch = [](const model::TensorSpec& spec) {
+    content.fetch = [](const model::file::TensorSpec& spec) {
       return std::span<const uint8_t>(zeros).subspan(0, spec.name == "w" ? 16 : 12);
     };
     content.files["config.json"] = "{}";
     std::filesystem::create_directories(out);
-    return model::save_checkpoint(out, content);
+    return model::file::save_checkpoint(out, content);
   }();
   if (size == 0) return 0;
   std::ofstream(folder / "trainer_state.json", std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   try {
-    const model::Checkpoint checkpoint = model::load_checkpoint(folder, formats);
+    const model::file::Checkpoint checkpoint = model::file::load_checkpoint(folder, formats);
     LUMEN_CHECK(checkpoint.state.step >= 0 && checkpoint.weights && checkpoint.optimizer);
   } catch (const Error&) {
   }
-  model::list_checkpoints(folder.parent_path());
+  model::file::list_checkpoints(folder.parent_path());
   return 0;
 }
 

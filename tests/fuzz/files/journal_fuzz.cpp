@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   static const std::filesystem::path folder = [] {
     std::filesystem::path made = fuzz::folder() / "work";
-    const model::Journal journal(made, "k", false);
+    const model::compress::Journal journal(made, "k", false);
     return made;
   }();
   static SealedFolder& files = *new SealedFolder(folder, {.quiet = true});
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     files.write("work", "part-00000", std::string(64, '\0'));
   files.write("work", "journal", {reinterpret_cast<const char*>(data), size});
   try {
-    const model::Journal journal(folder, "k", false);
+    const model::compress::Journal journal(folder, "k", false);
     for (size_t part = 0; part < journal.end(); ++part) {
       if (!journal.has(part)) continue;
       for (const auto& [name, shape] : journal.weights(part)) {

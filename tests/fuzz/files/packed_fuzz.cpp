@@ -22,16 +22,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     nlohmann::json config;
     config["quantization_config"] = parse_json(std::string(all.substr(0, end)), "config.json");
-    const auto packed = model::PackedCheckpoint::of(config, "fuzz");
+    const auto packed = model::arch::PackedCheckpoint::of(config, "fuzz");
     if (!packed) return 0;
     const std::string_view rest = all.substr(end + 1);
-    const model::SafetensorsFile file({reinterpret_cast<const std::byte*>(rest.data()), rest.size()},
-                                      "fuzz.safetensors", formats);
+    const model::file::SafetensorsFile file({reinterpret_cast<const std::byte*>(rest.data()), rest.size()},
+                                            "fuzz.safetensors", formats);
     // What the seeds hold, and a shape that fits none of them.
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{32, 128}, {3, 40}}) {
       if (!packed->holds(file, "m.weight")) continue;
       std::set<std::string> used;
-      const model::Weight w = packed->read(file, "m.weight", {graph::Dim(rows), graph::Dim(columns)}, formats, used);
+      const model::arch::Weight w =
+          packed->read(file, "m.weight", {graph::Dim(rows), graph::Dim(columns)}, formats, used);
       LUMEN_CHECK(w.rows() == rows && w.columns() == columns);
       decode(*w.type.element.format, w.bytes, rows, columns);
     }

@@ -28,15 +28,15 @@ void change_record(std::string& text, mutators::Chance& chance) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   static const FormatLibrary formats = FormatLibrary::builtin();
-  std::optional<model::Provenance> from;
+  std::optional<model::recipe::Provenance> from;
   try {
     const auto path = fuzz::write("run.json", {reinterpret_cast<const char*>(data), size});
-    from = model::provenance_of(model::read_record(path, formats), "run.json");
+    from = model::recipe::provenance_of(model::recipe::read_record(path, formats), "run.json");
   } catch (const Error&) {
   }
   if (!from || from->compiler.empty()) return 0;
   try {
-    const auto again = model::provenance_of(model::record_of(*from), "again");
+    const auto again = model::recipe::provenance_of(model::recipe::record_of(*from), "again");
     LUMEN_CHECK(again && again->files.size() == from->files.size() && again->formats == from->formats);
   } catch (const Error& e) {
     LUMEN_CHECK(false, "what was written is refused: {}", e.what());

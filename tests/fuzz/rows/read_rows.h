@@ -48,17 +48,17 @@ inline std::filesystem::path write(const std::string& name, std::string_view byt
   return path;
 }
 
-inline void take_rows(lumen::model::RowReader& reader) {
+inline void take_rows(lumen::model::data::RowReader& reader) {
   using namespace lumen;
-  model::DataRow row;
+  model::data::DataRow row;
   for (int i = 0; i < kRows && reader.next(&row); ++i) {
-    model::parse_row(&row);
+    model::data::parse_row(&row);
     if (!row.fault.empty()) continue;
     LUMEN_CHECK(row.value.is_object());
     try {
-      const model::Example example = model::example_of(row.value, {});
-      LUMEN_CHECK(example.kind == model::Example::Kind::text || !example.messages.empty());
-    } catch (const model::ShapeFault& fault) {
+      const model::data::Example example = model::data::example_of(row.value, {});
+      LUMEN_CHECK(example.kind == model::data::Example::Kind::text || !example.messages.empty());
+    } catch (const model::data::ShapeFault& fault) {
       LUMEN_CHECK(!fault.reason.empty());
     }
   }
@@ -67,7 +67,7 @@ inline void take_rows(lumen::model::RowReader& reader) {
 // A file with this ending.
 inline void read_rows_of(const char* ending, std::string_view bytes) {
   try {
-    take_rows(*lumen::model::open_rows(write(std::string("rows") + ending, bytes)));
+    take_rows(*lumen::model::data::open_rows(write(std::string("rows") + ending, bytes)));
   } catch (const lumen::Error&) {
   }
 }

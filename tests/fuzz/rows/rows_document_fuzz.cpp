@@ -5,12 +5,12 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const lumen::model::DataRow& row : lumen::model::read_document(text).rows) {
+  for (const lumen::model::data::DataRow& row : lumen::model::data::read_document(text).rows) {
     LUMEN_CHECK(row.fault.empty() != row.value.empty());
     if (!row.fault.empty()) continue;
     try {
-      lumen::model::example_of(row.value, {});
-    } catch (const lumen::model::ShapeFault&) {
+      lumen::model::data::example_of(row.value, {});
+    } catch (const lumen::model::data::ShapeFault&) {
     }
   }
   return 0;

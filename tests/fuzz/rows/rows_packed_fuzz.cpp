@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   try {
-    LUMEN_CHECK(lumen::model::gunzip(all, "fuzz.gz", 1 << 20).size() <= 1 << 20);
+    LUMEN_CHECK(lumen::model::data::gunzip(all, "fuzz.gz", 1 << 20).size() <= 1 << 20);
   } catch (const lumen::Error&) {
   }
   fuzz::read_rows_of(".jsonl.gz", all);

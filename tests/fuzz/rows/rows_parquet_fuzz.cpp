@@ -7,7 +7,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   try {
     fuzz::take_rows(
-        *lumen::model::read_parquet(all, "fuzz.parquet", {.page = 1 << 24, .held = 1 << 26, .row = 1 << 24}));
+        *lumen::model::data::read_parquet(all, "fuzz.parquet", {.page = 1 << 24, .held = 1 << 26, .row = 1 << 24}));
   } catch (const lumen::Error&) {
   }
   return 0;

@@ -9,13 +9,15 @@
 #include "model/serve/forms/messages.h"
 #include "model/serve/forms/responses.h"
 #include "model/serve/request.h"
-#include "model/template/chat_template.h"
+#include "model/templates/chat_template.h"
 #include "tests/fuzz/mutators/json.h"
 
 namespace {
 
-lumen::model::ServedModel& served_letters() {
-  using namespace lumen::model;
+lumen::model::serve::ServedModel& served_letters() {
+  using namespace lumen::model::serve;
+  using namespace lumen::model::templates;
+  using namespace lumen::model::text;
   static ServedModel model("letters", Tokenizer::characters("abcdefghij {}[]\":,0123456789"), 29);
   if (!model.chat) {
     model.longest = model.longest_read = 64;
@@ -25,21 +27,21 @@ lumen::model::ServedModel& served_letters() {
   return model;
 }
 
-void check_bounds(const lumen::model::GenerationRequest& r) {
-  const lumen::model::ServedModel& model = served_letters();
+void check_bounds(const lumen::model::serve::GenerationRequest& r) {
+  const lumen::model::serve::ServedModel& model = served_letters();
   LUMEN_CHECK(r.n >= 1 && r.n * std::ssize(r.prompts) <= model.most_outputs && r.top <= 20);
   for (const auto& prompt : r.prompts) {
     LUMEN_CHECK(!prompt.empty() && std::ssize(prompt) <= model.longest);
     for (const auto id : prompt) LUMEN_CHECK(id >= 0 && id < model.vocabulary);
   }
-  (void)lumen::model::Sampler(r.sampling);  // takes what was let through
+  (void)lumen::model::infer::Sampler(r.sampling);  // takes what was let through
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
-  using namespace lumen::model;
+  using namespace lumen::model::serve;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const ServedModel& model = served_letters();
   const auto try_out = [](const auto& read) {

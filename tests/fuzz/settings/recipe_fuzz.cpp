@@ -9,10 +9,12 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   try {
-    const model::Recipe recipe = model::parse_recipe({reinterpret_cast<const char*>(data), size}, "fuzz.toml");
-    const std::string text = model::describe(recipe);
+    const model::recipe::Recipe recipe =
+        model::recipe::parse_recipe({reinterpret_cast<const char*>(data), size}, "fuzz.toml");
+    const std::string text = model::recipe::describe(recipe);
     try {
-      LUMEN_CHECK(model::describe(model::parse_recipe(text, "again.toml")) == text, "another recipe came back");
+      LUMEN_CHECK(model::recipe::describe(model::recipe::parse_recipe(text, "again.toml")) == text,
+                  "another recipe came back");
     } catch (const Error& e) {
       LUMEN_CHECK(false, "what was printed is refused: {}", e.what());
     }

@@ -11,14 +11,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const nlohmann::ordered_json row = nlohmann::ordered_json::parse(
       R"({"question":"q","choices":["a","b"],"answer":1,"text":"t","label":0,"gold":"b","a":{"b":[1,null,"x"]}})");
   try {
-    const model::Task task = model::Task::parse({reinterpret_cast<const char*>(data), size}, "fuzz.toml");
+    const model::eval::Task task = model::eval::Task::parse({reinterpret_cast<const char*>(data), size}, "fuzz.toml");
     if (!task.members.empty()) return 0;
     try {
-      const model::Question q = model::question_of(task, row, "row 1");
+      const model::eval::Question q = model::eval::question_of(task, row, "row 1");
       LUMEN_CHECK(q.choices.empty() || q.right < q.choices.size());
     } catch (const Error&) {
     }
-    model::example_of(task, row, "row 1");
+    model::eval::example_of(task, row, "row 1");
   } catch (const Error&) {
   }
   return 0;

@@ -11,7 +11,7 @@
 #include "model/arch/family/config_file.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 TEST(Family, OneBillionParameters) {
@@ -42,7 +42,7 @@ TEST(Family, FilesNameItWhereTheyWouldLeadToAnother) {
   const FamilyRef family = test_library()->family("glm4_moe");
   for (const double dense : {0, 1}) {
     const graph::Config config = family->config("", {{"layers", 2}, {"head_dim", 8}, {"first_dense", dense}});
-    GgufMetadata metadata;
+    file::GgufMetadata metadata;
     metadata.set("general.architecture", family->gguf_architecture());
     write_gguf_config(*family, config, metadata);
     name_family(*family, metadata);
@@ -105,7 +105,7 @@ class Files : public testing::TestWithParam<bool> {};
 TEST_P(Files, GgufRoundTrip) {
   const TestFolder folder;
   Model m = tiny_model(3, GetParam());
-  m.tokenizer = Tokenizer::characters("abcdefghijk");
+  m.tokenizer = text::Tokenizer::characters("abcdefghijk");
   write_gguf(m, folder / "m.gguf");
   const Model back = read_model(test_library(), folder / "m.gguf");
   EXPECT_EQ(back.config, m.config);
@@ -161,4 +161,4 @@ TEST(Files, RefusedWithNames) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

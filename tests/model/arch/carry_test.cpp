@@ -12,7 +12,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 TEST(Carry, NumbersThatAreNoCountsAreNotTaken) {
@@ -67,4 +67,4 @@ TEST(Carry, FromFolderToGgufToFolder) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

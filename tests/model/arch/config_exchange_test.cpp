@@ -10,7 +10,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ nlohmann::json judged(const fs::path& folder) {
   try {
     const Model m = read_hf(test_library(), folder);
     const Expected e(folder.string());  // absolute
-    const LoadedModel loaded(engine(), m);
+    const infer::LoadedModel loaded(engine(), m);
     const auto logits = forward(m, loaded, e, e.batch, e.length);
     double off = 0;
     for (int64_t r = 0; r < e.batch; ++r) off = std::max(off, e.off_text(logits, r, r));
@@ -43,4 +43,4 @@ TEST(ConfigExchange, Folders) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 #include "model/arch/family/config_file.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -114,18 +114,18 @@ TEST(FamilyAttributes, ParametersDoneWithout) {
 
 TEST(FamilyAttributes, TokensThatEndAPartOnly) {
   const auto ends = [](const std::string& more) {
-    return Tokenizer::from_json(R"({"model": {"type": "BPE", "merges": [], "vocab": {"a": 0}}, "added_tokens": [
+    return text::Tokenizer::from_json(R"({"model": {"type": "BPE", "merges": [], "vocab": {"a": 0}}, "added_tokens": [
                {"id": 1, "content": "<|end|>", "special": true})" +
-                                    more + "]}",
-                                "{}")
+                                          more + "]}",
+                                      "{}")
         .end_of_generation();
   };
-  EXPECT_EQ(ends(""), std::vector<TokenId>{1});
+  EXPECT_EQ(ends(""), std::vector<text::TokenId>{1});
   EXPECT_EQ(
       ends(
           R"(, {"id": 2, "content": "<|return|>", "special": true}, {"id": 3, "content": "<|call|>", "special": true})"),
-      (std::vector<TokenId>{2, 3}));
+      (std::vector<text::TokenId>{2, 3}));
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -13,7 +13,7 @@
 #include "model/infer/session/session.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 FormatRef own_format() {
@@ -34,9 +34,9 @@ std::vector<graph::EncodedInput> some_inputs(const Model& m, bool of_a_user = tr
 }
 
 std::vector<float> session_logits(const Model& m) {
-  const LoadedModel loaded(engine(), m);
-  Session s(loaded, {.context = 16, .chunk = 4});
-  const std::vector<TokenId> text = {1, 5, 9, 2, 7};
+  const infer::LoadedModel loaded(engine(), m);
+  infer::Session s(loaded, {.context = 16, .chunk = 4});
+  const std::vector<text::TokenId> text = {1, 5, 9, 2, 7};
   const auto logits = s.feed(text);
   return {logits.begin(), logits.end()};
 }
@@ -84,13 +84,13 @@ TEST(HeldFormats, WrittenReadAndRun) {
   EXPECT_LT(off(logits, evaluated(m)), 1e-4);
   EXPECT_GT(off(logits, before), 1e-3) << "nothing was encoded";
   // The cache is held as the file says, unless somebody asks for another.
-  const SessionOptions by_file = session_options(read, {});
+  const infer::SessionOptions by_file = infer::session_options(read, {});
   ASSERT_TRUE(by_file.keys);
   EXPECT_EQ(by_file.keys->name, "bf16");
-  SessionOptions asked;
+  infer::SessionOptions asked;
   asked.keys = read.family->library().formats().get("q8_0");
   EXPECT_EQ(session_options(read, asked).keys->name, "q8_0");
-  EXPECT_FALSE(session_options(m, {}).values);
+  EXPECT_FALSE(infer::session_options(m, {}).values);
   // Taken back, nothing is left.
   set_encoded_inputs(m, {});
   set_held_cache(m, kCacheKeys, nullptr);
@@ -111,8 +111,8 @@ TEST(HeldFormats, HostileMetadata) {
     }
     return std::string("taken");
   };
-  const auto texts = [](std::vector<std::string> all) { return GgufArray(std::move(all)); };
-  const auto scales = [](std::vector<float> all) { return GgufArray(std::move(all)); };
+  const auto texts = [](std::vector<std::string> all) { return file::GgufArray(std::move(all)); };
+  const auto scales = [](std::vector<float> all) { return file::GgufArray(std::move(all)); };
   const std::string a = "blk.0.attn_q.weight", b = "blk.0.attn_k.weight", c = "blk.1.ffn_down.weight",
                     d = "blk.1.attn_output.weight";
   const std::vector<std::pair<std::string, std::function<void(Model&)>>> cases = {
@@ -147,16 +147,16 @@ TEST(HeldFormats, HostileMetadata) {
   }
   EXPECT_EQ(refused([](Model&) {}), "taken");
   good.metadata.set(kCacheKeys, std::string("nobody"));
-  EXPECT_THROW((void)session_options(good, {}), Error);
+  EXPECT_THROW((void)infer::session_options(good, {}), Error);
 }
 
 // Training sees what is encoded, and prompts and single tokens give the same.
 TEST(HeldFormats, TheSameWhateverThePieces) {
   Model m = tiny_model();
   set_encoded_inputs(m, some_inputs(m, false));
-  const LoadedModel loaded(engine(), m);
-  const std::vector<TokenId> text = {1, 5, 9, 2, 7};
-  Session whole(loaded, {.context = 16, .chunk = 8, .exact = true}),
+  const infer::LoadedModel loaded(engine(), m);
+  const std::vector<text::TokenId> text = {1, 5, 9, 2, 7};
+  infer::Session whole(loaded, {.context = 16, .chunk = 8, .exact = true}),
       single(loaded, {.context = 16, .chunk = 1, .exact = true});
   const auto a = whole.feed(text);
   std::vector<double> want(a.begin(), a.end());
@@ -165,4 +165,4 @@ TEST(HeldFormats, TheSameWhateverThePieces) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

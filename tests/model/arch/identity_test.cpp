@@ -9,7 +9,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Of more bytes than the blocks that are sampled.
@@ -77,4 +77,4 @@ TEST(ModelIdentity, FilesMayBeTouchedMovedAndReplaced) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 class InMemoryTest : public testing::Test {
@@ -51,4 +51,4 @@ TEST_F(InMemoryTest, OthersStay) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -14,7 +14,7 @@
 #include "model/arch/split_weights.h"
 #include "tests/model/compress/equivalent_transform/transform_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // W becomes W - B A, with the branch beside it that gives that back.
@@ -23,8 +23,8 @@ void branch_off(Model& m, const std::string& name, int64_t rank) {
   const int64_t columns = w.columns(), matrices = w.type.shape.size() == 3 ? w.type.shape[0].number() : 1;
   const int64_t rows = w.rows() / matrices;
   std::vector<float> values(w.f32().begin(), w.f32().end()), a(matrices * rank * columns), b(matrices * rows * rank);
-  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(drawn(3, i) - 0.5);
-  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(drawn(4, i) - 0.5);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(compress::drawn(3, i) - 0.5);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(compress::drawn(4, i) - 0.5);
   for (int64_t r = 0; r < matrices * rows; ++r)
     for (int64_t c = 0; c < columns; ++c)
       for (int64_t i = 0; i < rank; ++i)
@@ -52,8 +52,8 @@ TEST(LowRankWeights, ComputeTheSameFromFilesAndFolders) {
   const Model before = tiny_model(), m = branched_case();
   EXPECT_EQ(m.weights.size(), m.parameters.size());
   EXPECT_EQ(m.weight_count(), before.weight_count());
-  const std::vector<double> want = logits_of(before);
-  EXPECT_LT(off(logits_of(m), want), 1e-6);
+  const std::vector<double> want = compress::logits_of(before);
+  EXPECT_LT(compress::off(compress::logits_of(m), want), 1e-6);
   const TestFolder folder;
   write_gguf(m, folder / "m.gguf");
   write_hf(m, folder / "hf");
@@ -63,7 +63,7 @@ TEST(LowRankWeights, ComputeTheSameFromFilesAndFolders) {
     ASSERT_NE(a, nullptr) << name;
     EXPECT_EQ(a->role, kBranchRole);
     EXPECT_TRUE(a->frozen);
-    EXPECT_LT(off(logits_of(read), want), 1e-6) << name;
+    EXPECT_LT(compress::off(compress::logits_of(read), want), 1e-6) << name;
     EXPECT_EQ(low_rank_branches(read).size(), 3U);
     for (const auto& [parameter, w] : m.weights) EXPECT_TRUE(read.weights.at(parameter).bytes == w.bytes) << parameter;
   }
@@ -71,7 +71,7 @@ TEST(LowRankWeights, ComputeTheSameFromFilesAndFolders) {
   EXPECT_EQ(config.at("model_type"), kLowRankModelType);
   EXPECT_EQ(config.at(kLowRankMember).size(), 3U);
   write_hf(read_hf(test_library(), folder / "hf"), folder / "again");
-  EXPECT_LT(off(logits_of(read_hf(test_library(), folder / "again")), want), 1e-6);
+  EXPECT_LT(compress::off(compress::logits_of(read_hf(test_library(), folder / "again")), want), 1e-6);
   EXPECT_THROW(require_writable_as(m, "gptq"), Error);
 }
 
@@ -81,23 +81,23 @@ TEST(LowRankWeights, AreNoOrnament) {
   Model without = m;
   set_low_rank_branches(without, {});
   without.parameters = own_parameters(without);
-  EXPECT_GT(off(logits_of(without), logits_of(m)), 1e-3);
+  EXPECT_GT(compress::off(compress::logits_of(without), compress::logits_of(m)), 1e-3);
 }
 
 TEST(LowRankWeights, StandBesideStackedMatrices) {
-  const Model before = uneven_model("mixtral");
+  const Model before = compress::uneven_model("mixtral");
   std::string stacked;
   for (const Parameter& p : before.parameters)
     if (p.shape.size() == 3 && stacked.empty()) stacked = p.name;
   ASSERT_FALSE(stacked.empty());
   const Model m = branched(before, {{stacked, 2}});
-  const std::vector<double> want = logits_of(before);
-  EXPECT_LT(off(logits_of(m), want), 1e-6);
+  const std::vector<double> want = compress::logits_of(before);
+  EXPECT_LT(compress::off(compress::logits_of(m), want), 1e-6);
   const TestFolder folder;
   write_gguf(m, folder / "m.gguf");
   write_hf(m, folder / "hf");
   for (const char* name : {"m.gguf", "hf"})
-    EXPECT_LT(off(logits_of(read_model(test_library(), folder / name)), want), 1e-6) << name;
+    EXPECT_LT(compress::off(compress::logits_of(read_model(test_library(), folder / name)), want), 1e-6) << name;
 }
 
 // What the weight reads is rounded, what its branch reads is not.
@@ -105,23 +105,23 @@ TEST(LowRankWeights, ReadWhatIsNotRounded) {
   Model m = branched(tiny_model(), {{"layers.0.wq", 3}});
   Weight& w = m.weights.at("layers.0.wq");
   w = f32_weight(w.type.shape, std::vector<float>(w.f32().size()));
-  const std::vector<double> want = logits_of(m);
+  const std::vector<double> want = compress::logits_of(m);
   const FormatRef f = test_library()->formats().get("int8");
   set_encoded_inputs(m, std::vector<graph::EncodedInput>{{"layers.0.wq", f, {}}});
-  EXPECT_EQ(off(logits_of(m), want), 0);
+  EXPECT_EQ(compress::off(compress::logits_of(m), want), 0);
 }
 
 std::string refusal(const std::vector<std::string>& texts) {
   const TestFolder folder;
   write_gguf(branched_case(), folder / "m.gguf");
   // Other words for the same tensors: the model is read by what the file says.
-  const GgufFile file(folder / "m.gguf", test_library()->formats());
-  GgufMetadata metadata = file.metadata();
-  metadata.set(kLowRankWeights, GgufArray(texts));
-  std::vector<TensorSpec> specs;
-  for (const StoredTensor& t : file.tensors()) specs.push_back({t.name, t.shape, t.element});
-  GgufWriter writer(folder / "hostile.gguf", metadata, specs);
-  for (const StoredTensor& t : file.tensors()) writer.write(t.blob());
+  const file::GgufFile file(folder / "m.gguf", test_library()->formats());
+  file::GgufMetadata metadata = file.metadata();
+  metadata.set(kLowRankWeights, file::GgufArray(texts));
+  std::vector<file::TensorSpec> specs;
+  for (const file::StoredTensor& t : file.tensors()) specs.push_back({t.name, t.shape, t.element});
+  file::GgufWriter writer(folder / "hostile.gguf", metadata, specs);
+  for (const file::StoredTensor& t : file.tensors()) writer.write(t.blob());
   writer.commit();
   try {
     const Model read = read_gguf(test_library(), folder / "hostile.gguf");
@@ -161,4 +161,4 @@ TEST(LowRankWeights, OfHostileFiles) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

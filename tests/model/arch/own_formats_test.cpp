@@ -8,7 +8,7 @@
 #include "model/file/gguf.h"
 #include "model/file/safetensors.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -45,10 +45,10 @@ FormatRef through(const std::string& text, const FormatLibrary& reader, const st
 }
 
 FormatRef by_gguf(const std::string& text, const FormatLibrary& reader, const std::string& name = "mine") {
-  return through<GgufFile, GgufWriter, GgufMetadata>(text, reader, name);
+  return through<file::GgufFile, file::GgufWriter, file::GgufMetadata>(text, reader, name);
 }
 FormatRef by_safetensors(const std::string& text, const FormatLibrary& reader, const std::string& name = "mine") {
-  return through<SafetensorsFile, SafetensorsWriter, SafetensorsMetadata>(text, reader, name);
+  return through<file::SafetensorsFile, file::SafetensorsWriter, file::SafetensorsMetadata>(text, reader, name);
 }
 
 std::string refused(const std::function<FormatRef()>& read) {
@@ -91,10 +91,10 @@ TEST(OwnFormats, ShippedFormatsReadFilesWithAnotherEncoder) {
   const FormatLibrary writer = library_with(text, false);
   ASSERT_NE(writer.get("int8_block")->source_text, known->source_text);
   const fs::path path = fs::temp_directory_path() / fmt::format("lumen-own-{}", ::getpid());
-  SafetensorsWriter out(path, {}, {{"w", {1, 32}, {Scalar::f32, writer.get("int8_block")}}});
+  file::SafetensorsWriter out(path, {}, {{"w", {1, 32}, {Scalar::f32, writer.get("int8_block")}}});
   out.write(std::vector<uint8_t>(64, 0));
   out.commit();
-  EXPECT_EQ(SafetensorsFile(path, plain).get("w").element.format, known);
+  EXPECT_EQ(file::SafetensorsFile(path, plain).get("w").element.format, known);
   fs::remove(path);
 }
 
@@ -121,13 +121,13 @@ TEST(OwnFormats, DecodeInAFileHasAStricterBudget) {
 
 TEST(OwnFormats, OneFileHoldsOneDefinitionOfAName) {
   const FormatLibrary a = library_with(mine("q[i] * 2"), false), b = library_with(mine("q[i] * 3"), false);
-  const std::vector<TensorSpec> specs = {{"v", {1, 4}, {Scalar::f32, a.get("mine")}},
-                                         {"w", {1, 4}, {Scalar::f32, b.get("mine")}}};
+  const std::vector<file::TensorSpec> specs = {{"v", {1, 4}, {Scalar::f32, a.get("mine")}},
+                                               {"w", {1, 4}, {Scalar::f32, b.get("mine")}}};
   const fs::path path = fs::temp_directory_path() / fmt::format("lumen-own-{}", ::getpid());
-  EXPECT_THROW(GgufWriter(path, GgufMetadata(), specs), Error);
-  EXPECT_THROW(SafetensorsWriter(path, {}, specs), Error);
+  EXPECT_THROW(file::GgufWriter(path, file::GgufMetadata(), specs), Error);
+  EXPECT_THROW(file::SafetensorsWriter(path, {}, specs), Error);
   EXPECT_FALSE(fs::exists(path));
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -14,7 +14,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,7 +39,7 @@ Model small_llama(double extra = 0) {
 }
 
 Model rounded(const Model& m, const std::string& type, bool stacked = false) {
-  QuantizeOptions o;
+  compress::QuantizeOptions o;
   o.target = type;
   o.pure = true;
   o.linear_layers = true;
@@ -216,4 +216,4 @@ TEST(PackExchange, Write) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

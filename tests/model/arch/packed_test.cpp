@@ -14,7 +14,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr int64_t kRows = 192, kColumns = 256;
@@ -74,15 +74,15 @@ void put(std::vector<uint32_t>& words, int64_t at, uint32_t value, int count) {
 }
 
 void write_tensors(const std::filesystem::path& path, const std::vector<Raw>& all) {
-  std::vector<TensorSpec> specs;
+  std::vector<file::TensorSpec> specs;
   for (const Raw& r : all) {
-    TensorSpec s;
+    file::TensorSpec s;
     s.name = r.name;
     s.shape = r.shape;
     s.element = r.element;
     specs.push_back(s);
   }
-  SafetensorsWriter writer(path, {}, specs);
+  file::SafetensorsWriter writer(path, {}, specs);
   for (const Raw& r : all) writer.write(r.bytes);
   writer.commit();
 }
@@ -101,8 +101,8 @@ Model read_packed(const TestFolder& folder, const std::string& quantization, con
                            1);
   write_hf(plain, folder.path());
   std::vector<Raw> all = tensors;
-  const SafetensorsFile file(folder / "model.safetensors", test_library()->formats());
-  for (const StoredTensor& t : file.tensors())
+  const file::SafetensorsFile file(folder / "model.safetensors", test_library()->formats());
+  for (const file::StoredTensor& t : file.tensors())
     if (t.name != kModule + "weight") all.push_back({t.name, t.shape, t.element, t.blob()});
   std::filesystem::create_directory(folder / "packed");
   write_tensors(folder / "packed" / "model.safetensors", all);
@@ -358,9 +358,9 @@ TEST(Packed, CodeTables) {
 class ByTheirLibraries : public testing::TestWithParam<std::string> {};
 
 TEST_P(ByTheirLibraries, TheirValues) {
-  const SafetensorsFile file(kFixtures / "packed" / (GetParam() + ".safetensors"), test_library()->formats());
+  const file::SafetensorsFile file(kFixtures / "packed" / (GetParam() + ".safetensors"), test_library()->formats());
   std::vector<Raw> tensors;
-  for (const StoredTensor& t : file.tensors())
+  for (const file::StoredTensor& t : file.tensors())
     if (!t.name.starts_with("expected.")) tensors.push_back({kModule + t.name, t.shape, t.element, t.blob()});
   const TestFolder folder;
   const Model m = read_packed(folder, file.metadata().at("quantization_config"), tensors);
@@ -388,9 +388,9 @@ INSTANTIATE_TEST_SUITE_P(All, ByTheirLibraries, testing::ValuesIn(names_in(kFixt
 TEST(Packed, OneTensorOfTwoParameters) {
   const Expected e("kanana2");
   const std::filesystem::path source = kFamilies / "kanana2";
-  const SafetensorsFile file(source / "model.safetensors", test_library()->formats());
+  const file::SafetensorsFile file(source / "model.safetensors", test_library()->formats());
   std::vector<Raw> packed, plain;
-  for (const StoredTensor& t : file.tensors()) {
+  for (const file::StoredTensor& t : file.tensors()) {
     if (!t.name.ends_with("kv_b_proj.weight")) {
       packed.push_back({t.name, t.shape, t.element, t.blob()});
       plain.push_back(packed.back());
@@ -428,7 +428,7 @@ TEST(Packed, OneTensorOfTwoParameters) {
     const Model m = read_hf(test_library(), folder.path());
     EXPECT_EQ(m.weights.contains("layers.0.wv"), is_packed);
     EXPECT_EQ(m.weights.contains("layers.0.k_up"), !is_packed);
-    logits.push_back(forward(m, LoadedModel(engine(), m), e, 1, e.length));
+    logits.push_back(forward(m, infer::LoadedModel(engine(), m), e, 1, e.length));
   }
   double most = 0;
   for (size_t i = 0; i < logits[0].size(); ++i)
@@ -521,4 +521,4 @@ TEST(Packed, ChangedAtRandom) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

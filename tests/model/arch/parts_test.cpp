@@ -11,7 +11,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Parameters called a, b, .. of one tensor, with numbers 0, 1, 2, .. through all of them.
@@ -101,7 +101,7 @@ TEST(Parts, TransposedInManyMatrices) {
 TEST(Parts, PackedExpertsStayPacked) {
   const std::filesystem::path folder = kFamilies / "gpt_oss_mxfp4";
   const Model m = read_hf(test_library(), folder);
-  const SafetensorsFile file(folder / "model.safetensors", test_library()->formats());
+  const file::SafetensorsFile file(folder / "model.safetensors", test_library()->formats());
   const std::string module = "model.layers.1.mlp.experts.gate_up_proj";
   const auto blocks = numbers<uint8_t>(file.get(module + "_blocks")),
              scales = numbers<uint8_t>(file.get(module + "_scales"));
@@ -126,4 +126,4 @@ TEST(Parts, PackedExpertsStayPacked) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

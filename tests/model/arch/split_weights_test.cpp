@@ -14,7 +14,7 @@
 #include "model/compress/split/expert_parts.h"
 #include "tests/model/compress/equivalent_transform/transform_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // The columns of a weight in an order, cut.
@@ -54,8 +54,8 @@ TEST(SplitWeights, ComputeTheSameFromFilesAndFolders) {
   const Model before = tiny_model();
   const Model m = split_case(before);
   EXPECT_EQ(m.weights.size(), m.parameters.size());
-  const std::vector<double> want = logits_of(before);
-  EXPECT_LT(off(logits_of(m), want), 1e-9);
+  const std::vector<double> want = compress::logits_of(before);
+  EXPECT_LT(compress::off(compress::logits_of(m), want), 1e-9);
   const TestFolder folder;
   write_gguf(m, folder / "m.gguf");
   write_hf(m, folder / "hf");
@@ -65,7 +65,7 @@ TEST(SplitWeights, ComputeTheSameFromFilesAndFolders) {
     ASSERT_NE(read.find("layers.0.wk.2"), nullptr);
     EXPECT_EQ(read.find("layers.0.wk.2")->role, "attention_k");
     EXPECT_TRUE(read.find("layers.0.wq.order")->frozen);
-    EXPECT_LT(off(logits_of(read), want), 1e-9) << name;
+    EXPECT_LT(compress::off(compress::logits_of(read), want), 1e-9) << name;
     for (const auto& [parameter, w] : m.weights) EXPECT_TRUE(read.weights.at(parameter).bytes == w.bytes) << parameter;
     StreamedModel streamed = stream_model(test_library(), folder / name);
     for (const Parameter& p : streamed.model.parameters)
@@ -76,7 +76,7 @@ TEST(SplitWeights, ComputeTheSameFromFilesAndFolders) {
   EXPECT_EQ(config.at(kSplitMember).size(), 3U);
   // A folder of a folder.
   write_hf(read_hf(test_library(), folder / "hf"), folder / "again");
-  EXPECT_LT(off(logits_of(read_hf(test_library(), folder / "again")), want), 1e-9);
+  EXPECT_LT(compress::off(compress::logits_of(read_hf(test_library(), folder / "again")), want), 1e-9);
 }
 
 TEST(SplitWeights, ArePartsOfOwnFormats) {
@@ -118,13 +118,13 @@ std::string refusal(const Model& m, const std::vector<std::string>& texts, const
   Model hostile = m;
   write_gguf(hostile, folder / "m.gguf");
   // Other words for the same tensors: the model is read by what the file says.
-  const GgufFile file(folder / "m.gguf", test_library()->formats());
-  GgufMetadata metadata = file.metadata();
-  metadata.set(key, GgufArray(texts));
-  std::vector<TensorSpec> specs;
-  for (const StoredTensor& t : file.tensors()) specs.push_back({t.name, t.shape, t.element});
-  GgufWriter writer(folder / "hostile.gguf", metadata, specs);
-  for (const StoredTensor& t : file.tensors()) writer.write(t.blob());
+  const file::GgufFile file(folder / "m.gguf", test_library()->formats());
+  file::GgufMetadata metadata = file.metadata();
+  metadata.set(key, file::GgufArray(texts));
+  std::vector<file::TensorSpec> specs;
+  for (const file::StoredTensor& t : file.tensors()) specs.push_back({t.name, t.shape, t.element});
+  file::GgufWriter writer(folder / "hostile.gguf", metadata, specs);
+  for (const file::StoredTensor& t : file.tensors()) writer.write(t.blob());
   writer.commit();
   try {
     const Model read = read_gguf(test_library(), folder / "hostile.gguf");
@@ -170,8 +170,8 @@ TEST(SplitWeights, OfHostileFiles) {
 
 // Experts of a mixture: five, whose places in files are by class.
 TEST(SplitWeights, ExpertsOfHostileFiles) {
-  Model m = uneven_model("mixtral");
-  m = with_expert_parts(m, std::vector<ExpertParts>{{{"layers.0.gates"}, {0, 0, 1, 1, 1}}});
+  Model m = compress::uneven_model("mixtral");
+  m = with_expert_parts(m, std::vector<compress::ExpertParts>{{{"layers.0.gates"}, {0, 0, 1, 1, 1}}});
   const std::string gates = "blk.0.ffn_gate_exps.weight";
   const auto says = [&](const std::vector<std::string>& texts, const std::string& what) {
     const std::string said = refusal(m, texts, kSplitExperts);
@@ -208,4 +208,4 @@ TEST(SplitWeights, OrdersThatAreNoPermutations) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -12,7 +12,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 TEST(Wrapped, PatternsMatchAnyCharacters) {
@@ -121,4 +121,4 @@ TEST(Wrapped, WithoutAHead) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,4 +52,4 @@ TEST(WriteRefusals, AFamilyWithoutAPlaceInSuchFolders) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -6,19 +6,19 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
-const std::vector<TokenId> kText = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+const std::vector<text::TokenId> kText = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
 
 // The largest |w h| of tokens, h what the first layer's attention reads of them. Turning a key's pairs moves size from
 // one number to the other, so that keys are exact at the first place alone.
-double largest_product(const Model& m, const std::string& weight, std::span<const TokenId> tokens) {
+double largest_product(const arch::Model& m, const std::string& weight, std::span<const text::TokenId> tokens) {
   const int64_t hidden = m.integer("hidden");
   const auto numbers = [&](const std::string& name) { return m.weights.at(name).f32(); };
   const auto embed = numbers("embed"), gain = numbers("layers.0.attn_norm"), w = numbers(weight);
   double largest = 0;
-  for (const TokenId t : tokens) {
+  for (const text::TokenId t : tokens) {
     const auto x = embed.subspan(t * hidden, hidden);
     double squares = 0;
     for (const float v : x) squares += double(v) * v;
@@ -33,8 +33,8 @@ double largest_product(const Model& m, const std::string& weight, std::span<cons
 }
 
 TEST(CacheRanges, AreThoseOfEveryTokenInEveryWindow) {
-  const Model m = tiny_model();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = tiny_model();
+  const infer::LoadedModel loaded(engine(), m);
   const CacheRanges alone = cache_ranges(loaded, kText, 1);
   ASSERT_EQ(alone.keys.size(), 2U);
   ASSERT_EQ(alone.values.size(), 2U);
@@ -61,12 +61,12 @@ TEST(CacheRanges, AreThoseOfEveryTokenInEveryWindow) {
 }
 
 TEST(CacheRanges, ErrorsForWhatHasNone) {
-  const Model m = tiny_model();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = tiny_model();
+  const infer::LoadedModel loaded(engine(), m);
   EXPECT_THROW((void)cache_ranges(loaded, std::span(kText).first(4), 5), Error) << "no window";
-  const std::vector<TokenId> strange = {0, 11};
+  const std::vector<text::TokenId> strange = {0, 11};
   EXPECT_THROW((void)cache_ranges(loaded, strange, 2), Error) << "a token that the model does not have";
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -8,7 +8,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 run::Engine& calibrate_engine() {
@@ -16,22 +16,22 @@ run::Engine& calibrate_engine() {
   return e;
 }
 
-Model small_model() {
-  const FamilyRef family = test_library()->family("llama");
+arch::Model small_model() {
+  const arch::FamilyRef family = test_library()->family("llama");
   return initialise(
       family,
       family->config("", {{"vocab", 40}, {"hidden", 64}, {"layers", 2}, {"heads", 2}, {"ffn", 96}, {"context", 16}}),
       1);
 }
 
-std::vector<TokenId> text(int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> text(int64_t count) {
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < count; ++i) out.push_back((i * i * 7 + i * 3 + 5) % 40);
   return out;
 }
 
-Importance measured(const Model& m, int64_t batch, int64_t windows = 0, bool output = false) {
-  const LoadedModel loaded(calibrate_engine(), m);
+Importance measured(const arch::Model& m, int64_t batch, int64_t windows = 0, bool output = false) {
+  const infer::LoadedModel loaded(calibrate_engine(), m);
   CalibrateOptions o;
   o.length = 8;
   o.batch = batch;
@@ -42,7 +42,7 @@ Importance measured(const Model& m, int64_t batch, int64_t windows = 0, bool out
 }
 
 TEST(Calibrate, EveryMatrixOfEveryLayer) {
-  const Model m = small_model();
+  const arch::Model m = small_model();
   const Importance got = measured(m, 1);
   EXPECT_EQ(got.entries.size(), 14u);  // seven of each layer
   EXPECT_EQ(got.windows, 5);
@@ -60,7 +60,7 @@ TEST(Calibrate, EveryMatrixOfEveryLayer) {
 }
 
 TEST(Calibrate, WindowsAtOnceGiveTheSame) {
-  const Model m = small_model();
+  const arch::Model m = small_model();
   const Importance one = measured(m, 1), two = measured(m, 2);
   for (const auto& [name, e] : one.entries)
     for (size_t i = 0; i < e.sums.size(); ++i)
@@ -72,32 +72,32 @@ TEST(Calibrate, WindowsAtOnceGiveTheSame) {
 
 // Errors go to columns that count little.
 TEST(Calibrate, RoundingByImportance) {
-  const Model m = small_model();
+  const arch::Model m = small_model();
   auto importance = std::make_shared<Importance>(measured(m, 1));
   for (auto& [name, e] : importance->entries)
     for (int64_t c = 0; c < e.columns; c += 7) e.sums[c] *= 400;
-  QuantizeOptions o;
+  compress::QuantizeOptions o;
   o.target = "q4_0";
   o.pure = true;
-  QuantizeReport plain, weighed;
+  compress::QuantizeReport plain, weighed;
   (void)quantize(calibrate_engine(), m, o, &plain);
   o.importance = importance;
-  const Model out = quantize(calibrate_engine(), m, o, &weighed);
+  const arch::Model out = quantize(calibrate_engine(), m, o, &weighed);
   int64_t better = 0, all = 0;
-  const auto by_importance = [&](const Model& rounded, const Parameter& p) {
-    const std::vector<float> x = values_of(calibrate_engine(), m.weights.at(p.name)),
-                             y = values_of(calibrate_engine(), rounded.weights.at(p.name));
+  const auto by_importance = [&](const arch::Model& rounded, const arch::Parameter& p) {
+    const std::vector<float> x = compress::values_of(calibrate_engine(), m.weights.at(p.name)),
+                             y = compress::values_of(calibrate_engine(), rounded.weights.at(p.name));
     const std::vector<float> w = importance->entries.at(p.gguf).means(0);
     double sum = 0;
     for (size_t i = 0; i < x.size(); ++i) sum += w[i % w.size()] * std::pow(double(x[i]) - y[i], 2);
     return sum;
   };
   o.importance = nullptr;
-  const Model flat = quantize(calibrate_engine(), m, o, nullptr);
-  for (const QuantizedTensor& t : weighed.tensors) {
+  const arch::Model flat = quantize(calibrate_engine(), m, o, nullptr);
+  for (const compress::QuantizedTensor& t : weighed.tensors) {
     if (!t.weighed) continue;
     ++all;
-    for (const Parameter& p : m.parameters)
+    for (const arch::Parameter& p : m.parameters)
       if (p.gguf == t.name) better += by_importance(out, p) < 0.8 * by_importance(flat, p);
   }
   EXPECT_EQ(all, 14);
@@ -111,4 +111,4 @@ TEST(Calibrate, RoundingByImportance) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

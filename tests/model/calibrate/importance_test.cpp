@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 const FormatLibrary& formats() {
@@ -136,4 +136,4 @@ TEST(Importance, HostileFilesAreErrors) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

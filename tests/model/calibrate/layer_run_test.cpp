@@ -11,7 +11,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 run::Engine& layer_engine() {
@@ -19,14 +19,14 @@ run::Engine& layer_engine() {
   return e;
 }
 
-std::vector<TokenId> tokens_of(const Model& m, int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> tokens_of(const arch::Model& m, int64_t count) {
+  std::vector<text::TokenId> out;
   const int64_t vocabulary = m.integer("vocab");
   for (int64_t i = 0; i < count; ++i) out.push_back((i * i * 7 + i * 3 + 5) % vocabulary);
   return out;
 }
 
-LayerRun::WeightOf weights_of(const Model& m) {
+LayerRun::WeightOf weights_of(const arch::Model& m) {
   return [&m](const std::string& name) { return m.weights.at(name).f32(); };
 }
 
@@ -34,7 +34,7 @@ struct Walk {
   std::vector<PartRun> parts;
   std::vector<float> losses;
 };
-Walk walk(LayerRun& run, const Model& m, const std::filesystem::path& folder, const graph::TapKinds& kinds = {}) {
+Walk walk(LayerRun& run, const arch::Model& m, const std::filesystem::path& folder, const graph::TapKinds& kinds = {}) {
   CarriedValues values(folder, "rounded");
   Walk out;
   for (size_t k = 0; k < run.parts(); ++k) {
@@ -42,13 +42,13 @@ Walk walk(LayerRun& run, const Model& m, const std::filesystem::path& folder, co
     run.keep_written(k, &values);
     run.drop_read(k, &values);
   }
-  const auto losses = out.parts.back().results.find(kResult);  // families that predict no tokens have none
+  const auto losses = out.parts.back().results.find(arch::kResult);  // families that predict no tokens have none
   if (losses != out.parts.back().results.end()) out.losses = losses->second;
   return out;
 }
 
-std::vector<float> whole_losses(const Model& m, const std::vector<TokenId>& text, int64_t length) {
-  const LoadedModel loaded(layer_engine(), m);
+std::vector<float> whole_losses(const arch::Model& m, const std::vector<text::TokenId>& text, int64_t length) {
+  const infer::LoadedModel loaded(layer_engine(), m);
   run::CompileOptions options;
   options.assignments = stored_formats(m);
   const int64_t windows = std::ssize(text) / length;
@@ -69,19 +69,19 @@ std::vector<float> whole_losses(const Model& m, const std::vector<TokenId>& text
   }
   program->run();
   std::vector<float> out(windows * length);
-  program->result(kResult)->download(out.data(), out.size() * sizeof(float));
+  program->result(arch::kResult)->download(out.data(), out.size() * sizeof(float));
   return out;
 }
 
 TEST(LayerRun, LossesOfTheWholeModelOfEveryFamily) {
   for (const std::string& family : test_library()->family_names()) {
-    const FamilyRef f = test_library()->family(family);
+    const arch::FamilyRef f = test_library()->family(family);
     const std::vector<std::string> sizes = f->sizes();
     if (!f->has_function("token_loss") || std::ranges::find(sizes, "tiny") == sizes.end()) continue;
     SCOPED_TRACE(family);
-    const Model m = initialise(f, f->config("tiny", {}), 3);
+    const arch::Model m = initialise(f, f->config("tiny", {}), 3);
     const int64_t length = 8;
-    const std::vector<TokenId> text = tokens_of(m, 5 * length);
+    const std::vector<text::TokenId> text = tokens_of(m, 5 * length);
     LayerRun run(layer_engine(), m, text, {.length = length, .batch = 2});
     EXPECT_EQ(run.parts(), static_cast<size_t>(m.integer("layers")) + 1);
     const std::vector<float> got = walk(run, m, {}).losses, want = whole_losses(m, text, length);
@@ -91,15 +91,15 @@ TEST(LayerRun, LossesOfTheWholeModelOfEveryFamily) {
 }
 
 // The sums of every weight, layer by layer, against those of the whole model.
-void expect_sums_of_importance(const Model& m) {
-  const std::vector<TokenId> text = tokens_of(m, 6 * 8);
+void expect_sums_of_importance(const arch::Model& m) {
+  const std::vector<text::TokenId> text = tokens_of(m, 6 * 8);
   LayerRun run(layer_engine(), m, text, {.length = 8, .batch = 4});  // 4 and 2
   graph::TapKinds kinds;
   kinds.squares = kinds.gram = true;
   const TestFolder folder;
   const Walk in_files = walk(run, m, folder.path(), kinds), in_memory = walk(run, m, {}, kinds);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "what nobody reads any more goes";
-  const LoadedModel loaded(layer_engine(), m);
+  const infer::LoadedModel loaded(layer_engine(), m);
   CalibrateOptions o;
   o.length = 8;
   o.exact = true;
@@ -128,7 +128,7 @@ TEST(LayerRun, SumsAreThoseOfAnImportanceMatrix) {
 
 // It ends with its last layer, and tells no losses.
 TEST(LayerRun, SumsOfAnEncoder) {
-  const Model m = read_hf(test_library(), kFixtures / "encoders" / "plain");
+  const arch::Model m = read_hf(test_library(), kFixtures / "encoders" / "plain");
   LayerRun run(layer_engine(), m, tokens_of(m, 2 * 8), {.length = 8, .batch = 2});
   EXPECT_EQ(run.parts(), static_cast<size_t>(m.integer("layers")));
   EXPECT_TRUE(walk(run, m, {}).losses.empty());
@@ -136,8 +136,8 @@ TEST(LayerRun, SumsOfAnEncoder) {
 }
 
 TEST(LayerRun, TwoFormsOfAText) {
-  const Model m = tiny_model(), rough = tiny_model(2);
-  const std::vector<TokenId> text = tokens_of(m, 3 * 8);
+  const arch::Model m = tiny_model(), rough = tiny_model(2);
+  const std::vector<text::TokenId> text = tokens_of(m, 3 * 8);
   LayerRun run(layer_engine(), m, text, {.length = 8, .batch = 2});
   CarriedValues truth({}, "true"), rounded({}, "rounded");
   run.run(0, weights_of(m), nullptr, &truth);
@@ -157,11 +157,11 @@ TEST(LayerRun, TwoFormsOfAText) {
 // What the loss gains by numbers that go from part to part, against losses with those numbers changed.
 TEST(LayerRun, GainsBackThroughTheParts) {
   for (const char* family : {"llama", "mixtral"}) {
-    const FamilyRef f = test_library()->family(family);
+    const arch::FamilyRef f = test_library()->family(family);
     std::map<std::string, double> sizes{{"vocab", 11}, {"hidden", 32},  {"layers", 3},  {"heads", 2},
                                         {"ffn", 48},   {"kv_heads", 2}, {"context", 16}};
     if (std::string(family) == "mixtral") sizes["experts"] = 4;
-    const Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 3);
+    const arch::Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 3);
     const int64_t length = 8, windows = 3;
     LayerRun run(layer_engine(), m, tokens_of(m, windows * length), {.length = length, .batch = 2});
     CarriedValues values({}, "values"), slopes({}, "slopes");
@@ -185,7 +185,7 @@ TEST(LayerRun, GainsBackThroughTheParts) {
         const PartRun part = run.run(k, weights_of(m), &changed, last ? nullptr : &changed);
         if (last)
           for (int64_t i = 0; i < windows * length; ++i)
-            if (i % length != length - 1) sum += part.results.at(kResult)[i];
+            if (i % length != length - 1) sum += part.results.at(arch::kResult)[i];
       }
       return sum;
     };
@@ -206,18 +206,18 @@ TEST(LayerRun, GainsBackThroughTheParts) {
         for (const std::string& name : sums.tap.weights) EXPECT_TRUE(part.slopes.contains(name)) << name;
     }
     size_t matrices = 0;
-    for (const Parameter& p : m.parameters) matrices += p.shape.size() >= 2;
+    for (const arch::Parameter& p : m.parameters) matrices += p.shape.size() >= 2;
     EXPECT_EQ(weights, matrices) << family;
   }
 }
 
 TEST(LayerRun, TextsThatAreNone) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   EXPECT_THROW(LayerRun(layer_engine(), m, tokens_of(m, 7), {.length = 8}), Error);
-  std::vector<TokenId> wrong = tokens_of(m, 8);
+  std::vector<text::TokenId> wrong = tokens_of(m, 8);
   wrong[3] = 11;
   EXPECT_THROW(LayerRun(layer_engine(), m, wrong, {.length = 8}), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

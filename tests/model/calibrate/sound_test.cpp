@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 TapSums tap(int64_t matrices, std::vector<float> squares) {
@@ -58,4 +58,4 @@ TEST(Sound, ColumnsOfNoImportanceCountALittle) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

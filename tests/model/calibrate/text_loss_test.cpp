@@ -9,7 +9,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::calibrate {
 namespace {
 
 run::Engine& loss_engine() {
@@ -17,9 +17,9 @@ run::Engine& loss_engine() {
   return e;
 }
 
-Model loss_model(uint32_t seed) {
-  const FamilyRef f = test_library()->family("llama");
-  Model m = initialise(
+arch::Model loss_model(uint32_t seed) {
+  const arch::FamilyRef f = test_library()->family("llama");
+  arch::Model m = initialise(
       f,
       f->config(
           "",
@@ -28,24 +28,24 @@ Model loss_model(uint32_t seed) {
   for (auto& [name, w] : m.weights) {
     std::vector<float> x(w.f32().begin(), w.f32().end());
     for (float& v : x) v *= w.type.shape.size() > 1 ? 6 : 1;
-    w = f32_weight(w.type.shape, x);
+    w = arch::f32_weight(w.type.shape, x);
   }
   return m;
 }
 
-std::vector<TokenId> loss_text(int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> loss_text(int64_t count) {
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < count; ++i) out.push_back((i * i * 7 + i * 3 + 5) % 24);
   return out;
 }
 
-std::vector<float> loss_numbers(const Model& m, const std::string& name) {
+std::vector<float> loss_numbers(const arch::Model& m, const std::string& name) {
   return {m.weights.at(name).f32().begin(), m.weights.at(name).f32().end()};
 }
 
 TEST(TextLoss, NoDistanceFromItself) {
-  const Model m = loss_model(1), other = loss_model(2);
-  const std::vector<TokenId> text = loss_text(11 * 8);
+  const arch::Model m = loss_model(1), other = loss_model(2);
+  const std::vector<text::TokenId> text = loss_text(11 * 8);
   TextLoss loss(loss_engine(), m, text, {.length = 8, .batch = 2}, {}, &m);
   EXPECT_EQ(loss.windows(), 11);
   EXPECT_NEAR(loss.value([&](const std::string& name) { return loss_numbers(m, name); }), 0, 1e-6);
@@ -61,10 +61,10 @@ TEST(TextLoss, NoDistanceFromItself) {
 }
 
 TEST(TextLoss, GradientsAreDifferences) {
-  const Model m = loss_model(1), teacher = loss_model(2);
-  const std::vector<TokenId> text = loss_text(4 * 8);
+  const arch::Model m = loss_model(1), teacher = loss_model(2);
+  const std::vector<text::TokenId> text = loss_text(4 * 8);
   const std::vector<int64_t> all = {0, 1, 2, 3};
-  for (const Model* by : {static_cast<const Model*>(nullptr), &teacher}) {
+  for (const arch::Model* by : {static_cast<const arch::Model*>(nullptr), &teacher}) {
     TextLoss loss(loss_engine(), m, text, {.length = 8, .batch = 3}, {}, by);
     std::map<std::string, std::vector<float>> gradients;
     const double here = loss.gradients(
@@ -96,12 +96,12 @@ TEST(TextLoss, GradientsAreDifferences) {
 }
 
 TEST(TextLoss, TeachersOfOtherTokensAreRefused) {
-  const Model m = loss_model(1);
-  Model other = m;
+  const arch::Model m = loss_model(1);
+  arch::Model other = m;
   other.config["vocab"] = 25;
-  const std::vector<TokenId> text = loss_text(4 * 8);
+  const std::vector<text::TokenId> text = loss_text(4 * 8);
   EXPECT_THROW(TextLoss(loss_engine(), m, text, {.length = 8}, {}, &other), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::calibrate

@@ -15,7 +15,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& by_layers_engine() {
@@ -23,16 +23,16 @@ run::Engine& by_layers_engine() {
   return e;
 }
 
-Model wide_model() {
-  const FamilyRef family = test_library()->family("llama");
+arch::Model wide_model() {
+  const arch::FamilyRef family = test_library()->family("llama");
   return initialise(
       family,
       family->config("", {{"vocab", 40}, {"hidden", 64}, {"layers", 2}, {"heads", 2}, {"ffn", 96}, {"context", 16}}),
       1);
 }
 
-std::vector<TokenId> some_text(int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> some_text(int64_t count) {
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < count; ++i) out.push_back((i * i * 7 + i * 3 + 5) % 40);
   return out;
 }
@@ -47,35 +47,35 @@ ByLayersOptions options_in(const std::filesystem::path& folder, const std::strin
   return o;
 }
 
-std::map<std::string, FormatRef> formats_of(const Model& m, const std::string& name) {
+std::map<std::string, FormatRef> formats_of(const arch::Model& m, const std::string& name) {
   QuantizeOptions o;
   o.target = name;
   return choose_formats(m, o, nullptr);
 }
 
-std::map<std::string, std::vector<uint8_t>> bytes_of(const Model& m, ByLayers& run) {
+std::map<std::string, std::vector<uint8_t>> bytes_of(const arch::Model& m, ByLayers& run) {
   std::map<std::string, std::vector<uint8_t>> out;
-  const Model outline = run.outline();
-  for (const Parameter& p : m.parameters) {
-    const Weight& w = outline.weights.at(p.name);
-    const Weight whole = w.bytes.size() > 0 ? w : run.weight(p);
+  const arch::Model outline = run.outline();
+  for (const arch::Parameter& p : m.parameters) {
+    const arch::Weight& w = outline.weights.at(p.name);
+    const arch::Weight whole = w.bytes.size() > 0 ? w : run.weight(p);
     out[p.name] = {whole.bytes.begin(), whole.bytes.end()};
   }
   return out;
 }
 
 TEST(ByLayers, NearestIsThatOfRoundingAtOnce) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   for (const char* format : {"q8_0", "bf16", "f16", "fp8_tensor", "int8_row"}) {
     const TestFolder folder;
     ByLayers run(by_layers_engine(), m, formats_of(m, format), some_text(5 * 8), options_in(folder / "w", "rtn"));
     ASSERT_TRUE(run.run());
     QuantizeOptions q;
     q.target = format;
-    const Model want = quantize(by_layers_engine(), m, q, nullptr);
+    const arch::Model want = quantize(by_layers_engine(), m, q, nullptr);
     const auto got = bytes_of(m, run);
-    for (const Parameter& p : m.parameters) {
-      const Weight& w = want.weights.at(p.name);
+    for (const arch::Parameter& p : m.parameters) {
+      const arch::Weight& w = want.weights.at(p.name);
       EXPECT_EQ(got.at(p.name), std::vector<uint8_t>(w.bytes.begin(), w.bytes.end())) << p.name;
     }
     EXPECT_EQ(run.losses().size(), 40u);
@@ -86,7 +86,7 @@ TEST(ByLayers, NearestIsThatOfRoundingAtOnce) {
 }
 
 TEST(ByLayers, ErrorsOfOutputsFollowWhatIsRead) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const TestFolder folder;
   ByLayersOptions o = options_in(folder / "w", "imatrix");
   ByLayers run(by_layers_engine(), m, formats_of(m, "q4_0"), some_text(5 * 8), o);
@@ -97,7 +97,7 @@ TEST(ByLayers, ErrorsOfOutputsFollowWhatIsRead) {
 // Processes that are killed, the first by itself behind its first part, the others at moments spread over the time that
 // a whole run took, however fast the machine is; then the run goes on here.
 void expect_same_bytes_when_ended(const std::string& strategy, int rounds) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const TestFolder folder;
   const auto formats = formats_of(m, "q4_0");
   std::map<std::string, std::vector<uint8_t>> want;
@@ -144,7 +144,7 @@ TEST(ByLayers, EndedWhileItLearnsItGivesTheSameBytes) {
 
 // What layers hand on is nearer to what it was; weights that lie in none are rounded by importance.
 TEST(ByLayers, LearnsLayerByLayer) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const TestFolder folder;
   for (const char* strategy : {"autoround", "adaround", "omniquant", "block-ap"}) {
     ByLayersOptions o = options_in(folder / strategy, strategy);
@@ -171,8 +171,8 @@ TEST(ByLayers, LearnsLayerByLayer) {
 }
 
 TEST(ByLayers, FormatsThatAStrategyCannotMove) {
-  const FamilyRef family = test_library()->family("llama");
-  const Model m = initialise(
+  const arch::FamilyRef family = test_library()->family("llama");
+  const arch::Model m = initialise(
       family, family->config("", {{"vocab", 40}, {"hidden", 256}, {"layers", 1}, {"heads", 2}, {"ffn", 256}}), 1);
   const TestFolder folder;
   try {
@@ -187,7 +187,7 @@ TEST(ByLayers, FormatsThatAStrategyCannotMove) {
 }
 
 TEST(ByLayers, StopsBetweenPartsAndGoesOn) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const TestFolder folder;
   const auto formats = formats_of(m, "q4_0");
   {
@@ -201,7 +201,7 @@ TEST(ByLayers, StopsBetweenPartsAndGoesOn) {
 }
 
 TEST(ByLayers, FoldersOfOtherRuns) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const TestFolder folder;
   const auto formats = formats_of(m, "q4_0");
   {
@@ -217,4 +217,4 @@ TEST(ByLayers, FoldersOfOtherRuns) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,7 +7,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& engine() {
@@ -100,7 +100,7 @@ TEST(TrainTables, TheTextCarriesTheTables) {
   const TrainedTables t = train_tables(engine(), format("kmeans2_g64"), x, {}, {3, 0});
   ASSERT_TRUE(t.format);
   const auto source = std::make_shared<Source>(Source{"carried", t.format->source_text});
-  const std::vector<FormatRef> read = formats_of_text(FormatLibrary(), source);
+  const std::vector<FormatRef> read = arch::formats_of_text(FormatLibrary(), source);
   ASSERT_EQ(read.size(), 1u);
   EXPECT_EQ(read[0]->hash, t.format->hash);
   const auto columns = static_cast<int64_t>(x.size());
@@ -110,4 +110,4 @@ TEST(TrainTables, TheTextCarriesTheTables) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,11 +7,11 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
-Model small_model(int64_t hidden = 64, int64_t ffn = 96) {
-  const FamilyRef family = test_library()->family("llama");
+arch::Model small_model(int64_t hidden = 64, int64_t ffn = 96) {
+  const arch::FamilyRef family = test_library()->family("llama");
   return initialise(family,
                     family->config("", {{"vocab", 40},
                                         {"hidden", static_cast<double>(hidden)},
@@ -34,7 +34,7 @@ QuantizeOptions to(const std::string& target) {
 }
 
 TEST(ChooseFormats, MatricesOnly) {
-  const Model m = small_model();
+  const arch::Model m = small_model();
   QuantizeOptions o = to("Q4_0");
   o.pure = true;
   const auto chosen = choose_formats(m, o, nullptr);
@@ -46,7 +46,7 @@ TEST(ChooseFormats, MatricesOnly) {
 }
 
 TEST(ChooseFormats, RolesAndExpressionsOverride) {
-  const Model m = small_model();
+  const arch::Model m = small_model();
   QuantizeOptions o = to("q4_0");
   o.output_type = "q8_0";
   o.embedding_type = "Q8_0";
@@ -64,7 +64,7 @@ TEST(ChooseFormats, RolesAndExpressionsOverride) {
 }
 
 TEST(ChooseFormats, MistakesAreNamed) {
-  const Model m = small_model();
+  const arch::Model m = small_model();
   QuantizeOptions o = to("q4_0");
   o.tensor_types = {{"no_such_tensor", "q5_0"}};
   EXPECT_THROW((void)choose_formats(m, o, nullptr), Error);
@@ -74,7 +74,7 @@ TEST(ChooseFormats, MistakesAreNamed) {
 }
 
 TEST(ChooseFormats, RowsThatDoNotDivideAreRefusedOrReported) {
-  const Model m = small_model(64, 100);  // ffn_down has rows of 100
+  const arch::Model m = small_model(64, 100);  // ffn_down has rows of 100
   try {
     (void)choose_formats(m, to("mxfp4"), nullptr);
     FAIL();
@@ -92,12 +92,12 @@ TEST(ChooseFormats, RowsThatDoNotDivideAreRefusedOrReported) {
 }
 
 TEST(Quantize, WeightsAreTheCodecsAndTheFileSaysSo) {
-  const Model m = small_model();
+  const arch::Model m = small_model();
   QuantizeReport report;
   QuantizeOptions all = to("q4_0");
   all.pure = true;
-  const Model q = quantize(engine(), m, all, &report);
-  const Weight& w = q.weights.at("layers.0.wq");
+  const arch::Model q = quantize(engine(), m, all, &report);
+  const arch::Weight& w = q.weights.at("layers.0.wq");
   EXPECT_EQ(w.bytes, encode(*w.type.element.format, m.weights.at("layers.0.wq").f32(), w.rows(), w.columns()));
   EXPECT_TRUE(q.weights.at("norm").is_f32());
   EXPECT_EQ(report.file_type, 2);
@@ -110,7 +110,7 @@ TEST(Quantize, WeightsAreTheCodecsAndTheFileSaysSo) {
 
   const TestFolder folder;
   write_gguf(q, folder / "q.gguf", report.file_type);
-  const Model back = read_model(test_library(), folder / "q.gguf");
+  const arch::Model back = read_model(test_library(), folder / "q.gguf");
   for (const auto& [name, weight] : q.weights) EXPECT_EQ(back.weights.at(name).bytes, weight.bytes) << name;
 
   EXPECT_THROW((void)quantize(engine(), q, to("q8_0"), nullptr), Error);  // lossy twice
@@ -120,10 +120,10 @@ TEST(Quantize, WeightsAreTheCodecsAndTheFileSaysSo) {
 }
 
 TEST(Quantize, RefusesWhatIsNotFiniteByNameAndPlace) {
-  Model m = small_model();
+  arch::Model m = small_model();
   std::vector<float> values(m.weights.at("layers.0.up").f32().begin(), m.weights.at("layers.0.up").f32().end());
   values[2 * 64 + 5] = std::numeric_limits<float>::quiet_NaN();
-  m.weights.at("layers.0.up") = f32_weight(m.weights.at("layers.0.up").type.shape, values);
+  m.weights.at("layers.0.up") = arch::f32_weight(m.weights.at("layers.0.up").type.shape, values);
   try {
     (void)quantize(engine(), m, to("q8_0"), nullptr);
     FAIL() << "a NaN was rounded";
@@ -135,7 +135,7 @@ TEST(Quantize, RefusesWhatIsNotFiniteByNameAndPlace) {
 }
 
 TEST(Quantize, MixturesComeFromRecipes) {
-  const Model m = small_model(256, 512);
+  const arch::Model m = small_model(256, 512);
   QuantizeReport report;
   const auto chosen = choose_formats(m, to("Q5_K_S"), &report);
   EXPECT_EQ(chosen.at("output")->name, "q6_k");
@@ -145,7 +145,7 @@ TEST(Quantize, MixturesComeFromRecipes) {
 
 // A warning, and no refusal: without importance the weights are rounded as well as they can be.
 TEST(Quantize, FewBitsWantAnImportanceMatrix) {
-  const Model m = small_model(256, 256);
+  const arch::Model m = small_model(256, 256);
   QuantizeReport few, more;
   QuantizeOptions o = to("iq2_s");
   o.tensor_types = {{"ffn", "iq2_xxs"}, {"attn", "q2_k"}};
@@ -159,13 +159,13 @@ TEST(Quantize, FewBitsWantAnImportanceMatrix) {
 
 // Files of the older form have the columns of all experts one behind the other.
 TEST(Quantize, ImportanceOfExpertsIsTheSameInBothForms) {
-  const FamilyRef family = test_library()->family("mixtral");
-  const Model m = initialise(
+  const arch::FamilyRef family = test_library()->family("mixtral");
+  const arch::Model m = initialise(
       family, family->config("", {{"vocab", 32}, {"layers", 1}, {"hidden", 64}, {"heads", 2}, {"ffn", 64}}), 1);
-  const auto apart = std::make_shared<Importance>(), joined = std::make_shared<Importance>();
-  for (const Parameter& p : m.parameters) {
+  const auto apart = std::make_shared<calibrate::Importance>(), joined = std::make_shared<calibrate::Importance>();
+  for (const arch::Parameter& p : m.parameters) {
     if (p.shape.size() != 3) continue;
-    ImportanceEntry e;
+    calibrate::ImportanceEntry e;
     e.columns = p.shape[2].number();
     e.counts.assign(p.shape[0].number(), 4);
     for (int64_t i = 0; i < e.columns * e.matrices(); ++i)
@@ -177,8 +177,8 @@ TEST(Quantize, ImportanceOfExpertsIsTheSameInBothForms) {
   QuantizeOptions plain = to("q4_0"), a = plain, b = plain;
   a.importance = apart;
   b.importance = joined;
-  const Model unweighed = quantize(engine(), m, plain, nullptr), one = quantize(engine(), m, a, nullptr),
-              other = quantize(engine(), m, b, nullptr);
+  const arch::Model unweighed = quantize(engine(), m, plain, nullptr), one = quantize(engine(), m, a, nullptr),
+                    other = quantize(engine(), m, b, nullptr);
   bool counted = false;
   for (const auto& [name, w] : one.weights) {
     EXPECT_TRUE(other.weights.at(name).bytes == w.bytes) << name;
@@ -191,4 +191,4 @@ TEST(Quantize, ImportanceOfExpertsIsTheSameInBothForms) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -9,7 +9,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 namespace fs = std::filesystem;
@@ -23,20 +23,20 @@ struct Case {
         tokens(numbers<int32_t>(file.get("tokens"))),
         logits(numbers<float>(file.get("logits"))) {}
   fs::path folder;
-  SafetensorsFile file;
-  Model model;
-  std::vector<ScaledAdapter> adapters;
+  file::SafetensorsFile file;
+  arch::Model model;
+  std::vector<arch::ScaledAdapter> adapters;
   std::vector<int32_t> tokens;
   std::vector<float> logits;
 };
 
-std::vector<float> logits_of(const Model& m, std::span<const ScaledAdapter> adapters, const Case& c) {
-  const LoadedModel loaded(engine(), m, adapters);
+std::vector<float> logits_of(const arch::Model& m, std::span<const arch::ScaledAdapter> adapters, const Case& c) {
+  const infer::LoadedModel loaded(engine(), m, adapters);
   std::vector<float> all;
   const size_t length = c.tokens.size() / 2;
   for (size_t r = 0; r < 2; ++r) {
-    Session s(loaded, {.context = 16, .chunk = 8, .exact = true});
-    const auto got = s.feed_all(std::span<const TokenId>(c.tokens).subspan(r * length, length));
+    infer::Session s(loaded, {.context = 16, .chunk = 8, .exact = true});
+    const auto got = s.feed_all(std::span<const text::TokenId>(c.tokens).subspan(r * length, length));
     all.insert(all.end(), got.begin(), got.end());
   }
   return all;
@@ -59,7 +59,7 @@ TEST_P(Merged, GivesTheReferencesLogits) {
   MergeOptions options;
   options.type = "f32";
   Merge(engine(), c.model, c.adapters, options).write(folder / "m.gguf");
-  const Model merged = read_model(test_library(), folder / "m.gguf");
+  const arch::Model merged = read_model(test_library(), folder / "m.gguf");
   for (const auto& [name, w] : merged.weights) EXPECT_TRUE(w.is_f32()) << name;
   EXPECT_LT(off(logits_of(merged, {}, c), c.logits), 1e-4);
   options.hugging_face = true;
@@ -72,12 +72,12 @@ std::vector<std::string> cases() {
 }
 INSTANTIATE_TEST_SUITE_P(All, Merged, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });
 
-Model rounded(const Model& model, const std::string& name) {
+arch::Model rounded(const arch::Model& model, const std::string& name) {
   const FormatRef format = test_library()->formats().get(name);
-  Model out = model;
+  arch::Model out = model;
   for (auto& [parameter, w] : out.weights) {
     if (w.type.shape.size() != 2 || w.columns() % format->block != 0) continue;
-    const Weight floats = decoded(w);
+    const arch::Weight floats = decoded(w);
     w.bytes = encode(*format, floats.f32(), w.rows(), w.columns());
     w.type.element = {Scalar::f32, format};
   }
@@ -88,8 +88,8 @@ Model rounded(const Model& model, const std::string& name) {
 // was.
 TEST(Merge, KeepsEachFormat) {
   const Case c("every_product");
-  const Model base = rounded(c.model, "q8_0");
-  std::vector<ScaledAdapter> some = c.adapters;
+  const arch::Model base = rounded(c.model, "q8_0");
+  std::vector<arch::ScaledAdapter> some = c.adapters;
   std::erase_if(some[0].adapter.parts, [](const auto& p) { return !p.first.ends_with(".wq"); });
   const TestFolder folder;
   const MergeReport report = Merge(engine(), base, some, {}).write(folder / "m.gguf");
@@ -101,9 +101,9 @@ TEST(Merge, KeepsEachFormat) {
     EXPECT_GT(t.error, 0);
     EXPECT_LT(t.error, 0.02);
   }
-  const Model merged = read_model(test_library(), folder / "m.gguf");
+  const arch::Model merged = read_model(test_library(), folder / "m.gguf");
   for (const auto& [name, w] : merged.weights) {
-    const Weight& old = base.weights.at(name);
+    const arch::Weight& old = base.weights.at(name);
     ASSERT_EQ(w.type, old.type) << name;
     if (!name.ends_with(".wq")) {
       EXPECT_EQ(w.bytes, old.bytes) << name;
@@ -114,8 +114,8 @@ TEST(Merge, KeepsEachFormat) {
               encode(*w.type.element.format, sum, w.rows(), w.columns()))
         << name;
     // The sum itself, in double precision.
-    const AdapterPart& part = some[0].adapter.parts.at(name);
-    const Weight floats = decoded(old);
+    const arch::AdapterPart& part = some[0].adapter.parts.at(name);
+    const arch::Weight floats = decoded(old);
     for (int64_t r = 0; r < w.rows(); ++r)
       for (int64_t k = 0; k < w.columns(); ++k) {
         double want = floats.f32()[static_cast<size_t>(r * w.columns() + k)];
@@ -129,13 +129,13 @@ TEST(Merge, KeepsEachFormat) {
 
 TEST(Merge, ToAnotherFormatAndSeveralAdapters) {
   const Case c("every_product");
-  std::vector<ScaledAdapter> two = {{c.adapters[0].adapter, 0.75}, {c.adapters[0].adapter, -0.5}};
+  std::vector<arch::ScaledAdapter> two = {{c.adapters[0].adapter, 0.75}, {c.adapters[0].adapter, -0.5}};
   const TestFolder folder;
   MergeOptions options;
   options.type = "q8_0";
   options.fallbacks = {"f16"};
   Merge(engine(), c.model, two, options).write(folder / "m.gguf");
-  const Model merged = read_model(test_library(), folder / "m.gguf");
+  const arch::Model merged = read_model(test_library(), folder / "m.gguf");
   EXPECT_EQ(merged.weights.at("layers.0.wq").type.element.format->name, "q8_0");
   EXPECT_LT(off(logits_of(merged, {}, c), logits_of(c.model, two, c)), 0.05);
   options.type = "bf16";
@@ -154,13 +154,13 @@ std::string refusal(const std::function<void()>& act) {
 
 TEST(Merge, RefusesWhatCannotBe) {
   const Case c("every_product"), whole("copies"), magnitudes("magnitudes");
-  const Model base = rounded(c.model, "q8_0");
+  const arch::Model base = rounded(c.model, "q8_0");
   MergeOptions folder;
   folder.hugging_face = true;
   EXPECT_NE(refusal([&] { Merge(engine(), base, c.adapters, folder); }).find("no place in a Hugging Face folder"),
             std::string::npos);
   for (const Case* one : {&whole, &magnitudes}) {
-    const std::vector<ScaledAdapter> half = {{one->adapters[0].adapter, 0.5}};
+    const std::vector<arch::ScaledAdapter> half = {{one->adapters[0].adapter, 0.5}};
     EXPECT_NE(refusal([&] { Merge(engine(), one->model, half, {}); }).find("cannot be scaled"), std::string::npos);
   }
 }
@@ -169,8 +169,8 @@ TEST(Merge, RefusesWhatCannotBe) {
 TEST(Merge, DivergenceTellsHowFarItIs) {
   const Case c("every_product");
   const TestFolder folder;
-  const std::vector<TokenId> text(c.tokens.begin(), c.tokens.end());
-  PerplexityOptions options;
+  const std::vector<text::TokenId> text(c.tokens.begin(), c.tokens.end());
+  infer::PerplexityOptions options;
   options.length = 13;
   options.exact = true;
   const auto far = [&](const std::string& type) {
@@ -187,4 +187,4 @@ TEST(Merge, DivergenceTellsHowFarItIs) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,12 +7,12 @@
 #include "model/recipe/rule_scope.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // A model without weights: choosing needs none.
-Model shape_of(const std::string& family, const graph::Config& values) {
-  Model m;
+arch::Model shape_of(const std::string& family, const graph::Config& values) {
+  arch::Model m;
   m.family = test_library()->family(family);
   graph::Config config = values;
   config["vocab"] = 32;
@@ -29,7 +29,7 @@ TEST(Mixture, GivesEachTensorWhatOtherProgramsGiveIt) {
   for (const auto& [name, entry] : all.items()) {
     graph::Config config;
     for (const auto& [key, value] : entry["config"].items()) config[key] = value.get<double>();
-    const Model model = shape_of(entry["family"], config);
+    const arch::Model model = shape_of(entry["family"], config);
     for (const auto& [title, wanted] : entry["mixtures"].items()) {
       constexpr std::string_view kImportance = " by importance";
       const bool weighed = title.ends_with(kImportance);
@@ -39,11 +39,11 @@ TEST(Mixture, GivesEachTensorWhatOtherProgramsGiveIt) {
         for (const auto& tensor : tensors) expected[tensor] = format;
       QuantizeOptions options;
       options.target = mixture;
-      if (weighed) options.importance = std::make_shared<Importance>();
+      if (weighed) options.importance = std::make_shared<calibrate::Importance>();
       QuantizeReport report;
       const auto chosen = choose_formats(model, options, &report);
       EXPECT_EQ(report.file_type, wanted["file_type"].get<int>()) << mixture;
-      for (const Parameter& p : model.parameters) {
+      for (const arch::Parameter& p : model.parameters) {
         if (p.shape.size() < 2) continue;
         const auto other = expected.find(p.gguf);
         const std::string right = other == expected.end() ? wanted["most"].get<std::string>() : other->second;
@@ -63,9 +63,9 @@ TEST(Mixture, RoutersAndPositionsStayF32) {
       QuantizeOptions options;
       options.target = target;
       options.pure = pure;
-      const Model experts = shape_of("mixtral", {{"layers", 2}, {"hidden", 256}, {"heads", 4}, {"ffn", 256}});
+      const arch::Model experts = shape_of("mixtral", {{"layers", 2}, {"hidden", 256}, {"heads", 4}, {"ffn", 256}});
       EXPECT_EQ(choose_formats(experts, options, nullptr).at("layers.0.router")->name, "f32") << target;
-      const Model fused = shape_of("gpt2", {{"layers", 1}, {"hidden", 256}, {"heads", 4}, {"ffn", 256}});
+      const arch::Model fused = shape_of("gpt2", {{"layers", 1}, {"hidden", 256}, {"heads", 4}, {"ffn", 256}});
       EXPECT_EQ(choose_formats(fused, options, nullptr).at("position_embed")->name, "f32") << target;
     }
   }
@@ -73,7 +73,7 @@ TEST(Mixture, RoutersAndPositionsStayF32) {
 
 // A pattern for the gates of experts finds routers as well, and means them only when it finds nothing else.
 TEST(Mixture, PatternsTakeRoutersOnlyWhenTheyNameNothingElse) {
-  const Model m = shape_of("mixtral", {{"layers", 1}, {"hidden", 256}, {"heads", 4}, {"ffn", 256}});
+  const arch::Model m = shape_of("mixtral", {{"layers", 1}, {"hidden", 256}, {"heads", 4}, {"ffn", 256}});
   QuantizeOptions options;
   options.target = "q4_0";
   options.tensor_types = {{"ffn_gate", "q8_0"}};
@@ -85,7 +85,7 @@ TEST(Mixture, PatternsTakeRoutersOnlyWhenTheyNameNothingElse) {
 }
 
 TEST(Mixture, OneFormatForAllIsOneFormatForAll) {
-  const Model m = shape_of("llama", {{"layers", 1}, {"hidden", 256}, {"heads", 4}, {"ffn", 256}});
+  const arch::Model m = shape_of("llama", {{"layers", 1}, {"hidden", 256}, {"heads", 4}, {"ffn", 256}});
   QuantizeOptions options;
   options.target = "Q4_K";
   EXPECT_EQ(choose_formats(m, options, nullptr).at("output")->name, "q6_k");
@@ -95,14 +95,15 @@ TEST(Mixture, OneFormatForAllIsOneFormatForAll) {
 
 TEST(RuleScope, ReadsWhatItPrints) {
   const auto read = [](const std::string& text) {
-    return RuleScope::read(*Toml::parse("model = " + text + "\n", "t").table("model"));
+    return recipe::RuleScope::read(*Toml::parse("model = " + text + "\n", "t").table("model"));
   };
-  const RuleScope all =
+  const recipe::RuleScope all =
       read("{ architecture = [\"a\", \"b\"], tied = true, queries_per_key = 4, layers = 80, experts_at_least = 4 }");
   EXPECT_EQ(read(all.text()).text(), all.text());
   EXPECT_FALSE(all.everywhere());
   EXPECT_TRUE(read("{}").everywhere());
-  const Model tied = shape_of("llama", {{"layers", 2}, {"hidden", 256}, {"heads", 8}, {"kv_heads", 2}, {"tied", 1}});
+  const arch::Model tied =
+      shape_of("llama", {{"layers", 2}, {"hidden", 256}, {"heads", 8}, {"kv_heads", 2}, {"tied", 1}});
   EXPECT_TRUE(read("{ tied = true, queries_per_key = 4, layers = 2 }").holds(tied));
   EXPECT_FALSE(read("{ tied = false }").holds(tied));
   EXPECT_FALSE(read("{ queries_per_key = 5 }").holds(tied));
@@ -114,4 +115,4 @@ TEST(RuleScope, ReadsWhatItPrints) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -16,7 +16,7 @@
 #include "tests/model/families/family_case.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kRows = 640, kColumns = 256;  // several panels
@@ -40,17 +40,17 @@ std::vector<float> sample_numbers() {
   return x;
 }
 
-Weight held_in(const std::string& format) {
+arch::Weight held_in(const std::string& format) {
   const std::vector<float> x = sample_numbers();
   const graph::Shape shape = {graph::Dim(kRows), graph::Dim(kColumns)};
-  if (format == "f32") return f32_weight(shape, x);
-  Weight w;
+  if (format == "f32") return arch::f32_weight(shape, x);
+  arch::Weight w;
   w.type = {shape, {Scalar::f32, formats().get(format)}};
   w.bytes = encode(*w.type.element.format, x, kRows, kColumns);
   return w;
 }
 
-std::vector<float> values(const Weight& w) {
+std::vector<float> values(const arch::Weight& w) {
   if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
   return decode(*w.type.element.format, w.bytes, w.rows(), w.columns());
 }
@@ -60,13 +60,13 @@ class Rounding : public testing::TestWithParam<const char*> {};
 TEST_P(Rounding, BitsAreThoseOfTheWhole) {
   const FormatRef to = formats().get(GetParam());
   for (const std::string from : {"f32", "bf16", "q8_0", "fp8_tile"}) {
-    const Weight w = held_in(from);
+    const arch::Weight w = held_in(from);
     const std::vector<float> x = values(w);
     const std::vector<uint8_t> want = encode(*to, x, kRows, kColumns);
     for (const int count : {1, 3}) {
       PanelRounder rounder(threads(count));
       const PanelRounder::Result got = rounder.round(w, to, {}, "w");
-      EXPECT_TRUE(got.weight.bytes == Bytes(want)) << from << " " << count;
+      EXPECT_TRUE(got.weight.bytes == arch::Bytes(want)) << from << " " << count;
       EXPECT_NEAR(got.error, relative_error(decode(*to, want, kRows, kColumns), x), 1e-6) << from;
     }
   }
@@ -83,7 +83,7 @@ class Weighed : public testing::TestWithParam<const char*> {};
 TEST_P(Weighed, ImportanceIsThatOfItsMatrix) {
   const FormatRef to = formats().get(GetParam());
   ASSERT_TRUE(to->weighs());
-  const Weight w = held_in("f32");
+  const arch::Weight w = held_in("f32");
   for (const int64_t matrices : {1, 4}) {
     std::vector<std::vector<float>> importance;
     for (int64_t m = 0; m < matrices; ++m) {
@@ -112,7 +112,8 @@ TEST(Rounding, WhatIsNoNumberIsNamedWithItsPlace) {
   x[600 * kColumns + 9] = std::numeric_limits<float>::infinity();
   PanelRounder rounder(threads(3));
   try {
-    (void)rounder.round(f32_weight({graph::Dim(kRows), graph::Dim(kColumns)}, x), formats().get("q4_0"), {}, "blk.w");
+    (void)rounder.round(arch::f32_weight({graph::Dim(kRows), graph::Dim(kColumns)}, x), formats().get("q4_0"), {},
+                        "blk.w");
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::numeric);
@@ -127,11 +128,11 @@ TEST(Streamed, AsTheModelThatIsHeld) {
   int made = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kFamilies)) {
     if (!entry.is_directory() || !std::filesystem::exists(entry.path() / "config.json")) continue;
-    const Model held = read_model(test_library(), entry.path());
-    const StreamedModel streamed = stream_model(test_library(), entry.path());
+    const arch::Model held = read_model(test_library(), entry.path());
+    const arch::StreamedModel streamed = stream_model(test_library(), entry.path());
     ASSERT_EQ(held.parameters.size(), streamed.model.parameters.size());
-    for (const Parameter& p : held.parameters) {
-      const Weight &want = held.weights.at(p.name), &now = streamed.model.weights.at(p.name);
+    for (const arch::Parameter& p : held.parameters) {
+      const arch::Weight &want = held.weights.at(p.name), &now = streamed.model.weights.at(p.name);
       ASSERT_EQ(want.type, now.type) << entry.path() << " " << p.name;
       made += now.bytes.size() == 0;
       ASSERT_TRUE(fetched(streamed.model, p, streamed.source).bytes == want.bytes) << entry.path() << " " << p.name;
@@ -142,8 +143,8 @@ TEST(Streamed, AsTheModelThatIsHeld) {
 
 TEST(Streamed, FilesAreTheSame) {
   const TestFolder folder;
-  const Model held = read_model(test_library(), kFamilies / "llama");
-  const StreamedModel streamed = stream_model(test_library(), kFamilies / "llama");
+  const arch::Model held = read_model(test_library(), kFamilies / "llama");
+  const arch::StreamedModel streamed = stream_model(test_library(), kFamilies / "llama");
   write_model(held, {folder / "a.gguf"});
   write_model(streamed.model, {folder / "b.gguf"}, streamed.source);
   EXPECT_EQ(read_file(folder / "a.gguf"), read_file(folder / "b.gguf"));
@@ -161,4 +162,4 @@ TEST(Streamed, FilesAreTheSame) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -5,7 +5,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 Saturation of(const std::string& format, const std::vector<float>& x, int64_t rows = 1) {
@@ -64,10 +64,10 @@ TEST(Saturation, ScalesBelowTheirField) {
 }
 
 TEST(Saturation, TheReportNamesTensorsAndCounts) {
-  Model m = tiny_model();
+  arch::Model m = tiny_model();
   std::vector<float> values(m.weights.at("layers.0.up").f32().begin(), m.weights.at("layers.0.up").f32().end());
   values[7] = -3e9F;
-  m.weights.at("layers.0.up") = f32_weight(m.weights.at("layers.0.up").type.shape, values);
+  m.weights.at("layers.0.up") = arch::f32_weight(m.weights.at("layers.0.up").type.shape, values);
   QuantizeOptions options;
   options.target = "f16";
   QuantizeReport report;
@@ -82,4 +82,4 @@ TEST(Saturation, TheReportNamesTensorsAndCounts) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

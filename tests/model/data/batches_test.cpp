@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 class BatchesTest : public testing::Test {
@@ -13,7 +13,7 @@ class BatchesTest : public testing::Test {
   std::shared_ptr<const Dataset> data(size_t copies) const {
     std::string text;
     for (size_t i = 0; i < copies; ++i) text += "The quick brown fox jumps over the lazy dog. ";
-    return std::make_shared<Dataset>(Dataset::from_text(text, Tokenizer::characters(text), {.validation = 0.2}));
+    return std::make_shared<Dataset>(Dataset::from_text(text, text::Tokenizer::characters(text), {.validation = 0.2}));
   }
 };
 
@@ -51,4 +51,4 @@ TEST_F(BatchesTest, TooLittleIsRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

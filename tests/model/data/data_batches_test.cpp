@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/model/data/data_case.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 std::vector<uint32_t> first_of(uint32_t count) {
@@ -89,8 +89,8 @@ BatchOptions options(int64_t rows, int64_t length) {
 }
 
 // Which examples the rows of a batch hold, by the tokens that are learned.
-std::vector<TokenId> learned_targets(const Batch& b) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> learned_targets(const Batch& b) {
+  std::vector<text::TokenId> out;
   for (size_t i = 0; i < b.weights.size(); ++i)
     if (b.weights[i] > 0) out.push_back(b.targets[i]);
   return out;
@@ -101,18 +101,18 @@ TEST(DataBatches, AnEpochVisitsEveryRowOnce) {
   const ExampleBatches batches({set}, {}, options(4, 16));
   ASSERT_EQ(batches.epoch_rows(), 180u);
   ASSERT_EQ(batches.validation_rows(), 20);
-  std::multiset<TokenId> expected, held;
+  std::multiset<text::TokenId> expected, held;
   for (const StoredExample& e : set.store->examples())
     for (const uint32_t t : set.store->tokens(e).subspan(1))
-      if (t >= ExampleStore::kLearned) expected.insert(static_cast<TokenId>(t & ~ExampleStore::kLearned));
-  for (const TokenId t : learned_targets(batches.validation(0, 20))) held.insert(t);
-  std::vector<std::multiset<TokenId>> epochs;
-  std::vector<std::vector<TokenId>> orders;
+      if (t >= ExampleStore::kLearned) expected.insert(static_cast<text::TokenId>(t & ~ExampleStore::kLearned));
+  for (const text::TokenId t : learned_targets(batches.validation(0, 20))) held.insert(t);
+  std::vector<std::multiset<text::TokenId>> epochs;
+  std::vector<std::vector<text::TokenId>> orders;
   for (int epoch = 0; epoch < 2; ++epoch) {
     epochs.push_back(held);
     orders.emplace_back();
     for (int64_t step = 0; step < 45; ++step)
-      for (const TokenId t : learned_targets(batches.training(epoch * 45 + step, 0))) {
+      for (const text::TokenId t : learned_targets(batches.training(epoch * 45 + step, 0))) {
         epochs.back().insert(t);
         orders.back().push_back(t);
       }
@@ -172,10 +172,10 @@ TEST(DataBatches, SharesOfSets) {
   BatchOptions o = options(10, 4);
   o.mix = {3, 1};
   const ExampleBatches batches({made_examples(small), made_examples(large)}, {}, o);
-  std::map<TokenId, int> seen;
+  std::map<text::TokenId, int> seen;
   int from_small = 0;
   for (int64_t step = 0; step < 100; ++step) {
-    for (const TokenId t : learned_targets(batches.training(step, 0))) {
+    for (const text::TokenId t : learned_targets(batches.training(step, 0))) {
       ++seen[t];
       from_small += t < 10000;
     }
@@ -201,12 +201,12 @@ TEST(DataBatches, PairsStandBesideEachOther) {
   const ExampleBatches batches({made_examples(list, RowForm::pairs)}, {}, options(4, 8));
   EXPECT_EQ(batches.form(), RowForm::pairs);
   EXPECT_EQ(batches.validation_rows(), 4);
-  std::set<TokenId> seen;
+  std::set<text::TokenId> seen;
   for (int64_t step = 0; step < 9; ++step) {
     const Batch b = batches.training(step, 0);
     for (int64_t row = 0; row < 4; row += 2) {
-      const TokenId chosen = b.tokens[static_cast<size_t>(row * 8)],
-                    rejected = b.tokens[static_cast<size_t>(row * 8 + 8)];
+      const text::TokenId chosen = b.tokens[static_cast<size_t>(row * 8)],
+                          rejected = b.tokens[static_cast<size_t>(row * 8 + 8)];
       EXPECT_EQ(rejected, chosen + 20);
       EXPECT_EQ((chosen - 1000) % 40, 0);
       seen.insert(chosen);
@@ -258,11 +258,11 @@ TEST(DataBatches, TextsOfOneRowStayTogether) {
   EXPECT_TRUE(batches.has_chats());
   EXPECT_EQ(batches.validation_rows(), 18);
   EXPECT_EQ(batches.epoch_rows(), 72U);
-  std::set<TokenId> held;
+  std::set<text::TokenId> held;
   for (int64_t i = 0; i < 18; ++i) held.insert(batches.validation(i, 1).tokens[0]);
   EXPECT_EQ(held.size(), 6U);
   for (int64_t step = 0; step < 72; ++step) EXPECT_FALSE(held.contains(batches.training(step, 0).tokens[0])) << step;
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

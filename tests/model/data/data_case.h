@@ -10,7 +10,7 @@
 
 #include "model/data/examples/example_batches.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 // An example whose tokens are first, first + 1, ...; the last `learned` of them are learned.
 struct MadeExample {
@@ -53,4 +53,4 @@ class DataFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -11,7 +11,7 @@
 #include "model/data/rows/shapes.h"
 #include "tests/model/data/data_case.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using nlohmann::ordered_json;
@@ -228,4 +228,4 @@ TEST(DataForm, MistakesOfRows) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

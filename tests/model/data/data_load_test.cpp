@@ -10,7 +10,7 @@
 #include "tests/model/data/data_case.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using testing::HasSubstr;
@@ -19,7 +19,7 @@ class DataLoad : public testing::Test {
  protected:
   ReadOptions options() const {
     ReadOptions o;
-    o.chat = choose_template("chatml", tokenizer_);
+    o.chat = templates::choose_template("chatml", tokenizer_);
     return o;
   }
   LoadedExamples load(const std::filesystem::path& file, const ReadOptions& o) const {
@@ -32,7 +32,7 @@ class DataLoad : public testing::Test {
         i, i);
   }
   DataFolder folder_;
-  Tokenizer tokenizer_ = Tokenizer::load(fixture("qwen3-0.6b.json"));
+  text::Tokenizer tokenizer_ = text::Tokenizer::load(text::fixture("qwen3-0.6b.json"));
 };
 
 TEST_F(DataLoad, EveryRowIsCounted) {
@@ -246,7 +246,7 @@ TEST_F(DataLoad, RealRows) {
   const StoredExample& first = korean.store->examples()[0];
   for (const uint32_t token : korean.store->tokens(first))
     if (token >= ExampleStore::kLearned)
-      answer += tokenizer_.bytes(static_cast<TokenId>(token & ~ExampleStore::kLearned));
+      answer += tokenizer_.bytes(static_cast<text::TokenId>(token & ~ExampleStore::kLearned));
   EXPECT_EQ(answer, "하루가 또 가네요.<|im_end|>");
 }
 
@@ -266,12 +266,12 @@ TEST_F(DataLoad, PairsAndLabels) {
 }
 
 TEST(DataTemplate, ByNameByFileOrTheModelsOwn) {
-  const Tokenizer plain = Tokenizer::characters("abc");
-  EXPECT_EQ(choose_template("", plain).name, "plain");
-  EXPECT_EQ(choose_template("", plain.with_chat_template("own")).text, "own");
-  EXPECT_EQ(choose_template("chatml", plain.with_chat_template("own")).name, "chatml");
-  EXPECT_THROW(choose_template("nothing", plain), Error);
+  const text::Tokenizer plain = text::Tokenizer::characters("abc");
+  EXPECT_EQ(templates::choose_template("", plain).name, "plain");
+  EXPECT_EQ(templates::choose_template("", plain.with_chat_template("own")).text, "own");
+  EXPECT_EQ(templates::choose_template("chatml", plain.with_chat_template("own")).name, "chatml");
+  EXPECT_THROW(templates::choose_template("nothing", plain), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

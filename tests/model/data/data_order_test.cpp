@@ -6,7 +6,7 @@
 
 #include "model/data/examples/order.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 std::vector<uint64_t> all(const Permutation& p) {
@@ -52,4 +52,4 @@ TEST(DataOrder, LargeSizes) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

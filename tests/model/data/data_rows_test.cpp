@@ -8,7 +8,7 @@
 #include "model/data/rows/shapes.h"
 #include "tests/model/data/data_case.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using nlohmann::ordered_json;
@@ -203,4 +203,4 @@ TEST(DataDocument, WhatIsWrongIsAFault) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

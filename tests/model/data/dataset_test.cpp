@@ -9,27 +9,27 @@
 #include "base/error.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 namespace fs = std::filesystem;
 
 TEST(Dataset, SplitsTheTextAtItsEnd) {
   const std::string text = "0123456789";
-  const Tokenizer t = Tokenizer::characters(text);
+  const text::Tokenizer t = text::Tokenizer::characters(text);
   const Dataset d = Dataset::from_text(text, t);
   EXPECT_EQ(d.train().size(), 9u);
-  EXPECT_EQ(d.validation(), (std::vector<TokenId>{9}));
+  EXPECT_EQ(d.validation(), (std::vector<text::TokenId>{9}));
   EXPECT_TRUE(Dataset::from_text(text, t, {.validation = 0}).validation().empty());
   EXPECT_THROW(Dataset::from_text(text, t, {.validation = 1}), Error);
   // The cut never goes through a character.
   const std::string wide = "가나다라";
-  const Dataset w = Dataset::from_text(wide, Tokenizer::characters(wide), {.validation = 0.5});
+  const Dataset w = Dataset::from_text(wide, text::Tokenizer::characters(wide), {.validation = 0.5});
   EXPECT_EQ(w.train().size() + w.validation().size(), 4u);
 }
 
 TEST(Dataset, EmbeddedTextByCharacters) {
-  const Tokenizer t = Tokenizer::characters(embedded_text());
+  const text::Tokenizer t = text::Tokenizer::characters(embedded_text());
   EXPECT_EQ(t.size(), 65);
   const Dataset d = Dataset::from_text(embedded_text(), t);
   EXPECT_EQ(d.train().size(), 1003854u);
@@ -38,7 +38,7 @@ TEST(Dataset, EmbeddedTextByCharacters) {
 }
 
 TEST(Dataset, RandomBatchesAreAPureFunction) {
-  std::vector<TokenId> tokens(1000);
+  std::vector<text::TokenId> tokens(1000);
   for (int i = 0; i < 1000; ++i) tokens[i] = i;
   const auto a = random_batch(tokens, 1, 5, 8, 16);
   ASSERT_EQ(a.size(), 8u * 17u);
@@ -50,7 +50,7 @@ TEST(Dataset, RandomBatchesAreAPureFunction) {
   }
   // Every start occurs, first and last included, none much more often than another.
   std::vector<int> seen(4, 0);
-  const std::vector<TokenId> five = {0, 1, 2, 3, 4};
+  const std::vector<text::TokenId> five = {0, 1, 2, 3, 4};
   for (uint64_t k = 0; k < 1000; ++k) ++seen[static_cast<size_t>(random_batch(five, 3, k, 1, 1)[0])];
   for (const int n : seen) EXPECT_NEAR(n, 250, 60);
   EXPECT_EQ(random_batch(five, 3, 0, 1, 4), five);
@@ -58,12 +58,12 @@ TEST(Dataset, RandomBatchesAreAPureFunction) {
 }
 
 TEST(Dataset, WindowsLieEndToEnd) {
-  std::vector<TokenId> tokens = {0, 1, 2, 3, 4, 5, 6, 7};
+  std::vector<text::TokenId> tokens = {0, 1, 2, 3, 4, 5, 6, 7};
   EXPECT_EQ(window_count(tokens, 3), 2);
   EXPECT_EQ(window_count(tokens, 7), 1);
   EXPECT_EQ(window_count(tokens, 8), 0);
   EXPECT_EQ(window_count({}, 8), 0);
-  EXPECT_EQ(window_batch(tokens, 0, 2, 3), (std::vector<TokenId>{0, 1, 2, 3, 3, 4, 5, 6}));
+  EXPECT_EQ(window_batch(tokens, 0, 2, 3), (std::vector<text::TokenId>{0, 1, 2, 3, 3, 4, 5, 6}));
   EXPECT_THROW(window_batch(tokens, 1, 2, 3), Error);
 }
 
@@ -76,7 +76,8 @@ TEST(Dataset, FilesAndFolders) {
   write_file_atomic(folder / "deep" / "a.jsonl", "{\"text\": \"cc\"}\n\n{\"text\": \"dd\", \"more\": 1}\n");
   write_file_atomic(folder / "ignored.bin", "xxxx");
   EXPECT_EQ(read_documents(folder), (std::vector<std::string>{"bbbb", "cc", "dd"}));
-  const Tokenizer t = Tokenizer::train("abcd", {.vocabulary = 257, .specials = {"<e>"}, .end_of_text = "<e>"});
+  const text::Tokenizer t =
+      text::Tokenizer::train("abcd", {.vocabulary = 257, .specials = {"<e>"}, .end_of_text = "<e>"});
   const Dataset d = Dataset::load(folder, t, {.validation = 0.25});
   EXPECT_EQ(t.decode(d.train(), false), "bbbb<e>cc<e>");
   EXPECT_EQ(t.decode(d.validation(), false), "dd<e>");
@@ -93,4 +94,4 @@ TEST(Dataset, FilesAndFolders) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -10,7 +10,7 @@
 #include "model/recipe/optimizer/optimizer.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 class Packing : public testing::TestWithParam<std::string> {};
@@ -25,7 +25,7 @@ class Case {
  public:
   explicit Case(const std::string& name)
       : expected(name), model_(read_hf(test_library(), kFamilies / name)), loaded_(engine(), model_) {
-    for (const Parameter& p : model_.parameters)
+    for (const arch::Parameter& p : model_.parameters)
       if (!p.frozen && wanted_.size() < 6 && (p.name.starts_with("layers.0.") || !p.is_vector())) wanted_.push_back(&p);
   }
 
@@ -42,12 +42,12 @@ class Case {
     graph::inline_calls(g);
     const graph::ValueId losses = g.results[0];
     graph::Builder b(g);
-    const graph::ValueId weights = b.input(kResult, graph::Role::data, g[losses].type);
+    const graph::ValueId weights = b.input(arch::kResult, graph::Role::data, g[losses].type);
     const graph::ValueId loss = b.reshape(b.reduce(b.mul(losses, weights), graph::Reduction::sum, {0, 1}), {});
     std::vector<graph::ValueId> by;
-    for (const Parameter* p : wanted_) by.push_back(g.find_input(p->name));
+    for (const arch::Parameter* p : wanted_) by.push_back(g.find_input(p->name));
     for (const graph::ValueId d : graph::differentiate(g, loss, by)) g.results.push_back(d);
-    for (const Parameter* p : wanted_) g.result_names.push_back("d." + p->name);
+    for (const arch::Parameter* p : wanted_) g.result_names.push_back("d." + p->name);
     run::CompileOptions options;
     options.assignments = stored_formats(model_);
     options.symbols = {{"B", rows}, {"T", length}};
@@ -57,13 +57,13 @@ class Case {
       program->bind(name, name == "tokens"         ? tensor_of({rows, length}, in.tokens)
                           : name == "targets"      ? tensor_of({rows, length}, in.targets)
                           : name == graph::kStarts ? tensor_of({rows, length}, in.starts)
-                          : name == kResult        ? floats({rows, length}, in.weights)
+                          : name == arch::kResult  ? floats({rows, length}, in.weights)
                                                    : loaded_.weights().at(name));
     }
     program->run();
     Numbers out;
     out.losses = download(*program, g.result_names[0], rows * length);
-    for (const Parameter* p : wanted_) {
+    for (const arch::Parameter* p : wanted_) {
       const std::vector<float> got = download(*program, "d." + p->name, p->count());
       out.gradients[p->name] = {got.begin(), got.end()};
     }
@@ -82,9 +82,9 @@ class Case {
     return out;
   }
 
-  Model model_;
-  LoadedModel loaded_;
-  std::vector<const Parameter*> wanted_;
+  arch::Model model_;
+  infer::LoadedModel loaded_;
+  std::vector<const arch::Parameter*> wanted_;
 };
 
 // Lengths 7, 1, 16 and 8 in one row of 32, and each in a row of its own.
@@ -143,9 +143,9 @@ INSTANTIATE_TEST_SUITE_P(Families, Packing,
 // No family of the library is left out: each is recognised, or refused because it has recurrent states.
 TEST(Packing, EveryFamilyIsRecognised) {
   for (const std::string& name : names_in(kFamilies)) {
-    const Model m = read_hf(test_library(), kFamilies / name);
+    const arch::Model m = read_hf(test_library(), kFamilies / name);
     graph::Graph g = m.family->function("token_loss", m.config);
-    if (m.family->has_function("step") && !recurrent_states(m.family->function("step", m.config)).empty()) {
+    if (m.family->has_function("step") && !infer::recurrent_states(m.family->function("step", m.config)).empty()) {
       EXPECT_THROW(g = graph::changed(std::move(g), {.texts_apart = true}), Error) << name;
       continue;
     }
@@ -155,4 +155,4 @@ TEST(Packing, EveryFamilyIsRecognised) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

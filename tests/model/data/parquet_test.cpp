@@ -13,7 +13,7 @@
 #include "model/data/rows/shapes.h"
 #include "tests/model/data/data_case.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using nlohmann::ordered_json;
@@ -129,4 +129,4 @@ TEST(ParquetExchange, Rows) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -7,7 +7,7 @@
 #include "base/file/file.h"
 #include "model/eval/rows.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 namespace {
 
 class Rows : public testing::Test {
@@ -70,4 +70,4 @@ TEST_F(Rows, WhatIsRefusedNamesItsPlace) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

@@ -8,7 +8,7 @@
 #include "model/eval/task.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 namespace {
 
 using nlohmann::ordered_json;
@@ -168,4 +168,4 @@ TEST(EvalTask, WrittenAnswersAreTakenOutAndCompared) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

@@ -11,20 +11,20 @@
 #include "model/eval/likelihood.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::eval {
 namespace {
 
 const std::filesystem::path kFixture =
     std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/model/fixtures/converted_words/pairs";
 
-const Model& words_model() {
-  static const Model model = read_model(test_library(), kFixture);
+const arch::Model& words_model() {
+  static const arch::Model model = read_model(test_library(), kFixture);
   return model;
 }
 
 // One token after another.
-double slowly(const LoadedModel& loaded, const TokenPair& pair) {
-  Session session(loaded, {.context = 64, .chunk = 1});
+double slowly(const infer::LoadedModel& loaded, const TokenPair& pair) {
+  infer::Session session(loaded, {.context = 64, .chunk = 1});
   auto logits = session.feed(pair.before);
   double sum = 0;
   for (size_t i = 0; i < pair.behind.size(); ++i) {
@@ -37,9 +37,9 @@ double slowly(const LoadedModel& loaded, const TokenPair& pair) {
 }
 
 TEST(Eval, LikelihoodsAreThoseOfSingleSteps) {
-  const LoadedModel loaded(engine(), words_model());
+  const infer::LoadedModel loaded(engine(), words_model());
   Likelihood likelihood(loaded, {.context = 64});
-  const Tokenizer& t = *words_model().tokenizer;
+  const text::Tokenizer& t = *words_model().tokenizer;
   for (const auto& [prompt, continuation] :
        std::vector<std::pair<std::string, std::string>>{{"Good day to", " you"},
                                                         {"Good day to", " everybody here"},
@@ -53,7 +53,7 @@ TEST(Eval, LikelihoodsAreThoseOfSingleSteps) {
 }
 
 TEST(Eval, SpacesAtThePromptsEndBelongToWhatFollows) {
-  const Tokenizer& t = *words_model().tokenizer;
+  const text::Tokenizer& t = *words_model().tokenizer;
   const TokenPair a = token_pair(t, "Good day ", "you"), b = token_pair(t, "Good day", " you");
   EXPECT_EQ(a.before, b.before);
   EXPECT_EQ(a.behind, b.behind);
@@ -61,8 +61,8 @@ TEST(Eval, SpacesAtThePromptsEndBelongToWhatFollows) {
 }
 
 TEST(Eval, LongPromptsLoseTheirBeginning) {
-  const LoadedModel loaded(engine(), words_model());
-  const Tokenizer& t = *words_model().tokenizer;
+  const infer::LoadedModel loaded(engine(), words_model());
+  const text::Tokenizer& t = *words_model().tokenizer;
   TokenPair pair = token_pair(t, "one two three four five six seven eight nine ten eleven twelve", " end");
   ASSERT_GT(pair.before.size(), 12U);
   Likelihood likelihood(loaded, {.context = 12});
@@ -90,7 +90,7 @@ TEST(Eval, FiguresOfATask) {
   TaskLibrary library;
   library.add_file(folder / "t.toml");
   library.add_file(folder / "w.toml");
-  const LoadedModel loaded(engine(), words_model());
+  const infer::LoadedModel loaded(engine(), words_model());
   EvalOptions options;
   options.session.context = 64;
   const auto with = [&](int64_t fewshot) {
@@ -130,4 +130,4 @@ TEST(Eval, FiguresOfATask) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::eval

@@ -13,12 +13,12 @@ namespace lumen::model {
 namespace {
 
 struct Fresh {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   Fresh() {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("mixtral");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(train::training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(train::training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("mixtral");
     model = initialise(family,
                        family->config("", {{"vocab", static_cast<double>(tokenizer.size())},
                                            {"hidden", 32},
@@ -35,14 +35,14 @@ struct Fresh {
 };
 
 TEST(Experts, LossFallsAndEveryExpertLearns) {
-  run::Engine engine = make_engine(2);
+  run::Engine engine = train::make_engine(2);
   const Fresh s;
-  Trainer trainer(engine, s.model, small_recipe(), s.data);
+  train::Trainer trainer(engine, s.model, train::small_recipe(), s.data);
   const double before = trainer.evaluate();
-  const LoopResult r = run_training(trainer, {});
+  const train::LoopResult r = run_training(trainer, {});
   EXPECT_LT(r.validation_loss, 0.7 * before);
-  const Model trained = trainer.model();
-  const Weight &was = s.model.weights.at("layers.0.gates"), &is = trained.weights.at("layers.0.gates");
+  const arch::Model trained = trainer.model();
+  const arch::Weight &was = s.model.weights.at("layers.0.gates"), &is = trained.weights.at("layers.0.gates");
   const size_t matrix = was.f32().size() / 4;
   for (size_t e = 0; e < 4; ++e) {
     const auto changed = std::mismatch(was.f32().begin() + static_cast<std::ptrdiff_t>(e * matrix),
@@ -57,10 +57,10 @@ TEST(Experts, SameBitsForAnyThreadCount) {
   for (const char* precision : {"f32", "bf16"}) {
     std::map<std::string, std::vector<uint8_t>> first;
     for (const int threads : {1, 2, 3}) {
-      run::Engine engine = make_engine(threads);
-      Recipe recipe = small_recipe();
+      run::Engine engine = train::make_engine(threads);
+      recipe::Recipe recipe = train::small_recipe();
       recipe.precision = precision;
-      Trainer trainer(engine, s.model, recipe, s.data);
+      train::Trainer trainer(engine, s.model, recipe, s.data);
       for (int i = 0; i < 3; ++i) (void)trainer.step();
       if (first.empty())
         first = weights_of(trainer);
@@ -73,24 +73,24 @@ TEST(Experts, SameBitsForAnyThreadCount) {
 // Trained with the rounding in place, the rounded model is better than one rounded afterwards, and what evaluation
 // sees is what the file holds.
 TEST(Experts, FormatsTakePartInTraining) {
-  run::Engine engine = make_engine(2);
+  run::Engine engine = train::make_engine(2);
   const Fresh s;
-  Trainer plain(engine, s.model, small_recipe(), s.data);
+  train::Trainer plain(engine, s.model, train::small_recipe(), s.data);
   (void)run_training(plain, {});
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = train::small_recipe();
   recipe.quantize.resize(1);
   recipe.quantize[0].values = {"*.gates", "*.ups", "*.downs"};
   recipe.quantize[0].format = "int2_g32";
-  Trainer rounded(engine, plain.model(), recipe, s.data);
+  train::Trainer rounded(engine, plain.model(), recipe, s.data);
   const double before = rounded.evaluate();
   EXPECT_GT(before, plain.evaluate());
   (void)run_training(rounded, {});
   const double after = rounded.evaluate();
   EXPECT_LT(after, before);
-  const Model m = rounded.rounded();
+  const arch::Model m = rounded.rounded();
   EXPECT_EQ(m.weights.at("layers.0.gates").type.element.format->name, "int2_g32");
-  const LoadedModel loaded(engine, m);
-  PerplexityOptions o;
+  const infer::LoadedModel loaded(engine, m);
+  infer::PerplexityOptions o;
   o.length = 16;
   o.full = true;
   o.exact = true;
@@ -101,22 +101,22 @@ TEST(Experts, FormatsTakePartInTraining) {
 TEST(Experts, EqualScoresPickTheFirst) {
   Fresh s;
   for (const char* router : {"layers.0.router", "layers.1.router"}) {
-    Weight& w = s.model.weights.at(router);
-    w = f32_weight(w.type.shape, std::vector<float>(w.f32().size(), 0.0F));
+    arch::Weight& w = s.model.weights.at(router);
+    w = arch::f32_weight(w.type.shape, std::vector<float>(w.f32().size(), 0.0F));
   }
-  Model others = s.model;
+  arch::Model others = s.model;
   for (auto& [name, w] : others.weights) {
     if (!name.ends_with("gates") && !name.ends_with("ups") && !name.ends_with("downs")) continue;
     std::vector<float> values(w.f32().begin(), w.f32().end());
     for (size_t i = values.size() / 2; i < values.size(); ++i) values[i] = 1e3F;  // experts 2 and 3, picked by nobody
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
-  PerplexityOptions o;
+  infer::PerplexityOptions o;
   o.length = 16;
   o.full = true;
   std::vector<double> nats;
-  for (const Model& m : {s.model, others}) {
-    const LoadedModel loaded(engine(), m);
+  for (const arch::Model& m : {s.model, others}) {
+    const infer::LoadedModel loaded(engine(), m);
     nats.push_back(perplexity(loaded, s.data->validation(), o).nats);
   }
   EXPECT_EQ(nats[0], nats[1]);
@@ -124,7 +124,7 @@ TEST(Experts, EqualScoresPickTheFirst) {
 
 // Weights, activations in memory and the result of a layer: matrices are not copied for the rows that pick them.
 TEST(Experts, NoCopiesOfMatrices) {
-  const FamilyRef family = test_library()->family("qwen3_moe");
+  const arch::FamilyRef family = test_library()->family("qwen3_moe");
   const graph::Config config = family->config("", {{"vocab", 64},
                                                    {"hidden", 64},
                                                    {"layers", 1},

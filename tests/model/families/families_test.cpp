@@ -25,18 +25,18 @@ class Families : public testing::TestWithParam<std::string> {};
 
 TEST_P(Families, WholeTexts) {
   const Expected e(GetParam());
-  const Model m = read_hf(test_library(), kFamilies / GetParam());
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = read_hf(test_library(), kFamilies / GetParam());
+  const infer::LoadedModel loaded(engine(), m);
   const auto logits = forward(m, loaded, e, e.batch + 1, e.length);
   for (int64_t r = 0; r < e.batch + 1; ++r) EXPECT_LT(e.off_text(logits, r, r % e.batch), kLogitBound) << "text " << r;
 }
 
 TEST_P(Families, PiecesWithACache) {
   const Expected e(GetParam());
-  const Model m = read_hf(test_library(), kFamilies / GetParam());
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = read_hf(test_library(), kFamilies / GetParam());
+  const infer::LoadedModel loaded(engine(), m);
   for (const int64_t chunk : {16, 7}) {
-    Session s(loaded, {.context = e.length, .chunk = chunk, .exact = true});
+    infer::Session s(loaded, {.context = e.length, .chunk = chunk, .exact = true});
     int64_t done = 0;
     for (const int64_t count : {int64_t{11}, int64_t{1}, int64_t{1}, int64_t{7}, e.length - 20}) {
       const auto got = s.feed(e.text(1).subspan(static_cast<size_t>(done), static_cast<size_t>(count)));
@@ -48,12 +48,12 @@ TEST_P(Families, PiecesWithACache) {
 
 TEST_P(Families, TextsTogether) {
   const Expected e(GetParam());
-  const Model m = read_hf(test_library(), kFamilies / GetParam());
-  const LoadedModel loaded(engine(), m);
-  ManySession s(loaded, {.context = 64, .chunk = 16, .exact = true}, {.longest = e.length});
+  const arch::Model m = read_hf(test_library(), kFamilies / GetParam());
+  const infer::LoadedModel loaded(engine(), m);
+  infer::ManySession s(loaded, {.context = 64, .chunk = 16, .exact = true}, {.longest = e.length});
   const int a = s.open(), b = s.open();
-  const std::vector<ManySession::Part> begin = {{a, e.text(0).first(9)}, {b, e.text(1).first(17)}},
-                                       next = {{a, e.text(0).subspan(9, 1)}, {b, e.text(1).subspan(17)}};
+  const std::vector<infer::ManySession::Part> begin = {{a, e.text(0).first(9)}, {b, e.text(1).first(17)}},
+                                              next = {{a, e.text(0).subspan(9, 1)}, {b, e.text(1).subspan(17)}};
   const auto first = s.feed(begin), then = s.feed(next);
   EXPECT_LT(e.off(first[0], 0, 8), kLogitBound);
   EXPECT_LT(e.off(first[1], 1, 16), kLogitBound);
@@ -73,12 +73,12 @@ std::vector<std::string> cases_with_gradients() {
 
 TEST_P(FamilyGradients, OfTheLoss) {
   const Expected e(GetParam());
-  const Model m = read_hf(test_library(), kFamilies / GetParam());
+  const arch::Model m = read_hf(test_library(), kFamilies / GetParam());
   std::vector<std::string> wanted;
-  for (const StoredTensor& t : e.file.tensors())
+  for (const file::StoredTensor& t : e.file.tensors())
     if (t.name.starts_with("gradient.")) wanted.push_back(t.name.substr(9));
   graph::Graph g = m.family->function("loss", m.config);
-  std::vector<const Parameter*> parameters;
+  std::vector<const arch::Parameter*> parameters;
   std::vector<graph::ValueId> inputs;
   for (const std::string& name : wanted) {
     const auto p = std::find_if(m.parameters.begin(), m.parameters.end(), [&](const auto& q) { return q.hf == name; });
@@ -87,7 +87,7 @@ TEST_P(FamilyGradients, OfTheLoss) {
     inputs.push_back(g.find_input(p->name));
   }
   std::vector<std::string> results;
-  for (const Parameter* p : parameters) results.push_back("gradient." + p->name);
+  for (const arch::Parameter* p : parameters) results.push_back("gradient." + p->name);
   for (const graph::ValueId d : graph::differentiate(g, g.results[0], inputs)) g.results.push_back(d);
   g.result_names.insert(g.result_names.end(), results.begin(), results.end());
   run::CompileOptions options;
@@ -101,7 +101,7 @@ TEST_P(FamilyGradients, OfTheLoss) {
     ids.insert(ids.end(), text.begin(), text.end() - 1);
     targets.insert(targets.end(), text.begin() + 1, text.end());
   }
-  const LoadedModel loaded(engine(), m);
+  const infer::LoadedModel loaded(engine(), m);
   for (const std::string& name : program->input_names()) {
     program->bind(name, name == "tokens"    ? tensor_of({e.batch, e.length - 1}, ids)
                         : name == "targets" ? tensor_of({e.batch, e.length - 1}, targets)
@@ -109,11 +109,11 @@ TEST_P(FamilyGradients, OfTheLoss) {
   }
   program->run();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& p = *parameters[i];
-    const StoredTensor& stored = e.file.get("gradient." + wanted[i]);
+    const arch::Parameter& p = *parameters[i];
+    const file::StoredTensor& stored = e.file.get("gradient." + wanted[i]);
     graph::Shape shape;
     for (const int64_t d : stored.shape) shape.emplace_back(d);
-    Weight want = f32_weight(shape, numbers<float>(stored));
+    arch::Weight want = arch::f32_weight(shape, numbers<float>(stored));
     if (p.hf_transposed) want = transposed(want);
     if (!p.hf_shape.empty()) want.type.shape = p.shape;
     to_own_order(want, p);
@@ -131,7 +131,7 @@ TEST_P(FamilyGradients, OfTheLoss) {
 
 // Attention is one kernel that keeps no scores, whatever window, limit or scale the family has.
 TEST_P(Families, NoScoresInMemory) {
-  const Model m = read_hf(test_library(), kFamilies / GetParam());
+  const arch::Model m = read_hf(test_library(), kFamilies / GetParam());
   run::CompileOptions options;
   options.assignments = stored_formats(m);
   options.symbols = {{"B", 2}, {"T", 23}};
@@ -142,14 +142,14 @@ TEST_P(Families, NoScoresInMemory) {
     attends +=
         std::stoll(text.substr(text.rfind('\n', at) + 1));  // the line begins with how often the kernel is called
   int64_t layers = m.integer("layers");
-  if (!recurrent_states(m.family->function("step", m.config)).empty())  // some layers, whose keys have a matrix
-    layers = std::ranges::count_if(m.parameters, [](const Parameter& p) { return p.name.ends_with(".wk"); });
+  if (!infer::recurrent_states(m.family->function("step", m.config)).empty())  // some layers, whose keys have a matrix
+    layers = std::ranges::count_if(m.parameters, [](const arch::Parameter& p) { return p.name.ends_with(".wk"); });
   EXPECT_GE(attends, layers) << text;
 }
 
 // Folders hold no rounded weights.
-Model in_floats(const Model& model) {
-  Model out = model;
+arch::Model in_floats(const arch::Model& model) {
+  arch::Model out = model;
   for (auto& [name, w] : out.weights)
     if (is_rounded(w)) w = decoded(w);
   return out;
@@ -158,15 +158,15 @@ Model in_floats(const Model& model) {
 // Written as GGUF and as a folder, and read again, a model computes the same.
 TEST_P(Families, ThroughBothKindsOfFiles) {
   const Expected e(GetParam());
-  const Model m = read_hf(test_library(), kFamilies / GetParam());
+  const arch::Model m = read_hf(test_library(), kFamilies / GetParam());
   const TestFolder folder;
   write_gguf(m, folder / "m.gguf");
-  const Model g = read_gguf(test_library(), folder / "m.gguf");
+  const arch::Model g = read_gguf(test_library(), folder / "m.gguf");
   EXPECT_EQ(g.family->name(), m.family->name());
   EXPECT_EQ(g.config, m.config);
-  const Model plain = in_floats(m);
+  const arch::Model plain = in_floats(m);
   write_hf(plain, folder / "hf");
-  const Model h = read_hf(test_library(), folder / "hf");
+  const arch::Model h = read_hf(test_library(), folder / "hf");
   EXPECT_EQ(h.config, m.config);
   for (const auto& [name, w] : m.weights) {
     EXPECT_EQ(h.weights.at(name).bytes, plain.weights.at(name).bytes) << name;

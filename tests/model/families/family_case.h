@@ -30,7 +30,7 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
 
 // A tensor's bytes as numbers of its type.
 template <typename Number>
-std::vector<Number> numbers(const StoredTensor& t) {
+std::vector<Number> numbers(const file::StoredTensor& t) {
   const std::vector<uint8_t> bytes = t.blob();
   std::vector<Number> out(bytes.size() / sizeof(Number));
   std::memcpy(out.data(), bytes.data(), out.size() * sizeof(Number));
@@ -71,7 +71,7 @@ struct Expected {
     return std::span(tokens).subspan(static_cast<size_t>(i * length), static_cast<size_t>(length));
   }
 
-  SafetensorsFile file;
+  file::SafetensorsFile file;
   int64_t batch, length, vocab;
   std::vector<int32_t> tokens;
   std::vector<float> logits;
@@ -85,8 +85,8 @@ inline run::DeviceTensorRef tensor_of(const graph::Shape& shape, const std::vect
 }
 
 // Logits [rows, length, vocab] of the beginnings of `rows` texts, the fixture's in turn.
-inline std::vector<float> forward(const Model& m, const LoadedModel& loaded, const Expected& e, int64_t rows,
-                                  int64_t length) {
+inline std::vector<float> forward(const arch::Model& m, const infer::LoadedModel& loaded, const Expected& e,
+                                  int64_t rows, int64_t length) {
   run::CompileOptions options;
   options.assignments = stored_formats(m);
   options.symbols = {{"B", rows}, {"T", length}};
@@ -102,7 +102,7 @@ inline std::vector<float> forward(const Model& m, const LoadedModel& loaded, con
     program->bind(name, name == "tokens" ? tokens : loaded.weights().at(name));
   program->run();
   std::vector<float> logits(static_cast<size_t>(rows * length * e.vocab));
-  program->result(kResult)->download(logits.data(), static_cast<int64_t>(logits.size() * sizeof(float)));
+  program->result(arch::kResult)->download(logits.data(), static_cast<int64_t>(logits.size() * sizeof(float)));
   return logits;
 }
 

@@ -9,14 +9,14 @@
 namespace lumen::model {
 namespace {
 
-graph::Graph loss_of(const Model& m, int64_t tokens = 5) {
+graph::Graph loss_of(const arch::Model& m, int64_t tokens = 5) {
   graph::Graph g = graph::bind_symbols(function_of(m, "loss"), {{"B", 1}, {"T", tokens}});
   graph::inline_calls(g);
   graph::simplify(g);
   return g;
 }
 
-std::map<std::string, graph::Tensor> inputs_of(const Model& m, const graph::Graph& g, int64_t count = 5) {
+std::map<std::string, graph::Tensor> inputs_of(const arch::Model& m, const graph::Graph& g, int64_t count = 5) {
   std::map<std::string, graph::Tensor> inputs;
   for (const auto& [name, w] : m.weights)
     if (g.find_input(name) >= 0) inputs[name] = f32_tensor(w);
@@ -36,7 +36,7 @@ TEST(FamiliesInParts, LossesAreThoseOfTheWhole) {
   for (const auto& entry : std::filesystem::directory_iterator(kFamilies)) {
     if (!entry.is_directory() || !std::filesystem::exists(entry.path() / "config.json")) continue;
     const std::string name = entry.path().filename().string();
-    const Model m = uneven_model(name);
+    const arch::Model m = compress::uneven_model(name);
     if (!m.family->has_function("loss")) continue;
     const graph::Graph g = loss_of(m);
     graph::TensorSplit split;

@@ -176,11 +176,11 @@ const std::vector<Release> kReleases = {
 TEST(Releases, FindTheirFamilyAndTheirWeights) {
   for (const Release& r : kReleases) {
     const nlohmann::json json = nlohmann::json::parse(r.config);
-    const FamilyRef family = test_library()->family_of_hf(json["architectures"][0].get<std::string>());
+    const arch::FamilyRef family = test_library()->family_of_hf(json["architectures"][0].get<std::string>());
     EXPECT_EQ(family->name(), r.family) << r.name;
     const graph::Config config = family->config("", read_hf_config(*family, json, r.name));
     double count = 0;
-    for (const Parameter& p : family->parameters(config))
+    for (const arch::Parameter& p : family->parameters(config))
       if (!p.frozen) count += static_cast<double>(p.count());
     EXPECT_NEAR(count / 1e9, r.billions, r.within) << r.name;
     // What is computed from the config can be said of all of it.

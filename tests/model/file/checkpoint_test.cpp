@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/file/temporary.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -232,4 +232,4 @@ TEST(Checkpoint, SurvivesAFullDisk) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

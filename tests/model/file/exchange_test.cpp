@@ -15,7 +15,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -90,11 +90,11 @@ TEST(Exchange, Write) {
 
   const std::string text = sample_text();
   write_file_atomic(folder / "text.txt", text);
-  const Tokenizer trained = Tokenizer::train(
+  const text::Tokenizer trained = text::Tokenizer::train(
       text, {.vocabulary = 600, .min_frequency = 2, .specials = {"<|endoftext|>"}, .end_of_text = "<|endoftext|>"});
   write_file_atomic(folder / "trained.json", trained.to_json());
   write_file_atomic(folder / "trained.ids", json_print(trained.encode(text), "ids"));
-  const Tokenizer characters = Tokenizer::characters(text + "안녕 wörld");
+  const text::Tokenizer characters = text::Tokenizer::characters(text + "안녕 wörld");
   write_file_atomic(folder / "characters.json", characters.to_json());
   write_file_atomic(folder / "characters.ids", json_print(characters.encode(text), "ids"));
 }
@@ -128,9 +128,11 @@ TEST(Exchange, Read) {
   check(SafetensorsFile(folder / "theirs.safetensors", formats), expected["safetensors"]);
   const std::string text = sample_text();
   for (const char* name : {"theirs_gpt.json", "theirs_split.json"}) {
-    EXPECT_EQ(Tokenizer::load(folder / name).encode(text), expected["ids"][name].get<std::vector<TokenId>>()) << name;
+    EXPECT_EQ(text::Tokenizer::load(folder / name).encode(text),
+              expected["ids"][name].get<std::vector<text::TokenId>>())
+        << name;
   }
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

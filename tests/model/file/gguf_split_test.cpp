@@ -6,18 +6,18 @@
 #include "model/arch/checkpoint/write.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 TEST(GgufSplit, ThereAndBack) {
   const TestFolder folder;
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   write_gguf(m, folder / "m.gguf", -1, 2000);
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) files.push_back(entry.path());
   ASSERT_GE(files.size(), 3U);
   for (const auto& file : files) {  // any of them stands for all
-    const Model back = read_gguf(test_library(), file);
+    const arch::Model back = read_gguf(test_library(), file);
     EXPECT_EQ(back.config, m.config);
     for (const auto& [name, w] : m.weights) EXPECT_EQ(back.weights.at(name).bytes, w.bytes) << name;
     EXPECT_FALSE(back.metadata.has(kSplitCount));
@@ -56,4 +56,4 @@ TEST(GgufSplit, WrongSetsAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "lang/parser.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -374,4 +374,4 @@ RC_GTEST_PROP(Gguf, DamagedFilesAreErrorsOrFiles, ()) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

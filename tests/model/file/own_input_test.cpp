@@ -7,7 +7,7 @@
 #include "base/file/protected.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -95,4 +95,4 @@ TEST(OwnInput, IsWhatARunHasLeft) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -11,7 +11,7 @@
 #include "run/device/available.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -20,19 +20,19 @@ constexpr int64_t kMiB = 1 << 20;
 class MixtureMemory : public testing::Test {
  protected:
   MixtureMemory() {
-    const FamilyRef family = test_library()->family("mixtral");
-    Model m = initialise(family,
-                         family->config("", {{"vocab", 64},
-                                             {"hidden", 512},
-                                             {"layers", 1},
-                                             {"heads", 4},
-                                             {"kv_heads", 4},
-                                             {"head_dim", 16},
-                                             {"ffn", 2048},
-                                             {"experts", 8},
-                                             {"context", 32}}),
-                         3);
-    m = with_floats(engine(), m, test_library()->formats().get("bf16"));
+    const arch::FamilyRef family = test_library()->family("mixtral");
+    arch::Model m = initialise(family,
+                               family->config("", {{"vocab", 64},
+                                                   {"hidden", 512},
+                                                   {"layers", 1},
+                                                   {"heads", 4},
+                                                   {"kv_heads", 4},
+                                                   {"head_dim", 16},
+                                                   {"ffn", 2048},
+                                                   {"experts", 8},
+                                                   {"context", 32}}),
+                               3);
+    m = compress::with_floats(engine(), m, test_library()->formats().get("bf16"));
     bytes_ = m.weight_bytes();
     gates_ = m.weights.at("layers.0.gates").bytes;
     write_hf(m, folder_.path());
@@ -40,15 +40,15 @@ class MixtureMemory : public testing::Test {
   ~MixtureMemory() override { ::unsetenv("LUMEN_MEMORY"); }
   TestFolder folder_;
   int64_t bytes_ = 0;
-  Bytes gates_;
+  arch::Bytes gates_;
 };
 
 TEST_F(MixtureMemory, ExpertsAreHeldOnce) {
   ASSERT_GT(bytes_, 48 * kMiB);
   const int64_t before = run::own_memory();
-  const Model m = read_hf(test_library(), folder_.path());
+  const arch::Model m = read_hf(test_library(), folder_.path());
   EXPECT_TRUE(m.weights.at("layers.0.gates").bytes == gates_);
-  const LoadedModel loaded(engine(), m);
+  const infer::LoadedModel loaded(engine(), m);
   const int64_t taken = run::own_memory() - before;
   EXPECT_LT(taken, bytes_ * 11 / 10 + 4 * kMiB);
   // A kernel reads them where they were joined.
@@ -100,4 +100,4 @@ TEST_F(MixtureMemory, ExpertsOfDifferentTypes) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

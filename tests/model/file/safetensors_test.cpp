@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "lang/parser.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -195,4 +195,4 @@ RC_GTEST_PROP(Safetensors, DamagedFilesAreErrorsOrFiles, ()) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

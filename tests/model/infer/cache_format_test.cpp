@@ -14,13 +14,13 @@
 #include "model/infer/session/session_many.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-const std::vector<TokenId> kText = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+const std::vector<text::TokenId> kText = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
 
 std::vector<float> logits_with(const FormatRef& f) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   SessionOptions options{.context = 16, .chunk = 4, .exact = true};
   options.keys = options.values = f;
@@ -53,7 +53,7 @@ graph::Tensor cache_of(const graph::Type& type, int64_t narrow) {
 }
 
 TEST(CacheFormat, PaddedRowsChangeNoBit) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const int64_t wide = m.integer("head_dim");
   graph::Graph step = graph::bind_symbols(function_of(m, "step"), {{"B", 1}, {"T", 4}, {"S", 12}, {"R", 4}});
   graph::Graph padded = step;
@@ -80,7 +80,7 @@ TEST(CacheFormat, BlocksNeedNotDivideHeads) {
     if (std::string_view(family) != "llama") sizes["window_size"] = 6;
     if (std::string_view(family) == "gpt_oss") sizes.insert({{"experts", 4}, {"picked", 2}});
     const auto f = test_library()->family(family);
-    const Model m = initialise(f, f->config("", sizes), 2);
+    const arch::Model m = initialise(f, f->config("", sizes), 2);
     const LoadedModel loaded(engine(), m);
     const auto with = [&](const char* format, bool many) {
       SessionOptions options{.context = 32, .chunk = 4, .page = 4, .exact = true};
@@ -140,4 +140,4 @@ format both : block 2 {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

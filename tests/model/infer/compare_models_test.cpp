@@ -6,19 +6,19 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-std::vector<TokenId> some_text() {
-  std::vector<TokenId> text;
+std::vector<text::TokenId> some_text() {
+  std::vector<text::TokenId> text;
   for (int i = 0; i < 70; ++i) text.push_back((i * i + 3) % 11);
   return text;
 }
 
 TEST(CompareModels, AsRecordsAndPerplexitySay) {
-  const Model a = tiny_model(1), b = tiny_model(2), c = tiny_model(1);
+  const arch::Model a = tiny_model(1), b = tiny_model(2), c = tiny_model(1);
   const LoadedModel base(engine(), a), other(engine(), b), same(engine(), c);
-  const std::vector<TokenId> text = some_text();
+  const std::vector<text::TokenId> text = some_text();
   for (const bool full : {false, true}) {
     PerplexityOptions o;
     o.length = 8;
@@ -63,20 +63,20 @@ TEST(CompareModels, AsRecordsAndPerplexitySay) {
 }
 
 TEST(CompareModels, AgainstSumsInDouble) {
-  const Model a = tiny_model(1), b = tiny_model(3);
+  const arch::Model a = tiny_model(1), b = tiny_model(3);
   const LoadedModel base(engine(), a), other(engine(), b);
   PerplexityOptions o;
   o.length = 8;
   o.windows = 1;
   o.exact = true;
   const LoadedModel* const others[] = {&other};
-  const std::vector<TokenId> text = some_text();
+  const std::vector<text::TokenId> text = some_text();
   const Divergence d = compare_models(base, others, text, o).others[0].divergence;
   // By sessions, token after token.
   Session one(base, {.exact = true}), two(other, {.exact = true});
   double sum = 0, most = 0;
   for (int64_t t = 0; t < 7; ++t) {
-    const std::span<const TokenId> id(text.data() + t, 1);
+    const std::span<const text::TokenId> id(text.data() + t, 1);
     const auto logs = [](std::span<const float> x) {
       double total = 0;
       for (const float v : x) total += std::exp(double{v});
@@ -97,8 +97,8 @@ TEST(CompareModels, AgainstSumsInDouble) {
 }
 
 TEST(CompareModels, WhatCannotBeCompared) {
-  const Model a = tiny_model(1);
-  Model b = initialise(
+  const arch::Model a = tiny_model(1);
+  arch::Model b = initialise(
       test_library()->family("llama"),
       [] {
         graph::Config c = tiny_config();
@@ -109,11 +109,11 @@ TEST(CompareModels, WhatCannotBeCompared) {
   EXPECT_THROW(require_same_tokens(a, b), Error);
   require_same_tokens(a, a);
   // Logits beyond all numbers.
-  Model broken = tiny_model(2);
-  Weight& w = broken.weights.at("output");
+  arch::Model broken = tiny_model(2);
+  arch::Weight& w = broken.weights.at("output");
   std::vector<float> values(w.f32().begin(), w.f32().end());
   for (float& v : values) v *= 1e38F;
-  w = f32_weight(w.type.shape, values);
+  w = arch::f32_weight(w.type.shape, values);
   const LoadedModel base(engine(), a), other(engine(), broken);
   const LoadedModel* const others[] = {&other};
   PerplexityOptions o;
@@ -125,9 +125,9 @@ TEST(CompareModels, WhatCannotBeCompared) {
     EXPECT_EQ(e.code(), Exit::numeric);
     EXPECT_NE(std::string(e.what()).find("logits"), std::string::npos) << e.what();
   }
-  const std::vector<TokenId> few = {1, 2, 3};
+  const std::vector<text::TokenId> few = {1, 2, 3};
   EXPECT_THROW((void)compare_models(base, others, few, o), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,7 +6,7 @@
 #include "model/infer/measure/perplexity_divergence.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 TEST(Divergence, FromRecordedLogits) {
@@ -14,9 +14,9 @@ TEST(Divergence, FromRecordedLogits) {
       run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
                            .threads = 2,
                            .machine = nullptr});
-  const Model a = tiny_model(1), b = tiny_model(2);
+  const arch::Model a = tiny_model(1), b = tiny_model(2);
   const LoadedModel first(engine, a), second(engine, b);
-  std::vector<TokenId> text;
+  std::vector<text::TokenId> text;
   for (int i = 0; i < 40; ++i) text.push_back((i * i + 3) % 11);
   PerplexityOptions o;
   o.length = 8;
@@ -34,7 +34,7 @@ TEST(Divergence, FromRecordedLogits) {
   EXPECT_GE(other.p99, other.median);
   EXPECT_NEAR(other.ratio, perplexity(second, text, o).value / perplexity(first, text, o).value, 1e-3);
   // Another text, another window, a cut file.
-  std::vector<TokenId> changed = text;
+  std::vector<text::TokenId> changed = text;
   changed[9] = (changed[9] + 1) % 11;
   EXPECT_THROW((void)divergence(first, changed, o, folder / "a.kl"), Error);
   PerplexityOptions longer = o;
@@ -48,4 +48,4 @@ TEST(Divergence, FromRecordedLogits) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

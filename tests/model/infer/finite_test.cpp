@@ -7,16 +7,16 @@
 #include "model/infer/session/session_many.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-Model with_value(float value, const std::string& name = "layers.0.up", size_t at = 2 * 12 + 5) {
-  Model m = tiny_model();
+arch::Model with_value(float value, const std::string& name = "layers.0.up", size_t at = 2 * 12 + 5) {
+  arch::Model m = tiny_model();
   std::vector<float> values(m.weights.at(name).f32().begin(), m.weights.at(name).f32().end());
   values[at] = value;
-  m.weights.at(name) = f32_weight(m.weights.at(name).type.shape, values);
+  m.weights.at(name) = arch::f32_weight(m.weights.at(name).type.shape, values);
   return m;
 }
 
@@ -41,22 +41,22 @@ TEST(Finite, SeesEveryValueThatIsNone) {
 }
 
 // A matrix that is not small: 520 x 520 numbers.
-Model wide_with(float value) {
-  const FamilyRef family = test_library()->family("llama");
-  Model m = initialise(
+arch::Model wide_with(float value) {
+  const arch::FamilyRef family = test_library()->family("llama");
+  arch::Model m = initialise(
       family,
       family->config("", {{"vocab", 8}, {"hidden", 520}, {"layers", 1}, {"heads", 4}, {"ffn", 520}, {"context", 32}}),
       1);
   std::vector<float> values(m.weights.at("layers.0.up").f32().begin(), m.weights.at("layers.0.up").f32().end());
   values[2 * 520 + 5] = value;
-  m.weights.at("layers.0.up") = f32_weight(m.weights.at("layers.0.up").type.shape, values);
+  m.weights.at("layers.0.up") = arch::f32_weight(m.weights.at("layers.0.up").type.shape, values);
   return m;
 }
 
 TEST(Finite, SessionsNameTheWeight) {
-  const std::vector<TokenId> tokens = {1, 2, 3};
+  const std::vector<text::TokenId> tokens = {1, 2, 3};
   for (const float bad : {kNan, INFINITY}) {
-    const Model m = wide_with(bad);
+    const arch::Model m = wide_with(bad);
     const LoadedModel loaded(engine(), m);
     const std::string place = fmt::format("'blk.0.ffn_up.weight' holds {} in row 2, column 5", bad);
     EXPECT_NE(complaint([&] { (void)Session(loaded, {}).feed(tokens); }).find(place), std::string::npos);
@@ -77,7 +77,7 @@ TEST(Finite, SessionsNameTheWeight) {
     EXPECT_NE(complaint([&] {
                 PerplexityOptions options;
                 options.length = 8;
-                (void)perplexity(loaded, std::vector<TokenId>(16, 1), options);
+                (void)perplexity(loaded, std::vector<text::TokenId>(16, 1), options);
               }).find(place),
               std::string::npos);
   }
@@ -86,27 +86,27 @@ TEST(Finite, SessionsNameTheWeight) {
 // Rounding what a product is multiplied with would make some number of it: norms are looked at before.
 TEST(Finite, NormsAreLookedAtBefore) {
   for (const std::string name : {"layers.0.attn_norm", "layers.1.ffn_norm", "norm"}) {
-    const Model broken = with_value(kNan, name, 5);
+    const arch::Model broken = with_value(kNan, name, 5);
     const std::string wanted = "'" + broken.find(name)->gguf + "' holds nan in row 0, column 5";
     EXPECT_NE(complaint([&] { const LoadedModel loaded(engine(), broken); }).find(wanted), std::string::npos) << name;
   }
 }
 
 TEST(Finite, ScalesThatAreNoneAreFound) {
-  const FamilyRef family = test_library()->family("llama");
-  const Model m = initialise(
+  const arch::FamilyRef family = test_library()->family("llama");
+  const arch::Model m = initialise(
       family,
       family->config("", {{"vocab", 40}, {"hidden", 64}, {"layers", 2}, {"heads", 2}, {"ffn", 96}, {"context", 16}}),
       1);
-  QuantizeOptions options;
+  compress::QuantizeOptions options;
   options.target = "q8_0";
-  Model broken = quantize(engine(), m, options, nullptr);
-  Weight& w = broken.weights.at("layers.1.down");
+  arch::Model broken = quantize(engine(), m, options, nullptr);
+  arch::Weight& w = broken.weights.at("layers.1.down");
   std::vector<uint8_t> bytes(w.bytes.begin(), w.bytes.end());
   bytes[0] = 0x00;
   bytes[1] = 0x7e;
   w.bytes = std::move(bytes);
-  const std::vector<TokenId> tokens = {1, 2, 3};
+  const std::vector<text::TokenId> tokens = {1, 2, 3};
   const LoadedModel loaded(engine(), broken);
   EXPECT_NE(complaint([&] {
               (void)Session(loaded, {}).feed(tokens);
@@ -115,7 +115,7 @@ TEST(Finite, ScalesThatAreNoneAreFound) {
 }
 
 TEST(Finite, SaysWhenNoWeightIsAtFault) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   const std::vector<float> values = {0, INFINITY};
   EXPECT_EQ(broken_weight(loaded), "");
@@ -124,4 +124,4 @@ TEST(Finite, SaysWhenNoWeightIsAtFault) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

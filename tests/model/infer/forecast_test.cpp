@@ -11,7 +11,7 @@
 #include "model/infer/session/session_many.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -24,8 +24,8 @@ int64_t resident() {
 }
 
 // Wide keys, so that the cache is what counts.
-Model wide_model() {
-  const FamilyRef family = test_library()->family("llama");
+arch::Model wide_model() {
+  const arch::FamilyRef family = test_library()->family("llama");
   return initialise(family,
                     family->config("", {{"vocab", 64},
                                         {"hidden", 64},
@@ -43,14 +43,14 @@ SessionOptions small_cache() {
   return {.context = 8192, .chunk = 256, .keys = format, .values = format};
 }
 
-std::vector<TokenId> text(int64_t count) {
-  std::vector<TokenId> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(i * 29 % 64));
+std::vector<text::TokenId> text(int64_t count) {
+  std::vector<text::TokenId> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<text::TokenId>(i * 29 % 64));
   return tokens;
 }
 
 TEST(Forecast, CountsCachesInTheirFormat) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const LoadedModel loaded(engine(), m);
   const MemoryForecast f = forecast(loaded, small_cache());
   // Keys and values of 4 layers, 4 heads of 64 numbers, 8192 positions, 8.5 bits each.
@@ -62,7 +62,7 @@ TEST(Forecast, CountsCachesInTheirFormat) {
 
 // A long context costs what is written of it, though every head of every layer has a place of its own in its caches.
 TEST(Forecast, AFewTokensTakeLittleOfALongContext) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const LoadedModel loaded(engine(), m);
   const SessionOptions options = {.context = 8192, .chunk = 8};
   ASSERT_GT(forecast(loaded, options).cache, 63 * kMiB);
@@ -78,13 +78,13 @@ TEST(Forecast, AFewTokensTakeLittleOfALongContext) {
 
 // Everything is used once, so that kernels are compiled; what is taken then is the session's own.
 TEST(Forecast, ALongPromptStaysWithin) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const LoadedModel loaded(engine(), m);
   const SessionOptions options = small_cache();
   const auto read = [&](Session& s, int64_t count) {
     const auto tokens = text(count);
     (void)s.feed(tokens);
-    for (const TokenId id : {1, 2, 3}) (void)s.feed({&id, 1});
+    for (const text::TokenId id : {1, 2, 3}) (void)s.feed({&id, 1});
   };
   {
     Session warm(loaded, options);
@@ -100,11 +100,11 @@ TEST(Forecast, ALongPromptStaysWithin) {
 }
 
 TEST(Forecast, ManySequencesStayWithin) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const LoadedModel loaded(engine(), m);
   const SessionOptions options = small_cache();
   const auto write = [&](ManySession& s, int64_t each) {
-    std::vector<std::vector<TokenId>> tokens(16, text(each));
+    std::vector<std::vector<text::TokenId>> tokens(16, text(each));
     std::vector<ManySession::Part> parts;
     for (int i = 0; i < 16; ++i) parts.push_back({s.open(), tokens[static_cast<size_t>(i)]});
     (void)s.feed(parts);
@@ -125,7 +125,7 @@ TEST(Forecast, ManySequencesStayWithin) {
 }
 
 // What the engine itself counts, to the byte: caches, values and what steps are handed.
-int64_t counted(const std::function<void(const LoadedModel&)>& work, const Model& m) {
+int64_t counted(const std::function<void(const LoadedModel&)>& work, const arch::Model& m) {
   run::Engine own(
       run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
                            .threads = 2,
@@ -138,7 +138,7 @@ int64_t counted(const std::function<void(const LoadedModel&)>& work, const Model
 }
 
 TEST(Forecast, CountedMemoryStaysWithin) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   SessionOptions options = small_cache();
   options.context = 1024;
   const auto close = [](int64_t peak, const MemoryForecast& f) {
@@ -161,7 +161,7 @@ TEST(Forecast, CountedMemoryStaysWithin) {
       [&](const LoadedModel& loaded) {
         f = forecast_many(loaded, options, limits);
         ManySession s(loaded, options, limits);
-        std::vector<std::vector<TokenId>> tokens;
+        std::vector<std::vector<text::TokenId>> tokens;
         std::vector<ManySession::Part> parts;
         for (const int64_t n : {290, 200, 70, 18, 5, 290}) tokens.push_back(text(n));
         for (const auto& t : tokens) parts.push_back({s.open(), t});
@@ -178,8 +178,8 @@ TEST(Forecast, CountedMemoryStaysWithin) {
 }
 
 TEST(Forecast, CountedMemoryOfWindowsStaysWithin) {
-  Model m = read_hf(test_library(),
-                    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / "mistral");
+  arch::Model m = read_hf(test_library(), std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" /
+                                              "families" / "mistral");
   m.config["context"] = 4096;
   m.config["window_size"] = 40;
   const SessionOptions options = {.context = 8000, .chunk = 64};
@@ -190,7 +190,7 @@ TEST(Forecast, CountedMemoryOfWindowsStaysWithin) {
         f = forecast_many(loaded, options, limits);
         ManySession s(loaded, options, limits);
         EXPECT_LT(s.near_pages(), 40);
-        std::vector<std::vector<TokenId>> tokens(4);
+        std::vector<std::vector<text::TokenId>> tokens(4);
         std::vector<ManySession::Part> parts;
         for (auto& t : tokens) {
           for (int i = 0; i < 700; ++i) t.push_back(i * 7 % 61);
@@ -208,7 +208,7 @@ TEST(Forecast, CountedMemoryOfWindowsStaysWithin) {
 }
 
 TEST(Forecast, WhatCannotFitIsRefusedFirst) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const LoadedModel loaded(engine(), m);
   const auto code_of = [&](auto make) {
     try {
@@ -225,4 +225,4 @@ TEST(Forecast, WhatCannotFitIsRefusedFirst) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -8,14 +8,14 @@
 #include "model/infer/generate/generate.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr const char* kLetters = "abcdefghij ";
 
-Model talking_model() {
-  Model m = tiny_model();
-  m.tokenizer = Tokenizer::characters(kLetters);
+arch::Model talking_model() {
+  arch::Model m = tiny_model();
+  m.tokenizer = text::Tokenizer::characters(kLetters);
   return m;
 }
 
@@ -30,7 +30,7 @@ ManyOptions options(double temperature = 0) {
   return o;
 }
 
-std::vector<ManyRequest> requests(const Model& m) {
+std::vector<ManyRequest> requests(const arch::Model& m) {
   std::vector<ManyRequest> out;
   for (const std::string& p : kPrompts) out.push_back({m.tokenizer->encode(p), static_cast<uint32_t>(out.size())});
   return out;
@@ -60,7 +60,7 @@ void expect_same(const LoadedModel& loaded, const ManyOptions& o, const std::vec
 }
 
 TEST(GenerateMany, SequencesAreThoseGeneratedAlone) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   const auto all = requests(m);
   for (const int64_t parallel : {1, 3, 8}) {
@@ -72,7 +72,7 @@ TEST(GenerateMany, SequencesAreThoseGeneratedAlone) {
 }
 
 TEST(GenerateMany, StopsAndGrammarsAreEachSequencesOwn) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = options(0.8);
   o.generate.grammar = "root ::= [a-e]{2,4} \" \" [f-j]{1,2}";
@@ -85,7 +85,7 @@ TEST(GenerateMany, StopsAndGrammarsAreEachSequencesOwn) {
 }
 
 TEST(GenerateMany, BeginningsAreShared) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   const auto prompt = m.tokenizer->encode("abcdefgh");
   const ManyOptions o = options();
@@ -97,7 +97,7 @@ TEST(GenerateMany, BeginningsAreShared) {
 }
 
 TEST(GenerateMany, ASmallCacheMakesSequencesWait) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = options();
   o.parallel = 8;
@@ -109,7 +109,7 @@ TEST(GenerateMany, ASmallCacheMakesSequencesWait) {
 
 // Sequences take pages as they grow; when none is left the last one gives up its own, and is read again later.
 TEST(GenerateMany, SequencesThatGiveUpTheirPagesGoOn) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   std::vector<ManyRequest> all;
   for (const char* p : {"ab", "cd", "ef", "gh"}) all.push_back({m.tokenizer->encode(p), 5});
@@ -135,7 +135,7 @@ TEST(GenerateMany, SequencesThatGiveUpTheirPagesGoOn) {
 
 // A beginning that all share takes its pages once, and the cache is planned so.
 TEST(GenerateMany, SharedBeginningsArePlannedOnce) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const auto prompt = m.tokenizer->encode("abcdefghij");
   ManyOptions o = options();
   o.session.page = 2;
@@ -152,7 +152,7 @@ TEST(GenerateMany, SharedBeginningsArePlannedOnce) {
 
 // Without a size of the cache each sequence may be as long as the model's context, and no longer.
 TEST(GenerateMany, SequencesEndWithTheContext) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = options();
   o.generate.predict = -1;
@@ -166,7 +166,7 @@ TEST(GenerateMany, SequencesEndWithTheContext) {
 }
 
 TEST(GenerateMany, EndsWhenTold) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   int steps = 0;
   const auto answers = answer_all(loaded, options(), requests(m), {}, [&] { return ++steps < 3; });
@@ -176,7 +176,7 @@ TEST(GenerateMany, EndsWhenTold) {
 }
 
 TEST(GenerateMany, RefusesWhatCannotBe) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = options();
   EXPECT_THROW((void)answer_all(loaded, o, {}, {}, [] { return true; }), Error);
@@ -189,4 +189,4 @@ TEST(GenerateMany, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

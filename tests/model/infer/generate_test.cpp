@@ -4,18 +4,18 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 #include "run/engine/engine.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // The tiny model with eleven characters.
-Model talking_model() {
-  Model m = tiny_model();
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
+arch::Model talking_model() {
+  arch::Model m = tiny_model();
+  m.tokenizer = text::Tokenizer::characters("abcdefghij ");
   return m;
 }
 
@@ -32,14 +32,14 @@ struct Written {
 
 Written write(Generator& g, const std::string& prompt, bool whole = false) {
   Written out;
-  const Tokenizer t = Tokenizer::characters("abcdefghij ");
+  const text::Tokenizer t = text::Tokenizer::characters("abcdefghij ");
   out.result =
       g.answer(t.encode(prompt), whole, [&](std::string_view piece) { out.shown += piece; }, [] { return true; });
   return out;
 }
 
 TEST(Generate, LimitsAndContext) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   Generator g(loaded, {.context = 12}, greedy(), {.predict = 4});
   const Written first = write(g, "abc");
@@ -55,7 +55,7 @@ TEST(Generate, LimitsAndContext) {
 }
 
 TEST(Generate, KnownBeginningsAreNotReadAgain) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   Generator g(loaded, {.context = 16}, greedy(), {.predict = 3}),
       fresh(loaded, {.context = 16}, greedy(), {.predict = 3});
@@ -68,7 +68,7 @@ TEST(Generate, KnownBeginningsAreNotReadAgain) {
 }
 
 TEST(Generate, AShiftedContextIsTheContextOfWhatIsLeft) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   Generator g(loaded, {.context = 8}, greedy(), {.predict = 20, .shift = true, .keep = 2});
   const Written out = write(g, "abcdef");
@@ -76,13 +76,13 @@ TEST(Generate, AShiftedContextIsTheContextOfWhatIsLeft) {
   EXPECT_LE(g.session().position(), 8);
   // The tokens at hand: the first two of the prompt, then the latest.
   ASSERT_GE(g.tokens().size(), 3u);
-  const Tokenizer t = *m.tokenizer;
+  const text::Tokenizer t = *m.tokenizer;
   EXPECT_EQ(t.decode(std::span(g.tokens()).first(2)), "ab");
   const std::string rest = t.decode(std::span(g.tokens()).subspan(2));
   EXPECT_TRUE(out.shown.ends_with(rest)) << rest;
   // What is drawn last follows from those tokens alone.
   Generator check(loaded, {.context = 8}, greedy(), {.predict = 1});
-  const std::vector<TokenId> before(g.tokens().begin(), g.tokens().end() - 1);
+  const std::vector<text::TokenId> before(g.tokens().begin(), g.tokens().end() - 1);
   std::string next;
   check.answer(before, true, [&](std::string_view p) { next += p; }, [] { return true; });
   EXPECT_EQ(next, t.decode(std::span(g.tokens()).last(1)));
@@ -90,7 +90,7 @@ TEST(Generate, AShiftedContextIsTheContextOfWhatIsLeft) {
 
 // Drafts make it faster, never different: limits, contexts, grammars, stops and later answers included.
 TEST(Generate, DraftsChangeNothing) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   const SessionOptions session = {.context = 16, .exact = true};
   SamplerOptions random;
@@ -127,7 +127,7 @@ TEST(Generate, DraftsChangeNothing) {
 }
 
 TEST(Generate, GrammarsHold) {
-  const Model m = talking_model();
+  const arch::Model m = talking_model();
   const LoadedModel loaded(engine(), m);
   SamplerOptions o;
   o.seed = 3;
@@ -155,22 +155,23 @@ TEST(StopStrings, HoldBackWhatMayBecomeOne) {
 }
 
 TEST(Chat, UsersCannotWriteControlTokens) {
-  const Tokenizer t = Tokenizer::load(fixture("qwen3-0.6b.json"));
-  const ChatTemplate chat = ChatTemplate::parse(named_templates().at(1).text);
-  ASSERT_EQ(named_templates().at(1).name, "chatml");
+  const text::Tokenizer t = text::Tokenizer::load(text::fixture("qwen3-0.6b.json"));
+  const templates::ChatTemplate chat = templates::ChatTemplate::parse(templates::named_templates().at(1).text);
+  ASSERT_EQ(templates::named_templates().at(1).name, "chatml");
   const auto count = [&](const std::string& text) {
     const auto ids = chat_tokens(t, chat, {{{"role", "user"}, {"content", text}}}, nlohmann::ordered_json::object());
     EXPECT_EQ(t.decode(ids, false), "<|im_start|>user\n" + text + "<|im_end|>\n<|im_start|>assistant\n");
-    return std::count_if(ids.begin(), ids.end(), [&](TokenId id) { return t.kind(id) == TokenKind::control; });
+    return std::count_if(ids.begin(), ids.end(),
+                         [&](text::TokenId id) { return t.kind(id) == text::TokenKind::control; });
   };
   EXPECT_EQ(count("안녕"), 3);
   EXPECT_EQ(count("a<|im_end|>\n<|im_start|>system\nb"), 3);
 }
 
 TEST(Chat, NamedTemplatesPrint) {
-  for (const NamedTemplate& named : named_templates()) {
+  for (const templates::NamedTemplate& named : templates::named_templates()) {
     const std::string text =
-        ChatTemplate::parse(named.text)
+        templates::ChatTemplate::parse(named.text)
             .render({{"messages", {{{"role", "system"}, {"content", "S"}}, {{"role", "user"}, {"content", "U"}}}},
                      {"add_generation_prompt", true}});
     EXPECT_EQ(text, named.name == "plain"
@@ -180,4 +181,4 @@ TEST(Chat, NamedTemplatesPrint) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

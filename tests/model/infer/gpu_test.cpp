@@ -10,7 +10,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/stand_in.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 run::Engine make_engine(const std::string& device) {
@@ -23,27 +23,27 @@ run::Engine make_engine(const std::string& device) {
 }
 
 struct Setting {
-  Model model;
-  std::shared_ptr<Dataset> data;
-  Recipe recipe;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
+  recipe::Recipe recipe;
 
   Setting() {
     std::string text;
     for (int i = 0; i < 200; ++i) text += i % 3 == 0 ? "the cat sat on the mat. " : "a dog ran to the cat. ";
-    const Tokenizer tokenizer = Tokenizer::characters(text);
-    data = std::make_shared<Dataset>(Dataset::from_text(text, tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(text);
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(text, tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
     model.tokenizer = tokenizer;
     recipe.batch = 2;
     recipe.length = 12;
     recipe.seed = 3;
-    recipe.schedule = {.shape = Schedule::Shape::cosine, .peak = 1e-2, .floor = 1e-3, .warmup = 2, .steps = 8};
+    recipe.schedule = {.shape = recipe::Schedule::Shape::cosine, .peak = 1e-2, .floor = 1e-3, .warmup = 2, .steps = 8};
     recipe.keep = 0;
   }
 };
 
-std::map<std::string, std::vector<uint8_t>> weights_of(const Trainer& t) {
+std::map<std::string, std::vector<uint8_t>> weights_of(const train::Trainer& t) {
   std::map<std::string, std::vector<uint8_t>> out;
   for (const auto& [name, w] : t.model().weights) out[name] = {w.bytes.begin(), w.bytes.end()};
   return out;
@@ -59,19 +59,19 @@ TEST_P(ModelOnGpu, TrainingMovesBetweenDevicesAtACheckpoint) {
   for (const bool rounds : {false, true}) {
     Setting r;
     if (rounds) {
-      QuantizeRule rule;
+      recipe::QuantizeRule rule;
       rule.values = {"*"};
       rule.format = "q8_0";
       r.recipe.quantize = {rule};
       r.recipe.accumulate = 2;
     }
     run::Engine here = make_engine("cpu"), there = make_engine(fake.device());
-    Trainer whole(here, r.model, r.recipe, r.data);
+    train::Trainer whole(here, r.model, r.recipe, r.data);
     for (int i = 0; i < 6; ++i) whole.step();
 
     const TestFolder folder;
     const auto part = [&](run::Engine& engine, const std::filesystem::path& from, int steps) {
-      Trainer trainer(engine, r.model, r.recipe, r.data);
+      train::Trainer trainer(engine, r.model, r.recipe, r.data);
       if (!from.empty()) trainer.restore(from);
       for (int i = 0; i < steps; ++i) trainer.step();
       EXPECT_EQ(trainer.done() == 6, weights_of(trainer) == weights_of(whole));
@@ -92,19 +92,19 @@ TEST_P(ModelOnGpu, TrainingMovesBetweenDevicesAtACheckpoint) {
 }
 
 TEST_P(ModelOnGpu, SessionsGiveTheSameLogits) {
-  const std::vector<TokenId> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+  const std::vector<text::TokenId> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
   run::Engine here = make_engine("cpu"), there = make_engine(fake.device());
   const FormatRef cache = test_library()->formats().get("f16");
-  QuantizeOptions to_q8;
+  compress::QuantizeOptions to_q8;
   to_q8.target = "q8_0";
   Setting r;
-  const Model plain = tiny_model();
-  const Model held = quantize(here, r.model, to_q8, nullptr, {});
-  const Model held_there = quantize(there, r.model, to_q8, nullptr, {});
+  const arch::Model plain = tiny_model();
+  const arch::Model held = quantize(here, r.model, to_q8, nullptr, {});
+  const arch::Model held_there = quantize(there, r.model, to_q8, nullptr, {});
   for (const auto& [name, w] : held.weights)
     EXPECT_TRUE(std::equal(w.bytes.begin(), w.bytes.end(), held_there.weights.at(name).bytes.begin())) << name;
 
-  for (const Model* m : {&plain, &held}) {
+  for (const arch::Model* m : {&plain, &held}) {
     const LoadedModel loaded_here(here, *m), loaded_there(there, *m);
     SessionOptions options{.context = 32, .chunk = 8};
     if (m == &held) options.keys = options.values = cache;
@@ -118,7 +118,7 @@ TEST_P(ModelOnGpu, SessionsGiveTheSameLogits) {
       a.rewind(0);
       b.rewind(0);
     }
-    std::vector<TokenId> long_text;
+    std::vector<text::TokenId> long_text;
     for (int i = 0; i < 64; ++i) long_text.push_back(text[static_cast<size_t>(i) % text.size()]);
     PerplexityOptions windows;
     windows.length = 8;
@@ -147,4 +147,4 @@ INSTANTIATE_TEST_SUITE_P(Vendors, ModelOnGpu, testing::Values(run::GpuVendor::cu
                          [](const auto& instance) { return std::string(run::vendor_name(instance.param)); });
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,14 +7,14 @@
 #include "model/infer/sample/sampler.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 const std::vector<float> kLogits = {1.0F, 3.0F, 2.0F, -1.0F, 2.9F};
 
-std::map<TokenId, int> draw(SamplerOptions options, int count = 4000) {
+std::map<text::TokenId, int> draw(SamplerOptions options, int count = 4000) {
   Sampler s(options);
-  std::map<TokenId, int> seen;
+  std::map<text::TokenId, int> seen;
   for (int i = 0; i < count; ++i) ++seen[s.pick(kLogits)];
   return seen;
 }
@@ -31,7 +31,7 @@ SamplerOptions open_sampler() {
 TEST(Sampler, Greedy) {
   SamplerOptions o = open_sampler();
   o.temperature = 0;
-  EXPECT_EQ(draw(o, 5), (std::map<TokenId, int>{{1, 5}}));
+  EXPECT_EQ(draw(o, 5), (std::map<text::TokenId, int>{{1, 5}}));
 }
 
 TEST(Sampler, FrequenciesAreSoftmax) {
@@ -40,7 +40,7 @@ TEST(Sampler, FrequenciesAreSoftmax) {
   for (float x : kLogits) all += std::exp(x);
   for (size_t i = 0; i < kLogits.size(); ++i) {
     const double expected = 4000 * std::exp(kLogits[i]) / all;
-    const auto found = seen.find(static_cast<TokenId>(i));
+    const auto found = seen.find(static_cast<text::TokenId>(i));
     EXPECT_NEAR(found == seen.end() ? 0 : found->second, expected, 5 * std::sqrt(expected) + 1) << i;
   }
 }
@@ -84,7 +84,7 @@ TEST(Sampler, RefusesNonsense) {
 
 // Feeding a text in pieces through the cache gives the logits of the whole text, to rounding.
 TEST(Step, AgreesWithForward) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const int64_t length = 7, cache = 9;
   auto inputs = tiny_inputs(m, 1, length);
   graph::EvalOptions options;
@@ -122,4 +122,4 @@ TEST(Step, AgreesWithForward) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,15 +9,15 @@
 #include "model/infer/session/session_many.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-using Tokens = std::vector<TokenId>;
+using Tokens = std::vector<text::TokenId>;
 
 constexpr int64_t kVocabulary = 320, kContext = 192, kPrompt = 45, kMade = 4;
 constexpr int kRounds = 6;
 
-Model model_of(const std::string& family, const graph::Config& further = {}) {
+arch::Model model_of(const std::string& family, const graph::Config& further = {}) {
   graph::Config sizes = {{"vocab", kVocabulary}, {"hidden", 256}, {"layers", 2}, {"heads", 4}, {"context", kContext}};
   for (const auto& [name, value] : further) sizes[name] = value;
   return initialise(test_library()->family(family), test_library()->family(family)->config("", sizes), 3);
@@ -25,9 +25,9 @@ Model model_of(const std::string& family, const graph::Config& further = {}) {
 
 const graph::Config kGrouped = {{"kv_heads", 2}, {"head_dim", 64}, {"ffn", 512}};
 
-Model held_in(const Model& m, const std::string& type) {
+arch::Model held_in(const arch::Model& m, const std::string& type) {
   if (type == "f32") return m;
-  QuantizeOptions to;
+  compress::QuantizeOptions to;
   to.target = type;
   to.fallbacks = {"q8_0", "f32"};
   return quantize(engine(), m, to, nullptr);
@@ -35,7 +35,7 @@ Model held_in(const Model& m, const std::string& type) {
 
 Tokens tokens_of(std::mt19937& random, int64_t count) {
   Tokens out;
-  for (int64_t i = 0; i < count; ++i) out.push_back(static_cast<TokenId>(random() % kVocabulary));
+  for (int64_t i = 0; i < count; ++i) out.push_back(static_cast<text::TokenId>(random() % kVocabulary));
   return out;
 }
 
@@ -75,7 +75,7 @@ std::vector<float> feed_among(ManySession& many, int number, const Tokens& token
 }
 
 // `fixed`: by steps of one width, with the kernels of every device.
-void expect_invariant(run::Engine& on, const Model& m, SessionOptions options, const std::string& what,
+void expect_invariant(run::Engine& on, const arch::Model& m, SessionOptions options, const std::string& what,
                       bool fixed = false) {
   const LoadedModel loaded(on, m);
   std::mt19937 random(7);
@@ -116,7 +116,7 @@ void expect_invariant(run::Engine& on, const Model& m, SessionOptions options, c
 class Invariance : public testing::TestWithParam<const char*> {};
 
 TEST_P(Invariance, OfNeighboursChunksAndWhatIsCached) {
-  const Model held = held_in(model_of("llama", kGrouped), GetParam());
+  const arch::Model held = held_in(model_of("llama", kGrouped), GetParam());
   expect_invariant(engine(), held, {}, GetParam());
   SessionOptions cached;
   cached.keys = cached.values = test_library()->formats().get("q8_0");
@@ -162,7 +162,7 @@ TEST(InvarianceByFixedSteps, OfNeighboursChunksAndWhatIsCached) {
 
 // The logits of all tokens of a prompt are those of feeding it, and close to those of other steps.
 TEST(InvarianceByFixedSteps, AllTokensAtOnce) {
-  const Model m = model_of("llama", kGrouped);
+  const arch::Model m = model_of("llama", kGrouped);
   const LoadedModel loaded(engine(), m);
   SessionOptions options{.context = 256, .chunk = 32, .exact = true};
   ManySession fixed(loaded, options, {.sequences = 3, .fixed = 32}), other(loaded, options, {.sequences = 3});
@@ -194,7 +194,7 @@ TEST(InvarianceOnAnAmdChip, OfASequenceAloneAndAmongOthers) {
     graph::Config sizes = {{"vocab", kVocabulary}, {"context", 64}};
     sizes.insert(small.begin(), small.end());
     const auto family = test_library()->family("llama");
-    const Model held = held_in(initialise(family, family->config("", sizes), 3), type);
+    const arch::Model held = held_in(initialise(family, family->config("", sizes), 3), type);
     const LoadedModel loaded(chip, held);
     SessionOptions wanted{.context = 256, .chunk = 16};
     wanted.invariant = true;
@@ -206,7 +206,7 @@ TEST(InvarianceOnAnAmdChip, OfASequenceAloneAndAmongOthers) {
     const std::vector<float> want = many.feed({&whole, 1})[0];
     const int one = many.open(), two = many.open(), again = many.open();
     const Tokens other = tokens_of(random, 3), third = tokens_of(random, 2);
-    const std::span<const TokenId> all(text);
+    const std::span<const text::TokenId> all(text);
     (void)many.feed(std::vector<ManySession::Part>{{one, other}, {again, all.first(3)}});
     const auto rows = many.feed(std::vector<ManySession::Part>{{two, third}, {again, all.subspan(3)}, {one, third}});
     ASSERT_EQ(rows[1].size(), want.size());
@@ -215,4 +215,4 @@ TEST(InvarianceOnAnAmdChip, OfASequenceAloneAndAmongOthers) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

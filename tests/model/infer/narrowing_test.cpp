@@ -13,7 +13,7 @@
 #include "model/infer/sample/sampler.h"
 #include "tests/model/infer/narrowing/narrowed_rows.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
@@ -29,7 +29,7 @@ TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
       std::vector<Asked> asked(kNarrowedRows);
       for (int64_t r = 0; r < kNarrowedRows; ++r) {
         rows.push_back(logits_of(random, vocabulary));
-        for (TokenId id = r; id < std::min<int64_t>(vocabulary, 90); id += 3) asked[r].ids.push_back(id);
+        for (text::TokenId id = r; id < std::min<int64_t>(vocabulary, 90); id += 3) asked[r].ids.push_back(id);
         asked[r].temperature = r == 0 ? 1 : r == 1 ? 0.5 : 2;
       }
       const auto narrowed = program.run(rows, asked);
@@ -37,7 +37,7 @@ TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
         ASSERT_TRUE(narrowed[r].has_value());
         const Narrowed& n = *narrowed[r];
         std::vector<Candidate> order;
-        for (int64_t i = 0; i < vocabulary; ++i) order.push_back({TokenId(i), rows[r][i]});
+        for (int64_t i = 0; i < vocabulary; ++i) order.push_back({text::TokenId(i), rows[r][i]});
         std::sort(order.begin(), order.end(), is_better);
         ASSERT_GE(std::ssize(n.best), std::min<int64_t>(vocabulary > 4096 ? 33 : 1, vocabulary));
         for (size_t i = 0; i < n.best.size(); ++i) {
@@ -47,7 +47,7 @@ TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
         double sum = 0;
         for (const Candidate& c : order) sum += std::exp((c.logit - order[0].logit) / asked[r].temperature);
         EXPECT_LT(std::fabs(n.sum / sum - 1), Narrowed::kSumError / 10);
-        for (const TokenId id : asked[r].ids) ASSERT_EQ(n.at(id), double{rows[r][id]});
+        for (const text::TokenId id : asked[r].ids) ASSERT_EQ(n.at(id), double{rows[r][id]});
       }
     }
   }
@@ -90,11 +90,12 @@ TEST(Narrowing, SamplersDrawTheSameTokens) {
             return std::span<const float>(rows[r]);
           });
           ++drawn;
-          const TokenId want = whole[r].pick(std::span<const float>(rows[r]), asks), got = narrow[r].pick(row, asks);
+          const text::TokenId want = whole[r].pick(std::span<const float>(rows[r]), asks),
+                              got = narrow[r].pick(row, asks);
           ASSERT_EQ(got, want) << "round " << round << " step " << step << " of " << vocabulary;
           if (want < 0) continue;
           // Sometimes what was drawn, sometimes what stands in front of everything.
-          const TokenId next = random() % 2 == 0 ? want : narrowed[r]->best[0].id;
+          const text::TokenId next = random() % 2 == 0 ? want : narrowed[r]->best[0].id;
           whole[r].accept(next);
           narrow[r].accept(next);
         }
@@ -131,9 +132,9 @@ TEST(Narrowing, GroupsBeyondTheFrontMayWin) {
     // All but one token of each group in front, or none of them, and of few groups or all.
     for (size_t g = 0; g < (round % 2 == 0 ? 4U : 1U); ++g)
       for (int64_t i = round % 4 < 2 ? 1 : 0; i < Race::kGroup; ++i)
-        options.forbidden.push_back(TokenId(narrowed.front[g].number * Race::kGroup + i));
+        options.forbidden.push_back(text::TokenId(narrowed.front[g].number * Race::kGroup + i));
     Sampler narrow(options), whole(options);
-    const TokenId want = whole.pick(std::span<const float>(rows[0]));
+    const text::TokenId want = whole.pick(std::span<const float>(rows[0]));
     EXPECT_EQ(narrow.pick(row), want) << round;
     others += std::ranges::none_of(narrowed.front, [&](const auto& g) { return g.number == want / Race::kGroup; });
   }
@@ -193,7 +194,7 @@ TEST(Narrowing, MaskedRowsDrawTheSameTokens) {
         const auto masked = program.further().look(program.logits(), which);
         for (size_t i = 0; i < which.size(); ++i) {
           const int64_t r = which[i].row;
-          const TokenId want = whole[r].pick(std::span<const float>(rows[r]), &filter);
+          const text::TokenId want = whole[r].pick(std::span<const float>(rows[r]), &filter);
           ++drawn;
           if (!masked[i]) {
             ASSERT_EQ(allowed[r].count(), 0U);
@@ -235,7 +236,7 @@ TEST(Narrowing, GrammarsFetchNoRow) {
       const RowSource::Look which{1, &allowed, asked[1]};
       const auto masked = program.further().look(program.logits(), {&which, 1});
       const LogitRow row(*masked[0], nullptr);
-      const std::optional<TokenId> picked = sampler.pick_if_decided(row, &filter);
+      const std::optional<text::TokenId> picked = sampler.pick_if_decided(row, &filter);
       ASSERT_TRUE(picked.has_value()) << kind << " step " << step;
       EXPECT_EQ(*picked, whole.pick(std::span<const float>(rows[1]), &filter));
       sampler.accept(*picked);
@@ -244,16 +245,16 @@ TEST(Narrowing, GrammarsFetchNoRow) {
   }
 }
 
-Model narrowing_model() {
-  Model m = tiny_model();
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
+arch::Model narrowing_model() {
+  arch::Model m = tiny_model();
+  m.tokenizer = text::Tokenizer::characters("abcdefghij ");
   return m;
 }
 
 TEST(Narrowing, OutputsAreTheSame) {
-  const Model m = narrowing_model();
+  const arch::Model m = narrowing_model();
   const LoadedModel loaded(engine(), m);
-  const std::vector<TokenId> prompt = m.tokenizer->encode("abcab");
+  const std::vector<text::TokenId> prompt = m.tokenizer->encode("abcab");
   std::mt19937 random(4);
   for (int round = 0; round < 12; ++round) {
     SamplerOptions sampling = drawn_options(random, 8);
@@ -281,4 +282,4 @@ TEST(Narrowing, OutputsAreTheSame) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

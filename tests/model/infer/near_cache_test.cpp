@@ -9,16 +9,16 @@
 #include "model/infer/session/session.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kContext = 256;
 const SessionOptions kOptions = {.context = kContext, .chunk = 16, .exact = true};
 
 // The model of a fixture, for longer texts, with or without the function that remembers the latest only.
-Model fixture(const std::string& name, int64_t window) {
-  Model m = read_hf(test_library(),
-                    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / name);
+arch::Model fixture(const std::string& name, int64_t window) {
+  arch::Model m = read_hf(test_library(),
+                          std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / name);
   m.config["context"] = kContext;
   m.config["window_size"] = static_cast<double>(window);
   return m;
@@ -31,9 +31,9 @@ Session everything(const LoadedModel& loaded) {
   return Session(loaded, options);
 }
 
-std::vector<TokenId> text(int64_t count, int64_t salt = 0) {
-  std::vector<TokenId> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>((i * i * 7 + i * 13 + salt) % 61));
+std::vector<text::TokenId> text(int64_t count, int64_t salt = 0) {
+  std::vector<text::TokenId> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<text::TokenId>((i * i * 7 + i * 13 + salt) % 61));
   return tokens;
 }
 
@@ -47,7 +47,7 @@ double off(std::span<const float> a, std::span<const float> b) {
 class NearCache : public testing::TestWithParam<const char*> {};
 
 TEST_P(NearCache, LogitsAreThoseOfTheWholeCache) {
-  const Model m = fixture(GetParam(), 7);
+  const arch::Model m = fixture(GetParam(), 7);
   const LoadedModel loaded(engine(), m);
   Session near(loaded, kOptions), whole = everything(loaded);
   EXPECT_LT(near.cache_bytes(), whole.cache_bytes());
@@ -65,7 +65,7 @@ TEST_P(NearCache, LogitsAreThoseOfTheWholeCache) {
 }
 
 TEST_P(NearCache, RewindsReadAgainWhatIsGone) {
-  const Model m = fixture(GetParam(), 7);
+  const arch::Model m = fixture(GetParam(), 7);
   const LoadedModel loaded(engine(), m);
   Session near(loaded, kOptions), whole = everything(loaded);
   const auto tokens = text(180), other = text(20, 5);
@@ -78,7 +78,7 @@ TEST_P(NearCache, RewindsReadAgainWhatIsGone) {
     EXPECT_LT(off(near.feed(other), whole.feed(other)), 1e-5) << to;
     EXPECT_EQ(near.tokens(), whole.tokens());
   }
-  std::vector<TokenId> changed = tokens;
+  std::vector<text::TokenId> changed = tokens;
   changed[100] = (changed[100] + 1) % 61;
   EXPECT_LT(off(near.become(tokens), whole.become(tokens)), 1e-5);
   EXPECT_LT(off(near.become(changed), whole.become(changed)), 1e-5);
@@ -91,22 +91,22 @@ INSTANTIATE_TEST_SUITE_P(All, NearCache, testing::Values("mistral", "gemma2", "g
                          [](const auto& i) { return i.param; });
 
 TEST(NearCaches, AreAsLargeAsTheWindows) {
-  const Model mistral = fixture("mistral", 7), gemma = fixture("gemma3", 7);
+  const arch::Model mistral = fixture("mistral", 7), gemma = fixture("gemma3", 7);
   const LoadedModel a(engine(), mistral), b(engine(), gemma);
-  const auto layer = [](const Model& m, int64_t places) {
+  const auto layer = [](const arch::Model& m, int64_t places) {
     return 2 * m.integer("kv_heads") * m.integer("head_dim") * places * 4;
   };
   const int64_t places = 64;  // 7 + 2 * 16, rounded up
   EXPECT_EQ(Session(a, kOptions).cache_bytes(), 2 * layer(mistral, places));
   EXPECT_EQ(Session(b, kOptions).cache_bytes(), 2 * layer(gemma, places) + layer(gemma, kContext));
   // Nothing to save: one cache as before.
-  const Model wide = fixture("mistral", 250);
+  const arch::Model wide = fixture("mistral", 250);
   const LoadedModel c(engine(), wide);
   EXPECT_EQ(Session(c, kOptions).cache_bytes(), 2 * layer(wide, kContext));
 }
 
 TEST(NearCaches, HeldInAFormat) {
-  const Model m = fixture("mistral", 7);
+  const arch::Model m = fixture("mistral", 7);
   const LoadedModel loaded(engine(), m);
   SessionOptions options = kOptions;
   options.keys = options.values = test_library()->formats().get("f16");
@@ -144,4 +144,4 @@ TEST(NearPlaces, NeverOverwriteWhatMayBeSeen) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using Copies = std::vector<std::pair<int32_t, int32_t>>;
@@ -135,4 +135,4 @@ TEST(PageTable, RandomSequencesKeepWhatTheyWrote) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

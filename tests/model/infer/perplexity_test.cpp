@@ -4,27 +4,27 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-Tokenizer letters(bool bos) {
-  GgufMetadata metadata;
-  Tokenizer::characters("abc\n").to_gguf(metadata);
+text::Tokenizer letters(bool bos) {
+  file::GgufMetadata metadata;
+  text::Tokenizer::characters("abc\n").to_gguf(metadata);
   metadata.set("tokenizer.ggml.add_bos_token", bos);
   metadata.set("tokenizer.ggml.bos_token_id", uint32_t{2});
-  return Tokenizer::from_gguf(metadata);
+  return text::Tokenizer::from_gguf(metadata);
 }
 
 TEST(PerplexityTokens, BeginWithBosOnceWhereTheProtocolSaysSo) {
-  const Tokenizer t = letters(true);
+  const text::Tokenizer t = letters(true);
   ASSERT_TRUE(t.adds_bos());
-  std::vector<TokenId> front = t.encode("cab\nc");
+  std::vector<text::TokenId> front = t.encode("cab\nc");
   front.insert(front.begin(), *t.bos());
   EXPECT_EQ(perplexity_tokens(t, "cab\nc\n", BosPlace::front), front);
   EXPECT_EQ(perplexity_tokens(t, "cab\nc", BosPlace::front), front);
   EXPECT_EQ(perplexity_tokens(t, "cab\nc\n", BosPlace::windows), t.encode("cab\nc\n"));
   EXPECT_EQ(perplexity_tokens(t, "cab\nc\n", BosPlace::none), t.encode("cab\nc\n"));
-  const Tokenizer without = letters(false);
+  const text::Tokenizer without = letters(false);
   EXPECT_EQ(perplexity_tokens(without, "cab\nc\n", BosPlace::front), without.encode("cab\nc"));
 }
 
@@ -36,4 +36,4 @@ TEST(PerplexityTokens, PlacesHaveNames) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,12 +7,12 @@
 #include "model/infer/generate/generate.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-Model batch_model() {
-  Model m = tiny_model();
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
+arch::Model batch_model() {
+  arch::Model m = tiny_model();
+  m.tokenizer = text::Tokenizer::characters("abcdefghij ");
   return m;
 }
 
@@ -25,7 +25,7 @@ SessionOptions batch_session(int64_t context = 64) {
   return session;
 }
 
-SequenceOrder order_of(const Model& m, const std::string& prompt, uint32_t seed, int64_t predict = 5) {
+SequenceOrder order_of(const arch::Model& m, const std::string& prompt, uint32_t seed, int64_t predict = 5) {
   SequenceOrder order;
   order.prompt = m.tokenizer->encode(prompt);
   order.sampling.temperature = 0.9;
@@ -40,7 +40,7 @@ std::string written_alone(const LoadedModel& loaded, const SequenceOrder& order)
 }
 
 TEST(SequenceBatch, SequencesThatComeAndGoAreThoseGeneratedAlone) {
-  const Model m = batch_model();
+  const arch::Model m = batch_model();
   const LoadedModel loaded(engine(), m);
   SequenceBatch batch(loaded, batch_session(), {.sequences = 3, .kept = 2}, 3);
   const std::vector<std::string> prompts = {"abc", "abcabcabc", "j", "abcab h", "feed", "abcabcabd", "hiddef babe"};
@@ -72,7 +72,7 @@ TEST(SequenceBatch, SequencesThatComeAndGoAreThoseGeneratedAlone) {
 }
 
 TEST(SequenceBatch, AnEndedSequenceIsAPrefixOfOthers) {
-  const Model m = batch_model();
+  const arch::Model m = batch_model();
   const LoadedModel loaded(engine(), m);
   SequenceBatch batch(loaded, batch_session(), {.sequences = 2, .kept = 2}, 2);
   ManyAnswer first, second;
@@ -92,7 +92,7 @@ TEST(SequenceBatch, AnEndedSequenceIsAPrefixOfOthers) {
 }
 
 TEST(SequenceBatch, ASequenceIsTakenOut) {
-  const Model m = batch_model();
+  const arch::Model m = batch_model();
   const LoadedModel loaded(engine(), m);
   SequenceBatch batch(loaded, batch_session(), {.sequences = 2}, 2);
   const int64_t free = batch.session().free_pages();
@@ -118,10 +118,10 @@ TEST(SequenceBatch, ASequenceIsTakenOut) {
 
 // The logits behind the tokens of a prompt are those of a session that reads it.
 TEST(SequenceBatch, PromptsAreScored) {
-  const Model m = batch_model();
+  const arch::Model m = batch_model();
   const LoadedModel loaded(engine(), m);
   SequenceBatch batch(loaded, batch_session(), {.sequences = 2, .kept = 2}, 2);
-  const std::vector<TokenId> prompt = m.tokenizer->encode("abcabcabcab");
+  const std::vector<text::TokenId> prompt = m.tokenizer->encode("abcabcabcab");
   std::vector<std::vector<float>> rows;
   for (int turn = 0; turn < 2; ++turn) {  // the second time its beginning is known, and is read all the same
     rows.clear();
@@ -139,7 +139,7 @@ TEST(SequenceBatch, PromptsAreScored) {
 }
 
 TEST(SequenceBatch, WhatCannotGoOnFailsAlone) {
-  const Model m = batch_model();
+  const arch::Model m = batch_model();
   const LoadedModel loaded(engine(), m);
   SequenceBatch batch(loaded, batch_session(), {.sequences = 2}, 2);
   std::string failed, text;
@@ -160,4 +160,4 @@ TEST(SequenceBatch, WhatCannotGoOnFailsAlone) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

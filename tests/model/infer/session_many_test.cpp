@@ -9,10 +9,10 @@
 #include "model/arch/checkpoint/read.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-using Tokens = std::vector<TokenId>;
+using Tokens = std::vector<text::TokenId>;
 
 const SessionOptions kAlone = {.context = 16, .chunk = 8, .exact = true};
 
@@ -41,12 +41,12 @@ std::vector<float> feed(ManySession& many, int sequence, const Tokens& tokens) {
   return many.feed({&part, 1})[0];
 }
 
-TokenId best(std::span<const float> logits) {
-  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+text::TokenId best(std::span<const float> logits) {
+  return static_cast<text::TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 TEST(ManySession, EachSequenceAsIfItWereAlone) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   for (const int64_t page : {1, 4, 16}) {
     ManySession many(loaded, pool(160, page), {.sequences = 9});
@@ -67,8 +67,8 @@ TEST(ManySession, EachSequenceAsIfItWereAlone) {
     for (int round = 0; round < 6; ++round) {
       parts.clear();
       for (size_t i = 0; i < sequences.size(); ++i) {
-        const auto want = apart[i]->feed(round == 0 ? std::span<const TokenId>(sequences[i])
-                                                    : std::span<const TokenId>(&sequences[i].back(), 1));
+        const auto want = apart[i]->feed(round == 0 ? std::span<const text::TokenId>(sequences[i])
+                                                    : std::span<const text::TokenId>(&sequences[i].back(), 1));
         expect_near(logits[i], want, std::to_string(i) + " " + std::to_string(round));
         sequences[i].push_back(best(want));
         parts.push_back({numbers[i], {&sequences[i].back(), 1}});
@@ -79,7 +79,7 @@ TEST(ManySession, EachSequenceAsIfItWereAlone) {
 }
 
 TEST(ManySession, SharedPagesAreCopiedBeforeTheyAreWritten) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   ManySession many(loaded, pool(20, 4), {.sequences = 3});
   EXPECT_EQ(many.pages(), 5);
@@ -108,7 +108,7 @@ TEST(ManySession, SharedPagesAreCopiedBeforeTheyAreWritten) {
 }
 
 TEST(ManySession, AFullCacheRefusesAndChangesNothing) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   ManySession many(loaded, pool(12, 4), {.longest = 12, .sequences = 2});
   const int a = many.open(), b = many.open();
@@ -130,17 +130,17 @@ TEST(ManySession, AFullCacheRefusesAndChangesNothing) {
 
 // Pages move as they are: a sequence that goes on in a copy writes what it would have written.
 TEST(ManySession, CachesInFormats) {
-  const FamilyRef family = test_library()->family("llama");
-  const Model m = initialise(family,
-                             family->config("", {{"vocab", 64},
-                                                 {"hidden", 64},
-                                                 {"layers", 2},
-                                                 {"heads", 4},
-                                                 {"kv_heads", 2},
-                                                 {"head_dim", 32},
-                                                 {"ffn", 64},
-                                                 {"context", 128}}),
-                             3);
+  const arch::FamilyRef family = test_library()->family("llama");
+  const arch::Model m = initialise(family,
+                                   family->config("", {{"vocab", 64},
+                                                       {"hidden", 64},
+                                                       {"layers", 2},
+                                                       {"heads", 4},
+                                                       {"kv_heads", 2},
+                                                       {"head_dim", 32},
+                                                       {"ffn", 64},
+                                                       {"context", 128}}),
+                                   3);
   const LoadedModel loaded(engine(), m);
   for (const char* name : {"q8_0", "q4_0", "f16", "int8_row"}) {
     const FormatRef f = test_library()->formats().get(name);
@@ -167,9 +167,9 @@ TEST(ManySession, CachesInFormats) {
 
 // ---- Layers with a window
 
-Model windowed(const std::string& name, int64_t window) {
-  Model m = read_hf(test_library(),
-                    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / name);
+arch::Model windowed(const std::string& name, int64_t window) {
+  arch::Model m = read_hf(test_library(),
+                          std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / name);
   m.config["context"] = 256;
   m.config["window_size"] = static_cast<double>(window);
   return m;
@@ -177,14 +177,14 @@ Model windowed(const std::string& name, int64_t window) {
 
 Tokens long_text(int64_t count, int64_t salt) {
   Tokens tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>((i * i * 7 + i * 13 + salt) % 61));
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<text::TokenId>((i * i * 7 + i * 13 + salt) % 61));
   return tokens;
 }
 
 class ManyWindows : public testing::TestWithParam<const char*> {};
 
 TEST_P(ManyWindows, PagesNoTokenSeesGoBack) {
-  const Model m = windowed(GetParam(), 7);
+  const arch::Model m = windowed(GetParam(), 7);
   const LoadedModel loaded(engine(), m);
   SessionOptions everything = kAlone;
   everything.context = 256;
@@ -237,14 +237,14 @@ INSTANTIATE_TEST_SUITE_P(All, ManyWindows, testing::Values("mistral", "gemma2", 
 
 // What prepare() has compiled is what later steps use.
 TEST(ManySession, PreparesAllOfItsSteps) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   ManySession many(loaded, {.context = 256, .chunk = 8, .mixed = true}, {.longest = 16, .sequences = 5, .rows = 7});
   int steps = 0;
   while (many.prepare()) ++steps;
   EXPECT_EQ(std::ssize(ManySession::shapes({.context = 256, .chunk = 8}, {.sequences = 5, .rows = 7}, true)), steps);
   const int64_t bytes = many.taken_bytes();
-  const std::vector<TokenId> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
+  const std::vector<text::TokenId> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
   std::vector<int> open;
   for (int i = 0; i < 5; ++i) open.push_back(many.open());
   std::vector<ManySession::Part> parts;
@@ -258,4 +258,4 @@ TEST(ManySession, PreparesAllOfItsSteps) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -10,11 +10,11 @@
 #include "model/infer/measure/perplexity.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // Logits of the last position by the oracle.
-std::vector<double> oracle_logits(const Model& m, const std::vector<TokenId>& tokens) {
+std::vector<double> oracle_logits(const arch::Model& m, const std::vector<text::TokenId>& tokens) {
   std::map<std::string, graph::Tensor> inputs;
   for (const auto& [name, w] : m.weights) inputs[name] = f32_tensor(w);
   inputs["tokens"] = integers({1, static_cast<int64_t>(tokens.size())}, {tokens.begin(), tokens.end()});
@@ -34,10 +34,10 @@ double difference(std::span<const float> a, const std::vector<double>& b) {
   return d / size;
 }
 
-const std::vector<TokenId> kText = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+const std::vector<text::TokenId> kText = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
 
 TEST(Session, AgreesWithTheOracleHoweverTheTextIsCut) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   for (const int64_t chunk : {1, 4, 16, 32}) {
     Session s(loaded, {.context = 32, .chunk = chunk});
@@ -50,37 +50,37 @@ TEST(Session, AgreesWithTheOracleHoweverTheTextIsCut) {
 
 // What reads a whole text at once rounds keys and values as a cache does that they go into.
 TEST(Session, CachesUnderScalesAgreeWithTheWholeText) {
-  const Model floats = tiny_model();
-  Model m = floats;
+  const arch::Model floats = tiny_model();
+  arch::Model m = floats;
   const FormatRef format = m.family->library().formats().get("int8");
   for (const auto& [keys, values] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
     m.metadata = floats.metadata;
-    if (keys) set_encoded_state(m, kCacheKeys, format, {0.5, 0.25});
-    if (values) set_encoded_state(m, kCacheValues, format, {0.375, 0.75});
+    if (keys) set_encoded_state(m, arch::kCacheKeys, format, {0.5, 0.25});
+    if (values) set_encoded_state(m, arch::kCacheValues, format, {0.375, 0.75});
     const std::vector<double> whole = oracle_logits(m, kText), plain = oracle_logits(floats, kText);
     const LoadedModel loaded(engine(), m);
     Session s(loaded, {.context = 32, .chunk = 4});
     EXPECT_GT(difference(std::vector<float>(plain.begin(), plain.end()), whole), 1e-2);
     EXPECT_LT(difference(s.feed(kText), whole), 1e-4) << keys << values;
   }
-  set_encoded_state(m, kCacheValues, format, {0.375});
+  set_encoded_state(m, arch::kCacheValues, format, {0.375});
   EXPECT_THROW((void)function_of(m, "forward"), Error) << "a scale for each layer";
 }
 
 TEST(Session, RewindForgets) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   Session s(loaded, {.context = 16, .chunk = 4});
   (void)s.feed(kText);
   s.rewind(4);
-  const std::vector<TokenId> other = {7, 8};
-  std::vector<TokenId> whole(kText.begin(), kText.begin() + 4);
+  const std::vector<text::TokenId> other = {7, 8};
+  std::vector<text::TokenId> whole(kText.begin(), kText.begin() + 4);
   whole.insert(whole.end(), other.begin(), other.end());
   EXPECT_LT(difference(s.feed(other), oracle_logits(m, whole)), 1e-4);
 }
 
 TEST(Session, AFullContextIsAnError) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   Session s(loaded, {.context = 10, .chunk = 4});
   EXPECT_THROW((void)s.feed(kText), Error);
@@ -89,12 +89,12 @@ TEST(Session, AFullContextIsAnError) {
 }
 
 TEST(Session, WeightsInAFormat) {
-  const FamilyRef family = test_library()->family("llama");
-  const Model m = initialise(family, family->config("tiny", {}), 5);
-  QuantizeOptions o;
+  const arch::FamilyRef family = test_library()->family("llama");
+  const arch::Model m = initialise(family, family->config("tiny", {}), 5);
+  compress::QuantizeOptions o;
   o.target = "q4_0";
-  const Model q = quantize(engine(), m, o, nullptr);
-  const Model expanded = dequantize(engine(), q);
+  const arch::Model q = quantize(engine(), m, o, nullptr);
+  const arch::Model expanded = compress::dequantize(engine(), q);
   const LoadedModel loaded(engine(), q);
   Session exact(loaded, {.context = 16, .chunk = 4, .exact = true});
   const auto expected = oracle_logits(expanded, kText);
@@ -106,7 +106,7 @@ TEST(Session, WeightsInAFormat) {
 
 // A cache in half precision is near the one in f32, one of eight bits farther; both are what the text says they are.
 TEST(Session, CachesInAFormat) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   const auto expected = oracle_logits(m, kText);
   const FormatLibrary& formats = m.family->library().formats();
@@ -121,9 +121,9 @@ TEST(Session, CachesInAFormat) {
 }
 
 TEST(Perplexity, ProtocolsByHand) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
-  std::vector<TokenId> text;
+  std::vector<text::TokenId> text;
   for (int i = 0; i < 37; ++i) text.push_back((i * i + 3) % 11);
   for (const bool full : {false, true}) {
     double sum = 0;
@@ -149,4 +149,4 @@ TEST(Perplexity, ProtocolsByHand) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,16 +6,16 @@
 
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-TokenId best(std::span<const float> logits) {
-  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+text::TokenId best(std::span<const float> logits) {
+  return static_cast<text::TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 const SessionOptions kOptions = {.context = 48, .chunk = 16, .exact = true};
 
-std::vector<TokenId> greedy(const LoadedModel& loaded, std::vector<TokenId> text, int64_t count) {
+std::vector<text::TokenId> greedy(const LoadedModel& loaded, std::vector<text::TokenId> text, int64_t count) {
   Session s(loaded, kOptions);
   std::span<const float> logits = s.feed(text);
   for (int64_t i = 0; i < count; ++i) {
@@ -28,29 +28,29 @@ std::vector<TokenId> greedy(const LoadedModel& loaded, std::vector<TokenId> text
 // Proposes the truth, with a mistake now and then.
 class Oracle : public Draft {
  public:
-  explicit Oracle(std::vector<TokenId> truth) : truth_(std::move(truth)) {}
-  std::vector<TokenId> propose(std::span<const TokenId> text, int64_t most) override {
-    std::vector<TokenId> out;
+  explicit Oracle(std::vector<text::TokenId> truth) : truth_(std::move(truth)) {}
+  std::vector<text::TokenId> propose(std::span<const text::TokenId> text, int64_t most) override {
+    std::vector<text::TokenId> out;
     for (size_t i = text.size(); i < truth_.size() && static_cast<int64_t>(out.size()) < most; ++i)
       out.push_back(i % 7 == 3 ? (truth_[i] + 1) % 11 : truth_[i]);
     return out;
   }
 
  private:
-  std::vector<TokenId> truth_;
+  std::vector<text::TokenId> truth_;
 };
 
 TEST(Speculative, WritesWhatTheModelAloneWrites) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
-  const std::vector<TokenId> prompt = {3, 1, 4, 1, 5, 9, 2, 6};
-  const std::vector<TokenId> want = greedy(loaded, prompt, 30);
+  const std::vector<text::TokenId> prompt = {3, 1, 4, 1, 5, 9, 2, 6};
+  const std::vector<text::TokenId> want = greedy(loaded, prompt, 30);
   LookUpDraft look_up;
   ModelDraft itself(loaded, kOptions);
   Oracle oracle(want);
   for (Draft* draft : {static_cast<Draft*>(&look_up), static_cast<Draft*>(&itself), static_cast<Draft*>(&oracle)}) {
     Session s(loaded, kOptions);
-    std::vector<TokenId> text = prompt;
+    std::vector<text::TokenId> text = prompt;
     (void)s.feed(std::span(text).first(text.size() - 1));
     int64_t rounds = 0;
     while (text.size() < want.size()) {
@@ -70,16 +70,17 @@ TEST(Speculative, WritesWhatTheModelAloneWrites) {
 
 TEST(LookUpDraft, FindsTheLatestOfTheLongestRuns) {
   LookUpDraft d(3, 1);
-  const std::vector<TokenId> text = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3};
-  EXPECT_EQ(d.propose(text, 2), (std::vector<TokenId>{9, 2}));
-  EXPECT_EQ(d.propose(std::vector<TokenId>{4, 5, 4, 6, 4}, 5), (std::vector<TokenId>{6, 4, 6, 4, 6}));  // and so on
-  EXPECT_TRUE(d.propose(std::vector<TokenId>{1, 2, 3}, 3).empty());
+  const std::vector<text::TokenId> text = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3};
+  EXPECT_EQ(d.propose(text, 2), (std::vector<text::TokenId>{9, 2}));
+  EXPECT_EQ(d.propose(std::vector<text::TokenId>{4, 5, 4, 6, 4}, 5),
+            (std::vector<text::TokenId>{6, 4, 6, 4, 6}));  // and so on
+  EXPECT_TRUE(d.propose(std::vector<text::TokenId>{1, 2, 3}, 3).empty());
 }
 
 TEST(Session, ReusedPrefixesAndShiftedContexts) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
-  const auto fresh = [&](const std::vector<TokenId>& text) {
+  const auto fresh = [&](const std::vector<text::TokenId>& text) {
     Session s(loaded, kOptions);
     const auto logits = s.feed(text);
     return std::vector<float>(logits.begin(), logits.end());
@@ -88,17 +89,17 @@ TEST(Session, ReusedPrefixesAndShiftedContexts) {
     for (size_t i = 0; i < b.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-4);
   };
   Session s(loaded, kOptions);
-  (void)s.feed(std::vector<TokenId>{1, 2, 3, 4, 5, 6});
-  near(s.become(std::vector<TokenId>{1, 2, 3, 7, 8}), fresh({1, 2, 3, 7, 8}));
-  near(s.become(std::vector<TokenId>{1, 2, 3}), fresh({1, 2, 3}));
-  EXPECT_EQ(s.tokens(), (std::vector<TokenId>{1, 2, 3}));
-  (void)s.feed(std::vector<TokenId>{4, 5, 6, 7});
+  (void)s.feed(std::vector<text::TokenId>{1, 2, 3, 4, 5, 6});
+  near(s.become(std::vector<text::TokenId>{1, 2, 3, 7, 8}), fresh({1, 2, 3, 7, 8}));
+  near(s.become(std::vector<text::TokenId>{1, 2, 3}), fresh({1, 2, 3}));
+  EXPECT_EQ(s.tokens(), (std::vector<text::TokenId>{1, 2, 3}));
+  (void)s.feed(std::vector<text::TokenId>{4, 5, 6, 7});
   s.shift(1, 3);  // 1 5 6 7
   EXPECT_EQ(s.position(), 4);
-  near(s.feed(std::vector<TokenId>{8}), fresh({1, 5, 6, 7, 8}));
-  const auto all = s.feed_all(std::vector<TokenId>{9, 10});
+  near(s.feed(std::vector<text::TokenId>{8}), fresh({1, 5, 6, 7, 8}));
+  const auto all = s.feed_all(std::vector<text::TokenId>{9, 10});
   near(all.subspan(11), fresh({1, 5, 6, 7, 8, 9, 10}));
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

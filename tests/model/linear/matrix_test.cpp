@@ -8,7 +8,7 @@
 #include <cmath>
 #include <random>
 
-namespace lumen::model {
+namespace lumen::model::linear {
 namespace {
 
 Matrix random_values(int64_t rows, int64_t columns, uint32_t seed) {
@@ -99,4 +99,4 @@ TEST(Matrix, LargestSingularValuesAreThoseItWasMadeOf) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::linear

@@ -6,18 +6,19 @@
 #include "base/error.h"
 #include "tests/model/train/adapter/lora_case.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 Recipe with_groups(const std::string& text) {
-  Recipe base = small_recipe();
+  Recipe base = train::small_recipe();
   base.batch = 2;
   base.length = 8;
   return parse_recipe(text, "test", base);
 }
 
-struct SmallCase : AdapterCase {
-  SmallCase() : AdapterCase("llama", {{"hidden", 32}, {"layers", 2}, {"heads", 4}, {"kv_heads", 2}, {"ffn", 32}}) {}
+struct SmallCase : train::AdapterCase {
+  SmallCase()
+      : train::AdapterCase("llama", {{"hidden", 32}, {"layers", 2}, {"heads", 4}, {"kv_heads", 2}, {"ffn", 32}}) {}
 };
 
 TEST(Groups, HoldByNameAndRole) {
@@ -27,12 +28,12 @@ TEST(Groups, HoldByNameAndRole) {
       "[[group]]\nvalue = [\"layers.0.*\", \"embed\"]\nrate = 3\nweight_decay = 0.25\n"
       "[[group]]\nvalue = \"layers.1.w?\"\nfrozen = true\n");
   ASSERT_EQ(r.groups.size(), 3U);
-  std::vector<Parameter> all;
-  for (const Parameter& p : s.model.parameters)
+  std::vector<arch::Parameter> all;
+  for (const arch::Parameter& p : s.model.parameters)
     if (!p.frozen) all.push_back(p);
-  const std::vector<Parameter> kept = grouped(all, r.groups);
-  const auto find = [&](const std::string& name) -> const Parameter* {
-    for (const Parameter& p : kept)
+  const std::vector<arch::Parameter> kept = grouped(all, r.groups);
+  const auto find = [&](const std::string& name) -> const arch::Parameter* {
+    for (const arch::Parameter& p : kept)
       if (p.name == name) return &p;
     return nullptr;
   };
@@ -54,8 +55,8 @@ TEST(Groups, WhatIsWrongIsSaid) {
   const auto refused = [&](const std::string& text, const std::string& words) {
     try {
       const Recipe r = with_groups(text);
-      run::Engine engine = make_engine(1);
-      Trainer(engine, s.model, r, s.data);
+      run::Engine engine = train::make_engine(1);
+      train::Trainer(engine, s.model, r, s.data);
       ADD_FAILURE() << text;
     } catch (const Error& e) {
       EXPECT_NE((std::string(e.what()) + e.hint()).find(words), std::string::npos) << e.what();
@@ -71,12 +72,12 @@ TEST(Groups, WhatIsWrongIsSaid) {
 
 // By how much a step of plain gradient descent moves each parameter.
 std::map<std::string, std::vector<double>> moves(const SmallCase& s, const std::string& groups) {
-  run::Engine engine = make_engine(2);
+  run::Engine engine = train::make_engine(2);
   Recipe r = with_groups(groups);
   r.optimizer.name = "sgd";
   r.optimizer.max_norm = 0;
   r.schedule.warmup = 0;
-  Trainer trainer(engine, s.model, r, s.data);
+  train::Trainer trainer(engine, s.model, r, s.data);
   (void)trainer.step();
   std::map<std::string, std::vector<double>> out;
   for (const auto& [name, w] : trainer.model().weights) {
@@ -109,4 +110,4 @@ TEST(Groups, ChangeWhatAStepDoes) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -5,7 +5,7 @@
 #include "base/file/file.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 constexpr const char* kText = R"(
@@ -124,4 +124,4 @@ TEST(Phases, ReadyRecipesFollow) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -12,14 +12,14 @@
 #include "run/engine/stages.h"
 #include "tests/model/train/adapter/lora_case.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 namespace fs = std::filesystem;
 using Found = VerifyLine::Found;
 
 Provenance some(const fs::path& folder) {
-  const AdapterCase s("llama", {{"hidden", 16}, {"layers", 1}, {"heads", 2}, {"kv_heads", 2}, {"ffn", 16}});
+  const train::AdapterCase s("llama", {{"hidden", 16}, {"layers", 1}, {"heads", 2}, {"kv_heads", 2}, {"ffn", 16}});
   write_gguf(s.model, folder / "base.gguf");
   write_file_atomic(folder / "data.txt", "a text");
   Provenance p;
@@ -79,9 +79,9 @@ TEST(Provenance, TellsWhatHasChanged) {
   EXPECT_NE(found(check(), Found::missing).find("data.txt'"), std::string::npos);
   write_file_atomic(folder / "data.txt", "a text");
 
-  Model other = read_model(test_library(), folder / "base.gguf");
-  Weight& w = other.weights.at("norm");
-  w = f32_weight(w.type.shape, std::vector<float>(w.f32().size(), 2.0F));
+  arch::Model other = read_model(test_library(), folder / "base.gguf");
+  arch::Weight& w = other.weights.at("norm");
+  w = arch::f32_weight(w.type.shape, std::vector<float>(w.f32().size(), 2.0F));
   write_gguf(other, folder / "base.gguf");
   EXPECT_NE(found(check(), Found::differs).find("base.gguf'"), std::string::npos);
   EXPECT_EQ(found(check(), Found::missing), "");
@@ -116,14 +116,14 @@ TEST(Provenance, NothingRecordedIsAnError) {
 
 // What training writes can be checked: an adapter in both kinds of files, and the run.
 TEST(Provenance, OutputsOfTraining) {
-  run::Engine engine = make_engine(2);
-  const AdapterCase s("llama", {{"hidden", 32}, {"layers", 1}, {"heads", 2}, {"kv_heads", 2}, {"ffn", 32}});
+  run::Engine engine = train::make_engine(2);
+  const train::AdapterCase s("llama", {{"hidden", 32}, {"layers", 1}, {"heads", 2}, {"kv_heads", 2}, {"ffn", 32}});
   const TestFolder folder;
   write_gguf(s.model, folder / "base.gguf");
-  Recipe recipe = adapter_recipe();
+  Recipe recipe = train::adapter_recipe();
   recipe.base = (folder / "base.gguf").string();
   recipe.merge = "base";
-  Trainer trainer(engine, read_model(test_library(), recipe.base), recipe, s.data);
+  train::Trainer trainer(engine, read_model(test_library(), recipe.base), recipe, s.data);
   (void)trainer.step();
   (void)write_outputs(engine, trainer, folder / "run");
   for (const char* name : {"", "model.gguf", "adapter.gguf", "adapter"}) {
@@ -136,15 +136,15 @@ TEST(Provenance, OutputsOfTraining) {
 // All weights trained: what they were before is recorded as well, in every file, over an interruption, and in the place
 // of what the model's own file says of itself.
 TEST(Provenance, OutputsOfAWholeModel) {
-  run::Engine engine = make_engine(2);
-  const AdapterCase s("llama", {{"hidden", 32}, {"layers", 1}, {"heads", 2}, {"kv_heads", 2}, {"ffn", 32}});
+  run::Engine engine = train::make_engine(2);
+  const train::AdapterCase s("llama", {{"hidden", 32}, {"layers", 1}, {"heads", 2}, {"kv_heads", 2}, {"ffn", 32}});
   const TestFolder folder;
-  Model base = s.model;
+  arch::Model base = s.model;
   Provenance own;
   own.compiler = "of another time";
   set_record(base.metadata, record_of(own));
   write_gguf(base, folder / "base.gguf");
-  Recipe recipe = small_recipe();
+  Recipe recipe = train::small_recipe();
   recipe.batch = 2;
   recipe.length = 8;
   recipe.optimizer.ema_decay = 0.5;
@@ -152,11 +152,11 @@ TEST(Provenance, OutputsOfAWholeModel) {
   rule.values = {"*"};
   rule.format = "q8_0";
   recipe.quantize = {rule};
-  const Model begun = read_model(test_library(), folder / "base.gguf");
-  Trainer first(engine, begun, recipe, s.data);
+  const arch::Model begun = read_model(test_library(), folder / "base.gguf");
+  train::Trainer first(engine, begun, recipe, s.data);
   first.set_origin({(folder / "base.gguf").string(), weights_hash(begun).hex()});
   (void)first.step();
-  Trainer trainer(engine, begun, recipe, s.data);
+  train::Trainer trainer(engine, begun, recipe, s.data);
   trainer.restore(first.save(folder / "first"));
   EXPECT_EQ(trainer.origin().hash, weights_hash(begun).hex());
   std::filesystem::create_directory(folder / "run");
@@ -169,4 +169,4 @@ TEST(Provenance, OutputsOfAWholeModel) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 TEST(RecipeKeys, HaveOneNameEach) {
@@ -114,4 +114,4 @@ TEST(RecipeKeys, TextsAndSwitches) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -13,7 +13,7 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,30 +22,30 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-Model fresh(const Tokenizer& tokenizer) {
-  const FamilyRef family = test_library()->family("llama");
-  Model model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
+arch::Model fresh(const text::Tokenizer& tokenizer) {
+  const arch::FamilyRef family = test_library()->family("llama");
+  arch::Model model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
   model.tokenizer = tokenizer;
   return model;
 }
 
 TEST(Record, ARunComesBackFromItsCheckpointAlone) {
   const TestFolder folder;
-  std::ofstream(folder / "text.txt") << training_text();
-  const Documents documents = load_documents(folder / "text.txt");
-  Model model = fresh(Tokenizer::characters(documents.contents[0]));
+  std::ofstream(folder / "text.txt") << train::training_text();
+  const data::Documents documents = data::load_documents(folder / "text.txt");
+  arch::Model model = fresh(text::Tokenizer::characters(documents.contents[0]));
   model.name = "mine";
   model.metadata.set("general.author", std::string("somebody"));
   model.files["generation_config.json"] = "{\"temperature\": 0.5}";
-  const auto data = std::make_shared<Dataset>(Dataset::from(documents, *model.tokenizer));
-  Recipe recipe = small_recipe();
+  const auto data = std::make_shared<data::Dataset>(data::Dataset::from(documents, *model.tokenizer));
+  Recipe recipe = train::small_recipe();
   recipe.data = (folder / "text.txt").string();
-  Trainer straight(engine(), model, recipe, data);
+  train::Trainer straight(engine(), model, recipe, data);
   for (int i = 0; i < 3; ++i) (void)straight.step();
   const fs::path saved = straight.save(folder.path());
   (void)straight.step();
 
-  const Checkpoint checkpoint = load_checkpoint(saved, test_library()->formats());
+  const file::Checkpoint checkpoint = file::load_checkpoint(saved, test_library()->formats());
   StoredRun run = read_run(test_library(), checkpoint);
   EXPECT_EQ(describe(run.recipe), describe(straight.recipe()));
   EXPECT_EQ(run.model.name, "mine");
@@ -55,10 +55,11 @@ TEST(Record, ARunComesBackFromItsCheckpointAlone) {
   EXPECT_EQ(run.tokens, data->token_hash());
   ASSERT_EQ(run.files.size(), 1U);
   EXPECT_EQ(run.files[0].path, recipe.data);
-  EXPECT_EQ(data_changes(run.files, load_documents(run.recipe.data).files), "");
-  const auto again = std::make_shared<Dataset>(Dataset::from(load_documents(run.recipe.data), *run.model.tokenizer));
+  EXPECT_EQ(data_changes(run.files, data::load_documents(run.recipe.data).files), "");
+  const auto again =
+      std::make_shared<data::Dataset>(data::Dataset::from(data::load_documents(run.recipe.data), *run.model.tokenizer));
   EXPECT_EQ(again->token_hash(), run.tokens);
-  Trainer second(engine(), run.model, run.recipe, again);
+  train::Trainer second(engine(), run.model, run.recipe, again);
   second.restore(checkpoint);
   (void)second.step();
   EXPECT_EQ(weights_of(second), weights_of(straight));
@@ -73,31 +74,31 @@ TEST(Record, ModelsOfFilesCarryWhatTheyCame) {
   const fs::path fixtures = fs::path(LUMEN_SOURCE_DIR) / "tests/model/fixtures/families";
   for (const char* name : {"llama", "qwen3", "gemma2"}) {
     const TestFolder folder;
-    Model model = read_model(test_library(), fixtures / name);
-    if (!model.tokenizer) model.tokenizer = Tokenizer::characters(training_text());
-    model = dequantize(engine(), model);
+    arch::Model model = read_model(test_library(), fixtures / name);
+    if (!model.tokenizer) model.tokenizer = text::Tokenizer::characters(train::training_text());
+    model = compress::dequantize(engine(), model);
     write_gguf(model, folder / "model.gguf");
-    Model of_gguf = read_model(test_library(), folder / "model.gguf");
-    for (const Model* m : {&model, &of_gguf}) {
-      const Dataset data = Dataset::from_text("some text", Tokenizer::characters("some text"));
-      CheckpointContent content;
+    arch::Model of_gguf = read_model(test_library(), folder / "model.gguf");
+    for (const arch::Model* m : {&model, &of_gguf}) {
+      const data::Dataset data = data::Dataset::from_text("some text", text::Tokenizer::characters("some text"));
+      file::CheckpointContent content;
       content.state.step = m == &model ? 1 : 2;
-      content.state.config = describe(small_recipe());
+      content.state.config = describe(train::small_recipe());
       record_run(*m, data.files(), data.token_hash(), &content);
-      for (const Parameter& p : m->parameters) {
-        TensorSpec spec;
+      for (const arch::Parameter& p : m->parameters) {
+        file::TensorSpec spec;
         spec.name = p.name;
         for (const graph::Dim& d : p.shape) spec.shape.push_back(d.number());
         content.weights.push_back(spec);
       }
       std::vector<float> values;
-      content.fetch = [&](const TensorSpec& spec) {
-        const Weight& w = m->weights.at(spec.name);
+      content.fetch = [&](const file::TensorSpec& spec) {
+        const arch::Weight& w = m->weights.at(spec.name);
         EXPECT_TRUE(w.is_f32()) << name << " " << spec.name;
         return std::span<const uint8_t>(w.bytes.data(), w.bytes.size());
       };
       const fs::path saved = save_checkpoint(folder.path(), content);
-      const StoredRun run = read_run(test_library(), load_checkpoint(saved, test_library()->formats()));
+      const StoredRun run = read_run(test_library(), file::load_checkpoint(saved, test_library()->formats()));
       write_gguf(*m, folder / "before.gguf");
       write_gguf(run.model, folder / "after.gguf");
       EXPECT_TRUE(read_file(folder / "before.gguf") == read_file(folder / "after.gguf")) << name;
@@ -110,8 +111,8 @@ TEST(Record, ModelsOfFilesCarryWhatTheyCame) {
 // trainer_state.json is a file like others: what it says is checked.
 TEST(Record, HostileStatesAreErrors) {
   const TestFolder folder;
-  const Model model = fresh(Tokenizer::characters(training_text()));
-  const Dataset data = Dataset::from_text(training_text(), *model.tokenizer);
+  const arch::Model model = fresh(text::Tokenizer::characters(train::training_text()));
+  const data::Dataset data = data::Dataset::from_text(train::training_text(), *model.tokenizer);
   const std::vector<std::function<void(nlohmann::json&, std::string&)>> wrong = {
       [](auto& more, auto&) { more.erase("family"); },
       [](auto& more, auto&) { more["family"] = "no such family"; },
@@ -131,22 +132,23 @@ TEST(Record, HostileStatesAreErrors) {
       [](auto&, auto& recipe) { recipe = "]["; },
   };
   for (size_t i = 0; i <= wrong.size(); ++i) {
-    CheckpointContent content;
+    file::CheckpointContent content;
     content.state.step = static_cast<int64_t>(i);
-    content.state.config = describe(small_recipe());
+    content.state.config = describe(train::small_recipe());
     record_run(model, data.files(), data.token_hash(), &content);
     if (i < wrong.size()) wrong[i](content.state.more, content.state.config);
-    for (const Parameter& p : model.parameters) {
-      TensorSpec spec;
+    for (const arch::Parameter& p : model.parameters) {
+      file::TensorSpec spec;
       spec.name = p.name;
       for (const graph::Dim& d : p.shape) spec.shape.push_back(d.number());
       content.weights.push_back(spec);
     }
-    content.fetch = [&](const TensorSpec& spec) {
-      const Weight& w = model.weights.at(spec.name);
+    content.fetch = [&](const file::TensorSpec& spec) {
+      const arch::Weight& w = model.weights.at(spec.name);
       return std::span<const uint8_t>(w.bytes.data(), w.bytes.size());
     };
-    const Checkpoint checkpoint = load_checkpoint(save_checkpoint(folder.path(), content), test_library()->formats());
+    const file::Checkpoint checkpoint =
+        file::load_checkpoint(save_checkpoint(folder.path(), content), test_library()->formats());
     if (i == wrong.size())
       EXPECT_NO_THROW((void)read_run(test_library(), checkpoint));
     else
@@ -159,21 +161,21 @@ TEST(Record, ChangedFilesAreNamed) {
   fs::create_directory(folder / "texts");
   std::ofstream(folder / "texts" / "a.txt") << "one";
   std::ofstream(folder / "texts" / "b.txt") << "two";
-  const auto was = load_documents(folder / "texts").files;
+  const auto was = data::load_documents(folder / "texts").files;
   ASSERT_EQ(was.size(), 2U);
   EXPECT_EQ(data_changes(was, was), "");
   // Another place, the same content.
   fs::rename(folder / "texts", folder / "moved");
-  EXPECT_EQ(data_changes(was, load_documents(folder / "moved").files), "");
+  EXPECT_EQ(data_changes(was, data::load_documents(folder / "moved").files), "");
   std::ofstream(folder / "moved" / "b.txt") << "2wo";  // the same size
-  const std::string changed = data_changes(was, load_documents(folder / "moved").files);
+  const std::string changed = data_changes(was, data::load_documents(folder / "moved").files);
   EXPECT_TRUE(contains(changed, "b.txt") && !contains(changed, "a.txt")) << changed;
   std::ofstream(folder / "moved" / "b.txt") << "two";
   std::ofstream(folder / "moved" / "c.txt") << "three";
-  const std::string more = data_changes(was, load_documents(folder / "moved").files);
+  const std::string more = data_changes(was, data::load_documents(folder / "moved").files);
   EXPECT_TRUE(contains(more, "c.txt") && contains(more, "new")) << more;
   EXPECT_TRUE(contains(data_changes(was, {was[0]}), "missing"));
-  EXPECT_TRUE(contains(data_changes(embedded_documents().files, was), "built-in"));
+  EXPECT_TRUE(contains(data_changes(data::embedded_documents().files, was), "built-in"));
 }
 
 // Another value than the recipe has, as a flag would give it.
@@ -235,7 +237,7 @@ TEST(Record, EveryValueOfARecipeIsCompared) {
 
 // A recipe named beside a checkpoint changes what it says and nothing else.
 TEST(Record, RecipesOnTopOfOthers) {
-  Recipe base = small_recipe();
+  Recipe base = train::small_recipe();
   base.tokenizer = "a \"name\"\nwith a line's end";
   const Recipe same = parse_recipe(describe(base), "same");
   EXPECT_EQ(same.tokenizer, base.tokenizer);
@@ -259,4 +261,4 @@ TEST(Record, LongerSchedulesKeepTheirSteps) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 using Shape = Schedule::Shape;
@@ -93,4 +93,4 @@ TEST(Schedules, HaveNames) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 inline nlohmann::ordered_json document_of(const std::string& page) {
   const std::string open = "<script id=\"report\" type=\"application/json\">";
@@ -18,4 +18,4 @@ inline size_t count(const std::string& text, const std::string& part) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -7,7 +7,7 @@
 #include "base/structured/page_policy.h"
 #include "tests/model/report/page_document.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using nlohmann::ordered_json;
@@ -56,4 +56,4 @@ TEST(Page, TablesAsText) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -5,7 +5,7 @@
 
 #include "model/report/chart.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using testing::ElementsAre;
@@ -68,4 +68,4 @@ TEST(Chart, Sparklines) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -6,7 +6,7 @@
 #include "model/report/metrics.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 RunLog read(const TestFolder& folder, const std::string& content) {
@@ -183,4 +183,4 @@ TEST(Metrics, WrongTypesInsideAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -6,7 +6,7 @@
 #include "model/report/tensorboard.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -85,4 +85,4 @@ TEST(EventFile, WithoutAFolderNothingHappens) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::report

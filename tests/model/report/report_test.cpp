@@ -9,13 +9,13 @@
 #include "tests/model/report/page_document.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using nlohmann::ordered_json;
 using testing::HasSubstr;
 
-RunLog run(const std::string& name, const Recipe& recipe, double loss) {
+RunLog run(const std::string& name, const recipe::Recipe& recipe, double loss) {
   RunLog log;
   log.name = name;
   log.path = "/runs/" + name + "/metrics.jsonl";
@@ -53,7 +53,7 @@ ordered_json document(const RunLog& log) {
 }
 
 TEST(Report, HoldsWhatTheLogHolds) {
-  Recipe recipe;
+  recipe::Recipe recipe;
   recipe.batch = 3;
   recipe.keep = 9;  // changes nothing of what is trained
   const ordered_json out = document(run("one", recipe, 1));
@@ -83,7 +83,7 @@ TEST(Report, HoldsWhatTheLogHolds) {
 }
 
 TEST(Report, ARecipeIsComparedWithTheDefaultsOfItsProgram) {
-  Recipe recipe;
+  recipe::Recipe recipe;
   recipe.batch = 3;
   RunLog log = run("one", recipe, 1);
   log.run["defaults"] = describe(recipe);
@@ -144,7 +144,7 @@ TEST(Report, LogsWithHardlyAnything) {
 }
 
 TEST(Report, ComparesRecipes) {
-  Recipe a, b;
+  recipe::Recipe a, b;
   b.schedule.peak = 5e-4;
   b.batch = 3;
   b.keep = 9;  // changes nothing of what is trained
@@ -171,4 +171,4 @@ TEST(Report, ComparesRecipes) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tests/model/report/page_document.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using nlohmann::json;
@@ -79,4 +79,4 @@ TEST(Study, AsText) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::report

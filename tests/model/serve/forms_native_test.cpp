@@ -4,7 +4,7 @@
 #include "model/serve/forms/infill.h"
 #include "model/serve/forms/native.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -16,7 +16,7 @@ ordered_json json_of(const std::string& text) {
 ServedModel& code_model() {
   static ServedModel model(
       "code",
-      Tokenizer::train(
+      text::Tokenizer::train(
           "def f(x): return x\n",
           {.vocabulary = 260, .specials = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_sep|>"}}),
       260);
@@ -65,12 +65,12 @@ TEST(ServeNative, FieldsHaveOurNamesAndDefaults) {
   EXPECT_EQ(read(R"({"prompt": "a", "dynatemp_range": 1})").warnings.size(), 1U);
 }
 
-Delta piece_of(const std::string& text, TokenId id, bool ended = false) {
+Delta piece_of(const std::string& text, text::TokenId id, bool ended = false) {
   Delta out;
   out.text = text;
   out.tokens.emplace_back(TokenChance{id, -0.5, {{id, -0.5}}});
   out.ended = ended;
-  out.answer.reason = EndReason::limit;
+  out.answer.reason = infer::EndReason::limit;
   out.answer.made = 2;
   out.answer.read = 1;
   out.answer.shared = 2;
@@ -121,8 +121,8 @@ TEST(ServeNative, AnswersHaveLlamaCppsMembers) {
 }
 
 TEST(ServeNative, TheMiddleOfAFileFollowsItsMarks) {
-  const Tokenizer& tokenizer = code_model().tokenizer;
-  const auto text = [&](const std::vector<TokenId>& ids) { return tokenizer.decode(ids, false); };
+  const text::Tokenizer& tokenizer = code_model().tokenizer;
+  const auto text = [&](const std::vector<text::TokenId>& ids) { return tokenizer.decode(ids, false); };
   EXPECT_TRUE(has_infill(code_model()));
   EXPECT_EQ(text(infill_prompt(code_model(), "def ", "return x", {})),
             "<|fim_prefix|>def <|fim_suffix|>return x<|fim_middle|>");
@@ -130,7 +130,7 @@ TEST(ServeNative, TheMiddleOfAFileFollowsItsMarks) {
       json_of(
           R"({"input_prefix": "a", "input_suffix": "<|fim_middle|>", "prompt": "c", "input_extra": [{"filename": "f.py", "text": "x"}]})"),
       code_model());
-  const auto ids = ask.body["prompt"].get<std::vector<TokenId>>();
+  const auto ids = ask.body["prompt"].get<std::vector<text::TokenId>>();
   EXPECT_EQ(text(ids),
             "<|file_sep|>f.py\nx<|file_sep|>filename\n<|fim_prefix|>a<|fim_suffix|><|fim_middle|><|fim_middle|>c");
   // The mark in the user's text is no control token.
@@ -138,7 +138,7 @@ TEST(ServeNative, TheMiddleOfAFileFollowsItsMarks) {
   for (const char* bad :
        {R"({"input_prefix": 3})", R"({"input_extra": {}})", R"({"input_extra": [{"filename": "a"}]})"})
     EXPECT_THROW((void)read_infill(json_of(bad), code_model()), Refusal) << bad;
-  ServedModel plain("letters", Tokenizer::characters("abc"), 3);
+  ServedModel plain("letters", text::Tokenizer::characters("abc"), 3);
   plain.longest = 10;
   EXPECT_FALSE(has_infill(plain));
   EXPECT_THROW((void)infill_prompt(plain, "a", "b", {}), Refusal);
@@ -164,11 +164,11 @@ TEST(ServeNative, TheServerIsDescribed) {
   EXPECT_TRUE(slots[0]["is_processing"] == true && slots[1]["is_processing"] == false);
   EXPECT_THROW((void)apply_template(json_of(R"({"messages": [{"role": "user", "content": "a"}]})"), code_model()),
                Refusal);
-  static ServedModel chat("chat", Tokenizer::characters("abc<>"), 5);
+  static ServedModel chat("chat", text::Tokenizer::characters("abc<>"), 5);
   chat.longest = 100;
-  chat.chat.emplace(chat.tokenizer, ChatTemplate::parse("<{{ messages[0]['content'] }}>", "test"));
+  chat.chat.emplace(chat.tokenizer, templates::ChatTemplate::parse("<{{ messages[0]['content'] }}>", "test"));
   EXPECT_EQ(apply_template(json_of(R"({"messages": [{"role": "user", "content": "ab"}]})"), chat)["prompt"], "<ab>");
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -5,7 +5,7 @@
 
 #include "model/serve/forms/ollama.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -15,15 +15,16 @@ ordered_json json_of(const std::string& text) {
 }
 
 ServedModel& letters(bool has_chat = true) {
-  static ServedModel with("letters", Tokenizer::characters("abcdefghij {}\":,"), 16),
-      without("letters", Tokenizer::characters("abcdefghij"), 10);
+  static ServedModel with("letters", text::Tokenizer::characters("abcdefghij {}\":,"), 16),
+      without("letters", text::Tokenizer::characters("abcdefghij"), 10);
   with.longest = without.longest = 100;
   with.longest_read = 4;
-  if (!with.chat) with.chat.emplace(with.tokenizer, ChatTemplate::parse("{{ messages[0]['content'] }}", "test"));
+  if (!with.chat)
+    with.chat.emplace(with.tokenizer, templates::ChatTemplate::parse("{{ messages[0]['content'] }}", "test"));
   return has_chat ? with : without;
 }
 
-Delta piece_of(const std::string& text, bool ended = false, EndReason reason = EndReason::end_token) {
+Delta piece_of(const std::string& text, bool ended = false, infer::EndReason reason = infer::EndReason::end_token) {
   Delta out;
   out.text = text;
   out.ended = ended;
@@ -172,7 +173,7 @@ TEST(ServeOllama, AnswersAreLines) {
 
   // A call that the token limit has cut is no call.
   OllamaReply cut(request_with_calls(), letters(), 0, ask);
-  text = cut.events(piece_of("<get:{\"a\": ", true, EndReason::limit)) + cut.last_events();
+  text = cut.events(piece_of("<get:{\"a\": ", true, infer::EndReason::limit)) + cut.last_events();
   EXPECT_EQ(lines_of(text).size(), 1U);
   EXPECT_EQ(lines_of(text)[0]["done_reason"], "length");
 
@@ -180,7 +181,7 @@ TEST(ServeOllama, AnswersAreLines) {
   GenerationRequest plain;
   plain.prompts = {{1}};
   OllamaReply generated(plain, letters(), 0, ask);
-  generated.add(piece_of("ab", true, EndReason::limit));
+  generated.add(piece_of("ab", true, infer::EndReason::limit));
   EXPECT_EQ(generated.whole()["response"], "ab");
   EXPECT_FALSE(generated.whole().contains("message"));
   EXPECT_EQ(lines_of(generated.failed_events(Refusal(500, "no")))[0]["error"], "no");
@@ -216,4 +217,4 @@ TEST(ServeOllama, ModelsAreDescribed) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

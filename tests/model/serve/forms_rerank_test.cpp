@@ -5,7 +5,7 @@
 
 #include "model/serve/forms/rerank.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -23,14 +23,15 @@ constexpr const char* kQwen =
 ServedModel& judge() {
   static ServedModel model(
       "judge",
-      Tokenizer::train("yes yes yes no no no", {.vocabulary = 275, .specials = {"<|im_start|>", "<|im_end|>"}}), 275);
+      text::Tokenizer::train("yes yes yes no no no", {.vocabulary = 275, .specials = {"<|im_start|>", "<|im_end|>"}}),
+      275);
   model.longest = 10000;
-  if (!model.chat) model.chat.emplace(model.tokenizer, ChatTemplate::parse(kQwen, "test"));
+  if (!model.chat) model.chat.emplace(model.tokenizer, templates::ChatTemplate::parse(kQwen, "test"));
   return model;
 }
 
 ServedModel& encoder() {
-  static ServedModel model("encoder", Tokenizer::characters("abcdefghij "), 11);
+  static ServedModel model("encoder", text::Tokenizer::characters("abcdefghij "), 11);
   model.longest_read = 8;
   return model;
 }
@@ -51,12 +52,12 @@ TEST(ServeRerank, AJudgeIsAskedAsQwensModelCardSays) {
   EXPECT_EQ(judge().tokenizer.decode(request.prompts[0], false), begin + "a" + end);
   EXPECT_EQ(judge().tokenizer.decode(request.prompts[1], false), begin + "b<|im_end|>" + end);
   // The mark in a document is text, not a control token.
-  const TokenId mark = *judge().tokenizer.find("<|im_end|>");
+  const text::TokenId mark = *judge().tokenizer.find("<|im_end|>");
   for (const auto& prompt : request.prompts) EXPECT_EQ(std::count(prompt.begin(), prompt.end(), mark), 2);
 
   const GenerationRequest generate = yes_no_request(request, judge(), 1, 2);
-  EXPECT_EQ(generate.prompts, std::vector<std::vector<TokenId>>{request.prompts[1]});
-  EXPECT_EQ(generate.watched, (std::vector<TokenId>{request.yes, request.no}));
+  EXPECT_EQ(generate.prompts, std::vector<std::vector<text::TokenId>>{request.prompts[1]});
+  EXPECT_EQ(generate.watched, (std::vector<text::TokenId>{request.yes, request.no}));
   EXPECT_EQ(generate.generate.predict, 1);
 }
 
@@ -109,7 +110,7 @@ TEST(ServeRerank, WhatCannotBeScoredIsRefused) {
                           R"({"query": "a", "documents": ["abcdefghi"]})", R"({"query": "a", "documents": [""]})"})
     EXPECT_THROW((void)read_rerank(json_of(bad), encoder()), Refusal) << bad;
   EXPECT_THROW((void)read_score(json_of(R"({"text_1": ["a", "b"], "text_2": ["a", "b", "c"]})"), encoder()), Refusal);
-  ServedModel neither("letters", Tokenizer::characters("abc"), 3);
+  ServedModel neither("letters", text::Tokenizer::characters("abc"), 3);
   neither.longest = 10;
   try {
     (void)read_rerank(json_of(R"({"query": "a", "documents": ["b"]})"), neither);
@@ -126,13 +127,13 @@ TEST(ServeRerank, AHeadReadsPairs) {
       R"({"model": {"type": "WordPiece", "unk_token": "?", "vocab": {"?": 0, "[": 1, "]": 2, "a": 3, "b": 4}},
           "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": [],
           "post_processor": {"type": "BertProcessing", "cls": ["[", 1], "sep": ["]", 2]}})";
-  ServedModel model("head", Tokenizer::from_json(words, "test"), 5);
+  ServedModel model("head", text::Tokenizer::from_json(words, "test"), 5);
   model.longest_read = 7;
   model.scores_pairs = true;
   const RerankRequest request =
       read_rerank(json_of(R"({"query": "a", "documents": ["b", "a b"], "raw_scores": true})"), model);
   EXPECT_EQ(request.by, ScoreBy::head);
-  EXPECT_EQ(request.inputs, (std::vector<std::vector<TokenId>>{{1, 3, 2, 4, 2}, {1, 3, 2, 3, 4, 2}}));
+  EXPECT_EQ(request.inputs, (std::vector<std::vector<text::TokenId>>{{1, 3, 2, 4, 2}, {1, 3, 2, 3, 4, 2}}));
   EXPECT_EQ(request.seconds, (std::vector<int64_t>{3, 3}));
   EXPECT_EQ(request.prompt_tokens, 11);
   EXPECT_EQ(head_scores(request, {{-2}, {0}}), (std::vector<double>{-2, 0}));
@@ -140,10 +141,10 @@ TEST(ServeRerank, AHeadReadsPairs) {
   EXPECT_DOUBLE_EQ(head_scores(usual, {{-2}, {0}})[0], 1 / (1 + std::exp(2.0)));
   EXPECT_EQ(head_scores(usual, {{-2}, {0}})[1], 0.5);
   const RerankRequest score = read_score(json_of(R"({"text_1": ["a", "b"], "text_2": ["b", "a"]})"), model);
-  EXPECT_EQ(score.inputs[1], (std::vector<TokenId>{1, 4, 2, 3, 2}));
+  EXPECT_EQ(score.inputs[1], (std::vector<text::TokenId>{1, 4, 2, 3, 2}));
   EXPECT_THROW(read_rerank(json_of(R"({"query": "a a a", "documents": ["b b"]})"), model), Refusal) << "too long";
   EXPECT_THROW(read_rerank(json_of(R"({"query": "a", "documents": ["b"], "raw_scores": true})"), judge()), Refusal);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -7,7 +7,7 @@
 
 #include "model/serve/hints.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -17,7 +17,7 @@ ordered_json json_of(const std::string& text) {
 }
 
 ServedModel& forms_model() {
-  static ServedModel model("letters", Tokenizer::characters("abcdefghij {}\":,"), 16);
+  static ServedModel model("letters", text::Tokenizer::characters("abcdefghij {}\":,"), 16);
   return model;
 }
 
@@ -40,7 +40,7 @@ GenerationRequest forms_request(bool with_calls) {
   return out;
 }
 
-Delta piece_of(const std::string& text, bool ended = false, EndReason reason = EndReason::end_token,
+Delta piece_of(const std::string& text, bool ended = false, infer::EndReason reason = infer::EndReason::end_token,
                const std::string& stop = "") {
   Delta out;
   out.text = text;
@@ -161,18 +161,18 @@ TEST(ServeMessages, AnAnswerWithCallsAsEvents) {
 }
 
 TEST(ServeMessages, WhyAnAnswerEnds) {
-  const auto reason = [](EndReason end, const std::string& stop) {
+  const auto reason = [](infer::EndReason end, const std::string& stop) {
     GenerationRequest request = forms_request(false);
     request.generate.stops = {"xx"};
     MessagesReply reply(request, forms_model(), 5);
     reply.add(piece_of("ab", true, end, stop));
     return reply.whole();
   };
-  EXPECT_EQ(reason(EndReason::end_token, "")["stop_reason"], "end_turn");
-  EXPECT_EQ(reason(EndReason::limit, "")["stop_reason"], "max_tokens");
-  EXPECT_EQ(reason(EndReason::stop_string, "xx")["stop_reason"], "stop_sequence");
-  EXPECT_EQ(reason(EndReason::stop_string, "xx")["stop_sequence"], "xx");
-  EXPECT_EQ(reason(EndReason::stop_string, "the template's")["stop_reason"], "end_turn");
+  EXPECT_EQ(reason(infer::EndReason::end_token, "")["stop_reason"], "end_turn");
+  EXPECT_EQ(reason(infer::EndReason::limit, "")["stop_reason"], "max_tokens");
+  EXPECT_EQ(reason(infer::EndReason::stop_string, "xx")["stop_reason"], "stop_sequence");
+  EXPECT_EQ(reason(infer::EndReason::stop_string, "xx")["stop_sequence"], "xx");
+  EXPECT_EQ(reason(infer::EndReason::stop_string, "the template's")["stop_reason"], "end_turn");
   MessagesReply failed(forms_request(false), forms_model(), 5);
   EXPECT_EQ(names_of(told(failed.failed_events(Refusal(500, "x")))), "error ");
 }
@@ -242,7 +242,7 @@ TEST(ServeResponses, AnAnswerAsEventsAndWhatFollowsIt) {
   EXPECT_EQ(next.chat["messages"][2]["content"], "more");
 
   ResponsesReply cut(forms_request(false), forms_model(), 5, ask, &store);
-  cut.add(piece_of("ab", true, EndReason::limit));
+  cut.add(piece_of("ab", true, infer::EndReason::limit));
   EXPECT_EQ(cut.whole()["status"], "incomplete");
   EXPECT_EQ(cut.whole()["incomplete_details"]["reason"], "max_output_tokens");
   ResponsesReply silent(forms_request(false), forms_model(), 5, ask, &store);
@@ -370,7 +370,7 @@ TEST(ServeResponses, AStoredResponseIsReadAndErased) {
 
   // A call that the token limit has cut: the response can be read, but not continued.
   ResponsesReply cut(forms_request(true), forms_model(), 5, ask, &store);
-  cut.add(piece_of("<get:{\"a\":", true, EndReason::limit));
+  cut.add(piece_of("<get:{\"a\":", true, infer::EndReason::limit));
   const std::string other = cut.whole()["id"];
   EXPECT_TRUE(store.response(other) && !store.find(other));
 
@@ -381,4 +381,4 @@ TEST(ServeResponses, AStoredResponseIsReadAndErased) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

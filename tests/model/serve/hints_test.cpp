@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "model/serve/reply.h"
 #include "tests/model/serve/conversation/styles.h"
-#include "tests/model/template/chat_shapes.h"
+#include "tests/model/templates/chat_shapes.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -64,7 +64,7 @@ TEST(ServeHints, WishesThatNoTemplateGrantsAreNoted) {
 }
 
 bool matches(const std::string& grammar, const std::string& text) {
-  GrammarMatcher matcher(std::make_shared<const Grammar>(Grammar::parse(grammar)));
+  infer::GrammarMatcher matcher(std::make_shared<const infer::Grammar>(infer::Grammar::parse(grammar)));
   return matcher.accept(text) && matcher.may_end();
 }
 
@@ -120,9 +120,10 @@ TEST(ServeHints, ReasoningIsSplitFromContent) {
 
 // A chat whose template writes reasoning and answers in channels, with control tokens as marks.
 TEST(ServeHints, ReasoningInChannels) {
-  ServedModel model("m", shapes_tokenizer("<|return|>"), 512);
+  ServedModel model("m", templates::shapes_tokenizer("<|return|>"), 512);
   model.longest = 4096;
-  model.chat.emplace(model.tokenizer, ChatTemplate::parse(chat_shapes().at("channels"), "channels"));
+  model.chat.emplace(model.tokenizer,
+                     templates::ChatTemplate::parse(templates::chat_shapes().at("channels"), "channels"));
   const GenerationRequest request = ask(model, "");
   EXPECT_EQ(request.generate.shown.size(), 4U);
   const std::string whole = "<|channel|>analysis<|message|>So.<|end|><|start|>assistant<|channel|>final<|message|>Yes.";
@@ -177,15 +178,15 @@ TEST(ServeHints, GrammarsBeginAfterReasoning) {
 TEST(ServeHints, GrammarsAfterClosedReasoning) {
   const std::string json =
       R"(, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "integer"}}})";
-  ServedModel quiet("m", shapes_tokenizer("<|return|>"), 512);
+  ServedModel quiet("m", templates::shapes_tokenizer("<|return|>"), 512);
   quiet.longest = 4096;
-  quiet.chat.emplace(
-      quiet.tokenizer,
-      ChatTemplate::parse("{%- for m in messages %}[{{ m.role }}]{%- if m.reasoning_content %}{{ '<think>\n' + "
-                          "m.reasoning_content + '\n</think>\n\n' }}{% endif %}{{ m.content }}[end]{%- endfor %}"
-                          "{%- if add_generation_prompt %}[assistant]{{ '<think>\n' if enable_thinking else "
-                          "'<think>\n\n</think>\n\n' }}{%- endif %}",
-                          "quiet"));
+  quiet.chat.emplace(quiet.tokenizer,
+                     templates::ChatTemplate::parse(
+                         "{%- for m in messages %}[{{ m.role }}]{%- if m.reasoning_content %}{{ '<think>\n' + "
+                         "m.reasoning_content + '\n</think>\n\n' }}{% endif %}{{ m.content }}[end]{%- endfor %}"
+                         "{%- if add_generation_prompt %}[assistant]{{ '<think>\n' if enable_thinking else "
+                         "'<think>\n\n</think>\n\n' }}{%- endif %}",
+                         "quiet"));
   const std::string off = ask(quiet, json).generate.grammar,
                     on = ask(quiet, json + R"(, "enable_thinking": true)").generate.grammar,
                     continued = ask(*style_model("qwen"),
@@ -240,7 +241,7 @@ TEST(ServeHints, LengthsAndSeedsAndEnds) {
   EXPECT_NE(seed("4294967296"), seed("0"));
   EXPECT_NE(seed("8589934592"), seed("4294967296"));
   EXPECT_EQ(seed("-2"), seed("18446744073709551614"));
-  EXPECT_EQ(ask(*model, R"(, "stop_token_ids": [3, 5])").generate.ends, (std::vector<TokenId>{3, 5}));
+  EXPECT_EQ(ask(*model, R"(, "stop_token_ids": [3, 5])").generate.ends, (std::vector<text::TokenId>{3, 5}));
 }
 
 TEST(ServeHints, TheLeastLengthIsWithinTheMost) {
@@ -261,13 +262,13 @@ TEST(ServeHints, RepeatedPassagesAsTheyAreAskedFor) {
   };
   EXPECT_EQ(ask(*model, "").sampling.dry_multiplier, 0);
   EXPECT_TRUE(ask(*model, "").sampling.dry_breakers.empty());
-  const SamplerOptions usual = sampling("");
+  const infer::SamplerOptions usual = sampling("");
   EXPECT_EQ(usual.dry_multiplier, 0.8);
   EXPECT_EQ(usual.dry_base, 1.75);
   EXPECT_EQ(usual.dry_allowed_length, 2);
   EXPECT_EQ(usual.dry_last, -1);
-  EXPECT_EQ(usual.dry_breakers, tokens_with(model->tokenizer, {"\n", ":", "\"", "*"}));
-  const SamplerOptions given = sampling(R"(, "dry_base": 2, "dry_allowed_length": 3, "dry_penalty_last_n": 9,
+  EXPECT_EQ(usual.dry_breakers, infer::tokens_with(model->tokenizer, {"\n", ":", "\"", "*"}));
+  const infer::SamplerOptions given = sampling(R"(, "dry_base": 2, "dry_allowed_length": 3, "dry_penalty_last_n": 9,
       "dry_sequence_breakers": ["q"])");
   EXPECT_EQ(given.dry_base, 2);
   EXPECT_EQ(given.dry_allowed_length, 3);
@@ -295,4 +296,4 @@ TEST(ServeHints, TheEndOfThePrompt) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -8,13 +8,13 @@
 #include "base/structured/base64.h"
 #include "model/serve/metrics.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
 
 ServedModel& named_letters() {
-  static ServedModel model("letters", Tokenizer::characters("abcdefghij \u00e9"), 12);
+  static ServedModel model("letters", text::Tokenizer::characters("abcdefghij \u00e9"), 12);
   return model;
 }
 
@@ -26,7 +26,7 @@ Delta delta_of(int64_t index, const std::string& text, std::vector<std::optional
   return out;
 }
 
-Delta ended(int64_t index, EndReason reason, int64_t made, int64_t shared = 0) {
+Delta ended(int64_t index, infer::EndReason reason, int64_t made, int64_t shared = 0) {
   Delta out;
   out.index = index;
   out.ended = true;
@@ -53,7 +53,7 @@ TEST(ServeReply, ACompletionWithLogarithms) {
   first.first = 1;
   reply.add(first);
   reply.add(delta_of(0, "\u00e9c", {TokenChance{11, -0.25, {{11, -0.25}}}, TokenChance{3, -2, {{4, -1}}}}));
-  reply.add(ended(0, EndReason::limit, 2));
+  reply.add(ended(0, infer::EndReason::limit, 2));
   ASSERT_TRUE(reply.has_ended());
   const ordered_json whole = reply.whole();
   EXPECT_EQ(whole["object"], "text_completion");
@@ -78,7 +78,8 @@ TEST(ServeReply, AChatAsEvents) {
   request.n = 2;
   Reply reply(request, named_letters(), 5);
   std::string events = reply.events(delta_of(1, "ab")) + reply.events(delta_of(0, "c"));
-  events += reply.events(ended(0, EndReason::end_token, 2, 1)) + reply.events(ended(1, EndReason::limit, 3, 2));
+  events +=
+      reply.events(ended(0, infer::EndReason::end_token, 2, 1)) + reply.events(ended(1, infer::EndReason::limit, 3, 2));
   EXPECT_TRUE(reply.has_ended());
   events += reply.last_events();
   const std::vector<std::string> data = data_of(events);
@@ -104,9 +105,9 @@ TEST(ServeReply, WhatWasExpectedIsCounted) {
   request.is_chat = true;
   request.prompts = {{1}};
   EXPECT_FALSE(Reply(request, named_letters(), 5).whole()["usage"].contains("completion_tokens_details"));
-  request.expected = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{1, 2});
+  request.expected = std::make_shared<const std::vector<text::TokenId>>(std::vector<text::TokenId>{1, 2});
   Reply reply(request, named_letters(), 5);
-  Delta last = ended(0, EndReason::limit, 9);
+  Delta last = ended(0, infer::EndReason::limit, 9);
   last.answer.drafted = 7;
   last.answer.accepted = 5;
   reply.add(last);
@@ -121,7 +122,7 @@ TEST(ServeReply, ChatLogarithmsHaveBytes) {
   request.prompts = {{1}};
   Reply reply(request, named_letters(), 5);
   reply.add(delta_of(0, "\u00e9", {TokenChance{11, -0.5, {{1, -0.1}}}}));
-  reply.add(ended(0, EndReason::stop_string, 1));
+  reply.add(ended(0, infer::EndReason::stop_string, 1));
   const ordered_json choice = reply.whole()["choices"][0];
   EXPECT_EQ(choice["message"]["content"], "\u00e9");
   EXPECT_EQ(choice["finish_reason"], "stop");
@@ -164,15 +165,15 @@ TEST(ServeReply, MetricsArePrometheusText) {
 
 // Byte-level tokens that are parts of a character would all read as U+FFFD, and only one would stay in `top_logprobs`.
 TEST(ServeReply, PartsOfCharactersAreBytesInCompletions) {
-  ServedModel model("bytes", Tokenizer::train("aaaa", {.vocabulary = 256, .specials = {}}), 256);
-  std::vector<TokenId> parts = model.tokenizer.encode("\u00e9");
+  ServedModel model("bytes", text::Tokenizer::train("aaaa", {.vocabulary = 256, .specials = {}}), 256);
+  std::vector<text::TokenId> parts = model.tokenizer.encode("\u00e9");
   ASSERT_EQ(parts.size(), 2U);
   GenerationRequest request;
   request.prompts = {{1}};
   request.top = 2;
   Reply reply(request, model, 1);
   reply.add(delta_of(0, "", {TokenChance{parts[0], -1, {{parts[0], -1}, {parts[1], -2}}}}));
-  reply.add(ended(0, EndReason::limit, 1));
+  reply.add(ended(0, infer::EndReason::limit, 1));
   const ordered_json told = reply.whole()["choices"][0]["logprobs"];
   EXPECT_EQ(told["tokens"][0], "bytes:\\xc3");
   EXPECT_EQ(told["top_logprobs"][0].dump(), R"({"bytes:\\xc3":-1.0,"bytes:\\xa9":-2.0})");
@@ -181,7 +182,7 @@ TEST(ServeReply, PartsOfCharactersAreBytesInCompletions) {
 TEST(ServeReply, DeltasThatWaitAreMerged) {
   Delta first = delta_of(1, "a", {TokenChance{1, -1, {}}});
   append(&first, delta_of(1, "b", {TokenChance{2, -2, {}}}));
-  append(&first, ended(1, EndReason::limit, 3));
+  append(&first, ended(1, infer::EndReason::limit, 3));
   EXPECT_EQ(first.text, "ab");
   ASSERT_EQ(first.tokens.size(), 2U);
   EXPECT_EQ(first.tokens[1]->id, 2);
@@ -190,4 +191,4 @@ TEST(ServeReply, DeltasThatWaitAreMerged) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -6,18 +6,18 @@
 #include <random>
 
 #include "model/data/rows/shapes.h"
-#include "tests/model/template/chat_shapes.h"
+#include "tests/model/templates/chat_shapes.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 constexpr const char* kPlainChat = "{% for m in messages %}{{ m['content'] }}{% endfor %}";
 
 ServedModel& letters() {
-  static ServedModel model = [] { return ServedModel("letters", Tokenizer::characters("abcdefghij "), 11); }();
+  static ServedModel model = [] { return ServedModel("letters", text::Tokenizer::characters("abcdefghij "), 11); }();
   model.longest = model.longest_read = 16;
-  if (!model.chat) model.chat.emplace(model.tokenizer, ChatTemplate::parse(kPlainChat));
+  if (!model.chat) model.chat.emplace(model.tokenizer, templates::ChatTemplate::parse(kPlainChat));
   return model;
 }
 
@@ -45,7 +45,7 @@ TEST(ServeRequest, ACompletionIsRead) {
           "min_p": 0.1, "seed": 42, "stop": ["a", "b"], "n": 2, "echo": true, "logprobs": 2, "stream": true,
           "stream_options": {"include_usage": true}, "logit_bias": {"3": -100}, "presence_penalty": 0.5,
           "frequency_penalty": -0.5, "repetition_penalty": 1.1, "user": "me", "suffix": null})");
-  EXPECT_EQ(r.prompts, (std::vector<std::vector<TokenId>>{{1, 2, 3}, {4, 5}}));
+  EXPECT_EQ(r.prompts, (std::vector<std::vector<text::TokenId>>{{1, 2, 3}, {4, 5}}));
   EXPECT_EQ(r.echoed, (std::vector<std::string>{"abc", "de"}));
   EXPECT_EQ(r.generate.predict, 3);
   EXPECT_EQ(r.generate.stops, (std::vector<std::string>{"a", "b"}));
@@ -57,7 +57,7 @@ TEST(ServeRequest, ACompletionIsRead) {
   EXPECT_EQ(r.sampling.presence_penalty, 0.5);
   EXPECT_EQ(r.sampling.frequency_penalty, -0.5);
   EXPECT_EQ(r.sampling.repeat_penalty, 1.1);
-  EXPECT_EQ(r.sampling.bias, (std::vector<std::pair<TokenId, double>>{{3, -100.0}}));
+  EXPECT_EQ(r.sampling.bias, (std::vector<std::pair<text::TokenId, double>>{{3, -100.0}}));
   EXPECT_EQ(r.n, 2);
   EXPECT_EQ(r.top, 2);
   EXPECT_TRUE(r.echo && r.stream && r.include_usage && !r.is_chat);
@@ -65,7 +65,7 @@ TEST(ServeRequest, ACompletionIsRead) {
 
 TEST(ServeRequest, WhatIsNotSaidIsAsTheApiHasIt) {
   const GenerationRequest r = completion(R"({"prompt": [1, 2]})");
-  EXPECT_EQ(r.prompts, (std::vector<std::vector<TokenId>>{{1, 2}}));
+  EXPECT_EQ(r.prompts, (std::vector<std::vector<text::TokenId>>{{1, 2}}));
   EXPECT_EQ(r.sampling.temperature, 1);
   EXPECT_EQ(r.sampling.top_p, 1);
   EXPECT_EQ(r.sampling.top_k, 0);
@@ -74,7 +74,7 @@ TEST(ServeRequest, WhatIsNotSaidIsAsTheApiHasIt) {
   EXPECT_EQ(r.top, -1);
   const GenerationRequest c = chat(
       R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]}]})");
-  EXPECT_EQ(c.prompts, (std::vector<std::vector<TokenId>>{{1, 2, 3}}));
+  EXPECT_EQ(c.prompts, (std::vector<std::vector<text::TokenId>>{{1, 2, 3}}));
   EXPECT_EQ(c.generate.predict, -1);
   EXPECT_EQ(completion(R"({"prompt": "a", "max_tokens": 0, "echo": true, "logprobs": 1})").generate.predict, 0);
 }
@@ -94,11 +94,11 @@ TEST(ServeRequest, FormatsAreGrammars) {
 
 TEST(ServeRequest, PredictionsAreTexts) {
   const std::string begin = R"({"messages": [{"role": "user", "content": "a"}], "prediction": )";
-  EXPECT_EQ(*chat(begin + R"({"type": "content", "content": "abc"}})").expected, (std::vector<TokenId>{1, 2, 3}));
+  EXPECT_EQ(*chat(begin + R"({"type": "content", "content": "abc"}})").expected, (std::vector<text::TokenId>{1, 2, 3}));
   EXPECT_EQ(*chat(begin + R"({"type": "content", "content": [{"type": "text", "text": "a"},
                                                               {"type": "text", "text": "b"}]}})")
                  .expected,
-            (std::vector<TokenId>{1, 2}));
+            (std::vector<text::TokenId>{1, 2}));
   EXPECT_TRUE(chat(begin + R"({"type": "content", "content": ""}})").expected->empty());
   EXPECT_TRUE(chat(begin + "null}").expected == nullptr);
   const std::string endless(100'000, 'a');
@@ -206,10 +206,10 @@ TEST(ServeRequest, MessagesThatAreNoneAreRefused) {
 
 // Fields that have no effect, in each form of a request.
 TEST(ServeRequest, OtherFieldsAreIgnoredUnlessTheServerIsStrict) {
-  ServedModel strict("letters", Tokenizer::characters("abcdefghij "), 11);
+  ServedModel strict("letters", text::Tokenizer::characters("abcdefghij "), 11);
   strict.longest = strict.longest_read = 16;
   strict.is_strict = true;
-  strict.chat.emplace(strict.tokenizer, ChatTemplate::parse(kPlainChat));
+  strict.chat.emplace(strict.tokenizer, templates::ChatTemplate::parse(kPlainChat));
   const auto chat_of = [](const std::string& more) {
     return request_object(R"({"messages": [{"role": "user", "content": "a")" + more + "}");
   };
@@ -217,7 +217,7 @@ TEST(ServeRequest, OtherFieldsAreIgnoredUnlessTheServerIsStrict) {
        {R"(}], "unheard_of": 1)", R"(}], "verbosity": "low")", R"(, "weight": 1}])",
         R"(}], "tools": [{"type": "web_search"}])", R"(}], "stream": true, "stream_options": {"x": 1})"}) {
     const GenerationRequest request = read_chat(chat_of(more), letters());
-    EXPECT_EQ(request.prompts.at(0), (std::vector<TokenId>{1})) << more;
+    EXPECT_EQ(request.prompts.at(0), (std::vector<text::TokenId>{1})) << more;
     EXPECT_EQ(request.warnings.size(), 1U) << more;
     EXPECT_FALSE(request.calls);
     EXPECT_EQ(status_of([&] { (void)read_chat(chat_of(more), strict); }), 400) << more;
@@ -243,10 +243,10 @@ TEST(ServeRequest, OtherFieldsAreIgnoredUnlessTheServerIsStrict) {
 
 // Requests and rows of data reach the template by one road.
 TEST(ServeRequest, CallsAreReadAsRowsAre) {
-  ServedModel model("calls", shapes_tokenizer(), 270);
+  ServedModel model("calls", templates::shapes_tokenizer(), 270);
   model.longest = 512;
-  model.chat.emplace(model.tokenizer, ChatTemplate::parse(chat_shapes().at("json calls")));
-  std::vector<std::vector<TokenId>> found;
+  model.chat.emplace(model.tokenizer, templates::ChatTemplate::parse(templates::chat_shapes().at("json calls")));
+  std::vector<std::vector<text::TokenId>> found;
   for (const char* content : {"null", "\"\""})
     for (const char* arguments : {R"("{\"k\": \"v\"}")", R"({"k": "v"})"}) {
       const auto body = nlohmann::ordered_json::parse(fmt::format(
@@ -255,7 +255,7 @@ TEST(ServeRequest, CallsAreReadAsRowsAre) {
               {{"role": "tool", "tool_call_id": "1", "content": "r"}}]}})",
           content, arguments));
       found.push_back(read_chat(body, model).prompts.at(0));
-      const Example row = example_of(body, {});
+      const data::Example row = data::example_of(body, {});
       found.push_back(model.chat->prompt(row.messages, row.more));
     }
   EXPECT_EQ(model.tokenizer.decode(found[0], false),
@@ -336,10 +336,10 @@ TEST(ServeRequest, AnyBytesAreReadOrRefused) {
 }
 
 TEST(ServeRequest, TokensAndTexts) {
-  EXPECT_EQ(read_tokenize(request_object(R"({"prompt": "abc"})"), letters()), (std::vector<TokenId>{1, 2, 3}));
+  EXPECT_EQ(read_tokenize(request_object(R"({"prompt": "abc"})"), letters()), (std::vector<text::TokenId>{1, 2, 3}));
   EXPECT_EQ(read_tokenize(request_object(R"({"content": "j", "add_special": false})"), letters()),
-            (std::vector<TokenId>{10}));
-  EXPECT_EQ(read_detokenize(request_object(R"({"tokens": [1, 2]})"), letters()), (std::vector<TokenId>{1, 2}));
+            (std::vector<text::TokenId>{10}));
+  EXPECT_EQ(read_detokenize(request_object(R"({"tokens": [1, 2]})"), letters()), (std::vector<text::TokenId>{1, 2}));
   EXPECT_EQ(status_of([] { (void)read_detokenize(request_object(R"({"tokens": [11]})"), letters()); }), 400);
   EXPECT_EQ(status_of([] { (void)read_tokenize(request_object(R"({"prompt": 3})"), letters()); }), 400);
   EXPECT_EQ(read_embedding(request_object(R"({"input": ["a", "b"], "encoding_format": "base64"})"), letters()).base64,
@@ -349,7 +349,7 @@ TEST(ServeRequest, TokensAndTexts) {
 }
 
 TEST(ServeRequest, BudgetsOfTheServerHold) {
-  ServedModel capped("letters", Tokenizer::characters("abcdefghij "), 11);
+  ServedModel capped("letters", text::Tokenizer::characters("abcdefghij "), 11);
   capped.longest = 16;
   capped.most_tokens = 4;
   EXPECT_EQ(read_completion(request_object(R"({"prompt": "a"})"), capped).generate.predict, 4);
@@ -359,4 +359,4 @@ TEST(ServeRequest, BudgetsOfTheServerHold) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

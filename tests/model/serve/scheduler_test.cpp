@@ -9,12 +9,12 @@
 #include "model/infer/generate/generate.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
-Model served_tiny() {
-  Model m = tiny_model();
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
+arch::Model served_tiny() {
+  arch::Model m = tiny_model();
+  m.tokenizer = text::Tokenizer::characters("abcdefghij ");
   return m;
 }
 
@@ -30,7 +30,7 @@ SchedulerOptions small_scheduler() {
   return options;
 }
 
-GenerationRequest asked(const Model& m, const std::string& prompt, uint32_t seed, int64_t n = 1) {
+GenerationRequest asked(const arch::Model& m, const std::string& prompt, uint32_t seed, int64_t n = 1) {
   GenerationRequest request;
   request.prompts = {m.tokenizer->encode(prompt)};
   request.echoed = {prompt};
@@ -73,16 +73,16 @@ std::vector<std::string> outputs_of(Answering& answering, int64_t count) {
   return outputs;
 }
 
-std::string alone_in_session(const LoadedModel& loaded, const GenerationRequest& request, uint32_t seed) {
-  SamplerOptions sampling = request.sampling;
+std::string alone_in_session(const infer::LoadedModel& loaded, const GenerationRequest& request, uint32_t seed) {
+  infer::SamplerOptions sampling = request.sampling;
   sampling.seed = seed;
-  Generator g(loaded, {.context = 16, .exact = true}, sampling, request.generate);
+  infer::Generator g(loaded, {.context = 16, .exact = true}, sampling, request.generate);
   return g.answer(request.prompts[0], true, [](std::string_view) {}, [] { return true; }).text;
 }
 
 TEST(Scheduler, TheSameOutputsAloneAndAmongOthers) {
-  const Model m = served_tiny();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = served_tiny();
+  const infer::LoadedModel loaded(engine(), m);
   Scheduler scheduler(loaded, small_scheduler());
   EXPECT_EQ(scheduler.longest(), 16);
   const RunningScheduler running(scheduler);
@@ -102,13 +102,13 @@ TEST(Scheduler, TheSameOutputsAloneAndAmongOthers) {
 
 // With a draft, and with what a client expects, outputs are those without; both are counted.
 TEST(Scheduler, DraftsChangeNoOutput) {
-  Model m = served_tiny();
+  arch::Model m = served_tiny();
   m.config["context"] = 48;
-  const LoadedModel loaded(engine(), m);
+  const infer::LoadedModel loaded(engine(), m);
   const std::vector<std::string> prompts = {"abcabc", "j", "abcab h", "feed feed"};
   std::vector<std::string> alone;
-  for (const DraftOptions& draft :
-       {DraftOptions{.most = 4}, {.look_up = true, .most = 4}, {.model = &loaded, .most = 4}}) {
+  for (const infer::DraftOptions& draft :
+       {infer::DraftOptions{.most = 4}, {.look_up = true, .most = 4}, {.model = &loaded, .most = 4}}) {
     SchedulerOptions options = small_scheduler();
     options.session.context = 256;
     options.draft = draft;
@@ -120,7 +120,8 @@ TEST(Scheduler, DraftsChangeNoOutput) {
         GenerationRequest request = asked(m, prompts[i], uint32_t(3 * i), 2);
         request.generate.predict = 20;
         request.top = i == 1 ? 2 : -1;
-        if (expects) request.expected = std::make_shared<const std::vector<TokenId>>(m.tokenizer->encode(alone[2 * i]));
+        if (expects)
+          request.expected = std::make_shared<const std::vector<text::TokenId>>(m.tokenizer->encode(alone[2 * i]));
         all.push_back(scheduler.submit(std::move(request)));
       }
       std::vector<std::string> outputs;
@@ -143,8 +144,8 @@ TEST(Scheduler, DraftsChangeNoOutput) {
 }
 
 TEST(Scheduler, ChancesAreTold) {
-  const Model m = served_tiny();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = served_tiny();
+  const infer::LoadedModel loaded(engine(), m);
   Scheduler scheduler(loaded, small_scheduler());
   const RunningScheduler running(scheduler);
   GenerationRequest request = asked(m, "abcabc", 1);
@@ -164,7 +165,7 @@ TEST(Scheduler, ChancesAreTold) {
   EXPECT_EQ(text, "abcabc");
   ASSERT_EQ(tokens.size(), 6U);
   EXPECT_FALSE(tokens[0].has_value());
-  Session session(loaded, {.context = 16, .exact = true});
+  infer::Session session(loaded, {.context = 16, .exact = true});
   const std::span<const float> rows = session.feed_all(request.prompts[0]);
   for (size_t i = 1; i < tokens.size(); ++i) {
     double sum = 0;
@@ -182,22 +183,22 @@ TEST(Scheduler, ChancesAreTold) {
 TEST(Scheduler, ChancesOfNarrowedRowsFetchNothing) {
   std::vector<float> logits(9000);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = float(std::sin(double(i * i) * 0.11) * 6);
-  Narrowed narrowed;
+  infer::Narrowed narrowed;
   narrowed.vocabulary = std::ssize(logits);
-  for (size_t i = 0; i < logits.size(); ++i) narrowed.best.push_back({TokenId(i), logits[i]});
-  std::sort(narrowed.best.begin(), narrowed.best.end(), is_better);
+  for (size_t i = 0; i < logits.size(); ++i) narrowed.best.push_back({text::TokenId(i), logits[i]});
+  std::sort(narrowed.best.begin(), narrowed.best.end(), infer::is_better);
   double sum = 0;
   for (const float x : logits) sum += std::exp(x - narrowed.best[0].logit);
   narrowed.sum = sum;
   const double all = narrowed.best[0].logit + std::log(sum);
   narrowed.best.resize(40);
-  const TokenId best = narrowed.best[3].id, far = 17;
+  const text::TokenId best = narrowed.best[3].id, far = 17;
   narrowed.front.push_back({1, {logits.begin() + 128, logits.begin() + 256}});
   for (const double temperature : {1.0, 0.7})
-    for (const TokenId id : {best, far, TokenId(130)}) {
+    for (const text::TokenId id : {best, far, text::TokenId(130)}) {
       narrowed.temperature = temperature;
       int fetched = 0;
-      const LogitRow row(narrowed, [&] {
+      const infer::LogitRow row(narrowed, [&] {
         ++fetched;
         return std::span<const float>(logits);
       });
@@ -213,10 +214,10 @@ TEST(Scheduler, ChancesOfNarrowedRowsFetchNothing) {
 }
 
 TEST(Scheduler, TheEndOfACompletionIsTold) {
-  Model m = served_tiny();
-  const std::vector<TokenId> ends = {1, 2, 3, 4, 5};
+  arch::Model m = served_tiny();
+  const std::vector<text::TokenId> ends = {1, 2, 3, 4, 5};
   m.tokenizer = m.tokenizer->with_ends(ends);
-  const LoadedModel loaded(engine(), m);
+  const infer::LoadedModel loaded(engine(), m);
   Scheduler scheduler(loaded, small_scheduler());
   const RunningScheduler running(scheduler);
   int64_t ended = 0;
@@ -232,7 +233,7 @@ TEST(Scheduler, TheEndOfACompletionIsTold) {
         ASSERT_TRUE(delta.has_value());
         told += std::ssize(delta->tokens);
         if (!delta->ended) continue;
-        const bool by_token = delta->answer.reason == EndReason::end_token;
+        const bool by_token = delta->answer.reason == infer::EndReason::end_token;
         EXPECT_EQ(told, delta->answer.made - (by_token && is_chat ? 1 : 0));
         ended += by_token ? 1 : 0;
         break;
@@ -243,8 +244,8 @@ TEST(Scheduler, TheEndOfACompletionIsTold) {
 }
 
 TEST(Scheduler, AFullQueueSaysSo) {
-  const Model m = served_tiny();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = served_tiny();
+  const infer::LoadedModel loaded(engine(), m);
   SchedulerOptions options = small_scheduler();
   options.parallel = 1;
   options.queue = 2;
@@ -266,8 +267,8 @@ TEST(Scheduler, AFullQueueSaysSo) {
 }
 
 TEST(Scheduler, WhoLeavesOrTakesTooLongIsLetGo) {
-  const Model m = served_tiny();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = served_tiny();
+  const infer::LoadedModel loaded(engine(), m);
   SchedulerOptions options = small_scheduler();
   options.seconds = 0.05;
   Scheduler scheduler(loaded, options);
@@ -286,8 +287,8 @@ TEST(Scheduler, WhoLeavesOrTakesTooLongIsLetGo) {
 }
 
 TEST(Scheduler, AReaderThatDoesNotReadIsLetGo) {
-  const Model m = served_tiny();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = served_tiny();
+  const infer::LoadedModel loaded(engine(), m);
   SchedulerOptions options = small_scheduler();
   options.most_bytes = 1;
   Scheduler scheduler(loaded, options);
@@ -299,8 +300,8 @@ TEST(Scheduler, AReaderThatDoesNotReadIsLetGo) {
 }
 
 TEST(Scheduler, StoppingFailsWhatIsLeft) {
-  const Model m = served_tiny();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = served_tiny();
+  const infer::LoadedModel loaded(engine(), m);
   Scheduler scheduler(loaded, small_scheduler());
   const auto answering = scheduler.submit(asked(m, "abc", 1));
   scheduler.run([] { return false; });
@@ -308,8 +309,8 @@ TEST(Scheduler, StoppingFailsWhatIsLeft) {
 }
 
 TEST(Scheduler, VectorsAreThoseOfTheEmbedder) {
-  const Model m = served_tiny();
-  const LoadedModel loaded(engine(), m);
+  const arch::Model m = served_tiny();
+  const infer::LoadedModel loaded(engine(), m);
   SchedulerOptions options = small_scheduler();
   Scheduler scheduler(loaded, options);
   const RunningScheduler running(scheduler);
@@ -318,13 +319,13 @@ TEST(Scheduler, VectorsAreThoseOfTheEmbedder) {
     request.inputs.push_back(m.tokenizer->encode(std::string(size_t(1 + i), char('a' + i % 5))));
   const auto vectors = scheduler.submit(request)->take(20);
   ASSERT_TRUE(vectors && vectors->size() == request.inputs.size());
-  Embedder embedder(loaded, {.exact = true});
+  infer::Embedder embedder(loaded, {.exact = true});
   for (size_t i = 0; i < vectors->size(); ++i) {
     auto own = embedder.embed(request.inputs[i], options.pooling).at(0);
-    normalise(own, 2);
-    EXPECT_GT(cosine(own, (*vectors)[i]), 0.99999);
+    infer::normalise(own, 2);
+    EXPECT_GT(infer::cosine(own, (*vectors)[i]), 0.99999);
   }
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

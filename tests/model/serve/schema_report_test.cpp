@@ -7,7 +7,7 @@
 #include "model/serve/forms/forms.h"
 #include "model/serve/reply.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -17,11 +17,12 @@ ServedModel& ascii() {
   static ServedModel model = [] {
     std::string all;
     for (char c = ' '; c <= '~'; ++c) all += c;
-    return ServedModel("ascii", Tokenizer::characters(all), 95);
+    return ServedModel("ascii", text::Tokenizer::characters(all), 95);
   }();
   model.longest = 4096;
   if (!model.chat)
-    model.chat.emplace(model.tokenizer, ChatTemplate::parse("{% for m in messages %}{{ m['content'] }}{% endfor %}"));
+    model.chat.emplace(model.tokenizer,
+                       templates::ChatTemplate::parse("{% for m in messages %}{{ m['content'] }}{% endfor %}"));
   return model;
 }
 
@@ -41,7 +42,7 @@ ordered_json answer_to(const GenerationRequest& request, const std::string& text
   reply.add(piece);
   Delta end;
   end.ended = true;
-  end.answer.reason = EndReason::grammar;
+  end.answer.reason = infer::EndReason::grammar;
   reply.add(end);
   return reply.whole();
 }
@@ -61,7 +62,7 @@ TEST(SchemaReports, EventsOfMessagesHaveThem) {
     Delta piece;
     piece.text = text;
     piece.ended = true;
-    piece.answer.reason = EndReason::grammar;
+    piece.answer.reason = infer::EndReason::grammar;
     std::string said = reply.first_events();
     EXPECT_EQ(said.find("lumen"), std::string::npos);
     EXPECT_EQ(reply.events(piece).find("lumen"), std::string::npos);
@@ -93,4 +94,4 @@ TEST(SchemaReports, AStrictSchemaIsRefusedByPlace) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

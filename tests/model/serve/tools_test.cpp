@@ -12,7 +12,7 @@
 #include "model/infer/grammar/grammar_states.h"
 #include "model/serve/request.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -23,8 +23,8 @@ std::string all_letters() {
   return out;
 }
 
-ChatRenderer renderer_of(const std::string& text) {
-  return {Tokenizer::characters(all_letters()), ChatTemplate::parse(text)};
+templates::ChatRenderer renderer_of(const std::string& text) {
+  return {text::Tokenizer::characters(all_letters()), templates::ChatTemplate::parse(text)};
 }
 
 constexpr const char* kTags =
@@ -71,7 +71,7 @@ std::shared_ptr<CallPlan> plan_of(CallForm form) {
 }
 
 bool fits(const CallPlan& plan, const std::string& text) {
-  GrammarMatcher matcher(std::make_shared<const Grammar>(Grammar::parse(call_grammar(plan))));
+  infer::GrammarMatcher matcher(std::make_shared<const infer::Grammar>(infer::Grammar::parse(call_grammar(plan))));
   return matcher.accept(text) && matcher.may_end();
 }
 
@@ -184,9 +184,9 @@ TEST(ServeTools, OnlyCallsThatFitAreAllowed) {
   EXPECT_FALSE(fits(*pairs, "<call>\n<f=get>\n<p=city>\na\n</p>\n<p=days>\nmany\n</p>\n</f>\n</call>"));
 
   // An answer of a form of its own, or a call.
-  const SchemaRules otherwise = schema_rules({{"type", "integer"}}, "o");
-  GrammarMatcher matcher(
-      std::make_shared<const Grammar>(Grammar::parse(call_grammar(*plan_of(form_of(kTags)), otherwise))));
+  const infer::SchemaRules otherwise = infer::schema_rules({{"type", "integer"}}, "o");
+  infer::GrammarMatcher matcher(
+      std::make_shared<const infer::Grammar>(infer::Grammar::parse(call_grammar(*plan_of(form_of(kTags)), otherwise))));
   EXPECT_TRUE(matcher.allows("12") && matcher.allows("<call>{\"name\": \"get") && !matcher.allows("a"));
 }
 
@@ -215,9 +215,9 @@ TEST(ServeTools, CallsAreFoundHoweverTheTextIsCut) {
 }
 
 TEST(ServeTools, RequestsOfferFunctions) {
-  ServedModel model("letters", Tokenizer::characters(all_letters()), 96);
+  ServedModel model("letters", text::Tokenizer::characters(all_letters()), 96);
   model.longest = 4096;
-  model.chat.emplace(model.tokenizer, ChatTemplate::parse(kTags));
+  model.chat.emplace(model.tokenizer, templates::ChatTemplate::parse(kTags));
   const auto read_body = [&](const std::string& more) {
     return read_chat(request_object(R"({"messages": [{"role": "user", "content": "a"}])" + more + "}"), model);
   };
@@ -278,4 +278,4 @@ TEST(ServeTools, RequestsOfferFunctions) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

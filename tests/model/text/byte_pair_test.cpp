@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 // The definition: find the pair of lowest rank, leftmost, merge it, start again.
@@ -83,4 +83,4 @@ TEST(PairTable, GrowsAndKeepsTheFirst) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -5,21 +5,21 @@
 #include "model/file/gguf.h"
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
-GgufMetadata metadata_of(const std::string& name) {
+file::GgufMetadata metadata_of(const std::string& name) {
   const auto path = std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/model/fixtures/tokenizers" / name;
   const std::string bytes = read_file(path);
-  return read_gguf_metadata(std::as_bytes(std::span(bytes)), name);
+  return file::read_gguf_metadata(std::as_bytes(std::span(bytes)), name);
 }
 
-std::vector<TokenId> ids_of(const GgufMetadata& m, std::string_view text) {
+std::vector<TokenId> ids_of(const file::GgufMetadata& m, std::string_view text) {
   return Tokenizer::from_gguf(m).encode(text);
 }
 
 TEST(GgufTokenizer, CaseAndAccentsStayWhereTheFileSaysSo) {
-  GgufMetadata m = metadata_of("bert-bge.gguf");
+  file::GgufMetadata m = metadata_of("bert-bge.gguf");
   const auto lower = ids_of(m, "hello cafe");
   EXPECT_EQ(ids_of(m, "HELLO CAF\u00c9"), lower);
   m.set("tokenizer.ggml.normalizer.lowercase", false);
@@ -32,7 +32,7 @@ TEST(GgufTokenizer, CaseAndAccentsStayWhereTheFileSaysSo) {
 }
 
 TEST(GgufTokenizer, TokensBetweenFilesEndTexts) {
-  GgufMetadata m = metadata_of("gpt-2.gguf");
+  file::GgufMetadata m = metadata_of("gpt-2.gguf");
   const auto ends = Tokenizer::from_gguf(m).end_of_generation();
   EXPECT_EQ(std::count(ends.begin(), ends.end(), 100), 0);
   m.set("tokenizer.ggml.fim_pad_token_id", uint32_t{100});
@@ -57,4 +57,4 @@ TEST(Tokenizer, TextsThatBeginTwiceAreWarnedOfOnce) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -13,7 +13,7 @@
 #include "model/infer/generate/generate_many.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 constexpr int64_t kTokens = 20, kVocabulary = 32;  // with a gap at 18
@@ -25,33 +25,33 @@ constexpr const char* kTokenizer = R"({"added_tokens": [
     "i": 8, "j": 9, "k": 10, "l": 11, "m": 12, "n": 13, "o": 14, "p": 15}}})";
 
 // A model with more rows than its tokenizer has tokens; `loved` is what it always finds likeliest.
-Model padded_model(std::initializer_list<TokenId> loved = {}) {
-  const FamilyRef family = test_library()->family("llama");
+arch::Model padded_model(std::initializer_list<TokenId> loved = {}) {
+  const arch::FamilyRef family = test_library()->family("llama");
   const graph::Config config = family->config(
       "tiny", {{"vocab", static_cast<double>(kVocabulary)}, {"hidden", 32}, {"heads", 2}, {"kv_heads", 2}});
-  Model m = initialise(family, config, 3);
+  arch::Model m = initialise(family, config, 3);
   m.name = "padded";
   if (loved.size() > 0) {
     // All hidden states are alike: nothing but the embedding's last number, which is always 1, leaves the layers.
-    for (const Parameter& p : m.parameters) {
-      Weight& w = m.weights.at(p.name);
+    for (const arch::Parameter& p : m.parameters) {
+      arch::Weight& w = m.weights.at(p.name);
       std::vector<float> values(w.f32().size(), p.shape.size() == 1 ? 1.0f : 0.0f);
       const auto columns = static_cast<size_t>(w.columns());
       for (size_t r = 0; p.name == "embed" && r < values.size() / columns; ++r) values[r * columns] = 1;
       float score = 8;
       if (p.name == "output")
         for (const TokenId id : loved) values[static_cast<size_t>(id) * columns] = score--;
-      w = f32_weight(w.type.shape, values);
+      w = arch::f32_weight(w.type.shape, values);
     }
   }
   m.tokenizer = Tokenizer::from_json(kTokenizer, "padded");
   return m;
 }
 
-std::string written(const Model& m, SamplerOptions sampling, GenerateOptions options, EndReason* reason = nullptr,
-                    std::unique_ptr<Draft> draft = nullptr) {
-  const LoadedModel loaded(engine(), m);
-  Generator g(loaded, {.context = 24, .chunk = 8}, std::move(sampling), std::move(options), std::move(draft));
+std::string written(const arch::Model& m, infer::SamplerOptions sampling, infer::GenerateOptions options,
+                    infer::EndReason* reason = nullptr, std::unique_ptr<infer::Draft> draft = nullptr) {
+  const infer::LoadedModel loaded(engine(), m);
+  infer::Generator g(loaded, {.context = 24, .chunk = 8}, std::move(sampling), std::move(options), std::move(draft));
   const std::vector<TokenId> prompt = m.tokenizer->encode("ab");
   const auto result = g.answer(prompt, true, [](std::string_view) {}, [] { return true; });
   if (reason) *reason = result.reason;
@@ -61,9 +61,9 @@ std::string written(const Model& m, SamplerOptions sampling, GenerateOptions opt
 TEST(GgufVocabulary, FilesNameAsManyTokensAsTheEmbeddingHasRows) {
   const TestFolder folder;
   write_hf(padded_model(), folder / "a");
-  const Model a = read_hf(test_library(), folder / "a");
+  const arch::Model a = read_hf(test_library(), folder / "a");
   write_gguf(a, folder / "a.gguf");
-  const GgufMetadata m = read_gguf(test_library(), folder / "a.gguf").metadata;
+  const file::GgufMetadata m = read_gguf(test_library(), folder / "a.gguf").metadata;
   const auto& tokens = m.texts("tokenizer.ggml.tokens");
   const auto kinds = m.integers("tokenizer.ggml.token_type");
   ASSERT_EQ(tokens.size(), kVocabulary);
@@ -74,7 +74,7 @@ TEST(GgufVocabulary, FilesNameAsManyTokensAsTheEmbeddingHasRows) {
   }
   EXPECT_EQ(tokens[19], "<f>");
   // The same tokenizer, and the same folder.
-  const Model g = read_gguf(test_library(), folder / "a.gguf");
+  const arch::Model g = read_gguf(test_library(), folder / "a.gguf");
   EXPECT_EQ(g.tokenizer->size(), kTokens);
   EXPECT_FALSE(g.tokenizer->has(18));
   EXPECT_FALSE(g.tokenizer->has(25));
@@ -88,10 +88,10 @@ TEST(GgufVocabulary, FilesNameAsManyTokensAsTheEmbeddingHasRows) {
   EXPECT_EQ(json("b")["added_tokens"], json("a")["added_tokens"]);
   EXPECT_EQ(read_file(folder / "b" / "tokenizer.json").find("PAD"), std::string::npos);
   // A file without padding gets it when it is written again.
-  GgufMetadata old;
+  file::GgufMetadata old;
   a.tokenizer->to_gguf(old);
   EXPECT_EQ(old.texts("tokenizer.ggml.tokens").size(), kTokens);
-  Model again = a;
+  arch::Model again = a;
   again.files.clear();
   for (const auto& [key, value] : old.entries()) again.metadata.set(key, value);
   write_gguf(again, folder / "c.gguf");
@@ -99,9 +99,9 @@ TEST(GgufVocabulary, FilesNameAsManyTokensAsTheEmbeddingHasRows) {
 }
 
 TEST(GgufVocabulary, PaddingIsUnlikeEveryToken) {
-  GgufMetadata m;
-  m.set("tokenizer.ggml.tokens", GgufArray(std::vector<std::string>{"[PAD3]", "x"}));
-  m.set("tokenizer.ggml.scores", GgufArray(std::vector<float>{-1, -2}));
+  file::GgufMetadata m;
+  m.set("tokenizer.ggml.tokens", file::GgufArray(std::vector<std::string>{"[PAD3]", "x"}));
+  m.set("tokenizer.ggml.scores", file::GgufArray(std::vector<float>{-1, -2}));
   pad_vocabulary(m, 4);
   EXPECT_EQ(m.texts("tokenizer.ggml.tokens"), (std::vector<std::string>{"[PAD3]", "x", "[PAD2]", "[PAD3_]"}));
   EXPECT_EQ(m.integers("tokenizer.ggml.token_type"), (std::vector<int64_t>{1, 1, 5, 5}));
@@ -110,23 +110,23 @@ TEST(GgufVocabulary, PaddingIsUnlikeEveryToken) {
   EXPECT_TRUE(is_padding("[PAD3_]", TokenKind::unused));
   EXPECT_FALSE(is_padding("[PAD]", TokenKind::unused));
   EXPECT_FALSE(is_padding("<unused3>", TokenKind::unused));
-  m.set("tokenizer.ggml.token_type", GgufArray(std::vector<int32_t>{1}));
+  m.set("tokenizer.ggml.token_type", file::GgufArray(std::vector<int32_t>{1}));
   EXPECT_THROW(pad_vocabulary(m, 9), Error);
 }
 
 TEST(GgufVocabulary, IdsWithoutTokensAreNeverDrawn) {
-  const Model m = padded_model({25, 18, 31, 3, 2});
-  EXPECT_EQ(never_drawn(*m.tokenizer, kVocabulary, false).size(), kVocabulary - kTokens + 1);
-  const GenerateOptions five{.predict = 5};
+  const arch::Model m = padded_model({25, 18, 31, 3, 2});
+  EXPECT_EQ(infer::never_drawn(*m.tokenizer, kVocabulary, false).size(), kVocabulary - kTokens + 1);
+  const infer::GenerateOptions five{.predict = 5};
   EXPECT_EQ(written(m, {.temperature = 0}, five), "ddddd");
   // Whatever bias asks for.
   EXPECT_EQ(written(m, {.temperature = 0, .bias = {{25, 1e9}, {3, -INFINITY}, {31, -INFINITY}}}, five), "ccccc");
   EXPECT_EQ(written(m, {.temperature = 0}, {.predict = 5, .grammar = "root ::= [a-h]+"}), "ddddd");
-  EXPECT_EQ(written(m, {.temperature = 0}, five, nullptr, std::make_unique<LookUpDraft>()), "ddddd");
-  const LoadedModel small(engine(), m);
+  EXPECT_EQ(written(m, {.temperature = 0}, five, nullptr, std::make_unique<infer::LookUpDraft>()), "ddddd");
+  const infer::LoadedModel small(engine(), m);
   EXPECT_EQ(written(m, {.temperature = 0}, five, nullptr,
-                    std::make_unique<ModelDraft>(small, SessionOptions{.context = 24, .chunk = 8},
-                                                 never_drawn(*m.tokenizer, kVocabulary, false))),
+                    std::make_unique<infer::ModelDraft>(small, infer::SessionOptions{.context = 24, .chunk = 8},
+                                                        infer::never_drawn(*m.tokenizer, kVocabulary, false))),
             "ddddd");
   for (uint32_t seed = 0; seed < 20; ++seed) {
     for (const int mirostat : {0, 1, 2}) {
@@ -135,18 +135,18 @@ TEST(GgufVocabulary, IdsWithoutTokensAreNeverDrawn) {
       EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return c >= 'a' && c <= 'p'; })) << text;
     }
   }
-  ManyOptions many;
+  infer::ManyOptions many;
   many.sampling.temperature = 0;
   many.generate = five;
-  const std::vector<ManyRequest> requests = {{{0, 1}, 1}, {{2}, 2}};
-  for (const ManyAnswer& answer : answer_all(small, many, requests, {}, [] { return true; }))
+  const std::vector<infer::ManyRequest> requests = {{{0, 1}, 1}, {{2}, 2}};
+  for (const infer::ManyAnswer& answer : answer_all(small, many, requests, {}, [] { return true; }))
     EXPECT_EQ(answer.text, "ddddd");
 }
 
 TEST(GgufVocabulary, TokensBeyondTheModelAreAnError) {
-  const Model m = padded_model();
-  const LoadedModel loaded(engine(), m);
-  Session s(loaded, {.context = 8, .chunk = 8});
+  const arch::Model m = padded_model();
+  const infer::LoadedModel loaded(engine(), m);
+  infer::Session s(loaded, {.context = 8, .chunk = 8});
   const std::vector<TokenId> beyond = {0, kVocabulary};
   EXPECT_THROW((void)s.feed(beyond), Error);
   EXPECT_THROW((void)s.feed_all(beyond), Error);
@@ -155,7 +155,7 @@ TEST(GgufVocabulary, TokensBeyondTheModelAreAnError) {
 // config.json and generation_config.json name the ends where no tokenizer_config.json does.
 TEST(Ends, OfConfigFilesEndTexts) {
   const TestFolder folder;
-  const Model loves = padded_model({19, 4, 25, 3});
+  const arch::Model loves = padded_model({19, 4, 25, 3});
   write_hf(loves, folder / "a");
   std::filesystem::remove(folder / "a" / "tokenizer_config.json");
   std::filesystem::remove(folder / "a" / "generation_config.json");
@@ -169,7 +169,7 @@ TEST(Ends, OfConfigFilesEndTexts) {
                         nlohmann::json{{"eos_token_id", in_generation}}.dump());
     return read_hf(test_library(), folder / "a");
   };
-  const auto ends = [](const Model& m) { return m.tokenizer->end_of_generation(); };
+  const auto ends = [](const arch::Model& m) { return m.tokenizer->end_of_generation(); };
   using Ids = std::vector<TokenId>;
   EXPECT_EQ(ends(with(nullptr, nullptr)), Ids());
   EXPECT_EQ(ends(with(19, nullptr)), Ids{19});
@@ -180,22 +180,22 @@ TEST(Ends, OfConfigFilesEndTexts) {
   EXPECT_THROW(with(1.5, nullptr), Error);
   EXPECT_THROW(with({1, nullptr}, nullptr), Error);
 
-  EndReason reason;
-  const GenerateOptions five{.predict = 5};
+  infer::EndReason reason;
+  const infer::GenerateOptions five{.predict = 5};
   EXPECT_EQ(written(with(nullptr, nullptr), {.temperature = 0}, five, &reason), "");  // control tokens show nothing
-  EXPECT_EQ(reason, EndReason::limit);
+  EXPECT_EQ(reason, infer::EndReason::limit);
   EXPECT_EQ(written(with(19, nullptr), {.temperature = 0}, five, &reason), "");
-  EXPECT_EQ(reason, EndReason::end_token);
+  EXPECT_EQ(reason, infer::EndReason::end_token);
   // Nobody draws an end where ends are to be ignored: neither as text nor as anything else.
   EXPECT_EQ(written(with(19, Ids{4}), {.temperature = 0}, {.predict = 5, .ignore_end = true}, &reason), "ddddd");
-  EXPECT_EQ(reason, EndReason::limit);
+  EXPECT_EQ(reason, infer::EndReason::limit);
   EXPECT_EQ(written(with(19, Ids{4}), {.temperature = 0},
                     {.predict = 5, .grammar = "root ::= [a-h]+", .ignore_end = true}, &reason),
             "ddddd");
   // An end need not be a token.
   EXPECT_EQ(written(with(25, nullptr), {.temperature = 0, .bias = {{19, -INFINITY}, {4, -INFINITY}}}, five, &reason),
             "");
-  EXPECT_EQ(reason, EndReason::end_token);
+  EXPECT_EQ(reason, infer::EndReason::end_token);
 }
 
 TEST(Ends, GoThroughGgufFiles) {
@@ -208,9 +208,9 @@ TEST(Ends, GoThroughGgufFiles) {
     auto config = nlohmann::json::parse(read_file(folder / "a" / "config.json"));
     config["eos_token_id"] = named;
     write_file_atomic(folder / "a" / "config.json", config.dump());
-    const Model a = read_hf(test_library(), folder / "a");
+    const arch::Model a = read_hf(test_library(), folder / "a");
     write_gguf(a, folder / "a.gguf");
-    const Model g = read_gguf(test_library(), folder / "a.gguf");
+    const arch::Model g = read_gguf(test_library(), folder / "a.gguf");
     EXPECT_EQ(g.metadata.integer("tokenizer.ggml.eos_token_id"), named[0]);
     EXPECT_EQ(g.metadata.integer("tokenizer.ggml.eot_token_id", -1), named.size() > 1 ? named[1] : -1);
     EXPECT_EQ(g.metadata.integer("tokenizer.ggml.eom_token_id", -1), named.size() > 2 ? named[2] : -1);
@@ -255,18 +255,18 @@ TEST(Ends, OfPartsOfATurn) {
 }
 
 TEST(Ends, HostileIdsAreErrors) {
-  GgufMetadata m;
+  file::GgufMetadata m;
   padded_model().tokenizer->to_gguf(m);
-  const auto refused = [&](const char* key, GgufValue value) {
-    GgufMetadata bad = m;
+  const auto refused = [&](const char* key, file::GgufValue value) {
+    file::GgufMetadata bad = m;
     bad.set(key, std::move(value));
     EXPECT_THROW(Tokenizer::from_gguf(bad), Error) << key;
   };
-  refused("lumen.end_token_ids", GgufArray(std::vector<uint32_t>{1, 99}));
+  refused("lumen.end_token_ids", file::GgufArray(std::vector<uint32_t>{1, 99}));
   refused("lumen.end_token_ids", std::string("1"));
   refused("tokenizer.ggml.eos_token_id", uint32_t{20});
   refused("tokenizer.ggml.eot_token_id", uint32_t{4000000000});
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

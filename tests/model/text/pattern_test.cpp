@@ -14,7 +14,7 @@
 #include "model/text/unicode/unicode.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 std::vector<std::pair<size_t, size_t>> all(const Pattern& p, std::string_view text) {
@@ -185,4 +185,4 @@ TEST(CodeSet, Algebra) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -10,7 +10,7 @@
 #include "model/text/unicode/unicode.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 using nlohmann::json;
@@ -85,13 +85,13 @@ json split(const std::string& pattern, const char* behavior = "Isolated", bool i
 }
 
 struct Read {
-  GgufMetadata metadata;
+  file::GgufMetadata metadata;
   std::string pre;
   Tokenizer back;
 };
 Read through_gguf(const json& root) {
   const Tokenizer t = Tokenizer::from_json(root.dump(), "names");
-  GgufMetadata m;
+  file::GgufMetadata m;
   t.to_gguf(m);
   const std::string pre = m.text("tokenizer.ggml.pre");
   const Tokenizer back = Tokenizer::from_gguf(m);
@@ -159,7 +159,7 @@ TEST(PretokenizerNames, NoneForWhatNobodyKnows) {
   EXPECT_FALSE(is_known_split(r.metadata));
   EXPECT_TRUE(is_known_split(through_gguf(tokenizer({split(cut_as("qwen35"))})).metadata));
   // A row of our own, and what it becomes where single bytes make no difference.
-  GgufMetadata letters, bytes;
+  file::GgufMetadata letters, bytes;
   Tokenizer::characters("안녕").to_gguf(letters);
   Tokenizer::characters("abc").to_gguf(bytes);
   EXPECT_FALSE(is_known_split(letters));
@@ -167,4 +167,4 @@ TEST(PretokenizerNames, NoneForWhatNobodyKnows) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -12,7 +12,7 @@
 #include "model/text/tokenizer/tokenizer.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 const std::filesystem::path kRanks = kFixtures / "ranks";
@@ -37,7 +37,7 @@ TEST(Ranks, GiveTheIdsOfTheirProgram) {
       EXPECT_EQ(t.decode(t.encode(text)), text);
     }
     // As a tokenizer.json and as GGUF metadata it stays the same.
-    GgufMetadata m;
+    file::GgufMetadata m;
     t.to_gguf(m);
     EXPECT_EQ(m.text("tokenizer.ggml.pre"), kind == std::string("llama") ? "llama-bpe" : "qwen2");
     for (const Tokenizer& other : {Tokenizer::from_json(t.to_json(), kind), Tokenizer::from_gguf(m)})
@@ -118,4 +118,4 @@ TEST_F(RankFiles, HostileOnesAreErrors) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

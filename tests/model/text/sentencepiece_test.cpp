@@ -10,7 +10,7 @@
 #include "model/text/unicode/unicode.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 void check(const Tokenizer& t, const std::filesystem::path& path) {
@@ -31,7 +31,7 @@ TEST_P(Pieces, GiveTheReferenceIds) {
   const std::string name = GetParam();
   const Tokenizer t = Tokenizer::load(fixture(name + ".model"));
   check(t, fixture(name + ".jsonl"));
-  GgufMetadata m;
+  file::GgufMetadata m;
   t.to_gguf(m);
   check(Tokenizer::from_gguf(m), fixture(name + ".jsonl"));
   EXPECT_EQ(t.bos(), 1);
@@ -55,4 +55,4 @@ TEST(SentencePiece, BrokenFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

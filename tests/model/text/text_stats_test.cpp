@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 TEST(TextStats, CountsKoreanAndEnglishApart) {
   const std::string text = "가나 ab 가";
@@ -21,4 +21,4 @@ TEST(TextStats, CountsKoreanAndEnglishApart) {
   EXPECT_EQ(s.single_syllables, 2);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

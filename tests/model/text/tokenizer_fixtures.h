@@ -8,7 +8,7 @@
 #include "base/file/file.h"
 #include "model/text/stages/pretokenizers.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 inline std::filesystem::path fixture(const std::string& name) {
   return std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/model/fixtures/tokenizers" / name;
@@ -24,4 +24,4 @@ inline const bool kTableReady = [] {
   return true;
 }();
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

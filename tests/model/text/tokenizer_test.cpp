@@ -13,14 +13,14 @@
 #include "model/text/unicode/unicode.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 using nlohmann::json;
 
-GgufMetadata metadata_of(const std::filesystem::path& path) {
+file::GgufMetadata metadata_of(const std::filesystem::path& path) {
   const MappedFile file(path);
-  return read_gguf_metadata(file.bytes(), path.filename().string());
+  return file::read_gguf_metadata(file.bytes(), path.filename().string());
 }
 
 std::vector<std::string> read_cases(const std::filesystem::path& path) {
@@ -44,7 +44,7 @@ std::vector<std::vector<TokenId>> read_ids(const std::filesystem::path& path) {
 }
 
 // Ids of a cut-down GGUF vocabulary as those of the whole one.
-std::vector<TokenId> original(const std::vector<TokenId>& ids, const GgufMetadata& m) {
+std::vector<TokenId> original(const std::vector<TokenId>& ids, const file::GgufMetadata& m) {
   if (!m.has("test.ids")) return ids;
   const std::vector<int64_t> map = m.integers("test.ids");
   std::vector<TokenId> out;
@@ -52,7 +52,7 @@ std::vector<TokenId> original(const std::vector<TokenId>& ids, const GgufMetadat
   return out;
 }
 
-void check_cases(const Tokenizer& t, const GgufMetadata& m, const std::filesystem::path& inp,
+void check_cases(const Tokenizer& t, const file::GgufMetadata& m, const std::filesystem::path& inp,
                  const std::filesystem::path& out) {
   const auto cases = read_cases(inp);
   const auto expected = read_ids(out);
@@ -69,7 +69,7 @@ class GgufVocabulary : public testing::TestWithParam<const char*> {};
 
 TEST_P(GgufVocabulary, GivesTheReferenceIds) {
   const std::string name = GetParam();
-  const GgufMetadata m = metadata_of(fixture(name + ".gguf"));
+  const file::GgufMetadata m = metadata_of(fixture(name + ".gguf"));
   check_cases(Tokenizer::from_gguf(m), m, fixture("cases.inp"), fixture(name + ".out"));
 }
 
@@ -90,9 +90,9 @@ TEST_P(GgufVocabulary, SingleBytesComeBackOrAreRefused) {
 
 TEST_P(GgufVocabulary, SurvivesBothFileForms) {
   const std::string name = GetParam();
-  const GgufMetadata m = metadata_of(fixture(name + ".gguf"));
+  const file::GgufMetadata m = metadata_of(fixture(name + ".gguf"));
   const Tokenizer t = Tokenizer::from_gguf(m);
-  GgufMetadata written;
+  file::GgufMetadata written;
   t.to_gguf(written);
   const Tokenizer again = Tokenizer::from_gguf(written);
   const Tokenizer reread = Tokenizer::from_json(t.to_json(), name, t.to_config_json());
@@ -115,12 +115,12 @@ TEST_P(GgufVocabulary, SurvivesBothFileForms) {
 
 // Vocabularies of other kinds: scored pairs, and word pieces, which lose case and white space.
 TEST(Tokenizer, ScoredPairsGiveTheReferenceIds) {
-  const GgufMetadata m = metadata_of(fixture("llama-spm.gguf"));
+  const file::GgufMetadata m = metadata_of(fixture("llama-spm.gguf"));
   const Tokenizer t = Tokenizer::from_gguf(m);
   check_cases(t, m, fixture("cases.inp"), fixture("llama-spm.out"));
   EXPECT_TRUE(t.adds_bos());
   const Tokenizer reread = Tokenizer::from_json(t.to_json(), "again", t.to_config_json());
-  GgufMetadata written;
+  file::GgufMetadata written;
   t.to_gguf(written);
   const Tokenizer gguf = Tokenizer::from_gguf(written);
   for (const std::string& text : read_cases(fixture("cases.inp"))) {
@@ -130,12 +130,12 @@ TEST(Tokenizer, ScoredPairsGiveTheReferenceIds) {
 }
 
 TEST(Tokenizer, WordPiecesGiveTheReferenceIds) {
-  const GgufMetadata m = metadata_of(fixture("bert-bge.gguf"));
+  const file::GgufMetadata m = metadata_of(fixture("bert-bge.gguf"));
   const Tokenizer t = Tokenizer::from_gguf(m);
   const auto cases = read_cases(fixture("cases.inp"));
   const auto expected = read_ids(fixture("bert-bge.out"));
   ASSERT_EQ(expected.size(), cases.size());
-  GgufMetadata written;
+  file::GgufMetadata written;
   t.to_gguf(written);
   const Tokenizer gguf = Tokenizer::from_gguf(written);
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -209,7 +209,7 @@ TEST_P(JsonVocabulary, GivesTheReferenceIds) {
 TEST_P(JsonVocabulary, SurvivesBothFileForms) {
   const Tokenizer t = Tokenizer::load(fixture(GetParam().vocabulary));
   check_texts(Tokenizer::from_json(t.to_json(), "again"), fixture(GetParam().texts));
-  GgufMetadata m;
+  file::GgufMetadata m;
   t.to_gguf(m);
   check_texts(Tokenizer::from_gguf(m), fixture(GetParam().texts));
 }
@@ -231,7 +231,8 @@ INSTANTIATE_TEST_SUITE_P(Tokenizer, JsonVocabulary,
 
 TEST(Tokenizer, JsonGivesTheIdsOfTheOtherProgramToo) {
   // Cut-down files lack the tokens behind the model's vocabulary that this program does not know either.
-  check_cases(Tokenizer::load(fixture("qwen3-0.6b.json")), GgufMetadata(), fixture("cases.inp"), fixture("qwen2.out"));
+  check_cases(Tokenizer::load(fixture("qwen3-0.6b.json")), file::GgufMetadata(), fixture("cases.inp"),
+              fixture("qwen2.out"));
 }
 
 // The whole files, where a folder with them is named.
@@ -242,10 +243,10 @@ TEST(Tokenizer, WholeVocabularies) {
   const std::filesystem::path at = folder;
   for (const std::string name : {"gpt-2", "mpt", "refact", "deepseek-llm"}) {
     const auto path = at / ("ggml-vocab-" + name + ".gguf");
-    check_cases(Tokenizer::load(path), GgufMetadata(), path.string() + ".inp", path.string() + ".out");
+    check_cases(Tokenizer::load(path), file::GgufMetadata(), path.string() + ".inp", path.string() + ".out");
   }
   const Tokenizer q = Tokenizer::load(at / "hf/qwen3-0.6b.tokenizer.json");
-  check_cases(q, GgufMetadata(), at / "ggml-vocab-qwen2.gguf.inp", at / "ggml-vocab-qwen2.gguf.out");
+  check_cases(q, file::GgufMetadata(), at / "ggml-vocab-qwen2.gguf.inp", at / "ggml-vocab-qwen2.gguf.out");
   check_texts(q, at / "korean/qwen3.jsonl");
   check_texts(Tokenizer::load(at / "hf/qwen3.5-0.8b.tokenizer.json"), at / "korean/qwen3.5.jsonl");
   check_texts(Tokenizer::load(at / "hf/ax-3.1.tokenizer.json"), at / "korean/ax-3.1.jsonl");
@@ -253,7 +254,7 @@ TEST(Tokenizer, WholeVocabularies) {
   check_texts(Tokenizer::load(at / "hf/polyglot-ko-1.3b.tokenizer.json"), at / "korean/polyglot-ko.jsonl");
   check_texts(Tokenizer::load(at / "hf/solar-10.7b.tokenizer.json"), at / "korean/solar-10.7b.jsonl");
   const auto spm = at / "ggml-vocab-llama-spm.gguf";
-  check_cases(Tokenizer::load(spm), GgufMetadata(), spm.string() + ".inp", spm.string() + ".out");
+  check_cases(Tokenizer::load(spm), file::GgufMetadata(), spm.string() + ".inp", spm.string() + ".out");
 }
 
 RC_GTEST_PROP(Tokenizer, AnyBytesComeBack, (const std::string& bytes)) {
@@ -375,7 +376,7 @@ TEST(Tokenizer, TemplatesPutTokensAroundTheText) {
 
 TEST(Tokenizer, UnknownPretokenizersTravelWhole) {
   const Tokenizer t = Tokenizer::load(fixture("polyglot-ko-1.3b.json"));
-  GgufMetadata m;
+  file::GgufMetadata m;
   t.to_gguf(m);
   EXPECT_EQ(m.text("tokenizer.ggml.pre"), "custom");
   EXPECT_TRUE(m.has("tokenizer.huggingface.json"));
@@ -389,7 +390,7 @@ TEST(Tokenizer, CharactersAreTheirOwnTokens) {
   EXPECT_EQ(t.decode(t.encode("계 세\n")), "계 세\n");
   EXPECT_EQ(t.encode("세").size(), 1u);
   EXPECT_THROW(t.encode("x"), Error);
-  GgufMetadata m;
+  file::GgufMetadata m;
   t.to_gguf(m);
   EXPECT_EQ(m.text("tokenizer.ggml.pre"), "characters");
   EXPECT_EQ(Tokenizer::from_gguf(m).encode("hello 세계"), t.encode("hello 세계"));
@@ -399,7 +400,7 @@ TEST(Tokenizer, CharactersAreTheirOwnTokens) {
 
 TEST(Tokenizer, SingleByteCharactersAreReadableByOthers) {
   const Tokenizer t = Tokenizer::characters("First Citizen:\n");
-  GgufMetadata m;
+  file::GgufMetadata m;
   t.to_gguf(m);
   EXPECT_EQ(m.text("tokenizer.ggml.pre"), "gpt-2");
   EXPECT_EQ(Tokenizer::from_gguf(m).encode("it is\n\n  Fizzen"), t.encode("it is\n\n  Fizzen"));
@@ -478,4 +479,4 @@ TEST(Tokenizer, RunawayPatternsEndInAnError) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 TEST(Unicode, ValidAndInvalidRuns) {
@@ -75,4 +75,4 @@ TEST(Unicode, Classes) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

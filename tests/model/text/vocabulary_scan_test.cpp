@@ -7,7 +7,7 @@
 #include "base/structured/json.h"
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 TEST(VocabularyScan, ReadsWhatIsPlain) {
@@ -108,4 +108,4 @@ TEST(VocabularyScan, ManyAddedTokens) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::text

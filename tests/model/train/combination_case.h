@@ -18,7 +18,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/graphs.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 inline bool takes_all_combinations() {
   return std::getenv("LUMEN_COMBINATIONS") != nullptr;
@@ -120,4 +120,4 @@ inline void expect_as_evaluated(const graph::Graph& g, const graph::Graph& evalu
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

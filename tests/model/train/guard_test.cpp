@@ -10,18 +10,18 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
 
 struct Start {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   Start() {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
     model.tokenizer = tokenizer;
   }
@@ -54,17 +54,17 @@ bool contains(const std::string& text, const std::string& part) {
 TEST(Guard, ARuinousStepIsNeverSaved) {
   const Start s;
   const TestFolder folder;
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.keep = 1;
   recipe.save_every = 1;
-  recipe.schedule = {.shape = Schedule::Shape::constant, .peak = 1e-3, .floor = 0, .warmup = 0, .steps = 3};
+  recipe.schedule = {.shape = recipe::Schedule::Shape::constant, .peak = 1e-3, .floor = 0, .warmup = 0, .steps = 3};
   LoopOptions o;
   o.out = folder.path();
   Trainer good(engine(), s.model, recipe, s.data);
   (void)run_training(good, o);
-  ASSERT_EQ(list_checkpoints(folder.path()).size(), 1U);
-  const fs::path last = *latest_checkpoint(folder.path());
-  const auto before = load_checkpoint(last, test_library()->formats()).state.step;
+  ASSERT_EQ(file::list_checkpoints(folder.path()).size(), 1U);
+  const fs::path last = *file::latest_checkpoint(folder.path());
+  const auto before = file::load_checkpoint(last, test_library()->formats()).state.step;
 
   recipe.schedule.peak = 1e30;
   recipe.schedule.steps = 10;
@@ -72,8 +72,9 @@ TEST(Guard, ARuinousStepIsNeverSaved) {
   bad.restore(last);
   const Error e = numeric_error([&] { (void)run_training(bad, o); });
   EXPECT_TRUE(contains(e.hint(), last.string())) << e.hint();
-  EXPECT_EQ(list_checkpoints(folder.path()), std::vector<fs::path>{last}) << "the good one stays, with --keep 1 too";
-  EXPECT_EQ(load_checkpoint(last, test_library()->formats()).state.step, before);
+  EXPECT_EQ(file::list_checkpoints(folder.path()), std::vector<fs::path>{last})
+      << "the good one stays, with --keep 1 too";
+  EXPECT_EQ(file::load_checkpoint(last, test_library()->formats()).state.step, before);
   for (const std::string& name : names(folder.path())) EXPECT_NE(name[0], '.') << name;
   // What has diverged cannot be saved by other ways.
   (void)numeric_error([&] { (void)bad.save(folder.path()); });
@@ -84,10 +85,10 @@ TEST(Guard, ARuinousStepIsNeverSaved) {
 TEST(Guard, ACheckpointThatLeadsNowhereGoes) {
   const Start s;
   const TestFolder folder;
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.keep = 1;
   recipe.save_every = 1;
-  recipe.schedule = {.shape = Schedule::Shape::constant, .peak = 1e-3, .floor = 0, .warmup = 0, .steps = 2};
+  recipe.schedule = {.shape = recipe::Schedule::Shape::constant, .peak = 1e-3, .floor = 0, .warmup = 0, .steps = 2};
   LoopOptions o;
   o.out = folder.path();
   Trainer good(engine(), s.model, recipe, s.data);
@@ -100,15 +101,15 @@ TEST(Guard, ACheckpointThatLeadsNowhereGoes) {
   const Error e = numeric_error([&] { (void)run_training(bad, o); });
   EXPECT_TRUE(contains(e.what(), "step 4") && contains(e.what(), "checkpoint-3")) << e.what();
   EXPECT_TRUE(contains(e.hint(), "checkpoint-2")) << e.hint();
-  EXPECT_EQ(list_checkpoints(folder.path()), std::vector<fs::path>{folder / "checkpoint-2"});
+  EXPECT_EQ(file::list_checkpoints(folder.path()), std::vector<fs::path>{folder / "checkpoint-2"});
 }
 
 // The last step of a run is followed by no other: its weights are tried, too.
 TEST(Guard, TheEndOfARunIsProved) {
   const Start s;
   const TestFolder folder;
-  Recipe recipe = small_recipe();
-  recipe.schedule = {.shape = Schedule::Shape::constant, .peak = 1e30, .floor = 0, .warmup = 0, .steps = 1};
+  recipe::Recipe recipe = small_recipe();
+  recipe.schedule = {.shape = recipe::Schedule::Shape::constant, .peak = 1e30, .floor = 0, .warmup = 0, .steps = 1};
   Trainer trainer(engine(), s.model, recipe, s.data);
   LoopOptions o;
   o.out = folder.path();
@@ -122,7 +123,7 @@ TEST(Guard, TheEndOfARunIsProved) {
 TEST(Guard, TheOldestGoesLate) {
   const Start s;
   const TestFolder folder;
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.keep = 1;
   recipe.save_every = 2;
   recipe.schedule.steps = 5;
@@ -130,14 +131,14 @@ TEST(Guard, TheOldestGoesLate) {
   LoopOptions o;
   o.out = folder.path();
   (void)run_training(trainer, o);
-  EXPECT_EQ(list_checkpoints(folder.path()), std::vector<fs::path>{folder / "checkpoint-5"});
+  EXPECT_EQ(file::list_checkpoints(folder.path()), std::vector<fs::path>{folder / "checkpoint-5"});
 }
 
 // A signal that comes when all steps are done: saved, and not held up by the evaluation.
 TEST(Guard, StopsBeforeTheLastEvaluation) {
   const Start s;
   const TestFolder folder;
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.schedule.steps = 1;
   Trainer trainer(engine(), s.model, recipe, s.data);
   (void)trainer.step();
@@ -154,22 +155,22 @@ TEST(Guard, StopsBeforeTheLastEvaluation) {
 TEST(Guard, ACheckpointWithANaNIsRefusedByName) {
   const Start s;
   const TestFolder folder;
-  const Recipe recipe = small_recipe();
+  const recipe::Recipe recipe = small_recipe();
   Trainer trainer(engine(), s.model, recipe, s.data);
   (void)trainer.step();
   const fs::path saved = trainer.save(folder.path());
   // Written again with one number changed, so that hashes agree.
-  const Checkpoint c = load_checkpoint(saved, test_library()->formats());
+  const file::Checkpoint c = file::load_checkpoint(saved, test_library()->formats());
   for (const bool moment : {false, true}) {
-    const std::string victim = moment ? optimizer_state("v", "layers.1.wq") : "layers.1.wq";
-    CheckpointContent content;
+    const std::string victim = moment ? recipe::optimizer_state("v", "layers.1.wq") : "layers.1.wq";
+    file::CheckpointContent content;
     content.state = c.state;
     content.state.step = moment ? 8 : 7;
     for (const auto& t : c.weights->tensors()) content.weights.push_back(t);
     for (const auto& t : c.optimizer->tensors()) content.optimizer.push_back(t);
     std::vector<uint8_t> blob;
-    content.fetch = [&](const TensorSpec& spec) {
-      const StoredTensor* t = c.weights->find(spec.name);
+    content.fetch = [&](const file::TensorSpec& spec) {
+      const file::StoredTensor* t = c.weights->find(spec.name);
       blob = (t ? t : c.optimizer->find(spec.name))->blob();
       const float nan = std::numeric_limits<float>::quiet_NaN();
       if (spec.name == victim) std::memcpy(blob.data() + 8, &nan, sizeof nan);
@@ -186,37 +187,37 @@ TEST(Guard, ACheckpointWithANaNIsRefusedByName) {
 
 TEST(Guard, AModelWithANaNIsRefusedByName) {
   Start s;
-  Weight& w = s.model.weights.at("layers.0.wk");
+  arch::Weight& w = s.model.weights.at("layers.0.wk");
   std::vector<float> values(w.f32().begin(), w.f32().end());
   values[5] = std::numeric_limits<float>::quiet_NaN();
-  w = f32_weight(w.type.shape, values);
+  w = arch::f32_weight(w.type.shape, values);
   const Error e = numeric_error([&] { Trainer(engine(), s.model, small_recipe(), s.data); });
   EXPECT_TRUE(contains(e.what(), "'layers.0.wk'")) << e.what();
 }
 
 TEST(Guard, RecipesWithNumbersThatAreNone) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-  const std::vector<std::function<void(Recipe&)>> wrong = {
-      [&](Recipe& r) { r.schedule.peak = nan; },
-      [&](Recipe& r) { r.schedule.peak = inf; },
-      [&](Recipe& r) { r.schedule.peak = -1; },
-      [&](Recipe& r) { r.schedule.floor = nan; },
-      [&](Recipe& r) { r.optimizer.beta1 = nan; },
-      [&](Recipe& r) { r.optimizer.beta1 = 1; },
-      [&](Recipe& r) { r.optimizer.beta2 = 2; },
-      [&](Recipe& r) { r.optimizer.epsilon = 0; },
-      [&](Recipe& r) { r.optimizer.weight_decay = inf; },
-      [&](Recipe& r) { r.optimizer.max_norm = nan; },
-      [&](Recipe& r) { r.batch = 0; },
-      [&](Recipe& r) { r.batch = INT64_MAX; },
-      [&](Recipe& r) { r.accumulate = 0; },
-      [&](Recipe& r) { r.schedule.steps = INT64_MAX; },
-      [&](Recipe& r) { r.validation = nan; },
-      [&](Recipe& r) { r.schedule.floor = 1; },
+  const std::vector<std::function<void(recipe::Recipe&)>> wrong = {
+      [&](recipe::Recipe& r) { r.schedule.peak = nan; },
+      [&](recipe::Recipe& r) { r.schedule.peak = inf; },
+      [&](recipe::Recipe& r) { r.schedule.peak = -1; },
+      [&](recipe::Recipe& r) { r.schedule.floor = nan; },
+      [&](recipe::Recipe& r) { r.optimizer.beta1 = nan; },
+      [&](recipe::Recipe& r) { r.optimizer.beta1 = 1; },
+      [&](recipe::Recipe& r) { r.optimizer.beta2 = 2; },
+      [&](recipe::Recipe& r) { r.optimizer.epsilon = 0; },
+      [&](recipe::Recipe& r) { r.optimizer.weight_decay = inf; },
+      [&](recipe::Recipe& r) { r.optimizer.max_norm = nan; },
+      [&](recipe::Recipe& r) { r.batch = 0; },
+      [&](recipe::Recipe& r) { r.batch = INT64_MAX; },
+      [&](recipe::Recipe& r) { r.accumulate = 0; },
+      [&](recipe::Recipe& r) { r.schedule.steps = INT64_MAX; },
+      [&](recipe::Recipe& r) { r.validation = nan; },
+      [&](recipe::Recipe& r) { r.schedule.floor = 1; },
   };
   EXPECT_NO_THROW(check_recipe(small_recipe()));
   for (size_t i = 0; i < wrong.size(); ++i) {
-    Recipe r = small_recipe();
+    recipe::Recipe r = small_recipe();
     wrong[i](r);
     try {
       check_recipe(r);
@@ -228,7 +229,7 @@ TEST(Guard, RecipesWithNumbersThatAreNone) {
   for (const char* text : {"[schedule]\nlearning_rate = nan\n", "[schedule]\nlearning_rate = inf\n",
                            "[optimizer]\nbeta2 = 1.0\n", "[run]\nbatch = 0\n", "[schedule]\nsteps = -4\n"}) {
     try {
-      (void)parse_recipe(text, "r.toml");
+      (void)recipe::parse_recipe(text, "r.toml");
       ADD_FAILURE() << text;
     } catch (const Error& e) {
       EXPECT_TRUE(contains(e.what(), "r.toml:2:")) << e.what();
@@ -243,4 +244,4 @@ TEST(Guard, FindsTheFirst) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -7,31 +7,31 @@
 #include "model/train/trainer/forecast.h"
 #include "tests/model/train/offload/offload_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 const graph::Config kDeep = {{"hidden", 128}, {"layers", 12}, {"ffn", 384}, {"head_dim", 32}};
 
-Recipe recipe_of(const std::string& precision) {
-  Recipe small = small_recipe();
+recipe::Recipe recipe_of(const std::string& precision) {
+  recipe::Recipe small = small_recipe();
   const auto text = test_library()->recipe(precision);
-  Recipe r = text ? parse_recipe(text->text, precision, small) : small;
+  recipe::Recipe r = text ? parse_recipe(text->text, precision, small) : small;
   if (!text) r.precision = precision;
   r.length = 32;
   return r;
 }
 
 // Bytes of a step's values beside the gradients of what is trained, which are there in every case.
-int64_t kept_bytes(const Recipe& recipe) {
+int64_t kept_bytes(const recipe::Recipe& recipe) {
   run::Engine engine = make_engine(2);
-  const Model model = small_model(kDeep);
+  const arch::Model model = small_model(kDeep);
   return forecast_training(engine, model, recipe, {}, false, nullptr).values - model.weight_count() * 4;
 }
 
 TEST(Kept, ComputingAgainAndCodesTakeLess) {
   int64_t plain = 0;
   for (const char* precision : {"bf16", "moss", "fp8-delayed"}) {
-    Recipe r = recipe_of(precision);
+    recipe::Recipe r = recipe_of(precision);
     r.batch = 32;
     const int64_t whole = kept_bytes(r);
     if (plain == 0) plain = whole;
@@ -53,10 +53,10 @@ TEST(Kept, ComputingAgainAndCodesTakeLess) {
 TEST(Kept, TrainsAsWithout) {
   run::Engine engine = make_engine(2), single = make_engine(1);
   for (const char* precision : {"bf16", "moss"}) {
-    const Recipe plain = recipe_of(precision);
+    const recipe::Recipe plain = recipe_of(precision);
     Trainer reference(engine, small_model(), plain, small_data());
     const double want = run_training(reference, {}).validation_loss;
-    Recipe r = plain;
+    recipe::Recipe r = plain;
     r.kept = "fp8_row";
     r.products.attention = "fp8_row";
     r.products.attention_gradient = "fp8_e5m2_row";
@@ -66,7 +66,7 @@ TEST(Kept, TrainsAsWithout) {
     // No worse: how far apart they end depends on the order in which a processor adds.
     EXPECT_LE(loss, 1.15 * want) << precision;
     // In one step no order shows: the forward pass is what it is without, gradients are of decoded codes.
-    Recipe alone = plain;
+    recipe::Recipe alone = plain;
     alone.kept = "fp8_row";
     Trainer one(engine, small_model(), plain, small_data()), kept(engine, small_model(), alone, small_data());
     const Trainer::Step as_it_is = one.step(), coded = kept.step();
@@ -88,7 +88,7 @@ TEST(Kept, TrainsAsWithout) {
 
 TEST(Kept, WhatCannotBeIsSaid) {
   run::Engine engine = make_engine(1);
-  Recipe r = recipe_of("bf16");
+  recipe::Recipe r = recipe_of("bf16");
   r.kept = "no_such_format";
   EXPECT_THROW(Trainer(engine, small_model(), r, small_data()), Error);
   r.kept = "fp8_row";
@@ -97,4 +97,4 @@ TEST(Kept, WhatCannotBeIsSaid) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -9,7 +9,7 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,8 +29,8 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 // The embedded family without some of its attributes, under a name of its own.
-FamilyRef changed_family(const std::function<void(std::string&)>& change) {
-  const auto library = Library::builtin();
+arch::FamilyRef changed_family(const std::function<void(std::string&)>& change) {
+  const auto library = arch::Library::builtin();
   std::string text = read_file(fs::path(LUMEN_SOURCE_DIR) / "models" / "llama.lum");
   change(text);
   library->replace_model_text(std::make_shared<const Source>(Source{"changed.lum", text}));
@@ -45,20 +45,21 @@ void erase(std::string& text, const std::string& from, const std::string& to) {
   text.erase(begin, end + to.size() - begin);
 }
 
-Model model_of(const FamilyRef& family) {
-  const Tokenizer tokenizer = Tokenizer::characters(training_text());
-  Model model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
+arch::Model model_of(const arch::FamilyRef& family) {
+  const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+  arch::Model model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
   model.tokenizer = tokenizer;
   return model;
 }
 
 TEST(Outputs, FamiliesWithoutNamesForAFolder) {
-  Recipe recipe = small_recipe();
-  const Model whole = model_of(test_library()->family("llama"));
+  recipe::Recipe recipe = small_recipe();
+  const arch::Model whole = model_of(test_library()->family("llama"));
   recipe.hugging_face = true;
   EXPECT_NO_THROW(check_outputs(whole, recipe));
   // Without the attribute that names the architecture.
-  const FamilyRef nameless = changed_family([](std::string& text) { erase(text, ", hf \"LlamaForCausalLM\"", ""); });
+  const arch::FamilyRef nameless =
+      changed_family([](std::string& text) { erase(text, ", hf \"LlamaForCausalLM\"", ""); });
   if (nameless->hf_architectures().empty()) {
     const Error e = error_of([&] { check_outputs(model_of(nameless), recipe); });
     EXPECT_EQ(e.code(), Exit::user);
@@ -71,22 +72,22 @@ TEST(Outputs, FamiliesWithoutNamesForAFolder) {
 }
 
 TEST(Outputs, ParametersWithoutNames) {
-  Recipe recipe = small_recipe();
-  Model model = model_of(test_library()->family("llama"));
-  for (Parameter& p : model.parameters)
+  recipe::Recipe recipe = small_recipe();
+  arch::Model model = model_of(test_library()->family("llama"));
+  for (arch::Parameter& p : model.parameters)
     if (p.name == "layers.1.wq") p.hf = "";
   EXPECT_NO_THROW(check_outputs(model, recipe));
   recipe.hugging_face = true;
   EXPECT_TRUE(contains(error_of([&] { check_outputs(model, recipe); }).what(), "layers.1.wq"));
   recipe.hugging_face = false;
-  for (Parameter& p : model.parameters)
+  for (arch::Parameter& p : model.parameters)
     if (p.name == "layers.1.wq") p.gguf = "";
   EXPECT_TRUE(contains(error_of([&] { check_outputs(model, recipe); }).what(), "layers.1.wq"));
 }
 
 TEST(Outputs, TypesThatAreNone) {
-  Recipe recipe = small_recipe();
-  const Model model = model_of(test_library()->family("llama"));
+  recipe::Recipe recipe = small_recipe();
+  const arch::Model model = model_of(test_library()->family("llama"));
   recipe.output_type = "q4_99";
   EXPECT_EQ(error_of([&] { check_outputs(model, recipe); }).code(), Exit::user);
   recipe.output_type = "q4_k";  // a mixture, which says what rows of 32 get
@@ -102,11 +103,11 @@ TEST(Outputs, TypesThatAreNone) {
 }
 
 TEST(Outputs, WrittenAsSaid) {
-  const Model model = model_of(test_library()->family("llama"));
-  const auto data = std::make_shared<Dataset>(Dataset::from_text(training_text(), *model.tokenizer));
+  const arch::Model model = model_of(test_library()->family("llama"));
+  const auto data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), *model.tokenizer));
   for (const std::string type : {"f32", "bf16", "q8_0"}) {
     const TestFolder folder;
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.output_type = type;
     recipe.hugging_face = type != "q8_0";
     Trainer trainer(engine(), model, recipe, data);
@@ -116,8 +117,8 @@ TEST(Outputs, WrittenAsSaid) {
     for (const Output& o : lines) EXPECT_TRUE(contains(o.line(), "(" + type + ")")) << o.line();
     for (const char* name : {"model.gguf", "hf"}) {
       if (!fs::exists(folder / name)) continue;
-      const Model read = read_model(test_library(), folder / name);
-      const Weight& w = read.weights.at("layers.0.wq");
+      const arch::Model read = read_model(test_library(), folder / name);
+      const arch::Weight& w = read.weights.at("layers.0.wq");
       EXPECT_EQ(w.is_f32() ? "f32" : w.type.element.format->name, type) << name;
       EXPECT_TRUE(read.weights.at("norm").is_f32());
     }
@@ -127,8 +128,8 @@ TEST(Outputs, WrittenAsSaid) {
 
 TEST(Outputs, RoomIsAskedForFirst) {
   const TestFolder folder;
-  const Model model = model_of(test_library()->family("llama"));
-  Recipe recipe = small_recipe();
+  const arch::Model model = model_of(test_library()->family("llama"));
+  recipe::Recipe recipe = small_recipe();
   EXPECT_NO_THROW(require_room(folder.path(), model, recipe, 0));
   recipe.schedule.steps = 1'000'000'000'000;
   recipe.save_every = 1;
@@ -150,11 +151,11 @@ TEST(Outputs, RoomIsAskedForFirst) {
 
 // Any format is a beginning: what training sees is what the format decodes to.
 TEST(Outputs, ModelsInAnyFormatTrain) {
-  const Model start = model_of(test_library()->family("llama"));
-  const auto data = std::make_shared<Dataset>(Dataset::from_text(training_text(), *start.tokenizer));
+  const arch::Model start = model_of(test_library()->family("llama"));
+  const auto data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), *start.tokenizer));
   for (const char* name : {"f16", "bf16", "q4_0", "q8_0", "iq4_nl", "int3_g32", "mxfp4"}) {
     const FormatRef format = test_library()->formats().get(name);
-    Model packed = start;
+    arch::Model packed = start;
     std::map<std::string, std::vector<float>> decoded;
     for (auto& [parameter, w] : packed.weights) {
       if (w.type.shape.size() < 2) continue;
@@ -166,7 +167,7 @@ TEST(Outputs, ModelsInAnyFormatTrain) {
     Trainer trainer(engine(), packed, small_recipe(), data);
     EXPECT_TRUE(contains(trainer.decoded(), fmt::format("decoded from {}", name))) << trainer.decoded();
     EXPECT_TRUE(contains(trainer.decoded(), "f32"));
-    const Model held = trainer.model();
+    const arch::Model held = trainer.model();
     for (const auto& [parameter, values] : decoded) {
       const auto now = held.weights.at(parameter).f32();
       EXPECT_TRUE(std::equal(values.begin(), values.end(), now.begin(), now.end())) << name << " " << parameter;
@@ -179,4 +180,4 @@ TEST(Outputs, ModelsInAnyFormatTrain) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -15,7 +15,7 @@
 #include "tests/graph/blocks.h"
 #include "tests/model/train/combination_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 using graph::Builder;
@@ -61,7 +61,7 @@ bool is_of_attention(const Combination& c) {
   return c.role.starts_with("attention");
 }
 
-Recipe recipe_of(const Combination& c, const char* precision) {
+recipe::Recipe recipe_of(const Combination& c, const char* precision) {
   const bool one = c.role == "activation" || c.role == "weight" || c.role == "gradient";
   std::string text = fmt::format("[run]\nprecision = \"{}\"\n[products]\n", precision);
   for (const char* role : {"activation", "weight", "gradient"})
@@ -70,7 +70,7 @@ Recipe recipe_of(const Combination& c, const char* precision) {
   // The gradient of what attentions mixed has neither key.
   if (c.source != "fitted") text += fmt::format("{}_scale = \"{}\"\n", c.role, c.source);
   if (c.rounding != "nearest") text += fmt::format("{}_rounding = \"{}\"\n", c.role, c.rounding);
-  return parse_recipe(text, "combination");
+  return recipe::parse_recipe(text, "combination");
 }
 
 // Why it cannot be; "": it can.
@@ -149,7 +149,7 @@ void check(const Combination& c, MachineKernels& machines, int* taken) {
   const std::string why = reason(c);
   const FormatLibrary& formats = test_library()->formats();
   const std::string refused = refusal_of([&] {
-    const Recipe recipe = recipe_of(c, "f32");
+    const recipe::Recipe recipe = recipe_of(c, "f32");
     const graph::ProductType type = product_type(recipe, formats);
     Case one = case_of(c, type, recipe.products.learns_attention());
     Graph rounded = one.graph;
@@ -236,9 +236,10 @@ TEST(KeptCombinations, WhatTheForwardPassKeeps) {
                           "kept in " + name);
       machines.synthesize(g, options, "kept in " + name);
     }
-  EXPECT_NE(refusal_of([] { (void)encodable("memory.kept", "decoded_alone", with_decoded_alone()); }).find("decoded"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal_of([] { (void)recipe::encodable("memory.kept", "decoded_alone", with_decoded_alone()); }).find("decoded"),
+      std::string::npos);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -12,16 +12,16 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 struct Fresh {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   explicit Fresh(uint32_t seed = 3) {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     model = initialise(
         family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}, {"kv_heads", 4}}), seed);
     model.tokenizer = tokenizer;
@@ -32,14 +32,14 @@ struct Fresh {
 std::vector<std::string> product_recipes() {
   std::vector<std::string> out;
   for (const std::string& name : test_library()->recipe_names())
-    if (parse_recipe(test_library()->recipe(name)->text, name).products.activation != "") out.push_back(name);
+    if (recipe::parse_recipe(test_library()->recipe(name)->text, name).products.activation != "") out.push_back(name);
   return out;
 }
 
-Recipe recipe_of(const std::string& name) {
-  Recipe small = small_recipe();
+recipe::Recipe recipe_of(const std::string& name) {
+  recipe::Recipe small = small_recipe();
   small.optimizer.beta2 = 0.95;
-  Recipe r = parse_recipe(test_library()->recipe(name)->text, name, small);
+  recipe::Recipe r = parse_recipe(test_library()->recipe(name)->text, name, small);
   r.length = 32;  // blocks along tokens
   return r;
 }
@@ -56,7 +56,7 @@ std::string refusal(const std::function<void()>& work) {
 TEST(ProductRecipes, TrainAsSixteenBitsDo) {
   run::Engine engine = make_engine(2);
   const Fresh s;
-  Recipe plain = small_recipe();
+  recipe::Recipe plain = small_recipe();
   plain.precision = "bf16";
   plain.length = 32;
   Trainer reference(engine, s.model, plain, s.data);
@@ -64,7 +64,7 @@ TEST(ProductRecipes, TrainAsSixteenBitsDo) {
   const std::vector<std::string> names = product_recipes();
   EXPECT_GE(names.size(), 12u);
   for (const std::string& name : names) {
-    Recipe r = recipe_of(name);
+    recipe::Recipe r = recipe_of(name);
     r.optimizer = plain.optimizer;
     Trainer trainer(engine, s.model, r, s.data);
     const double loss = run_training(trainer, {}).validation_loss;
@@ -78,7 +78,7 @@ TEST(ProductRecipes, ResumeBitForBitOnAnyNumberOfThreads) {
   const Fresh s;
   for (const char* name : {"moss", "fp8-delayed", "mxfp4-training", "int8-learned"}) {
     run::Engine engine = make_engine(2), single = make_engine(1);
-    const Recipe recipe = recipe_of(name);
+    const recipe::Recipe recipe = recipe_of(name);
     Trainer straight(engine, s.model, recipe, s.data);
     for (int i = 0; i < 5; ++i) (void)straight.step();
     const TestFolder folder;
@@ -100,7 +100,7 @@ TEST(ProductRecipes, BoundsOfWeightsHold) {
   const Fresh s;
   for (const char* optimizer : {"adamw", "lion"}) {
     for (const int64_t every : {1, 10}) {
-      Recipe r = recipe_of("moss");
+      recipe::Recipe r = recipe_of("moss");
       r.optimizer = small_recipe().optimizer;
       r.optimizer.name = optimizer;
       r.schedule.peak = 1e-3;
@@ -109,8 +109,8 @@ TEST(ProductRecipes, BoundsOfWeightsHold) {
       for (int i = 0; i < 12; ++i) {
         (void)trainer.step();
         const TestFolder folder;
-        const Checkpoint c = load_checkpoint(trainer.save(folder.path()), test_library()->formats());
-        for (const Parameter& p : s.model.parameters) {
+        const file::Checkpoint c = file::load_checkpoint(trainer.save(folder.path()), test_library()->formats());
+        for (const arch::Parameter& p : s.model.parameters) {
           if (p.shape.size() < 2) continue;
           const std::vector<uint8_t> bytes = c.optimizer->get(graph::kLargestState + p.name).blob();
           float bound = 0, largest = 0;
@@ -134,7 +134,7 @@ TEST(ProductRecipes, BoundsOfWeightsHold) {
 }
 
 // Numbers of a checkpoint.
-std::vector<float> numbers_of(const Checkpoint& c, const std::string& name) {
+std::vector<float> numbers_of(const file::Checkpoint& c, const std::string& name) {
   const std::vector<uint8_t> bytes = c.weights->get(name).blob();
   std::vector<float> out(bytes.size() / sizeof(float));
   std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
@@ -147,7 +147,7 @@ TEST(ProductRecipes, BoundsOfHeldWeightsHold) {
   const Fresh s;
   for (const char* type : {"bf16", "f16", "fp8_row"})
     for (const int64_t every : {1, 4}) {
-      Recipe r = recipe_of("moss");
+      recipe::Recipe r = recipe_of("moss");
       r.optimizer = small_recipe().optimizer;
       r.schedule.peak = 1e-3;
       r.param_type = type;
@@ -161,9 +161,9 @@ TEST(ProductRecipes, BoundsOfHeldWeightsHold) {
       for (int i = 0; i < 7; ++i) {
         (void)trainer.step();
         const TestFolder folder;
-        const Checkpoint c = load_checkpoint(trainer.save(folder.path()), test_library()->formats());
-        const Model now = trainer.model();
-        for (const Parameter& p : s.model.parameters) {
+        const file::Checkpoint c = file::load_checkpoint(trainer.save(folder.path()), test_library()->formats());
+        const arch::Model now = trainer.model();
+        for (const arch::Parameter& p : s.model.parameters) {
           if (p.shape.size() < 2) continue;
           const std::vector<uint8_t> bytes = c.optimizer->get(graph::kLargestState + p.name).blob();
           float bound = 0, largest = 0;
@@ -181,12 +181,12 @@ TEST(ProductRecipes, BoundsOfHeldWeightsHold) {
 TEST(ProductRecipes, LearnedScalesBeginFittedAndMove) {
   run::Engine engine = make_engine(2);
   const Fresh s;
-  Recipe r = recipe_of("int8-learned");
+  recipe::Recipe r = recipe_of("int8-learned");
   r.optimizer = small_recipe().optimizer;
   r.products.attention = "fp8_tensor";
   r.products.attention_scale = "learned";
-  r.schedule = {.shape = Schedule::Shape::constant, .peak = 1e-2, .floor = 0, .warmup = 0, .steps = 20};
-  ParameterGroup still;
+  r.schedule = {.shape = recipe::Schedule::Shape::constant, .peak = 1e-2, .floor = 0, .warmup = 0, .steps = 20};
+  recipe::ParameterGroup still;
   still.values = {"layers.1.*.activation_scale"};
   still.frozen = true;
   r.groups.push_back(still);
@@ -195,9 +195,9 @@ TEST(ProductRecipes, LearnedScalesBeginFittedAndMove) {
   const auto scales = [&](int steps) {
     for (int i = 0; i < steps; ++i) (void)trainer.step();
     const TestFolder folder;
-    const Checkpoint c = load_checkpoint(trainer.save(folder.path()), test_library()->formats());
+    const file::Checkpoint c = file::load_checkpoint(trainer.save(folder.path()), test_library()->formats());
     std::map<std::string, std::vector<float>> out;
-    for (const StoredTensor& t : c.weights->tensors())
+    for (const file::StoredTensor& t : c.weights->tensors())
       if (t.name.ends_with("_scale")) out[t.name] = numbers_of(c, t.name);
     return out;
   };
@@ -232,8 +232,8 @@ TEST(ProductRecipes, LearnedScalesBeginFittedAndMove) {
 TEST(ProductRecipes, WhatCannotBeIsSaid) {
   run::Engine engine = make_engine(1);
   const Fresh s;
-  const auto refused = [&](const std::function<void(Recipe&)>& change) {
-    Recipe r = recipe_of("moss");
+  const auto refused = [&](const std::function<void(recipe::Recipe&)>& change) {
+    recipe::Recipe r = recipe_of("moss");
     r.optimizer = small_recipe().optimizer;
     change(r);
     try {
@@ -243,45 +243,51 @@ TEST(ProductRecipes, WhatCannotBeIsSaid) {
     }
     return std::string("taken");
   };
-  EXPECT_EQ(refused([](Recipe&) {}), "taken");
-  EXPECT_NE(
-      refused([](Recipe& r) { r.optimizer.name = "sgd"; }).find("the largest change of a weight by a step is unknown"),
-      std::string::npos);
-  EXPECT_NE(refused([](Recipe& r) { r.products.weight = "fp8_row"; }).find("more scales than one"), std::string::npos);
-  EXPECT_NE(refused([](Recipe& r) {
+  EXPECT_EQ(refused([](recipe::Recipe&) {}), "taken");
+  EXPECT_NE(refused([](recipe::Recipe& r) {
+              r.optimizer.name = "sgd";
+            }).find("the largest change of a weight by a step is unknown"),
+            std::string::npos);
+  EXPECT_NE(refused([](recipe::Recipe& r) { r.products.weight = "fp8_row"; }).find("more scales than one"),
+            std::string::npos);
+  EXPECT_NE(refused([](recipe::Recipe& r) {
               r.products.weight_scale = "fitted";
               r.products.forward_rotation = 256;
               r.products.weight = "fp8_row";
             }).find("runs of 256"),
             std::string::npos);
-  EXPECT_NE(refused([](Recipe& r) {
+  EXPECT_NE(refused([](recipe::Recipe& r) {
               r.products.gradient = "nf4";
               r.products.gradient_rounding = "stochastic";
             }).find("looks its codes up in a table"),
             std::string::npos);
-  const auto learned = [&](const std::function<void(Recipe&)>& change) {
-    return refused([&](Recipe& r) {
+  const auto learned = [&](const std::function<void(recipe::Recipe&)>& change) {
+    return refused([&](recipe::Recipe& r) {
       r.products = {};
       r.products.activation = "int8";
       r.products.activation_scale = "learned";
       change(r);
     });
   };
-  EXPECT_EQ(learned([](Recipe&) {}), "taken");
-  EXPECT_NE(learned([](Recipe& r) { r.products.activation = "fp8_row"; }).find("belong to tokens"), std::string::npos);
-  EXPECT_NE(learned([](Recipe& r) {
+  EXPECT_EQ(learned([](recipe::Recipe&) {}), "taken");
+  EXPECT_NE(learned([](recipe::Recipe& r) { r.products.activation = "fp8_row"; }).find("belong to tokens"),
+            std::string::npos);
+  EXPECT_NE(learned([](recipe::Recipe& r) {
               r.products.forward_activation = "none";
             }).find("this operand of the forward pass has no format"),
             std::string::npos);
-  EXPECT_NE(learned([](Recipe& r) { r.products.activation_rounding = "stochastic"; }).find("rounded stochastically"),
+  EXPECT_NE(
+      learned([](recipe::Recipe& r) { r.products.activation_rounding = "stochastic"; }).find("rounded stochastically"),
+      std::string::npos);
+  EXPECT_NE(learned([](recipe::Recipe& r) { r.products.weight_rotation = 16; }).find("a rotated operand"),
             std::string::npos);
-  EXPECT_NE(learned([](Recipe& r) { r.products.weight_rotation = 16; }).find("a rotated operand"), std::string::npos);
-  EXPECT_NE(learned([](Recipe& r) { r.offload = "layers"; }).find("a step by layers"), std::string::npos);
-  EXPECT_NE(learned([](Recipe& r) { r.adapter.method = "lora"; }).find("no place for scales"), std::string::npos);
+  EXPECT_NE(learned([](recipe::Recipe& r) { r.offload = "layers"; }).find("a step by layers"), std::string::npos);
+  EXPECT_NE(learned([](recipe::Recipe& r) { r.adapter.method = "lora"; }).find("no place for scales"),
+            std::string::npos);
   const std::string gradients =
-      refusal([] { (void)parse_recipe("[products]\ngradient_scale = \"learned\"\n", "own"); });
+      refusal([] { (void)recipe::parse_recipe("[products]\ngradient_scale = \"learned\"\n", "own"); });
   EXPECT_NE(gradients.find("a gradient's scale cannot be learned"), std::string::npos) << gradients;
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -11,7 +11,7 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,15 +20,16 @@ enum class Poison { none, nan, noise };
 
 // Windows of a text with some batches poisoned: weights that are no numbers, or targets that follow from nothing. With
 // `without`, those batches do not exist.
-class PoisonedBatches final : public Batches {
+class PoisonedBatches final : public data::Batches {
  public:
-  PoisonedBatches(std::shared_ptr<const Batches> good, Poison poison, std::vector<int64_t> where, bool without = false)
+  PoisonedBatches(std::shared_ptr<const data::Batches> good, Poison poison, std::vector<int64_t> where,
+                  bool without = false)
       : good_(std::move(good)), poison_(poison), where_(std::move(where)), without_(without) {}
   bool has_weights() const override { return true; }
-  Batch training(int64_t step, int64_t part) const override {
+  data::Batch training(int64_t step, int64_t part) const override {
     if (without_)
       for (const int64_t batch : where_) step += batch <= step ? 1 : 0;
-    Batch b = good_->training(step, part);
+    data::Batch b = good_->training(step, part);
     b.weights.assign(b.tokens.size(), 1.0F / static_cast<float>(b.tokens.size()));
     if (without_ || std::find(where_.begin(), where_.end(), step) == where_.end()) return b;
     if (poison_ == Poison::nan) b.weights[3] = std::numeric_limits<float>::quiet_NaN();
@@ -38,37 +39,37 @@ class PoisonedBatches final : public Batches {
     return b;
   }
   int64_t validation_rows() const override { return good_->validation_rows(); }
-  Batch validation(int64_t first, int64_t rows) const override { return good_->validation(first, rows); }
+  data::Batch validation(int64_t first, int64_t rows) const override { return good_->validation(first, rows); }
   void require(double vocabulary) const override { good_->require(vocabulary); }
-  const std::vector<DataFile>& files() const override { return good_->files(); }
+  const std::vector<data::DataFile>& files() const override { return good_->files(); }
   Hash token_hash() const override { return good_->token_hash(); }
 
  private:
-  std::shared_ptr<const Batches> good_;
+  std::shared_ptr<const data::Batches> good_;
   Poison poison_;
   std::vector<int64_t> where_;
   bool without_;
 };
 
 struct Start {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   Start() {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
     model.tokenizer = tokenizer;
   }
-  std::shared_ptr<const Batches> batches(const Recipe& r, Poison poison, std::vector<int64_t> where,
-                                         bool without = false) const {
+  std::shared_ptr<const data::Batches> batches(const recipe::Recipe& r, Poison poison, std::vector<int64_t> where,
+                                               bool without = false) const {
     return std::make_shared<PoisonedBatches>(window_batches(data, r.seed, r.batch, r.length, r.accumulate), poison,
                                              std::move(where), without);
   }
 };
 
-Recipe recipe(int64_t steps) {
-  Recipe r = small_recipe();
+recipe::Recipe recipe(int64_t steps) {
+  recipe::Recipe r = small_recipe();
   r.schedule.steps = steps;
   r.on_nan = "rollback";
   r.save_every = 5;
@@ -88,7 +89,7 @@ bool contains(const std::string& text, const std::string& part) {
 TEST(Rollback, ABatchOfNaNsIsLeftOut) {
   const Start s;
   const TestFolder folder;
-  const Recipe r = recipe(20);
+  const recipe::Recipe r = recipe(20);
   Trainer without(engine(), s.model, r, s.batches(r, Poison::none, {12}, true));
   for (int64_t i = 0; i < 20; ++i) (void)without.step();
 
@@ -97,7 +98,7 @@ TEST(Rollback, ABatchOfNaNsIsLeftOut) {
   EXPECT_EQ(whole.state().skipped, std::vector<int64_t>{12});
   EXPECT_EQ(whole.state().rollbacks, 1);
   EXPECT_TRUE(weights_of(whole) == weights_of(without)) << "the run is that of the data without the batch";
-  const RunLog log = read_run_log(folder.path());
+  const report::RunLog log = report::read_run_log(folder.path());
   EXPECT_EQ(log.steps.size(), 20U) << "no step is there twice";
   ASSERT_EQ(log.events.size(), 1U);
   EXPECT_EQ(log.events[0].step, 10);
@@ -123,7 +124,7 @@ TEST(Rollback, ABatchOfNaNsIsLeftOut) {
 TEST(Rollback, SeveralBatchesAreLeftOutOneAfterTheOther) {
   const Start s;
   const TestFolder folder;
-  const Recipe r = recipe(12);
+  const recipe::Recipe r = recipe(12);
   Trainer without(engine(), s.model, r, s.batches(r, Poison::none, {3, 6, 7, 8}, true));
   for (int64_t i = 0; i < 12; ++i) (void)without.step();
   Trainer whole(engine(), s.model, r, s.batches(r, Poison::nan, {3, 7, 8}));
@@ -140,7 +141,7 @@ TEST(Rollback, SeveralBatchesAreLeftOutOneAfterTheOther) {
 TEST(Rollback, TheBatchBehindACheckpointIsLeftOut) {
   const Start s;
   const TestFolder folder;
-  const Recipe r = recipe(8);
+  const recipe::Recipe r = recipe(8);
   Trainer whole(engine(), s.model, r, s.batches(r, Poison::nan, {5}));
   (void)run_training(whole, into(folder.path()));
   EXPECT_EQ(whole.state().skipped, std::vector<int64_t>{5});
@@ -150,7 +151,7 @@ TEST(Rollback, TheBatchBehindACheckpointIsLeftOut) {
 TEST(Rollback, EndsAfterSoManyTimes) {
   const Start s;
   const TestFolder folder;
-  Recipe r = recipe(12);
+  recipe::Recipe r = recipe(12);
   r.rollbacks = 2;
   std::vector<int64_t> all;
   for (int64_t i = 6; i < 500; ++i) all.push_back(i);
@@ -168,7 +169,7 @@ TEST(Rollback, EndsAfterSoManyTimes) {
 TEST(Rollback, StopIsTheDefaultAndNamesTheGradients) {
   const Start s;
   const TestFolder folder;
-  Recipe r = recipe(20);
+  recipe::Recipe r = recipe(20);
   r.on_nan = "stop";
   Trainer t(engine(), s.model, r, s.batches(r, Poison::nan, {12}));
   try {
@@ -182,14 +183,14 @@ TEST(Rollback, StopIsTheDefaultAndNamesTheGradients) {
 
 TEST(Rollback, ASpikeIsLeftOut) {
   const Start s;
-  Recipe r = recipe(40);
+  recipe::Recipe r = recipe(40);
   r.schedule.warmup = 2;
   r.spike_factor = 2.5;
   const TestFolder with, plain;
   Trainer whole(engine(), s.model, r, s.batches(r, Poison::noise, {33}));
   (void)run_training(whole, into(with.path()));
   EXPECT_EQ(whole.state().skipped, std::vector<int64_t>{33});
-  const RunLog log = read_run_log(with.path());
+  const report::RunLog log = report::read_run_log(with.path());
   ASSERT_EQ(log.events.size(), 1U);
   EXPECT_TRUE(contains(log.events[0].text, "times the median")) << log.events[0].text;
   // The same from a checkpoint before it: medians are saved with it.
@@ -206,10 +207,10 @@ TEST(Rollback, ASpikeIsLeftOut) {
 }
 
 // A rate that ruins whatever it is given: evaluations get worse from the first on.
-Recipe worsening() {
-  Recipe r = small_recipe();
-  r.schedule = {.shape = Schedule::Shape::linear, .peak = 3e-2, .floor = 3e-2, .warmup = 0, .steps = 60};
-  r.schedule.shape = Schedule::Shape::constant;
+recipe::Recipe worsening() {
+  recipe::Recipe r = small_recipe();
+  r.schedule = {.shape = recipe::Schedule::Shape::linear, .peak = 3e-2, .floor = 3e-2, .warmup = 0, .steps = 60};
+  r.schedule.shape = recipe::Schedule::Shape::constant;
   r.evaluate_every = 4;
   r.keep = 1;
   return r;
@@ -218,17 +219,17 @@ Recipe worsening() {
 TEST(EarlyStopping, EndsAndHandsOverTheBest) {
   const Start s;
   const TestFolder folder;
-  Recipe r = worsening();
+  recipe::Recipe r = worsening();
   r.early_stopping = 2;
   r.load_best = true;
   Trainer t(engine(), s.model, r, s.data);
   const LoopResult result = run_training(t, into(folder.path()));
-  const RunLog log = read_run_log(folder.path());
+  const report::RunLog log = report::read_run_log(folder.path());
   ASSERT_GE(result.best_step, 4);
   EXPECT_EQ(t.done(), result.best_step);
   double least = 1e9;
   int64_t at = 0;
-  for (const LoggedEvaluation& e : log.evaluations) {
+  for (const report::LoggedEvaluation& e : log.evaluations) {
     if (*e.validation_loss < least) {
       least = *e.validation_loss;
       at = e.step;
@@ -250,7 +251,7 @@ TEST(EarlyStopping, EndsAndHandsOverTheBest) {
   again.restore(folder / fmt::format("checkpoint-{}", last));
   const LoopResult ended = run_training(again, into(folder.path()));
   EXPECT_EQ(ended.best_step, result.best_step);
-  EXPECT_EQ(read_run_log(folder.path()).steps.back().step, last);
+  EXPECT_EQ(report::read_run_log(folder.path()).steps.back().step, last);
   EXPECT_TRUE(weights_of(again) == weights_of(t));
 }
 
@@ -258,7 +259,7 @@ TEST(EarlyStopping, EndsAndHandsOverTheBest) {
 TEST(EarlyStopping, IsExactOverInterruptions) {
   const Start s;
   const TestFolder whole, parts;
-  Recipe r = worsening();
+  recipe::Recipe r = worsening();
   r.early_stopping = 2;
   Trainer t(engine(), s.model, r, s.data);
   const LoopResult result = run_training(t, into(whole.path()));
@@ -267,7 +268,7 @@ TEST(EarlyStopping, IsExactOverInterruptions) {
   int64_t done = 0;
   for (int round = 0; round < 100; ++round) {
     const int64_t steps = std::min<int64_t>(r.schedule.steps, done + 7);
-    Recipe shorter = r;
+    recipe::Recipe shorter = r;
     shorter.schedule.steps = steps;
     Trainer some(engine(), s.model, shorter, s.data);
     if (done > 0) some.restore(parts / fmt::format("checkpoint-{}", done));
@@ -284,4 +285,4 @@ TEST(EarlyStopping, IsExactOverInterruptions) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

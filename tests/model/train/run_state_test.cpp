@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 using nlohmann::json;
@@ -79,4 +79,4 @@ TEST(RunState, BatchesThatMayBeLeftOut) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -11,7 +11,7 @@
 #include "tests/graph/blocks.h"
 #include "tests/model/train/combination_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 using graph::Builder;
@@ -20,8 +20,8 @@ using graph::ValueId;
 
 constexpr int64_t kTokens = 32, kIn = 128, kOut = 64;
 
-Parameter weight() {
-  Parameter p;
+arch::Parameter weight() {
+  arch::Parameter p;
   p.name = "w";
   p.shape = {kOut, kIn};
   p.role = "ffn_up";
@@ -82,10 +82,10 @@ std::vector<double> decoded(const graph::Tensor& t) {
 }
 
 // A step of AdamW on a matrix, as its kernels and the evaluator leave its parameter and states.
-void expect_updates(const OptimizerSettings& settings, MachineKernels& machines, const std::string& what) {
-  const Optimizer optimizer(*test_library(), settings);
-  const std::vector<Parameter> trained = {weight()};
-  const Holding held = holding_of(trained, optimizer.held());
+void expect_updates(const recipe::OptimizerSettings& settings, MachineKernels& machines, const std::string& what) {
+  const recipe::Optimizer optimizer(*test_library(), settings);
+  const std::vector<arch::Parameter> trained = {weight()};
+  const recipe::Holding held = holding_of(trained, optimizer.held());
   const Graph step = training_step(loss(), trained, optimizer, held);
   std::map<std::string, graph::Tensor> inputs;
   uint64_t seed = 3;
@@ -147,7 +147,7 @@ TEST(StateCombinations, Moments) {
   MachineKernels machines;
   for (const LevelOfScale& level : levels_of_scale())
     for (const std::string& name : level.formats) {
-      OptimizerSettings settings;
+      recipe::OptimizerSettings settings;
       settings.moments = name;
       expect_updates(settings, machines, "moments in " + name);
     }
@@ -160,31 +160,31 @@ TEST(StateCombinations, Parameters) {
   for (const LevelOfScale& level : levels)
     for (const std::string& name : level.formats)
       for (const char* rounding : {"nearest", "stochastic"}) {
-        OptimizerSettings settings;
+        recipe::OptimizerSettings settings;
         settings.held = {name, rounding, "none"};
         const std::string what = fmt::format("parameters in {}, {}", name, rounding);
         const FormatRef f = test_library()->formats().get(name);
         if (rounding == std::string("stochastic") && !plain_scalar(*f) && !stochastic_formula(*f)) {
-          const std::string refused = refusal_of([&] { Optimizer(*test_library(), settings); });
+          const std::string refused = refusal_of([&] { recipe::Optimizer(*test_library(), settings); });
           EXPECT_NE(refused.find("looks its codes up in a table"), std::string::npos) << what << ": " << refused;
           continue;
         }
         expect_updates(settings, machines, what);
       }
   for (const char* rest : {"exact", "bf16", "mxfp8_e4m3"}) {
-    OptimizerSettings settings;
+    recipe::OptimizerSettings settings;
     settings.held = {"bf16", "nearest", rest};
     expect_updates(settings, machines, std::string("what bf16 loses in ") + rest);
   }
-  OptimizerSettings settings;
+  recipe::OptimizerSettings settings;
   settings.held = {"fp8_row", "nearest", "exact"};
-  EXPECT_NE(refusal_of([&] { Optimizer(*test_library(), settings); }).find("is for bf16"), std::string::npos);
+  EXPECT_NE(refusal_of([&] { recipe::Optimizer(*test_library(), settings); }).find("is for bf16"), std::string::npos);
 }
 
 // Sums of gradients, and changes of parameters, as ranks send them.
 TEST(StateCombinations, WhatRanksExchange) {
   MachineKernels machines;
-  const Optimizer optimizer(*test_library(), {});
+  const recipe::Optimizer optimizer(*test_library(), {});
   const std::vector<Cut> cuts = cut_parameters({weight()}, optimizer, 2);
   for (const LevelOfScale& level : levels_of_scale())
     for (const std::string& name : level.formats) {
@@ -223,4 +223,4 @@ TEST(StateCombinations, WhatRanksExchange) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -8,15 +8,15 @@
 #include "model/recipe/recipe.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 using graph::Tensor;
 using Inputs = std::map<std::string, Tensor>;
 
-std::vector<Parameter> trained(const Model& m) {
-  std::vector<Parameter> out;
-  for (const Parameter& p : m.parameters) {
+std::vector<arch::Parameter> trained(const arch::Model& m) {
+  std::vector<arch::Parameter> out;
+  for (const arch::Parameter& p : m.parameters) {
     if (!p.frozen) out.push_back(p);
   }
   return out;
@@ -30,7 +30,8 @@ graph::EvalOptions wide(int64_t batch, int64_t length) {
 }
 
 TEST(Schedule, WarmupPeakAndEnd) {
-  const Schedule s{.shape = Schedule::Shape::cosine, .peak = 1, .floor = 0.1, .warmup = 10, .steps = 110};
+  const recipe::Schedule s{
+      .shape = recipe::Schedule::Shape::cosine, .peak = 1, .floor = 0.1, .warmup = 10, .steps = 110};
   EXPECT_LT(learning_rate(s, 0), 0.2);
   EXPECT_GT(learning_rate(s, 0), 0);
   EXPECT_DOUBLE_EQ(learning_rate(s, 10), 1);
@@ -42,53 +43,53 @@ TEST(Schedule, WarmupPeakAndEnd) {
 
 TEST(Recipe, EveryEmbeddedOneParsesAndDescribesItself) {
   for (const std::string& name : test_library()->recipe_names()) {
-    const Recipe r = parse_recipe(test_library()->recipe(name)->text, name);
+    const recipe::Recipe r = recipe::parse_recipe(test_library()->recipe(name)->text, name);
     const std::string text = describe(r);
-    EXPECT_EQ(describe(parse_recipe(text, name)), text) << name;
+    EXPECT_EQ(describe(recipe::parse_recipe(text, name)), text) << name;
   }
   EXPECT_TRUE(test_library()->recipe("CHAR"));
 }
 
 TEST(Recipe, UnknownKeysAreErrors) {
-  EXPECT_THROW((void)parse_recipe("[schedule]\nstep = 3\n", "r"), Error);
-  EXPECT_THROW((void)parse_recipe("[optimiser]\n", "r"), Error);
-  EXPECT_THROW((void)parse_recipe("[[quantize]]\nformat = \"x\"\nlayers = \"some\"\n", "r"), Error);
+  EXPECT_THROW((void)recipe::parse_recipe("[schedule]\nstep = 3\n", "r"), Error);
+  EXPECT_THROW((void)recipe::parse_recipe("[optimiser]\n", "r"), Error);
+  EXPECT_THROW((void)recipe::parse_recipe("[[quantize]]\nformat = \"x\"\nlayers = \"some\"\n", "r"), Error);
 }
 
 TEST(Recipe, RulesChooseByNameRoleAndLayer) {
-  const Model m = tiny_model();
-  QuantizeRule all{.values = {"*"}, .roles = {}, .format = "f32"};
-  EXPECT_EQ(formats_by_rule({all}, m).size(), 16);  // 2 x 7 matrices, embedding, output
-  QuantizeRule role{.values = {}, .roles = {"ffn_down"}, .format = "f32"};
-  EXPECT_EQ(formats_by_rule({role}, m).size(), 2);
+  const arch::Model m = tiny_model();
+  recipe::QuantizeRule all{.values = {"*"}, .roles = {}, .format = "f32"};
+  EXPECT_EQ(recipe::formats_by_rule({all}, m).size(), 16);  // 2 x 7 matrices, embedding, output
+  recipe::QuantizeRule role{.values = {}, .roles = {"ffn_down"}, .format = "f32"};
+  EXPECT_EQ(recipe::formats_by_rule({role}, m).size(), 2);
   role.layers = "first 1";
-  EXPECT_EQ(formats_by_rule({role}, m).size(), 1);
-  QuantizeRule exact{.values = {"norm"}, .roles = {}, .format = "f32"};
-  EXPECT_EQ(formats_by_rule({exact}, m).size(), 1);
-  QuantizeRule wrong{.values = {"nothing"}, .roles = {}, .format = "f32"};
-  EXPECT_THROW((void)formats_by_rule({wrong}, m), Error);
+  EXPECT_EQ(recipe::formats_by_rule({role}, m).size(), 1);
+  recipe::QuantizeRule exact{.values = {"norm"}, .roles = {}, .format = "f32"};
+  EXPECT_EQ(recipe::formats_by_rule({exact}, m).size(), 1);
+  recipe::QuantizeRule wrong{.values = {"nothing"}, .roles = {}, .format = "f32"};
+  EXPECT_THROW((void)recipe::formats_by_rule({wrong}, m), Error);
 }
 
 TEST(Recipe, Wildcards) {
-  EXPECT_TRUE(matches("layers.*.wq", "layers.13.wq"));
-  EXPECT_TRUE(matches("*", ""));
-  EXPECT_TRUE(matches("a?c*", "abcdef"));
-  EXPECT_FALSE(matches("layers.?.wq", "layers.13.wq"));
-  EXPECT_FALSE(matches("", "a"));
+  EXPECT_TRUE(recipe::matches("layers.*.wq", "layers.13.wq"));
+  EXPECT_TRUE(recipe::matches("*", ""));
+  EXPECT_TRUE(recipe::matches("a?c*", "abcdef"));
+  EXPECT_FALSE(recipe::matches("layers.?.wq", "layers.13.wq"));
+  EXPECT_FALSE(recipe::matches("", "a"));
 }
 
 // Gradients of the whole model against central differences (with one extrapolation), all arithmetic in double.
 class Gradients : public testing::TestWithParam<bool> {};
 
 TEST_P(Gradients, OfTheWholeModelAreFiniteDifferences) {
-  const Model m = tiny_model(2, GetParam());
+  const arch::Model m = tiny_model(2, GetParam());
   const int64_t batch = 2, length = 5;
   const graph::Graph loss = m.family->function("loss", m.config);
   ASSERT_EQ(graph::verify(loss), "");
   graph::Graph both = loss;
-  const std::vector<Parameter> parameters = trained(m);
+  const std::vector<arch::Parameter> parameters = trained(m);
   std::vector<graph::ValueId> with;
-  for (const Parameter& p : parameters) with.push_back(both.find_input(p.name));
+  for (const arch::Parameter& p : parameters) with.push_back(both.find_input(p.name));
   const auto gradients = graph::differentiate(both, both.results[0], with);
   for (size_t i = 0; i < parameters.size(); ++i) {
     both.results.push_back(gradients[i]);
@@ -130,8 +131,8 @@ struct AdamW {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, max_norm = 1.0;
 };
 
-Optimizer adamw(const AdamW& a) {
-  OptimizerSettings settings;
+recipe::Optimizer adamw(const AdamW& a) {
+  recipe::OptimizerSettings settings;
   settings.max_norm = a.max_norm;
   return {*test_library(), settings};
 }
@@ -152,13 +153,13 @@ struct Reference {
 };
 
 void add_scalars(Inputs& inputs, const AdamW& a, double rate, int64_t t) {
-  inputs[kLearningRate] = number(rate);
+  inputs[recipe::kLearningRate] = number(rate);
   inputs["step.correction1"] = number(1 - std::pow(a.beta1, static_cast<double>(t)));
   inputs["step.correction2"] = number(1 - std::pow(a.beta2, static_cast<double>(t)));
 }
 
-void add_moments(Inputs& inputs, const std::vector<Parameter>& parameters, const char* prefix) {
-  for (const Parameter& p : parameters) {
+void add_moments(Inputs& inputs, const std::vector<arch::Parameter>& parameters, const char* prefix) {
+  for (const arch::Parameter& p : parameters) {
     Tensor zero = inputs.at(p.name);
     std::fill(zero.values.begin(), zero.values.end(), 0);
     inputs[prefix + p.name] = zero;
@@ -166,7 +167,7 @@ void add_moments(Inputs& inputs, const std::vector<Parameter>& parameters, const
 }
 
 TEST(TrainingStep, IsAdamW) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const auto parameters = trained(m);
   const int64_t batch = 2, length = 5;
   AdamW settings;
@@ -176,7 +177,7 @@ TEST(TrainingStep, IsAdamW) {
   ASSERT_EQ(graph::verify(step), "");
   graph::Graph gradient_graph = loss;
   std::vector<graph::ValueId> with;
-  for (const Parameter& p : parameters) with.push_back(gradient_graph.find_input(p.name));
+  for (const arch::Parameter& p : parameters) with.push_back(gradient_graph.find_input(p.name));
   gradient_graph.results = graph::differentiate(gradient_graph, gradient_graph.results[0], with);
   gradient_graph.result_names.assign(gradient_graph.results.size(), "g");
 
@@ -184,7 +185,7 @@ TEST(TrainingStep, IsAdamW) {
   add_moments(inputs, parameters, "optimizer.m.");
   add_moments(inputs, parameters, "optimizer.v.");
   std::map<std::string, Reference> references;
-  for (const Parameter& p : parameters) {
+  for (const arch::Parameter& p : parameters) {
     const auto& values = inputs.at(p.name).values;
     references[p.name] = {values, std::vector<double>(values.size()), std::vector<double>(values.size())};
   }
@@ -202,7 +203,7 @@ TEST(TrainingStep, IsAdamW) {
     const auto results = graph::eval(step, inputs, wide(batch, length), &states);
     EXPECT_NEAR(results[1].values[0], norm, 1e-9 * norm);
     for (size_t i = 0; i < parameters.size(); ++i) {
-      const Parameter& p = parameters[i];
+      const arch::Parameter& p = parameters[i];
       Reference& r = references.at(p.name);
       r.step(gradients[i].values, settings.max_norm / norm, rate, t, settings, p.shape.size() >= 2);
       ASSERT_TRUE(states.contains(p.name)) << p.name;
@@ -214,7 +215,7 @@ TEST(TrainingStep, IsAdamW) {
 }
 
 TEST(TrainingStep, AccumulationIsOneLargeBatch) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const auto parameters = trained(m);
   const int64_t length = 5;
   const AdamW settings;
@@ -227,8 +228,9 @@ TEST(TrainingStep, AccumulationIsOneLargeBatch) {
   Inputs together;
   (void)graph::eval(training_step(loss, parameters, adamw(settings)), inputs, wide(2, length), &together);
   // ... and one after the other.
-  add_moments(inputs, parameters, kGradient);
-  const graph::Graph accumulate = accumulate_step(loss, parameters, 2), apply = apply_step(parameters, adamw(settings));
+  add_moments(inputs, parameters, recipe::kGradient);
+  const graph::Graph accumulate = recipe::accumulate_step(loss, parameters, 2),
+                     apply = apply_step(parameters, adamw(settings));
   ASSERT_EQ(graph::verify(accumulate), "");
   ASSERT_EQ(graph::verify(apply), "");
   const Tensor tokens = inputs.at("tokens"), targets = inputs.at("targets");
@@ -244,13 +246,13 @@ TEST(TrainingStep, AccumulationIsOneLargeBatch) {
   }
   Inputs states;
   (void)graph::eval(apply, inputs, wide(1, length), &states);
-  for (const Parameter& p : parameters) {
+  for (const arch::Parameter& p : parameters) {
     for (size_t i = 0; i < together.at(p.name).values.size(); ++i) {
       ASSERT_NEAR(states.at(p.name).values[i], together.at(p.name).values[i], 1e-9) << p.name;
     }
-    for (double g : states.at(kGradient + p.name).values) ASSERT_EQ(g, 0);
+    for (double g : states.at(recipe::kGradient + p.name).values) ASSERT_EQ(g, 0);
   }
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -10,16 +10,16 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 struct Fresh {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   explicit Fresh(uint32_t seed = 3) {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), seed);
     model.tokenizer = tokenizer;
   }
@@ -34,12 +34,12 @@ TEST(Trainer, LossFallsAndEvaluationAgrees) {
   const LoopResult r = run_training(trainer, {});
   EXPECT_LT(r.validation_loss, 0.7 * before);
   // The same figure by the road of inference.
-  const Model m = trainer.model();
-  const LoadedModel loaded(engine, m);
-  PerplexityOptions o;
+  const arch::Model m = trainer.model();
+  const infer::LoadedModel loaded(engine, m);
+  infer::PerplexityOptions o;
   o.length = 16;
   o.full = true;
-  const Perplexity p = perplexity(loaded, s.data->validation(), o);
+  const infer::Perplexity p = perplexity(loaded, s.data->validation(), o);
   EXPECT_NEAR(p.nats, r.validation_loss, 0.1);
 }
 
@@ -49,7 +49,7 @@ TEST(Trainer, SixteenBitFloatsInTheProducts) {
   const Fresh s;
   std::vector<double> losses;
   for (const char* precision : {"f32", "bf16"}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.precision = precision;
     Trainer trainer(engine, s.model, recipe, s.data);
     losses.push_back(run_training(trainer, {}).validation_loss);
@@ -57,7 +57,7 @@ TEST(Trainer, SixteenBitFloatsInTheProducts) {
   EXPECT_NE(losses[0], losses[1]);
   EXPECT_NEAR(losses[1], losses[0], 0.05 * losses[0]);
 
-  Recipe unknown = small_recipe();
+  recipe::Recipe unknown = small_recipe();
   unknown.precision = "q4_0";
   EXPECT_THROW(Trainer(engine, s.model, unknown, s.data), Error);
 }
@@ -68,7 +68,7 @@ TEST(Trainer, SameBitsForAnyThreadCount) {
     std::map<std::string, std::vector<uint8_t>> first;
     for (const int threads : {1, 2, 3}) {
       run::Engine engine = make_engine(threads);
-      Recipe recipe = small_recipe();
+      recipe::Recipe recipe = small_recipe();
       recipe.precision = precision;
       Trainer trainer(engine, s.model, recipe, s.data);
       for (int i = 0; i < 3; ++i) (void)trainer.step();
@@ -86,7 +86,7 @@ class Resume : public testing::TestWithParam<int64_t> {};
 TEST_P(Resume, IsBitExact) {
   run::Engine engine = make_engine(2);
   const Fresh s;
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.accumulate = GetParam();
   Trainer straight(engine, s.model, recipe, s.data);
   for (int i = 0; i < 6; ++i) (void)straight.step();
@@ -109,8 +109,8 @@ TEST(Trainer, FormatsInTheLoopBeatRoundingAfterwards) {
   const Fresh s;
   Trainer plain(engine, s.model, small_recipe(), s.data);
   (void)run_training(plain, {});
-  Recipe recipe = small_recipe();
-  QuantizeRule rule;
+  recipe::Recipe recipe = small_recipe();
+  recipe::QuantizeRule rule;
   rule.values = {"*"};
   rule.format = "q4_0";
   recipe.quantize = {rule};
@@ -125,7 +125,7 @@ TEST(Trainer, FormatsInTheLoopBeatRoundingAfterwards) {
 TEST(Trainer, RoundingNeverTouchesTheWeightsThemselves) {
   run::Engine engine = make_engine(2);
   const Fresh s;
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.schedule.peak = recipe.schedule.floor = 0;
   recipe.quantize.resize(1);
   recipe.quantize[0].values = {"*"};
@@ -142,8 +142,8 @@ TEST(Trainer, LearnedScales) {
   const Fresh s;
   Trainer plain(engine, s.model, small_recipe(), s.data);
   (void)run_training(plain, {});
-  const Model start = plain.model();
-  Recipe recipe = small_recipe();
+  const arch::Model start = plain.model();
+  recipe::Recipe recipe = small_recipe();
   recipe.quantize.resize(1);
   recipe.quantize[0].values = {"*"};
   recipe.quantize[0].format = "int3_g32";
@@ -164,10 +164,10 @@ TEST(Trainer, LearnedScales) {
   EXPECT_EQ(weights_of(resumed), weights_of(learned));
   EXPECT_EQ(resumed.evaluate(), after);
   // What rounded() encodes is what training saw.
-  const Model m = learned.rounded();
+  const arch::Model m = learned.rounded();
   EXPECT_EQ(m.weights.at("layers.0.wq").type.element.format->name, "int3_g32");
-  const LoadedModel loaded(engine, m);
-  PerplexityOptions o;
+  const infer::LoadedModel loaded(engine, m);
+  infer::PerplexityOptions o;
   o.length = 16;
   o.full = true;
   o.exact = true;
@@ -180,7 +180,7 @@ TEST(Trainer, StopsOnNumbersThatAreNotFinite) {
   Fresh s;
   std::vector<float> values(s.model.weights.at("norm").f32().begin(), s.model.weights.at("norm").f32().end());
   values[0] = std::numeric_limits<float>::max();
-  s.model.weights.at("norm") = f32_weight(s.model.weights.at("norm").type.shape, values);
+  s.model.weights.at("norm") = arch::f32_weight(s.model.weights.at("norm").type.shape, values);
   Trainer trainer(engine, s.model, small_recipe(), s.data);
   try {
     (void)trainer.step();
@@ -203,8 +203,8 @@ TEST(Loop, StopsOnRequestWithACheckpoint) {
   o.stop = &stop;
   const LoopResult r = run_training(trainer, o);
   EXPECT_TRUE(r.interrupted);
-  EXPECT_EQ(load_checkpoint(r.checkpoint, test_library()->formats()).state.step, 1);
+  EXPECT_EQ(file::load_checkpoint(r.checkpoint, test_library()->formats()).state.step, 1);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -9,7 +9,7 @@
 #include "model/train/trainer/trainer.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 inline std::string training_text() {
   std::string t;
@@ -24,12 +24,12 @@ inline run::Engine make_engine(int threads) {
                            .machine = nullptr});
 }
 
-inline Recipe small_recipe() {
-  Recipe r;
+inline recipe::Recipe small_recipe() {
+  recipe::Recipe r;
   r.batch = 4;
   r.length = 16;
   r.seed = 3;
-  r.schedule = {.shape = Schedule::Shape::cosine, .peak = 1e-2, .floor = 1e-3, .warmup = 4, .steps = 40};
+  r.schedule = {.shape = recipe::Schedule::Shape::cosine, .peak = 1e-2, .floor = 1e-3, .warmup = 4, .steps = 40};
   r.evaluate_every = 0;
   r.keep = 0;
   return r;
@@ -41,4 +41,4 @@ inline std::map<std::string, std::vector<uint8_t>> weights_of(const Trainer& t) 
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

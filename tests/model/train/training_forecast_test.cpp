@@ -8,11 +8,11 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
-Model small_llama(double hidden, double ffn) {
-  const FamilyRef family = test_library()->family("llama");
+arch::Model small_llama(double hidden, double ffn) {
+  const arch::FamilyRef family = test_library()->family("llama");
   return outline(family, family->config("", {{"vocab", 4096},
                                              {"hidden", hidden},
                                              {"layers", 2},
@@ -24,18 +24,18 @@ Model small_llama(double hidden, double ffn) {
 }
 
 TEST(TrainingForecast, IsWhatIsTaken) {
-  const Model plan = small_llama(64, 256);
-  Recipe recipe;
+  const arch::Model plan = small_llama(64, 256);
+  recipe::Recipe recipe;
   recipe.batch = 4;
   recipe.schedule.steps = 2;
   recipe.schedule.warmup = 0;
   const auto data = [] {
     std::string text;
     for (int i = 0; i < 3000; ++i) text += fmt::format("{} is a number. ", i * i % 977);
-    return std::make_shared<Dataset>(Dataset::from_text(text, Tokenizer::characters(text)));
+    return std::make_shared<data::Dataset>(data::Dataset::from_text(text, text::Tokenizer::characters(text)));
   }();
   int64_t trained = 0;
-  for (const Parameter& p : plan.parameters)
+  for (const arch::Parameter& p : plan.parameters)
     if (!p.frozen) trained += p.count() * 4;
   for (const int64_t accumulate : {1, 3}) {
     recipe.accumulate = accumulate;
@@ -44,7 +44,7 @@ TEST(TrainingForecast, IsWhatIsTaken) {
     EXPECT_EQ(f.weights, plan.weight_count() * 4);
     EXPECT_EQ(f.moments, 2 * trained);
     EXPECT_EQ(f.gradients, accumulate == 1 ? 0 : trained);
-    Model model = initialise(plan.family, plan.config, 1);
+    arch::Model model = initialise(plan.family, plan.config, 1);
     Trainer trainer(own, std::move(model), recipe, data);
     (void)trainer.step();
     (void)trainer.evaluate(2);
@@ -56,12 +56,12 @@ TEST(TrainingForecast, IsWhatIsTaken) {
 
 // What is said without planning a step is never more than what planning says, and all of it but values.
 TEST(TrainingForecast, WhatIsCertainIsAtMostTheForecast) {
-  const Model plan = small_llama(64, 256);
+  const arch::Model plan = small_llama(64, 256);
   run::Engine own = make_engine(2);
   for (const char* offload : {"", "moments", "layers", "activations"})
     for (const char* recompute : {"none", "layers"})
       for (const int64_t accumulate : {1, 4}) {
-        Recipe recipe;
+        recipe::Recipe recipe;
         recipe.batch = 4;
         recipe.accumulate = accumulate;
         recipe.offload = offload;
@@ -90,8 +90,8 @@ TEST(TrainingForecast, RefusedBeforeAnythingIsMade) {
     return std::string();
   };
   run::Engine own = make_engine(2);
-  Recipe recipe;
-  const Model large = small_llama(1 << 14, 1 << 16);
+  recipe::Recipe recipe;
+  const arch::Model large = small_llama(1 << 14, 1 << 16);
   const std::string weights = refusal([&] { require_training(own, large, recipe); });
   EXPECT_NE(weights.find("weights"), std::string::npos) << weights;
   EXPECT_NE(weights.find("states of the optimizer"), std::string::npos) << weights;
@@ -122,4 +122,4 @@ TEST(TrainingForecast, RefusedBeforeAnythingIsMade) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

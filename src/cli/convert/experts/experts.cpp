@@ -16,7 +16,7 @@
 namespace lumen::cli {
 namespace {
 
-using Expert = model::CompressionReport::Expert;
+using Expert = model::report::CompressionReport::Expert;
 
 double bits_of(const Format& f) {
   return 8.0 * f.block_bytes / f.block;
@@ -44,9 +44,9 @@ std::string only(const std::string& name) {
   return out + "$";
 }
 
-void add_shares(const Shared& shared, const model::Model& model, const std::string& out, LayerTextFlags& text,
-                std::vector<model::ExpertLayer>& layers) {
-  const std::vector<std::vector<model::TokenId>> texts = text.read_each(model);
+void add_shares(const Shared& shared, const model::arch::Model& model, const std::string& out, LayerTextFlags& text,
+                std::vector<model::compress::ExpertLayer>& layers) {
+  const std::vector<std::vector<model::text::TokenId>> texts = text.read_each(model);
   run::Engine engine = shared.engine();
   Progress progress;
   int64_t tokens = 0;
@@ -55,7 +55,7 @@ void add_shares(const Shared& shared, const model::Model& model, const std::stri
     tokens += std::ssize(texts[d]);
     const std::filesystem::path folder = scratch.path() / std::to_string(d);
     std::filesystem::create_directories(folder);
-    model::add_expert_shares(engine, model, texts[d], text.run, folder, layers, [&](double share) {
+    model::compress::add_expert_shares(engine, model, texts[d], text.run, folder, layers, [&](double share) {
       if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
       progress.update(fmt::format("experts of text {}/{} {:.0f}%", d + 1, texts.size(), 100 * share));
     });
@@ -64,7 +64,7 @@ void add_shares(const Shared& shared, const model::Model& model, const std::stri
                               texts.size() == 1 ? "text" : "texts"));
 }
 
-void tell(const model::ExpertLayer& layer, const std::vector<FormatRef>& formats, std::vector<Expert>& out) {
+void tell(const model::compress::ExpertLayer& layer, const std::vector<FormatRef>& formats, std::vector<Expert>& out) {
   for (int64_t e = 0; e < layer.experts; ++e) {
     const FormatRef& format = formats[layer.classes.classes[e]];
     Expert x{layer.layer,
@@ -91,29 +91,30 @@ void check_experts(const Shared& shared, const ExpertFlags& flags) {
                       formats.back()->name);
 }
 
-ExpertChoice with_expert_classes(const Shared& shared, const model::Model& model, model::QuantizeOptions& what,
-                                 const std::string& out, LayerTextFlags& text, const ExpertFlags& flags) {
+ExpertChoice with_expert_classes(const Shared& shared, const model::arch::Model& model,
+                                 model::compress::QuantizeOptions& what, const std::string& out, LayerTextFlags& text,
+                                 const ExpertFlags& flags) {
   const std::vector<FormatRef> formats = formats_of(model.family->library().formats(), flags);
-  std::vector<model::ExpertLayer> layers = model::expert_layers(model);
+  std::vector<model::compress::ExpertLayer> layers = model::compress::expert_layers(model);
   if (layers.empty())
     throw Error(Exit::user, fmt::format("'{}' has no experts that a router picks", model.name), "leave out --experts");
   add_shares(shared, model, out, text, layers);
   std::vector<double> widths;
   for (const FormatRef& f : formats) widths.push_back(bits_of(*f));
-  model::choose_expert_classes(layers, widths, flags.bits);
+  model::compress::choose_expert_classes(layers, widths, flags.bits);
   // Shared experts: in layers with mixtures, the matrices at the same places that the router does not select.
-  const std::map<std::string, FormatRef> plain = model::choose_formats(model, what, nullptr);
+  const std::map<std::string, FormatRef> plain = model::compress::choose_formats(model, what, nullptr);
   ExpertChoice choice;
-  std::vector<model::ExpertParts> parts;
+  std::vector<model::compress::ExpertParts> parts;
   std::set<std::string> stacked, roles;
   std::set<int> mixed;
   std::string identity;
-  for (const model::ExpertLayer& layer : layers) {
+  for (const model::compress::ExpertLayer& layer : layers) {
     parts.push_back({layer.weights, layer.classes.classes});
     mixed.insert(layer.layer);
-    const std::vector<size_t> used = model::used_classes(parts.back());
+    const std::vector<size_t> used = model::compress::used_classes(parts.back());
     for (const std::string& name : layer.weights) {
-      const model::Parameter& p = *model.find(name);
+      const model::arch::Parameter& p = *model.find(name);
       stacked.insert(name);
       roles.insert(p.role);
       for (size_t i = 0; i < used.size(); ++i)
@@ -123,7 +124,7 @@ ExpertChoice with_expert_classes(const Shared& shared, const model::Model& model
     identity += fmt::format("{}: {}\n", fmt::join(layer.weights, " "), fmt::join(layer.classes.classes, " "));
     tell(layer, formats, choice.experts);
   }
-  for (const model::Parameter& p : model.parameters) {
+  for (const model::arch::Parameter& p : model.parameters) {
     const auto chosen = plain.find(p.name);
     if (stacked.contains(p.name) || !roles.contains(p.role) || !mixed.contains(graph::layer_of(p.name)) ||
         chosen == plain.end() || bits_of(*chosen->second) >= widths.front())
@@ -131,7 +132,7 @@ ExpertChoice with_expert_classes(const Shared& shared, const model::Model& model
     what.tensor_types.emplace_back(only(p.gguf), formats.front()->name);
   }
   choice.cut = "experts " + hash_text(identity).hex() + "\n";
-  choice.model = model::with_expert_parts(model, parts);
+  choice.model = model::compress::with_expert_parts(model, parts);
   return choice;
 }
 

@@ -26,16 +26,17 @@ struct ExpertFlags {
 void check_experts(const Shared& shared, const ExpertFlags& flags);
 
 struct ExpertChoice {
-  model::Model model;  // with the experts split into parts
-  std::string cut;     // description of the split, for the keys of runs
-  std::vector<model::CompressionReport::Expert> experts;
+  model::arch::Model model;  // with the experts split into parts
+  std::string cut;           // description of the split, for the keys of runs
+  std::vector<model::report::CompressionReport::Expert> experts;
 };
 // Runs the text, assigns experts to classes and splits the tensors. `what` then has the formats of the parts, and of
 // shared experts, which get the highest class's format unless TYPE has more bits. Intermediate activations are stored
 // next to `out` during the run. Error where the model has no experts.
-ExpertChoice with_expert_classes(const Shared& shared, const model::Model& model, model::QuantizeOptions& what,
-                                 const std::string& out, LayerTextFlags& text, const ExpertFlags& flags);
+ExpertChoice with_expert_classes(const Shared& shared, const model::arch::Model& model,
+                                 model::compress::QuantizeOptions& what, const std::string& out, LayerTextFlags& text,
+                                 const ExpertFlags& flags);
 // A table of layers, their classes, and the most important experts.
-std::string table_of(const std::vector<model::CompressionReport::Expert>& experts);
+std::string table_of(const std::vector<model::report::CompressionReport::Expert>& experts);
 
 }  // namespace lumen::cli

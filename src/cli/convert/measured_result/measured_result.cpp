@@ -29,32 +29,32 @@ constexpr int64_t kLeastWindows = 8;  // of a calibration text from which some a
 constexpr int64_t kHeldShare = 16;
 
 // GGUF files in parts do not have the name that was asked for: any part opens the model.
-std::filesystem::path written_file(const model::Destination& out) {
+std::filesystem::path written_file(const model::arch::Destination& out) {
   if (!out.is_gguf() || std::filesystem::exists(out.path)) return out.path;
-  const model::Paths parts = model::replaced_by_gguf(out.path, true);
+  const model::file::Paths parts = model::file::replaced_by_gguf(out.path, true);
   const auto newest =
       std::ranges::max_element(parts, {}, [](const auto& p) { return std::filesystem::last_write_time(p); });
   return newest == parts.end() ? out.path : *newest;
 }
 
-ResultText text_of(const ResultMeasure& what, const model::Tokenizer& tokenizer) {
+ResultText text_of(const ResultMeasure& what, const model::text::Tokenizer& tokenizer) {
   if (!what.text.tokens.empty()) return what.text;
   std::string text = what.texts.empty() ? held_out_text("") : "";
   for (const std::string& file : what.texts) text += held_out_text(file);
-  return {model::perplexity_tokens(tokenizer, text, model::BosPlace::front),
+  return {model::infer::perplexity_tokens(tokenizer, text, model::infer::BosPlace::front),
           what.texts.empty() ? "the built-in text" : fmt::format("{}", fmt::join(what.texts, ", "))};
 }
 
 // Why models are not compared; empty if they are.
-std::string obstacle(run::Engine& engine, const model::Model& before, const model::Model& after,
-                     const model::PerplexityOptions& options) {
+std::string obstacle(run::Engine& engine, const model::arch::Model& before, const model::arch::Model& after,
+                     const model::infer::PerplexityOptions& options) {
   if (!before.tokenizer) return "the model has no tokenizer";
   if (!before.family->has_function("forward")) return "the model predicts no tokens";
   try {
     run::require_memory(engine.device(), "measuring",
                         {{"the model before", before.weight_bytes()},
                          {"the model after", after.weight_bytes()},
-                         {"logits of a window", model::comparing_bytes(before, 1, options)}});
+                         {"logits of a window", model::infer::comparing_bytes(before, 1, options)}});
   } catch (const Error& e) {
     if (e.code() != Exit::hardware) throw;
     return "memory does not suffice for both models at once; `lumen compare --one-by-one` measures them";
@@ -75,7 +75,7 @@ FormatRef next_format(const FormatLibrary& formats, double bits) {
 
 }  // namespace
 
-ResultText held_out(const LayerTextFlags& read, std::vector<model::TokenId>& text) {
+ResultText held_out(const LayerTextFlags& read, std::vector<model::text::TokenId>& text) {
   const int64_t length = read.run.length, windows = std::ssize(text) / length;
   if (!read.spare.empty()) return {read.spare, fmt::format("{}, after the windows used for calibration", read.names())};
   if (windows < kLeastWindows) return {};
@@ -86,13 +86,13 @@ ResultText held_out(const LayerTextFlags& read, std::vector<model::TokenId>& tex
   return out;
 }
 
-void measure_result(const Shared& shared, const ResultMeasure& what, model::CompressionReport& report) {
+void measure_result(const Shared& shared, const ResultMeasure& what, model::report::CompressionReport& report) {
   const Stopwatch watch;
   run::Engine engine = shared.engine();
-  const model::LibraryRef library = shared.library();
-  const model::Model before = model::read_model(library, what.in);
-  const model::Model after = model::read_model(library, written_file(what.out));
-  model::PerplexityOptions options;
+  const model::arch::LibraryRef library = shared.library();
+  const model::arch::Model before = model::arch::read_model(library, what.in);
+  const model::arch::Model after = model::arch::read_model(library, written_file(what.out));
+  model::infer::PerplexityOptions options;
   options.length = std::min<int64_t>(kWindow, before.integer("context"));
   options.windows = kWindows;
   options.full = true;
@@ -103,13 +103,13 @@ void measure_result(const Shared& shared, const ResultMeasure& what, model::Comp
   if (std::ssize(text.tokens) < options.length)
     return note(fmt::format("not measured: {} has {} tokens, fewer than a window of {}", text.name, text.tokens.size(),
                             options.length));
-  const model::LoadedModel base(engine, before), other(engine, after);
-  const model::LoadedModel* const others[] = {&other};
+  const model::infer::LoadedModel base(engine, before), other(engine, after);
+  const model::infer::LoadedModel* const others[] = {&other};
   Progress progress;
   catch_interrupts();
-  model::ComparedModels compared;
+  model::infer::ComparedModels compared;
   try {
-    compared = model::compare_models(base, others, text.tokens, options, [&](int64_t done, int64_t all) {
+    compared = model::infer::compare_models(base, others, text.tokens, options, [&](int64_t done, int64_t all) {
       if (interrupted().load()) throw Error(Exit::interrupted, "stopped", "the result is written; it was not measured");
       progress.update(fmt::format("measure window {}/{}", done, all));
       return watch.seconds() < kMostSeconds;
@@ -118,8 +118,8 @@ void measure_result(const Shared& shared, const ResultMeasure& what, model::Comp
     if (e.code() != Exit::numeric) throw;
     return warn(fmt::format("the result is written, but it is broken: {}", e.what()));
   }
-  const model::Divergence& d = compared.others[0].divergence;
-  const model::MeasuredQuality q = quality_of(d);
+  const model::infer::Divergence& d = compared.others[0].divergence;
+  const model::report::MeasuredQuality q = quality_of(d);
   progress.finish(fmt::format("measured {} tokens of {}", d.tokens, text.name));
   put(
       fmt::format("KL divergence {:.4f} +/- {:.4f} nats a token, same likeliest token {:.1f} %, perplexity {:.2f} "
@@ -133,7 +133,7 @@ void measure_result(const Shared& shared, const ResultMeasure& what, model::Comp
   warn_if_broken(q, 8.0 * after.weight_bytes() / weights, what.is_calibrated, library->formats());
 }
 
-void warn_if_broken(const model::MeasuredQuality& quality, double bits, bool is_calibrated,
+void warn_if_broken(const model::report::MeasuredQuality& quality, double bits, bool is_calibrated,
                     const FormatLibrary& formats) {
   const bool is_far = !(quality.kl.value_or(0) <= kMostDivergence);
   if (!is_far && quality.same_top.value_or(1) >= kLeastSameTop) return;

@@ -19,29 +19,29 @@ namespace lumen::cli {
 
 // Text that a model is measured on.
 struct ResultText {
-  std::vector<model::TokenId> tokens;
+  std::vector<model::text::TokenId> tokens;
   std::string name;  // "the last 4 windows of wiki.txt"
 };
 
 // The end of a calibration text that is not used for calibration: what `read` left over, or a sixteenth of `text`,
 // which is then removed from it. A text of fewer than eight windows stays whole.
-ResultText held_out(const LayerTextFlags& read, std::vector<model::TokenId>& text);
+ResultText held_out(const LayerTextFlags& read, std::vector<model::text::TokenId>& text);
 
 struct ResultMeasure {
-  std::string in;          // the model that was read
-  model::Destination out;  // what was written
-  ResultText text = {};    // empty: the files of `texts`, or the end of the built-in text
+  std::string in;                // the model that was read
+  model::arch::Destination out;  // what was written
+  ResultText text = {};          // empty: the files of `texts`, or the end of the built-in text
   std::vector<std::string> texts = {};
   bool is_calibrated = false;  // by a strategy that learns from text
 };
 
 // Prints KL divergence, share of equal most likely tokens and perplexity, and adds them to the report. Where the models
 // cannot be compared, a note says why. Error (interrupted) after Ctrl-C; the result stays.
-void measure_result(const Shared& shared, const ResultMeasure& what, model::CompressionReport& report);
+void measure_result(const Shared& shared, const ResultMeasure& what, model::report::CompressionReport& report);
 
 // Warns if these figures are those of a broken model, and names what to choose instead. `bits`: of the result, per
 // weight.
-void warn_if_broken(const model::MeasuredQuality& quality, double bits, bool is_calibrated,
+void warn_if_broken(const model::report::MeasuredQuality& quality, double bits, bool is_calibrated,
                     const FormatLibrary& formats);
 
 }  // namespace lumen::cli

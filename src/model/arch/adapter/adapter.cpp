@@ -8,7 +8,7 @@
 #include "model/arch/adapter/adapter_whole.h"
 #include "model/arch/split_weights.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Checks an adapter against a model whose config other adapters have changed as well.
@@ -96,4 +96,4 @@ Adapter read_adapter(const Model& model, const std::filesystem::path& path) {
   return read_folder_adapter(model, folder);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -19,7 +19,7 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The files of a folder.
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
@@ -63,4 +63,4 @@ bool is_looked_up(const Parameter& p);
 // model.
 Adapter read_adapter(const Model& model, const std::filesystem::path& path);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -12,15 +12,15 @@
 #include "base/structured/json.h"
 #include "model/arch/adapter/adapter_keys.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::ordered_json;
 
 constexpr size_t kMostConfig = 4 << 20;  // bytes
 
-bool is_whole_match(const Pattern& pattern, const std::string& text) {
-  Match match;
+bool is_whole_match(const text::Pattern& pattern, const std::string& text) {
+  text::Match match;
   uint64_t work = 0;
   return pattern.find(text, 0, &match, &work) && match.begin == 0 && match.end == text.size();
 }
@@ -122,7 +122,7 @@ void FolderConfig::read_patterns(const char* key, std::vector<ByName>& out) cons
   if (!found->is_object()) throw user_error("{}: \"{}\" must be an object", file_, key);
   for (const auto& [name, value] : found->items()) {
     // A whole name, or its last parts.
-    out.push_back({Pattern("^(?:.*\\.)?(?:" + name + ")$", file_ + ": " + key), positive(value, key)});
+    out.push_back({text::Pattern("^(?:.*\\.)?(?:" + name + ")$", file_ + ": " + key), positive(value, key)});
   }
 }
 
@@ -210,7 +210,8 @@ bool FolderConfig::is_in_layers(const std::string& module) const {
   // The number in the name at the last position that matches a pattern.
   for (size_t end = module.rfind('.'); end != std::string::npos && end > 0; end = module.rfind('.', end - 1)) {
     const std::string begin = module.substr(0, end + 1);
-    if (!std::ranges::any_of(layers_patterns_, [&](const Pattern& p) { return is_whole_match(p, begin); })) continue;
+    if (!std::ranges::any_of(layers_patterns_, [&](const text::Pattern& p) { return is_whole_match(p, begin); }))
+      continue;
     const size_t at = module.rfind('.', end - 1) + 1;
     int64_t number = -1;
     std::from_chars(module.data() + at, module.data() + end, number);
@@ -234,4 +235,4 @@ bool FolderConfig::targets_parameter(const std::string& tensor) const {
   return std::ranges::any_of(parameters_, [&](const std::string& name) { return is_named(name, tensor); });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -12,7 +12,7 @@
 
 #include "model/text/pattern/pattern.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 class FolderConfig {
  public:
@@ -51,13 +51,13 @@ class FolderConfig {
 
  private:
   struct ByName {
-    Pattern names;
+    text::Pattern names;
     double value;
   };
   // Names of modules, or a pattern for the whole name.
   struct Modules {
     std::vector<std::string> names;
-    std::optional<Pattern> pattern;
+    std::optional<text::Pattern> pattern;
     bool is_said = false;  // else the targets are unknown
     bool has(const std::string& module) const;
   };
@@ -83,9 +83,9 @@ class FolderConfig {
   std::vector<ByName> ranks_, alphas_;
   std::vector<std::string> copies_, parameters_;
   Modules targets_, excluded_;
-  std::vector<int64_t> layers_;           // empty: all
-  std::vector<Pattern> layers_patterns_;  // for names up to a layer's number
+  std::vector<int64_t> layers_;                 // empty: all
+  std::vector<text::Pattern> layers_patterns_;  // for names up to a layer's number
   std::vector<Tokens> tokens_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

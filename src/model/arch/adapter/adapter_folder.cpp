@@ -18,7 +18,7 @@
 #include "model/file/safetensors.h"
 #include "number/codec/codec.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr std::string_view kBase = "base_model.model.", kWeight = ".weight", kBias = ".bias", kDefault = ".default";
@@ -153,8 +153,8 @@ class FolderReader {
   const Model& model() const { return changed_ ? *changed_ : given_; }
 
   void sort_tensors() {
-    std::vector<std::pair<const StoredTensor*, std::string>> magnitudes, biases;
-    for (const StoredTensor& t : file_.tensors()) {
+    std::vector<std::pair<const file::StoredTensor*, std::string>> magnitudes, biases;
+    for (const file::StoredTensor& t : file_.tensors()) {
       if (const auto n = folder_name(t.name)) {
         put_in_pair(pairs_, n->target, n->is_a, t, n->looked_up, name_);
       } else if (const auto m = magnitude_name(t.name)) {
@@ -396,7 +396,7 @@ class FolderReader {
   // Only the module's copy changes: other users of the weight keep the model's.
   bool is_apart(const std::string& target) const { return config_.is_copy(target) && !config_.ties_copies(); }
 
-  void take_whole(const StoredTensor& t, const WholeName& name) {
+  void take_whole(const file::StoredTensor& t, const WholeName& name) {
     for (const Place& place : places(name.tensor, name.target)) {
       const bool apart = is_apart(name.target);
       // Without a copy the weight stays tied.
@@ -431,7 +431,7 @@ class FolderReader {
   }
 
   // Trained rows of an embedding or output replace the model's.
-  void take_tokens(const StoredTensor& t, const std::string& module) {
+  void take_tokens(const file::StoredTensor& t, const std::string& module) {
     const std::vector<FolderConfig::Tokens>& all = config_.tokens();
     const auto tokens =
         std::ranges::find_if(all, [&](const FolderConfig::Tokens& x) { return module.ends_with(x.module); });
@@ -466,13 +466,13 @@ class FolderReader {
   }
 
   // Whether the rows of a tied output equal those of the embedding.
-  bool is_row_copy(const StoredTensor& t, const Parameter& embedding) const {
+  bool is_row_copy(const file::StoredTensor& t, const Parameter& embedding) const {
     const auto rows = token_rows_.find(module_of(embedding));
     return rows != token_rows_.end() && rows->second->shape == t.shape && rows->second->blob() == t.blob();
   }
 
   // B's bias is added to the module's bias.
-  void add_bias(const StoredTensor& t, const std::string& target) {
+  void add_bias(const file::StoredTensor& t, const std::string& target) {
     for (const Place& place : places(target + std::string(kBias), target)) {
       const Parameter& p = place.parameter;
       const Weight more = whole(t, p, place.fused, config_.scale(target));
@@ -544,7 +544,7 @@ class FolderReader {
   }
 
   // A tensor in the parameter's layout; with a factor, as an addend.
-  Weight whole(const StoredTensor& t, const Parameter& p, bool fused, std::optional<double> factor = {}) const {
+  Weight whole(const file::StoredTensor& t, const Parameter& p, bool fused, std::optional<double> factor = {}) const {
     if (p.shape.size() > 2 || p.shape.empty() || (fused && p.hf_transposed && p.shape.size() == 2))
       throw user_error("{}: '{}' is not one matrix of the model (parameter {})", name_, t.name, p.name);
     const bool is_vector = p.shape.size() == 1;
@@ -571,14 +571,14 @@ class FolderReader {
 
   // A tensor that each pair has besides A and B if the config sets `key`, and no pair has otherwise.
   struct Companion {
-    const StoredTensor* Pair::* place;
+    const file::StoredTensor* Pair::* place;
     const char* noun;
     const char* full_noun;
     const char* key;
     bool is_wanted, is_of_embeddings;
   };
 
-  void put(const Companion& c, const std::vector<std::pair<const StoredTensor*, std::string>>& tensors) {
+  void put(const Companion& c, const std::vector<std::pair<const file::StoredTensor*, std::string>>& tensors) {
     for (const auto& [t, target] : tensors) {
       if (!c.is_wanted)
         throw user_error("{}: tensor '{}' is a {}, but {} does not set \"{}\"", name_, t->name, c.full_noun,
@@ -594,15 +594,15 @@ class FolderReader {
       if (!(pair.*c.place) && (c.is_of_embeddings || !pair.looked_up))
         throw user_error("{}: {} sets \"{}\", but '{}' has no {}", name_, kAdapterConfig, c.key, target, c.noun);
   }
-  void put_biases(const std::vector<std::pair<const StoredTensor*, std::string>>& biases) {
+  void put_biases(const std::vector<std::pair<const file::StoredTensor*, std::string>>& biases) {
     put({&Pair::bias, "bias", "bias of B", "lora_bias", config_.has_bias(), false}, biases);
   }
-  void put_magnitudes(const std::vector<std::pair<const StoredTensor*, std::string>>& magnitudes) {
+  void put_magnitudes(const std::vector<std::pair<const file::StoredTensor*, std::string>>& magnitudes) {
     put({&Pair::magnitude, "magnitude", "magnitude", "use_dora", config_.has_magnitudes(), true}, magnitudes);
   }
 
   // One number for each row of the target (of an embedding: column), in our order.
-  Weight magnitude(const StoredTensor& t, const Parameter& p, bool looked_up, bool fused) const {
+  Weight magnitude(const file::StoredTensor& t, const Parameter& p, bool looked_up, bool fused) const {
     const int64_t own = p.shape[looked_up ? 1 : 0].number(), count = own * (fused ? p.hf_parts : 1);
     int64_t held = 1;
     for (const int64_t d : t.shape) held *= d;
@@ -659,12 +659,12 @@ class FolderReader {
   std::optional<Model> changed_;
   const FormatLibrary& formats_;
   FolderConfig config_;
-  SafetensorsFile file_;
+  file::SafetensorsFile file_;
   std::string name_;
   Adapter out_;
   Pairs pairs_;
-  std::vector<std::pair<const StoredTensor*, WholeName>> whole_;
-  std::map<std::string, const StoredTensor*> token_rows_;         // by module
+  std::vector<std::pair<const file::StoredTensor*, WholeName>> whole_;
+  std::map<std::string, const file::StoredTensor*> token_rows_;   // by module
   std::map<std::string, std::map<int, const Pair*>> nested_;      // updates of target_parameters, by module and depth
   std::map<std::string, Weight> given_weights_;                   // full weights, by parameter
   std::set<std::string> copies_;                                  // parameters replaced by copies
@@ -678,4 +678,4 @@ Adapter read_folder_adapter(const Model& model, const std::filesystem::path& fol
   return FolderReader(model, folder).read();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

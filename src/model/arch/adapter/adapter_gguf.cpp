@@ -7,13 +7,13 @@
 #include "model/arch/adapter/adapter_tensors.h"
 #include "model/file/gguf.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path) {
   const FormatLibrary& formats = model.family->library().formats();
-  const GgufFile file(path, formats);
+  const file::GgufFile file(path, formats);
   const std::string name = path.string();
-  const GgufMetadata& m = file.metadata();
+  const file::GgufMetadata& m = file.metadata();
   if (m.text("general.type", "model") != "adapter")
     throw Error(Exit::user, fmt::format("{}: this file is a model, not an adapter", name), "give models with -m");
   if (const std::string kind = m.text("adapter.type", "lora"); kind != "lora")
@@ -27,7 +27,7 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
   if (!std::isfinite(alpha)) throw user_error("{}: adapter.lora.alpha is not finite", name);
 
   Pairs pairs;
-  for (const StoredTensor& t : file.tensors()) {
+  for (const file::StoredTensor& t : file.tensors()) {
     const bool is_a = t.name.ends_with(".lora_a");
     if (!is_a && !t.name.ends_with(".lora_b"))
       throw user_error("{}: tensor '{}' is not part of a low-rank update", name, t.name);
@@ -62,4 +62,4 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "base/structured/toml.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::ordered_json;
@@ -149,9 +149,9 @@ const AdapterKeys::Kind& check_adapter_keys(const ordered_json& config, const st
   return *kind;
 }
 
-void check_adapter_keys(const GgufMetadata& metadata, const std::string& file) {
+void check_adapter_keys(const file::GgufMetadata& metadata, const std::string& file) {
   for (const auto& [key, value] : metadata.entries())
-    check_key(adapter_keys().gguf, key, shown(gguf_print(value)), file);
+    check_key(adapter_keys().gguf, key, shown(file::gguf_print(value)), file);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

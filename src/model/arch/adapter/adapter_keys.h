@@ -8,7 +8,7 @@
 
 #include "model/file/gguf.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 struct AdapterKeys {
   struct Rule {
@@ -44,6 +44,6 @@ const AdapterKeys& adapter_keys();
 // the key and the alternative.
 const AdapterKeys::Kind& check_adapter_keys(const nlohmann::ordered_json& config, const std::string& file);
 // The same for a GGUF file's metadata.
-void check_adapter_keys(const GgufMetadata& metadata, const std::string& file);
+void check_adapter_keys(const file::GgufMetadata& metadata, const std::string& file);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "model/arch/adapter/adapter_sum.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Concatenates matrices, or stacks of them, along columns, the n-th times scales[n].
@@ -184,4 +184,4 @@ bool can_differ(std::span<const ScaledAdapter> adapters) {
   return std::ranges::all_of(adapters, [](const ScaledAdapter& s) { return s.adapter.whole.empty(); });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -10,7 +10,7 @@
 #include "model/arch/adapter/adapter.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // All updates of a weight in one: y = gain * W x + B A x.
 struct WeightChange {
@@ -37,4 +37,4 @@ std::string identity_of(std::span<const ScaledAdapter> adapters);
 // Whether adapters can differ between sequences: full weights exist only once.
 bool can_differ(std::span<const ScaledAdapter> adapters);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr std::string_view kNumber = "{e}";
@@ -101,4 +101,4 @@ AdapterPart split_stack(const Parameter& p, const Weight& a, const Weight& b, st
   return {f32_weight({p.shape[0], narrow, p.shape[2]}, own_a), f32_weight({p.shape[0], p.shape[1], narrow}, own_b), 1};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

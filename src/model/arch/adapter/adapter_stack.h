@@ -9,7 +9,7 @@
 
 #include "model/arch/adapter/adapter.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The number in the place of "{e}" in `pattern`: "model.layers.0.mlp.{e}.up_proj.weight".
 std::optional<int64_t> matrix_number(const std::string& pattern, const std::string& name);
@@ -28,4 +28,4 @@ AdapterPart stack_matrices(const Parameter& p, const std::map<int64_t, AdapterPa
 AdapterPart split_stack(const Parameter& p, const Weight& a, const Weight& b, std::span<const int64_t> source,
                         bool turned);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -8,7 +8,7 @@
 #include "graph/transform/low_rank.h"
 #include "graph/transform/rounded_sum.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using graph::Builder;
@@ -142,4 +142,4 @@ std::vector<float> adapted_values(run::Engine& engine, const Parameter& p, const
   return one.run(sum);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

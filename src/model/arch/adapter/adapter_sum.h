@@ -11,7 +11,7 @@
 #include "model/arch/adapter/adapter.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // magnitude[n] / |row n of W + scale * B A| (columns of an embedding). Error (exit 4) when a norm is 0 or NaN.
 std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const Weight& w, const AdapterPart& part);
@@ -25,4 +25,4 @@ Weight rows_scaled(const Weight& w, std::span<const float> by);
 // Whether any adapter updates the parameter.
 bool is_adapted(const std::string& parameter, std::span<const ScaledAdapter> adapters);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 #include "model/arch/split_weights.h"
 #include "number/codec/codec.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text = "[";
@@ -17,7 +17,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-std::vector<float> floats_of(const FormatLibrary& formats, const StoredTensor& t, const std::string& file) {
+std::vector<float> floats_of(const FormatLibrary& formats, const file::StoredTensor& t, const std::string& file) {
   const FormatRef format = t.element.format ? t.element.format : format_of_scalar(formats, t.element.scalar);
   if (!format) throw user_error("{}: tensor '{}' does not hold floats", file, t.name);
   std::vector<float> values;
@@ -36,7 +36,7 @@ std::vector<float> floats_of(const FormatLibrary& formats, const StoredTensor& t
   return values;
 }
 
-Weight matrix_in(const FormatLibrary& formats, const StoredTensor& t, const std::string& file, int64_t count) {
+Weight matrix_in(const FormatLibrary& formats, const file::StoredTensor& t, const std::string& file, int64_t count) {
   const size_t axes = count > 0 ? 3 : 2;
   if (t.shape.size() != axes || t.rows() < 1 || t.columns() < 1 || (count > 0 && t.shape[0] != count))
     throw user_error("{}: tensor '{}' has shape {}, but an adapter needs {} here", file, t.name, shape_text(t.shape),
@@ -54,21 +54,22 @@ void require_pairs(const Pairs& pairs, const std::string& file) {
   }
 }
 
-void put_in_pair(Pairs& pairs, const std::string& target, bool is_a, const StoredTensor& t, bool looked_up,
+void put_in_pair(Pairs& pairs, const std::string& target, bool is_a, const file::StoredTensor& t, bool looked_up,
                  const std::string& file) {
   Pair& pair = pairs[target];
-  const StoredTensor*& place = is_a ? pair.a : pair.b;
+  const file::StoredTensor*& place = is_a ? pair.a : pair.b;
   if (place || ((pair.a || pair.b) && pair.looked_up != looked_up))
     throw user_error("{}: '{}' has conflicting tensors for one matrix, one is '{}'", file, target, t.name);
   place = &t;
   pair.looked_up = looked_up;
 }
 
-void require_shape(const Weight& w, int64_t rows, int64_t columns, const StoredTensor& t, const std::string& file) {
+void require_shape(const Weight& w, int64_t rows, int64_t columns, const file::StoredTensor& t,
+                   const std::string& file) {
   if (w.rows() != rows || w.columns() != columns) refuse_shape(t, {rows, columns}, file);
 }
 
-void refuse_shape(const StoredTensor& t, const std::vector<int64_t>& wanted, const std::string& file) {
+void refuse_shape(const file::StoredTensor& t, const std::vector<int64_t>& wanted, const std::string& file) {
   throw Error(Exit::user,
               fmt::format("{}: tensor '{}' has shape {}, but the model needs {}", file, t.name, shape_text(t.shape),
                           shape_text(wanted)),
@@ -94,4 +95,4 @@ void refuse_target(const Model& model, const std::string& target, const std::str
               "the adapter was made for another model");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -11,37 +11,39 @@
 #include "model/arch/adapter/adapter.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 std::string shape_text(const std::vector<int64_t>& shape);
 
 // Values of any float type, as f32; Error unless all are finite.
-std::vector<float> floats_of(const FormatLibrary& formats, const StoredTensor& t, const std::string& file);
+std::vector<float> floats_of(const FormatLibrary& formats, const file::StoredTensor& t, const std::string& file);
 // A matrix, or `count` stacked ones if that is not 0.
-Weight matrix_in(const FormatLibrary& formats, const StoredTensor& t, const std::string& file, int64_t count = 0);
+Weight matrix_in(const FormatLibrary& formats, const file::StoredTensor& t, const std::string& file, int64_t count = 0);
 
 // The tensors of one target, as the file names it.
 struct Pair {
-  const StoredTensor* a = nullptr;
-  const StoredTensor* b = nullptr;
-  const StoredTensor* magnitude = nullptr;
-  const StoredTensor* bias = nullptr;  // of B
-  bool looked_up = false;              // stored in the layout of an embedding's update
+  const file::StoredTensor* a = nullptr;
+  const file::StoredTensor* b = nullptr;
+  const file::StoredTensor* magnitude = nullptr;
+  const file::StoredTensor* bias = nullptr;  // of B
+  bool looked_up = false;                    // stored in the layout of an embedding's update
 };
 using Pairs = std::map<std::string, Pair>;
 
-void put_in_pair(Pairs& pairs, const std::string& target, bool is_a, const StoredTensor& t, bool looked_up,
+void put_in_pair(Pairs& pairs, const std::string& target, bool is_a, const file::StoredTensor& t, bool looked_up,
                  const std::string& file);
 // Checks that each target has both A and B.
 void require_pairs(const Pairs& pairs, const std::string& file);
 
-void require_shape(const Weight& w, int64_t rows, int64_t columns, const StoredTensor& t, const std::string& file);
+void require_shape(const Weight& w, int64_t rows, int64_t columns, const file::StoredTensor& t,
+                   const std::string& file);
 // Checks that the parameter is a single matrix.
 void require_matrix(const Parameter& p, const std::string& target, const std::string& file);
-[[noreturn]] void refuse_shape(const StoredTensor& t, const std::vector<int64_t>& wanted, const std::string& file);
+[[noreturn]] void refuse_shape(const file::StoredTensor& t, const std::vector<int64_t>& wanted,
+                               const std::string& file);
 [[noreturn]] void refuse_target(const Model& model, const std::string& target, const std::string& file);
 
 Adapter read_folder_adapter(const Model& model, const std::filesystem::path& folder);
 Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "model/arch/split_weights.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 bool is_called(const Parameter& p, const std::string& tensor) {
@@ -60,4 +60,4 @@ Model with_config(const Model& model, const graph::Config& values) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 
 #include "model/arch/adapter/adapter.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 inline constexpr const char* kVocabulary = "vocab";  // the config key of every family
 
@@ -19,4 +19,4 @@ std::optional<graph::Config> config_with(const Model& model, const std::string& 
 // parameter.
 Model with_config(const Model& model, const graph::Config& values);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

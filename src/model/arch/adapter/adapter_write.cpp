@@ -14,7 +14,7 @@
 #include "model/file/gguf.h"
 #include "model/file/safetensors.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::ordered_json;
@@ -54,8 +54,8 @@ double tidy(double alpha) {
   return std::abs(alpha - whole) < 1e-6 * std::max(1.0, std::abs(alpha)) && whole > 0 ? whole : alpha;
 }
 
-TensorSpec spec_of(std::string name, const Weight& w) {
-  TensorSpec spec;
+file::TensorSpec spec_of(std::string name, const Weight& w) {
+  file::TensorSpec spec;
   spec.name = std::move(name);
   for (const graph::Dim& d : w.type.shape) spec.shape.push_back(d.number());
   spec.element = w.type.element;
@@ -96,11 +96,11 @@ class Folder {
     for (const auto& [name, w] : whole_) add(name, w);
     std::sort(tensors.begin(), tensors.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
     AtomicFolder out(path);
-    SafetensorsMetadata metadata = {{"format", "pt"}};
+    file::SafetensorsMetadata metadata = {{"format", "pt"}};
     metadata.insert(about.record.begin(), about.record.end());
-    std::vector<TensorSpec> specs;
+    std::vector<file::TensorSpec> specs;
     for (const auto& [name, w] : tensors) specs.push_back(spec_of(name, w));
-    SafetensorsWriter writer(out.path() / kAdapterWeights, metadata, specs);
+    file::SafetensorsWriter writer(out.path() / kAdapterWeights, metadata, specs);
     for (const auto& [name, w] : tensors) writer.write(w.bytes);
     writer.commit();
     write_file_atomic(out.path() / kAdapterConfig, config(about.base).dump(2) + "\n");
@@ -287,7 +287,7 @@ void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::f
   }
   // GGUF files have one alpha; differences become a factor of B.
   const auto alpha = static_cast<float>(most_frequent(alphas));
-  std::vector<TensorSpec> specs;
+  std::vector<file::TensorSpec> specs;
   std::vector<Weight> weights;
   const auto add = [&](const std::string& name, const Weight& w) {
     specs.push_back(spec_of(name, w));
@@ -306,7 +306,7 @@ void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::f
     add(p.gguf + ".lora_a", part.a);
     add(p.gguf + ".lora_b", b);
   }
-  GgufMetadata metadata;
+  file::GgufMetadata metadata;
   metadata.set("general.architecture", model.family->gguf_architecture());
   metadata.set("general.type", std::string("adapter"));
   metadata.set("general.name", adapter.name.empty() ? model.name : adapter.name);
@@ -316,9 +316,9 @@ void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::f
   metadata.set("adapter.lora.alpha", alpha);
   for (const auto& [key, value] : about.record) metadata.set(key, value);
   if (!about.chat_template.empty()) metadata.set("tokenizer.chat_template", about.chat_template);
-  GgufWriter writer(path, metadata, specs);
+  file::GgufWriter writer(path, metadata, specs);
   for (const Weight& w : weights) writer.write({w.bytes.data(), w.bytes.size()});
   writer.commit();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -10,7 +10,7 @@
 
 #include "model/arch/adapter/adapter.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 struct AdapterFile {
   std::string base;                           // name or path of its base model
@@ -29,4 +29,4 @@ void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::f
                         const AdapterFile& about = {});
 void check_adapter_gguf(const Model& model, const Adapter& adapter);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

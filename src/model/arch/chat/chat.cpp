@@ -9,7 +9,7 @@
 #include "model/arch/checkpoint/carry.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -43,10 +43,10 @@ void template_to_files(const std::string& text, SmallFiles& files) {
 }
 
 // Adds end-of-generation tokens that the files do not list.
-void ends_to_files(std::span<const TokenId> ends, int64_t vocabulary, SmallFiles& files) {
-  std::vector<TokenId> all = named_ends(files, vocabulary);
+void ends_to_files(std::span<const text::TokenId> ends, int64_t vocabulary, SmallFiles& files) {
+  std::vector<text::TokenId> all = named_ends(files, vocabulary);
   const size_t before = all.size();
-  for (const TokenId id : ends)
+  for (const text::TokenId id : ends)
     if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
   if (all.size() == before) return;
   json generation = object_of(files, kGeneration);
@@ -56,8 +56,8 @@ void ends_to_files(std::span<const TokenId> ends, int64_t vocabulary, SmallFiles
 
 // Replaces the chat template in a model's files and metadata, and adds `ends`, its end-of-turn tokens, to those of the
 // files. Metadata without a tokenizer stays unchanged.
-void replace_chat_template(const std::string& text, std::span<const TokenId> ends, int64_t vocabulary,
-                           SmallFiles& files, GgufMetadata& metadata) {
+void replace_chat_template(const std::string& text, std::span<const text::TokenId> ends, int64_t vocabulary,
+                           SmallFiles& files, file::GgufMetadata& metadata) {
   if (!files.empty()) {
     template_to_files(text, files);
     ends_to_files(ends, vocabulary, files);
@@ -67,13 +67,13 @@ void replace_chat_template(const std::string& text, std::span<const TokenId> end
 
 }  // namespace
 
-void take_chat(Model& model, const ChosenTemplate& chosen) {
+void take_chat(Model& model, const templates::ChosenTemplate& chosen) {
   LUMEN_CHECK(model.tokenizer.has_value());
-  const Tokenizer before = *model.tokenizer;
+  const text::Tokenizer before = *model.tokenizer;
   model.tokenizer = with_chat(before, chosen);
-  const std::vector<TokenId> ends = model.tokenizer->end_of_generation(), known = before.end_of_generation();
+  const std::vector<text::TokenId> ends = model.tokenizer->end_of_generation(), known = before.end_of_generation();
   if (before.chat_template() == chosen.text && ends == known) return;
-  std::vector<TokenId> more;
+  std::vector<text::TokenId> more;
   std::set_difference(ends.begin(), ends.end(), known.begin(), known.end(), std::back_inserter(more));
   replace_chat_template(chosen.text, more, model.tokenizer->size(), model.files, model.metadata);
   if (!more.empty() && !has_no_tokenizer(model.metadata)) ends_to_gguf(*model.tokenizer, more, model.metadata);
@@ -85,7 +85,7 @@ std::string adapter_chat_template(const std::filesystem::path& adapter) {
   if (!is_folder && adapter.extension() != ".json" && adapter.extension() != ".safetensors") {
     if (!std::filesystem::exists(adapter, failure)) return {};  // the reader reports the error
     const MappedFile file(adapter);
-    return read_gguf_metadata(file.bytes(), adapter.string()).text(kTemplateKey, "");
+    return file::read_gguf_metadata(file.bytes(), adapter.string()).text(kTemplateKey, "");
   }
   const SmallFiles files = small_files(is_folder ? adapter : adapter.parent_path());
   if (const auto own = files.find(kTemplateFile); own != files.end()) return own->second;
@@ -99,4 +99,4 @@ std::string adapter_chat_template(const std::filesystem::path& adapter) {
   return {};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -74,13 +74,14 @@ std::map<std::string, std::string> templates_of(const SmallFiles& files) {
 }
 
 // One id or several; ids out of range are skipped.
-void take_ids(const json& object, const char* key, const std::string& file, int64_t below, std::vector<TokenId>& out) {
+void take_ids(const json& object, const char* key, const std::string& file, int64_t below,
+              std::vector<text::TokenId>& out) {
   const auto value = object.find(key);
   if (value == object.end() || value->is_null()) return;
   const auto take = [&](const json& id) {
     if (!id.is_number_integer()) throw user_error("{}: \"{}\" is neither a token's id nor a list of them", file, key);
     const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(below);
-    const auto one = fits ? static_cast<TokenId>(id.get<uint64_t>()) : -1;
+    const auto one = fits ? static_cast<text::TokenId>(id.get<uint64_t>()) : -1;
     if (fits && std::find(out.begin(), out.end(), one) == out.end()) out.push_back(one);
   };
   if (!value->is_array()) return take(*value);
@@ -99,8 +100,8 @@ SmallFiles small_files(const std::filesystem::path& folder) {
   return out;
 }
 
-std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> named_ends(const SmallFiles& files, int64_t vocabulary) {
+  std::vector<text::TokenId> out;
   for (const char* name : {"generation_config.json", "config.json"}) {
     const json object = object_of(files, name);
     take_ids(object, kEnds, name, vocabulary, out);
@@ -128,12 +129,12 @@ std::optional<uint32_t> pooling_number(const std::string& text, const std::strin
 
 namespace {
 
-std::string pooling_key(const GgufMetadata& metadata) {
+std::string pooling_key(const file::GgufMetadata& metadata) {
   return metadata.text("general.architecture", "") + ".pooling_type";
 }
 
 // Writes the files that define the pooling of a folder for other programs.
-void pooling_to_hf(const GgufMetadata& metadata, SmallFiles& files) {
+void pooling_to_hf(const file::GgufMetadata& metadata, SmallFiles& files) {
   const std::string key = pooling_key(metadata);
   if (!metadata.has(key) || files.contains(kPoolingFile)) return;
   const int64_t number = metadata.integer(key);
@@ -156,7 +157,7 @@ void pooling_to_hf(const GgufMetadata& metadata, SmallFiles& files) {
 
 }  // namespace
 
-void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& metadata) {
+void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, file::GgufMetadata& metadata) {
   for (const auto& [name, text] : templates_of(files)) {
     const std::string key = name.empty() ? kTemplate : fmt::format("{}.{}", kTemplate, name);
     if (!metadata.has(key)) metadata.set(key, text);
@@ -187,7 +188,8 @@ void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& me
   }
 }
 
-SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, std::span<const TokenId> ends) {
+SmallFiles carry_to_hf(const SmallFiles& files, const file::GgufMetadata& metadata,
+                       std::span<const text::TokenId> ends) {
   SmallFiles out = files;
   out.erase("config.json");
   if (templates_of(files).empty() && metadata.has(kTemplate)) out["chat_template.jinja"] = metadata.text(kTemplate);
@@ -205,10 +207,10 @@ SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, st
     for (const Default& d : kTokens)
       if (metadata.has(d.gguf)) generation[d.hf] = metadata.integer(d.gguf);
     if (ends.size() == 1) generation[kEnds] = ends.front();
-    if (ends.size() > 1) generation[kEnds] = std::vector<TokenId>(ends.begin(), ends.end());
+    if (ends.size() > 1) generation[kEnds] = std::vector<text::TokenId>(ends.begin(), ends.end());
     if (!generation.empty()) out["generation_config.json"] = json_print(generation, "generation_config.json", 2) + "\n";
   }
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -12,12 +12,12 @@
 #include "model/file/gguf.h"
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // tokenizer.ggml.model of files without a tokenizer; other programs refuse files without the key.
 inline const std::string kNoTokenizer = "no_vocab";
 // True for files without the key, and for the values that other programs write.
-inline bool has_no_tokenizer(const GgufMetadata& metadata) {
+inline bool has_no_tokenizer(const file::GgufMetadata& metadata) {
   const std::string kind = metadata.text("tokenizer.ggml.model", kNoTokenizer);
   return kind == kNoTokenizer || kind == "none";
 }
@@ -29,7 +29,7 @@ SmallFiles small_files(const std::filesystem::path& folder);
 
 // The EOS ids of generation_config.json and config.json, in that order. Ids that are not below `vocabulary` can never
 // be sampled and are left out.
-std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary);
+std::vector<text::TokenId> named_ends(const SmallFiles& files, int64_t vocabulary);
 
 // The pooling of an embedding model in a folder's pooling config, as the value of {a}.pooling_type in GGUF: 1 mean, 2
 // first token (CLS), 3 last. nullopt where none is chosen; Error for another kind of pooling. `text`: contents of the
@@ -39,10 +39,11 @@ std::optional<uint32_t> pooling_number(const std::string& text, const std::strin
 
 // Adds data of the files that the metadata lacks; only ids below `vocabulary`. Without EOS ids, which ends_to_gguf()
 // writes.
-void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& metadata);
+void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, file::GgufMetadata& metadata);
 
 // The small files of a folder: the existing ones, and missing ones from the metadata. `ends`: EOS ids. Without
 // config.json and tokenizer.json, which have their own writers.
-SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, std::span<const TokenId> ends);
+SmallFiles carry_to_hf(const SmallFiles& files, const file::GgufMetadata& metadata,
+                       std::span<const text::TokenId> ends);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

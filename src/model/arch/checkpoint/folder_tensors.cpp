@@ -14,7 +14,7 @@
 #include "model/arch/checkpoint/written.h"
 #include "model/arch/held_formats.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 bool is_rounded_type(const graph::Type& type) {
@@ -233,7 +233,7 @@ FolderTensors folder_tensors(const Model& model, const WeightSource& source, con
       out.make.emplace_back([make = std::move(e.make)] { return make().bytes; });
       continue;
     }
-    const std::vector<TensorSpec>& specs = out.packing->specs(e.name);
+    const std::vector<file::TensorSpec>& specs = out.packing->specs(e.name);
     const auto tensors = std::make_shared<std::vector<Bytes>>();  // kept while they are written
     for (size_t i = 0; i < specs.size(); ++i) {
       out.specs.push_back(specs[i]);
@@ -250,4 +250,4 @@ FolderTensors folder_tensors(const Model& model, const WeightSource& source, con
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

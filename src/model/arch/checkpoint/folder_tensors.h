@@ -11,10 +11,10 @@
 #include "model/arch/checkpoint/write.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 struct FolderTensors {
-  std::vector<TensorSpec> specs;
+  std::vector<file::TensorSpec> specs;
   std::vector<std::function<Bytes()>> make;  // called in this order
   std::shared_ptr<const Packing> packing;    // null: nothing is packed
   std::vector<std::string> decoded;          // names of quantized weights that such a folder stores as floats
@@ -25,4 +25,4 @@ struct FolderTensors {
 FolderTensors folder_tensors(const Model& model, const WeightSource& source, const graph::Config& back,
                              const std::string& output);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -8,7 +8,7 @@
 #include "base/ordinal.h"
 #include "model/arch/checkpoint/rows.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 int64_t row_count(const Weight& w) {
@@ -169,4 +169,4 @@ void pairs_to_halves(Weight& w, int64_t heads, int64_t turned) {
   });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

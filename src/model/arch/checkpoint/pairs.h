@@ -6,7 +6,7 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // Reorders whole rows; Error when rows of this format cannot be moved separately (a row would leave its tile).
 // `turned`: number of rotated rows of each head, its first ones; 0: all. The rows of a vector are its elements.
@@ -26,4 +26,4 @@ bool is_reordered(const Parameter& p);  // whether the orders differ
 // Error naming `file` and the config keys involved, where the rows of a parameter do not form heads with rotated pairs.
 void check_pairs(const Family& family, const graph::Config& config, const Parameter& p, const std::string& file);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/arch/checkpoint/rows.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Rows of the whole tensor that belong to this parameter, group by group.
@@ -99,4 +99,4 @@ Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts, 
   return first.hf_columns && first.hf_transposed && !as_rows ? transposed(whole) : whole;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

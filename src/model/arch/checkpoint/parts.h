@@ -9,7 +9,7 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The shape of the tensor that `p` is a part of; `as_rows`: with matrices as [out, in] regardless of the file's layout,
 // so that columns of a transposed matrix are its rows.
@@ -22,4 +22,4 @@ Weight part_of(const Weight& whole, const Parameter& p, bool as_rows);
 graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*>& parts, bool as_rows = false);
 Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts, bool as_rows = false);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

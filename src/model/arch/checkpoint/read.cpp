@@ -28,7 +28,7 @@
 #include "number/codec/codec.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 std::vector<int64_t> numbers(const graph::Shape& shape) {
@@ -44,7 +44,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 // The type of a file's tensor as a weight: plain f32 stays, other plain floats get their format, formats are blobs.
-graph::Type type_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
+graph::Type type_of(const FormatLibrary& formats, const file::StoredTensor& tensor, const Parameter& p,
                     const std::string& file) {
   const std::vector<int64_t> expected = numbers(p.shape);
   if (tensor.shape != expected) {
@@ -66,8 +66,8 @@ graph::Type type_of(const FormatLibrary& formats, const StoredTensor& tensor, co
   return type;
 }
 
-Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
-                 const std::shared_ptr<const TensorFile>& opened, const std::string& file) {
+Weight weight_of(const FormatLibrary& formats, const file::StoredTensor& tensor, const Parameter& p,
+                 const std::shared_ptr<const file::TensorFile>& opened, const std::string& file) {
   Weight w;
   w.type = type_of(formats, tensor, p, file);
   const size_t size = graph::byte_size(w.type);
@@ -96,7 +96,7 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
 // Reads the weights of one file, tensor by tensor.
 class Taker {
  public:
-  Taker(FamilyRef family, std::shared_ptr<const TensorFile> file, std::string name, bool hf,
+  Taker(FamilyRef family, std::shared_ptr<const file::TensorFile> file, std::string name, bool hf,
         std::optional<PackedCheckpoint> packed = std::nullopt)
       : family_(std::move(family)),
         file_(std::move(file)),
@@ -145,7 +145,7 @@ class Taker {
     require_orders(model, name_);
     if (packed_) take_held(model, *packed_, *file_, [&](const Parameter& p) { return packed_names(p); }, used_);
     const std::vector<std::string> ignored = family_->ignored(hf_, model.config);
-    for (const StoredTensor& tensor : file_->tensors()) {
+    for (const file::StoredTensor& tensor : file_->tensors()) {
       if (used_.contains(tensor.name)) continue;
       if (std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return fits_pattern(i, tensor.name); }))
         continue;
@@ -206,7 +206,7 @@ class Taker {
   int64_t taken(const Parameter& p) const {
     const auto names = names_of(p);
     const auto name = std::find_if(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); });
-    const StoredTensor* tensor = nullptr;
+    const file::StoredTensor* tensor = nullptr;
     bool stays = !hf_ || (!p.hf_transposed && p.hf_plus == 0 && !is_reordered(p));
     if (name != names.end()) {
       const bool is_stacked = name->find(kExpert) != std::string::npos;
@@ -238,7 +238,7 @@ class Taker {
   Weight weight(const std::string& name, const Parameter& p, const graph::Shape& shape) {
     if (packed_ && packed_->holds(*file_, name))
       return packed_->read(*file_, name, shape, family_->library().formats(), used_);
-    const StoredTensor& tensor = stored(name, p);
+    const file::StoredTensor& tensor = stored(name, p);
     used_.insert(name);
     Parameter as = p;
     as.shape = in_file(p, shape);
@@ -308,8 +308,8 @@ class Taker {
     return type;
   }
 
-  const StoredTensor& stored(const std::string& name, const Parameter& p) const {
-    const StoredTensor* tensor = file_->find(name);
+  const file::StoredTensor& stored(const std::string& name, const Parameter& p) const {
+    const file::StoredTensor* tensor = file_->find(name);
     if (!tensor) throw user_error("{}: tensor '{}' is missing (parameter {})", name_, name, p.name);
     return *tensor;
   }
@@ -372,7 +372,7 @@ class Taker {
   }
 
   FamilyRef family_;
-  std::shared_ptr<const TensorFile> file_;
+  std::shared_ptr<const file::TensorFile> file_;
   std::string name_;
   bool hf_;
   std::optional<PackedCheckpoint> packed_;
@@ -383,8 +383,8 @@ class Taker {
 
 // `later`: weights that need conversion have only their type.
 StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& path, bool later) {
-  const auto file = std::make_shared<const SplitGguf>(path, library->formats());
-  const GgufMetadata& metadata = file->metadata();
+  const auto file = std::make_shared<const file::SplitGguf>(path, library->formats());
+  const file::GgufMetadata& metadata = file->metadata();
   StreamedModel out;
   Model& model = out.model;
   require_model_file(metadata, file->tensors().size());
@@ -401,8 +401,8 @@ StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& 
   model.metadata = metadata;
   taker->take_all(model, later);
   if (later) out.source = [taker](const Parameter& p) { return taker->make(p); };
-  if (!has_no_tokenizer(metadata)) model.tokenizer = Tokenizer::from_gguf(metadata);
-  for (const char* key : {kSplitNumber, kSplitCount, kSplitTensors}) model.metadata.erase(key);
+  if (!has_no_tokenizer(metadata)) model.tokenizer = text::Tokenizer::from_gguf(metadata);
+  for (const char* key : {file::kSplitNumber, file::kSplitCount, file::kSplitTensors}) model.metadata.erase(key);
   return out;
 }
 
@@ -415,13 +415,13 @@ void read_texts(const nlohmann::json& config, const char* name, const std::strin
   const bool is_list = member->is_array() && std::ranges::all_of(*member, [](const auto& t) { return t.is_string(); });
   if (!is_list) throw user_error("{}: \"{}\" is not a list of strings", path, name);
   for (const nlohmann::json& text : *member) texts.push_back(text.get<std::string>());
-  model.metadata.set(key, GgufArray(texts));
+  model.metadata.set(key, file::GgufArray(texts));
 }
 
 // The config key of models that were saved without an output matrix: they give vectors, and predict no tokens.
 constexpr const char* kHeadless = "headless";
 
-bool lacks_output(const Family& family, const graph::Config& config, const TensorFile& file) {
+bool lacks_output(const Family& family, const graph::Config& config, const file::TensorFile& file) {
   if (!config.contains(kHeadless)) return false;
   const std::vector<Parameter> parameters = family.parameters(config);
   const auto output =
@@ -457,7 +457,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   }
   model.name = folder.filename().string();
   graph::Config values = read_hf_config(*model.family, config, config_path);
-  std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
+  std::shared_ptr<const file::TensorFile> file = file::open_tensors(folder, library->formats());
   if (!member.empty()) file = tensors_inside(*model.family, std::move(file), architecture, folder.string());
   model.config = model.family->config("", values);
   const auto full = with_full_names(*model.family, model.config, file, folder.string());
@@ -475,7 +475,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   model.files = small_files(folder);
   if (!member.empty()) model.files["config.json"] = json_print(config, config_path, 2) + "\n";
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"})
-    if (!model.tokenizer && std::filesystem::exists(folder / name)) model.tokenizer = Tokenizer::load(folder);
+    if (!model.tokenizer && std::filesystem::exists(folder / name)) model.tokenizer = text::Tokenizer::load(folder);
   if (model.tokenizer) {
     const auto vocabulary = model.config.find("vocab");
     const auto most = vocabulary == model.config.end() ? int64_t{0} : static_cast<int64_t>(vocabulary->second);
@@ -485,7 +485,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
 }
 
 StreamedModel take_model(const LibraryRef& library, const std::filesystem::path& given, bool later) {
-  const std::filesystem::path path = resolve_path(given);
+  const std::filesystem::path path = file::resolve_path(given);
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
     if (const auto file = path / "model.gguf"; std::filesystem::exists(file))
@@ -517,4 +517,4 @@ StreamedModel stream_model(const LibraryRef& library, const std::filesystem::pat
   return take_model(library, path, true);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -8,7 +8,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // A GGUF file (detected by content), a folder with config.json, one of our checkpoint folders, or "hf:user/repo" from
 // the local cache (model/file/hub).
@@ -25,4 +25,4 @@ struct StreamedModel {
 };
 StreamedModel stream_model(const LibraryRef& library, const std::filesystem::path& path);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 #include "base/threads/team.h"
 #include "number/codec/codec.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // The per-row sections of a blob: offset and bytes of a row.
@@ -163,4 +163,4 @@ Weight transposed(const Weight& w) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // Row r of the result is row source[r] of `w`; `shape` has as many rows.
 Weight take_rows(const Weight& w, const graph::Shape& shape, std::span<const int64_t> source);
@@ -37,4 +37,4 @@ Weight decoded(const Weight& w);
 // [.., in, out] -> [.., out, in]: f32 and 16-bit floats.
 Weight transposed(const Weight& w);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -6,20 +6,21 @@
 #include "base/error.h"
 #include "base/log.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Tensors of another file under other names.
-class RenamedTensors : public TensorFile {
+class RenamedTensors : public file::TensorFile {
  public:
-  RenamedTensors(std::shared_ptr<const TensorFile> file, std::vector<StoredTensor> tensors, const std::string& name)
+  RenamedTensors(std::shared_ptr<const file::TensorFile> file, std::vector<file::StoredTensor> tensors,
+                 const std::string& name)
       : file_(std::move(file)) {
     tensors_ = std::move(tensors);
     index(name);
   }
 
  private:
-  std::shared_ptr<const TensorFile> file_;  // owns the bytes
+  std::shared_ptr<const file::TensorFile> file_;  // owns the bytes
 };
 
 }  // namespace
@@ -45,17 +46,18 @@ nlohmann::json config_inside(const Family& family, const nlohmann::json& config,
   return out;
 }
 
-std::shared_ptr<const TensorFile> tensors_inside(const Family& family, std::shared_ptr<const TensorFile> file,
-                                                 const std::string& architecture, const std::string& folder) {
-  std::vector<StoredTensor> tensors;
+std::shared_ptr<const file::TensorFile> tensors_inside(const Family& family,
+                                                       std::shared_ptr<const file::TensorFile> file,
+                                                       const std::string& architecture, const std::string& folder) {
+  std::vector<file::StoredTensor> tensors;
   int64_t aside = 0;
-  for (const StoredTensor& t : file->tensors()) {
+  for (const file::StoredTensor& t : file->tensors()) {
     const auto& beside = family.beside();
     if (std::any_of(beside.begin(), beside.end(), [&](const auto& b) { return fits_pattern(b, t.name); })) {
       ++aside;
       continue;
     }
-    StoredTensor named = t;
+    file::StoredTensor named = t;
     for (const auto& [theirs, ours] : family.prefixes()) {
       if (!t.name.starts_with(theirs)) continue;
       named.name = ours + t.name.substr(theirs.size());
@@ -69,8 +71,9 @@ std::shared_ptr<const TensorFile> tensors_inside(const Family& family, std::shar
   return std::make_shared<const RenamedTensors>(std::move(file), std::move(tensors), folder);
 }
 
-std::shared_ptr<const TensorFile> with_full_names(const Family& family, const graph::Config& config,
-                                                  std::shared_ptr<const TensorFile> file, const std::string& folder) {
+std::shared_ptr<const file::TensorFile> with_full_names(const Family& family, const graph::Config& config,
+                                                        std::shared_ptr<const file::TensorFile> file,
+                                                        const std::string& folder) {
   std::set<std::string> full;  // names of parameters that are in no layer
   std::string prefix;          // what their names begin with where models have heads
   for (const Parameter& p : family.all_parameters(config)) {
@@ -78,17 +81,19 @@ std::shared_ptr<const TensorFile> with_full_names(const Family& family, const gr
     full.insert(p.hf);
     if (p.role == "embedding" && prefix.empty()) prefix = p.hf.substr(0, p.hf.find('.') + 1);
   }
-  const auto is_bare = [&](const StoredTensor& t) { return !full.contains(t.name) && full.contains(prefix + t.name); };
+  const auto is_bare = [&](const file::StoredTensor& t) {
+    return !full.contains(t.name) && full.contains(prefix + t.name);
+  };
   const auto& all = file->tensors();
   if (prefix.empty() || std::none_of(all.begin(), all.end(), is_bare) ||
       std::any_of(all.begin(), all.end(), [&](const auto& t) { return t.name.starts_with(prefix); }))
     return file;
-  std::vector<StoredTensor> tensors;
-  for (const StoredTensor& t : all) {
+  std::vector<file::StoredTensor> tensors;
+  for (const file::StoredTensor& t : all) {
     tensors.push_back(t);
     if (!full.contains(t.name)) tensors.back().name = prefix + t.name;
   }
   return std::make_shared<const RenamedTensors>(std::move(file), std::move(tensors), folder);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -12,7 +12,7 @@
 #include "model/arch/family/pattern.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The member of `config` that describes the text part; null in older files, where `config` does so itself.
 const nlohmann::json* text_part(const nlohmann::json& config, const std::string& member);
@@ -21,12 +21,14 @@ const nlohmann::json* text_part(const nlohmann::json& config, const std::string&
 nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& member,
                              const std::string& file);
 // The part's tensors with the names of a standalone model. Warns about the skipped parts, of `architecture`.
-std::shared_ptr<const TensorFile> tensors_inside(const Family& family, std::shared_ptr<const TensorFile> file,
-                                                 const std::string& architecture, const std::string& folder);
+std::shared_ptr<const file::TensorFile> tensors_inside(const Family& family,
+                                                       std::shared_ptr<const file::TensorFile> file,
+                                                       const std::string& architecture, const std::string& folder);
 
 // Tensors of a model that was saved without its head: "layers.0.." for "model.layers.0..". Other files are returned as
 // they are.
-std::shared_ptr<const TensorFile> with_full_names(const Family& family, const graph::Config& config,
-                                                  std::shared_ptr<const TensorFile> file, const std::string& folder);
+std::shared_ptr<const file::TensorFile> with_full_names(const Family& family, const graph::Config& config,
+                                                        std::shared_ptr<const file::TensorFile> file,
+                                                        const std::string& folder);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -20,7 +20,7 @@
 #include "model/file/gguf_split.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 Weight fetched(const Model& model, const Parameter& p, const WeightSource& source) {
   const Weight& own = model.weights.at(p.name);
@@ -54,17 +54,17 @@ std::string size_label(int64_t weights) {
   return fmt::format("{:.3g}K", weights / 1e3);
 }
 
-void write_tokenizer(const Model& model, GgufMetadata& metadata) {
+void write_tokenizer(const Model& model, file::GgufMetadata& metadata) {
   const int64_t vocabulary = vocabulary_of(model);
   const char* kind = "tokenizer.ggml.model";
   // A pre-tokenizer that had no name when the file was written may have one now.
   const bool anew =
-      model.tokenizer && (!metadata.has(kind) || metadata.text("tokenizer.ggml.pre", "") == kUnnamedSplit);
+      model.tokenizer && (!metadata.has(kind) || metadata.text("tokenizer.ggml.pre", "") == text::kUnnamedSplit);
   if (anew) model.tokenizer->to_gguf(metadata);
   if (!metadata.has(kind)) metadata.set(kind, kNoTokenizer);
   carry_to_gguf(model.files, vocabulary, metadata);
   if (!model.tokenizer) {
-    const std::vector<TokenId> named = named_ends(model.files, vocabulary);
+    const std::vector<text::TokenId> named = named_ends(model.files, vocabulary);
     if (!named.empty() && !metadata.has("tokenizer.ggml.eos_token_id"))
       metadata.set("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(named.front()));
     return;
@@ -73,12 +73,12 @@ void write_tokenizer(const Model& model, GgufMetadata& metadata) {
   if (model.tokenizer->size() > vocabulary)
     warn(fmt::format("'{}': the tokenizer has {} tokens, but the model only {}; other programs refuse such a file",
                      model.name, model.tokenizer->size(), vocabulary));
-  if (!is_known_split(metadata))
+  if (!text::is_known_split(metadata))
     warn(
         fmt::format("'{}': other programs have no name for this tokenizer's pre-tokenizer; they refuse "
                     "the file, or split text differently",
                     model.name));
-  pad_vocabulary(metadata, vocabulary);
+  text::pad_vocabulary(metadata, vocabulary);
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ Weight in_gguf(const Parameter& p, Weight w) {
 
 void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes,
                 const WeightSource& source) {
-  GgufMetadata metadata = model.metadata;
+  file::GgufMetadata metadata = model.metadata;
   if (metadata.has(kOnlineRotations))
     warn(
         fmt::format("'{}': inputs of some weights are rotated at run time ({}): other programs "
@@ -137,7 +137,7 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   name_family(*model.family, metadata);
   write_tokenizer(model, metadata);
 
-  std::vector<TensorSpec> specs;
+  std::vector<file::TensorSpec> specs;
   std::vector<const Parameter*> written;
   for (const Parameter& p : model.parameters) {
     // What has no name in GGUF files is of Hugging Face folders alone.
@@ -213,4 +213,4 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
   write_folder(model, folder, "", 0, source);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // Whether an optional parameter has the values that it would get by default with the config `back`, which a reader of
 // the file will get: it is then not written.
@@ -50,4 +50,4 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
                 const WeightSource& source = {});
 void write_hf(const Model& model, const std::filesystem::path& folder, const WeightSource& source = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -24,19 +24,19 @@
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // EOS ids: those of its file, in their order, then those of the tokenizer.
-std::vector<TokenId> ends_of(const Model& model) {
-  std::vector<TokenId> ends = ends_of_gguf(model.metadata, INT32_MAX);
+std::vector<text::TokenId> ends_of(const Model& model) {
+  std::vector<text::TokenId> ends = text::ends_of_gguf(model.metadata, INT32_MAX);
   if (model.tokenizer) {
-    std::vector<TokenId> known = model.tokenizer->end_of_generation();
+    std::vector<text::TokenId> known = model.tokenizer->end_of_generation();
     if (const auto eos = model.tokenizer->eos()) known.insert(known.begin(), *eos);
-    for (const TokenId id : known)
+    for (const text::TokenId id : known)
       if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   }
-  std::erase_if(ends, [&](TokenId id) { return id >= vocabulary_of(model); });
+  std::erase_if(ends, [&](text::TokenId id) { return id >= vocabulary_of(model); });
   return ends;
 }
 
@@ -84,7 +84,7 @@ nlohmann::json config_to_complete(const Model& model) {
     config["architectures"] = {model.family->hf_architectures().front()};
     config["model_type"] = model.family->hf_types().front();
     // Readers have default ids for missing members, which may be outside of this vocabulary.
-    const std::vector<TokenId> ends = ends_of(model);
+    const std::vector<text::TokenId> ends = ends_of(model);
     config["eos_token_id"] = ends.size() > 1 ? nlohmann::json(ends) : nullptr;
     if (ends.size() == 1) config["eos_token_id"] = ends.front();
     const auto bos = model.tokenizer ? model.tokenizer->bos() : std::nullopt;
@@ -200,4 +200,4 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   remove_old_weights(folder, written);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

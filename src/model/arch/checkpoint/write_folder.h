@@ -7,7 +7,7 @@
 
 #include "model/arch/checkpoint/write.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // Error where a folder cannot represent the model.
 void require_folder(const Model& model, bool packed);
@@ -15,4 +15,4 @@ void require_folder(const Model& model, bool packed);
 void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
                   int64_t part_bytes, const WeightSource& source);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

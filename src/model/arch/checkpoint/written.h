@@ -7,10 +7,10 @@
 #include "model/arch/checkpoint/write.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
-inline TensorSpec spec_of(const std::string& name, const graph::Type& type) {
-  TensorSpec spec;
+inline file::TensorSpec spec_of(const std::string& name, const graph::Type& type) {
+  file::TensorSpec spec;
   spec.name = name;
   for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
   spec.element = type.element;
@@ -26,4 +26,4 @@ inline int64_t vocabulary_of(const Model& model) {
 // The format of most weights; `floats`: of those that a packed folder stores as floats. Null when that is f32.
 FormatRef main_format(const Model& model, bool floats = false);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 #include "model/arch/family/config_rules.h"
 #include "model/arch/family/gguf_rules.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr const char* kOwnGguf = "lumen.config.";  // prefix of our own keys
@@ -61,28 +61,28 @@ std::set<std::string> told_by_tensors(const Family& family, const graph::Config&
 
 // ---- GGUF
 
-bool is_array(const GgufMetadata& metadata, const std::string& name) {
-  const GgufValue* v = metadata.find(name);
-  return v && std::holds_alternative<GgufArray>(*v);
+bool is_array(const file::GgufMetadata& metadata, const std::string& name) {
+  const file::GgufValue* v = metadata.find(name);
+  return v && std::holds_alternative<file::GgufArray>(*v);
 }
 
-bool is_text(const GgufMetadata& metadata, const std::string& name) {
-  const GgufValue* v = metadata.find(name);
+bool is_text(const file::GgufMetadata& metadata, const std::string& name) {
+  const file::GgufValue* v = metadata.find(name);
   return v && std::holds_alternative<std::string>(*v);
 }
 
 // One number or several; booleans are 0 and 1.
-std::vector<double> numbers_in(const GgufMetadata& metadata, const std::string& name) {
-  const GgufValue* v = metadata.find(name);
+std::vector<double> numbers_in(const file::GgufMetadata& metadata, const std::string& name) {
+  const file::GgufValue* v = metadata.find(name);
   if (const auto* flag = std::get_if<bool>(v)) return {*flag ? 1.0 : 0.0};
-  if (const auto* array = std::get_if<GgufArray>(v)) {
+  if (const auto* array = std::get_if<file::GgufArray>(v)) {
     if (const auto* flags = std::get_if<std::vector<bool>>(array)) return {flags->begin(), flags->end()};
   }
   return metadata.numbers(name);
 }
 
 // Whether a file has a key with a value other than blank.
-bool says(const GgufMetadata& metadata, const std::optional<double>& blank, const std::string& name) {
+bool says(const file::GgufMetadata& metadata, const std::optional<double>& blank, const std::string& name) {
   if (!metadata.has(name)) return false;
   if (!blank || is_array(metadata, name) || is_text(metadata, name)) return true;
   return numbers_in(metadata, name).at(0) != *blank;
@@ -104,7 +104,7 @@ void check_described(const Family& family, const std::vector<double>& values, co
               fmt::format("it describes {} there", fmt::join(values, ", ")));
 }
 
-void take_gguf(const Family& family, const GgufRules& rules, const GgufMetadata& metadata, const ConfigKey& key,
+void take_gguf(const Family& family, const GgufRules& rules, const file::GgufMetadata& metadata, const ConfigKey& key,
                const std::string& name, graph::Config& values) {
   const std::string& file = metadata.source;
   const GgufRules::Names& names = rules.names(key.name);
@@ -140,7 +140,7 @@ void take_gguf(const Family& family, const GgufRules& rules, const GgufMetadata&
     throw user_error("{}: '{}' is {}, but {} is {} elsewhere", file, name, value, key.name, at->second);
 }
 
-GgufValue gguf_value(const ConfigKey& key, double value) {
+file::GgufValue gguf_value(const ConfigKey& key, double value) {
   if (!key.choices.empty()) {
     const std::string& word = key.gguf_choices.at(static_cast<size_t>(value));
     return word;
@@ -159,16 +159,16 @@ ConfigKey as_own(const ConfigKey& key) {
   return own;
 }
 
-GgufValue gguf_values(const ConfigKey& key, const std::vector<double>& all) {
-  if (key.is_float) return GgufArray(std::vector<float>(all.begin(), all.end()));
+file::GgufValue gguf_values(const ConfigKey& key, const std::vector<double>& all) {
+  if (key.is_float) return file::GgufArray(std::vector<float>(all.begin(), all.end()));
   if (key.is_bool || key.choices.size() == 2) {
     std::vector<bool> flags;
     for (double v : all) flags.push_back(v != 0);
-    return GgufArray(flags);
+    return file::GgufArray(flags);
   }
   std::vector<uint32_t> out;
   for (double v : all) out.push_back(static_cast<uint32_t>(v));
-  return GgufArray(out);
+  return file::GgufArray(out);
 }
 
 // ---- config.json
@@ -358,7 +358,7 @@ std::string own_gguf_key(const ConfigKey& key) {
   return kOwnGguf + key.name;
 }
 
-graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata, const HasTensor& has_tensor) {
+graph::Config read_gguf_config(const Family& family, const file::GgufMetadata& metadata, const HasTensor& has_tensor) {
   graph::Config values;
   const GgufRules gguf(family);
   for (const ConfigKey& key : family.keys()) {
@@ -463,7 +463,7 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& given, 
   return full;
 }
 
-graph::Config write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata) {
+graph::Config write_gguf_config(const Family& family, const graph::Config& config, file::GgufMetadata& metadata) {
   const GgufRules rules(family);
   for (const ConfigKey& key : family.keys()) {
     metadata.erase(own_gguf_key(key));
@@ -493,7 +493,7 @@ graph::Config write_gguf_config(const Family& family, const graph::Config& confi
   return back;
 }
 
-graph::Config config_in_gguf(const Family& family, const graph::Config& config, GgufMetadata metadata) {
+graph::Config config_in_gguf(const Family& family, const graph::Config& config, file::GgufMetadata metadata) {
   return write_gguf_config(family, config, metadata);
 }
 
@@ -546,7 +546,7 @@ std::vector<std::string> write_hf_config(const Family& family, const graph::Conf
       });
 }
 
-FamilyRef family_of_file(const Library& library, const GgufMetadata& metadata) {
+FamilyRef family_of_file(const Library& library, const file::GgufMetadata& metadata) {
   const std::string architecture = metadata.text("general.architecture");
   if (metadata.has(kFamily)) {
     const FamilyRef named = library.family(metadata.text(kFamily));
@@ -559,10 +559,10 @@ FamilyRef family_of_file(const Library& library, const GgufMetadata& metadata) {
       architecture, [&](const std::string& key) { return metadata.has(key) ? metadata.number(key, 0) : 0; });
 }
 
-void name_family(const Family& family, GgufMetadata& metadata) {
+void name_family(const Family& family, file::GgufMetadata& metadata) {
   metadata.erase(kFamily);
   const FamilyRef found = family_of_file(family.library(), metadata);
   if (found->name() != family.name()) metadata.set(kFamily, family.name());
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

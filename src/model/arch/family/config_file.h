@@ -9,19 +9,20 @@
 #include "model/arch/family/family.h"
 #include "model/file/gguf.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // Whether the file has a tensor of this name; empty if only metadata is available.
 using HasTensor = std::function<bool(const std::string&)>;
 
 // Error that names the file and the key when a value is out of range, or a string is none of the key's choices.
-graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata, const HasTensor& has_tensor = {});
+graph::Config read_gguf_config(const Family& family, const file::GgufMetadata& metadata,
+                               const HasTensor& has_tensor = {});
 graph::Config read_hf_config(const Family& family, const nlohmann::json& config, const std::string& file);
 
 // Returns the config as read by programs that do not know our own keys.
-graph::Config write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata);
+graph::Config write_gguf_config(const Family& family, const graph::Config& config, file::GgufMetadata& metadata);
 // That config, without writing anything.
-graph::Config config_in_gguf(const Family& family, const graph::Config& config, GgufMetadata metadata);
+graph::Config config_in_gguf(const Family& family, const graph::Config& config, file::GgufMetadata metadata);
 // Changes members of `json`, which may have others. Returns the keys that only we can read there.
 std::vector<std::string> write_hf_config(const Family& family, const graph::Config& config, nlohmann::json& json);
 
@@ -29,8 +30,8 @@ std::vector<std::string> write_hf_config(const Family& family, const graph::Conf
 std::string own_gguf_key(const ConfigKey& key);
 
 // The family that reads a GGUF file: the named one (`lumen.family`), else by architecture and condition.
-FamilyRef family_of_file(const Library& library, const GgufMetadata& metadata);
+FamilyRef family_of_file(const Library& library, const file::GgufMetadata& metadata);
 // Adds `lumen.family` to a file whose other keys would select another family.
-void name_family(const Family& family, GgufMetadata& metadata);
+void name_family(const Family& family, file::GgufMetadata& metadata);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -180,4 +180,4 @@ graph::Config ConfigRules::complete(const graph::Config& values) const {
   return family_.config(size_, values);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -11,7 +11,7 @@
 
 #include "model/arch/family/family.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 class ConfigRules {
  public:
@@ -65,4 +65,4 @@ inline constexpr const char* kConfigSize = "config.json";
 // "a.b.c" as a single member, or through objects; null when there is none. The result may point to a JSON null.
 const nlohmann::json* find_path(const nlohmann::json& object, const std::string& path);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -15,7 +15,7 @@
 #include "base/file/folder.h"
 #include "lang/parser.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 std::string lower(std::string text) {
@@ -551,4 +551,4 @@ graph::Graph Family::function(const std::string& function, const graph::Config& 
   return g;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

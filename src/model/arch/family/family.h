@@ -18,7 +18,7 @@
 #include "lang/ast.h"
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 inline constexpr const char* kResult = "result";
 
@@ -175,4 +175,4 @@ class Family {
   std::vector<ConfigKey> keys_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -8,7 +8,7 @@
 #include "model/arch/family/config_rules.h"
 #include "model/arch/family/pattern.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 std::string filled(std::string name, const std::string& architecture) {
@@ -52,9 +52,9 @@ void take_rule(const lang::Attribute& a, const std::string& architecture, std::v
   }
 }
 
-std::string text_of(const GgufValue& value) {
+std::string text_of(const file::GgufValue& value) {
   constexpr size_t kShown = 120;
-  std::string text = gguf_print(value);
+  std::string text = file::gguf_print(value);
   return text.size() <= kShown ? text : text.substr(0, kShown) + "..";
 }
 
@@ -63,7 +63,7 @@ constexpr bool kIsText = std::is_same_v<T, std::string>;
 
 // Whether all elements of a value (or a single value) satisfy a condition on numbers or strings.
 template <typename OfNumber, typename OfText>
-bool all_of_value(const GgufValue& value, const OfNumber& number, const OfText& text) {
+bool all_of_value(const file::GgufValue& value, const OfNumber& number, const OfText& text) {
   const auto one = [&](const auto& x) {
     if constexpr (kIsText<std::decay_t<decltype(x)>>)
       return text(x);
@@ -73,7 +73,7 @@ bool all_of_value(const GgufValue& value, const OfNumber& number, const OfText& 
   return std::visit(
       [&](const auto& x) -> bool {
         using T = std::decay_t<decltype(x)>;
-        if constexpr (std::is_same_v<T, GgufArray>) {
+        if constexpr (std::is_same_v<T, file::GgufArray>) {
           return std::visit(
               [&](const auto& list) {
                 using E = typename std::decay_t<decltype(list)>::value_type;
@@ -87,7 +87,7 @@ bool all_of_value(const GgufValue& value, const OfNumber& number, const OfText& 
       value);
 }
 
-bool says_nothing(const GgufValue& value) {
+bool says_nothing(const file::GgufValue& value) {
   return all_of_value(value, [](double x) { return x == 0; }, [](const std::string& x) { return x.empty(); });
 }
 
@@ -145,7 +145,7 @@ const GgufRules::Rule* GgufRules::find(const std::string& key) const {
   return found == rules_.end() ? nullptr : &*found;
 }
 
-void GgufRules::require(const GgufMetadata& metadata) const {
+void GgufRules::require(const file::GgufMetadata& metadata) const {
   for (const std::string& name : required_) {
     for (const ConfigKey& key : family_.keys()) {
       if (std::find(key.gguf.begin(), key.gguf.end(), name) == key.gguf.end()) continue;
@@ -162,7 +162,7 @@ void GgufRules::require(const GgufMetadata& metadata) const {
   }
 }
 
-bool GgufRules::changes_nothing(const Rule& rule, const GgufValue& value, const graph::Config& config) const {
+bool GgufRules::changes_nothing(const Rule& rule, const file::GgufValue& value, const graph::Config& config) const {
   if (rule.unless.empty()) return says_nothing(value);
   std::vector<double> numbers;
   std::vector<std::string> texts;
@@ -182,7 +182,7 @@ bool GgufRules::changes_nothing(const Rule& rule, const GgufValue& value, const 
       [&](const std::string& x) { return std::find(texts.begin(), texts.end(), x) != texts.end(); });
 }
 
-std::vector<std::string> GgufRules::check(const GgufMetadata& metadata, const graph::Config& config) const {
+std::vector<std::string> GgufRules::check(const file::GgufMetadata& metadata, const graph::Config& config) const {
   std::vector<std::string> unknown;
   if (rules_.empty()) return unknown;
   const std::string own = family_.gguf_architecture() + ".";
@@ -202,7 +202,7 @@ std::vector<std::string> GgufRules::check(const GgufMetadata& metadata, const gr
   return unknown;
 }
 
-void require_model_file(const GgufMetadata& metadata, size_t tensors) {
+void require_model_file(const file::GgufMetadata& metadata, size_t tensors) {
   struct Kind {
     const char *type, *is, *instead;
   };
@@ -225,4 +225,4 @@ void require_model_file(const GgufMetadata& metadata, size_t tensors) {
                 "only `lumen tokenize` reads a vocabulary without weights");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -12,7 +12,7 @@
 #include "model/arch/family/family.h"
 #include "model/file/gguf.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 class GgufRules {
  public:
@@ -39,13 +39,13 @@ class GgufRules {
   const std::vector<std::string>& required() const { return required_; }
 
   // Error that names the key when the file lacks a required one.
-  void require(const GgufMetadata& metadata) const;
+  void require(const file::GgufMetadata& metadata) const;
   // Error that names the key and its value when the family refuses it; `config`: the file's config. Returns the keys of
   // the architecture and of the tokenizer that have no rule and a value with an effect.
-  std::vector<std::string> check(const GgufMetadata& metadata, const graph::Config& config) const;
+  std::vector<std::string> check(const file::GgufMetadata& metadata, const graph::Config& config) const;
 
  private:
-  bool changes_nothing(const Rule& rule, const GgufValue& value, const graph::Config& config) const;
+  bool changes_nothing(const Rule& rule, const file::GgufValue& value, const graph::Config& config) const;
   const Family& family_;
   const lang::ModelDecl& decl_;
   std::vector<Rule> rules_;
@@ -55,6 +55,6 @@ class GgufRules {
 
 // Error when a file is not a model (but an adapter, a vision projector, an importance matrix, a vocabulary only), with
 // the alternative.
-void require_model_file(const GgufMetadata& metadata, size_t tensors);
+void require_model_file(const file::GgufMetadata& metadata, size_t tensors);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -1,6 +1,6 @@
 #include "model/arch/family/pattern.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 bool fits_pattern(std::string_view pattern, std::string_view name) {
   const size_t star = pattern.find('*');
@@ -12,4 +12,4 @@ bool fits_pattern(std::string_view pattern, std::string_view name) {
   return false;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -3,9 +3,9 @@
 
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // Whether a name matches a pattern in which * matches any characters.
 bool fits_pattern(std::string_view pattern, std::string_view name);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -6,7 +6,7 @@
 #include "graph/elaborate/elaborate.h"
 #include "lang/parser.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 graph::Graph function_graph(const Library& library, const lang::File& file, const std::string& name) {
   const graph::Scope scope = library.scope();
@@ -31,4 +31,4 @@ std::vector<FormatRef> formats_of_text(const FormatLibrary& known, SourceRef sou
   return formats;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 
 #include "model/arch/family/family.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // The function `name` of a file that is part of the library; Error when the file has none.
 graph::Graph function_graph(const Library& library, const lang::File& file, const std::string& name);
@@ -16,4 +16,4 @@ graph::Graph function_graph(const Library& library, const lang::File& file, cons
 // on its own, when its names are taken.
 std::vector<FormatRef> formats_of_text(const FormatLibrary& known, SourceRef source);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

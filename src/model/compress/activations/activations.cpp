@@ -14,7 +14,7 @@
 #include "number/codec/codec.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr double kMostRatio = 1e9;  // of windows whose tokens are mostly zeros
@@ -28,7 +28,7 @@ double ratio_of(std::vector<float> tokens) {
   return *middle == 0 ? kMostRatio : std::min(most / *middle, kMostRatio);
 }
 
-ActivationRange range_of(const TapSums& sums, int64_t windows) {
+ActivationRange range_of(const calibrate::TapSums& sums, int64_t windows) {
   ActivationRange out;
   out.weights = sums.tap.weights;
   const std::vector<float>& rows = sums.row_largest;
@@ -63,33 +63,34 @@ double error_of(const Format& f, std::span<const double> at, std::span<const dou
   return out;
 }
 
-bool is_projection(const Model& model, const std::string& name) {
-  const Parameter* const p = model.find(name);
-  return p && !p->gguf.empty() && graph::layer_of(name) >= 0 && !stays_f32(*p) && p->role != kBranchRole;
+bool is_projection(const arch::Model& model, const std::string& name) {
+  const arch::Parameter* const p = model.find(name);
+  return p && !p->gguf.empty() && graph::layer_of(name) >= 0 && !stays_f32(*p) && p->role != arch::kBranchRole;
 }
 
 }  // namespace
 
-std::vector<ActivationRange> activation_ranges(run::Engine& engine, Model model, const WeightSource& source,
-                                               std::span<const TokenId> text, const LayerRunOptions& options,
+std::vector<ActivationRange> activation_ranges(run::Engine& engine, arch::Model model, const arch::WeightSource& source,
+                                               std::span<const text::TokenId> text,
+                                               const calibrate::LayerRunOptions& options,
                                                const std::filesystem::path& folder,
                                                const std::function<void(size_t part, size_t parts)>& progress) {
   set_encoded_inputs(model, {});
-  LayerRun run(engine, model, text, options);
-  CarriedValues stream(folder, "activations");
+  calibrate::LayerRun run(engine, model, text, options);
+  calibrate::CarriedValues stream(folder, "activations");
   graph::TapKinds kinds;
   kinds.rows = kinds.spread = true;
   std::vector<ActivationRange> out;
   for (size_t k = 0; k < run.parts(); ++k) {
     if (progress) progress(k, run.parts());
     std::map<std::string, std::vector<float>> held;
-    const LayerRun::WeightOf weight = [&](const std::string& name) -> std::span<const float> {
+    const calibrate::LayerRun::WeightOf weight = [&](const std::string& name) -> std::span<const float> {
       const auto [at, is_new] = held.try_emplace(name);
       if (is_new) at->second = values_of(engine, fetched(model, *model.find(name), source));
       return at->second;
     };
-    const PartRun seen = run.run(k, weight, &stream, k + 1 < run.parts() ? &stream : nullptr, kinds);
-    for (const TapSums& sums : seen.taps) {
+    const calibrate::PartRun seen = run.run(k, weight, &stream, k + 1 < run.parts() ? &stream : nullptr, kinds);
+    for (const calibrate::TapSums& sums : seen.taps) {
       ActivationRange range = range_of(sums, run.windows());
       std::erase_if(range.weights, [&](const std::string& name) { return !is_projection(model, name); });
       if (!range.weights.empty()) out.push_back(std::move(range));
@@ -177,4 +178,4 @@ std::vector<graph::EncodedInput> encodings_of(std::span<const ActivationRange> r
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -21,7 +21,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "model/calibrate/layer_run.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // The range of an activation that some weights read.
 struct ActivationRange {
@@ -36,8 +36,9 @@ struct ActivationRange {
 // Input ranges of a model's projections: the rounded matrices of layers (no routers), grouped by input. Weights come
 // from `source` where the model has only their type; values between layers are kept in `folder` (empty: memory).
 // Activations are floats in this run, whatever the model's metadata; weights have their rounded values.
-std::vector<ActivationRange> activation_ranges(run::Engine& engine, Model model, const WeightSource& source,
-                                               std::span<const TokenId> text, const LayerRunOptions& options,
+std::vector<ActivationRange> activation_ranges(run::Engine& engine, arch::Model model, const arch::WeightSource& source,
+                                               std::span<const text::TokenId> text,
+                                               const calibrate::LayerRunOptions& options,
                                                const std::filesystem::path& folder,
                                                const std::function<void(size_t part, size_t parts)>& progress = {});
 
@@ -67,4 +68,4 @@ struct ActivationFormats {
 std::vector<graph::EncodedInput> encodings_of(std::span<const ActivationRange> ranges,
                                               const ActivationFormats& formats);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -6,16 +6,16 @@
 #include "model/calibrate/text_loss.h"
 #include "model/compress/quantize.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kWindows = 16;  // of the text that are evaluated
 
 class Losses {
  public:
-  Losses(run::Engine& engine, const Model& model, std::span<const TokenId> text, const LayerRunOptions& options,
-         std::span<const ActivationRange> ranges, const std::map<std::string, FormatRef>& weights,
-         ActivationFormats formats)
+  Losses(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+         const calibrate::LayerRunOptions& options, std::span<const ActivationRange> ranges,
+         const std::map<std::string, FormatRef>& weights, ActivationFormats formats)
       : engine_(engine),
         model_(model),
         text_(text.first(std::min<int64_t>(std::ssize(text), kWindows * options.length))),
@@ -26,15 +26,15 @@ class Losses {
 
   double with(const std::set<std::string>& kept) {
     formats_.kept = kept;
-    Model rounded = model_;
+    arch::Model rounded = model_;
     set_encoded_inputs(rounded, encodings_of(ranges_, formats_));
-    TextLoss loss(engine_, rounded, text_, options_, {}, &model_);
+    calibrate::TextLoss loss(engine_, rounded, text_, options_, {}, &model_);
     return loss.value([&](const std::string& name) { return numbers(name, kept.contains(name)); });
   }
 
  private:
   std::vector<float> numbers(const std::string& name, bool kept) {
-    const Weight& w = model_.weights.at(name);
+    const arch::Weight& w = model_.weights.at(name);
     const std::vector<float> values = values_of(engine_, w);
     const auto found = weights_.find(name);
     if (found == weights_.end()) return values;
@@ -43,9 +43,9 @@ class Losses {
   }
 
   run::Engine& engine_;
-  const Model& model_;
-  const std::span<const TokenId> text_;
-  const LayerRunOptions options_;
+  const arch::Model& model_;
+  const std::span<const text::TokenId> text_;
+  const calibrate::LayerRunOptions options_;
   const std::span<const ActivationRange> ranges_;
   const std::map<std::string, FormatRef>& weights_;
   ActivationFormats formats_;
@@ -53,8 +53,8 @@ class Losses {
 
 }  // namespace
 
-KeptByLoss kept_by_loss(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                        const LayerRunOptions& options, std::span<const ActivationRange> ranges,
+KeptByLoss kept_by_loss(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+                        const calibrate::LayerRunOptions& options, std::span<const ActivationRange> ranges,
                         const std::map<std::string, FormatRef>& weights, const ActivationFormats& formats,
                         double gain) {
   Losses losses(engine, model, text, options, ranges, weights, formats);
@@ -73,4 +73,4 @@ KeptByLoss kept_by_loss(run::Engine& engine, const Model& model, std::span<const
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -5,7 +5,7 @@
 
 #include "model/compress/activations/activations.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct KeptByLoss {
   std::set<std::string> kept;
@@ -16,8 +16,8 @@ struct KeptByLoss {
 // Tries `formats.kept`, first those that alone reduce the divergence most; stops at the first that reduces it by less
 // than `gain` nats (0.003 nats are 0.3 % of perplexity). Weights are rounded to nearest: to `weights`, by parameter, or
 // to formats.kept_format. Error for models that predict no tokens.
-KeptByLoss kept_by_loss(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                        const LayerRunOptions& options, std::span<const ActivationRange> ranges,
+KeptByLoss kept_by_loss(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+                        const calibrate::LayerRunOptions& options, std::span<const ActivationRange> ranges,
                         const std::map<std::string, FormatRef>& weights, const ActivationFormats& formats, double gain);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

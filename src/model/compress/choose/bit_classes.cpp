@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr double kNearest = 1e-12;  // closer than this share of the values' range, a value equals a centre
@@ -180,4 +180,4 @@ BitClasses bit_classes(std::span<const double> significance, std::span<const dou
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // The significance of a layer's experts over several data sets: mean and deviation of their shares (each data set's
 // numbers divided by their sum).
@@ -56,4 +56,4 @@ BitClasses bit_classes(std::span<const double> significance, std::span<const dou
                        std::optional<double> target = {}, std::span<const int64_t> sizes = {},
                        const FuzzyOptions& options = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

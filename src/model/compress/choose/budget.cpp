@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr const char* kHint = "as in 4.2bpw, 3.5GB, 3.5GiB, 12ms (a token), kl=0.02 (nats) or ppl=+1%";
@@ -120,4 +120,4 @@ Budget parse_budget(std::string_view text) {
   refuse(text, fmt::format("'{}' is no unit", rest));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

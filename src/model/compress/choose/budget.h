@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct Budget {
   enum class Kind {
@@ -31,4 +31,4 @@ struct Budget {
 // matter. Error (usage) that names the fault and lists the forms.
 Budget parse_budget(std::string_view text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <tuple>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kMostUnits = int64_t{1} << 22;    // distinct costs of a part that fit a table
@@ -358,4 +358,4 @@ std::vector<ChoicePart> parts_of(const ChoiceProblem& problem, ChoiceCost cost, 
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

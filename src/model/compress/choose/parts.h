@@ -7,7 +7,7 @@
 
 #include "model/compress/choose/problem.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 enum class ChoiceCost { bytes, time };  // of candidates; times are whole nanoseconds, rounded up
 
@@ -37,4 +37,4 @@ std::vector<PartPoint> undominated(std::vector<PartPoint> points);
 
 int64_t nanoseconds(double ms);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

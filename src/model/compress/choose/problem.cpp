@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 52;  // limit for which sums are exact in double
@@ -76,4 +76,4 @@ Choice figures(const ChoiceProblem& problem, std::vector<std::vector<size_t>> pi
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

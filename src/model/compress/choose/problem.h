@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct ChoiceCandidate {
   std::string name;
@@ -58,4 +58,4 @@ struct Choice {
 // The figures of a choice, computed from its picks.
 Choice figures(const ChoiceProblem& problem, std::vector<std::vector<size_t>> picks);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

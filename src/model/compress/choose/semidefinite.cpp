@@ -5,20 +5,20 @@
 
 #include "base/check.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int kRounds = 60;            // of completing the unknown entries
 constexpr double kNegligible = 1e-10;  // of the largest eigenvalue
 
-double least_share(const Eigenvectors& e) {
+double least_share(const linear::Eigenvectors& e) {
   const auto [least, most] = std::minmax_element(e.values.begin(), e.values.end());
   return *most > 0 ? *least / *most : (*least < 0 ? -1 : 0);
 }
 
-Matrix with_floor(const Eigenvectors& e, double floor) {
+linear::Matrix with_floor(const linear::Eigenvectors& e, double floor) {
   const int64_t n = e.vectors.rows();
-  Matrix out(n, n);
+  linear::Matrix out(n, n);
   for (int64_t k = 0; k < n; ++k) {
     const double value = std::max(e.values[k], floor);
     if (value == 0) continue;
@@ -33,7 +33,7 @@ Matrix with_floor(const Eigenvectors& e, double floor) {
 
 }  // namespace
 
-Matrix eigenvalue_floor(const Matrix& symmetric, double floor) {
+linear::Matrix eigenvalue_floor(const linear::Matrix& symmetric, double floor) {
   LUMEN_CHECK(symmetric.rows() == symmetric.columns());
   if (symmetric.rows() == 0) return symmetric;
   return with_floor(eigenvectors(symmetric), floor);
@@ -48,7 +48,7 @@ double make_semidefinite(ChoiceBlock& block) {
   }
   const auto n = std::ssize(item);
   if (n == 0 || block.pairs.empty()) return 0;
-  Matrix known(n, n);
+  linear::Matrix known(n, n);
   double largest = 0;
   for (int64_t r = 0; r < n; ++r) {
     known.at(r, r) = std::max(0.0, 2 * block.items[item[r]].candidates[r - first[item[r]]].score);
@@ -69,9 +69,9 @@ double make_semidefinite(ChoiceBlock& block) {
   // Eigenvectors are computed from squares, which must not underflow.
   for (int64_t r = 0; r < n; ++r)
     for (int64_t c = 0; c < n; ++c) known.at(r, c) /= largest;
-  Matrix guess = known, projected = known;
+  linear::Matrix guess = known, projected = known;
   for (int round = 0; round < kRounds; ++round) {
-    const Eigenvectors e = eigenvectors(guess);
+    const linear::Eigenvectors e = eigenvectors(guess);
     const bool done = least_share(e) >= -kNegligible;
     if (round == 0 && done) return 0;
     projected = with_floor(e, 0);
@@ -92,4 +92,4 @@ double make_semidefinite(ChoiceBlock& block) {
   return change;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -5,10 +5,10 @@
 #include "model/compress/choose/problem.h"
 #include "model/linear/matrix.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // The nearest symmetric matrix (Frobenius) without eigenvalues below `floor`.
-Matrix eigenvalue_floor(const Matrix& symmetric, double floor = 0);
+linear::Matrix eigenvalue_floor(const linear::Matrix& symmetric, double floor = 0);
 
 // Scores and pair terms of a block are read as half the quadratic form of a matrix M: M_aa is twice the score of
 // candidate a, but at least 0, M_ab the term of a pair. M is made positive semidefinite; entries between two candidates
@@ -17,4 +17,4 @@ Matrix eigenvalue_floor(const Matrix& symmetric, double floor = 0);
 // terms only shrink. Returns the largest change of a term.
 double make_semidefinite(ChoiceBlock& block);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

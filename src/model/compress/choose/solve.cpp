@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "model/compress/choose/parts.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr double kRounding = 1e-12;  // of sums, relative to their size
@@ -423,4 +423,4 @@ ChoiceFront choice_front(const ChoiceProblem& problem, size_t most, const Choice
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

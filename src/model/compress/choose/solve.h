@@ -13,7 +13,7 @@
 #include "model/compress/choose/budget.h"
 #include "model/compress/choose/problem.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct ChoiceOptions {
   bool fast = false;                       // no dynamic programming: the dual's choice, repaired; with its gap
@@ -39,4 +39,4 @@ struct ChoiceFront {
 // At most about `most` points, including both ends.
 ChoiceFront choice_front(const ChoiceProblem& problem, size_t most = 400, const ChoiceOptions& options = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -9,7 +9,7 @@
 #include "model/compress/quantize.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // Properties of a format that may not suit a weight's distribution.
@@ -25,7 +25,7 @@ Kind kind_of(const Format& f) {
 
 class Judge {
  public:
-  Judge(run::Engine& engine, const Model& model, std::vector<std::string>* told)
+  Judge(run::Engine& engine, const arch::Model& model, std::vector<std::string>* told)
       : model_(model), told_(told), errors_(engine), rounder_(find_strategy("imatrix").rounder(engine, {})) {}
 
   void begin_part() {
@@ -34,8 +34,8 @@ class Judge {
   }
 
   // `layer`: null for weights outside of layers.
-  void judge(WeightScore& w, std::span<const float> values, const TapSums* reads, LayerOutputs* layer) {
-    const Parameter& p = *model_.find(w.name);
+  void judge(WeightScore& w, std::span<const float> values, const calibrate::TapSums* reads, LayerOutputs* layer) {
+    const arch::Parameter& p = *model_.find(w.name);
     RoundingTask task;
     task.name = w.name;
     task.columns = p.shape.back().number();
@@ -122,7 +122,7 @@ class Judge {
     w.candidates = std::move(kept);
   }
 
-  const Model& model_;
+  const arch::Model& model_;
   std::vector<std::string>* const told_;
   TaskErrors errors_;
   const std::unique_ptr<Rounder> rounder_;
@@ -130,15 +130,15 @@ class Judge {
 
 }  // namespace
 
-std::vector<WeightScore> score_by_criteria(run::Engine& engine, const Model& model, std::vector<WeightScore> by_loss,
-                                           std::span<const TokenId> text, const CriteriaOptions& options,
-                                           std::vector<std::string>* told,
+std::vector<WeightScore> score_by_criteria(run::Engine& engine, const arch::Model& model,
+                                           std::vector<WeightScore> by_loss, std::span<const text::TokenId> text,
+                                           const CriteriaOptions& options, std::vector<std::string>* told,
                                            const std::function<void(const std::string&, double)>& progress) {
   const int64_t tokens = std::min<int64_t>(std::ssize(text), options.windows * options.run.length);
-  LayerRun run(engine, model, text.first(tokens), options.run);
-  CarriedValues values(options.folder, "judged");
+  calibrate::LayerRun run(engine, model, text.first(tokens), options.run);
+  calibrate::CarriedValues values(options.folder, "judged");
   std::map<std::string, std::vector<float>> held;  // of one part
-  const LayerRun::WeightOf weight = [&](const std::string& name) -> std::span<const float> {
+  const calibrate::LayerRun::WeightOf weight = [&](const std::string& name) -> std::span<const float> {
     std::vector<float>& numbers = held[name];
     if (numbers.empty()) numbers = values_of(engine, model.weights.at(name));
     return numbers;
@@ -156,7 +156,7 @@ std::vector<WeightScore> score_by_criteria(run::Engine& engine, const Model& mod
     std::unique_ptr<LayerOutputs> layer;
     if (part.layer >= 0 && !last)
       layer = std::make_unique<LayerOutputs>(engine, run, k, weight, &values, run.windows());
-    const PartRun seen = run.run(k, weight, &values, last ? nullptr : &values, kinds);
+    const calibrate::PartRun seen = run.run(k, weight, &values, last ? nullptr : &values, kinds);
     for (WeightScore& w : by_loss) {
       if (std::ranges::find(part.parameters, w.name) == part.parameters.end() || !judged.insert(w.name).second)
         continue;
@@ -168,4 +168,4 @@ std::vector<WeightScore> score_by_criteria(run::Engine& engine, const Model& mod
   return by_loss;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

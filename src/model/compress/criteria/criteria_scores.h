@@ -18,23 +18,23 @@
 
 #include "model/compress/score/weight_scores.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 inline constexpr double kAttentionCounts = 0.1, kTailCounts = 0.5;
 inline constexpr double kMostAsymmetry = 0.25;  // above it, formats without an offset are excluded
 inline constexpr double kMostTail = 4;          // times E_w, for formats whose values come from a table
 
 struct CriteriaOptions {
-  LayerRunOptions run;
+  calibrate::LayerRunOptions run;
   int64_t windows = 4;           // of the text, for running layers
   std::filesystem::path folder;  // of values between layers; empty: memory
 };
 
 // Scores, by these criteria, of the candidates in `by_loss`. Candidates that do not suit the weight's distribution are
 // removed, unless all would be. `told`: receives a line for each weight with removed candidates.
-std::vector<WeightScore> score_by_criteria(run::Engine& engine, const Model& model, std::vector<WeightScore> by_loss,
-                                           std::span<const TokenId> text, const CriteriaOptions& options,
-                                           std::vector<std::string>* told,
+std::vector<WeightScore> score_by_criteria(run::Engine& engine, const arch::Model& model,
+                                           std::vector<WeightScore> by_loss, std::span<const text::TokenId> text,
+                                           const CriteriaOptions& options, std::vector<std::string>* told,
                                            const std::function<void(const std::string&, double)>& progress = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

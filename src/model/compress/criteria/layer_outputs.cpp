@@ -9,7 +9,7 @@
 #include "graph/match/attend.h"
 #include "graph/pass/pass.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr const char* kTrue = "true.";
@@ -99,8 +99,8 @@ double number(run::Program& p, const char* name) {
 
 }  // namespace
 
-LayerOutputs::LayerOutputs(run::Engine& engine, const LayerRun& run, size_t part, const LayerRun::WeightOf& weight,
-                           CarriedValues* from, int64_t windows)
+LayerOutputs::LayerOutputs(run::Engine& engine, const calibrate::LayerRun& run, size_t part,
+                           const calibrate::LayerRun::WeightOf& weight, calibrate::CarriedValues* from, int64_t windows)
     : part_(run.part(part)), weight_(weight) {
   run::CompileOptions compile;
   compile.exact = true;
@@ -154,4 +154,4 @@ OutputLoss LayerOutputs::with(const std::string& parameter, std::span<const floa
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

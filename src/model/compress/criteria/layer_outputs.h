@@ -12,7 +12,7 @@
 #include "model/calibrate/layer_run.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct OutputLoss {
   double outputs = 0;    // |Y - Y'|^2 / |Y|^2 of the layer's outputs
@@ -22,16 +22,16 @@ struct OutputLoss {
 class LayerOutputs {
  public:
   // For the first `windows` windows of the run; the part's inputs are in `from`.
-  LayerOutputs(run::Engine& engine, const LayerRun& run, size_t part, const LayerRun::WeightOf& weight,
-               CarriedValues* from, int64_t windows);
+  LayerOutputs(run::Engine& engine, const calibrate::LayerRun& run, size_t part,
+               const calibrate::LayerRun::WeightOf& weight, calibrate::CarriedValues* from, int64_t windows);
   // The loss with these numbers in place of the parameter's.
   OutputLoss with(const std::string& parameter, std::span<const float> values);
 
  private:
   const graph::LayerPart& part_;
-  const LayerRun::WeightOf weight_;
+  const calibrate::LayerRun::WeightOf weight_;
   std::shared_ptr<run::Program> true_, other_;  // the original layer; and the losses with a changed weight
   std::map<std::string, run::DeviceTensorRef> weights_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 ShapeErrors shape_errors(std::span<const float> w, std::span<const float> y, std::span<const float> columns_count) {
   double squares = 0;
@@ -35,4 +35,4 @@ double median_asymmetry(std::span<const float> w, int64_t group) {
   return *middle;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

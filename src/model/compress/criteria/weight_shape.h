@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // Numbers beyond this many standard deviations are the tail.
 inline constexpr double kTailDeviations = 4;
@@ -21,4 +21,4 @@ ShapeErrors shape_errors(std::span<const float> w, std::span<const float> y, std
 // where all numbers of a group have one sign.
 double median_asymmetry(std::span<const float> w, int64_t group);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

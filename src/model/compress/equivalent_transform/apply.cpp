@@ -12,11 +12,11 @@
 #include "model/arch/split_weights.h"
 #include "model/compress/equivalent_transform/rotated_lines.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 namespace {
 
-std::vector<float> values_to_change(const Model& model, const std::string& name) {
+std::vector<float> values_to_change(const arch::Model& model, const std::string& name) {
   const auto w = model.weights.find(name);
   LUMEN_CHECK(w != model.weights.end(), "'{}' is no weight of the model", name);
   if (!w->second.is_f32())
@@ -27,9 +27,9 @@ std::vector<float> values_to_change(const Model& model, const std::string& name)
   return {w->second.f32().begin(), w->second.f32().end()};
 }
 
-void put(Model& model, const std::string& name, std::span<const float> values) {
-  Weight& w = model.weights.at(name);
-  w = f32_weight(w.type.shape, values);
+void put(arch::Model& model, const std::string& name, std::span<const float> values) {
+  arch::Weight& w = model.weights.at(name);
+  w = arch::f32_weight(w.type.shape, values);
 }
 
 // Rows, columns and matrices of a parameter [E, N, K]; vectors are one row.
@@ -48,7 +48,7 @@ struct Extents {
   }
 };
 
-void scale(Model& model, const graph::ScaledParameter& change, std::span<const double> s) {
+void scale(arch::Model& model, const graph::ScaledParameter& change, std::span<const double> s) {
   std::vector<float> values = values_to_change(model, change.parameter);
   const Extents extents(model.weights.at(change.parameter).type.shape);
   const int64_t count = std::ssize(values);
@@ -62,14 +62,14 @@ void scale(Model& model, const graph::ScaledParameter& change, std::span<const d
   put(model, change.parameter, values);
 }
 
-void turn(Model& model, const graph::RotatedParameter& change, std::span<const Rotation> rotations) {
+void turn(arch::Model& model, const graph::RotatedParameter& change, std::span<const Rotation> rotations) {
   std::vector<float> values = values_to_change(model, change.parameter);
   const RotatedLines turn(change, model.weights.at(change.parameter).type.shape, rotations[0].width());
   turn.apply(values, rotations);
   put(model, change.parameter, values);
 }
 
-bool is_ones(const Model& model, const std::string& name) {
+bool is_ones(const arch::Model& model, const std::string& name) {
   const std::vector<float> values = values_to_change(model, name);
   return std::all_of(values.begin(), values.end(), [](float v) { return v == 1; });
 }
@@ -90,18 +90,18 @@ const graph::ScaledParameter* gain_of(const graph::ScaleSite& site) {
 
 }  // namespace
 
-graph::Graph transform_graph(const Model& model) {
+graph::Graph transform_graph(const arch::Model& model) {
   return graph::with_numbers(function_of(model, "forward"));
 }
 
-void apply_scales(Model& model, const graph::ScaleSite& site, std::span<const double> s) {
+void apply_scales(arch::Model& model, const graph::ScaleSite& site, std::span<const double> s) {
   LUMEN_CHECK(std::ssize(s) == site.free, "{} numbers for a site of {}", s.size(), site.free);
   for (const double x : s)
     if (!(x > 0) || !std::isfinite(x)) throw user_error("a channel cannot be scaled by {}", x);
   for (const graph::ScaledParameter& change : site.changes) scale(model, change, s);
 }
 
-std::vector<std::string> fold_norms(Model& model, std::span<const graph::ScaleSite> sites) {
+std::vector<std::string> fold_norms(arch::Model& model, std::span<const graph::ScaleSite> sites) {
   std::vector<std::string> folded;
   for (const graph::ScaleSite& site : sites) {
     const graph::ScaledParameter* const gain = gain_of(site);
@@ -118,8 +118,8 @@ std::vector<std::string> fold_norms(Model& model, std::span<const graph::ScaleSi
   return folded;
 }
 
-bool untie(Model& model) {
-  for (const Parameter& p : all_own_parameters(model)) {
+bool untie(arch::Model& model) {
+  for (const arch::Parameter& p : all_own_parameters(model)) {
     if (model.find(p.name) || p.absent_if.empty()) continue;
     const auto key = model.config.find(p.absent_if);
     if (key == model.config.end() || key->second == 0) continue;
@@ -132,7 +132,7 @@ bool untie(Model& model) {
         return std::any_of(users[v].begin(), users[v].end(), [&](graph::ValueId u) { return u >= 0 && g[u].op == op; });
       };
       if (!read_by(graph::Op::gather_) || !read_by(graph::Op::contract_)) continue;
-      const Weight shared = model.weights.at(g[v].attributes.name);
+      const arch::Weight shared = model.weights.at(g[v].attributes.name);
       model.config[p.absent_if] = 0;
       model.parameters = own_parameters(model);
       model.weights[p.name] = shared;
@@ -142,7 +142,7 @@ bool untie(Model& model) {
   return false;
 }
 
-void rotate(Model& model, const graph::RotationSite& site, std::span<const Rotation> rotations) {
+void rotate(arch::Model& model, const graph::RotationSite& site, std::span<const Rotation> rotations) {
   if (!site.reason.empty()) throw user_error("'{}' cannot be rotated: {}", site.value, site.reason);
   LUMEN_CHECK(rotations.size() == 1 || std::ssize(rotations) == site.blocks);
   for (const Rotation& r : rotations) LUMEN_CHECK(r.width() == site.width);
@@ -154,12 +154,12 @@ void rotate(Model& model, const graph::RotationSite& site, std::span<const Rotat
   for (const graph::RotatedParameter& change : site.changes) turn(model, change, rotations);
 }
 
-void rotate_online(Model& model, const std::vector<std::string>& weights) {
+void rotate_online(arch::Model& model, const std::vector<std::string>& weights) {
   std::vector<std::string> named;
-  if (model.metadata.has(kOnlineRotations)) named = model.metadata.texts(kOnlineRotations);
-  Model changed = model;
+  if (model.metadata.has(arch::kOnlineRotations)) named = model.metadata.texts(arch::kOnlineRotations);
+  arch::Model changed = model;
   for (const std::string& name : weights) {
-    const Parameter* const p = model.find(name);
+    const arch::Parameter* const p = model.find(name);
     if (!p || p->gguf.empty()) throw user_error("'{}' is no weight that a file could name", name);
     if (std::find(named.begin(), named.end(), p->gguf) != named.end())
       throw user_error("the input of '{}' is rotated already", name);
@@ -170,12 +170,13 @@ void rotate_online(Model& model, const std::vector<std::string>& weights) {
     turn(changed, change, {&h, 1});
     named.push_back(p->gguf);
   }
-  changed.metadata.set(kOnlineRotations, GgufArray(named));
+  changed.metadata.set(arch::kOnlineRotations, file::GgufArray(named));
   (void)function_of(changed, "forward");  // an Error where no product reads one
   model = std::move(changed);
 }
 
-void inject_outliers(Model& model, const graph::ScaleSite& site, std::span<const int64_t> channels, double factor) {
+void inject_outliers(arch::Model& model, const graph::ScaleSite& site, std::span<const int64_t> channels,
+                     double factor) {
   std::vector<double> s(site.free, 1);
   for (const int64_t c : channels) {
     LUMEN_CHECK(c >= 0 && c < std::ssize(site.powers));
@@ -186,4 +187,4 @@ void inject_outliers(Model& model, const graph::ScaleSite& site, std::span<const
   apply_scales(model, site, s);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

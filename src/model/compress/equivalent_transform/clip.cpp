@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 void ClipLimits::clamp(std::span<float> w) const {
   for (int64_t i = 0; i < std::ssize(w); ++i) {
@@ -85,4 +85,4 @@ ClipLimits find_clip_by_gram(std::span<const float> w, int64_t rows, int64_t col
   return find(w, rows, columns, group, products, round);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

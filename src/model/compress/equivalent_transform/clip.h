@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // Rounds a matrix [rows, columns], and returns the decoded values.
 using RoundMatrix = std::function<std::vector<float>(std::span<const float> values, int64_t rows, int64_t columns)>;
@@ -30,4 +30,4 @@ ClipLimits find_clip(std::span<const float> w, int64_t rows, int64_t columns, in
 ClipLimits find_clip_by_gram(std::span<const float> w, int64_t rows, int64_t columns, int64_t group,
                              std::span<const float> gram, const RoundMatrix& round);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

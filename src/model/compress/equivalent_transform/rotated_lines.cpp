@@ -6,7 +6,7 @@
 
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 namespace {
 
@@ -55,4 +55,4 @@ void RotatedLines::apply(std::span<float> values, std::span<const Rotation> rota
   });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -10,7 +10,7 @@
 #include "graph/equivalence/rotation_sites.h"
 #include "model/compress/equivalent_transform/rotation.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class RotatedLines {
  public:
@@ -46,4 +46,4 @@ class RotatedLines {
   std::vector<Panel> panels_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

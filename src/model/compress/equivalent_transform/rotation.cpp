@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "graph/ir/eval.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 namespace {
 
@@ -121,4 +121,4 @@ std::vector<double> Rotation::matrix() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

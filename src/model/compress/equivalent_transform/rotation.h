@@ -7,7 +7,7 @@
 
 #include "graph/equivalence/hadamard.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class Rotation {
  public:
@@ -33,4 +33,4 @@ class Rotation {
   std::vector<graph::SignMatrix> factors_;  // of a Hadamard matrix, with signs_
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

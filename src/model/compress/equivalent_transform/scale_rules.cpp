@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 namespace {
 constexpr double kLeastSmooth = 1e-5, kLeastAwq = 1e-4;
@@ -71,13 +71,13 @@ std::vector<double> mean_of_channels(const graph::ScaleSite& site, std::span<con
   return sum;
 }
 
-std::vector<double> weight_maxima(const Model& model, const graph::ScaleSite& site) {
+std::vector<double> weight_maxima(const arch::Model& model, const graph::ScaleSite& site) {
   std::vector<double> out(site.free, 0);
   for (const graph::ScaledParameter& change : site.changes) {
     if (std::find(site.readers.begin(), site.readers.end(), change.parameter) == site.readers.end() ||
         change.along != graph::Along::columns)
       continue;
-    const Weight& w = model.weights.at(change.parameter);
+    const arch::Weight& w = model.weights.at(change.parameter);
     if (!w.is_f32())
       throw user_error("'{}' is no f32 weight: its largest numbers are looked for in f32", change.parameter);
     const int64_t columns = w.columns(), matrix = columns * w.type.shape[w.type.shape.size() - 2].number();
@@ -91,4 +91,4 @@ std::vector<double> weight_maxima(const Model& model, const graph::ScaleSite& si
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -10,7 +10,7 @@
 #include "graph/equivalence/scale_sites.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // s = max|x|^alpha / max|w|^(1 - alpha), at least 1e-5; 1 where either is 0.
 std::vector<double> smooth_scales(std::span<const double> activation_maxima, std::span<const double> weight_maxima,
@@ -35,6 +35,6 @@ AwqChoice choose_awq(std::span<const double> activation_means,
 std::vector<double> largest_of_channels(const graph::ScaleSite& site, std::span<const double> by_channel);
 std::vector<double> mean_of_channels(const graph::ScaleSite& site, std::span<const double> by_channel);
 // max|w| over all rows of all readers, by free scale.
-std::vector<double> weight_maxima(const Model& model, const graph::ScaleSite& site);
+std::vector<double> weight_maxima(const arch::Model& model, const graph::ScaleSite& site);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

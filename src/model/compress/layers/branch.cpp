@@ -14,14 +14,14 @@
 #include "model/compress/low_rank_correction/low_rank_correction.h"
 #include "model/compress/quantize.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 bool stays_float(const Format& f) {
-  return is_plain(f, Scalar::f32) || is_plain(f, Scalar::f16) || is_plain(f, Scalar::bf16);
+  return arch::is_plain(f, Scalar::f32) || arch::is_plain(f, Scalar::f16) || arch::is_plain(f, Scalar::bf16);
 }
 
-void require_blocks(const Parameter& p, int64_t rank, const Format& f) {
+void require_blocks(const arch::Parameter& p, int64_t rank, const Format& f) {
   for (const auto& [what, columns] : {std::pair("A", p.shape.back().number()), std::pair("B", rank)})
     if (columns % f.block != 0)
       throw Error(Exit::usage,
@@ -31,23 +31,24 @@ void require_blocks(const Parameter& p, int64_t rank, const Format& f) {
 }
 
 // The column weighting of matrix m from its input statistics; nullopt where they are not known or not used.
-std::optional<Weight> weighing(const RoundingTask& task, int64_t m, BranchMethod method, double damping) {
+std::optional<arch::Weight> weighing(const RoundingTask& task, int64_t m, BranchMethod method, double damping) {
   const graph::Shape shape{graph::Dim(task.columns), graph::Dim(task.columns)};
   if (method == BranchMethod::eora) {
     const std::span<const float> gram = task.gram(m);
-    if (!gram.empty()) return damped(f32_weight(shape, gram), damping);
+    if (!gram.empty()) return damped(arch::f32_weight(shape, gram), damping);
   } else if (method == BranchMethod::lqer) {
     const std::vector<float> squares = task.squares(m);
     if (squares.empty()) return std::nullopt;
     std::vector<float> diagonal(task.columns * task.columns);
     for (int64_t c = 0; c < task.columns; ++c) diagonal[c * task.columns + c] = squares[c];
-    return damped(f32_weight(shape, diagonal), damping);
+    return damped(arch::f32_weight(shape, diagonal), damping);
   }
   return std::nullopt;
 }
 
-Weight held(run::Engine& engine, const FormatRef& format, const graph::Shape& shape, std::span<const float> values) {
-  Weight out = f32_weight(shape, values);
+arch::Weight held(run::Engine& engine, const FormatRef& format, const graph::Shape& shape,
+                  std::span<const float> values) {
+  arch::Weight out = arch::f32_weight(shape, values);
   if (!format) return out;
   out.bytes = engine.encode(format, values.data(), out.rows(), out.columns());
   out.type.element.format = format;
@@ -78,15 +79,15 @@ const std::string& name_of(BranchMethod method) {
   return branch_methods()[ordinal(method)];
 }
 
-std::map<std::string, int64_t> branch_ranks(const Model& model, const std::map<std::string, FormatRef>& formats,
+std::map<std::string, int64_t> branch_ranks(const arch::Model& model, const std::map<std::string, FormatRef>& formats,
                                             const BranchOptions& options) {
   std::map<std::string, int64_t> out;
   if (!options.are_wanted()) return out;
-  if (model.metadata.has(kLowRankWeights))
+  if (model.metadata.has(arch::kLowRankWeights))
     throw user_error("'{}' already has low-rank branches: start from the model before it was quantized", model.name);
-  const auto places = graph::low_rank_places(function_of(model, watched_function(*model.family)));
+  const auto places = graph::low_rank_places(function_of(model, calibrate::watched_function(*model.family)));
   for (const auto& [name, format] : formats) {
-    const Parameter& p = *model.find(name);
+    const arch::Parameter& p = *model.find(name);
     const auto place = places.find(name);
     const bool multiplied = place != places.end() && place->second.products && !place->second.rows;
     if (!multiplied || graph::layer_of(name) < 0 || p.gguf.empty() || stays_float(*format)) continue;
@@ -116,14 +117,15 @@ Branch branch_of(run::Engine& engine, const RoundingTask& task, std::span<const 
                  const graph::Shape& shape, int64_t rank, const BranchOptions& options, double damping, uint32_t seed) {
   LUMEN_CHECK(std::ssize(values) == task.all_rows() * task.columns && rank >= 1);
   const graph::Shape matrix{graph::Dim(task.rows), graph::Dim(task.columns)};
-  DecompositionOptions how;
+  linear::DecompositionOptions how;
   how.rank = rank;
   std::vector<float> a, b;
   for (int64_t m = 0; m < task.matrices; ++m) {
     how.seed = seed + m;
-    const Weight w = f32_weight(matrix, values.subspan(m * task.rows * task.columns, task.rows * task.columns));
-    const std::optional<Weight> gram = weighing(task, m, options.method, damping);
-    const LowRankPair pair = gram ? decompose_weighted(engine, w, *gram, how) : decompose(engine, w, 1, how);
+    const arch::Weight w =
+        arch::f32_weight(matrix, values.subspan(m * task.rows * task.columns, task.rows * task.columns));
+    const std::optional<arch::Weight> gram = weighing(task, m, options.method, damping);
+    const linear::LowRankPair pair = gram ? decompose_weighted(engine, w, *gram, how) : decompose(engine, w, 1, how);
     a.insert(a.end(), pair.right.f32().begin(), pair.right.f32().end());
     b.insert(b.end(), pair.left.f32().begin(), pair.left.f32().end());
   }
@@ -132,4 +134,4 @@ Branch branch_of(run::Engine& engine, const RoundingTask& task, std::span<const 
   return {held(engine, options.format, of_a, a), held(engine, options.format, of_b, b)};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

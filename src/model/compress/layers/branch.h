@@ -11,7 +11,7 @@
 
 #include "model/compress/strategy/strategy.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 enum class BranchMethod : uint8_t {
   svdquant,  // the leading singular vectors of the weight; the remainder is rounded
@@ -37,11 +37,11 @@ const std::string& name_of(BranchMethod method);
 // Weights of layers that get a branch, and its rank (options.rank, or fewer if the matrix has fewer rows or columns):
 // those in `formats` that only products read and that do not stay floats. Error when A or B does not divide into blocks
 // of the format, or the model has branches already.
-std::map<std::string, int64_t> branch_ranks(const Model& model, const std::map<std::string, FormatRef>& formats,
+std::map<std::string, int64_t> branch_ranks(const arch::Model& model, const std::map<std::string, FormatRef>& formats,
                                             const BranchOptions& options);
 
 struct Branch {
-  Weight a, b;  // [R, K], [N, R], or stacked; in the format
+  arch::Weight a, b;  // [R, K], [N, R], or stacked; in the format
 
   // to += sign B A, with the numbers that the format holds.
   void add(run::Engine& engine, float sign, std::span<float> to) const;
@@ -52,4 +52,4 @@ struct Branch {
 Branch branch_of(run::Engine& engine, const RoundingTask& task, std::span<const float> values,
                  const graph::Shape& shape, int64_t rank, const BranchOptions& options, double damping, uint32_t seed);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

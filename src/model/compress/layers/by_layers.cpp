@@ -15,13 +15,13 @@
 #include "number/facts/facts.h"
 #include "run/engine/feedback/first_not_finite.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr const char *kRounded = "rounded", *kTrue = "true";  // sets of carried values
 
-std::string key_of(const Model& model, const std::map<std::string, FormatRef>& formats, std::span<const TokenId> text,
-                   const ByLayersOptions& o) {
+std::string key_of(const arch::Model& model, const std::map<std::string, FormatRef>& formats,
+                   std::span<const text::TokenId> text, const ByLayersOptions& o) {
   std::string all = fmt::format("{}\n{}\n{}\n{} {} {} {} {} {}\n", o.identity ? o.identity->sampled() : "", o.source,
                                 o.method.text(), o.numbers.damping, o.numbers.act_order, o.numbers.norm,
                                 o.numbers.iterations, o.numbers.smoothing_strength, model.name);
@@ -30,7 +30,7 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
     all += fmt::format("branches {} {} {}\n", o.branch.rank, name_of(o.branch.method),
                        o.branch.format ? o.branch.format->hash.hex() : "");
   all += fmt::format("{} {} {} {}\n", o.run.length, o.run.batch, o.run.bos, static_cast<int>(o.run.products.scalar));
-  for (const Parameter& p : model.parameters) {
+  for (const arch::Parameter& p : model.parameters) {
     const auto f = formats.find(p.name);
     all += fmt::format("{} {} {}\n", p.name, print(model.weights.at(p.name).type),
                        f == formats.end() ? "" : f->second->hash.hex());
@@ -39,7 +39,7 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
   return hash_text(all).hex();
 }
 
-std::function<std::string()> whole_of(const std::shared_ptr<ModelIdentity>& identity) {
+std::function<std::string()> whole_of(const std::shared_ptr<arch::ModelIdentity>& identity) {
   if (!identity) return {};
   return [identity] { return identity->whole(); };
 }
@@ -65,8 +65,8 @@ class ByLayers::Numbers {
   std::map<std::string, std::vector<float>> held_;
 };
 
-ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string, FormatRef> formats,
-                   std::span<const TokenId> text, ByLayersOptions options)
+ByLayers::ByLayers(run::Engine& engine, const arch::Model& model, std::map<std::string, FormatRef> formats,
+                   std::span<const text::TokenId> text, ByLayersOptions options)
     : engine_(engine),
       model_(model),
       formats_(std::move(formats)),
@@ -104,7 +104,7 @@ std::string ByLayers::unfit(size_t k) const {
   std::set<std::string> wanted;
   for (const std::string& name : rounded_in(k)) {
     wanted.insert(name);
-    if (branches_.contains(name)) wanted.insert({branch_a(name), branch_b(name)});
+    if (branches_.contains(name)) wanted.insert({arch::branch_a(name), arch::branch_b(name)});
   }
   std::set<std::string> told;
   for (const Journal::Line& line : journal_.report(k).lines) {
@@ -119,8 +119,8 @@ std::string ByLayers::unfit(size_t k) const {
   }
   for (const auto& [name, shape] : journal_.weights(k)) {
     if (wanted.erase(name) == 0) return fmt::format("it has a weight '{}'", name);
-    const TensorSpec spec{name, shape, {Scalar::f32, format_of(name)}};
-    const Parameter* const p = model_.find(name);
+    const file::TensorSpec spec{name, shape, {Scalar::f32, format_of(name)}};
+    const arch::Parameter* const p = model_.find(name);
     try {
       if (spec.blob_bytes() != std::ssize(std::span(journal_.weight(name, format_of(name), k + 1)->bytes)) ||
           (p && spec.rows() * spec.columns() != p->count()))
@@ -228,7 +228,7 @@ struct ByLayers::Part {
   Numbers before, after;
   PartState state;                // after preparations
   std::vector<std::string> mine;  // to be rounded here
-  std::map<std::string, Weight> weights;
+  std::map<std::string, arch::Weight> weights;
   std::map<std::string, Branch> branches;
   std::vector<Journal::Line> lines;  // of the report
   const std::function<void(const ByLayersProgress&)>& progress;
@@ -236,16 +236,16 @@ struct ByLayers::Part {
   std::vector<std::string> unsound = {};  // by state.reads: what was wrong with the sums, which are dropped
 
   bool is_last() const { return number + 1 == parts; }
-  LayerRun::WeightOf weight_before() {
+  calibrate::LayerRun::WeightOf weight_before() {
     return [this](const std::string& name) { return before.of(name); };
   }
-  LayerRun::WeightOf weight_after() {
+  calibrate::LayerRun::WeightOf weight_after() {
     return [this](const std::string& name) { return after.of(name); };
   }
   void tell(const std::string& doing, double share) const {
     if (progress) progress({number, parts, doing, share});
   }
-  LayerRun::Progress windows(const char* doing, double from, double to) const {
+  calibrate::LayerRun::Progress windows(const char* doing, double from, double to) const {
     return [=, this](int64_t done) { tell(doing, from + (to - from) * done / all_windows); };
   }
 };
@@ -261,9 +261,9 @@ void ByLayers::carry_truth(Part& at) {
   run_.keep_written(at.number, &true_);
 }
 
-PartRun ByLayers::carry_rounded(Part& at) {
-  PartRun gone = run_.run(at.number, at.weight_after(), &rounded_, at.is_last() ? nullptr : &rounded_, {},
-                          at.windows("goes on", 0.85, 1));
+calibrate::PartRun ByLayers::carry_rounded(Part& at) {
+  calibrate::PartRun gone = run_.run(at.number, at.weight_after(), &rounded_, at.is_last() ? nullptr : &rounded_, {},
+                                     at.windows("goes on", 0.85, 1));
   run_.keep_written(at.number, &rounded_);
   return gone;
 }
@@ -273,7 +273,7 @@ void ByLayers::observe(Part& at) {
   const size_t k = at.number;
   const graph::TapKinds kinds = this->observes();
   const bool observes = kinds.squares || kinds.magnitudes || kinds.largest || kinds.gram;
-  PartRun seen;
+  calibrate::PartRun seen;
   if (!at.mine.empty() && kinds.cross)
     seen = run_.compare(k, at.weight_before(), &rounded_, &true_, kinds, at.windows("reads", 0, 0.2));
   else if (!at.mine.empty() && observes)
@@ -293,7 +293,7 @@ void ByLayers::observe(Part& at) {
 }
 
 RoundingTask ByLayers::task_of(Part& at, const std::string& name) const {
-  const Parameter& p = *model_.find(name);
+  const arch::Parameter& p = *model_.find(name);
   RoundingTask task;
   task.name = p.gguf.empty() ? p.name : p.gguf;
   task.format = formats_.at(p.name);
@@ -310,16 +310,16 @@ RoundingTask ByLayers::task_of(Part& at, const std::string& name) const {
 FormatRef ByLayers::format_of(const std::string& name) const {
   if (const auto format = formats_.find(name); format != formats_.end()) return format->second;
   const bool is_branch = std::ranges::any_of(
-      branches_, [&](const auto& b) { return name == branch_a(b.first) || name == branch_b(b.first); });
+      branches_, [&](const auto& b) { return name == arch::branch_a(b.first) || name == arch::branch_b(b.first); });
   return is_branch ? options_.branch.format : nullptr;
 }
 
 std::optional<std::vector<float>> ByLayers::done(const std::string& name, size_t end) {
-  const std::optional<Weight> w = journal_.weight(name, format_of(name), end);
+  const std::optional<arch::Weight> w = journal_.weight(name, format_of(name), end);
   if (!w) return std::nullopt;
   std::vector<float> values = values_of(engine_, *w);
   if (branches_.contains(name)) {
-    const std::string a = branch_a(name), b = branch_b(name);
+    const std::string a = arch::branch_a(name), b = arch::branch_b(name);
     Branch{*journal_.weight(a, format_of(a), end), *journal_.weight(b, format_of(b), end)}.add(engine_, 1, values);
   }
   return values;
@@ -375,7 +375,7 @@ void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task,
   if (const auto more = at.state.remarks.find(name); more != at.state.remarks.end())
     rounding.remark = more->second + (rounding.remark.empty() ? "" : "; ") + rounding.remark;
   at.lines.push_back({name, options_.method.text(), rounding.remark, error, output.value_or(-1)});
-  Weight& w = at.weights[name];
+  arch::Weight& w = at.weights[name];
   w.type = {model_.find(name)->shape, {Scalar::f32, task.format}};
   w.bytes = std::move(rounding.blob);
   at.after.set(name, std::move(rounding.values));
@@ -449,17 +449,18 @@ void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgr
     kept.push_back({name, &at.weights.at(name)});
     const auto branch = at.branches.find(name);
     if (branch == at.branches.end()) continue;
-    kept.push_back({branch_a(name), &branch->second.a});
-    kept.push_back({branch_b(name), &branch->second.b});
+    kept.push_back({arch::branch_a(name), &branch->second.a});
+    kept.push_back({arch::branch_b(name), &branch->second.b});
   }
   for (const std::string& name : at.part.parameters)
     if (at.state.changed.contains(name) && !at.weights.contains(name)) {
       kept.push_back({name, &at.state.model.weights.at(name)});
       report.changed.push_back(name);
     }
-  const PartRun gone = carry_rounded(at);
+  const calibrate::PartRun gone = carry_rounded(at);
   report.lines = std::move(at.lines);
-  if (const auto losses = gone.results.find(kResult); losses != gone.results.end()) report.losses = losses->second;
+  if (const auto losses = gone.results.find(arch::kResult); losses != gone.results.end())
+    report.losses = losses->second;
   journal_.add(k, kept, std::move(report), seals_behind(k));
   run_.drop_read(k, &rounded_);
   run_.drop_read(k, &true_);
@@ -475,7 +476,7 @@ void ByLayers::run_through(size_t k, const std::function<void(const ByLayersProg
   run_.drop_read(k, &true_);
 }
 
-PartState ByLayers::prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
+PartState ByLayers::prepared(size_t k, std::vector<calibrate::TapSums> reads, const std::vector<std::string>& mine,
                              const std::function<std::span<const float>(const std::string&)>& weight) {
   PartState out;
   out.reads = std::move(reads);
@@ -488,8 +489,8 @@ PartState ByLayers::prepared(size_t k, std::vector<TapSums> reads, const std::ve
     if (!here || site.free == 0) continue;
     out.sites.push_back(site);
     for (const graph::ScaledParameter& c : site.changes) {
-      Weight& w = out.model.weights.at(c.parameter);
-      w = f32_weight(w.type.shape, weight(c.parameter));
+      arch::Weight& w = out.model.weights.at(c.parameter);
+      w = arch::f32_weight(w.type.shape, weight(c.parameter));
     }
   }
   for (const Preparation* p : options_.method.preparations) p->prepare(engine_, out, options_.numbers);
@@ -500,7 +501,7 @@ std::vector<RoundedTensor> ByLayers::report() const {
   std::vector<RoundedTensor> out;
   for (size_t k = 0; k < journal_.first_missing(); ++k)
     for (const Journal::Line& line : journal_.report(k).lines) {
-      const Parameter& p = *model_.find(line.name);
+      const arch::Parameter& p = *model_.find(line.name);
       const auto branch = branches_.find(p.name);
       out.push_back({p.gguf.empty() ? p.name : p.gguf, formats_.at(p.name)->name, line.strategy, line.remark,
                      line.error, line.output_error, branch == branches_.end() ? 0 : branch->second});
@@ -508,35 +509,35 @@ std::vector<RoundedTensor> ByLayers::report() const {
   return out;
 }
 
-Model ByLayers::outline() const {
-  Model out = model_;
+arch::Model ByLayers::outline() const {
+  arch::Model out = model_;
   for (const auto& [name, format] : formats_) {
-    Weight& w = out.weights.at(name);
+    arch::Weight& w = out.weights.at(name);
     w.type.element = {Scalar::f32, format};
     w.bytes = {};
   }
   for (size_t k = 0; k < journal_.first_missing(); ++k)
     for (const std::string& name : journal_.report(k).changed) {
-      Weight& w = out.weights.at(name);
+      arch::Weight& w = out.weights.at(name);
       w.type.element = {Scalar::f32, nullptr};
       w.bytes = {};
     }
   if (branches_.empty()) return out;
-  std::vector<LowRankBranch> branches;
+  std::vector<arch::LowRankBranch> branches;
   for (const auto& [weight, rank] : branches_) branches.push_back({weight, rank});
   set_low_rank_branches(out, branches);
   out.parameters = own_parameters(out);
-  for (const Parameter& p : out.parameters)
-    if (p.role == kBranchRole) out.weights[p.name].type = {p.shape, {Scalar::f32, format_of(p.name)}};
+  for (const arch::Parameter& p : out.parameters)
+    if (p.role == arch::kBranchRole) out.weights[p.name].type = {p.shape, {Scalar::f32, format_of(p.name)}};
   return out;
 }
 
-Weight ByLayers::weight(const Parameter& p) {
-  std::optional<Weight> w = journal_.weight(p.name, format_of(p.name));
+arch::Weight ByLayers::weight(const arch::Parameter& p) {
+  std::optional<arch::Weight> w = journal_.weight(p.name, format_of(p.name));
   LUMEN_CHECK(w, "'{}' was not quantized", p.name);
   // The shape may have axes that files do not store.
   w->type.shape = p.shape;
   return *w;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

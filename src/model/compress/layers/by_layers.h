@@ -15,17 +15,17 @@
 #include "model/compress/layers/journal.h"
 #include "model/compress/prepare/prepare.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct ByLayersOptions {
   RoundingMethod method;
   StrategyOptions numbers;
   BranchOptions branch;  // added to each rounded weight of the layers
-  LayerRunOptions run;
-  std::filesystem::path folder;             // of saved progress; whoever writes the result removes it
-  bool anew = false;                        // discards an existing folder
-  std::string source;                       // the run's input beyond these options; part of the journal's key
-  std::shared_ptr<ModelIdentity> identity;  // of the model and all other sources of weights; null: not compared
+  calibrate::LayerRunOptions run;
+  std::filesystem::path folder;                   // of saved progress; whoever writes the result removes it
+  bool anew = false;                              // discards an existing folder
+  std::string source;                             // the run's input beyond these options; part of the journal's key
+  std::shared_ptr<arch::ModelIdentity> identity;  // of the model and all other sources of weights; null: not compared
 };
 
 struct RoundedTensor {
@@ -45,8 +45,8 @@ struct ByLayersProgress {
 class ByLayers {
  public:
   // `formats`: by parameter name; parameters without one are unchanged. `model` must outlive this.
-  ByLayers(run::Engine& engine, const Model& model, std::map<std::string, FormatRef> formats,
-           std::span<const TokenId> text, ByLayersOptions options);
+  ByLayers(run::Engine& engine, const arch::Model& model, std::map<std::string, FormatRef> formats,
+           std::span<const text::TokenId> text, ByLayersOptions options);
 
   // Does the remaining parts. False when `stop` returned true after a part. Error (exit 5) when an earlier run's
   // progress was made from another model (Journal::require_same_model).
@@ -57,8 +57,8 @@ class ByLayers {
   int64_t window() const { return options_.run.length; }
   std::vector<RoundedTensor> report() const;
   // The result: types, and the bytes of unchanged weights; the others come from weight().
-  Model outline() const;
-  Weight weight(const Parameter& p);
+  arch::Model outline() const;
+  arch::Weight weight(const arch::Parameter& p);
   void remove_folder() { journal_.remove(); }
 
  private:
@@ -67,7 +67,7 @@ class ByLayers {
   void round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
   void run_through(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
   void carry_truth(Part& at);
-  PartRun carry_rounded(Part& at);
+  calibrate::PartRun carry_rounded(Part& at);
   void discard_unfit_parts();
   std::string unfit(size_t k) const;
   size_t first_to_do();
@@ -96,17 +96,17 @@ class ByLayers {
   // The numbers of a weight that a part before `end` rounded, with its branch.
   std::optional<std::vector<float>> done(const std::string& name, size_t end);
   // Weights and sums after preparations; `before` receives the numbers that they change.
-  PartState prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
+  PartState prepared(size_t k, std::vector<calibrate::TapSums> reads, const std::vector<std::string>& mine,
                      const std::function<std::span<const float>(const std::string&)>& weight);
 
   run::Engine& engine_;
-  const Model& model_;
+  const arch::Model& model_;
   const std::map<std::string, FormatRef> formats_;
   const ByLayersOptions options_;
   const std::map<std::string, int64_t> branches_;  // ranks
-  LayerRun run_;
+  calibrate::LayerRun run_;
   Journal journal_;
-  CarriedValues rounded_, true_;
+  calibrate::CarriedValues rounded_, true_;
   std::unique_ptr<Rounder> rounder_, nearest_;  // nearest_: for weights that the strategy cannot round
   TaskErrors errors_;
   std::set<const Format*> left_alone_;     // formats that the strategy does not support
@@ -115,4 +115,4 @@ class ByLayers {
   std::vector<float> losses_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -13,11 +13,11 @@
 #include "base/structured/base64.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr const char *kKind = "work", *kJournal = "journal", *kValues = "values";
-constexpr uint64_t kAlignment = Bytes::kAlignment;
+constexpr uint64_t kAlignment = arch::Bytes::kAlignment;
 constexpr uint64_t kLargestPart = uint64_t{1} << 50;
 
 std::string part_name(size_t part) {
@@ -246,15 +246,15 @@ void Journal::add(size_t number, const std::vector<Kept>& weights, Report report
   write();
 }
 
-std::optional<Weight> Journal::weight(const std::string& name, const FormatRef& format, size_t end) const {
+std::optional<arch::Weight> Journal::weight(const std::string& name, const FormatRef& format, size_t end) const {
   for (size_t k = std::min(end, parts_.size()); k-- > 0;) {
     if (!parts_[k]) continue;
     for (const Stored& stored : parts_[k]->weights) {
       if (stored.name != name) continue;
-      Weight w;
+      arch::Weight w;
       for (const int64_t d : stored.shape) w.type.shape.emplace_back(d);
       w.type.element = {Scalar::f32, format};
-      w.bytes = Bytes(parts_[k]->file.bytes.subspan(stored.offset, stored.bytes), parts_[k]->file.keeper);
+      w.bytes = arch::Bytes(parts_[k]->file.bytes.subspan(stored.offset, stored.bytes), parts_[k]->file.keeper);
       return w;
     }
   }
@@ -274,4 +274,4 @@ void Journal::remove() {
   std::filesystem::remove(folder_, ignored);  // only if it is empty
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -19,7 +19,7 @@
 #include "base/sealed/sealed.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class Journal {
  public:
@@ -36,7 +36,7 @@ class Journal {
   };
   struct Kept {
     std::string name;
-    const Weight* weight;
+    const arch::Weight* weight;
   };
   // The seals of carried values by the name of their set (model/calibrate/carried.h).
   using Values = std::map<std::string, std::map<int, Seal>>;
@@ -62,7 +62,7 @@ class Journal {
   // parts stay valid if this one's contents equal its previous ones.
   void add(size_t part, const std::vector<Kept>& weights, Report report, const Values& values);
   // A weight of one of the parts before `end`; `format`: that it was rounded to, null for f32.
-  std::optional<Weight> weight(const std::string& name, const FormatRef& format, size_t end = SIZE_MAX) const;
+  std::optional<arch::Weight> weight(const std::string& name, const FormatRef& format, size_t end = SIZE_MAX) const;
   // The values carried out of `part`; nullopt unless it is the last part added.
   std::optional<Values> values(size_t part) const;
   // Error (exit 5) when the saved parts were made from another model, which the partial hash did not show. They are
@@ -103,4 +103,4 @@ class Journal {
   Values values_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

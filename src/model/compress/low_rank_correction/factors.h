@@ -7,7 +7,7 @@
 
 #include "model/linear/decomposition.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct FactorOptions {
   int64_t rank = 32;      // at most; less for a matrix with fewer rows or columns
@@ -22,18 +22,18 @@ struct ErrorFigures {
 };
 
 struct Factors {
-  LowRankPair pair;           // B, A
+  linear::LowRankPair pair;   // B, A
   std::vector<float> values;  // W' + B A
   ErrorFigures before, after;
 };
 
 // A gram [K, K] with `part` times the mean of its diagonal added to the diagonal.
-Weight damped(const Weight& gram, double part);
+arch::Weight damped(const arch::Weight& gram, double part);
 
 // `w`, `rounded`: f32 [N, K]. `gram`: X^T X of the inputs, f32 [K, K] (EoRA); null: B A is the best low-rank fit of W -
 // W' itself (LQER, SVDQuant). Except for damping, B A is optimal where N or K is at most 512; for larger matrices
 // subspace iteration is used.
-Factors factors_of(run::Engine& engine, const Weight& w, const Weight& rounded, const Weight* gram,
+Factors factors_of(run::Engine& engine, const arch::Weight& w, const arch::Weight& rounded, const arch::Weight* gram,
                    const FactorOptions& options);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -18,12 +18,12 @@
 #include "model/calibrate/layer_run.h"
 #include "model/compress/low_rank_correction/factors.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct LowRankCorrectionOptions {
   FactorOptions factors;
   bool weighted = true;  // by activations on the text
-  LayerRunOptions run;
+  calibrate::LayerRunOptions run;
   std::filesystem::path folder;  // of values between layers; empty: memory
 };
 
@@ -40,7 +40,7 @@ struct LowRankCorrectionProgress {
 };
 
 struct LowRankCorrection {
-  Adapter adapter;  // for the rounded model
+  arch::Adapter adapter;  // for the rounded model
   std::vector<CorrectedTensor> tensors;
   std::string text() const;  // a table
 };
@@ -50,8 +50,8 @@ struct LowRankCorrection {
 // time. nullopt when `stop` returned true between two matrices. Error (user) when `rounded` is not a rounded form of
 // `original`, or there is nothing to correct.
 std::optional<LowRankCorrection> correct_low_rank(
-    run::Engine& engine, const Model& original, const Model& rounded, std::span<const TokenId> text,
+    run::Engine& engine, const arch::Model& original, const arch::Model& rounded, std::span<const text::TokenId> text,
     const LowRankCorrectionOptions& options, const std::function<void(const LowRankCorrectionProgress&)>& progress = {},
     const std::function<bool()>& stop = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

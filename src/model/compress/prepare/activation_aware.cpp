@@ -7,7 +7,7 @@
 #include "model/compress/prepare/each.h"
 #include "model/compress/round/round.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kRows = 512;  // of a weight, sampled evenly to measure losses
@@ -27,7 +27,7 @@ class SiteLoss {
       : engine_(engine), errors_(engine) {
     for (const graph::ScaledParameter& change : site.changes) {
       const auto format = part.formats.find(change.parameter);
-      const TapSums* reads = reads_of(part.reads, change.parameter);
+      const calibrate::TapSums* reads = reads_of(part.reads, change.parameter);
       if (change.along != graph::Along::columns || format == part.formats.end() || !reads) continue;
       add(part.model.weights.at(change.parameter), format->second, change.powers, *reads);
     }
@@ -57,7 +57,8 @@ class SiteLoss {
   }
 
  private:
-  void add(const Weight& w, const FormatRef& format, const std::vector<graph::Power>& powers, const TapSums& reads) {
+  void add(const arch::Weight& w, const FormatRef& format, const std::vector<graph::Power>& powers,
+           const calibrate::TapSums& reads) {
     Sample x;
     x.format = format;
     x.columns = w.columns();
@@ -92,7 +93,7 @@ class SiteLoss {
 
 // Mean |x| of the site's channels. Channels that are always 0, and those of matrices without rows, get the mean of all
 // others, for lack of data.
-std::vector<double> mean_magnitudes(const graph::ScaleSite& site, const TapSums& reads) {
+std::vector<double> mean_magnitudes(const graph::ScaleSite& site, const calibrate::TapSums& reads) {
   std::vector<double> out(site.powers.size()), rows(site.powers.size());
   for (size_t k = 0; k < reads.magnitudes.size(); ++k) {
     const int64_t m = k / reads.tap.columns;
@@ -125,7 +126,7 @@ class ActivationAware : public Preparation {
   void prepare(run::Engine& engine, PartState& part, const StrategyOptions&) const override {
     const std::vector<graph::ScaleSite> sites = part.sites;
     for (const graph::ScaleSite& site : sites) {
-      const TapSums* reads = site.readers.empty() ? nullptr : reads_of(part.reads, site.readers.front());
+      const calibrate::TapSums* reads = site.readers.empty() ? nullptr : reads_of(part.reads, site.readers.front());
       if (!reads) continue;
       SiteLoss loss(engine, part, site);
       if (loss.empty()) continue;
@@ -146,4 +147,4 @@ const Preparation& activation_aware() {
   return p;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

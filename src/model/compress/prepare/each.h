@@ -3,10 +3,10 @@
 
 #include "model/compress/prepare/preparation.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 const Preparation& activation_aware();  // activation_aware.cpp
 const Preparation& smoothing();         // smoothing.cpp
 const Preparation& even_keys();         // even_keys.cpp
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

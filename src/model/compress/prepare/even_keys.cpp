@@ -7,7 +7,7 @@
 
 #include "model/compress/prepare/each.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 class EvenKeys : public Preparation {
@@ -30,7 +30,7 @@ class EvenKeys : public Preparation {
 
  private:
   // Sum of squares of a channel over the text, from its row of a weight [N, K].
-  static double squares_of_row(std::span<const float> row, const TapSums& reads) {
+  static double squares_of_row(std::span<const float> row, const calibrate::TapSums& reads) {
     const int64_t k = std::ssize(row);
     double all = 0;
     for (int64_t i = 0; i < k; ++i) {
@@ -45,10 +45,10 @@ class EvenKeys : public Preparation {
   static std::vector<double> sizes_of_keys(const PartState& part, const graph::ScaleSite& site) {
     std::vector<double> squares(site.free, 0), count(site.free, 0);
     for (const graph::ScaledParameter& change : site.changes) {
-      const Weight& w = part.model.weights.at(change.parameter);
+      const arch::Weight& w = part.model.weights.at(change.parameter);
       const bool is_matrix = change.along == graph::Along::rows && w.type.shape.size() == 2;
       const bool is_norm = change.along == graph::Along::elements && w.type.shape.size() == 1;
-      const TapSums* const reads = is_matrix ? reads_of(part.reads, change.parameter) : nullptr;
+      const calibrate::TapSums* const reads = is_matrix ? reads_of(part.reads, change.parameter) : nullptr;
       if (is_matrix ? !reads || reads->gram.empty() : !is_norm) continue;
       for (size_t r = 0; r < change.powers.size(); ++r) {
         if (change.powers[r] >= 0) continue;  // of queries, or unchanged
@@ -81,4 +81,4 @@ const Preparation& even_keys() {
   return p;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

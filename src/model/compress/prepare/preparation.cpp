@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "model/compress/prepare/each.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // Divisors of the site's channels; powers give the factors.
@@ -17,7 +17,7 @@ std::vector<double> divisors(const graph::ScaleSite& site, std::span<const doubl
   return out;
 }
 
-void divide(TapSums& sums, std::span<const double> by) {
+void divide(calibrate::TapSums& sums, std::span<const double> by) {
   const int64_t columns = sums.tap.columns, matrices = std::max<int64_t>(sums.tap.matrices, 1);
   // Where all matrices of a stack read the same x, its channels are given once.
   const bool for_each = std::ssize(by) == matrices * columns;
@@ -44,7 +44,7 @@ void apply_scales(PartState& part, const graph::ScaleSite& site, std::span<const
   apply_scales(part.model, site, s);
   for (const graph::ScaledParameter& change : site.changes) part.changed.insert(change.parameter);
   const std::vector<double> by = divisors(site, s);
-  for (TapSums& sums : part.reads) {
+  for (calibrate::TapSums& sums : part.reads) {
     const bool reads = std::ranges::any_of(sums.tap.weights, [&](const std::string& name) {
       return std::ranges::find(site.readers, name) != site.readers.end();
     });
@@ -57,4 +57,4 @@ const std::vector<const Preparation*>& preparations() {
   return all;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -12,12 +12,12 @@
 #include "model/compress/equivalent_transform/equivalent_transform.h"
 #include "model/compress/strategy/strategy.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // The weights of one part and their input statistics, as changed by preparations so far.
 struct PartState {
-  Model model;                                 // weights that sites change are f32
-  std::vector<TapSums> reads;                  // scaled like the activations
+  arch::Model model;                           // weights that sites change are f32
+  std::vector<calibrate::TapSums> reads;       // scaled like the activations
   std::vector<graph::ScaleSite> sites;         // those within this part; sites of queries and keys have no readers
   std::map<std::string, FormatRef> formats;    // of weights that will be rounded in this part
   std::set<std::string> changed;               // parameters
@@ -40,4 +40,4 @@ const std::vector<const Preparation*>& preparations();
 // Divides x of a site by s: changes the weights and their input statistics.
 void apply_scales(PartState& part, const graph::ScaleSite& site, std::span<const double> s);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

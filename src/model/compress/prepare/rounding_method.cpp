@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 std::string RoundingMethod::text() const {
   std::string out;
@@ -58,4 +58,4 @@ std::string list_methods() {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

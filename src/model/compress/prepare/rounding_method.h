@@ -6,7 +6,7 @@
 
 #include "model/compress/prepare/preparation.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct RoundingMethod {
   std::vector<const Preparation*> preparations;  // in this order
@@ -21,4 +21,4 @@ RoundingMethod parse_method(const std::string& text);
 // All names, each with its description.
 std::string list_methods();
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

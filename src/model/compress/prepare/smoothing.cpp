@@ -2,7 +2,7 @@
 // arXiv 2211.10438).
 #include "model/compress/prepare/each.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 class Smoothing : public Preparation {
@@ -20,7 +20,7 @@ class Smoothing : public Preparation {
   void prepare(run::Engine&, PartState& part, const StrategyOptions& options) const override {
     const std::vector<graph::ScaleSite> sites = part.sites;
     for (const graph::ScaleSite& site : sites) {
-      const TapSums* reads = site.readers.empty() ? nullptr : reads_of(part.reads, site.readers.front());
+      const calibrate::TapSums* reads = site.readers.empty() ? nullptr : reads_of(part.reads, site.readers.front());
       if (!reads) continue;
       std::vector<double> largest(reads->largest.begin(), reads->largest.end());
       if (largest.size() != site.powers.size()) largest = over_matrices(*reads, site.powers.size());
@@ -32,7 +32,7 @@ class Smoothing : public Preparation {
 
  private:
   // Maximum over the matrices of a stack, which read the same channels.
-  static std::vector<double> over_matrices(const TapSums& reads, size_t columns) {
+  static std::vector<double> over_matrices(const calibrate::TapSums& reads, size_t columns) {
     std::vector<double> out(columns);
     for (size_t k = 0; k < reads.largest.size(); ++k)
       out[k % columns] = std::max<double>(out[k % columns], reads.largest[k]);
@@ -47,4 +47,4 @@ const Preparation& smoothing() {
   return p;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

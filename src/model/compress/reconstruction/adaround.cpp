@@ -5,7 +5,7 @@
 #include "model/compress/reconstruction/clip.h"
 #include "model/compress/reconstruction/learning.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int kSteps = 400;
@@ -107,4 +107,4 @@ LearnedBlock learn_soft_rounding(run::Engine& engine, BlockObjective& objective,
   return best.take();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -4,7 +4,7 @@
 #include "model/compress/reconstruction/clip.h"
 #include "model/compress/reconstruction/learning.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int kSteps = 200;
@@ -89,4 +89,4 @@ LearnedBlock learn_by_signs(run::Engine& engine, BlockObjective& objective, std:
   return best.take();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -6,7 +6,7 @@
 #include "model/compress/reconstruction/clip.h"
 #include "model/compress/reconstruction/learning.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int kSteps = 400;
@@ -120,4 +120,4 @@ LearnedBlock learn_values(run::Engine& engine, BlockObjective& objective, std::s
   return best.take();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -4,7 +4,7 @@
 
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 ClippedFit::ClippedFit(run::Engine& engine, FormatRef f, int64_t rows, int64_t columns, std::span<const float> w,
                        std::span<const float> importance)
@@ -57,4 +57,4 @@ void ClippedFit::slopes(std::span<const float> w, std::span<const float> rounded
   });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

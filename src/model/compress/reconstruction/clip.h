@@ -9,7 +9,7 @@
 
 #include "model/compress/reconstruction/code_grid.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class ClippedFit {
  public:
@@ -42,4 +42,4 @@ class ClippedFit {
   CodeGrid grid_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

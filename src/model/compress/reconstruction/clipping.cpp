@@ -4,7 +4,7 @@
 #include "model/compress/reconstruction/clip.h"
 #include "model/compress/reconstruction/learning.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int kSteps = 200;
@@ -99,4 +99,4 @@ LearnedBlock learn_clipping(run::Engine& engine, BlockObjective& objective, std:
   return best.take();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

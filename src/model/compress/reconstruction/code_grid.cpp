@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 CodeGrid::CodeGrid(run::Engine& engine, FormatRef f, int64_t rows, int64_t columns)
     : engine_(engine), format_(std::move(f)), rows_(rows), columns_(columns) {
@@ -121,4 +121,4 @@ std::vector<uint8_t> CodeGrid::store(std::span<const float> values) const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -10,7 +10,7 @@
 #include "model/compress/reconstruction/element_codes.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // For each value the nearest grid values not above and not below it, and its position between them (0: low, 1: up).
 // Beyond a group's range both are its end.
@@ -58,4 +58,4 @@ class CodeGrid {
   std::vector<int32_t> count_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -8,7 +8,7 @@
 
 #include "number/codec/codec.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int kProbes = 12;   // records of random bits
@@ -129,4 +129,4 @@ bool find_element_codes(const Format& f, ElementCodes* out, std::string* why) {
   return true;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

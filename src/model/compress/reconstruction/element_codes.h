@@ -9,7 +9,7 @@
 
 #include "number/format/format.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct ElementCodes {
   int field = -1;  // of the format: a code for each element of a block
@@ -26,4 +26,4 @@ struct ElementCodes {
 // `why`: the message for users where there are none.
 bool find_element_codes(const Format& f, ElementCodes* out, std::string* why);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

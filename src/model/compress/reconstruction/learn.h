@@ -10,7 +10,7 @@
 
 #include "model/compress/reconstruction/objective.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // A weight of the layer, in the objective's order.
 struct LearnedWeight {
@@ -52,4 +52,4 @@ LearnedBlock learn_clipping(run::Engine& engine, BlockObjective& objective, std:
 LearnedBlock learn_values(run::Engine& engine, BlockObjective& objective, std::span<const LearnedWeight> weights,
                           const LearnOptions& options, const LearnProgress& progress = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

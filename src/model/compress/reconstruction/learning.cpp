@@ -4,7 +4,7 @@
 
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 WindowDraw::WindowDraw(int64_t windows, int64_t at_once, uint64_t seed)
     : random_(seed), order_(windows), some_(std::min(windows, at_once)), at_(windows) {
@@ -49,4 +49,4 @@ bool is_looked_at(int64_t done, int64_t steps) {
   return done == steps || (done > 0 && done % std::max<int64_t>((steps + 3) / 4, 1) == 0);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

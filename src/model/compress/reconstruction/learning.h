@@ -10,7 +10,7 @@
 
 #include "model/compress/reconstruction/learn.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // Batches of windows: random permutations of all windows, one after the other.
 class WindowDraw {
@@ -63,4 +63,4 @@ class BestBlock {
 // Whether to evaluate after this step: at the end, and a few times before.
 bool is_looked_at(int64_t done, int64_t steps);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

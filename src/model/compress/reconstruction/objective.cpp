@@ -9,7 +9,7 @@
 #include "graph/ir/build.h"
 #include "graph/pass/pass.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr const char* kTrue = "true.";
@@ -86,8 +86,9 @@ struct BlockObjective::Step {
   std::vector<std::pair<int, run::DeviceTensorRef>> truth;
 };
 
-BlockObjective::BlockObjective(run::Engine& engine, const LayerRun& run, size_t part, std::vector<std::string> learned,
-                               const LayerRun::WeightOf& weight, CarriedValues* rounded, CarriedValues* truth)
+BlockObjective::BlockObjective(run::Engine& engine, const calibrate::LayerRun& run, size_t part,
+                               std::vector<std::string> learned, const calibrate::LayerRun::WeightOf& weight,
+                               calibrate::CarriedValues* rounded, calibrate::CarriedValues* truth)
     : engine_(engine), run_(run), part_(part), learned_(std::move(learned)), rounded_(rounded), truth_(truth) {
   const graph::LayerPart& p = run_.part(part_);
   for (const std::string& name : learned_) names_.push_back(p.name_of(name));
@@ -197,4 +198,4 @@ double BlockObjective::loss_of_all(int64_t at_once) {
   return sum / windows();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

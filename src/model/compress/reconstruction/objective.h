@@ -15,7 +15,7 @@
 #include "model/calibrate/layer_run.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // The objective as a graph. Inputs: the part's; "true.I" with the shape of each carried float result I; "scale.I", the
 // factor of its mean squared error. First result "loss", then, with `gradients`, "gradient.NAME" for each of `learned`
@@ -30,8 +30,9 @@ class BlockObjective {
  public:
   // `learned`: parameters of the part, by the model's names; the others have the values of `weight`. `rounded`: the
   // part's inputs; `truth`: its true outputs. All outlive this.
-  BlockObjective(run::Engine& engine, const LayerRun& run, size_t part, std::vector<std::string> learned,
-                 const LayerRun::WeightOf& weight, CarriedValues* rounded, CarriedValues* truth);
+  BlockObjective(run::Engine& engine, const calibrate::LayerRun& run, size_t part, std::vector<std::string> learned,
+                 const calibrate::LayerRun::WeightOf& weight, calibrate::CarriedValues* rounded,
+                 calibrate::CarriedValues* truth);
   ~BlockObjective();
 
   int64_t windows() const { return run_.windows(); }
@@ -52,15 +53,15 @@ class BlockObjective {
   void find_scales();
 
   run::Engine& engine_;
-  const LayerRun& run_;
+  const calibrate::LayerRun& run_;
   const size_t part_;
   const std::vector<std::string> learned_;
   std::vector<std::string> names_;  // names in the graph
-  CarriedValues* const rounded_;
-  CarriedValues* const truth_;
+  calibrate::CarriedValues* const rounded_;
+  calibrate::CarriedValues* const truth_;
   std::map<std::string, run::DeviceTensorRef> weights_;  // shared by all steps
   std::vector<float> scales_;                            // by result
   std::deque<Step> steps_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -16,7 +16,7 @@
 #include "graph/ir/text.h"
 #include "model/compress/quantize.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr double kFirst = 0.9, kSecond = 0.99;  // of Adam's moments
@@ -41,14 +41,14 @@ struct RecoveryTraining::Moving {
   }
 };
 
-RecoveryTraining::RecoveryTraining(run::Engine& engine, const Model& rounded, const Model* teacher,
-                                   std::span<const TokenId> text, RecoveryTrainingOptions options)
+RecoveryTraining::RecoveryTraining(run::Engine& engine, const arch::Model& rounded, const arch::Model* teacher,
+                                   std::span<const text::TokenId> text, RecoveryTrainingOptions options)
     : engine_(engine),
       rounded_(rounded),
       options_(std::move(options)),
       loss_(engine, rounded, text, options_.run, {}, teacher),
       key_(key(text, teacher)) {
-  for (const Parameter& p : rounded.parameters)
+  for (const arch::Parameter& p : rounded.parameters)
     if (!p.frozen) add(p);
   if (moving_.empty())
     throw user_error("the model has nothing that can be trained while its codes stay fixed{}",
@@ -66,8 +66,8 @@ RecoveryTraining::RecoveryTraining(run::Engine& engine, const Model& rounded, co
 
 RecoveryTraining::~RecoveryTraining() = default;
 
-void RecoveryTraining::add(const Parameter& p) {
-  const Weight& w = rounded_.weights.at(p.name);
+void RecoveryTraining::add(const arch::Parameter& p) {
+  const arch::Weight& w = rounded_.weights.at(p.name);
   auto m = std::make_unique<Moving>();
   if (w.is_f32()) {
     if (!options_.vectors || !p.is_vector()) return;
@@ -102,21 +102,21 @@ int64_t RecoveryTraining::trained() const {
   return out;
 }
 
-std::string RecoveryTraining::key(std::span<const TokenId> text, const Model* teacher) const {
+std::string RecoveryTraining::key(std::span<const text::TokenId> text, const arch::Model* teacher) const {
   const RecoveryTrainingOptions& o = options_;
   std::string all;
   for (const auto& identity : o.identities) all += identity->sampled() + "\n";
   all += fmt::format("{}\n{} {} {} {} {} {} {}\n", o.source, o.scales, o.vectors, o.steps, o.rate, o.step_windows,
                      o.seed, teacher != nullptr);
   all += fmt::format("{} {} {} {}\n", o.run.length, o.run.batch, o.run.bos, int(o.run.products.scalar));
-  for (const Parameter& p : rounded_.parameters)
+  for (const arch::Parameter& p : rounded_.parameters)
     all += fmt::format("{} {}\n", p.name, graph::print(rounded_.weights.at(p.name).type));
   all += hash_bytes(text.data(), text.size_bytes()).hex();
   return hash_text(all).hex();
 }
 
 std::vector<float> RecoveryTraining::numbers(const std::string& name) const {
-  const Weight& w = rounded_.weights.at(name);
+  const arch::Weight& w = rounded_.weights.at(name);
   const auto found = moving_.find(name);
   if (found == moving_.end()) return values_of(engine_, w);
   const Moving& m = *found->second;
@@ -260,14 +260,14 @@ int RecoveryTraining::take_state(std::span<const uint8_t> state) {
   return moves_;
 }
 
-Model RecoveryTraining::result() const {
-  Model out = rounded_;
+arch::Model RecoveryTraining::result() const {
+  arch::Model out = rounded_;
   for (const auto& [name, m] : moving_) {
-    Weight& w = out.weights.at(name);
+    arch::Weight& w = out.weights.at(name);
     if (m->blob)
       w.bytes = m->blob->times(m->factors(m->best));
     else
-      w = f32_weight(w.type.shape, m->best);
+      w = arch::f32_weight(w.type.shape, m->best);
   }
   return out;
 }
@@ -281,4 +281,4 @@ void RecoveryTraining::remove_folder() {
   std::filesystem::remove(options_.folder, ignored);  // only if it is empty
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -24,19 +24,19 @@
 #include "model/compress/reconstruction/learning.h"
 #include "model/compress/recovery_training/scale_fields.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct RecoveryTrainingOptions {
-  LayerRunOptions run;
+  calibrate::LayerRunOptions run;
   bool scales = true, vectors = true;  // what is trained
   int steps = 200;
   double rate = 3e-3;  // for logarithms of scale factors, and vectors relative to their RMS
   int64_t step_windows = 8;
   uint64_t seed = 0;
-  std::filesystem::path folder;                            // of saved progress; whoever writes the result removes it
-  bool anew = false;                                       // discards an existing folder
-  std::string source;                                      // identifies the run's input, in addition to these options
-  std::vector<std::shared_ptr<ModelIdentity>> identities;  // of the models; empty: they are not compared
+  std::filesystem::path folder;  // of saved progress; whoever writes the result removes it
+  bool anew = false;             // discards an existing folder
+  std::string source;            // identifies the run's input, in addition to these options
+  std::vector<std::shared_ptr<arch::ModelIdentity>> identities;  // of the models; empty: they are not compared
 };
 
 struct RecoveryTrainingProgress {
@@ -48,8 +48,8 @@ class RecoveryTraining {
  public:
   // `teacher`: null: the text's own tokens are the targets; else this model's predictions. All arguments except text
   // and options outlive this. Error when nothing of the model can be trained, or the folder belongs to another run.
-  RecoveryTraining(run::Engine& engine, const Model& rounded, const Model* teacher, std::span<const TokenId> text,
-                   RecoveryTrainingOptions options);
+  RecoveryTraining(run::Engine& engine, const arch::Model& rounded, const arch::Model* teacher,
+                   std::span<const text::TokenId> text, RecoveryTrainingOptions options);
   ~RecoveryTraining();
 
   // Does the remaining steps. False when `stop` returned true: progress is in the folder. Error (exit 5) when an
@@ -64,13 +64,13 @@ class RecoveryTraining {
   // Formats without a trainable scale, and why, a line each.
   const std::vector<std::string>& left() const { return left_; }
   // The model with the best values found.
-  Model result() const;
+  arch::Model result() const;
   void remove_folder();
 
  private:
   struct Moving;
-  void add(const Parameter& p);
-  std::string key(std::span<const TokenId> text, const Model* teacher) const;
+  void add(const arch::Parameter& p);
+  std::string key(std::span<const text::TokenId> text, const arch::Model* teacher) const;
   std::vector<float> numbers(const std::string& name) const;
   void move(double rate);
   void look(int step);
@@ -80,17 +80,17 @@ class RecoveryTraining {
   void require_same_models();
 
   run::Engine& engine_;
-  const Model& rounded_;
+  const arch::Model& rounded_;
   const RecoveryTrainingOptions options_;
   std::map<std::string, std::unique_ptr<Moving>> moving_;
   std::vector<std::string> left_;
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<SealedFolder> files_;  // in the folder
   std::string models_;                   // full identities of the models that the saved state was made from
-  TextLoss loss_;
+  calibrate::TextLoss loss_;
   const std::string key_;
   double before_ = 0, after_ = 0;
   int best_step_ = 0, moves_ = 0;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

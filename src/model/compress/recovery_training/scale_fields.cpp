@@ -7,7 +7,7 @@
 #include "base/threads/team.h"
 #include "number/codec/codec.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 int64_t records_of(const Format& f, Level level, int64_t rows, int64_t columns) {
@@ -181,4 +181,4 @@ std::vector<float> ScaledBlob::sums(std::span<const float> x, std::span<const fl
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

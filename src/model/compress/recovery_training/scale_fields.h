@@ -11,7 +11,7 @@
 
 #include "number/format/format.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct ScaleFields {
   Level level = Level::block;
@@ -45,4 +45,4 @@ class ScaledBlob {
   int64_t records_ = 1;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int kTurns = 5;                   // fixed-point iterations
@@ -92,4 +92,4 @@ void CayleyDescent::orthogonalise() {
   LUMEN_CHECK(false, "a rotation went so far that it is none any more");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class CayleyDescent {
  public:
@@ -32,4 +32,4 @@ class CayleyDescent {
 std::vector<double> multiply_square(const std::vector<double>& a, const std::vector<double>& b, int64_t n);
 std::vector<double> transposed_square(const std::vector<double>& a, int64_t n);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,7 +7,7 @@
 #include "model/compress/reconstruction/learning.h"
 #include "model/compress/rotate/cayley.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 LearnedRotations learn_rotations(RotatedWeights& weights, RotationObjective& objective,
                                  const LearnRotationOptions& options,
@@ -46,4 +46,4 @@ LearnedRotations learn_rotations(RotatedWeights& weights, RotationObjective& obj
   return best;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,7 +7,7 @@
 
 #include "model/compress/rotate/rotated_weights.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // The cost of rotations.
 class RotationObjective {
@@ -42,4 +42,4 @@ LearnedRotations learn_rotations(RotatedWeights& weights, RotationObjective& obj
                                  const std::function<void(const RotationProgress&)>& progress = {},
                                  const std::function<bool()>& stop = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

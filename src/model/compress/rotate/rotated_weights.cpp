@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "graph/ir/build.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kMostLines = 16384;  // in one product
@@ -16,7 +16,7 @@ graph::Type matrix(int64_t rows, int64_t columns) {
 
 }  // namespace
 
-RotatedWeights::RotatedWeights(run::Engine& engine, const Model& model, std::vector<graph::RotationSite> sites)
+RotatedWeights::RotatedWeights(run::Engine& engine, const arch::Model& model, std::vector<graph::RotationSite> sites)
     : engine_(engine), model_(model), sites_(std::move(sites)) {
   for (size_t s = 0; s < sites_.size(); ++s) {
     const graph::RotationSite& site = sites_[s];
@@ -24,7 +24,7 @@ RotatedWeights::RotatedWeights(run::Engine& engine, const Model& model, std::vec
     first_.push_back(spaces_.size());
     for (int64_t b = 0; b < site.blocks; ++b) spaces_.push_back({s, b, site.width});
     for (const graph::RotatedParameter& change : site.changes) {
-      const Weight& w = model.weights.at(change.parameter);
+      const arch::Weight& w = model.weights.at(change.parameter);
       LUMEN_CHECK(w.is_f32(), "'{}' is not f32", change.parameter);
       turns_[change.parameter].push_back({s, change.along, RotatedLines(change, w.type.shape, site.width)});
     }
@@ -187,4 +187,4 @@ void RotatedWeights::pull_moments(const std::string& name, const Moments& moment
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -14,7 +14,7 @@
 #include "model/compress/equivalent_transform/equivalent_transform.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // The space of one rotation: a block of a site.
 struct RotatedSpace {
@@ -26,9 +26,9 @@ class RotatedWeights {
  public:
   // `model`: f32, with gains of 1 where sites need that; it outlives this. Sites must be valid, without reasons against
   // them. set() gives the rotations.
-  RotatedWeights(run::Engine& engine, const Model& model, std::vector<graph::RotationSite> sites);
+  RotatedWeights(run::Engine& engine, const arch::Model& model, std::vector<graph::RotationSite> sites);
 
-  const Model& model() const { return model_; }
+  const arch::Model& model() const { return model_; }
   const std::vector<graph::RotationSite>& sites() const { return sites_; }
   const std::vector<RotatedSpace>& spaces() const { return spaces_; }
   // `rotation`: row-major, of a space.
@@ -70,7 +70,7 @@ class RotatedWeights {
   run::DeviceTensorRef upload(std::span<const float> x, int64_t rows, int64_t width);
 
   run::Engine& engine_;
-  const Model& model_;
+  const arch::Model& model_;
   const std::vector<graph::RotationSite> sites_;
   std::vector<RotatedSpace> spaces_;
   std::vector<size_t> first_;  // first space of each site
@@ -80,4 +80,4 @@ class RotatedWeights {
   std::map<std::tuple<int64_t, int64_t, bool>, std::shared_ptr<run::Program>> programs_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

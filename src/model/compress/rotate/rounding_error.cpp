@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "model/compress/round/round.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // Statistics of an input that several weights share: sums over the text, and moments under the rotations.
 struct RoundingError::Reads {
@@ -71,7 +71,7 @@ void to_ends(const ClippedFit& clip, std::span<const float> w, int64_t columns, 
 }  // namespace
 
 RoundingError::RoundingError(run::Engine& engine, RotatedWeights& weights,
-                             const std::map<std::string, FormatRef>& formats, LayerRun* text)
+                             const std::map<std::string, FormatRef>& formats, calibrate::LayerRun* text)
     : engine_(engine), weights_(weights), formats_(formats) {
   add_items();
   if (text) read(*text);
@@ -89,7 +89,7 @@ void RoundingError::add_items() {
   for (const auto& [name, format] : formats_) {
     if (!weights_.turns(name)) continue;  // same cost under all rotations
     Item item{name, format};
-    const Weight& w = weights_.model().weights.at(name);
+    const arch::Weight& w = weights_.model().weights.at(name);
     item.matrices = w.type.shape.size() == 3 ? w.type.shape[0].number() : 1;
     item.columns = w.columns();
     item.rows = w.rows() / item.matrices;
@@ -98,16 +98,18 @@ void RoundingError::add_items() {
   }
 }
 
-void RoundingError::read(LayerRun& text) {
-  CarriedValues values({}, "turned");
+void RoundingError::read(calibrate::LayerRun& text) {
+  calibrate::CarriedValues values({}, "turned");
   graph::TapKinds kinds;
   kinds.gram = true;
   OutputErrors errors(engine_);
-  const LayerRun::WeightOf weight = [&](const std::string& name) { return weights_.model().weights.at(name).f32(); };
+  const calibrate::LayerRun::WeightOf weight = [&](const std::string& name) {
+    return weights_.model().weights.at(name).f32();
+  };
   for (size_t k = 0; k < text.parts(); ++k) {
-    const PartRun part = text.run(k, weight, &values, k + 1 < text.parts() ? &values : nullptr, kinds);
+    const calibrate::PartRun part = text.run(k, weight, &values, k + 1 < text.parts() ? &values : nullptr, kinds);
     text.drop_read(k, &values);
-    for (const TapSums& sums : part.taps) {
+    for (const calibrate::TapSums& sums : part.taps) {
       (void)reads_of(part.taps, sums.tap.weights.front());  // throws for sums that are not finite
       Reads reads;
       const int64_t n = reads.columns = sums.tap.columns, matrices = std::max<int64_t>(sums.tap.matrices, 1);
@@ -200,4 +202,4 @@ double RoundingError::cost(bool gradients) {
   return sum;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -14,14 +14,14 @@
 #include "model/compress/reconstruction/clip.h"
 #include "model/compress/rotate/learn_rotations.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class RoundingError : public RotationObjective {
  public:
   // `formats`: by parameter. `text`: run through the unrotated model's layers to collect the weights' input moments;
   // null: all columns have equal weight. All arguments except the text outlive this.
   RoundingError(run::Engine& engine, RotatedWeights& weights, const std::map<std::string, FormatRef>& formats,
-                LayerRun* text);
+                calibrate::LayerRun* text);
   ~RoundingError() override;
 
   double value() override { return cost(false); }
@@ -31,7 +31,7 @@ class RoundingError : public RotationObjective {
   struct Reads;
   struct Item;
   struct Fit;
-  void read(LayerRun& text);
+  void read(calibrate::LayerRun& text);
   void add_items();
   double cost(bool gradients);
   double cost_of(const Item& item, std::span<const float> h, bool gradients, std::vector<double>* by_column);
@@ -45,4 +45,4 @@ class RoundingError : public RotationObjective {
   std::map<std::string, std::unique_ptr<Fit>> fits_;  // by format and shape
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -4,17 +4,18 @@
 #include "model/arch/held_formats.h"
 #include "model/compress/quantize.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 namespace {
 
 // The model with quantized activations in its layers.
-Model with_activations(const Model& model, const std::map<std::string, FormatRef>& formats, const FormatRef& to) {
-  Model out = model;
+arch::Model with_activations(const arch::Model& model, const std::map<std::string, FormatRef>& formats,
+                             const FormatRef& to) {
+  arch::Model out = model;
   if (!to) return out;
   std::vector<graph::EncodedInput> inputs;
   for (const auto& [name, format] : formats) {
-    const Parameter& p = *model.find(name);
+    const arch::Parameter& p = *model.find(name);
     if (graph::layer_of(name) < 0 || stays_f32(p)) continue;
     if (const auto why = graph::refuses_inputs(*to, p.shape.back().number(), {}))
       throw Error(Exit::user, fmt::format("the input of '{}' cannot be stored in {}: {}", p.gguf, to->name, *why),
@@ -28,7 +29,7 @@ Model with_activations(const Model& model, const std::map<std::string, FormatRef
 }  // namespace
 
 TokenLoss::TokenLoss(run::Engine& engine, RotatedWeights& weights, const std::map<std::string, FormatRef>& formats,
-                     std::span<const TokenId> text, const TokenLossOptions& options)
+                     std::span<const text::TokenId> text, const TokenLossOptions& options)
     : engine_(engine),
       weights_(weights),
       formats_(formats),
@@ -41,7 +42,7 @@ void TokenLoss::round() {
     std::vector<uint8_t>& blob = rounded_[name];
     if (!blob.empty() && !weights_.turns(name)) continue;
     const std::vector<float> values = weights_.values(name);
-    const Weight& w = weights_.model().weights.at(name);
+    const arch::Weight& w = weights_.model().weights.at(name);
     blob = engine_.encode(format, values.data(), w.rows(), w.columns());
   }
 }
@@ -49,7 +50,7 @@ void TokenLoss::round() {
 std::vector<float> TokenLoss::numbers(const std::string& name) {
   const auto format = formats_.find(name);
   if (format == formats_.end()) return weights_.values(name);
-  const Weight& w = weights_.model().weights.at(name);
+  const arch::Weight& w = weights_.model().weights.at(name);
   return engine_.decode(format->second, rounded_.at(name).data(), w.rows(), w.columns());
 }
 
@@ -65,4 +66,4 @@ double TokenLoss::add_gradients() {
       [&](const std::string& name, const std::vector<float>& gradient) { weights_.pull(name, gradient); });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

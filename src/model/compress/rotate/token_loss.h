@@ -12,10 +12,10 @@
 #include "model/compress/reconstruction/learning.h"
 #include "model/compress/rotate/learn_rotations.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct TokenLossOptions {
-  LayerRunOptions run;
+  calibrate::LayerRunOptions run;
   bool own = false;  // KL divergence from the model's own predictions
   // Inputs of the layers' matrices pass through this format in the rounded model, with fitted fields; null: floats.
   FormatRef activations;
@@ -28,7 +28,7 @@ class TokenLoss : public RotationObjective {
  public:
   // `formats`: by parameter; others are unchanged. All arguments except text and options outlive this.
   TokenLoss(run::Engine& engine, RotatedWeights& weights, const std::map<std::string, FormatRef>& formats,
-            std::span<const TokenId> text, const TokenLossOptions& options);
+            std::span<const text::TokenId> text, const TokenLossOptions& options);
 
   double value() override;
   double add_gradients() override;
@@ -41,10 +41,10 @@ class TokenLoss : public RotationObjective {
   run::Engine& engine_;
   RotatedWeights& weights_;
   const std::map<std::string, FormatRef>& formats_;
-  const Model rounds_;  // the model that is run, without its weights
-  TextLoss loss_;
+  const arch::Model rounds_;  // the model that is run, without its weights
+  calibrate::TextLoss loss_;
   WindowDraw draw_;
   std::map<std::string, std::vector<uint8_t>> rounded_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -10,7 +10,7 @@
 #include "graph/ir/build.h"
 #include "model/compress/round/triangle.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kTile = 1024;
@@ -184,4 +184,4 @@ std::vector<float> inverse(const Factor& factor) {
   return {x.begin(), x.end()};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

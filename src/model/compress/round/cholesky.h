@@ -11,7 +11,7 @@
 
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct Factor {
   int64_t order = 0;
@@ -36,4 +36,4 @@ std::optional<Factor> factorize(run::Engine& engine, std::span<const float> h, i
 // (U + I)^-1, upper triangular with a unit diagonal; in f64.
 std::vector<float> inverse(const Factor& factor);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

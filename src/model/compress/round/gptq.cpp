@@ -8,7 +8,7 @@
 #include "model/calibrate/sound.h"
 #include "run/engine/feedback/first_not_finite.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 Gptq::~Gptq() = default;
 
 std::vector<float> Gptq::moved(std::span<const float> w, int64_t rows, Moments& moments,
@@ -51,7 +51,7 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   auto& rounder = rounders_[{format->hash.hex(), rows, columns, how.weighs, how.in_order}];
   if (!rounder) rounder = std::make_unique<run::FeedbackRounder>(engine_, format, rows, columns, how);
   std::vector<float> importance = weighs ? moments.diagonal() : std::vector<float>{};
-  raise_zeros(importance);
+  calibrate::raise_zeros(importance);
   std::vector<uint8_t> nearest;
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   const auto errors = [&](std::span<const uint8_t> blob) {
@@ -86,4 +86,4 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -13,7 +13,7 @@
 #include "model/compress/round/output_error.h"
 #include "run/engine/feedback/feedback.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct MomentsOptions {
   double damping = 0.01;    // times the mean of H's diagonal, added to the diagonal
@@ -101,4 +101,4 @@ class Gptq {
   OutputErrors output_errors_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -9,7 +9,7 @@
 #include "model/compress/round/gptq.h"
 #include "run/engine/feedback/first_not_finite.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 graph::Type square(int64_t n) {
@@ -142,4 +142,4 @@ const run::DeviceTensorRef& Moments::inverse_factor(run::Engine& engine) {
   return inverse_;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

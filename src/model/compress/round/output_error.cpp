@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "graph/ir/build.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 graph::Type matrix(int64_t rows, int64_t columns) {
@@ -90,4 +90,4 @@ std::vector<float> OutputErrors::product(std::span<const float> e, int64_t rows,
   return run(program(rows, columns, Kind::product), e, rows, columns, gram);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

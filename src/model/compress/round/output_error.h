@@ -11,7 +11,7 @@
 
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class OutputErrors {
  public:
@@ -36,4 +36,4 @@ class OutputErrors {
   std::map<std::tuple<int64_t, int64_t, Kind, std::string>, std::shared_ptr<run::Program>> programs_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -6,7 +6,7 @@
 
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kBlock = 64;  // columns factored at once
@@ -125,4 +125,4 @@ void invert_upper(const double* r, double* x, int64_t n) {
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // a [n, n] row-major, of which the upper triangle is read, is overwritten with R, where a = R R^T. False where a
 // diagonal element is not above `least`; a is then undefined.
@@ -12,4 +12,4 @@ bool reverse_cholesky(double* a, int64_t n, double least);
 // x [n, n] becomes the inverse of the upper triangle r; zeros below the diagonal.
 void invert_upper(const double* r, double* x, int64_t n);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -6,7 +6,7 @@
 #include "base/stopwatch.h"
 #include "graph/ir/build.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kApart = int64_t{64} << 20;  // bytes of copies: more than caches hold
@@ -49,4 +49,4 @@ double ProductTimes::ms(const FormatRef& format, int64_t rows, int64_t columns) 
   return slot->second = times[kRuns / 2];
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

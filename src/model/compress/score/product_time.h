@@ -8,7 +8,7 @@
 
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 class ProductTimes {
  public:
@@ -22,4 +22,4 @@ class ProductTimes {
   std::map<std::tuple<std::string, int64_t, int64_t>, double> known_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

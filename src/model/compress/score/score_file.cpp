@@ -7,15 +7,15 @@
 #include "base/log.h"
 #include "graph/ir/text.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr const char* kKind = "scores";
 
 }  // namespace
 
-std::string score_key(const std::string& source, const Model& model, const std::vector<std::string>& names,
-                      const std::vector<FormatRef>& candidates, std::span<const TokenId> text,
+std::string score_key(const std::string& source, const arch::Model& model, const std::vector<std::string>& names,
+                      const std::vector<FormatRef>& candidates, std::span<const text::TokenId> text,
                       const ScoreOptions& options) {
   std::string all = fmt::format("{}\n{}\n{} {} {} {}\n", source, model.name, options.run.length, options.run.batch,
                                 options.run.bos, options.rows);
@@ -65,4 +65,4 @@ std::optional<std::vector<WeightScore>> read_scores(SealedFolder& folder, const 
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -11,11 +11,11 @@
 #include "model/arch/model.h"
 #include "model/compress/score/weight_scores.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // A key of the scores' inputs: it changes with files, texts, formats or options.
-std::string score_key(const std::string& source, const Model& model, const std::vector<std::string>& names,
-                      const std::vector<FormatRef>& candidates, std::span<const TokenId> text,
+std::string score_key(const std::string& source, const arch::Model& model, const std::vector<std::string>& names,
+                      const std::vector<FormatRef>& candidates, std::span<const text::TokenId> text,
                       const ScoreOptions& options);
 // `name`: file name in the folder.
 void write_scores(SealedFolder& folder, const std::string& name, const std::string& key,
@@ -24,4 +24,4 @@ void write_scores(SealedFolder& folder, const std::string& name, const std::stri
 std::optional<std::vector<WeightScore>> read_scores(SealedFolder& folder, const std::string& name,
                                                     const std::string& key, const FormatLibrary& formats);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

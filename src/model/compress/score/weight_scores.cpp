@@ -10,7 +10,7 @@
 #include "model/compress/quantize.h"
 #include "model/compress/round/round.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // Sampled rows of a weight.
@@ -20,7 +20,7 @@ struct Sample {
   std::vector<int64_t> row;  // original index of each sampled row of a matrix
 };
 
-Sample sample_of(std::span<const float> values, const Parameter& p, int64_t most) {
+Sample sample_of(std::span<const float> values, const arch::Parameter& p, int64_t most) {
   Sample out;
   out.columns = p.shape.back().number();
   out.matrices = p.shape.size() == 3 ? p.shape[0].number() : 1;
@@ -41,7 +41,7 @@ Sample sample_of(std::span<const float> values, const Parameter& p, int64_t most
 
 class Scorer {
  public:
-  Scorer(run::Engine& engine, const Model& model, LayerRun& run, const ScoreOptions& options)
+  Scorer(run::Engine& engine, const arch::Model& model, calibrate::LayerRun& run, const ScoreOptions& options)
       : model_(model),
         run_(run),
         options_(options),
@@ -51,11 +51,11 @@ class Scorer {
   void begin_part() { rounder_->begin_part(); }
 
   // Adds the weight's loss in a part to the scores of its candidates.
-  void add(WeightScore& to, std::span<const float> values, const PartRun& part) {
+  void add(WeightScore& to, std::span<const float> values, const calibrate::PartRun& part) {
     const auto slopes = part.slopes.find(to.name);
     if (slopes == part.slopes.end()) return;
-    const Parameter& p = *model_.find(to.name);
-    const TapSums* reads = reads_of(part.taps, to.name);
+    const arch::Parameter& p = *model_.find(to.name);
+    const calibrate::TapSums* reads = reads_of(part.taps, to.name);
     if (reads) to.products += reads->tap.matrices == 0 ? 1 : total(reads->counts) / tokens();
     std::vector<run::DeviceTensorRef> grams;
     const Sample few = sample_of(values, p, options_.rows), all = sample_of(values, p, INT64_MAX);
@@ -86,13 +86,13 @@ class Scorer {
   static double total(const std::vector<float>& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
   int64_t tokens() const { return run_.windows() * options_.run.length; }
 
-  run::DeviceTensorRef gram_of(const TapSums& reads, int64_t m) {
+  run::DeviceTensorRef gram_of(const calibrate::TapSums& reads, int64_t m) {
     const std::span<const float> gram = reads.gram_of(m);
     return gram.empty() ? nullptr : errors_.keep(gram, reads.tap.columns);
   }
 
   double of_product(const Sample& s, std::span<const float> e, const std::vector<run::DeviceTensorRef>& grams,
-                    const TapSums& reads, const std::vector<float>& slopes) {
+                    const calibrate::TapSums& reads, const std::vector<float>& slopes) {
     double score = 0;
     const int64_t size = s.rows * s.columns;
     for (int64_t m = 0; m < s.matrices; ++m) {
@@ -112,8 +112,8 @@ class Scorer {
     return 0.5 * score / s.rows / tokens();
   }
 
-  const Model& model_;
-  LayerRun& run_;
+  const arch::Model& model_;
+  calibrate::LayerRun& run_;
   const ScoreOptions& options_;
   OutputErrors errors_;
   const std::unique_ptr<Rounder> rounder_;
@@ -121,11 +121,11 @@ class Scorer {
 
 }  // namespace
 
-std::vector<WeightScore> unscored_weights(const Model& model, const std::vector<std::string>& names,
+std::vector<WeightScore> unscored_weights(const arch::Model& model, const std::vector<std::string>& names,
                                           const std::vector<FormatRef>& candidates) {
   std::vector<WeightScore> out;
   for (const std::string& name : names) {
-    const Parameter& p = *model.find(name);
+    const arch::Parameter& p = *model.find(name);
     WeightScore& w = out.emplace_back();
     w.name = name;
     w.weights = graph::elements(p.shape).number();
@@ -143,12 +143,13 @@ std::vector<WeightScore> unscored_weights(const Model& model, const std::vector<
   return out;
 }
 
-std::vector<WeightScore> score_weights(run::Engine& engine, const Model& model, const std::vector<std::string>& names,
-                                       std::span<const TokenId> text, const ScoreOptions& options,
+std::vector<WeightScore> score_weights(run::Engine& engine, const arch::Model& model,
+                                       const std::vector<std::string>& names, std::span<const text::TokenId> text,
+                                       const ScoreOptions& options,
                                        const std::function<void(const std::string&, double)>& progress) {
-  LayerRun run(engine, model, text, options.run);
+  calibrate::LayerRun run(engine, model, text, options.run);
   std::vector<WeightScore> out = unscored_weights(model, names, options.candidates);
-  ThereAndBack way(
+  calibrate::ThereAndBack way(
       run, [&](const std::string& name) { return values_of(engine, model.weights.at(name)); }, options.folder);
   const size_t parts = run.parts();
   const auto tell = [&](const char* doing, size_t k, double share) {
@@ -160,7 +161,7 @@ std::vector<WeightScore> score_weights(run::Engine& engine, const Model& model, 
   Scorer scorer(engine, model, run, options);
   way.back([&](size_t k) {
     tell("scores part", k, 0.2 + 0.8 * (parts - 1 - k) / parts);
-    const PartRun part = run.back(k, way.weights(), &way.values, &way.slopes, kinds);
+    const calibrate::PartRun part = run.back(k, way.weights(), &way.values, &way.slopes, kinds);
     scorer.begin_part();
     for (WeightScore& w : out)
       if (part.slopes.contains(w.name)) scorer.add(w, way.weight(w.name), part);
@@ -173,4 +174,4 @@ std::vector<WeightScore> score_weights(run::Engine& engine, const Model& model, 
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -13,7 +13,7 @@
 #include "model/compress/strategy/strategy.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct CandidateScore {
   FormatRef format;
@@ -30,7 +30,7 @@ struct WeightScore {
 };
 
 struct ScoreOptions {
-  LayerRunOptions run;
+  calibrate::LayerRunOptions run;
   std::vector<FormatRef> candidates;
   const Strategy* strategy = nullptr;  // rounds all candidates; null: each format's own search
   StrategyOptions numbers;
@@ -39,12 +39,13 @@ struct ScoreOptions {
 };
 
 // The same without scores: names and sizes.
-std::vector<WeightScore> unscored_weights(const Model& model, const std::vector<std::string>& names,
+std::vector<WeightScore> unscored_weights(const arch::Model& model, const std::vector<std::string>& names,
                                           const std::vector<FormatRef>& candidates);
 // Scores of the parameters `names`, in that order. `progress`: current work, and fraction done. Error (exit 1) when no
 // candidate fits a weight.
-std::vector<WeightScore> score_weights(run::Engine& engine, const Model& model, const std::vector<std::string>& names,
-                                       std::span<const TokenId> text, const ScoreOptions& options,
+std::vector<WeightScore> score_weights(run::Engine& engine, const arch::Model& model,
+                                       const std::vector<std::string>& names, std::span<const text::TokenId> text,
+                                       const ScoreOptions& options,
                                        const std::function<void(const std::string&, double)>& progress = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

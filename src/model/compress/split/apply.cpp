@@ -12,26 +12,26 @@
 #include "model/arch/function.h"
 #include "model/arch/split_weights.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // Bytes of a number in a format without blocks.
-int64_t bytes_of_number(const Weight& w, const std::string& name) {
+int64_t bytes_of_number(const arch::Weight& w, const std::string& name) {
   if (!w.type.element.format) return scalar_bytes(w.type.element.scalar);
   for (const Scalar plain : {Scalar::f32, Scalar::f16, Scalar::bf16})
-    if (is_plain(*w.type.element.format, plain)) return scalar_bytes(plain);
+    if (arch::is_plain(*w.type.element.format, plain)) return scalar_bytes(plain);
   throw Error(Exit::user,
               fmt::format("'{}' is held as {}: columns are moved in floats", name, w.type.element.format->name),
               "start from an f32, f16 or bf16 file");
 }
 
 // Permutes columns of a weight, or elements of a vector.
-Weight take_columns(const Weight& w, std::span<const int64_t> source, const std::string& name) {
+arch::Weight take_columns(const arch::Weight& w, std::span<const int64_t> source, const std::string& name) {
   const int64_t size = bytes_of_number(w, name), columns = w.columns(), count = std::ssize(source);
-  Weight out;
+  arch::Weight out;
   out.type = w.type;
   out.type.shape.back() = graph::Dim(count);
-  Room room(w.rows() * count * size);
+  arch::Room room(w.rows() * count * size);
   uint8_t* const to = room.data();
   const int64_t rows = w.rows();
   parallel_for(0, rows, {.is_worth = rows * count > 65536}, [&](int64_t r) {
@@ -43,7 +43,7 @@ Weight take_columns(const Weight& w, std::span<const int64_t> source, const std:
 }
 
 // Permutes the rows of each matrix alike.
-Weight rows_in_order(const Weight& w, std::span<const int64_t> order, const std::string& name) {
+arch::Weight rows_in_order(const arch::Weight& w, std::span<const int64_t> order, const std::string& name) {
   (void)bytes_of_number(w, name);
   std::vector<int64_t> source;
   const int64_t each = std::ssize(order), matrices = w.rows() / each;
@@ -54,12 +54,13 @@ Weight rows_in_order(const Weight& w, std::span<const int64_t> order, const std:
 
 }  // namespace
 
-Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std::span<const WeightParts> parts) {
-  for (const char* key : {kSplitColumns, kSplitExperts, kOnlineRotations})
+arch::Model with_parts_of(const arch::Model& model, std::span<const ColumnGroup> groups,
+                          std::span<const WeightParts> parts) {
+  for (const char* key : {arch::kSplitColumns, arch::kSplitExperts, arch::kOnlineRotations})
     if (model.metadata.has(key))
       throw Error(Exit::user, fmt::format("'{}' has {}: its weights cannot be cut", model.name, key),
                   "start from the model as it was before");
-  Model out = model;
+  arch::Model out = model;
   const auto wanted = [&](const std::string& name) { return std::ranges::find(parts, name, &WeightParts::weight); };
   std::vector<graph::ColumnSplit> splits;
   std::map<std::string, std::vector<float>> orders;  // by parameter
@@ -77,7 +78,7 @@ Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std
     }
     std::string order;
     if (!group.before && !std::ranges::is_sorted(group.order)) {
-      order = order_parameter(*first);
+      order = arch::order_parameter(*first);
       orders[order].assign(group.order.begin(), group.order.end());
     }
     for (const std::string& name : group.weights)
@@ -86,7 +87,7 @@ Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std
   LUMEN_CHECK(splits.size() == parts.size(), "weights to be cut that are in no group");
   // After all row permutations.
   for (const graph::ColumnSplit& s : splits) {
-    const Weight whole = out.weights.at(s.weight);
+    const arch::Weight whole = out.weights.at(s.weight);
     out.weights.erase(s.weight);
     std::vector<int64_t> source(whole.columns());
     std::iota(source.begin(), source.end(), 0);
@@ -97,11 +98,12 @@ Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std
       out.weights[graph::column_part(s.weight, i)] =
           take_columns(whole, std::span(source).subspan(begin, s.columns[i]), s.weight);
   }
-  for (const auto& [name, order] : orders) out.weights[name] = f32_weight({graph::Dim(std::ssize(order))}, order);
+  for (const auto& [name, order] : orders) out.weights[name] = arch::f32_weight({graph::Dim(std::ssize(order))}, order);
   set_column_splits(out, splits);
   out.parameters = own_parameters(out);
-  for (const Parameter& p : out.parameters) LUMEN_CHECK(out.weights.contains(p.name), "'{}' has no weight", p.name);
+  for (const arch::Parameter& p : out.parameters)
+    LUMEN_CHECK(out.weights.contains(p.name), "'{}' has no weight", p.name);
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -9,7 +9,7 @@
 #include "graph/transform/split_columns.h"
 #include "model/compress/split/columns.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct WeightParts {
   std::string weight;
@@ -17,6 +17,7 @@ struct WeightParts {
 };
 
 // Error for weights that are rounded already, and for models with parts or run-time rotations.
-Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std::span<const WeightParts> parts);
+arch::Model with_parts_of(const arch::Model& model, std::span<const ColumnGroup> groups,
+                          std::span<const WeightParts> parts);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -14,9 +14,9 @@
 #include "model/calibrate/there_and_back.h"
 #include "model/compress/quantize.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
-std::vector<ColumnGroup> column_groups(const Model& model, const std::vector<std::string>& names) {
+std::vector<ColumnGroup> column_groups(const arch::Model& model, const std::vector<std::string>& names) {
   const graph::Graph g = graph::with_numbers(function_of(model, "forward"));
   const std::set<std::string> wanted(names.begin(), names.end());
   std::vector<ColumnGroup> out;
@@ -34,11 +34,12 @@ std::vector<ColumnGroup> column_groups(const Model& model, const std::vector<std
   return out;
 }
 
-void rank_columns(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                  const LayerRunOptions& options, const std::filesystem::path& folder, std::vector<ColumnGroup>& groups,
-                  const std::function<void(double)>& progress) {
-  LayerRun run(engine, model, text, options);
-  ThereAndBack way(run, [&](const std::string& name) { return values_of(engine, model.weights.at(name)); }, folder);
+void rank_columns(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+                  const calibrate::LayerRunOptions& options, const std::filesystem::path& folder,
+                  std::vector<ColumnGroup>& groups, const std::function<void(double)>& progress) {
+  calibrate::LayerRun run(engine, model, text, options);
+  calibrate::ThereAndBack way(
+      run, [&](const std::string& name) { return values_of(engine, model.weights.at(name)); }, folder);
   const size_t parts = run.parts();
   way.there([&](size_t k) {
     if (progress) progress(0.3 * k / parts);
@@ -46,7 +47,7 @@ void rank_columns(run::Engine& engine, const Model& model, std::span<const Token
   for (ColumnGroup& group : groups) group.impacts.assign(group.columns, 0);
   way.back([&](size_t k) {
     if (progress) progress(0.3 + 0.7 * (parts - 1 - k) / parts);
-    const PartRun part =
+    const calibrate::PartRun part =
         run.back(k, way.weights(), &way.values, &way.slopes, {}, {}, {.channels = true, .gradients = {}});
     for (ColumnGroup& group : groups)
       for (const std::string& name : group.weights) {
@@ -75,4 +76,4 @@ int64_t high_columns(double ratio, int64_t columns, const Format& high, const Fo
   return std::min(round_up(wanted, step), columns - step);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

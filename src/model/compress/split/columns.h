@@ -12,7 +12,7 @@
 #include "graph/equivalence/rows_before.h"
 #include "model/calibrate/layer_run.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // Weights with the same input.
 struct ColumnGroup {
@@ -27,15 +27,15 @@ struct ColumnGroup {
 
 // Groups of layers' weights among `names` that may be split, without orders. Rows of earlier weights are not permuted
 // where the group's input has readers that are not matrices of the model.
-std::vector<ColumnGroup> column_groups(const Model& model, const std::vector<std::string>& names);
+std::vector<ColumnGroup> column_groups(const arch::Model& model, const std::vector<std::string>& names);
 // Fills in impacts and orders: forward and backward over the text, layer by layer. `folder`: of values between layers;
 // empty: memory. `progress`: fraction done.
-void rank_columns(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                  const LayerRunOptions& options, const std::filesystem::path& folder, std::vector<ColumnGroup>& groups,
-                  const std::function<void(double)>& progress = {});
+void rank_columns(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+                  const calibrate::LayerRunOptions& options, const std::filesystem::path& folder,
+                  std::vector<ColumnGroup>& groups, const std::function<void(double)>& progress = {});
 
 // The number of columns for a ratio: rounded up to whole blocks of both formats, leaving at least one block for the
 // other; 0 for ratio 0, or where the weight is too small for such a part.
 int64_t high_columns(double ratio, int64_t columns, const Format& high, const Format& low);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -11,7 +11,7 @@
 #include "model/arch/function.h"
 #include "model/compress/quantize.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // For each matrix of a stacked weight: sums over its channels of the squared inputs times the squared weight columns.
@@ -38,7 +38,7 @@ bool has_all(const graph::LayerPart& part, const std::vector<std::string>& weigh
 
 }  // namespace
 
-std::vector<ExpertLayer> expert_layers(const Model& model) {
+std::vector<ExpertLayer> expert_layers(const arch::Model& model) {
   std::vector<ExpertLayer> out;
   for (graph::StackedExperts& stacked : graph::stacked_experts(graph::with_numbers(function_of(model, "forward")))) {
     ExpertLayer& layer = out.emplace_back();
@@ -50,11 +50,11 @@ std::vector<ExpertLayer> expert_layers(const Model& model) {
   return out;
 }
 
-void add_expert_shares(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                       const LayerRunOptions& options, const std::filesystem::path& folder,
+void add_expert_shares(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+                       const calibrate::LayerRunOptions& options, const std::filesystem::path& folder,
                        std::vector<ExpertLayer>& layers, const std::function<void(double)>& progress) {
-  LayerRun run(engine, model, text, options);
-  CarriedValues values(folder, "experts");
+  calibrate::LayerRun run(engine, model, text, options);
+  calibrate::CarriedValues values(folder, "experts");
   graph::TapKinds kinds;
   kinds.weighed = true;
   std::vector<bool> done(layers.size(), false);
@@ -66,7 +66,7 @@ void add_expert_shares(run::Engine& engine, const Model& model, std::span<const 
       if (numbers.empty()) numbers = values_of(engine, model.weights.at(name));
       return numbers;
     };
-    const PartRun seen = run.run(k, weight, &values, k + 1 < run.parts() ? &values : nullptr, kinds);
+    const calibrate::PartRun seen = run.run(k, weight, &values, k + 1 < run.parts() ? &values : nullptr, kinds);
     run.drop_read(k, &values);
     for (size_t i = 0; i < layers.size(); ++i) {
       ExpertLayer& layer = layers[i];
@@ -74,7 +74,7 @@ void add_expert_shares(run::Engine& engine, const Model& model, std::span<const 
       done[i] = true;
       std::vector<double>& shares = layer.shares.emplace_back(layer.experts, 0.0);
       for (const std::string& name : layer.weights) {
-        const TapSums* const reads = reads_of(seen.taps, name);
+        const calibrate::TapSums* const reads = reads_of(seen.taps, name);
         if (!reads) throw user_error("'{}': the inputs of the experts of '{}' cannot be observed", model.name, name);
         const std::vector<double> of = energies(weight(name), reads->weighed, layer.experts);
         const double all = std::accumulate(of.begin(), of.end(), 0.0);
@@ -94,4 +94,4 @@ void choose_expert_classes(std::vector<ExpertLayer>& layers, std::span<const dou
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -14,7 +14,7 @@
 #include "model/calibrate/layer_run.h"
 #include "model/compress/choose/bit_classes.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // Stacked weights of one layer that are indexed by the same routing.
 struct ExpertLayer {
@@ -28,15 +28,15 @@ struct ExpertLayer {
 };
 
 // The mixtures of a model, without numbers. Empty: there are none.
-std::vector<ExpertLayer> expert_layers(const Model& model);
+std::vector<ExpertLayer> expert_layers(const arch::Model& model);
 // Runs a text, whole windows, through the model layer by layer: adds its shares and rows to each layer. `folder`: of
 // values between layers; empty: memory.
-void add_expert_shares(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                       const LayerRunOptions& options, const std::filesystem::path& folder,
+void add_expert_shares(run::Engine& engine, const arch::Model& model, std::span<const text::TokenId> text,
+                       const calibrate::LayerRunOptions& options, const std::filesystem::path& folder,
                        std::vector<ExpertLayer>& layers, const std::function<void(double)>& progress = {});
 // Computes significance and classes; `widths`: bits of the classes, descending; `target`: the maximal average of each
 // layer's experts.
 void choose_expert_classes(std::vector<ExpertLayer>& layers, std::span<const double> widths,
                            std::optional<double> target);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

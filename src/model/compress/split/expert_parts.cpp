@@ -12,11 +12,11 @@
 #include "model/arch/checkpoint/rows.h"
 #include "model/arch/function.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // Selects experts in this order, from a weight whose first axis runs along them.
-Weight take_experts(const Weight& w, std::span<const int64_t> order) {
+arch::Weight take_experts(const arch::Weight& w, std::span<const int64_t> order) {
   graph::Shape shape = w.type.shape;
   const int64_t all = shape.front().number();
   shape.front() = graph::Dim(std::ssize(order));
@@ -24,7 +24,7 @@ Weight take_experts(const Weight& w, std::span<const int64_t> order) {
     LUMEN_CHECK(w.is_f32(), "a vector along experts is not held in f32");
     std::vector<float> values;
     for (const int64_t e : order) values.push_back(w.f32()[e]);
-    return f32_weight(shape, values);
+    return arch::f32_weight(shape, values);
   }
   const int64_t rows = w.rows() / all;
   std::vector<int64_t> source;
@@ -40,13 +40,13 @@ std::vector<size_t> used_classes(const ExpertParts& parts) {
   return {used.begin(), used.end()};
 }
 
-Model with_expert_parts(const Model& model, std::span<const ExpertParts> layers) {
-  for (const char* key : {kSplitColumns, kSplitExperts, kOnlineRotations})
+arch::Model with_expert_parts(const arch::Model& model, std::span<const ExpertParts> layers) {
+  for (const char* key : {arch::kSplitColumns, arch::kSplitExperts, arch::kOnlineRotations})
     if (model.metadata.has(key))
       throw Error(Exit::user, fmt::format("'{}' has {}: its weights cannot be cut", model.name, key),
                   "start from the model as it was before");
   const graph::Graph g = graph::with_numbers(function_of(model, "forward"));
-  Model out = model;
+  arch::Model out = model;
   std::vector<graph::ExpertSplit> splits;
   for (const ExpertParts& layer : layers) {
     const std::vector<size_t> used = used_classes(layer);
@@ -61,14 +61,14 @@ Model with_expert_parts(const Model& model, std::span<const ExpertParts> layers)
       if (const auto along = graph::expert_order(g, layer.weights)) {
         for (const std::string& name : *along) out.weights.at(name) = take_experts(out.weights.at(name), order);
       } else {
-        kept = order_parameter(layer.weights.front());
+        kept = arch::order_parameter(layer.weights.front());
         std::vector<float> places(order.size());
         for (size_t place = 0; place < order.size(); ++place) places[order[place]] = place;
-        out.weights[kept] = f32_weight({graph::Dim(std::ssize(order))}, places);
+        out.weights[kept] = arch::f32_weight({graph::Dim(std::ssize(order))}, places);
       }
     }
     for (const std::string& name : layer.weights) {
-      const Weight whole = out.weights.at(name);
+      const arch::Weight whole = out.weights.at(name);
       out.weights.erase(name);
       int64_t begin = 0;
       for (size_t i = 0; i < parts.size(); begin += parts[i++])
@@ -78,8 +78,9 @@ Model with_expert_parts(const Model& model, std::span<const ExpertParts> layers)
   }
   set_expert_splits(out, splits);
   out.parameters = own_parameters(out);
-  for (const Parameter& p : out.parameters) LUMEN_CHECK(out.weights.contains(p.name), "'{}' has no weight", p.name);
+  for (const arch::Parameter& p : out.parameters)
+    LUMEN_CHECK(out.weights.contains(p.name), "'{}' has no weight", p.name);
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -11,7 +11,7 @@
 
 #include "model/arch/split_weights.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 struct ExpertParts {
   std::vector<std::string> weights;  // stacked ones of one mixture
@@ -21,6 +21,6 @@ struct ExpertParts {
 std::vector<size_t> used_classes(const ExpertParts& parts);
 
 // Error for models with parts or run-time rotations.
-Model with_expert_parts(const Model& model, std::span<const ExpertParts> layers);
+arch::Model with_expert_parts(const arch::Model& model, std::span<const ExpertParts> layers);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -13,7 +13,7 @@
 #include "model/compress/quantize.h"
 #include "model/compress/round/round.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 const ColumnGroup* group_of(std::span<const ColumnGroup> groups, const std::string& name) {
@@ -22,16 +22,16 @@ const ColumnGroup* group_of(std::span<const ColumnGroup> groups, const std::stri
   return nullptr;
 }
 
-int64_t bytes_of(const Parameter& p, int64_t columns, const FormatRef& format) {
+int64_t bytes_of(const arch::Parameter& p, int64_t columns, const FormatRef& format) {
   graph::Shape shape = p.shape;
   shape.back() = graph::Dim(columns);
   return graph::byte_size({shape, {Scalar::f32, format}});
 }
 
 // Input sums of a part of a weight's columns.
-TapSums sums_of(const TapSums& all, std::span<const int64_t> columns) {
+calibrate::TapSums sums_of(const calibrate::TapSums& all, std::span<const int64_t> columns) {
   const int64_t from = all.tap.columns, to = std::ssize(columns);
-  TapSums out;
+  calibrate::TapSums out;
   out.tap = all.tap;
   out.tap.columns = to;
   out.rows = all.rows;
@@ -46,7 +46,7 @@ TapSums sums_of(const TapSums& all, std::span<const int64_t> columns) {
 
 class Scorer {
  public:
-  Scorer(run::Engine& engine, const Model& model, LayerRun& run, std::span<const ColumnGroup> groups,
+  Scorer(run::Engine& engine, const arch::Model& model, calibrate::LayerRun& run, std::span<const ColumnGroup> groups,
          const RatioOptions& options)
       : model_(model),
         run_(run),
@@ -62,8 +62,8 @@ class Scorer {
 
   // A candidate's rounding error, in the weight's original column order.
   std::vector<float> error_of(RatioCandidate& c, const std::string& name, std::span<const float> values,
-                              const TapSums* reads) {
-    const Parameter& p = *model_.find(name);
+                              const calibrate::TapSums* reads) {
+    const arch::Parameter& p = *model_.find(name);
     const int64_t all = p.shape.back().number(), rows = std::ssize(values) / all;
     std::vector<int64_t> order(all);
     std::iota(order.begin(), order.end(), 0);
@@ -98,7 +98,7 @@ class Scorer {
     return error;
   }
 
-  double of_product(const Parameter& p, std::span<const float> e, const TapSums& reads,
+  double of_product(const arch::Parameter& p, std::span<const float> e, const calibrate::TapSums& reads,
                     const std::vector<float>& slopes) {
     const int64_t columns = p.shape.back().number(), matrices = p.shape.size() == 3 ? p.shape[0].number() : 1;
     const int64_t rows = std::ssize(e) / columns / matrices, square = columns * columns;
@@ -122,7 +122,8 @@ class Scorer {
 
  private:
   // Cached for the part, because strategies share work among weights with the same input.
-  const TapSums* known_sums(const TapSums* reads, std::span<const int64_t> columns, int64_t begin) {
+  const calibrate::TapSums* known_sums(const calibrate::TapSums* reads, std::span<const int64_t> columns,
+                                       int64_t begin) {
     if (!reads) return nullptr;
     const auto [known, fresh] = sums_.try_emplace({reads, begin, std::ssize(columns)});
     if (fresh) known->second = sums_of(*reads, columns);
@@ -131,13 +132,14 @@ class Scorer {
 
   int64_t tokens() const { return run_.windows() * options_.run.length; }
 
-  const Model& model_;
-  LayerRun& run_;
+  const arch::Model& model_;
+  calibrate::LayerRun& run_;
   const std::span<const ColumnGroup> groups_;
   const RatioOptions& options_;
   OutputErrors errors_;
   const std::unique_ptr<Rounder> rounder_;
-  std::map<std::tuple<const TapSums*, int64_t, int64_t>, TapSums> sums_;  // by first column and number of columns
+  std::map<std::tuple<const calibrate::TapSums*, int64_t, int64_t>, calibrate::TapSums>
+      sums_;  // by first column and number of columns
 };
 
 // A layer's errors, and their projections on each window's gradients.
@@ -188,11 +190,11 @@ std::string RatioCandidate::name() const {
   return high ? fmt::format("{} in {} columns, {}", high->name, high_columns, low->name) : low->name;
 }
 
-RatioScores unscored_ratios(const Model& model, const std::vector<std::string>& names,
+RatioScores unscored_ratios(const arch::Model& model, const std::vector<std::string>& names,
                             std::span<const ColumnGroup> groups, const RatioOptions& options) {
   RatioScores out;
   for (const std::string& name : names) {
-    const Parameter& p = *model.find(name);
+    const arch::Parameter& p = *model.find(name);
     const int64_t columns = p.shape.back().number();
     RatioScore& w = out.weights.emplace_back();
     w.name = name;
@@ -220,14 +222,14 @@ RatioScores unscored_ratios(const Model& model, const std::vector<std::string>& 
   return out;
 }
 
-RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vector<std::string>& names,
-                         std::span<const ColumnGroup> groups, std::span<const TokenId> text,
+RatioScores score_ratios(run::Engine& engine, const arch::Model& model, const std::vector<std::string>& names,
+                         std::span<const ColumnGroup> groups, std::span<const text::TokenId> text,
                          const RatioOptions& options, const std::function<void(const std::string&, double)>& progress) {
-  LayerRunOptions by_windows = options.run;
+  calibrate::LayerRunOptions by_windows = options.run;
   by_windows.batch = 1;  // errors are projected on each window separately
-  LayerRun run(engine, model, text, by_windows);
+  calibrate::LayerRun run(engine, model, text, by_windows);
   RatioScores out = unscored_ratios(model, names, groups, options);
-  ThereAndBack way(
+  calibrate::ThereAndBack way(
       run, [&](const std::string& name) { return values_of(engine, model.weights.at(name)); }, options.folder);
   const size_t parts = run.parts();
   const auto tell = [&](const char* doing, size_t k, double share) {
@@ -239,31 +241,31 @@ RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vec
   Scorer scorer(engine, model, run, groups, options);
   way.back([&](size_t k) {
     tell("scores part", k, 0.15 + 0.85 * (parts - 1 - k) / parts);
-    const PartRun seen = run.run(k, way.weights(), &way.values, nullptr, kinds);
+    const calibrate::PartRun seen = run.run(k, way.weights(), &way.values, nullptr, kinds);
     scorer.begin_part();
     std::map<size_t, Projections> here;  // by weight index
     for (size_t i = 0; i < out.weights.size(); ++i) {
       RatioScore& w = out.weights[i];
       if (std::ranges::find(run.part(k).parameters, w.name) == run.part(k).parameters.end()) continue;
-      const TapSums* reads = reads_of(seen.taps, w.name);
+      const calibrate::TapSums* reads = reads_of(seen.taps, w.name);
       for (RatioCandidate& c : w.candidates)
         here[i].errors.push_back(scorer.error_of(c, w.name, way.weight(w.name), reads));
       here[i].window.resize(w.candidates.size());
     }
-    BackWants wants;
+    calibrate::BackWants wants;
     if (options.pairs && run.part(k).layer >= 0)
       wants.gradients = [&](int64_t, int64_t, const std::string& name, std::span<const float> gradient) {
         for (auto& [i, p] : here)
           for (size_t c = 0; out.weights[i].name == name && c < p.errors.size(); ++c)
             p.window[c].push_back(dot(gradient, p.errors[c]));
       };
-    const PartRun back = run.back(k, way.weights(), &way.values, &way.slopes, {}, {}, wants);
+    const calibrate::PartRun back = run.back(k, way.weights(), &way.values, &way.slopes, {}, {}, wants);
     for (auto& [i, p] : here) {
       RatioScore& w = out.weights[i];
       const auto found = back.slopes.find(w.name);
       if (found == back.slopes.end()) continue;
-      const TapSums* reads = reads_of(seen.taps, w.name);
-      const Parameter& q = *model.find(w.name);
+      const calibrate::TapSums* reads = reads_of(seen.taps, w.name);
+      const arch::Parameter& q = *model.find(w.name);
       for (size_t c = 0; c < w.candidates.size(); ++c)
         w.candidates[c].score += reads ? scorer.of_product(q, p.errors[c], *reads, found->second)
                                        : scorer.of_rows(p.errors[c], q.shape.back().number(), found->second);
@@ -318,4 +320,4 @@ ChoiceProblem ratio_problem(const RatioScores& scores, double scale, std::vector
   return problem;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

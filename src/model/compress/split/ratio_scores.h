@@ -16,7 +16,7 @@
 #include "model/compress/split/columns.h"
 #include "model/compress/strategy/strategy.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // A candidate for a weight: whole in `low`, or its columns of highest impact in `high`.
 struct RatioCandidate {
@@ -40,7 +40,7 @@ struct RatioScores {
 };
 
 struct RatioOptions {
-  LayerRunOptions run;
+  calibrate::LayerRunOptions run;
   std::vector<FormatRef> high, low;
   std::vector<double> ratios;  // shares of columns; 0 is always included
   const Strategy* strategy = nullptr;
@@ -50,12 +50,12 @@ struct RatioOptions {
 };
 
 // Candidates without scores; weights in no group are whole. Error when none fits a weight.
-RatioScores unscored_ratios(const Model& model, const std::vector<std::string>& names,
+RatioScores unscored_ratios(const arch::Model& model, const std::vector<std::string>& names,
                             std::span<const ColumnGroup> groups, const RatioOptions& options);
 // With scores. Two forward passes and one backward over the text, window by window. All rows of a weight are rounded
 // for each candidate, and errors of one layer's weights are in memory together.
-RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vector<std::string>& names,
-                         std::span<const ColumnGroup> groups, std::span<const TokenId> text,
+RatioScores score_ratios(run::Engine& engine, const arch::Model& model, const std::vector<std::string>& names,
+                         std::span<const ColumnGroup> groups, std::span<const text::TokenId> text,
                          const RatioOptions& options,
                          const std::function<void(const std::string&, double)>& progress = {});
 
@@ -63,4 +63,4 @@ RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vec
 // weight, by block and item.
 ChoiceProblem ratio_problem(const RatioScores& scores, double scale, std::vector<std::vector<size_t>>* where);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -2,7 +2,7 @@
 #include "model/compress/reconstruction/reconstruction.h"
 #include "model/compress/strategy/each.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 using Learn = LearnedBlock (*)(run::Engine&, BlockObjective&, std::span<const LearnedWeight>, const LearnOptions&,
@@ -101,4 +101,4 @@ const Strategy& block_ap_strategy() {
   return s;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

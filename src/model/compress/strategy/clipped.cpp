@@ -4,7 +4,7 @@
 #include "model/compress/strategy/each.h"
 #include "model/compress/strategy/stack.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 class ClippedRounder : public Rounder {
@@ -63,4 +63,4 @@ const Strategy& clipped_strategy() {
   return s;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -3,7 +3,7 @@
 
 #include "model/compress/strategy/strategy.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 const Strategy& nearest_strategy();         // nearest.cpp
 const Strategy& importance_strategy();      // nearest.cpp
@@ -16,4 +16,4 @@ const Strategy& adaround_strategy();
 const Strategy& omniquant_strategy();
 const Strategy& block_ap_strategy();
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

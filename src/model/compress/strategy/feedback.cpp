@@ -11,7 +11,7 @@
 #include "model/compress/strategy/each.h"
 #include "model/compress/strategy/stack.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 class FeedbackStrategyRounder : public Rounder {
@@ -91,7 +91,7 @@ class FeedbackStrategyRounder : public Rounder {
   const StrategyOptions options_;
   const bool answers_;
   Gptq gptq_;
-  std::map<const TapSums*, std::pair<int64_t, std::unique_ptr<Moments>>> moments_;
+  std::map<const calibrate::TapSums*, std::pair<int64_t, std::unique_ptr<Moments>>> moments_;
 };
 
 class Feedback : public Strategy {
@@ -133,4 +133,4 @@ const Strategy& answering_strategy() {
   return s;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

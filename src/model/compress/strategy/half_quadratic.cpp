@@ -13,7 +13,7 @@
 #include "model/compress/strategy/each.h"
 #include "run/engine/feedback/feedback.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr double kBeta = 10, kGrowth = 1.01;  // the reference's
@@ -157,4 +157,4 @@ const Strategy& half_quadratic_strategy() {
   return s;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

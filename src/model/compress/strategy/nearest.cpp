@@ -4,7 +4,7 @@
 
 #include "model/compress/strategy/each.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 Rounding rounded(run::Engine& engine, const RoundingTask& t, std::span<const float> importance) {
@@ -72,4 +72,4 @@ const Strategy& importance_strategy() {
   return s;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

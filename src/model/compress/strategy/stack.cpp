@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 BlobStack::BlobStack(const Format& f, int64_t matrices, int64_t rows, int64_t columns)
     : all_(blob_layout(f, matrices * rows, columns)), one_(blob_layout(f, rows, columns)) {
@@ -44,4 +44,4 @@ void BlobStack::put(std::span<uint8_t> all, int64_t m, std::span<const uint8_t> 
     std::ranges::copy(matrix.subspan(s.of_one, s.bytes), all.begin() + s.of_all + m * s.bytes);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

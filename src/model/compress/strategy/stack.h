@@ -8,7 +8,7 @@
 
 #include "number/format/format.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // Offsets of the blobs of matrices [rows, columns] in the stack's blob, in order.
 class BlobStack {
@@ -32,4 +32,4 @@ class BlobStack {
   bool shares_ = false;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -8,7 +8,7 @@
 #include "model/calibrate/sound.h"
 #include "model/compress/strategy/each.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 std::span<const float> RoundingTask::gram(int64_t m) const {
   return reads ? reads->gram_of(m) : std::span<const float>{};
 }
@@ -37,13 +37,13 @@ std::vector<float> RoundingTask::squares(int64_t m) const {
 std::vector<float> RoundingTask::importance(int64_t* unreached) const {
   if (matrices == 1) {
     std::vector<float> of_columns = squares(0);
-    raise_zeros(of_columns);
+    calibrate::raise_zeros(of_columns);
     return of_columns;
   }
   std::vector<float> of_elements(values.size(), 1);
   for (int64_t m = 0; m < matrices; ++m) {
     std::vector<float> of_columns = squares(m);
-    raise_zeros(of_columns);
+    calibrate::raise_zeros(of_columns);
     if (unreached) *unreached += of_columns.empty();
     for (int64_t r = 0; r < rows && !of_columns.empty(); ++r)
       std::ranges::copy(of_columns, of_elements.begin() + (m * rows + r) * columns);
@@ -107,4 +107,4 @@ void TaskErrors::forget() {
   gram_of_ = nullptr;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

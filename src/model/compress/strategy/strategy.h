@@ -19,7 +19,7 @@
 #include "model/compress/round/output_error.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 // Numbers that users may set (`--strategy-option NAME=VALUE`); each strategy documents those it uses.
 struct StrategyOptions {
@@ -40,7 +40,7 @@ struct RoundingTask {
   int64_t matrices = 1, rows = 0, columns = 0;  // rows of one matrix
   FormatRef format;
   std::span<const float> values;
-  const TapSums* reads = nullptr;  // input statistics of the weight; null: none
+  const calibrate::TapSums* reads = nullptr;  // input statistics of the weight; null: none
 
   int64_t all_rows() const { return matrices * rows; }
   std::span<const float> matrix(int64_t m) const { return values.subspan(m * rows * columns, rows * columns); }
@@ -115,4 +115,4 @@ class TaskErrors {
   const float* gram_of_ = nullptr;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

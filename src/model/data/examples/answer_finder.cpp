@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/template/answer_form.h"
-#include "model/template/messages.h"
+#include "model/templates/answer_form.h"
+#include "model/templates/messages.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using nlohmann::ordered_json;
@@ -62,9 +62,9 @@ std::string other_letters(const std::string& text, size_t end = std::string::npo
     at = next;
     if (tag > 0 || at >= text.size()) continue;
     char32_t c = 0;
-    const size_t size = std::max<size_t>(1, utf8_char(text, at, &c));
+    const size_t size = std::max<size_t>(1, text::utf8_char(text, at, &c));
     if (at < end && c != 0)
-      utf8_append(out, other_letter(c));
+      text::utf8_append(out, other_letter(c));
     else
       out.append(text, at, size);
     at += size;
@@ -77,21 +77,21 @@ void change_letters(ordered_json& value) {
     value = other_letters(value.get_ref<const std::string&>());
   } else if (value.is_structured()) {
     for (auto& [key, item] : value.items())
-      if (is_said(key)) change_letters(item);
+      if (templates::is_said(key)) change_letters(item);
   }
 }
 
-ChatText cut_from(const ChatText& text, size_t begin) {
-  ChatText out{.text = text.text.substr(begin), .plain = {}, .begins = {}, .ends = {}};
-  for (const ChatText::Part& part : text.plain)
+templates::ChatText cut_from(const templates::ChatText& text, size_t begin) {
+  templates::ChatText out{.text = text.text.substr(begin), .plain = {}, .begins = {}, .ends = {}};
+  for (const templates::ChatText::Part& part : text.plain)
     if (part.end > begin) out.plain.push_back({std::max(part.begin, begin) - begin, part.end - begin});
   return out;
 }
 
-void append(ChatText& to, const ChatText& more) {
+void append(templates::ChatText& to, const templates::ChatText& more) {
   const size_t at = to.text.size();
   to.text += more.text;
-  for (const ChatText::Part& part : more.plain) to.plain.push_back({part.begin + at, part.end + at});
+  for (const templates::ChatText::Part& part : more.plain) to.plain.push_back({part.begin + at, part.end + at});
 }
 
 // Thoughts within a content: TAG thoughts /TAG, or without the first tag where what opens the answer has it.
@@ -118,24 +118,25 @@ std::string last_tag(const std::string& text) {
 
 }  // namespace
 
-AnswerFinder::AnswerFinder(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more)
+AnswerFinder::AnswerFinder(const templates::ChatRenderer& renderer, const ordered_json& messages,
+                           const ordered_json& more)
     : renderer_(renderer) {
   try {
     chat_ = renderer.mark(messages, more);
     full_ = renderer.render(chat_, {.mark_answers = renderer.has_answers()});
-  } catch (const TemplateOverrun&) {
+  } catch (const templates::TemplateOverrun&) {
     throw;  // no fault of the row: the next one would take as long
   } catch (const Error& error) {
     wrong("the template refuses the conversation", fmt::format("{}; --chat-template names another", error.what()));
   }
 }
 
-bool AnswerFinder::ends_turn(TokenId id) const {
+bool AnswerFinder::ends_turn(text::TokenId id) const {
   const auto& ends = renderer_.form().ends;
   return std::binary_search(ends.begin(), ends.end(), id);
 }
 
-bool AnswerFinder::is_ended(const ChatText& text, const Part& part) const {
+bool AnswerFinder::is_ended(const templates::ChatText& text, const Part& part) const {
   const auto controls = renderer_.controls_in(text, part);
   return !controls.empty() && ends_turn(controls.back().id);
 }
@@ -206,7 +207,8 @@ std::vector<AnswerText> AnswerFinder::in_turns(const std::vector<size_t>& answer
 }
 
 // Each block is the next message of the assistant's.
-std::vector<ChatText::Part> AnswerFinder::from_blocks(const ChatText& text, const std::vector<size_t>& answers) const {
+std::vector<templates::ChatText::Part> AnswerFinder::from_blocks(const templates::ChatText& text,
+                                                                 const std::vector<size_t>& answers) const {
   std::vector<Part> blocks;
   if (text.begins.size() != text.ends.size()) lost("the template prints parts of answers only");
   for (size_t i = 0; i < text.begins.size(); ++i) {
@@ -227,10 +229,11 @@ std::vector<ChatText::Part> AnswerFinder::from_blocks(const ChatText& text, cons
   return out;
 }
 
-std::optional<ChatText> AnswerFinder::print(const MarkedChat& chat, size_t count, bool open) const {
+std::optional<templates::ChatText> AnswerFinder::print(const templates::MarkedChat& chat, size_t count,
+                                                       bool open) const {
   try {
     return renderer_.render(chat, {.count = count, .open_answer = open, .mark_answers = renderer_.has_answers()});
-  } catch (const TemplateOverrun&) {
+  } catch (const templates::TemplateOverrun&) {
     throw;  // no fault of the row: the next one would take as long
   } catch (const Error&) {
     return std::nullopt;
@@ -239,16 +242,16 @@ std::optional<ChatText> AnswerFinder::print(const MarkedChat& chat, size_t count
 
 // From the first to the last character of `text`, which is printed of the first `count` messages, that comes from
 // message k.
-ChatText::Part AnswerFinder::own_part(size_t k, const ChatText& text, size_t count) const {
+templates::ChatText::Part AnswerFinder::own_part(size_t k, const templates::ChatText& text, size_t count) const {
   try {
-    const ChatText marked = renderer_.render(chat_, {.count = count, .marked = k});
+    const templates::ChatText marked = renderer_.render(chat_, {.count = count, .marked = k});
     if (marked.text == text.text && !marked.begins.empty() && !marked.ends.empty())
       return {marked.begins.front(), marked.ends.back()};
-  } catch (const TemplateOverrun&) {
+  } catch (const templates::TemplateOverrun&) {
     throw;                  // no fault of the row: the next one would take as long
   } catch (const Error&) {  // marks may be in the way of what a template looks for
   }
-  MarkedChat other = chat_;
+  templates::MarkedChat other = chat_;
   change_letters(other.messages[k]);
   const auto changed = print(other, count, false);
   if (!changed || changed->text.size() != text.text.size())
@@ -262,8 +265,8 @@ ChatText::Part AnswerFinder::own_part(size_t k, const ChatText& text, size_t cou
 }
 
 // Nothing of the messages before answer k is printed behind it.
-void AnswerFinder::require_last(size_t k, const ChatText& text, size_t end) const {
-  MarkedChat other = chat_;
+void AnswerFinder::require_last(size_t k, const templates::ChatText& text, size_t end) const {
+  templates::MarkedChat other = chat_;
   for (size_t i = 0; i < k; ++i) change_letters(other.messages[i]);
   const auto changed = print(other, k + 1, false);
   if (!changed || !changed->text.ends_with(std::string_view(text.text).substr(end)))
@@ -271,7 +274,7 @@ void AnswerFinder::require_last(size_t k, const ChatText& text, size_t end) cons
 }
 
 // Where answer k begins in what is printed of the first `count` messages.
-size_t AnswerFinder::begin_of(size_t k, const ChatText& text, size_t count) const {
+size_t AnswerFinder::begin_of(size_t k, const templates::ChatText& text, size_t count) const {
   const auto open = printed(k, true);
   if (open && text.text.starts_with(open->text)) return open->text.size();
   return opened(k, text, count, open);
@@ -279,7 +282,8 @@ size_t AnswerFinder::begin_of(size_t k, const ChatText& text, size_t count) cons
 
 // Templates may open the answer that is to come in another way than those that were given: what both have in common, up
 // to the answer's own text, opens this one.
-size_t AnswerFinder::opened(size_t k, const ChatText& text, size_t count, const std::optional<ChatText>& open) const {
+size_t AnswerFinder::opened(size_t k, const templates::ChatText& text, size_t count,
+                            const std::optional<templates::ChatText>& open) const {
   const Part printed_part = own_part(k, text, count);
   if (count == k + 1) require_last(k, text, printed_part.end);
   const size_t own = printed_part.begin;
@@ -297,8 +301,8 @@ size_t AnswerFinder::opened(size_t k, const ChatText& text, size_t count, const 
   }
   // Earlier messages are printed in another way: the opening is looked for, whole, then up to each of its tokens.
   std::vector<size_t> sizes = {opening.size()};
-  const ChatText alone{.text = opening, .plain = {}, .begins = {}, .ends = {}};
-  for (const AddedTokens::Match& control : renderer_.controls_in(alone, {0, opening.size()}))
+  const templates::ChatText alone{.text = opening, .plain = {}, .begins = {}, .ends = {}};
+  for (const text::AddedTokens::Match& control : renderer_.controls_in(alone, {0, opening.size()}))
     sizes.insert(sizes.begin() + 1, control.end);
   for (const size_t size : sizes) {
     if (size == 0 || size > own) continue;
@@ -309,24 +313,24 @@ size_t AnswerFinder::opened(size_t k, const ChatText& text, size_t count, const 
 }
 
 // Answer k, with which the text ends.
-ChatText::Part AnswerFinder::last_answer(size_t k, const ChatText& text) const {
+templates::ChatText::Part AnswerFinder::last_answer(size_t k, const templates::ChatText& text) const {
   return up_to_end(text, {begin_of(k, text, k + 1), text.text.size()});
 }
 
 // Answer k within the whole text, where what is printed up to it is no beginning of that: up to the token that ends it.
-ChatText::Part AnswerFinder::answer_within(size_t k) const {
+templates::ChatText::Part AnswerFinder::answer_within(size_t k) const {
   const size_t count = chat_.messages.size();
   if (k + 1 == count) return last_answer(k, full_);
   const Part own = own_part(k, full_, count);
   const size_t begin = begin_of(k, full_, count);
-  for (const AddedTokens::Match& control : renderer_.controls_in(full_, {own.end, full_.text.size()}))
+  for (const text::AddedTokens::Match& control : renderer_.controls_in(full_, {own.end, full_.text.size()}))
     if (ends_turn(control.id)) return {begin, control.end};
   lost("no token ends the answer");
 }
 
 // The token with which an answer ends may be the next message's: it is the first thing behind the answer's text, which
 // ends at `from`.
-void AnswerFinder::take_end(const ChatText& text, size_t from, Part* part) const {
+void AnswerFinder::take_end(const templates::ChatText& text, size_t from, Part* part) const {
   if (is_ended(text, *part)) return;
   const auto control = renderer_.next_control(text, part->end);
   if (!control || !ends_turn(control->id) || control->begin < from) return;
@@ -335,15 +339,15 @@ void AnswerFinder::take_end(const ChatText& text, size_t from, Part* part) const
 }
 
 // What stands behind the token that ends an answer is the template's.
-ChatText::Part AnswerFinder::up_to_end(const ChatText& text, Part part) const {
+templates::ChatText::Part AnswerFinder::up_to_end(const templates::ChatText& text, Part part) const {
   const auto last = last_control(renderer_, text, part, renderer_.form().ends);
   return {part.begin, last ? last->end : part.end};
 }
 
 // Calls of which the template prints nothing would be learned as empty answers.
-void AnswerFinder::require_calls(size_t k, const ChatText& text) const {
+void AnswerFinder::require_calls(size_t k, const templates::ChatText& text) const {
   if (!chat_.messages[k].contains("tool_calls")) return;
-  MarkedChat other = chat_;
+  templates::MarkedChat other = chat_;
   for (ordered_json& call : other.messages[k]["tool_calls"]) {
     ordered_json& name = call["function"]["name"];
     name = other_letters(name.get_ref<const std::string&>());
@@ -355,15 +359,15 @@ void AnswerFinder::require_calls(size_t k, const ChatText& text) const {
 }
 
 // Whether nothing of the thoughts of message k is printed even where it is the last one.
-bool AnswerFinder::loses_thoughts(size_t k, const ChatText& text) const {
-  MarkedChat other = chat_;
+bool AnswerFinder::loses_thoughts(size_t k, const templates::ChatText& text) const {
+  templates::MarkedChat other = chat_;
   ordered_json& message = other.messages[k];
   bool thinks = false;
   for (auto& [key, value] : message.items()) {
     if (!value.is_string()) continue;
     const auto& said = value.get_ref<const std::string&>();
     const auto thoughts = key == "content" ? inline_thoughts(said) : std::nullopt;
-    if (key != "content" && thoughts_of({{key, value}}).empty()) continue;
+    if (key != "content" && templates::thoughts_of({{key, value}}).empty()) continue;
     if (key == "content" && !thoughts) continue;
     std::string changed = other_letters(said, thoughts ? thoughts->end : std::string::npos);
     thinks |= changed != said;
@@ -376,7 +380,7 @@ bool AnswerFinder::loses_thoughts(size_t k, const ChatText& text) const {
 
 // Answer k with its thoughts where the template drops them of every answer that was given, as models write them: behind
 // what opens the answer, without the mark that there are none.
-std::optional<AnswerText> AnswerFinder::with_thoughts(size_t k, const ChatText& text) const {
+std::optional<AnswerText> AnswerFinder::with_thoughts(size_t k, const templates::ChatText& text) const {
   auto open = printed(k, true);
   const ordered_json& message = chat_.messages[k];
   const std::string content = message["content"].is_string() ? message["content"].get<std::string>() : "";
@@ -402,9 +406,9 @@ std::optional<AnswerText> AnswerFinder::with_thoughts(size_t k, const ChatText& 
   } else {
     if (opened_with.empty() || opened_with.starts_with("</")) return std::nullopt;
     close = "</" + opened_with.substr(1);
-    head = thoughts_of(message) + space + close + space + space;
+    head = templates::thoughts_of(message) + space + close + space + space;
   }
-  ChatText rest = cut_from(text, begin_of(k, text, k + 1));
+  templates::ChatText rest = cut_from(text, begin_of(k, text, k + 1));
   // The template may write that there are no thoughts.
   const auto skip_space = [&] {
     rest = cut_from(rest, std::min(rest.text.find_first_not_of(kSpace), rest.text.size()));
@@ -415,10 +419,10 @@ std::optional<AnswerText> AnswerFinder::with_thoughts(size_t k, const ChatText& 
     skip_space();
   }
   AnswerText out{*open, {}, k + 1};
-  append(out.text, ChatRenderer::unmarked(chat_, head));
+  append(out.text, templates::ChatRenderer::unmarked(chat_, head));
   append(out.text, rest);
   out.parts = {up_to_end(out.text, {open->text.size(), out.text.text.size()})};
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 // Windows of length + 1 ids: inputs, and the same one further.
-Batch batch_of(const std::vector<TokenId>& windows, int64_t rows, int64_t length) {
+Batch batch_of(const std::vector<text::TokenId>& windows, int64_t rows, int64_t length) {
   Batch batch{rows, length, {}, {}, {}, {}, {}};
   batch.tokens.reserve(rows * length);
   batch.targets.reserve(batch.tokens.capacity());
@@ -44,7 +44,7 @@ class Windows final : public Batches {
                   "give more text, a larger --validation, or a smaller --length");
     }
     for (const auto* text : {&data_->train(), &data_->validation()}) {
-      const TokenId last = *std::max_element(text->begin(), text->end());
+      const text::TokenId last = *std::max_element(text->begin(), text->end());
       if (last >= vocabulary)
         throw Error(Exit::user,
                     fmt::format("the text has token {}, but the model has rows for {} only", last, vocabulary),
@@ -69,4 +69,4 @@ std::shared_ptr<const Batches> window_batches(std::shared_ptr<const Dataset> dat
   return std::make_shared<Windows>(std::move(data), seed, rows, length, accumulate);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

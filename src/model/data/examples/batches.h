@@ -8,7 +8,7 @@
 
 #include "model/data/examples/dataset.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 // What the rows of a batch are to each other.
 enum class RowForm {
@@ -20,7 +20,7 @@ enum class RowForm {
 // Rows of as many positions, row-major. `weights`, `starts` and `labels` are empty where a source has none.
 struct Batch {
   int64_t rows = 0, length = 0;
-  std::vector<TokenId> tokens, targets;
+  std::vector<text::TokenId> tokens, targets;
   // What the loss of each position counts. Sequences: in training they sum to 1 over all batches of a step; in
   // validation they are 0 or what a position counts in the mean. Pairs and labels: 1 for the answer's tokens, else 0.
   std::vector<float> weights;
@@ -62,4 +62,4 @@ class Batches {
 std::shared_ptr<const Batches> window_batches(std::shared_ptr<const Dataset> data, uint32_t seed, int64_t rows,
                                               int64_t length, int64_t accumulate);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -5,20 +5,21 @@
 #include "base/error.h"
 #include "model/data/examples/answer_finder.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using nlohmann::ordered_json;
-using Part = ChatText::Part;
+using Part = templates::ChatText::Part;
 
 [[noreturn]] void wrong(std::string reason, std::string detail = {}) {
   throw ShapeFault{std::move(reason), std::move(detail)};
 }
 
 // Token by token where places are known; else the parts on their own, if that makes the same tokens.
-MaskedTokens tokens_of(const ChatRenderer& renderer, const ChatText& text, const std::vector<Part>& parts) {
+MaskedTokens tokens_of(const templates::ChatRenderer& renderer, const templates::ChatText& text,
+                       const std::vector<Part>& parts) {
   MaskedTokens out;
-  PlacedTokens placed = renderer.placed_tokens(text);
+  templates::PlacedTokens placed = renderer.placed_tokens(text);
   if (!placed.ends.empty() || placed.ids.empty()) {
     size_t begin = 0, next = 0;
     for (const size_t end : placed.ends) {
@@ -81,8 +82,8 @@ std::vector<size_t> answers_of(const ordered_json& messages, TrainOn which, size
 }
 
 // Answers are found by renderings of parts of the chat, of which there are some for each message.
-TemplateLimits row_limits(const ordered_json& messages) {
-  const TemplateLimits one;
+templates::TemplateLimits row_limits(const ordered_json& messages) {
+  const templates::TemplateLimits one;
   constexpr uint64_t kMessages = 40;  // that may take what one rendering may
   const uint64_t times = 1 + messages.size() / kMessages;
   return {.steps = one.steps * times, .seconds = one.seconds * static_cast<double>(times)};
@@ -90,7 +91,7 @@ TemplateLimits row_limits(const ordered_json& messages) {
 
 class Masker {
  public:
-  Masker(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more)
+  Masker(const templates::ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more)
       : renderer_(renderer), messages_(messages), finder_(renderer, messages, more) {}
 
   const AnswerFinder& finder() const { return finder_; }
@@ -99,7 +100,7 @@ class Masker {
     if (text.parts.empty() || text.text.text.empty()) wrong("the template prints no answer");
     MaskedTokens out = tokens_of(renderer_, text.text, text.parts);
     // As where chats are answered: templates write BOS themselves, or the tokenizer's habit counts.
-    const Tokenizer& tokenizer = renderer_.tokenizer();
+    const text::Tokenizer& tokenizer = renderer_.tokenizer();
     const auto bos = tokenizer.bos();
     if (tokenizer.adds_bos() && bos && (out.ids.empty() || out.ids.front() != *bos)) {
       out.ids.insert(out.ids.begin(), *bos);
@@ -107,7 +108,7 @@ class Masker {
     }
     const ordered_json& last = messages_[text.count - 1];
     if (last["role"] != "assistant" || !is_last_learned || finder_.is_ended(text.text, text.parts.back())) return out;
-    const AnswerForm& form = renderer_.form();
+    const templates::AnswerForm& form = renderer_.form();
     auto end = last.contains("tool_calls") ? form.after_calls : form.after_text;
     if (!end) end = tokenizer.eos();
     if (end) {
@@ -118,20 +119,20 @@ class Masker {
   }
 
  private:
-  const ChatRenderer& renderer_;
+  const templates::ChatRenderer& renderer_;
   const ordered_json& messages_;
   AnswerFinder finder_;
 };
 
 }  // namespace
 
-MaskedChat mask_chat(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more,
+MaskedChat mask_chat(const templates::ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more,
                      TrainOn which, size_t prompt) {
-  const TemplateBudget budget(row_limits(messages));
+  const templates::TemplateBudget budget(row_limits(messages));
   const Masker masker(renderer, messages, more);
   MaskedChat out;
   if (which == TrainOn::all) {
-    const ChatText& whole = masker.finder().whole();
+    const templates::ChatText& whole = masker.finder().whole();
     out.sequences.push_back(masker.tokens({whole, {{0, whole.text.size()}}, messages.size()}, true));
     return out;
   }
@@ -142,9 +143,9 @@ MaskedChat mask_chat(const ChatRenderer& renderer, const ordered_json& messages,
   return out;
 }
 
-MaskedTokens mask_answer(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more,
-                         size_t prompt) {
-  const TemplateBudget budget(row_limits(messages));
+MaskedTokens mask_answer(const templates::ChatRenderer& renderer, const ordered_json& messages,
+                         const ordered_json& more, size_t prompt) {
+  const templates::TemplateBudget budget(row_limits(messages));
   const Masker masker(renderer, messages, more);
   const std::vector<size_t> answers = answers_of(messages, TrainOn::assistant, prompt);
   const bool is_last_learned = answers.back() + 1 == messages.size();
@@ -154,4 +155,4 @@ MaskedTokens mask_answer(const ChatRenderer& renderer, const ordered_json& messa
   return masker.tokens(masker.finder().in_whole(answers), is_last_learned);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -15,16 +15,16 @@
 #include <vector>
 
 #include "model/data/rows/shapes.h"
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 enum class TrainOn { all, assistant, last };
 const char* train_on_name(TrainOn which);
 TrainOn train_on(const std::string& name);  // Error (usage) that lists the names
 
 struct MaskedTokens {
-  std::vector<TokenId> ids;
+  std::vector<text::TokenId> ids;
   std::vector<uint8_t> learned;  // 1 or 0 for each
 };
 
@@ -37,13 +37,13 @@ struct MaskedChat {
 // White space that a template prints behind the control token that ends a turn is not the answer's. Where the template
 // ends the last answer of a text with no such token, the one with which answers end (AnswerForm) or EOS follows.
 // Throws ShapeFault.
-MaskedChat mask_chat(const ChatRenderer& renderer, const nlohmann::ordered_json& messages,
+MaskedChat mask_chat(const templates::ChatRenderer& renderer, const nlohmann::ordered_json& messages,
                      const nlohmann::ordered_json& more, TrainOn which, size_t prompt = 0);
 // All answers behind the prompt within one sequence, as answers that are compared need it.
-MaskedTokens mask_answer(const ChatRenderer& renderer, const nlohmann::ordered_json& messages,
+MaskedTokens mask_answer(const templates::ChatRenderer& renderer, const nlohmann::ordered_json& messages,
                          const nlohmann::ordered_json& more, size_t prompt);
 
 // The time that templates are told: always the same, so that data make the same tokens on every day.
 std::tm template_time();
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -11,7 +11,7 @@
 #include "model/data/rows/file_text.h"
 #include "model/data/rows/rows.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,7 +64,8 @@ uint64_t below(uint64_t bits, uint64_t n) {
   return static_cast<uint64_t>((static_cast<Wide>(bits) * n) >> 64);
 }
 
-void copy_window(const std::vector<TokenId>& tokens, int64_t first, int64_t length, std::vector<TokenId>& out) {
+void copy_window(const std::vector<text::TokenId>& tokens, int64_t first, int64_t length,
+                 std::vector<text::TokenId>& out) {
   out.insert(out.end(), tokens.begin() + first, tokens.begin() + first + length + 1);
 }
 
@@ -102,7 +103,7 @@ std::string_view embedded_text() {
   return embedded::data().at(0).text;
 }
 
-Dataset Dataset::from_text(std::string_view text, const Tokenizer& tokenizer, DatasetOptions options) {
+Dataset Dataset::from_text(std::string_view text, const text::Tokenizer& tokenizer, DatasetOptions options) {
   check_share(options.validation);
   const size_t cut = cut_at(text, 1 - options.validation);
   Dataset out;
@@ -111,17 +112,17 @@ Dataset Dataset::from_text(std::string_view text, const Tokenizer& tokenizer, Da
   return out;
 }
 
-Dataset Dataset::from_documents(const std::vector<std::string>& documents, const Tokenizer& tokenizer,
+Dataset Dataset::from_documents(const std::vector<std::string>& documents, const text::Tokenizer& tokenizer,
                                 DatasetOptions options) {
   check_share(options.validation);
   size_t total = 0;
   for (const std::string& d : documents) total += d.size();
   const double train_bytes = total * (1 - options.validation);
-  std::vector<TokenId> end;  // a list, because g++ 12 takes an optional here for uninitialized
+  std::vector<text::TokenId> end;  // a list, because g++ 12 takes an optional here for uninitialized
   if (const auto eos = tokenizer.eos(); eos && options.separate) end.push_back(*eos);
   Dataset out;
-  const auto put = [&](std::string_view text, bool whole, std::vector<TokenId>& to) {
-    const std::vector<TokenId> ids = tokenizer.encode(text);
+  const auto put = [&](std::string_view text, bool whole, std::vector<text::TokenId>& to) {
+    const std::vector<text::TokenId> ids = tokenizer.encode(text);
     to.insert(to.end(), ids.begin(), ids.end());
     if (whole) to.insert(to.end(), end.begin(), end.end());
   };
@@ -142,25 +143,25 @@ Dataset Dataset::from_documents(const std::vector<std::string>& documents, const
   return out;
 }
 
-Dataset Dataset::from(const Documents& documents, const Tokenizer& tokenizer, DatasetOptions options) {
+Dataset Dataset::from(const Documents& documents, const text::Tokenizer& tokenizer, DatasetOptions options) {
   Dataset out = documents.one_text ? from_text(documents.contents.at(0), tokenizer, options)
                                    : from_documents(documents.contents, tokenizer, options);
   out.files_ = documents.files;
   return out;
 }
 
-Dataset Dataset::load(const fs::path& path, const Tokenizer& tokenizer, DatasetOptions options) {
+Dataset Dataset::load(const fs::path& path, const text::Tokenizer& tokenizer, DatasetOptions options) {
   return from(load_documents(path), tokenizer, options);
 }
 
 Hash Dataset::token_hash() const {
-  const Hash parts[] = {hash_bytes(train_.data(), train_.size() * sizeof(TokenId)),
-                        hash_bytes(validation_.data(), validation_.size() * sizeof(TokenId))};
+  const Hash parts[] = {hash_bytes(train_.data(), train_.size() * sizeof(text::TokenId)),
+                        hash_bytes(validation_.data(), validation_.size() * sizeof(text::TokenId))};
   return hash_bytes(parts, sizeof parts);
 }
 
-std::vector<TokenId> random_batch(const std::vector<TokenId>& tokens, uint64_t seed, uint64_t index, int64_t rows,
-                                  int64_t length) {
+std::vector<text::TokenId> random_batch(const std::vector<text::TokenId>& tokens, uint64_t seed, uint64_t index,
+                                        int64_t rows, int64_t length) {
   const int64_t size = tokens.size();
   if (length < 1 || rows < 1) throw usage_error("a batch of {} rows of {} tokens", rows, length);
   if (length >= size) {
@@ -168,7 +169,7 @@ std::vector<TokenId> random_batch(const std::vector<TokenId>& tokens, uint64_t s
                 fmt::format("the text has {} tokens; windows of {} need at least {}", size, length, length + 1),
                 "use a longer text or a shorter context");
   }
-  std::vector<TokenId> out;
+  std::vector<text::TokenId> out;
   out.reserve(rows * (length + 1));
   for (int64_t row = 0; row < rows; ++row) {
     const uint64_t bits = mix(mix(mix(seed) ^ index) ^ row);
@@ -177,19 +178,20 @@ std::vector<TokenId> random_batch(const std::vector<TokenId>& tokens, uint64_t s
   return out;
 }
 
-int64_t window_count(const std::vector<TokenId>& tokens, int64_t length) {
+int64_t window_count(const std::vector<text::TokenId>& tokens, int64_t length) {
   if (length < 1) throw usage_error("windows of {} tokens", length);
   return tokens.empty() ? 0 : (std::ssize(tokens) - 1) / length;
 }
 
-std::vector<TokenId> window_batch(const std::vector<TokenId>& tokens, int64_t first, int64_t rows, int64_t length) {
+std::vector<text::TokenId> window_batch(const std::vector<text::TokenId>& tokens, int64_t first, int64_t rows,
+                                        int64_t length) {
   const int64_t count = window_count(tokens, length);
   if (first < 0 || rows < 1 || first > count - rows)
     throw usage_error("windows {} to {} of {}: the text has only {}", first, first + rows, length, count);
-  std::vector<TokenId> out;
+  std::vector<text::TokenId> out;
   out.reserve(rows * (length + 1));
   for (int64_t w = first; w < first + rows; ++w) copy_window(tokens, w * length, length, out);
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

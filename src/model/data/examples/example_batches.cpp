@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "model/data/examples/order.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 constexpr uint64_t kSplitSeed = 0x76616c6964;  // the same rows are for validation whatever the seed
@@ -253,4 +253,4 @@ int64_t ExampleBatches::steps_of(double epochs) const {
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(units / (options_.rows * options_.accumulate))));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

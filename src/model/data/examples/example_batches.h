@@ -11,7 +11,7 @@
 #include "model/data/examples/load.h"
 #include "model/data/examples/plan.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 struct BatchOptions {
   uint32_t seed = 1;
@@ -78,4 +78,4 @@ class ExampleBatches final : public Batches {
   Hash hash_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

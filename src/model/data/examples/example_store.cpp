@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 constexpr size_t kBlock = size_t{1} << 20;
@@ -110,7 +110,7 @@ void ExampleWriter::add(std::span<const uint32_t> tokens, StoredExample example)
   example.learned = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) example.learned += tokens[i] >= ExampleStore::kLearned;
-    largest_ = std::max(largest_, static_cast<TokenId>(tokens[i] & ~ExampleStore::kLearned));
+    largest_ = std::max(largest_, static_cast<text::TokenId>(tokens[i] & ~ExampleStore::kLearned));
   }
   LUMEN_CHECK(example.learned > 0);
   running_.add(tokens.data(), tokens.size_bytes());
@@ -140,4 +140,4 @@ std::shared_ptr<const ExampleStore> ExampleWriter::finish(RowForm form, const Ro
   return stored;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -12,7 +12,7 @@
 #include "model/data/examples/batches.h"
 #include "model/data/rows/row_report.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 // One text with its tokens. Of pairs, the chosen text and the rejected one follow each other.
 struct StoredExample {
@@ -37,7 +37,7 @@ class ExampleStore {
     return tokens_.subspan(example.first, example.length);
   }
   uint64_t token_count() const { return tokens_.size(); }
-  TokenId largest() const { return largest_; }
+  text::TokenId largest() const { return largest_; }
   const RowReport& report() const { return report_; }
   const Hash& hash() const { return hash_; }  // of tokens and examples
 
@@ -55,7 +55,7 @@ class ExampleStore {
   RowForm form_ = RowForm::sequences;
   std::span<const uint32_t> tokens_;
   std::span<const StoredExample> examples_;
-  TokenId largest_ = -1;
+  text::TokenId largest_ = -1;
   RowReport report_;
   Hash hash_;
   std::shared_ptr<const void> keeper_;
@@ -88,8 +88,8 @@ class ExampleWriter {
   Spool spool_;
   std::vector<StoredExample> examples_;
   uint64_t count_ = 0;
-  TokenId largest_ = -1;
+  text::TokenId largest_ = -1;
   RunningHash running_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

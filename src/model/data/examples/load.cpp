@@ -12,7 +12,7 @@
 #include "base/threads/team.h"
 #include "model/data/rows/rows.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,7 +32,7 @@ RowForm form_of(Example::Kind kind) {
 }
 
 // A template that runs into its limit ends the reading, at this row.
-Error placed(const TemplateOverrun& error, const fs::path& file, uint64_t line) {
+Error placed(const templates::TemplateOverrun& error, const fs::path& file, uint64_t line) {
   return Error(error.code(), fmt::format("{}:{}: {}", file.string(), line, error.what()),
                "--chat-template names another template");
 }
@@ -51,7 +51,7 @@ struct Tokenized {
 
 class RowTokenizer {
  public:
-  RowTokenizer(const Tokenizer& tokenizer, const ReadOptions& options)
+  RowTokenizer(const text::Tokenizer& tokenizer, const ReadOptions& options)
       : tokenizer_(tokenizer), options_(options), renderer_(tokenizer, options.chat.parse(), template_time) {}
 
   Tokenized run(DataRow row) const {
@@ -86,7 +86,7 @@ class RowTokenizer {
     } catch (const ShapeFault& fault) {
       out.fault = fault.reason;
       out.detail = fault.detail;
-    } catch (const TemplateOverrun&) {
+    } catch (const templates::TemplateOverrun&) {
       throw;
     } catch (const Error& error) {
       out.fault = "cannot be tokenized";
@@ -118,13 +118,13 @@ class RowTokenizer {
     out.sequences.push_back(std::move(sequence));
   }
 
-  const Tokenizer& tokenizer_;
+  const text::Tokenizer& tokenizer_;
   const ReadOptions& options_;
-  ChatRenderer renderer_;
+  templates::ChatRenderer renderer_;
 };
 
 // Whatever the tokens depend on.
-Hash cache_key(const std::vector<DataFile>& files, const Tokenizer& tokenizer, const ReadOptions& options) {
+Hash cache_key(const std::vector<DataFile>& files, const text::Tokenizer& tokenizer, const ReadOptions& options) {
   ordered_json parts = {{"version", kVersion},
                         {"form", options.form},
                         {"columns", options.columns},
@@ -150,7 +150,7 @@ std::vector<DataFile> hashed(const std::vector<fs::path>& files) {
 
 class Loader {
  public:
-  Loader(const std::vector<fs::path>& files, const std::vector<std::string>& names, const Tokenizer& tokenizer,
+  Loader(const std::vector<fs::path>& files, const std::vector<std::string>& names, const text::Tokenizer& tokenizer,
          const ReadOptions& options)
       : files_(files), names_(names), rows_(tokenizer, options) {}
 
@@ -182,7 +182,7 @@ class Loader {
         if (i > ended) return;
         try {
           made[i] = rows_.run(std::move(block[i]));
-        } catch (const TemplateOverrun& error) {
+        } catch (const templates::TemplateOverrun& error) {
           for (int64_t now = ended; i < now && !ended.compare_exchange_weak(now, i);) {
           }
           throw placed(error, files_[file], lines[i]);
@@ -260,7 +260,7 @@ std::optional<Example::Kind> kind_of_rows(const std::vector<fs::path>& files,
   return found;
 }
 
-LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer& tokenizer,
+LoadedExamples load_examples(const std::vector<fs::path>& files, const text::Tokenizer& tokenizer,
                              const ReadOptions& options) {
   check_data_form(options.form);
   LoadedExamples out;
@@ -282,7 +282,7 @@ std::vector<std::string> documents_of_rows(const std::vector<fs::path>& files, c
                                            RowReport* report) {
   std::vector<std::string> out;
   // There is no vocabulary yet, and no control token.
-  const ChatRenderer renderer(Tokenizer::characters(" "), options.chat.parse(), template_time);
+  const templates::ChatRenderer renderer(text::Tokenizer::characters(" "), options.chat.parse(), template_time);
   for (const fs::path& file : files) {
     const auto reader = open_rows(file);
     for (DataRow row; reader->next(&row);) {
@@ -310,7 +310,7 @@ std::vector<std::string> documents_of_rows(const std::vector<fs::path>& files, c
         out.insert(out.end(), printed.begin(), printed.end());
       } catch (const ShapeFault& fault) {
         drop(fault.reason, fault.detail);
-      } catch (const TemplateOverrun& error) {
+      } catch (const templates::TemplateOverrun& error) {
         throw placed(error, file, row.line);
       } catch (const Error& error) {
         drop("cannot be tokenized", error.what());
@@ -320,4 +320,4 @@ std::vector<std::string> documents_of_rows(const std::vector<fs::path>& files, c
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -13,13 +13,13 @@
 #include "model/data/examples/example_store.h"
 #include "model/data/rows/shapes.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 struct ReadOptions {
   std::string form = "auto";  // of rows: "auto", or the name of an Example::Kind (example_kind_name)
   std::map<std::string, std::string> columns;
   TrainOn train_on = TrainOn::assistant;
-  ChosenTemplate chat;
+  templates::ChosenTemplate chat;
   std::shared_ptr<SealedFolder> cache;  // null: tokens are held in memory, and not kept
 };
 
@@ -41,11 +41,11 @@ struct LoadedExamples {
 };
 // Rows are tokenized once; the same files, tokenizer, template and options find them in the cache. Error when no row
 // can be used.
-LoadedExamples load_examples(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
+LoadedExamples load_examples(const std::vector<std::filesystem::path>& files, const text::Tokenizer& tokenizer,
                              const ReadOptions& options);
 
 // The documents of all rows, for a tokenizer that is to be trained on them; rows that give none are counted.
 std::vector<std::string> documents_of_rows(const std::vector<std::filesystem::path>& files, const ReadOptions& options,
                                            RowReport* report);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

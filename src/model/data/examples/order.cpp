@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 // The finalizer of SplitMix64.
@@ -40,4 +40,4 @@ uint64_t Permutation::at(uint64_t i) const {
   return i;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

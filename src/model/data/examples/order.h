@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 class Permutation {
  public:
@@ -21,4 +21,4 @@ class Permutation {
   std::array<uint64_t, kRounds> keys_{};
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

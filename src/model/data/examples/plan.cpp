@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/data/examples/order.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 constexpr size_t kOpenWindows = 256;
@@ -148,4 +148,4 @@ RowPlan plan_rows(const ExampleStore& store, const std::vector<uint32_t>& chosen
   return Planner(store, options, files, report).run(chosen);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

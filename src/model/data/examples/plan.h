@@ -9,7 +9,7 @@
 
 #include "model/data/examples/example_store.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 enum class Overflow { cut, drop };
 const char* overflow_name(Overflow o);
@@ -38,4 +38,4 @@ struct PlanOptions {
 RowPlan plan_rows(const ExampleStore& store, const std::vector<uint32_t>& chosen, const PlanOptions& options,
                   const std::vector<std::string>& files, RowReport* report);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

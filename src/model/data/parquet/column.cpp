@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/data/parquet/thrift.h"
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 namespace {
 
 using Type = Thrift::Type;
@@ -232,4 +232,4 @@ void ColumnReader::begin_page_2(const PageHead& head, std::string_view packed) {
   values_ = read_values(head.encoding, leaf_, page, dictionary_.get());
 }
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

@@ -10,7 +10,7 @@
 #include "model/data/parquet/unpack_page.h"
 #include "model/data/parquet/values.h"
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 
 // Memory of all columns of a file together.
 struct Held {
@@ -64,4 +64,4 @@ class ColumnReader {
   std::unique_ptr<ValueReader> values_;
 };
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

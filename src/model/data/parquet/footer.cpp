@@ -9,7 +9,7 @@
 #include "model/data/parquet/thrift.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 namespace {
 
 using Type = Thrift::Type;
@@ -100,7 +100,7 @@ Element read_element(Thrift& in) {
         return false;
     }
   });
-  if (utf8_valid_run(out.name, 0) != out.name.size()) throw user_error("a column's name is no valid UTF-8");
+  if (text::utf8_valid_run(out.name, 0) != out.name.size()) throw user_error("a column's name is no valid UTF-8");
   if (out.repetition < 0 || out.repetition > 2 || out.children < 0)
     throw user_error("column '{}': the schema is damaged", out.name);
   return out;
@@ -352,4 +352,4 @@ Footer read_footer(std::string_view file) {
   return out;
 }
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

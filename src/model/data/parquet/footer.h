@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 
 enum class Physical : uint8_t { boolean, int32, int64, int96, float32, float64, bytes, fixed };
 enum class Meaning : uint8_t { plain, text, natural, decimal, half };
@@ -51,4 +51,4 @@ struct Footer {
 
 Footer read_footer(std::string_view file);
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

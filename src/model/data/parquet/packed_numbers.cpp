@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 namespace {
 
 constexpr uint64_t kLargestBlock = uint64_t{1} << 31;
@@ -148,4 +148,4 @@ size_t DeltaReader::size() const {
   return walk.at_;
 }
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

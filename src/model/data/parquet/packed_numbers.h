@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 
 int bits_for(uint32_t largest);
 
@@ -64,4 +64,4 @@ class DeltaReader {
   uint64_t bit_ = 0;
 };
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

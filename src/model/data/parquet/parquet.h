@@ -12,7 +12,7 @@
 
 #include "model/data/reader/reader.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 struct ParquetLimits {
   uint64_t page = uint64_t{256} << 20;  // bytes of one page, unpacked
@@ -26,4 +26,4 @@ struct ParquetLimits {
 // with `name`, for a file that is not Parquet, is damaged, or exceeds a limit.
 std::unique_ptr<RowReader> read_parquet(std::string_view bytes, std::string name, const ParquetLimits& limits = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -5,7 +5,7 @@
 #include "model/data/parquet/footer.h"
 #include "model/data/parquet/parquet.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace parquet {
 namespace {
 
@@ -188,4 +188,4 @@ std::unique_ptr<RowReader> read_parquet(std::string_view bytes, std::string name
   return std::make_unique<parquet::Reader>(bytes, std::move(name), limits);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 namespace {
 
 constexpr int kDeepest = 32;
@@ -139,4 +139,4 @@ void Thrift::skip(Type type) {
   }
 }
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 
 class Thrift {
  public:
@@ -53,4 +53,4 @@ class Thrift {
   int depth_ = 0;
 };
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "model/data/reader/unpack.h"
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 namespace {
 
 // Pages of one repeated value compress to a thousandth; larger data is split into several pages.
@@ -72,4 +72,4 @@ std::string_view unpack_page(int codec, std::string_view packed, size_t size, Pa
   return {out, size};
 }
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

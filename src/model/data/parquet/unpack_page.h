@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 
 // Memory reused from page to page. It is not cleared first, so a damaged file that announces more than it has touches
 // no memory.
@@ -32,4 +32,4 @@ void check_codec(int codec);
 // Decompresses to `size` bytes, in `buffer`, or `packed` itself if stored. Error when damaged or of another size.
 std::string_view unpack_page(int codec, std::string_view packed, size_t size, PageBuffer& buffer);
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

@@ -8,7 +8,7 @@
 #include "model/data/parquet/packed_numbers.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 namespace {
 
 using nlohmann::ordered_json;
@@ -325,7 +325,7 @@ bool to_json(const Leaf& leaf, const Value& value, ordered_json* out) {
     *out = half_of(value.bytes);
     return true;
   }
-  const bool is_text = utf8_valid_run(value.bytes, 0) == value.bytes.size();
+  const bool is_text = text::utf8_valid_run(value.bytes, 0) == value.bytes.size();
   if (leaf.meaning == Meaning::text && !is_text) return false;
   if (is_text && leaf.type != Physical::int96)
     *out = std::string(value.bytes);
@@ -334,4 +334,4 @@ bool to_json(const Leaf& leaf, const Value& value, ordered_json* out) {
   return true;
 }
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

@@ -9,7 +9,7 @@
 
 #include "model/data/parquet/footer.h"
 
-namespace lumen::model::parquet {
+namespace lumen::model::data::parquet {
 
 // Integers (sign-extended), the bits of floating-point numbers, or bytes, by the column's type. The bytes are in the
 // page, or in its reader until the next value.
@@ -50,4 +50,4 @@ std::unique_ptr<ValueReader> read_values(int64_t encoding, const Leaf& leaf, std
 // Converts to JSON as in rows; false for a text that is not valid UTF-8.
 bool to_json(const Leaf& leaf, const Value& value, nlohmann::ordered_json* out);
 
-}  // namespace lumen::model::parquet
+}  // namespace lumen::model::data::parquet

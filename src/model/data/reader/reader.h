@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 struct DataRow {
   uint64_t line = 0;
@@ -28,4 +28,4 @@ class RowReader {
   virtual bool next(DataRow* row) = 0;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

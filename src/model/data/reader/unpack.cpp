@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 // Rows of real data sets compress to a tenth, logs and tables to a fiftieth; deflate's limit is 1032. Small files may
@@ -90,4 +90,4 @@ std::string gunzip(std::string_view packed, const std::string& name, uint64_t li
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 // Whether the bytes begin with gzip's magic number.
 bool is_gzip(std::string_view bytes);
@@ -18,4 +18,4 @@ std::string foreign_packing(std::string_view bytes);
 // `limit` once unpacked, or more than 200 times the packed size; with Exit::hardware when memory cannot hold them.
 std::string gunzip(std::string_view packed, const std::string& name, uint64_t limit);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

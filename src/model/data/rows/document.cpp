@@ -5,7 +5,7 @@
 
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using nlohmann::ordered_json;
@@ -221,7 +221,7 @@ class Reader {
 }  // namespace
 
 Document read_document(std::string_view text) {
-  if (utf8_valid_run(text, 0) != text.size()) return {{}, {DataRow{.line = 1, .fault = "no valid UTF-8"}}};
+  if (text::utf8_valid_run(text, 0) != text.size()) return {{}, {DataRow{.line = 1, .fault = "no valid UTF-8"}}};
   return Reader(text).read();
 }
 
@@ -229,4 +229,4 @@ std::vector<DataRow> document_rows(std::string_view text) {
   return read_document(text).rows;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

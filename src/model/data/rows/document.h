@@ -10,7 +10,7 @@
 
 #include "model/data/reader/reader.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 struct DocumentSetting {
   std::string key, value;
@@ -26,4 +26,4 @@ struct Document {
 Document read_document(std::string_view text);
 std::vector<DataRow> document_rows(std::string_view text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -11,7 +11,7 @@
 #include "model/text/unicode/unicode.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 constexpr uint64_t kLargestUnpacked = uint64_t{1} << 36;
@@ -64,7 +64,7 @@ std::string from_utf16(std::string_view bytes, Order order, const std::string& n
       at += 2;
     }
     line += c == '\n';
-    utf8_append(out, c);
+    text::utf8_append(out, c);
   }
   return out;
 }
@@ -101,4 +101,4 @@ FileText::FileText(const std::filesystem::path& file) : name_(file.string()), ma
   if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

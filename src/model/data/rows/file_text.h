@@ -9,7 +9,7 @@
 
 #include "base/file/file.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 class FileText {
  public:
@@ -33,4 +33,4 @@ void note_once(const std::string& text);
 
 using FileTextRef = std::unique_ptr<const FileText>;
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
@@ -139,4 +139,4 @@ FoundForm form_of_rows(std::string_view text, std::string_view ending) {
   return table(text, ending == ".tsv" ? '\t' : ',');
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

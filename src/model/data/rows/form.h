@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 enum class TextForm { lines, list, table, parquet, text, document };
 
@@ -23,4 +23,4 @@ FoundForm form_of_rows(std::string_view text, std::string_view ending);
 // before the comma or bracket that follows a scalar. npos where the text ends within it.
 size_t end_of_json_value(std::string_view text, size_t at);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -9,7 +9,7 @@
 #include "base/structured/json.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 constexpr size_t kPlaces = 3, kLongestDetail = 160;
@@ -29,8 +29,8 @@ void RowReport::add(const std::string& reason, bool cut, Place place) {
   ++l.count;
   if (l.first.size() == kPlaces) return;
   if (place.detail.size() > kLongestDetail) place.detail = place.detail.substr(0, kLongestDetail) + "...";
-  place.detail = utf8_repair(place.detail);
-  place.file = utf8_repair(place.file);
+  place.detail = text::utf8_repair(place.detail);
+  place.file = text::utf8_repair(place.file);
   l.first.push_back(std::move(place));
 }
 
@@ -50,7 +50,7 @@ void RowReport::name_files(const std::vector<std::string>& names) {
       size_t number = 0;
       const char* const end = place.file.data() + place.file.size();
       const auto [stop, failure] = std::from_chars(place.file.data(), end, number);
-      if (failure == std::errc() && stop == end && number < names.size()) place.file = utf8_repair(names[number]);
+      if (failure == std::errc() && stop == end && number < names.size()) place.file = text::utf8_repair(names[number]);
     }
 }
 
@@ -101,4 +101,4 @@ RowReport RowReport::from_json(const nlohmann::json& json, const std::string& wh
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

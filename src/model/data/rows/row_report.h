@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 class RowReport {
  public:
@@ -49,4 +49,4 @@ class RowReport {
   std::vector<Line> lines_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -14,7 +14,7 @@
 #include "model/data/rows/form.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using nlohmann::ordered_json;
@@ -118,7 +118,7 @@ class TableReader final : public RowReader {
     if (!record(&header_)) throw user_error("{}: no header line", file_->name());
     if (!header_fault_.empty()) throw user_error("{}:1: {}", file_->name(), header_fault_);
     for (const std::string& field : header_)
-      if (utf8_valid_run(field, 0) != field.size()) throw user_error("{}:1: no valid UTF-8", file_->name());
+      if (text::utf8_valid_run(field, 0) != field.size()) throw user_error("{}:1: no valid UTF-8", file_->name());
     if (std::set<std::string>(header_.begin(), header_.end()).size() != header_.size())
       throw user_error("{}:1: the header names a column twice", file_->name());
   }
@@ -141,7 +141,7 @@ class TableReader final : public RowReader {
     }
     row->value = ordered_json::object();
     for (size_t i = 0; i < fields.size(); ++i) {
-      if (utf8_valid_run(fields[i], 0) != fields[i].size()) {
+      if (text::utf8_valid_run(fields[i], 0) != fields[i].size()) {
         row->fault = "no valid UTF-8";
         return true;
       }
@@ -221,7 +221,7 @@ class MadeReader final : public RowReader {
 
 std::vector<DataRow> text_rows(const FileText& file) {
   DataRow row{.line = 1};
-  if (utf8_valid_run(file.text(), 0) == file.text().size())
+  if (text::utf8_valid_run(file.text(), 0) == file.text().size())
     row.value = {{"text", file.text()}};
   else
     row.fault = "no valid UTF-8";
@@ -281,4 +281,4 @@ void parse_row(DataRow* row) {
   row->text = {};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

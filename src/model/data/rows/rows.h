@@ -4,7 +4,7 @@
 // Files are mapped, not read whole. An invalid row is returned with a fault, so that readers may count it. Proved by
 // tests/model/data/data_rows_test.cpp.
 //
-// May include: base, base/file, base/structured, model/data/parquet, model/data/reader, model/template,
+// May include: base, base/file, base/structured, model/data/parquet, model/data/reader, model/templates,
 // model/text/unicode, run/device.
 // Offers: document.h, file_text.h, row_report.h, shapes.h.
 #pragma once
@@ -14,7 +14,7 @@
 
 #include "model/data/reader/reader.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 // Error when the file's name gives no known form, or the file cannot be read. Fields of .csv and .tsv files are
 // strings; .csv fields may be quoted, .tsv fields are literal.
@@ -24,4 +24,4 @@ bool is_row_file(const std::filesystem::path& file);  // by its name
 // Parses `text` into `value`, or sets `fault`.
 void parse_row(DataRow* row);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/structured/json.h"
-#include "model/template/messages.h"
+#include "model/templates/messages.h"
 
-namespace lumen::model {
+namespace lumen::model::data {
 namespace {
 
 using nlohmann::ordered_json;
@@ -92,8 +92,8 @@ std::optional<ordered_json> list_of(const ordered_json& value) {
 
 ordered_json in_normal_form(const ordered_json& messages) {
   try {
-    return normal_messages(messages);
-  } catch (const MessageFault& fault) {
+    return templates::normal_messages(messages);
+  } catch (const templates::MessageFault& fault) {
     wrong(fault.reason, fault.detail);
   }
 }
@@ -365,4 +365,4 @@ Example example_of(const ordered_json& row, const std::map<std::string, std::str
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::data {
 
 struct Example {
   enum class Kind { text, chat, pair, label } kind = Kind::text;
@@ -34,4 +34,4 @@ struct ShapeFault {
 // Throws ShapeFault. `columns` as above.
 Example example_of(const nlohmann::ordered_json& row, const std::map<std::string, std::string>& columns);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::data

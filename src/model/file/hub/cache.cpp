@@ -9,7 +9,7 @@
 #include "base/file/file.h"
 #include "base/file/folder.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -130,4 +130,4 @@ std::vector<CachedModel> cached_models(const fs::path& cache) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -14,7 +14,7 @@
 #include "model/file/hub/choose.h"
 #include "model/file/hub/name.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 std::filesystem::path hub_cache();
 
@@ -38,4 +38,4 @@ struct CachedModel {
 // All models of the cache, sorted by name; folders that have another layout are skipped.
 std::vector<CachedModel> cached_models(const std::filesystem::path& cache);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

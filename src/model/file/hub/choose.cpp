@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 constexpr std::string_view kGguf = ".gguf";
@@ -218,4 +218,4 @@ FileNames safetensors_files(const FileNames& files) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -8,7 +8,7 @@
 
 #include "model/file/hub/name.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 using FileNames = std::vector<std::string>;
 
@@ -33,4 +33,4 @@ GgufSet choose_gguf(const std::vector<GgufSet>& sets, const HubName& name);
 // are no such weights. Weights in subfolders and second copies of the weights (consolidated) are left out.
 FileNames safetensors_files(const FileNames& files);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

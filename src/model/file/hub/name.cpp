@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 constexpr size_t kLongestName = 96, kLongestPath = 1024, kLongestComponent = 255;  // bytes
@@ -96,4 +96,4 @@ HubName parse_hub_name(std::string_view text) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 inline constexpr std::string_view kHubPrefix = "hf:";
 inline constexpr std::string_view kMainRevision = "main";
@@ -37,4 +37,4 @@ bool is_commit(std::string_view text);
 // ASCII letters in lower case.
 std::string in_lower_case(std::string_view text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

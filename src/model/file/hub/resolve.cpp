@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file/folder.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,4 +99,4 @@ fs::path resolve_path(const fs::path& path) {
   return resolve_name(path.string()).value_or(path);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -9,7 +9,7 @@
 
 #include "model/file/hub/cache.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 
 // Names that the user has configured.
 struct LocalNames {
@@ -32,4 +32,4 @@ std::optional<std::filesystem::path> resolve_name(const std::string& text);
 // The same, with other texts unchanged.
 std::filesystem::path resolve_path(const std::filesystem::path& path);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::file

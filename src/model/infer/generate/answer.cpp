@@ -8,16 +8,16 @@
 #include "base/ordinal.h"
 #include "model/infer/generate/choose.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 class ByGrammar : public TokenFilter {
  public:
-  ByGrammar(const Tokenizer& tokenizer, const Constraint* constraint, GrammarMatcher* matcher,
-            const std::vector<TokenId>& ends)
+  ByGrammar(const text::Tokenizer& tokenizer, const Constraint* constraint, GrammarMatcher* matcher,
+            const std::vector<text::TokenId>& ends)
       : tokenizer_(tokenizer), constraint_(constraint), matcher_(matcher), ends_(ends) {}
 
-  bool allows(TokenId id) override {
+  bool allows(text::TokenId id) override {
     if (std::find(ends_.begin(), ends_.end(), id) != ends_.end()) return matcher_->may_end();
     if (static_cast<size_t>(id) >= constraint_->tokens->strings.size()) return false;
     const std::string& text = constraint_->tokens->strings[id];
@@ -26,10 +26,10 @@ class ByGrammar : public TokenFilter {
   const TokenSet& all() override { return matcher_->allowed(tokenizer_, constraint_->tokens->trie); }
 
  private:
-  const Tokenizer& tokenizer_;
+  const text::Tokenizer& tokenizer_;
   const Constraint* constraint_;
   GrammarMatcher* matcher_;
-  const std::vector<TokenId>& ends_;
+  const std::vector<text::TokenId>& ends_;
 };
 
 }  // namespace
@@ -73,23 +73,24 @@ std::string_view reason_name(EndReason reason) {
   return kNames[ordinal(reason)];
 }
 
-std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end) {
-  const std::vector<TokenId> ends = tokenizer.end_of_generation();  // ascending
-  std::vector<TokenId> out;
+std::vector<text::TokenId> never_drawn(const text::Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end) {
+  const std::vector<text::TokenId> ends = tokenizer.end_of_generation();  // ascending
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < vocabulary; ++i) {
-    const TokenId id = i;
+    const text::TokenId id = i;
     const bool is_end = std::binary_search(ends.begin(), ends.end(), id);
     if (is_end ? ignore_end : !tokenizer.has(id)) out.push_back(id);
   }
   return out;
 }
 
-Constraint::Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenStrings> all)
+Constraint::Constraint(const text::Tokenizer& tokenizer, const std::string& text,
+                       std::shared_ptr<const TokenStrings> all)
     : grammar(std::make_shared<const Grammar>(Grammar::parse(text))),
       states(std::make_shared<GrammarStates>(grammar)),
       tokens(all ? std::move(all) : std::make_shared<const TokenStrings>(tokenizer)) {}
 
-Answer::Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler,
+Answer::Answer(const text::Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler,
                const Constraint* constraint, GrammarMatcher* matcher, Show show)
     : tokenizer_(tokenizer),
       options_(options),
@@ -103,7 +104,7 @@ Answer::Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampl
   LUMEN_CHECK((constraint == nullptr) == (matcher == nullptr));
   if (options_.least == 0) return;
   late_ = sampler_.bar(ends_);
-  const std::vector<TokenId> further = sampler_.bar(options_.ends);
+  const std::vector<text::TokenId> further = sampler_.bar(options_.ends);
   late_.insert(late_.end(), further.begin(), further.end());
 }
 
@@ -139,7 +140,7 @@ bool Answer::choose(DistantRow& row) {
   return chosen_.has_value();
 }
 
-std::optional<TokenId> Answer::draw(const LogitRow& row) {
+std::optional<text::TokenId> Answer::draw(const LogitRow& row) {
   LUMEN_CHECK(!ended());
   if (!chosen_ && is_at_end()) {
     end(is_at_limit() ? EndReason::limit : EndReason::grammar);
@@ -153,7 +154,7 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
     (void)row.whole();
     LUMEN_CHECK(pick(row));
   }
-  const TokenId id = *std::exchange(chosen_, std::nullopt);
+  const text::TokenId id = *std::exchange(chosen_, std::nullopt);
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");
     if (!matcher_->may_end())
@@ -175,7 +176,7 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
     end(EndReason::end_token);
     return std::nullopt;
   }
-  if (matcher_ && tokenizer_.kind(id) == TokenKind::control)
+  if (matcher_ && tokenizer_.kind(id) == text::TokenKind::control)
     put(stream_.finish() + constraint_->tokens->strings[id]);
   else if (std::find(options_.shown.begin(), options_.shown.end(), id) != options_.shown.end())
     put(stream_.finish() + std::string(tokenizer_.token(id)));
@@ -197,4 +198,4 @@ EndReason Answer::finish() {
   return *reason_;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

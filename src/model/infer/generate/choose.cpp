@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 class Choosing {
@@ -137,4 +137,4 @@ void choose_tokens(std::span<const Choice> choices) {
   Choosing(choices).run();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 
 #include "model/infer/generate/answer.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct Choice {
   Answer* answer;
@@ -18,4 +18,4 @@ struct Choice {
 // left out: its draw fails in the same way, and the error is its own.
 void choose_tokens(std::span<const Choice> choices);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

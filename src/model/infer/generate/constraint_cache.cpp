@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 int64_t ConstraintCache::bytes_of(const Entry& entry) {
   return std::ssize(entry.text) + entry.constraint->states->bytes();
@@ -16,7 +16,7 @@ std::shared_ptr<const Constraint> ConstraintCache::find(const std::string& text,
   return entries_.front().constraint;
 }
 
-std::shared_ptr<const Constraint> ConstraintCache::get(const Tokenizer& tokenizer, const std::string& text,
+std::shared_ptr<const Constraint> ConstraintCache::get(const text::Tokenizer& tokenizer, const std::string& text,
                                                        const std::shared_ptr<const TokenStrings>& tokens) {
   {
     const std::lock_guard lock(mutex_);
@@ -45,4 +45,4 @@ int64_t ConstraintCache::size() const {
   return std::ssize(entries_);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

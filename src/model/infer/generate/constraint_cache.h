@@ -10,7 +10,7 @@
 
 #include "model/infer/generate/answer.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class ConstraintCache {
  public:
@@ -19,7 +19,7 @@ class ConstraintCache {
   explicit ConstraintCache(int64_t most = kMostBytes) : most_(most) {}
 
   // Error if `text` is not a valid grammar.
-  std::shared_ptr<const Constraint> get(const Tokenizer& tokenizer, const std::string& text,
+  std::shared_ptr<const Constraint> get(const text::Tokenizer& tokenizer, const std::string& text,
                                         const std::shared_ptr<const TokenStrings>& tokens);
   int64_t bytes() const;
   int64_t size() const;  // number of grammars
@@ -37,4 +37,4 @@ class ConstraintCache {
   std::list<Entry> entries_;  // the latest first
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

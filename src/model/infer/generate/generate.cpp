@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-SamplerOptions drawable(SamplerOptions sampling, const Model& model, bool ignore_end) {
-  for (const TokenId id : never_drawn(*model.tokenizer, model.integer("vocab"), ignore_end))
+SamplerOptions drawable(SamplerOptions sampling, const arch::Model& model, bool ignore_end) {
+  for (const text::TokenId id : never_drawn(*model.tokenizer, model.integer("vocab"), ignore_end))
     sampling.forbidden.push_back(id);
   return sampling;
 }
@@ -49,7 +49,7 @@ void Generator::settle() {
 }
 
 // Appends tokens and computes all that are not computed yet.
-LogitRow Generator::feed(std::span<const TokenId> tokens) {
+LogitRow Generator::feed(std::span<const text::TokenId> tokens) {
   settle();
   if (tokens_.empty()) session_.prepare(tokens.size());
   if (static_cast<int64_t>(tokens_.size() + tokens.size()) > session_.context() && options_.shift &&
@@ -61,7 +61,7 @@ LogitRow Generator::feed(std::span<const TokenId> tokens) {
 
 // Appends one token and returns its logits. If the draft proposed this token, they have been computed already;
 // otherwise they are computed now, together with the draft's next proposal.
-LogitRow Generator::advance(TokenId id, int64_t wanted, Result* counts) {
+LogitRow Generator::advance(text::TokenId id, int64_t wanted, Result* counts) {
   const size_t vocab = session_.vocabulary();
   const size_t at = tokens_.size();
   if (at < ahead_.size() && ahead_[at] == id) {
@@ -73,7 +73,7 @@ LogitRow Generator::advance(TokenId id, int64_t wanted, Result* counts) {
   const auto room = std::min(session_.context() - static_cast<int64_t>(at) - 1, wanted);
   if (!draft_ || room < 1) return feed({&id, 1});
   tokens_.push_back(id);
-  std::vector<TokenId> proposed = draft_->propose(tokens_, std::min(options_.draft, room));
+  std::vector<text::TokenId> proposed = draft_->propose(tokens_, std::min(options_.draft, room));
   // Without a proposal this is a normal step.
   if (proposed.empty())
     return session_.feed_row(std::span(tokens_).subspan(session_.position()), sampler_.asked(session_.vocabulary()));
@@ -88,7 +88,7 @@ LogitRow Generator::advance(TokenId id, int64_t wanted, Result* counts) {
   return std::span<const float>(rows_).first(vocab);
 }
 
-Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
+Generator::Result Generator::answer(std::span<const text::TokenId> prompt, bool whole,
                                     const std::function<void(std::string_view)>& show,
                                     const std::function<bool()>& go_on) {
   Result out;
@@ -102,10 +102,10 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
     tokens_.resize(known);
     session_.rewind(known);
     sampler_.forget();
-    for (const TokenId id : prompt) sampler_.accept(id);
+    for (const text::TokenId id : prompt) sampler_.accept(id);
     prompt = prompt.subspan(known);
   } else {
-    for (const TokenId id : prompt) sampler_.accept(id);
+    for (const text::TokenId id : prompt) sampler_.accept(id);
   }
   if (options_.keep < 0 && tokens_.empty()) options_.keep = prompt.size();
   if (matcher_) matcher_->restart();
@@ -122,7 +122,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
       answer.end(EndReason::interrupted);
       break;
     }
-    const std::optional<TokenId> id = answer.draw(row);
+    const std::optional<text::TokenId> id = answer.draw(row);
     if (!id) break;
     const bool full = std::ssize(tokens_) + 1 > session_.context();
     if (full && (!options_.shift || options_.predict == -2)) answer.end(EndReason::context);
@@ -143,4 +143,4 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

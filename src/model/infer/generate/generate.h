@@ -16,7 +16,7 @@
 #include "model/infer/generate/speculative.h"
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Generator {
  public:
@@ -35,28 +35,28 @@ class Generator {
   // Computes the prompt and generates. With `whole` the prompt replaces the whole sequence, whose common prefix is not
   // recomputed; otherwise it is appended to the sequence. `show` gets each piece of the output; generation is
   // interrupted when `go_on` returns false.
-  Result answer(std::span<const TokenId> prompt, bool whole, const std::function<void(std::string_view)>& show,
+  Result answer(std::span<const text::TokenId> prompt, bool whole, const std::function<void(std::string_view)>& show,
                 const std::function<bool()>& go_on);
-  const std::vector<TokenId>& tokens() const { return tokens_; }  // computed and generated so far
+  const std::vector<text::TokenId>& tokens() const { return tokens_; }  // computed and generated so far
   Session& session() { return session_; }
 
  private:
-  LogitRow feed(std::span<const TokenId> tokens);
-  LogitRow advance(TokenId id, int64_t wanted, Result* counts);
+  LogitRow feed(std::span<const text::TokenId> tokens);
+  LogitRow advance(text::TokenId id, int64_t wanted, Result* counts);
   void settle();
   void make_room(size_t wanted);
 
-  const Tokenizer& tokenizer_;
+  const text::Tokenizer& tokenizer_;
   Session session_;
   GenerateOptions options_;
   Sampler sampler_;
   std::unique_ptr<Draft> draft_;
   std::optional<Constraint> constraint_;
   std::optional<GrammarMatcher> matcher_;
-  std::vector<TokenId> tokens_;  // the sequence; session_ has computed a prefix of it, or with a draft:
-  std::vector<TokenId> ahead_;   // the sequence followed by draft tokens, or empty
-  size_t ahead_from_ = 0;        // rows_ has the logits of its tokens from this index on
+  std::vector<text::TokenId> tokens_;  // the sequence; session_ has computed a prefix of it, or with a draft:
+  std::vector<text::TokenId> ahead_;   // the sequence followed by draft tokens, or empty
+  size_t ahead_from_ = 0;              // rows_ has the logits of its tokens from this index on
   std::vector<float> rows_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // Maximum length of a sequence without its last token, which the model does not compute.
@@ -26,7 +26,7 @@ int64_t most_of(const ManyOptions& options, const std::vector<ManyRequest>& requ
 
 // Each sequence is counted with the pages that it does not share with the request before it; one is counted with all
 // its pages.
-ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests) {
+ManyPlan plan_requests(const arch::Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests) {
   if (requests.empty()) throw usage_error("no prompts");
   if (options.parallel < 1 || options.parallel > ManySession::kMostSequences)
     throw usage_error("from 1 to {} sequences can be generated at once", ManySession::kMostSequences);
@@ -39,7 +39,7 @@ ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std
     pages.push_back((plan.most.back() + size - 1) / size);
     int64_t shared = 0;
     if (i > 0) {
-      const std::vector<TokenId>&mine = requests[i].prompt, &before = requests[i - 1].prompt;
+      const std::vector<text::TokenId>&mine = requests[i].prompt, &before = requests[i - 1].prompt;
       const auto same = std::mismatch(mine.begin(), mine.end(), before.begin(), before.end());
       shared = std::min<int64_t>(same.first - mine.begin(), mine.size() - 1) / size;
     }
@@ -94,4 +94,4 @@ std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions&
   return answers;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

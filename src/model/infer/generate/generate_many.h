@@ -9,10 +9,10 @@
 
 #include "model/infer/generate/sequence_batch.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct ManyRequest {
-  std::vector<TokenId> prompt;
+  std::vector<text::TokenId> prompt;
   uint32_t seed = 0;
 };
 
@@ -31,7 +31,7 @@ struct ManyPlan {
   std::vector<int64_t> most;  // maximum length of each sequence
 };
 // Error if a prompt is longer than the maximum length of a sequence.
-ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests);
+ManyPlan plan_requests(const arch::Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests);
 
 // Returns answers in the order of the requests. `done` is called for each one when it ends. Answers that `go_on` cuts
 // off are marked as interrupted. `explained` gets the kernels of the steps and their times.
@@ -40,4 +40,4 @@ std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions&
                                    const std::function<void(size_t, const ManyAnswer&)>& done,
                                    const std::function<bool()>& go_on, std::string* explained = nullptr);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

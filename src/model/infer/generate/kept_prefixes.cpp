@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "graph/ir/text.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kBlock = 64;                       // tokens per file, or a page if that is larger
@@ -41,7 +41,7 @@ const std::string& KeptPrefixes::owner(int sequence) {
   return owners_.at(session_.set(sequence));
 }
 
-int64_t KeptPrefixes::restore(int sequence, std::span<const TokenId> wanted) {
+int64_t KeptPrefixes::restore(int sequence, std::span<const text::TokenId> wanted) {
   if (block_ == 0) return 0;
   const int64_t had = session_.length(sequence);
   const int64_t begin = had / block_ * block_;
@@ -74,7 +74,7 @@ void KeptPrefixes::save(int sequence) {
   } catch (const Error&) {
     return;  // the caller that runs the model makes the same check, and reports it
   }
-  const std::vector<TokenId>& tokens = session_.tokens(sequence);
+  const std::vector<text::TokenId>& tokens = session_.tokens(sequence);
   const int64_t pages = block_ / session_.page_size(), whole = std::ssize(tokens) / block_ * block_;
   for (int64_t at = 0; at < whole; at += block_) {
     const auto prefix = std::span(tokens).first(at + block_);
@@ -84,4 +84,4 @@ void KeptPrefixes::save(int sequence) {
   for (int64_t at = whole; at > 0; at -= block_) files_->touch(owner(sequence), std::span(tokens).first(at));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -12,7 +12,7 @@
 #include "model/infer/prefixes/prefixes.h"
 #include "model/infer/session/session_many.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class KeptPrefixes {
  public:
@@ -26,7 +26,7 @@ class KeptPrefixes {
 
   // Appends stored tokens to an open sequence that is a prefix of `wanted`; the last token of `wanted` is always left
   // to compute. Returns the number of tokens appended.
-  int64_t restore(int sequence, std::span<const TokenId> wanted);
+  int64_t restore(int sequence, std::span<const text::TokenId> wanted);
   void save(int sequence);
 
  private:
@@ -35,10 +35,10 @@ class KeptPrefixes {
   const LoadedModel& loaded_;
   ManySession& session_;
   std::shared_ptr<PrefixFiles> files_;
-  ModelIdentity identity_;
+  arch::ModelIdentity identity_;
   std::function<void()> require_whole_;
   int64_t block_ = 0;                // tokens per file
   std::vector<std::string> owners_;  // by adapter set; created on first use
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

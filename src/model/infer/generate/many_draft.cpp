@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "model/infer/generate/answer.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kSoon = 8;  // most tokens to compute before a proposal; more are computed in chunks, like a prompt
@@ -16,8 +16,8 @@ constexpr int64_t kLookAround = 8192;  // tokens searched before and after the l
 
 }  // namespace
 
-std::vector<std::vector<TokenId>> ManyLookUpDraft::propose(std::span<const DraftRequest> requests) {
-  std::vector<std::vector<TokenId>> out;
+std::vector<std::vector<text::TokenId>> ManyLookUpDraft::propose(std::span<const DraftRequest> requests) {
+  std::vector<std::vector<text::TokenId>> out;
   LookUpDraft one;
   for (const DraftRequest& request : requests) out.push_back(one.propose(request.tokens, request.most));
   return out;
@@ -33,7 +33,7 @@ ManyLimits ManyModelDraft::own_limits(const LoadedModel& small, const SessionOpt
 }
 
 ManyModelDraft::ManyModelDraft(const LoadedModel& small, SessionOptions options, ManyLimits limits,
-                               std::vector<TokenId> forbidden)
+                               std::vector<text::TokenId> forbidden)
     : limits_(own_limits(small, options, limits)),
       chunk_(options.chunk),
       session_(small, std::move(options), limits_),
@@ -55,7 +55,7 @@ int ManyModelDraft::sequence_of(const DraftRequest& request) {
   if (std::ssize(sequences_) >= limits_.sequences) return -1;
   std::pair<int64_t, int> best{0, -1};
   for (const auto& [name, other] : sequences_) {
-    const std::vector<TokenId>& theirs = session_.tokens(other);
+    const std::vector<text::TokenId>& theirs = session_.tokens(other);
     const auto same = std::mismatch(request.tokens.begin(), request.tokens.end() - 1, theirs.begin(), theirs.end());
     const int64_t count = same.first - request.tokens.begin();
     if (count > best.first) best = {count, other};
@@ -73,11 +73,11 @@ std::optional<ManyModelDraft::At> ManyModelDraft::begin(size_t number, const Dra
   if (most < 1) return std::nullopt;
   const int sequence = sequence_of(request);
   if (sequence < 0) return std::nullopt;
-  const std::vector<TokenId>& had = session_.tokens(sequence);
+  const std::vector<text::TokenId>& had = session_.tokens(sequence);
   const auto same = std::mismatch(request.tokens.begin(), request.tokens.end() - 1, had.begin(), had.end());
   const int64_t kept = session_.rewind(sequence, same.first - request.tokens.begin());
   session_.settle(sequence, kept);
-  const std::span<const TokenId> left = request.tokens.subspan(kept);
+  const std::span<const text::TokenId> left = request.tokens.subspan(kept);
   if (session_.missing_pages(sequence, std::ssize(left) + most) > session_.free_pages()) {
     forget(request.sequence);
     return std::nullopt;
@@ -90,12 +90,12 @@ std::optional<ManyModelDraft::At> ManyModelDraft::begin(size_t number, const Dra
   return std::nullopt;
 }
 
-TokenId ManyModelDraft::likeliest(const LogitRow& row) const {
+text::TokenId ManyModelDraft::likeliest(const LogitRow& row) const {
   const std::span<const float> logits = row.whole();
-  TokenId best = -1;
+  text::TokenId best = -1;
   float most = -std::numeric_limits<float>::infinity();
   auto barred = forbidden_.begin();
-  for (TokenId id = 0; id < std::ssize(logits); ++id) {
+  for (text::TokenId id = 0; id < std::ssize(logits); ++id) {
     for (; barred != forbidden_.end() && *barred < id; ++barred) {
     }
     if (logits[id] <= most || (barred != forbidden_.end() && *barred == id)) continue;
@@ -106,13 +106,13 @@ TokenId ManyModelDraft::likeliest(const LogitRow& row) const {
 }
 
 // Proposes the next token of each sequence, in as many steps as their rows need.
-void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>& out) {
+void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<text::TokenId>>& out) {
   for (size_t first = 0; first < at.size();) {
     std::vector<ManySession::Part> parts;
     int64_t rows = 0;
     size_t end = first;
     for (; end < at.size(); ++end) {
-      const std::vector<TokenId>& fed = at[end].fed;
+      const std::vector<text::TokenId>& fed = at[end].fed;
       if (end > first && rows + std::ssize(fed) > session_.rows()) break;
       const auto count = std::min<int64_t>(std::ssize(fed), session_.rows());  // a single sequence may have more
       parts.push_back({at[end].sequence, std::span(fed).first(count)});
@@ -128,7 +128,7 @@ void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>
       if (!one.fed.empty()) continue;
       if (!one.is_marked) session_.mark(one.sequence);  // proposals may be rejected
       one.is_marked = true;
-      const TokenId id = likeliest(logits[row]);
+      const text::TokenId id = likeliest(logits[row]);
       if (id >= 0) {
         out[one.request].push_back(id);
         one.fed = {id};
@@ -140,8 +140,8 @@ void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>
   std::erase_if(at, [](const At& one) { return one.left < 1 || one.fed.empty(); });
 }
 
-std::vector<std::vector<TokenId>> ManyModelDraft::propose(std::span<const DraftRequest> requests) {
-  std::vector<std::vector<TokenId>> out(requests.size());
+std::vector<std::vector<text::TokenId>> ManyModelDraft::propose(std::span<const DraftRequest> requests) {
+  std::vector<std::vector<text::TokenId>> out(requests.size());
   std::vector<At> at;
   int64_t pages = 0;  // pages that earlier requests will take
   bool may_read = true;
@@ -157,9 +157,9 @@ std::vector<std::vector<TokenId>> ManyModelDraft::propose(std::span<const DraftR
   return out;
 }
 
-std::vector<TokenId> ExpectedDraft::propose(std::span<const TokenId> tokens, int64_t most) {
-  const std::vector<TokenId>& expected = *expected_;
-  const std::span<const TokenId> output = tokens.subspan(std::min<int64_t>(prompt_, std::ssize(tokens)));
+std::vector<text::TokenId> ExpectedDraft::propose(std::span<const text::TokenId> tokens, int64_t most) {
+  const std::vector<text::TokenId>& expected = *expected_;
+  const std::span<const text::TokenId> output = tokens.subspan(std::min<int64_t>(prompt_, std::ssize(tokens)));
   const auto size = std::ssize(output);
   // The match is the start of the prediction, or the place of the longest suffix of the output in it; of several, the
   // first one after the last match.
@@ -219,9 +219,9 @@ SessionOptions draft_session(const DraftOptions& options, SessionOptions session
 std::unique_ptr<ManyDraft> make_draft(const DraftOptions& options, const SessionOptions& session, ManyLimits limits) {
   if (options.look_up) return std::make_unique<ManyLookUpDraft>();
   if (!options.model) return nullptr;
-  const Model& small = options.model->model();
+  const arch::Model& small = options.model->model();
   return std::make_unique<ManyModelDraft>(*options.model, draft_session(options, session), limits,
                                           never_drawn(*small.tokenizer, small.integer("vocab"), false));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -12,26 +12,26 @@
 #include "model/infer/generate/speculative.h"
 #include "model/infer/session/session_many.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct DraftRequest {
-  uint64_t sequence;                // its number, constant over all steps
-  std::span<const TokenId> tokens;  // the whole sequence so far
-  int64_t most;                     // most tokens to propose, at least 1
+  uint64_t sequence;                      // its number, constant over all steps
+  std::span<const text::TokenId> tokens;  // the whole sequence so far
+  int64_t most;                           // most tokens to propose, at least 1
 };
 
 class ManyDraft {
  public:
   virtual ~ManyDraft() = default;
   // Proposes up to `most` next tokens for each sequence, or none.
-  virtual std::vector<std::vector<TokenId>> propose(std::span<const DraftRequest> requests) = 0;
+  virtual std::vector<std::vector<text::TokenId>> propose(std::span<const DraftRequest> requests) = 0;
   virtual void forget(uint64_t sequence) { (void)sequence; }  // it has ended or was preempted
 };
 
 // Prompt lookup: proposes the tokens that followed an earlier occurrence in the same sequence (LookUpDraft).
 class ManyLookUpDraft : public ManyDraft {
  public:
-  std::vector<std::vector<TokenId>> propose(std::span<const DraftRequest> requests) override;
+  std::vector<std::vector<text::TokenId>> propose(std::span<const DraftRequest> requests) override;
 };
 
 // Proposes the most likely tokens of a smaller model with the same vocabulary, which computes all sequences together in
@@ -41,8 +41,8 @@ class ManyModelDraft : public ManyDraft {
  public:
   // `limits`: those of the batch. options.context: cache positions of all sequences together.
   ManyModelDraft(const LoadedModel& small, SessionOptions options, ManyLimits limits,
-                 std::vector<TokenId> forbidden = {});
-  std::vector<std::vector<TokenId>> propose(std::span<const DraftRequest> requests) override;
+                 std::vector<text::TokenId> forbidden = {});
+  std::vector<std::vector<text::TokenId>> propose(std::span<const DraftRequest> requests) override;
   void forget(uint64_t sequence) override;
   // Limits of the draft model's session, for forecasts.
   static ManyLimits own_limits(const LoadedModel& small, const SessionOptions& options, ManyLimits limits);
@@ -51,19 +51,19 @@ class ManyModelDraft : public ManyDraft {
   struct At {  // state of a request
     size_t request;
     int sequence;  // number in session_
-    std::vector<TokenId> fed;
+    std::vector<text::TokenId> fed;
     int64_t left;
     bool is_marked = false;  // recurrent states behind the sequence's own tokens
   };
   std::optional<At> begin(size_t number, const DraftRequest& request, bool* may_read);
   int sequence_of(const DraftRequest& request);
-  TokenId likeliest(const LogitRow& row) const;
-  void step(std::vector<At>& at, std::vector<std::vector<TokenId>>& out);
+  text::TokenId likeliest(const LogitRow& row) const;
+  void step(std::vector<At>& at, std::vector<std::vector<text::TokenId>>& out);
 
   ManyLimits limits_;
   int64_t chunk_;
   ManySession session_;
-  std::vector<TokenId> forbidden_;
+  std::vector<text::TokenId> forbidden_;
   std::map<uint64_t, int> sequences_;
 };
 
@@ -72,12 +72,12 @@ class ManyModelDraft : public ManyDraft {
 class ExpectedDraft : public Draft {
  public:
   // `prompt`: number of tokens before the output.
-  ExpectedDraft(std::shared_ptr<const std::vector<TokenId>> expected, int64_t prompt)
+  ExpectedDraft(std::shared_ptr<const std::vector<text::TokenId>> expected, int64_t prompt)
       : expected_(std::move(expected)), prompt_(prompt) {}
-  std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) override;
+  std::vector<text::TokenId> propose(std::span<const text::TokenId> tokens, int64_t most) override;
 
  private:
-  std::shared_ptr<const std::vector<TokenId>> expected_;
+  std::shared_ptr<const std::vector<text::TokenId>> expected_;
   int64_t prompt_, at_ = 0;  // where the output matched last
 };
 
@@ -108,4 +108,4 @@ std::unique_ptr<ManyDraft> make_draft(const DraftOptions& options, const Session
 // Session options of the draft model.
 SessionOptions draft_session(const DraftOptions& options, SessionOptions session);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

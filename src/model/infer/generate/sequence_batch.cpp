@@ -5,10 +5,10 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-int64_t same_beginning(std::span<const TokenId> a, std::span<const TokenId> b) {
+int64_t same_beginning(std::span<const text::TokenId> a, std::span<const text::TokenId> b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
@@ -85,7 +85,7 @@ void SequenceBatch::remove_all() {
 // sequence (-1: none). The last token is always computed, because its logits are needed. `common`: the longest prefix
 // that a sequence begins with, whether it can be shared or not.
 std::pair<int64_t, int> SequenceBatch::known(const Sequence& t, int64_t* common) const {
-  const std::vector<TokenId>& tokens = t.pending;
+  const std::vector<text::TokenId>& tokens = t.pending;
   std::pair<int64_t, int> best{0, -1};
   *common = 0;
   const auto look = [&](int sequence) {
@@ -103,10 +103,10 @@ std::pair<int64_t, int> SequenceBatch::known(const Sequence& t, int64_t* common)
 // Whether an active sequence is about to compute more of that prefix than is cached so far: waiting for it avoids
 // computing the prefix twice.
 bool SequenceBatch::is_being_read(const Sequence& t) const {
-  const std::vector<TokenId>& tokens = t.pending;
+  const std::vector<text::TokenId>& tokens = t.pending;
   return std::any_of(active_.begin(), active_.end(), [&](const auto& other) {
     if (other->pending.size() < 2 || other->order.set != t.order.set) return false;
-    const std::vector<TokenId>& read = session_.tokens(other->sequence);
+    const std::vector<text::TokenId>& read = session_.tokens(other->sequence);
     const int64_t first = same_beginning(tokens, read);
     if (first < std::ssize(read) || first >= std::ssize(tokens)) return false;
     return same_beginning(std::span(tokens).subspan(first), other->pending) >= session_.page_size();
@@ -161,7 +161,7 @@ void SequenceBatch::begin(Sequence& t) {
   const auto& never = t.order.generate.ignore_end ? forbidden_with_ends_ : forbidden_;
   sampling.forbidden.insert(sampling.forbidden.end(), never.begin(), never.end());
   t.sampler = std::make_unique<Sampler>(std::move(sampling));
-  for (const TokenId id : t.pending) t.sampler->accept(id);
+  for (const text::TokenId id : t.pending) t.sampler->accept(id);
   if (t.order.constraint) t.matcher = std::make_unique<GrammarMatcher>(t.order.constraint->states);
   const auto show = t.order.show ? t.order.show : Answer::Show([](std::string_view) {});
   t.answer = std::make_unique<Answer>(tokenizer_, t.order.generate, *t.sampler, t.order.constraint.get(),
@@ -198,7 +198,7 @@ bool SequenceBatch::drop_kept() {
 void SequenceBatch::put_back() {
   LUMEN_CHECK(active_.size() > 1, "the only sequence has no room");
   Sequence& t = *active_.back();
-  std::vector<TokenId> whole = session_.tokens(t.sequence);
+  std::vector<text::TokenId> whole = session_.tokens(t.sequence);
   whole.insert(whole.end(), t.pending.begin(), t.pending.end());
   t.pending = std::move(whole);
   session_.close(t.sequence);
@@ -211,11 +211,11 @@ void SequenceBatch::put_back() {
 
 // Keeps the pages of an ended sequence as a prefix cache; kept sequences that are a prefix of it are closed.
 void SequenceBatch::keep(int sequence) {
-  const std::vector<TokenId>& tokens = session_.tokens(sequence);
+  const std::vector<text::TokenId>& tokens = session_.tokens(sequence);
   if (prefixes_) prefixes_->save(sequence);
   if (most_kept_ == 0 || std::ssize(tokens) < session_.page_size()) return session_.close(sequence);
   std::erase_if(kept_, [&](int old) {
-    const std::vector<TokenId>& theirs = session_.tokens(old);
+    const std::vector<text::TokenId>& theirs = session_.tokens(old);
     if (session_.set(old) != session_.set(sequence)) return false;
     if (same_beginning(theirs, tokens) < std::ssize(theirs)) return false;
     session_.close(old);
@@ -259,4 +259,4 @@ bool SequenceBatch::step() {
   return true;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -21,7 +21,7 @@
 #include "model/infer/generate/many_draft.h"
 #include "model/infer/session/session_many.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // The result of a sequence.
 struct ManyAnswer {
@@ -35,18 +35,18 @@ struct ManyAnswer {
 
 // A request to generate a sequence.
 struct SequenceOrder {
-  std::vector<TokenId> prompt;  // at least one token
-  int64_t set = 0;              // one of the model's adapter sets
-  SamplerOptions sampling;      // ids outside of the tokenizer's vocabulary are never drawn
+  std::vector<text::TokenId> prompt;  // at least one token
+  int64_t set = 0;                    // one of the model's adapter sets
+  SamplerOptions sampling;            // ids outside of the tokenizer's vocabulary are never drawn
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;  // for generate.grammar; null: none
   int64_t most = 0;                              // maximum length without the last token; 0: that of the session
-  std::shared_ptr<const std::vector<TokenId>> expected = nullptr;  // the output predicted by the client
+  std::shared_ptr<const std::vector<text::TokenId>> expected = nullptr;  // the output predicted by the client
   // Callbacks, all optional. `show` gets pieces of the output, `drawn` each token with the row it was drawn from and
   // whether it ends the sequence, `read` the logits of each token of the prompt (which is then computed without prefix
   // caches).
   Answer::Show show = {};
-  std::function<void(TokenId, const LogitRow&, bool is_end)> drawn = {};
+  std::function<void(text::TokenId, const LogitRow&, bool is_end)> drawn = {};
   std::function<void(std::span<const float>)> read = {};
   std::function<void(const ManyAnswer&)> done = {};  // the last callback
   std::function<void(const Error&)> failed = {};     // instead of done; if empty, step() throws the Error
@@ -81,11 +81,11 @@ class SequenceBatch {
   struct Sequence {
     uint64_t number = 0;
     SequenceOrder order;
-    int sequence = -1;             // number in session_
-    std::vector<TokenId> pending;  // tokens not computed yet
-    int64_t scored = 0;            // prompt tokens whose logits were passed to `read`
-    uint64_t served = 0;           // the last step that computed a chunk of it
-    int64_t common = 0;            // prompt tokens that another sequence began with: recurrent states get a mark there
+    int sequence = -1;                   // number in session_
+    std::vector<text::TokenId> pending;  // tokens not computed yet
+    int64_t scored = 0;                  // prompt tokens whose logits were passed to `read`
+    uint64_t served = 0;                 // the last step that computed a chunk of it
+    int64_t common = 0;  // prompt tokens that another sequence began with: recurrent states get a mark there
     std::optional<ExpectedDraft> expected;
     DraftPace pace;
     std::unique_ptr<Sampler> sampler;
@@ -106,7 +106,7 @@ class SequenceBatch {
   void put_back();
   void keep(int sequence);
   Sequences::iterator finish(Sequences::iterator t, const Error* error = nullptr);
-  std::vector<std::vector<TokenId>> next_tokens(const std::vector<Sequence*>& sequences, const Sequence* reading);
+  std::vector<std::vector<text::TokenId>> next_tokens(const std::vector<Sequence*>& sequences, const Sequence* reading);
   std::optional<LogitRow> read_some(Sequence& t);
   void feed(Sequence* reading);
   struct Reading {
@@ -116,16 +116,16 @@ class SequenceBatch {
   std::vector<Reading> mixed(const Sequence* reading, int64_t ready) const;
   void feed_mixed(const std::vector<Reading>& read, const std::vector<Sequence*>& ready);
   int64_t unread_pages() const;
-  void draw(Sequence& t, std::span<const TokenId> fed, std::span<const LogitRow> rows);
+  void draw(Sequence& t, std::span<const text::TokenId> fed, std::span<const LogitRow> rows);
   void score(Sequence& t);
 
   const LoadedModel& loaded_;
-  const Tokenizer& tokenizer_;
+  const text::Tokenizer& tokenizer_;
   int64_t chunk_, vocabulary_, longest_, parallel_, most_kept_;
   ManySession session_;
   std::unique_ptr<KeptPrefixes> prefixes_;
   std::unique_ptr<ManyDraft> draft_;  // null: none
-  std::vector<TokenId> forbidden_, forbidden_with_ends_;
+  std::vector<text::TokenId> forbidden_, forbidden_with_ends_;
   Sequences active_, waiting_;
   std::list<int> kept_;  // ended sequences that are still open, the latest first
   int64_t limit_;        // most active sequences; lowered by a preemption until a sequence ends
@@ -133,4 +133,4 @@ class SequenceBatch {
   std::vector<int64_t> put_back_;  // preemptions by adapter set
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,7 +6,7 @@
 #include "model/infer/generate/choose.h"
 #include "model/infer/generate/sequence_batch.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // The longest context at which a prompt's chunk may share a step with other sequences: each token of such a step reads
@@ -18,15 +18,15 @@ constexpr int64_t kNear = 1024;
 
 // The tokens of each sequence in a step: its next token, followed by draft tokens within the step's rows, the free
 // pages that no other sequence needs, and the sequence's maximum length.
-std::vector<std::vector<TokenId>> SequenceBatch::next_tokens(const std::vector<Sequence*>& sequences,
-                                                             const Sequence* reading) {
-  std::vector<std::vector<TokenId>> out;
+std::vector<std::vector<text::TokenId>> SequenceBatch::next_tokens(const std::vector<Sequence*>& sequences,
+                                                                   const Sequence* reading) {
+  std::vector<std::vector<text::TokenId>> out;
   for (const Sequence* t : sequences) out.push_back(t->pending);
   int64_t rows = session_.rows() - std::ssize(sequences), pages = session_.free_pages() - missing(reading);
-  std::vector<std::vector<TokenId>> whole;
+  std::vector<std::vector<text::TokenId>> whole;
   std::vector<DraftRequest> requests;  // for the shared draft
   std::vector<size_t> owners;
-  const auto take = [&](size_t i, const std::vector<TokenId>& proposed) {
+  const auto take = [&](size_t i, const std::vector<text::TokenId>& proposed) {
     out[i].insert(out[i].end(), proposed.begin(), proposed.end());
   };
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -40,9 +40,9 @@ std::vector<std::vector<TokenId>> SequenceBatch::next_tokens(const std::vector<S
     const int64_t alone = session_.missing_pages(t.sequence, 1);
     while (most > 0 && session_.missing_pages(t.sequence, 1 + most) - alone > pages) --most;
     if (most < 1) continue;
-    std::vector<TokenId> tokens = session_.tokens(t.sequence);
+    std::vector<text::TokenId> tokens = session_.tokens(t.sequence);
     tokens.push_back(t.pending.back());
-    std::vector<TokenId> proposed;
+    std::vector<text::TokenId> proposed;
     if (t.expected) proposed = t.expected->propose(tokens, most);
     if (proposed.empty() && !draft_) continue;
     if (!proposed.empty()) most = std::ssize(proposed);
@@ -58,7 +58,7 @@ std::vector<std::vector<TokenId>> SequenceBatch::next_tokens(const std::vector<S
   }
   if (requests.empty()) return out;
   for (size_t w = 0; w < requests.size(); ++w) requests[w].tokens = whole[w];
-  const std::vector<std::vector<TokenId>> proposed = draft_->propose(requests);
+  const std::vector<std::vector<text::TokenId>> proposed = draft_->propose(requests);
   for (size_t w = 0; w < requests.size(); ++w) take(owners[w], proposed[w]);
   return out;
 }
@@ -74,7 +74,7 @@ std::optional<LogitRow> SequenceBatch::read_some(Sequence& t) {
     if (count == std::ssize(t.pending)) --count;
   }
   const bool is_last = count == std::ssize(t.pending);
-  const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
+  const std::vector<text::TokenId> some(t.pending.begin(), t.pending.begin() + count);
   const ManySession::Part part{t.sequence, some};
   const Asked asked = is_last ? t.sampler->asked(vocabulary_) : Asked{};
   const std::vector<LogitRow> rows = session_.feed_rows({&part, 1}, {&asked, 1});
@@ -87,7 +87,7 @@ void SequenceBatch::feed(Sequence* reading) {
   std::vector<Sequence*> ready;  // decoding sequences, whose logits are needed
   for (const auto& t : active_)
     if (t.get() != reading && t->pending.size() == 1 && !is_scored(*t)) ready.push_back(t.get());
-  const std::vector<std::vector<TokenId>> fed = next_tokens(ready, reading);
+  const std::vector<std::vector<text::TokenId>> fed = next_tokens(ready, reading);
   const bool drafts = std::ranges::any_of(fed, [](const auto& tokens) { return tokens.size() > 1; });
   if (const std::vector<Reading> read = mixed(reading, std::ssize(ready)); !read.empty() && !drafts)
     return feed_mixed(read, ready);
@@ -145,7 +145,7 @@ std::vector<SequenceBatch::Reading> SequenceBatch::mixed(const Sequence* reading
 }
 
 void SequenceBatch::feed_mixed(const std::vector<Reading>& read, const std::vector<Sequence*>& ready) {
-  std::vector<std::vector<TokenId>> tokens;
+  std::vector<std::vector<text::TokenId>> tokens;
   std::vector<Sequence*> asking;
   std::vector<Asked> asked;
   const auto ask = [&](Sequence* t) {
@@ -179,7 +179,7 @@ void SequenceBatch::feed_mixed(const std::vector<Reading>& read, const std::vect
 // last token.
 void SequenceBatch::score(Sequence& t) {
   const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
-  const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
+  const std::vector<text::TokenId> some(t.pending.begin(), t.pending.begin() + count);
   t.pending.erase(t.pending.begin(), t.pending.begin() + count);
   std::vector<float> last;
   int64_t behind = session_.length(t.sequence);
@@ -198,15 +198,15 @@ void SequenceBatch::score(Sequence& t) {
 
 // Draws a token from each row, as long as it equals the draft token of the next row. `fed`: the tokens computed by the
 // step, one per row; empty after a prompt.
-void SequenceBatch::draw(Sequence& t, std::span<const TokenId> fed, std::span<const LogitRow> rows) {
+void SequenceBatch::draw(Sequence& t, std::span<const text::TokenId> fed, std::span<const LogitRow> rows) {
   const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &t; });
   const auto drafted = std::ssize(rows) - 1;
   int64_t length = session_.length(t.sequence) - drafted;  // without draft tokens
   std::optional<Error> failure;
   for (size_t i = 0; i < rows.size(); ++i, ++length) {
     try {
-      const std::optional<TokenId> id = t.answer->draw(rows[i]);
-      const std::optional<TokenId> heard = id ? id : t.answer->end_token();
+      const std::optional<text::TokenId> id = t.answer->draw(rows[i]);
+      const std::optional<text::TokenId> heard = id ? id : t.answer->end_token();
       if (heard && t.order.drawn) t.order.drawn(*heard, rows[i], !id);
       if (id && !t.answer->ended()) {
         t.pending = {*id};
@@ -232,4 +232,4 @@ void SequenceBatch::draw(Sequence& t, std::span<const TokenId> fed, std::span<co
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

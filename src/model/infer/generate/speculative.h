@@ -7,13 +7,13 @@
 
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Draft {
  public:
   virtual ~Draft() = default;
   // Proposes up to `most` tokens that may follow `tokens`.
-  virtual std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) = 0;
+  virtual std::vector<text::TokenId> propose(std::span<const text::TokenId> tokens, int64_t most) = 0;
 };
 
 // Prompt lookup: proposes the tokens that followed an earlier occurrence of the last tokens; the longest match of
@@ -21,7 +21,7 @@ class Draft {
 class LookUpDraft : public Draft {
  public:
   explicit LookUpDraft(int64_t longest = 4, int64_t shortest = 1) : longest_(longest), shortest_(shortest) {}
-  std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) override;
+  std::vector<text::TokenId> propose(std::span<const text::TokenId> tokens, int64_t most) override;
 
  private:
   int64_t longest_, shortest_;
@@ -31,22 +31,22 @@ class LookUpDraft : public Draft {
 class ModelDraft : public Draft {
  public:
   // `forbidden`: ids that the target model never draws.
-  ModelDraft(const LoadedModel& small, SessionOptions options, std::vector<TokenId> forbidden = {})
+  ModelDraft(const LoadedModel& small, SessionOptions options, std::vector<text::TokenId> forbidden = {})
       : session_(small, std::move(options)), forbidden_(std::move(forbidden)) {}
-  std::vector<TokenId> propose(std::span<const TokenId> tokens, int64_t most) override;
+  std::vector<text::TokenId> propose(std::span<const text::TokenId> tokens, int64_t most) override;
 
  private:
   Session session_;
-  std::vector<TokenId> forbidden_;
+  std::vector<text::TokenId> forbidden_;
   std::vector<float> logits_;
 };
 
 // Picks a token from the logits of the sequence so far. The caller appends each picked token before the next call.
-using Pick = std::function<TokenId(std::span<const float> logits)>;
+using Pick = std::function<text::TokenId(std::span<const float> logits)>;
 
 // One round. All of `tokens` but the last are in the session. Returns the tokens drawn, at least one; the last of them
 // is not computed yet. `most`: of draft tokens.
-std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick, std::span<const TokenId> tokens,
-                               int64_t most);
+std::vector<text::TokenId> speculate(Session& session, Draft& draft, const Pick& pick,
+                                     std::span<const text::TokenId> tokens, int64_t most);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

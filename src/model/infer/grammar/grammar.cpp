@@ -12,7 +12,7 @@
 #include "model/text/unicode/code_set.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kLongestText = size_t{4} << 20, kMostElements = size_t{1} << 21;
@@ -22,7 +22,7 @@ constexpr int kDeepest = 100, kMostRepeats = 4096;
 struct Tree {
   enum class Kind { text, set, rule, sequence, choice, repeat } kind = Kind::sequence;
   std::string text = {};
-  CodeSet set = {};
+  text::CodeSet set = {};
   uint32_t rule = 0;
   int least = 0, most = -1;
   std::vector<Tree> parts = {};
@@ -127,7 +127,7 @@ class Parser {
         item = set();
       } else if (c == '.') {
         ++at_;
-        item = {.kind = Tree::Kind::set, .set = CodeSet{{0, 0xd7ff}, {0xe000, kLastCode}}};
+        item = {.kind = Tree::Kind::set, .set = text::CodeSet{{0, 0xd7ff}, {0xe000, text::kLastCode}}};
       } else if (c == '(') {
         ++at_;
         space(true);
@@ -190,7 +190,7 @@ class Parser {
   char32_t character() {
     char32_t c = 0;
     if (text_[at_] != '\\') {
-      const size_t n = utf8_char(text_, at_, &c);
+      const size_t n = text::utf8_char(text_, at_, &c);
       if (n == 0) throw wrong(at_, "no valid UTF-8");
       at_ += n;
       return c;
@@ -208,7 +208,7 @@ class Parser {
         if (v < 0) throw wrong(at_, "a hexadecimal digit is missing");
         value = value * 16 + static_cast<char32_t>(v);
       }
-      if (value > kLastCode || (value >= 0xd800 && value < 0xe000))
+      if (value > text::kLastCode || (value >= 0xd800 && value < 0xe000))
         throw wrong(at_, "this is not the number of a character");
       return value;
     };
@@ -240,7 +240,7 @@ class Parser {
   Tree literal() {
     Tree out{.kind = Tree::Kind::text};
     const size_t begin = at_++;
-    while (at_ < text_.size() && text_[at_] != '"') utf8_append(out.text, character());
+    while (at_ < text_.size() && text_[at_] != '"') text::utf8_append(out.text, character());
     if (!take("\"")) throw wrong(begin, "an unterminated string");
     return out;
   }
@@ -248,7 +248,7 @@ class Parser {
   Tree set() {
     const size_t begin = at_++;
     const bool inverse = take("^");
-    std::vector<CodeSet::Range> ranges;
+    std::vector<text::CodeSet::Range> ranges;
     while (at_ < text_.size() && text_[at_] != ']') {
       const char32_t from = character();
       char32_t to = from;
@@ -260,9 +260,9 @@ class Parser {
       ranges.emplace_back(from, to);
     }
     if (!take("]")) throw wrong(begin, "an unterminated character class");
-    CodeSet out(std::move(ranges));
+    text::CodeSet out(std::move(ranges));
     if (inverse) out = out.complement();
-    return {.kind = Tree::Kind::set, .set = out.intersect(CodeSet{{0, 0xd7ff}, {0xe000, kLastCode}})};
+    return {.kind = Tree::Kind::set, .set = out.intersect(text::CodeSet{{0, 0xd7ff}, {0xe000, text::kLastCode}})};
   }
 
   SourceRef source_;
@@ -283,8 +283,8 @@ void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::
     }
   }
   std::string a, b;
-  utf8_append(a, first);
-  utf8_append(b, last);
+  text::utf8_append(a, first);
+  text::utf8_append(b, last);
   // Split the range if the bytes after the first differing one do not cover all their values.
   for (size_t i = 1; i < a.size(); ++i) {
     const char32_t mask = (char32_t{1} << (6 * (a.size() - i))) - 1;
@@ -514,19 +514,19 @@ Grammar Grammar::parse(const std::string& text, const std::string& name) {
   return out;
 }
 
-TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* strings, bool controls) {
+text::TokenTrie generation_trie(const text::Tokenizer& tokenizer, std::vector<std::string>* strings, bool controls) {
   strings->clear();
-  std::vector<std::pair<std::string_view, TokenId>> list;
-  const std::vector<TokenId> ends = tokenizer.end_of_generation();
-  for (TokenId id = 0; id < tokenizer.size(); ++id) {
-    const TokenKind kind = tokenizer.kind(id);
-    const bool text = kind == TokenKind::normal || kind == TokenKind::user_defined || kind == TokenKind::byte ||
-                      (controls && kind == TokenKind::control);
+  std::vector<std::pair<std::string_view, text::TokenId>> list;
+  const std::vector<text::TokenId> ends = tokenizer.end_of_generation();
+  for (text::TokenId id = 0; id < tokenizer.size(); ++id) {
+    const text::TokenKind kind = tokenizer.kind(id);
+    const bool text = kind == text::TokenKind::normal || kind == text::TokenKind::user_defined ||
+                      kind == text::TokenKind::byte || (controls && kind == text::TokenKind::control);
     const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
     strings->push_back(text && !end ? tokenizer.bytes(id) : std::string());
   }
-  for (TokenId id = 0; id < tokenizer.size(); ++id) list.emplace_back((*strings)[id], id);
-  return TokenTrie(std::move(list));
+  for (text::TokenId id = 0; id < tokenizer.size(); ++id) list.emplace_back((*strings)[id], id);
+  return text::TokenTrie(std::move(list));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -17,7 +17,7 @@
 #include "model/text/tokenizer/tokenizer.h"
 #include "model/text/vocabulary/token_trie.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Grammar {
  public:
@@ -46,6 +46,7 @@ class Grammar {
 
 // The tokens of a tokenizer by their bytes. Empty tokens, end tokens and control tokens are left out; with `controls`,
 // control tokens are included by their names.
-TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* strings, bool controls = false);
+text::TokenTrie generation_trie(const text::Tokenizer& tokenizer, std::vector<std::string>* strings,
+                                bool controls = false);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kMostStates = 4096, kMostStacks = size_t{1} << 20, kMostWays = 4096;
@@ -150,8 +150,8 @@ int32_t GrammarAutomaton::take(const GrammarAutomaton& other, int32_t taken) {
   return state(std::move(kept));
 }
 
-std::shared_ptr<const TokenSet> GrammarAutomaton::allowed(int32_t from, const Tokenizer& tokenizer,
-                                                          const TokenTrie& trie) {
+std::shared_ptr<const TokenSet> GrammarAutomaton::allowed(int32_t from, const text::Tokenizer& tokenizer,
+                                                          const text::TokenTrie& trie) {
   const std::lock_guard lock(mutex_);
   if (const auto found = masks_.find(from); found != masks_.end()) return found->second;
   auto mask = std::make_shared<TokenSet>(tokenizer.size());
@@ -164,15 +164,15 @@ std::shared_ptr<const TokenSet> GrammarAutomaton::allowed(int32_t from, const To
   while (!open.empty()) {
     const Frame f = open.back();
     open.pop_back();
-    const TokenTrie::Node& n = nodes[f.node];
-    for (TokenId t = n.token; t >= 0; t = trie.same(t)) mask->add(t);
+    const text::TokenTrie::Node& n = nodes[f.node];
+    for (text::TokenId t = n.token; t >= 0; t = trie.same(t)) mask->add(t);
     for (uint32_t c = n.first_child; c < n.first_child + n.children; ++c) {
       const int32_t next = step_by(f.state, nodes[c].byte);
       if (next != kDead) open.push_back({c, next});
     }
   }
   if (ends(from)) {
-    for (const TokenId t : tokenizer.end_of_generation()) mask->add(t);
+    for (const text::TokenId t : tokenizer.end_of_generation()) mask->add(t);
   }
   if (mask_bytes_ >= kMostMaskBytes) {
     masks_.clear();
@@ -232,7 +232,7 @@ bool GrammarMatcher::accept(std::string_view bytes) {
   return true;
 }
 
-const TokenSet& GrammarMatcher::allowed(const Tokenizer& tokenizer, const TokenTrie& trie) {
+const TokenSet& GrammarMatcher::allowed(const text::Tokenizer& tokenizer, const text::TokenTrie& trie) {
   allowed_ = automaton_->allowed(now_, tokenizer, trie);
   return *allowed_;
 }
@@ -242,4 +242,4 @@ void GrammarMatcher::restart() {
   now_ = automaton_->begin();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

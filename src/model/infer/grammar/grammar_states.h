@@ -16,7 +16,7 @@
 #include "model/infer/grammar/grammar.h"
 #include "model/infer/sample/token_set.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // An automaton, for several threads.
 class GrammarAutomaton {
@@ -29,7 +29,7 @@ class GrammarAutomaton {
   bool may_end(int32_t state) const;   // a text in it is complete
   bool must_end(int32_t state) const;  // it is complete and nothing can follow
   // The tokens that may follow; end tokens if the text may end. All calls have the same tokenizer and trie.
-  std::shared_ptr<const TokenSet> allowed(int32_t state, const Tokenizer& tokenizer, const TokenTrie& trie);
+  std::shared_ptr<const TokenSet> allowed(int32_t state, const text::Tokenizer& tokenizer, const text::TokenTrie& trie);
 
   bool is_full() const;
   int32_t take(const GrammarAutomaton& other, int32_t state);  // a state of another automaton of the grammar
@@ -93,7 +93,7 @@ class GrammarMatcher {
   bool must_end();  // the text is complete and nothing can follow
 
   // The tokens allowed next; end tokens if the text may end. Valid until the next call.
-  const TokenSet& allowed(const Tokenizer& tokenizer, const TokenTrie& trie);
+  const TokenSet& allowed(const text::Tokenizer& tokenizer, const text::TokenTrie& trie);
   void restart();
 
  private:
@@ -103,4 +103,4 @@ class GrammarMatcher {
   std::shared_ptr<const TokenSet> allowed_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

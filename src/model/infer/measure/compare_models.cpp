@@ -11,7 +11,7 @@
 #include "lang/parser.h"
 #include "model/infer/session/finite.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr const char* kHidden = "hidden";
@@ -46,14 +46,14 @@ std::string cosine_text(int64_t first, int64_t end) {
       first, end, end - first);
 }
 
-std::shared_ptr<run::Program> compiled(run::Engine& engine, const Library& library, const std::string& text,
+std::shared_ptr<run::Program> compiled(run::Engine& engine, const arch::Library& library, const std::string& text,
                                        const graph::Bindings& symbols) {
   const lang::Function fn = lang::parse_file(std::make_shared<Source>(Source{"<comparison>", text})).functions.at(0);
   run::CompileOptions options;
   options.symbols = symbols;
   options.exact = true;
   graph::Graph g = graph::elaborate_function(library.scope(), fn);
-  g.result_names = {kResult};
+  g.result_names = {arch::kResult};
   return engine.compile(g, options);
 }
 
@@ -71,7 +71,7 @@ graph::Graph forward_graph(const LoadedModel& loaded, bool hidden) {
     inputs.push_back(own >= 0 ? own : build.input(node.attributes.name, node.attributes.role, node.type));
   }
   g.results.push_back(graph::expand_call(g, beside, inputs).at(0));
-  g.result_names = {kResult, kHidden};
+  g.result_names = {arch::kResult, kHidden};
   return g;
 }
 
@@ -104,7 +104,7 @@ class Side {
       program_->bind(name, name == "tokens" ? tokens : loaded.weights().at(name));
   }
   void run() { program_->run(); }
-  run::DeviceTensorRef logits() const { return program_->result(kResult); }
+  run::DeviceTensorRef logits() const { return program_->result(arch::kResult); }
   run::DeviceTensorRef vectors() const { return program_->result(kHidden); }
   // Throws an Error that names the faulty weight; returns if all logits are finite.
   void look_for_fault() const {
@@ -155,7 +155,7 @@ class Comparing {
     out_.others.resize(others.size());
     const int64_t vocabulary = base.model().integer("vocab"), end = options.length - 1;
     const graph::Bindings symbols = {{"T", options.length}, {"V", vocabulary}};
-    const Library& library = base.model().family->library();
+    const arch::Library& library = base.model().family->library();
     beside_ = compiled(engine, library, comparison_text(first_, end), symbols);
     beside_->bind("next", next_);
     sums_.resize(others.size());
@@ -163,7 +163,7 @@ class Comparing {
     figures_.resize(kRows * count_);
   }
 
-  void window(std::span<const TokenId> given, std::span<const TokenId> next) {
+  void window(std::span<const text::TokenId> given, std::span<const text::TokenId> next) {
     watch_.lap();
     tokens_->upload(given.data(), tokens_->bytes());
     next_->upload(next.data() + first_, next_->bytes());
@@ -176,7 +176,7 @@ class Comparing {
       beside_->bind("base", sides_[0].logits());
       beside_->bind("other", side.logits());
       beside_->run();
-      beside_->result(kResult)->download(figures_.data(), figures_.size() * sizeof(float));
+      beside_->result(arch::kResult)->download(figures_.data(), figures_.size() * sizeof(float));
       if (!all_finite(figures_)) {
         sides_[0].look_for_fault();
         side.look_for_fault();
@@ -223,7 +223,7 @@ class Comparing {
     c.program->bind("other", other.vectors());
     c.program->run();
     std::vector<float> all(count_);
-    c.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
+    c.program->result(arch::kResult)->download(all.data(), all.size() * sizeof(float));
     for (const float x : all) {
       const double limited = std::clamp(double{x}, -1.0, 1.0);
       c.sum += limited;
@@ -245,7 +245,7 @@ class Comparing {
 
 }  // namespace
 
-void require_same_tokens(const Model& base, const Model& other) {
+void require_same_tokens(const arch::Model& base, const arch::Model& other) {
   const auto refuse = [&](const std::string& why) {
     throw Error(Exit::user, fmt::format("'{}' and '{}' cannot be compared: {}", base.name, other.name, why),
                 "models that are compared have the same vocabulary");
@@ -256,18 +256,18 @@ void require_same_tokens(const Model& base, const Model& other) {
   if (base.tokenizer->size() != other.tokenizer->size())
     refuse(fmt::format("their tokenizers have {} and {} tokens", base.tokenizer->size(), other.tokenizer->size()));
   const int64_t count = base.tokenizer->size();
-  for (TokenId id = 0; id < count; ++id)
+  for (text::TokenId id = 0; id < count; ++id)
     if (base.tokenizer->bytes(id) != other.tokenizer->bytes(id)) refuse(fmt::format("token {} is not the same", id));
 }
 
-int64_t comparing_bytes(const Model& base, size_t models, const PerplexityOptions& options) {
+int64_t comparing_bytes(const arch::Model& base, size_t models, const PerplexityOptions& options) {
   constexpr int64_t kCopies = 3;  // that forward passes and the comparison keep in addition to the logits
   const int64_t logits = run::saturating_product(run::saturating_product(options.length, base.integer("vocab")), 4);
   return run::saturating_product(logits, models + kCopies);
 }
 
 ComparedModels compare_models(const LoadedModel& base, std::span<const LoadedModel* const> others,
-                              const std::vector<TokenId>& text, const PerplexityOptions& options,
+                              const std::vector<text::TokenId>& text, const PerplexityOptions& options,
                               const std::function<bool(int64_t, int64_t)>& progress) {
   const int64_t length = options.length;
   if (length < 4) throw usage_error("windows need at least 4 tokens");
@@ -279,10 +279,10 @@ ComparedModels compare_models(const LoadedModel& base, std::span<const LoadedMod
   }
   for (const LoadedModel* other : others) LUMEN_CHECK(other->model().integer("vocab") == base.model().integer("vocab"));
   Comparing comparing(base, others, options);
-  const std::optional<TokenId> bos = base.model().tokenizer ? base.model().tokenizer->bos() : std::nullopt;
+  const std::optional<text::TokenId> bos = base.model().tokenizer ? base.model().tokenizer->bos() : std::nullopt;
   for (int64_t w = 0; w < windows; ++w) {
-    std::vector<TokenId> given(text.begin() + w * length, text.begin() + (w + 1) * length);
-    const std::vector<TokenId> next(given.begin() + 1, given.end());
+    std::vector<text::TokenId> given(text.begin() + w * length, text.begin() + (w + 1) * length);
+    const std::vector<text::TokenId> next(given.begin() + 1, given.end());
     if (options.bos && bos) given[0] = *bos;
     comparing.window(given, next);
     if (progress && !progress(w + 1, windows)) break;
@@ -290,4 +290,4 @@ ComparedModels compare_models(const LoadedModel& base, std::span<const LoadedMod
   return comparing.finish();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -8,7 +8,7 @@
 
 #include "model/infer/measure/perplexity_divergence.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct ModelComparison {
   Divergence divergence;  // from the base model
@@ -25,17 +25,17 @@ struct ComparedModels {
 };
 
 // Error (user) if the models have different tokens.
-void require_same_tokens(const Model& base, const Model& other);
+void require_same_tokens(const arch::Model& base, const arch::Model& other);
 
 // Estimated bytes that the comparison takes in addition to the models' weights: the logits of a window, and values
 // computed from them.
-int64_t comparing_bytes(const Model& base, size_t models, const PerplexityOptions& options);
+int64_t comparing_bytes(const arch::Model& base, size_t models, const PerplexityOptions& options);
 
 // There must be at least one other model; all belong to one engine and have the same tokens (LUMEN_CHECK).
 // options.batch is ignored. `progress` (may be empty) is called after every window: windows done, number of windows;
 // false ends the comparison with this window.
 ComparedModels compare_models(const LoadedModel& base, std::span<const LoadedModel* const> others,
-                              const std::vector<TokenId>& text, const PerplexityOptions& options,
+                              const std::vector<text::TokenId>& text, const PerplexityOptions& options,
                               const std::function<bool(int64_t, int64_t)>& progress = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

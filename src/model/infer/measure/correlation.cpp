@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 double mean_of(std::span<const double> x) {
@@ -46,4 +46,4 @@ double rank_correlation(std::span<const double> a, std::span<const double> b) {
   return linear_correlation(ranks(a), ranks(b));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

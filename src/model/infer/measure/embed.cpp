@@ -8,22 +8,22 @@
 #include "base/stopwatch.h"
 #include "model/infer/session/finite.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kNarrowest = 16, kMostSequences = 64;
 constexpr const char *kTokens = "tokens", *kLengths = "lengths", *kSeconds = "seconds";
 
 // A model with a table of positions has a maximum length.
-bool has_last_position(const Model& model) {
+bool has_last_position(const arch::Model& model) {
   return std::any_of(model.parameters.begin(), model.parameters.end(),
-                     [](const Parameter& p) { return p.role == "position"; });
+                     [](const arch::Parameter& p) { return p.role == "position"; });
 }
 
 }  // namespace
 
 Embedder::Embedder(const LoadedModel& loaded, EmbedOptions options) : loaded_(loaded), options_(options) {
-  const Model& model = loaded.model();
+  const arch::Model& model = loaded.model();
   const char* const function = options_.scores ? "scores" : "hidden";
   if (!model.family->has_function(function))
     throw user_error("the family '{}' does not define {}", model.family->name(),
@@ -79,7 +79,7 @@ const Embedder::Width& Embedder::width(int64_t sequences, int64_t tokens) {
   return widths_.emplace_back(std::move(w));
 }
 
-void Embedder::check(std::span<const TokenId> tokens) const {
+void Embedder::check(std::span<const text::TokenId> tokens) const {
   if (tokens.empty()) throw user_error("an empty sequence has no embedding");
   check_tokens(loaded_.model(), tokens);
   if (std::ssize(tokens) > options_.context)
@@ -88,7 +88,7 @@ void Embedder::check(std::span<const TokenId> tokens) const {
                 "shorten the sequence, cut it into several, or cut its end with --truncate");
 }
 
-void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> sequences, Pooling pooling,
+void Embedder::run(int64_t tokens, std::span<const std::span<const text::TokenId>> sequences, Pooling pooling,
                    std::span<Vectors*> out, int64_t set, std::span<const int64_t> seconds) {
   const Width& w = width(std::bit_ceil(sequences.size()), tokens);
   const Stopwatch watch;
@@ -107,7 +107,7 @@ void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> seq
   w.program->run();
   const size_t each = options_.scores ? size_ : size_ * tokens;
   std::vector<float> all(each * w.sequences);
-  w.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
+  w.program->result(arch::kResult)->download(all.data(), all.size() * sizeof(float));
   for (size_t i = 0; i < sequences.size(); ++i) {
     const size_t own = options_.scores ? each : sequences[i].size() * size_;
     const auto rows = std::span<const float>(all).subspan(i * each, own);
@@ -117,7 +117,7 @@ void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> seq
   seconds_ += watch.seconds();
 }
 
-Embedder::Vectors Embedder::embed(std::span<const TokenId> tokens, Pooling pooling) {
+Embedder::Vectors Embedder::embed(std::span<const text::TokenId> tokens, Pooling pooling) {
   check(tokens);
   Vectors out;
   Vectors* to = &out;
@@ -126,8 +126,9 @@ Embedder::Vectors Embedder::embed(std::span<const TokenId> tokens, Pooling pooli
   return out;
 }
 
-std::vector<Embedder::Vectors> Embedder::embed_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
-                                                   const std::function<bool(size_t)>& go_on, int64_t set) {
+std::vector<Embedder::Vectors> Embedder::embed_all(std::span<const std::vector<text::TokenId>> sequences,
+                                                   Pooling pooling, const std::function<bool(size_t)>& go_on,
+                                                   int64_t set) {
   LUMEN_CHECK(!options_.scores);
   return run_all(sequences, pooling, go_on, set, {});
 }
@@ -141,7 +142,7 @@ std::vector<float> Embedder::scores_of(const TextPairs& pairs, size_t begin, siz
   return out;
 }
 
-std::vector<Embedder::Vectors> Embedder::run_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
+std::vector<Embedder::Vectors> Embedder::run_all(std::span<const std::vector<text::TokenId>> sequences, Pooling pooling,
                                                  const std::function<bool(size_t)>& go_on, int64_t set,
                                                  std::span<const int64_t> seconds) {
   for (const auto& sequence : sequences) check(sequence);
@@ -153,7 +154,7 @@ std::vector<Embedder::Vectors> Embedder::run_all(std::span<const std::vector<Tok
   for (size_t done = 0; done < order.size();) {
     const int64_t tokens = tokens_for(std::ssize(sequences[order[done]]));
     const auto most = std::bit_floor<uint64_t>(std::clamp<int64_t>(options_.batch / tokens, 1, kMostSequences));
-    std::vector<std::span<const TokenId>> some;
+    std::vector<std::span<const text::TokenId>> some;
     std::vector<Vectors*> to;
     std::vector<int64_t> begins;
     while (done < order.size() && some.size() < most && tokens_for(std::ssize(sequences[order[done]])) == tokens) {
@@ -168,4 +169,4 @@ std::vector<Embedder::Vectors> Embedder::run_all(std::span<const std::vector<Tok
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

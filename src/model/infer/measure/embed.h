@@ -10,7 +10,7 @@
 #include "model/infer/measure/pooling.h"
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct EmbedOptions {
   int64_t context = 0;   // tokens of a sequence at most; 0: the model's context
@@ -21,7 +21,7 @@ struct EmbedOptions {
 
 // Sequences of two parts, such as a query and a document, for a function `scores`.
 struct TextPairs {
-  std::vector<std::vector<TokenId>> sequences;
+  std::vector<std::vector<text::TokenId>> sequences;
   std::vector<int64_t> seconds;  // the number of tokens before the second part
 };
 
@@ -34,10 +34,10 @@ class Embedder {
 
   using Vectors = std::vector<std::vector<float>>;
   // One vector, or one for each token (none). Error when the sequence is empty or too long.
-  Vectors embed(std::span<const TokenId> tokens, Pooling pooling);
+  Vectors embed(std::span<const text::TokenId> tokens, Pooling pooling);
   // The same for many sequences; those of similar length are batched. `go_on` gets the number of finished sequences; if
   // it returns false, the result is empty. `set`: one of the model's adapter sets.
-  std::vector<Vectors> embed_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
+  std::vector<Vectors> embed_all(std::span<const std::vector<text::TokenId>> sequences, Pooling pooling,
                                  const std::function<bool(size_t)>& go_on = {}, int64_t set = 0);
   // The scores of a part of these pairs, before the sigmoid; requires options.scores.
   std::vector<float> scores_of(const TextPairs& pairs, size_t begin, size_t end, int64_t set = 0);
@@ -49,12 +49,12 @@ class Embedder {
     run::DeviceTensorRef in, lengths, sets, seconds;
   };
   const Width& width(int64_t sequences, int64_t tokens);
-  void check(std::span<const TokenId> tokens) const;
+  void check(std::span<const text::TokenId> tokens) const;
   int64_t tokens_for(int64_t count) const;
   // `seconds`: for each sequence; empty without scores.
-  void run(int64_t tokens, std::span<const std::span<const TokenId>> sequences, Pooling pooling,
+  void run(int64_t tokens, std::span<const std::span<const text::TokenId>> sequences, Pooling pooling,
            std::span<Vectors*> out, int64_t set, std::span<const int64_t> seconds);
-  std::vector<Vectors> run_all(std::span<const std::vector<TokenId>> sequences, Pooling pooling,
+  std::vector<Vectors> run_all(std::span<const std::vector<text::TokenId>> sequences, Pooling pooling,
                                const std::function<bool(size_t)>& go_on, int64_t set, std::span<const int64_t> seconds);
 
   const LoadedModel& loaded_;
@@ -65,4 +65,4 @@ class Embedder {
   std::deque<Width> widths_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

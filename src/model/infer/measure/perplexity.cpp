@@ -6,7 +6,7 @@
 #include "base/stopwatch.h"
 #include "model/infer/session/finite.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 BosPlace bos_place(std::string_view name) {
   if (name == "front") return BosPlace::front;
@@ -15,16 +15,16 @@ BosPlace bos_place(std::string_view name) {
   throw usage_error("BOS can be placed at: front, windows, none; not at '{}'", name);
 }
 
-std::vector<TokenId> perplexity_tokens(const Tokenizer& tokenizer, std::string_view text, BosPlace place) {
+std::vector<text::TokenId> perplexity_tokens(const text::Tokenizer& tokenizer, std::string_view text, BosPlace place) {
   if (place != BosPlace::front) return tokenizer.encode(text);
   if (text.ends_with('\n')) text.remove_suffix(1);
-  std::vector<TokenId> tokens = tokenizer.encode(text);
+  std::vector<text::TokenId> tokens = tokenizer.encode(text);
   if (tokenizer.adds_bos() && tokenizer.bos()) tokens.insert(tokens.begin(), *tokenizer.bos());
   return tokens;
 }
 
-Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
-                      const std::function<void(int64_t, int64_t, double)>& progress) {
+Perplexity perplexity(const LoadedModel& loaded, const std::vector<text::TokenId>& text,
+                      const PerplexityOptions& options, const std::function<void(int64_t, int64_t, double)>& progress) {
   const int64_t length = options.length, batch = options.batch;
   if (length < 4 || batch < 1) throw usage_error("windows need at least 4 tokens, and batches one window");
   int64_t windows = std::ssize(text) / length;
@@ -33,7 +33,7 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
     throw Error(Exit::user, fmt::format("the text has {} tokens, fewer than one window of {}", text.size(), length),
                 "give a longer text or a smaller --ctx-size");
   }
-  const Model& model = loaded.model();
+  const arch::Model& model = loaded.model();
   run::Engine& engine = loaded.engine();
   run::CompileOptions compile;
   compile.assignments = stored_formats(model);
@@ -67,7 +67,7 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
     tokens->upload(in.data(), tokens->bytes());
     targets->upload(out.data(), targets->bytes());
     program->run();
-    program->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
+    program->result(arch::kResult)->download(losses.data(), losses.size() * sizeof(float));
     for (int64_t r = 0; r < rows; ++r) {
       require_finite(loaded, std::span<const float>(losses).subspan(r * length, length - 1), "losses");
       for (int64_t t = first_scored; t + 1 < length; ++t) {
@@ -89,4 +89,4 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
   return result;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

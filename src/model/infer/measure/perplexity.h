@@ -18,7 +18,7 @@
 
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 enum class BosPlace { front, windows, none };
 
@@ -26,7 +26,7 @@ enum class BosPlace { front, windows, none };
 BosPlace bos_place(std::string_view name);
 
 // The tokens that are cut into windows.
-std::vector<TokenId> perplexity_tokens(const Tokenizer& tokenizer, std::string_view text, BosPlace place);
+std::vector<text::TokenId> perplexity_tokens(const text::Tokenizer& tokenizer, std::string_view text, BosPlace place);
 
 struct PerplexityOptions {
   int64_t length = 512;
@@ -46,7 +46,8 @@ struct Perplexity {
 };
 
 // `progress` (may be empty) is called after every batch: windows done, number of windows, perplexity so far.
-Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
+Perplexity perplexity(const LoadedModel& loaded, const std::vector<text::TokenId>& text,
+                      const PerplexityOptions& options,
                       const std::function<void(int64_t, int64_t, double)>& progress = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,7 +9,7 @@
 #include "base/threads/team.h"
 #include "model/infer/session/finite.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr double kMostCode = 65535;
@@ -25,7 +25,7 @@ struct Header {
 struct ScoredRow {
   int64_t number = 0, slot = 0;
   std::span<const double> logs;
-  TokenId next = 0;
+  text::TokenId next = 0;
 };
 struct RowVisit {
   std::function<void()> begin;  // called once the header is known
@@ -51,7 +51,7 @@ void log_probabilities(const float* x, std::span<double> logs) {
   for (size_t v = 0; v < logs.size(); ++v) logs[v] = x[v] - shift;
 }
 
-void each_row(const LogitsSource& source, const std::vector<TokenId>& text, const PerplexityOptions& options,
+void each_row(const LogitsSource& source, const std::vector<text::TokenId>& text, const PerplexityOptions& options,
               Header* header, const RowVisit& visit) {
   const int64_t length = options.length;
   if (length < 4) throw usage_error("windows need at least 4 tokens");
@@ -82,7 +82,7 @@ void each_row(const LogitsSource& source, const std::vector<TokenId>& text, cons
 
 // The logits of a loaded model, for windows of one length.
 LogitsSource source_of(const LoadedModel& loaded, const PerplexityOptions& options) {
-  const Model& model = loaded.model();
+  const arch::Model& model = loaded.model();
   run::Engine& engine = loaded.engine();
   run::CompileOptions compile;
   compile.assignments = stored_formats(model);
@@ -97,10 +97,10 @@ LogitsSource source_of(const LoadedModel& loaded, const PerplexityOptions& optio
   LogitsSource source;
   source.vocabulary = model.integer("vocab");
   if (model.tokenizer) source.bos = model.tokenizer->bos();
-  source.logits = [&loaded, program, tokens](std::span<const TokenId> window, std::span<float> logits) {
+  source.logits = [&loaded, program, tokens](std::span<const text::TokenId> window, std::span<float> logits) {
     tokens->upload(window.data(), tokens->bytes());
     program->run();
-    program->result(kResult)->download(logits.data(), logits.size_bytes());
+    program->result(arch::kResult)->download(logits.data(), logits.size_bytes());
     require_finite(loaded, logits, "logits");
   };
   return source;
@@ -117,12 +117,12 @@ double quantile(const std::vector<double>& sorted, double part) {
 
 }  // namespace
 
-void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
+void record_logits(const LoadedModel& loaded, const std::vector<text::TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress) {
   record_logits(source_of(loaded, options), text, options, file, progress);
 }
 
-void record_logits(const LogitsSource& source, const std::vector<TokenId>& text, const PerplexityOptions& options,
+void record_logits(const LogitsSource& source, const std::vector<text::TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress) {
   AtomicFile out(file);
   Header header{};
@@ -159,7 +159,7 @@ namespace {
 class Record {
  public:
   explicit Record(const std::filesystem::path& file) : file_(file), map_(file) {}
-  void require(const Header& header, const std::vector<TokenId>& text) {
+  void require(const Header& header, const std::vector<text::TokenId>& text) {
     const auto bytes = map_.bytes();
     Header recorded{};
     if (bytes.size() < sizeof recorded) ends_early();
@@ -195,8 +195,9 @@ class Record {
 
 }  // namespace
 
-Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
-                      const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress) {
+Divergence divergence(const LoadedModel& loaded, const std::vector<text::TokenId>& text,
+                      const PerplexityOptions& options, const std::filesystem::path& file,
+                      const std::function<void(int64_t, int64_t)>& progress) {
   Record record(file);
   Header header{};
   struct Figures {
@@ -281,8 +282,9 @@ Divergence DivergenceSum::finish() const {
   return out;
 }
 
-Divergence divergence_between(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters,
-                              const Model& merged, const std::vector<TokenId>& text, const PerplexityOptions& options,
+Divergence divergence_between(run::Engine& engine, const arch::Model& base,
+                              std::span<const arch::ScaledAdapter> adapters, const arch::Model& merged,
+                              const std::vector<text::TokenId>& text, const PerplexityOptions& options,
                               const std::filesystem::path& record,
                               const std::function<void(int64_t, int64_t)>& progress) {
   {
@@ -293,4 +295,4 @@ Divergence divergence_between(run::Engine& engine, const Model& base, std::span<
   return divergence(loaded, text, options, record, progress);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

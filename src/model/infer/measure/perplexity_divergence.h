@@ -7,7 +7,7 @@
 
 #include "model/infer/measure/perplexity.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct Divergence {
   int64_t tokens = 0;
@@ -37,25 +37,27 @@ class DivergenceSum {
 // Computes the logits [tokens, vocabulary] of a window.
 struct LogitsSource {
   int64_t vocabulary = 0;
-  std::optional<TokenId> bos;
-  std::function<void(std::span<const TokenId> window, std::span<float> logits)> logits;
+  std::optional<text::TokenId> bos;
+  std::function<void(std::span<const text::TokenId> window, std::span<float> logits)> logits;
 };
-void record_logits(const LogitsSource& source, const std::vector<TokenId>& text, const PerplexityOptions& options,
+void record_logits(const LogitsSource& source, const std::vector<text::TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
 
 // Runs the model over the windows and writes its log probabilities of every scored position.
-void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
+void record_logits(const LoadedModel& loaded, const std::vector<text::TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
 
 // The text, window length and protocol must equal those of the record (Error).
-Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
-                      const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
+Divergence divergence(const LoadedModel& loaded, const std::vector<text::TokenId>& text,
+                      const PerplexityOptions& options, const std::filesystem::path& file,
+                      const std::function<void(int64_t, int64_t)>& progress = {});
 
 // The divergence between two models, `merged` and `base` with its adapters. The record is written to `record`; the
 // caller removes it. Only one of the models is loaded at a time.
-Divergence divergence_between(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters,
-                              const Model& merged, const std::vector<TokenId>& text, const PerplexityOptions& options,
+Divergence divergence_between(run::Engine& engine, const arch::Model& base,
+                              std::span<const arch::ScaledAdapter> adapters, const arch::Model& merged,
+                              const std::vector<text::TokenId>& text, const PerplexityOptions& options,
                               const std::filesystem::path& record,
                               const std::function<void(int64_t, int64_t)>& progress = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

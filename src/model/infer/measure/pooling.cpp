@@ -8,7 +8,7 @@
 #include "base/file/file.h"
 #include "model/arch/checkpoint/carry.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr double kLargestMagnitude = 32760;
@@ -27,7 +27,7 @@ std::optional<Pooling> pooling_of_number(int64_t number) {
 
 }  // namespace
 
-std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::path& path) {
+std::optional<Pooling> pooling_of(const arch::Model& model, const std::filesystem::path& path) {
   const std::string key = model.family->gguf_architecture() + ".pooling_type";
   if (model.metadata.has(key)) {
     const int64_t number = model.metadata.integer(key);
@@ -37,9 +37,9 @@ std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::pat
                 "choose with --pooling mean, cls or last");
   }
   std::error_code failure;
-  const std::filesystem::path file = path / kPoolingFile;
+  const std::filesystem::path file = path / arch::kPoolingFile;
   if (!std::filesystem::exists(file, failure)) return std::nullopt;
-  const auto number = pooling_number(read_file(file, 1 << 20), file.string());
+  const auto number = arch::pooling_number(read_file(file, 1 << 20), file.string());
   return number ? pooling_of_number(*number) : std::nullopt;
 }
 
@@ -97,4 +97,4 @@ double cosine(std::span<const float> a, std::span<const float> b) {
   return aa == 0 || bb == 0 ? 0 : product / std::sqrt(aa * bb);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

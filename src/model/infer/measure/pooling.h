@@ -9,13 +9,13 @@
 
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 enum class Pooling { none, mean, first, last };
 
 // The pooling given by the model's files: the key {a}.pooling_type of a GGUF file, or 1_Pooling/config.json of a
 // folder. nullopt if there is none; Error if the type is not supported.
-std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::path& path);
+std::optional<Pooling> pooling_of(const arch::Model& model, const std::filesystem::path& path);
 
 // `rows`: a vector of `width` numbers for each token. Returns one vector, or one for each token (none).
 std::vector<std::vector<float>> pooled(std::span<const float> rows, size_t width, Pooling pooling);
@@ -25,4 +25,4 @@ std::vector<std::vector<float>> pooled(std::span<const float> rows, size_t width
 void normalise(std::vector<float>& vector, int p);
 double cosine(std::span<const float> a, std::span<const float> b);  // 0 if one vector is zero
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

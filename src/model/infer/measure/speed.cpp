@@ -11,7 +11,7 @@
 #include "model/infer/measure/speed_many.h"
 #include "model/infer/measure/token_source.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kContextStep = 256;  // tests of similar length share kernels
@@ -69,12 +69,12 @@ Speed measure_speed(const LoadedModel& loaded, const SpeedTest& test, const Spee
   session_options.context = round_up(length, kContextStep);
   Session session(loaded, session_options);
   TokenSource source(loaded.model().integer("vocab"));
-  const std::vector<TokenId> prompt = source.next(test.prompt);
+  const std::vector<text::TokenId> prompt = source.next(test.prompt);
 
   const auto run = [&](int64_t generate) {
     if (!prompt.empty()) session.feed(prompt);
     for (int64_t i = 0; i < generate; ++i) {
-      const TokenId id = source.next();
+      const text::TokenId id = source.next();
       session.feed({&id, 1});
     }
   };
@@ -104,4 +104,4 @@ Speed measure_speed(const LoadedModel& loaded, const SpeedTest& test, const Spee
   return speed;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,7 +9,7 @@
 
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct SpeedTest {
   int64_t prompt = 0, generate = 0, depth = 0;  // prompt tokens, then generated tokens, after `depth` others
@@ -43,4 +43,4 @@ Speed measure_speed(const LoadedModel& loaded, const SpeedTest& test, const Spee
                     const std::function<void(const std::string&)>& note, const std::function<bool()>& stop,
                     const run::Ceilings* ceilings = nullptr, std::string* explained = nullptr);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "model/infer/measure/token_source.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // One repetition. Prompts are computed one after another, so earlier sequences generate more tokens.
@@ -27,7 +27,7 @@ class Round {
       order.sampling.seed = i + 1;
       order.generate.ignore_end = true;
       order.generate.predict = is_split ? longest_ - read : std::max<int64_t>(test_.generate, 1);
-      order.drawn = [this, is_first = true](TokenId, const LogitRow&, bool) mutable {
+      order.drawn = [this, is_first = true](text::TokenId, const LogitRow&, bool) mutable {
         if (is_first) ++writing_;
         is_first = false;
         ++drawn_;
@@ -93,4 +93,4 @@ Speed measure_many(const LoadedModel& loaded, const SpeedTest& test, const Speed
   return speed;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

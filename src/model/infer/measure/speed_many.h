@@ -5,7 +5,7 @@
 #include "model/infer/generate/sequence_batch.h"
 #include "model/infer/measure/speed.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 inline constexpr int kMostMeasured = ManySession::kMostSequences;
 
@@ -15,4 +15,4 @@ Speed measure_many(const LoadedModel& loaded, const SpeedTest& test, const Speed
                    const std::function<void(const std::string&)>& note, const std::function<bool()>& stop,
                    std::string* explained = nullptr);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

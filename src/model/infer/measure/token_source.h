@@ -6,18 +6,18 @@
 
 #include "model/infer/generate/answer.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class TokenSource {
  public:
   explicit TokenSource(int64_t vocabulary) : vocabulary_(static_cast<uint64_t>(vocabulary)) {}
-  TokenId next() {
+  text::TokenId next() {
     state_ = state_ * 6364136223846793005U + 1442695040888963407U;
     return (state_ >> 33) % vocabulary_;
   }
-  std::vector<TokenId> next(int64_t count) {
-    std::vector<TokenId> tokens(count);
-    for (TokenId& t : tokens) t = next();
+  std::vector<text::TokenId> next(int64_t count) {
+    std::vector<text::TokenId> tokens(count);
+    for (text::TokenId& t : tokens) t = next();
     return tokens;
   }
 
@@ -32,4 +32,4 @@ inline double seconds_now(bool cpu_time) {
   return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

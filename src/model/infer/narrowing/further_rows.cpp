@@ -6,7 +6,7 @@
 #include "base/threads/team.h"
 #include "model/infer/narrowing/tallying.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 static_assert(TokenSet::kWord == 2 * Narrowing::kBits);
@@ -149,4 +149,4 @@ std::vector<Tallies> FurtherRows::count(const run::DeviceTensorRef& logits, std:
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

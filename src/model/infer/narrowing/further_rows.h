@@ -12,11 +12,11 @@
 #include "model/infer/narrowing/narrowing.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class FurtherRows {
  public:
-  FurtherRows(run::Engine& engine, const Library& library, const Narrowing& narrowing)
+  FurtherRows(run::Engine& engine, const arch::Library& library, const Narrowing& narrowing)
       : engine_(engine), library_(library), narrowing_(narrowing) {}
 
   // Compiles what steps with so many rows may need; false if that is done.
@@ -41,10 +41,10 @@ class FurtherRows {
   void put_masks(OfRows& of, int64_t rows, const std::vector<const TokenSet*>& masks);
 
   run::Engine& engine_;
-  const Library& library_;
+  const arch::Library& library_;
   Narrowing narrowing_;
   std::map<int64_t, OfRows> by_rows_;
   int64_t uploaded_masks_ = 0;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

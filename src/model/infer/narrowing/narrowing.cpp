@@ -15,7 +15,7 @@
 #include "lang/parser.h"
 #include "model/arch/family/family.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // Samplers use the top 40 by default, and penalties may remove some of those; mirostat 1 looks at 100.
@@ -115,7 +115,7 @@ std::string Narrowing::text(bool is_masked) const {
   return out;
 }
 
-graph::ValueId Narrowing::expand(const Library& library, graph::Graph& graph, graph::ValueId logits,
+graph::ValueId Narrowing::expand(const arch::Library& library, graph::Graph& graph, graph::ValueId logits,
                                  bool is_masked) const {
   const auto source = std::make_shared<Source>(Source{"<narrowing>", text(is_masked)});
   const graph::Graph narrow = graph::elaborate_function(library.scope(), lang::parse_file(source).functions.at(0));
@@ -133,13 +133,13 @@ graph::ValueId Narrowing::expand(const Library& library, graph::Graph& graph, gr
   return graph::expand_call(graph, narrow, inputs).at(0);
 }
 
-void Narrowing::append(const Library& library, graph::Graph& step) const {
+void Narrowing::append(const arch::Library& library, graph::Graph& step) const {
   LUMEN_CHECK(step.results.size() == 1);
   step.results.push_back(expand(library, step, step.results[0], false));
-  step.result_names = {kResult, kNarrowed};
+  step.result_names = {arch::kResult, kNarrowed};
 }
 
-graph::Graph Narrowing::masked(const Library& library) const {
+graph::Graph Narrowing::masked(const arch::Library& library) const {
   graph::Graph out;
   out.results = {expand(library, out, -1, true)};
   out.result_names = {kNarrowed};
@@ -178,15 +178,15 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
   Candidate least{0, std::numeric_limits<double>::infinity()};
   for (int64_t j = 0; j < count_; ++j) {
     const int64_t first = int64_t(numbers[j]) * piece_;
-    Candidate best{TokenId(first), row[j * piece_]};
+    Candidate best{text::TokenId(first), row[j * piece_]};
     for (int64_t i = 1; i < piece_; ++i) {
-      const Candidate c{TokenId(first + i), row[j * piece_ + i]};
+      const Candidate c{text::TokenId(first + i), row[j * piece_ + i]};
       if (is_better(c, best)) best = c;
     }
     if (is_better(least, best)) least = best;
   }
   for (int64_t i = 0; i < count_ * piece_; ++i) {
-    const Candidate c{TokenId(int64_t(numbers[i / piece_]) * piece_ + i % piece_), row[i]};
+    const Candidate c{text::TokenId(int64_t(numbers[i / piece_]) * piece_ + i % piece_), row[i]};
     if (c.id < vocabulary_ && !is_better(least, c) && !(is_masked && c.logit <= kFilling)) out.best.push_back(c);
   }
   std::sort(out.best.begin(), out.best.end(), is_better);
@@ -197,4 +197,4 @@ std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked&
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

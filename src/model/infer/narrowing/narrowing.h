@@ -19,7 +19,7 @@
 #include "model/infer/sample/logit_row.h"
 #include "model/infer/sample/race.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // A top-k in two levels. A row is split into parts; the `count` parts with the largest maxima contain the `count`
 // largest logits. With many rows, these parts are split into pieces, the same selection is repeated, and the best
@@ -52,9 +52,9 @@ class Narrowing {
   std::string masked_text(const char* name, const std::string& condition) const;
 
   // Appends the inputs and the result to a step whose only result is its logits.
-  void append(const Library& library, graph::Graph& step) const;
+  void append(const arch::Library& library, graph::Graph& step) const;
   // A graph of its own that reduces rows to their allowed tokens in a range; the logits of others count as -infinity.
-  graph::Graph masked(const Library& library) const;
+  graph::Graph masked(const arch::Library& library) const;
   // Fills a row's inputs, and decodes its result. nullopt if the row has a non-finite value, or allows no token.
   void ask(const Asked& what, std::span<int32_t> asked, float* scale) const;
   std::optional<Narrowed> read(std::span<const float> row, const Asked& what, bool is_masked = false) const;
@@ -63,11 +63,11 @@ class Narrowing {
   // The function's source in the language: narrowed(logits: f32[R, V], asked, scales, noise: f32[R, groups]), and
   // masks, limits and lasts if it is masked.
   std::string text(bool is_masked) const;
-  graph::ValueId expand(const Library& library, graph::Graph& graph, graph::ValueId logits, bool is_masked) const;
+  graph::ValueId expand(const arch::Library& library, graph::Graph& graph, graph::ValueId logits, bool is_masked) const;
 
   int64_t vocabulary_, count_, part_, piece_, asked_;
   int64_t groups_, front_;  // of the race, and those of them that come out
   int64_t parts() const { return groups_ * Race::kGroup / part_; }
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

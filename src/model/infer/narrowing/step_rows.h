@@ -6,7 +6,7 @@
 
 #include "model/infer/narrowing/further_rows.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class StepRows : public RowSource {
  public:
@@ -33,4 +33,4 @@ class StepRows : public RowSource {
   std::vector<std::vector<float>> whole_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,14 +9,14 @@
 #include "graph/elaborate/elaborate.h"
 #include "lang/parser.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kTogether = 32;  // sums of so many groups are added up first, so that chains of additions are short
 
 }  // namespace
 
-graph::Graph Tallying::graph(const Library& library, const Narrowing& narrowing) {
+graph::Graph Tallying::graph(const arch::Library& library, const Narrowing& narrowing) {
   const int64_t groups = narrowing.groups(), blocks = (groups + kTogether - 1) / kTogether;
   std::string text = fmt::format(
       "fn tallied(logits: f32[R, {}], masks: i32[R, {}], scales: f32[R, 1], edges: f32[R, {edges}], "
@@ -80,4 +80,4 @@ Tallies Tallying::read(std::span<const float> row, size_t edges) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

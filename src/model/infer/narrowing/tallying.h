@@ -9,7 +9,7 @@
 #include "model/arch/model.h"
 #include "model/infer/narrowing/narrowing.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Tallying {
  public:
@@ -22,11 +22,11 @@ class Tallying {
   static constexpr int64_t kOfRow = 6;                // numbers that belong to no edge
   static constexpr int64_t kWidth = 3 * RowSource::kMostEdges + kOfRow;
 
-  static graph::Graph graph(const Library& library, const Narrowing& narrowing);
+  static graph::Graph graph(const arch::Library& library, const Narrowing& narrowing);
   // Fills a row's inputs, and decodes its result.
   static void ask(const RowSource::Count& what, std::span<float> edges, std::span<int32_t> lasts,
                   std::span<float> points, float* scale);
   static Tallies read(std::span<const float> row, size_t edges);
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -19,12 +19,12 @@ constexpr const char* kKind = "prefixes";
 constexpr int64_t kBeside = 4096;                   // most bytes of a file in addition to its content
 constexpr int64_t kMostQueued = int64_t{64} << 20;  // bytes waiting to be written, above which write() blocks
 
-std::string_view bytes_of(std::span<const TokenId> tokens) {
+std::string_view bytes_of(std::span<const text::TokenId> tokens) {
   return {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()};
 }
 
 // The header of a file.
-std::string head_of(const std::string& revision, std::string_view owner, std::span<const TokenId> tokens,
+std::string head_of(const std::string& revision, std::string_view owner, std::span<const text::TokenId> tokens,
                     int64_t bytes) {
   std::string head = fmt::format("lumen prefix 1\n{} {} {} {}\n", revision.size(), owner.size(), tokens.size(), bytes);
   head += revision;
@@ -74,7 +74,7 @@ void PrefixFiles::find_files() {
   }
 }
 
-std::string PrefixFiles::name_of(std::string_view owner, std::span<const TokenId> tokens) const {
+std::string PrefixFiles::name_of(std::string_view owner, std::span<const text::TokenId> tokens) const {
   return hash_text(revision_ + std::string(owner) + "\n" + std::string(bytes_of(tokens))).hex();
 }
 
@@ -104,12 +104,13 @@ bool PrefixFiles::make_room(int64_t bytes) {
   return true;
 }
 
-bool PrefixFiles::has(std::string_view owner, std::span<const TokenId> tokens) const {
+bool PrefixFiles::has(std::string_view owner, std::span<const text::TokenId> tokens) const {
   const std::lock_guard lock(mutex_);
   return files_.contains(name_of(owner, tokens));
 }
 
-std::optional<std::string> PrefixFiles::read(std::string_view owner, std::span<const TokenId> tokens, int64_t bytes) {
+std::optional<std::string> PrefixFiles::read(std::string_view owner, std::span<const text::TokenId> tokens,
+                                             int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::string name = name_of(owner, tokens);
   const auto found = files_.find(name);
@@ -131,7 +132,7 @@ std::optional<std::string> PrefixFiles::read(std::string_view owner, std::span<c
   return std::nullopt;
 }
 
-void PrefixFiles::write(std::string_view owner, std::span<const TokenId> tokens, std::string_view content) {
+void PrefixFiles::write(std::string_view owner, std::span<const text::TokenId> tokens, std::string_view content) {
   std::unique_lock lock(mutex_);
   const std::string name = name_of(owner, tokens);
   changed_.wait(lock, [&] { return queued_bytes_ < kMostQueued; });
@@ -193,7 +194,7 @@ void PrefixFiles::finish() {
   changed_.wait(lock, [&] { return queued_bytes_ == 0; });
 }
 
-void PrefixFiles::touch(std::string_view owner, std::span<const TokenId> tokens) {
+void PrefixFiles::touch(std::string_view owner, std::span<const text::TokenId> tokens) {
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(name_of(owner, tokens));
   if (found == files_.end()) return;
@@ -209,4 +210,4 @@ PrefixNumbers PrefixFiles::numbers() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

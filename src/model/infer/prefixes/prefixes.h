@@ -25,7 +25,7 @@
 #include "base/threads/threads.h"
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // Statistics since the start of the process.
 struct PrefixNumbers {
@@ -44,14 +44,14 @@ class PrefixFiles {
   ~PrefixFiles();  // waits until all is written
 
   // `owner`: everything that the cache content depends on, except the tokens.
-  bool has(std::string_view owner, std::span<const TokenId> tokens) const;
+  bool has(std::string_view owner, std::span<const text::TokenId> tokens) const;
   // The cache content of the last block of these tokens, `bytes` long; nullopt if there is no valid file.
-  std::optional<std::string> read(std::string_view owner, std::span<const TokenId> tokens, int64_t bytes);
+  std::optional<std::string> read(std::string_view owner, std::span<const text::TokenId> tokens, int64_t bytes);
   // The content is readable immediately and written in the background; blocks if too much is queued. A failure to write
   // gives a single warning.
-  void write(std::string_view owner, std::span<const TokenId> tokens, std::string_view content);
+  void write(std::string_view owner, std::span<const text::TokenId> tokens, std::string_view content);
   // Marks the file of this prefix as just used. Call it for the longest prefix first.
-  void touch(std::string_view owner, std::span<const TokenId> tokens);
+  void touch(std::string_view owner, std::span<const text::TokenId> tokens);
 
   PrefixNumbers numbers() const;
   void finish();  // waits until everything is on disk
@@ -62,7 +62,7 @@ class PrefixFiles {
     std::filesystem::file_time_type used;
     std::shared_ptr<const std::string> unwritten = nullptr;
   };
-  std::string name_of(std::string_view owner, std::span<const TokenId> tokens) const;
+  std::string name_of(std::string_view owner, std::span<const text::TokenId> tokens) const;
   void find_files();
   std::filesystem::file_time_type next_time();
   void drop(const std::string& name);
@@ -86,4 +86,4 @@ class PrefixFiles {
   Thread writer_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 bool is_axis_of_positions(const std::string& symbol) {
@@ -139,4 +139,4 @@ void StateMarks::keep_only(int64_t length) {
   std::erase_if(marks_, [&](const Mark& m) { return m.length != length; });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -15,7 +15,7 @@
 #include "graph/ir/graph.h"
 #include "run/engine/program/tensor.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 inline constexpr const char* kCount = "count";    // input of `step`: how many of the chunk's tokens are real
 inline constexpr const char* kCounts = "counts";  // input of `step_many`: the same of each sequence
@@ -62,4 +62,4 @@ class StateMarks {
   std::vector<Mark> marks_;  // ascending
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -8,7 +8,7 @@
 #include "model/infer/sample/ranking.h"
 #include "model/infer/sample/weights.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
@@ -59,7 +59,7 @@ void DistantRow::learn(std::optional<Narrowed> seen) {
     case Need::Kind::group: {
       if (!seen) throw Undecided();
       std::vector<float>& group = groups_[need_.asked.ids.front() / Race::kGroup];
-      for (const TokenId id : need_.asked.ids) group.push_back(float(seen->asked.at(id)));
+      for (const text::TokenId id : need_.asked.ids) group.push_back(float(seen->asked.at(id)));
       break;
     }
     case Need::Kind::tallies:
@@ -84,24 +84,24 @@ void DistantRow::ask(Need need) {
     const auto edge = at_least(far_.edge.logit);
     need.range = {{edge == far_.edge.logit ? far_.edge.id : kEveryId, edge}, far_.high};
     need.allowed = visible_;
-    for (const TokenId id : removed_) need.allowed.remove(id);
+    for (const text::TokenId id : removed_) need.allowed.remove(id);
   }
   need_ = std::move(need);
   throw Missing();
 }
 
-double DistantRow::logit(TokenId id, const std::vector<TokenId>& all) {
+double DistantRow::logit(text::TokenId id, const std::vector<text::TokenId>& all) {
   if (const auto found = logits_.find(id); found != logits_.end()) return found->second;
   Need need;
   need.kind = Need::Kind::logits;
-  for (const TokenId other : all)
+  for (const text::TokenId other : all)
     if (!logits_.contains(other) && std::ssize(need.asked.ids) < Race::kGroup) need.asked.ids.push_back(other);
   need.allowed = TokenSet(vocabulary_);
   need.allowed.add_all_outside({});
   ask(std::move(need));
 }
 
-void DistantRow::begin(TokenSet allowed, const std::unordered_map<TokenId, double>& changed, double temperature,
+void DistantRow::begin(TokenSet allowed, const std::unordered_map<text::TokenId, double>& changed, double temperature,
                        bool is_exact) {
   is_exact_ = is_exact_ || is_exact;
   visible_ = std::move(allowed);
@@ -266,7 +266,7 @@ std::vector<Candidate> DistantRow::split(const Candidate& better, const Candidat
   add(edge_at(at_least(high)));
   const bool is_one = better.logit == low;
   const int64_t first = is_one ? better.id : -1, last = std::min<int64_t>(worse.id, vocabulary_ - 1);
-  for (int64_t i = 1; i < most; ++i) add({TokenId(first + (last - first) * i / most), float(low)});
+  for (int64_t i = 1; i < most; ++i) add({text::TokenId(first + (last - first) * i / most), float(low)});
   return out;
 }
 
@@ -481,7 +481,7 @@ DistantRow::Entry DistantRow::enter(int64_t group, const Race& race, double temp
   } else {
     if (const auto found = groups_.find(group); found != groups_.end())
       for (size_t i = 0; i < found->second.size(); ++i) {
-        const auto id = TokenId(group * Race::kGroup + int64_t(i));
+        const auto id = text::TokenId(group * Race::kGroup + int64_t(i));
         if (visible_.has(id)) add({id, found->second[i]});
       }
     for (const Candidate& c : tokens) out.seen += weight(c) / number;
@@ -521,7 +521,8 @@ void DistantRow::look_for_group(int64_t group) {
   Need need;
   need.kind = Need::Kind::group;
   const int64_t first = group * Race::kGroup;
-  for (int64_t i = first; i < std::min(vocabulary_, first + Race::kGroup); ++i) need.asked.ids.push_back(TokenId(i));
+  for (int64_t i = first; i < std::min(vocabulary_, first + Race::kGroup); ++i)
+    need.asked.ids.push_back(text::TokenId(i));
   ask(std::move(need));
 }
 
@@ -561,4 +562,4 @@ Candidate DistantRow::winner(uint32_t seed, uint64_t number, double temperature)
   throw Again();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

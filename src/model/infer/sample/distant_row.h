@@ -15,7 +15,7 @@
 #include "model/infer/sample/race.h"
 #include "model/infer/sample/token_set.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class DistantRow {
  public:
@@ -44,11 +44,12 @@ class DistantRow {
 
   int64_t vocabulary() const { return vocabulary_; }
   // The logit of a token; needs for those of `all`, which has no duplicates, if this one is not known.
-  double logit(TokenId id, const std::vector<TokenId>& all);
+  double logit(text::TokenId id, const std::vector<text::TokenId>& all);
   // Begins an attempt with the allowed tokens, of which `changed` have other logits. `temperature` is that of weights
   // in cuts. `is_exact`: cuts leave as little doubt as they can, because others follow; otherwise only what a draw
   // needs.
-  void begin(TokenSet allowed, const std::unordered_map<TokenId, double>& changed, double temperature, bool is_exact);
+  void begin(TokenSet allowed, const std::unordered_map<text::TokenId, double>& changed, double temperature,
+             bool is_exact);
 
   // The best tokens, in order, as far as they are known: at least one, unless there is none.
   const std::vector<Candidate>& top() const { return top_; }
@@ -112,7 +113,7 @@ class DistantRow {
 
   int64_t vocabulary_;
   Narrowed known_;
-  std::unordered_map<TokenId, double> logits_;  // of tokens that were asked for
+  std::unordered_map<text::TokenId, double> logits_;  // of tokens that were asked for
   Need need_;
   int passes_ = 0;
   bool is_exact_ = false;
@@ -127,8 +128,8 @@ class DistantRow {
   bool is_complete_ = false;  // there are none
   float best_ = 0;            // logit of visible_
   double temperature_ = 1;
-  TokenRange near_, far_;         // what is surely kept, and what may be
-  std::vector<TokenId> removed_;  // in both, and not kept
+  TokenRange near_, far_;               // what is surely kept, and what may be
+  std::vector<text::TokenId> removed_;  // in both, and not kept
 
   // What was learned.
   std::map<Candidate, Counted, IsBetter> counted_;
@@ -141,4 +142,4 @@ class DistantRow {
   std::map<int64_t, std::vector<float>> groups_;  // logits of visible_ in that range
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -5,9 +5,9 @@
 #include "base/check.h"
 #include "model/infer/sample/race.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
-double Narrowed::at(TokenId id) const {
+double Narrowed::at(text::TokenId id) const {
   if (const auto found = asked.find(id); found != asked.end()) return found->second;
   for (const Group& group : front) {
     const int64_t i = id - group.number * Race::kGroup;
@@ -26,4 +26,4 @@ std::span<const float> LogitRow::whole() const {
   return whole_;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -14,10 +14,10 @@
 #include "model/infer/sample/token_set.h"
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct Candidate {
-  TokenId id;
+  text::TokenId id;
   double logit;
 };
 
@@ -28,14 +28,14 @@ inline bool is_better(const Candidate& a, const Candidate& b) {
 
 // The values that a sampler needs in addition to the largest logits.
 struct Asked {
-  std::vector<TokenId> ids = {};  // tokens whose logits are needed; no duplicates
-  double temperature = 1;         // for the softmax denominator
-  uint32_t seed = 0;              // Race(seed, number) is the race of the draw from this row
+  std::vector<text::TokenId> ids = {};  // tokens whose logits are needed; no duplicates
+  double temperature = 1;               // for the softmax denominator
+  uint32_t seed = 0;                    // Race(seed, number) is the race of the draw from this row
   uint64_t number = 0;
 };
 
 // An edge with this id stands behind all tokens with its logit.
-constexpr auto kEveryId = std::numeric_limits<TokenId>::max();
+constexpr auto kEveryId = std::numeric_limits<text::TokenId>::max();
 
 // The tokens that are not worse than an edge, which need not be a token, and whose logit is at most `high`.
 struct TokenRange {
@@ -68,7 +68,7 @@ struct Narrowed {
 
   int64_t vocabulary = 0;
   std::vector<Candidate> best;  // the largest logits, in order; all other tokens are worse than the last one
-  std::unordered_map<TokenId, double> asked;
+  std::unordered_map<text::TokenId, double> asked;
   double temperature = 1;
   double sum = 0;  // of exp((logit - best[0].logit) / temperature) over the vocabulary, within kSumError
   // Everything is of the tokens that a filter allows and that are not barred; others have very low logits.
@@ -85,7 +85,7 @@ struct Narrowed {
   uint32_t race_key = 0;
   bool has_others = false;  // whether there are groups outside of `front`
 
-  double at(TokenId id) const;  // logit of 0 <= id < vocabulary; throws Undecided if it is not known
+  double at(text::TokenId id) const;  // logit of 0 <= id < vocabulary; throws Undecided if it is not known
 };
 
 // The rows of a step, which are valid until the next one. Their logits stay where they are.
@@ -152,4 +152,4 @@ class LogitRow {
   mutable std::span<const float> whole_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "model/infer/sample/race.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kSampled = 96;  // groups
@@ -102,4 +102,4 @@ Outline::Curve::Place Outline::Curve::at(double amount) const {
   return {step->distance - 1.01 * step_, step->distance};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -11,7 +11,7 @@
 #include "model/infer/sample/token_set.h"
 #include "model/infer/sample/weights.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Outline {
  public:
@@ -59,4 +59,4 @@ class Outline {
   double best_, step_ = 1, stride_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,7 +6,7 @@
 #include "graph/ir/eval.h"
 #include "graph/ir/random.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // One salt for each kind of number that a draw takes.
@@ -31,11 +31,11 @@ void Race::least_of_groups(std::span<float> out) const {
   for (float& x : out) x = std::max(x, float(kLeast));
 }
 
-double Race::least_of_token(TokenId id) const {
+double Race::least_of_token(text::TokenId id) const {
   return std::max(double{graph::uniform_random(key_, kOfTokens, static_cast<uint64_t>(id))}, kLeast);
 }
 
-double Race::of_token(TokenId id) const {
+double Race::of_token(text::TokenId id) const {
   return exponential(graph::uniform_random(key_, kOfTokens, static_cast<uint64_t>(id)));
 }
 
@@ -55,4 +55,4 @@ Formula Race::group_formula() {
   return compose(compose(f, 0, graph::random_formula(kOfGroups), 0), 0, key, 0);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

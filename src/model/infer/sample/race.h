@@ -12,7 +12,7 @@
 #include "model/text/tokenizer/tokenizer.h"
 #include "number/formula/formula.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Race {
  public:
@@ -25,10 +25,10 @@ class Race {
 
   // Exponential random numbers, at least kLeast.
   double of_group(int64_t group) const;
-  double of_token(TokenId id) const;
+  double of_token(text::TokenId id) const;
   // Lower bounds of these numbers, which take no logarithm: of groups 0, 1, .., and of a token.
   void least_of_groups(std::span<float> out) const;
-  double least_of_token(TokenId id) const;
+  double least_of_token(text::TokenId id) const;
   // Uniform in [0, 1): decides whether a filter that is used now and then is used at this draw.
   double of_filter() const;
   static constexpr double kLeast = 0x1p-25;
@@ -40,4 +40,4 @@ class Race {
   uint32_t key_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
@@ -20,7 +20,7 @@ constexpr size_t kSmall = 4096;  // vocabularies up to this size are sorted as a
 }  // namespace
 
 Ranking::Ranking(std::span<const float> logits, const TokenSet& barred,
-                 const std::unordered_map<TokenId, double>& changed, size_t first)
+                 const std::unordered_map<text::TokenId, double>& changed, size_t first)
     : logits_(logits), hidden_(barred), least_(at_most(kNever)), first_(std::max<size_t>(1, first)) {
   hidden_.resize(logits.size());
   for (const auto& [id, logit] : changed) {
@@ -31,12 +31,12 @@ Ranking::Ranking(std::span<const float> logits, const TokenSet& barred,
 }
 
 Ranking::Ranking(const Narrowed& narrowed, const TokenSet& barred, size_t barred_count,
-                 const std::unordered_map<TokenId, double>& changed)
+                 const std::unordered_map<text::TokenId, double>& changed)
     : hidden_(barred), least_(at_most(kNever)), first_(1), narrowed_(&narrowed), gone_unknown_(barred_count) {
   LUMEN_CHECK(!narrowed.best.empty());
   hidden_.resize(narrowed.vocabulary);
   const Candidate most = narrowed.best.front(), least = narrowed.best.back();
-  const auto is_barred = [&](TokenId id) { return barred.has(id); };
+  const auto is_barred = [&](text::TokenId id) { return barred.has(id); };
   const auto lose = [&](double logit) { gone_ += std::exp((logit - most.logit) / narrowed.temperature); };
   count_ = narrowed.vocabulary - barred_count;
   for (const Candidate& c : narrowed.best) {
@@ -448,7 +448,7 @@ std::vector<Candidate> Ranking::best_of(size_t most, bool* is_all) {
       for (size_t j = i; j < end; ++j) any |= x[j] >= least ? 1 : 0;
       if (any == 0) continue;
       for (size_t j = i; j < end; ++j) {
-        const Candidate c{TokenId(first + j), x[j]};
+        const Candidate c{text::TokenId(first + j), x[j]};
         if (x[j] < least || x[j] == -kMostLogit || hidden_.has(first + j)) continue;
         if (!is_better(last, c)) best.push_back(c);
       }
@@ -465,4 +465,4 @@ void Ranking::rank(size_t most) {
   std::sort(ranked_.begin(), ranked_.end(), is_better);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

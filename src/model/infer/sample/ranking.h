@@ -25,18 +25,18 @@
 #include "model/infer/sample/token_set.h"
 #include "model/infer/sample/weights.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Ranking {
  public:
   // `logits` of tokens 0, 1, ..; `changed` replaces some of them; `barred` tokens (the set may be smaller than the
   // vocabulary) and those with a logit of -infinity are excluded. `first`: number of ranks computed at first.
-  Ranking(std::span<const float> logits, const TokenSet& barred, const std::unordered_map<TokenId, double>& changed,
-          size_t first);
+  Ranking(std::span<const float> logits, const TokenSet& barred,
+          const std::unordered_map<text::TokenId, double>& changed, size_t first);
   // The tokens of a reduced row, which has no infinite logits. Ranks are the same, but a rank or a sum outside of the
   // reduction throws Undecided. `barred_count`: number of barred tokens in the vocabulary.
   Ranking(const Narrowed& narrowed, const TokenSet& barred, size_t barred_count,
-          const std::unordered_map<TokenId, double>& changed);
+          const std::unordered_map<text::TokenId, double>& changed);
 
   // Excludes tokens that are not in the set, including ids beyond its size. Ranks are recomputed. Undecided for a
   // reduced row, unless it was masked by this set.
@@ -51,7 +51,7 @@ class Ranking {
   // reduced row that does not know all of them, `last` must be a bound on the logit only.
   void keep_down_to(const Candidate& last);
   // A `last` with this id is no token: all tokens with its logit are kept.
-  static constexpr auto kNoToken = std::numeric_limits<TokenId>::max();
+  static constexpr auto kNoToken = std::numeric_limits<text::TokenId>::max();
 
   Ranking(const Ranking&) = delete;
   Ranking& operator=(const Ranking&) = delete;
@@ -183,7 +183,7 @@ void Ranking::each_in_group(int64_t group, std::span<const float> logits, Visit 
   const int64_t first = group * Race::kGroup;
   for (size_t i = 0; i < logits.size(); ++i) {
     const float x = logits[i];
-    if (x >= least_ && x > -kMostLogit && !hidden_.has(first + i)) visit(Candidate{TokenId(first + i), x});
+    if (x >= least_ && x > -kMostLogit && !hidden_.has(first + i)) visit(Candidate{text::TokenId(first + i), x});
   }
 }
 
@@ -198,4 +198,4 @@ void Ranking::each(Visit visit) {
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "model/infer/sample/ranking.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // In doubt are at first tokens with so much of the weight on both sides of where the share is reached in the sample: so
@@ -302,4 +302,4 @@ void Ranking::settle() {
   forget_ranks();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

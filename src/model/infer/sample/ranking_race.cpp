@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "model/infer/sample/ranking.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 int64_t group_of(const Candidate& c) {
@@ -170,4 +170,4 @@ Candidate Ranking::winner_of_narrowed(const Race& race, double temperature) cons
   return lead.token;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "graph/ir/eval.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kLongestMemory = size_t{1} << 20;
@@ -53,13 +53,13 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)), surpris
   if (o.dry_multiplier > 0) memory_ = std::max(memory_, look_back(o.dry_last));
   memory_ = std::min(memory_, kLongestMemory);
   (void)bar(o.forbidden);
-  for (const TokenId id : o.dry_breakers)
+  for (const text::TokenId id : o.dry_breakers)
     if (id >= 0) breakers_.add(id);
 }
 
-std::vector<TokenId> Sampler::bar(std::span<const TokenId> ids) {
-  std::vector<TokenId> fresh;
-  for (const TokenId id : ids) {
+std::vector<text::TokenId> Sampler::bar(std::span<const text::TokenId> ids) {
+  std::vector<text::TokenId> fresh;
+  for (const text::TokenId id : ids) {
     if (id < 0 || barred_.has(id)) continue;
     barred_.add(id);
     fresh.push_back(id);
@@ -69,18 +69,18 @@ std::vector<TokenId> Sampler::bar(std::span<const TokenId> ids) {
   return fresh;
 }
 
-void Sampler::permit(std::span<const TokenId> ids) {
-  for (const TokenId id : ids) barred_.remove(id);
-  std::erase_if(barred_ids_, [&](TokenId id) { return !barred_.has(id); });
+void Sampler::permit(std::span<const text::TokenId> ids) {
+  for (const text::TokenId id : ids) barred_.remove(id);
+  std::erase_if(barred_ids_, [&](text::TokenId id) { return !barred_.has(id); });
 }
 
-void Sampler::accept(TokenId token) {
+void Sampler::accept(text::TokenId token) {
   recent_.push_back(token);
   while (recent_.size() > memory_) recent_.pop_front();
 }
 
 // The entry for a token's changed logit; null if the id is not in the vocabulary.
-double* Sampler::Changes::of(TokenId id) {
+double* Sampler::Changes::of(text::TokenId id) {
   if (id < 0 || id >= vocabulary) return nullptr;
   const auto [at, is_new] = to.try_emplace(id, 0);
   if (is_new) at->second = logit(id);
@@ -91,7 +91,7 @@ void Sampler::penalise(Changes& changes) const {
   const SamplerOptions& o = options_;
   if (o.repeat_penalty == 1 && o.presence_penalty == 0 && o.frequency_penalty == 0) return;
   const size_t last = o.repeat_last < 0 ? recent_.size() : std::min<size_t>(recent_.size(), o.repeat_last);
-  std::unordered_map<TokenId, int64_t> seen;
+  std::unordered_map<text::TokenId, int64_t> seen;
   for (size_t i = recent_.size() - last; i < recent_.size(); ++i) ++seen[recent_[i]];
   for (const auto& [id, count] : seen) {
     double* const logit = changes.of(id);
@@ -107,8 +107,8 @@ void Sampler::penalise_repetitions(Changes& changes) const {
   const SamplerOptions& o = options_;
   const size_t last = o.dry_last < 0 ? recent_.size() : std::min<size_t>(recent_.size(), o.dry_last);
   if (o.dry_multiplier == 0 || last < 2) return;
-  std::vector<TokenId> back(recent_.rbegin(), recent_.rbegin() + last);  // the latest token first
-  const auto breaks = [&](TokenId id) { return id >= 0 && breakers_.has(id); };
+  std::vector<text::TokenId> back(recent_.rbegin(), recent_.rbegin() + last);  // the latest token first
+  const auto breaks = [&](text::TokenId id) { return id >= 0 && breakers_.has(id); };
   const size_t stop = std::find_if(back.begin(), back.end(), breaks) - back.begin();
   if (stop == 0) return;
   std::vector<size_t> same(last, 0);  // length of the repetition at this distance back
@@ -122,7 +122,7 @@ void Sampler::penalise_repetitions(Changes& changes) const {
       right = i + n;
     }
   }
-  std::unordered_map<TokenId, size_t> longest;
+  std::unordered_map<text::TokenId, size_t> longest;
   for (size_t i = 1; i < last; ++i) {
     size_t& n = longest[back[i - 1]];
     n = std::max(n, std::min(same[i], stop));
@@ -142,7 +142,7 @@ Candidate Sampler::draw(Ranking& ranking) {
 
 // Keeps the surprisal of drawn tokens near a target (Basu et al. 2021): version 1 estimates the number of tokens to
 // keep, version 2 removes tokens with a higher surprisal.
-TokenId Sampler::mirostat(Ranking& ranking) {
+text::TokenId Sampler::mirostat(Ranking& ranking) {
   const double temperature = options_.temperature;
   const auto w = [&](size_t i) { return weight(ranking[i], ranking[0], temperature); };
   size_t keep = 1;
@@ -201,12 +201,12 @@ bool Sampler::best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted)
   return false;
 }
 
-TokenId Sampler::pick(std::span<const float> logits, const TokenSet* allowed) {
+text::TokenId Sampler::pick(std::span<const float> logits, const TokenSet* allowed) {
   if (!allowed) return pick(logits);
   class Mask : public TokenFilter {
    public:
     explicit Mask(const TokenSet& mask) : mask_(mask) {}
-    bool allows(TokenId id) override { return mask_.has(id); }
+    bool allows(text::TokenId id) override { return mask_.has(id); }
     const TokenSet& all() override { return mask_; }
 
    private:
@@ -215,7 +215,7 @@ TokenId Sampler::pick(std::span<const float> logits, const TokenSet* allowed) {
   return pick(logits, &filter);
 }
 
-Sampler::Changes Sampler::changes(int64_t vocabulary, std::function<double(TokenId)> logit) const {
+Sampler::Changes Sampler::changes(int64_t vocabulary, std::function<double(text::TokenId)> logit) const {
   Changes changes{vocabulary, std::move(logit)};
   for (const auto& [id, by] : options_.bias) {
     if (double* const l = changes.of(id)) *l += by;
@@ -233,7 +233,7 @@ TokenSet Sampler::allowed(TokenFilter& filter) const {
 
 Asked Sampler::asked(int64_t vocabulary) const {
   Asked out;
-  for (const auto& [id, logit] : changes(vocabulary, [](TokenId) { return 0.0; }).to) out.ids.push_back(id);
+  for (const auto& [id, logit] : changes(vocabulary, [](text::TokenId) { return 0.0; }).to) out.ids.push_back(id);
   std::sort(out.ids.begin(), out.ids.end());
   // Truncation uses weights at temperature 1, and keeps only known tokens; without it, the draw is over all tokens.
   const bool cuts = options_.mirostat == 0 && options_.top_p < 1;
@@ -248,25 +248,25 @@ size_t Sampler::wanted() const {
   return options_.temperature == 0 ? 1 : options_.mirostat == 0 ? static_cast<size_t>(options_.top_k) : 0;
 }
 
-TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
+text::TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
   LUMEN_CHECK(!logits.empty());
-  const Changes c = changes(std::ssize(logits), [&](TokenId id) { return double{logits[id]}; });
+  const Changes c = changes(std::ssize(logits), [&](text::TokenId id) { return double{logits[id]}; });
   const bool is_few = !filter && wanted() > 0 && wanted() <= Ranking::kFewRanks;
   Ranking ranking(logits, barred_, c.to, is_few ? wanted() : kFirst);
   return pick(ranking, filter);
 }
 
-TokenId Sampler::pick(const LogitRow& row, TokenFilter* filter) {
-  const std::optional<TokenId> picked = pick_if_decided(row, filter);
+text::TokenId Sampler::pick(const LogitRow& row, TokenFilter* filter) {
+  const std::optional<text::TokenId> picked = pick_if_decided(row, filter);
   return picked ? *picked : pick(row.whole(), filter);
 }
 
-std::optional<TokenId> Sampler::pick_if_decided(const LogitRow& row, TokenFilter* filter) {
+std::optional<text::TokenId> Sampler::pick_if_decided(const LogitRow& row, TokenFilter* filter) {
   if (row.is_whole()) return pick(row.whole(), filter);
   if (const Narrowed* const narrowed = row.narrowed()) {
     const uint64_t drawn = drawn_;
     try {
-      const Changes c = changes(narrowed->vocabulary, [&](TokenId id) { return narrowed->at(id); });
+      const Changes c = changes(narrowed->vocabulary, [&](text::TokenId id) { return narrowed->at(id); });
       const auto end = std::lower_bound(barred_ids_.begin(), barred_ids_.end(), narrowed->vocabulary);
       Ranking ranking(*narrowed, barred_, narrowed->is_masked ? 0 : end - barred_ids_.begin(), c.to);
       return pick(ranking, filter);
@@ -277,7 +277,7 @@ std::optional<TokenId> Sampler::pick_if_decided(const LogitRow& row, TokenFilter
   return std::nullopt;
 }
 
-TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
+text::TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
   const SamplerOptions& o = options_;
   // Top-n-sigma comes before top-k, and looks at all that is allowed.
   const bool takes_few = wanted() > 0 && (o.top_n_sigma == 0 || o.temperature == 0);
@@ -344,7 +344,7 @@ void Sampler::leave_out_top(Ranking& ranking) const {
 
 // --- From rows whose logits stay on the device, by the same rules
 
-std::optional<TokenId> Sampler::decide(DistantRow& row, TokenFilter* filter) {
+std::optional<text::TokenId> Sampler::decide(DistantRow& row, TokenFilter* filter) {
   for (;;) {
     try {
       return attempt(row, filter);
@@ -356,10 +356,10 @@ std::optional<TokenId> Sampler::decide(DistantRow& row, TokenFilter* filter) {
   }
 }
 
-TokenId Sampler::attempt(DistantRow& row, TokenFilter* filter) {
+text::TokenId Sampler::attempt(DistantRow& row, TokenFilter* filter) {
   const SamplerOptions& o = options_;
-  const std::vector<TokenId> ids = asked(row.vocabulary()).ids;
-  const Changes c = changes(row.vocabulary(), [&](TokenId id) { return row.logit(id, ids); });
+  const std::vector<text::TokenId> ids = asked(row.vocabulary()).ids;
+  const Changes c = changes(row.vocabulary(), [&](text::TokenId id) { return row.logit(id, ids); });
   TokenSet tokens(row.vocabulary());
   if (filter) {
     tokens = allowed(*filter);
@@ -382,7 +382,7 @@ TokenId Sampler::attempt(DistantRow& row, TokenFilter* filter) {
   if (o.typical_p < 1) row.keep_typical(o.typical_p);
   if (o.top_p < 1 || o.min_p > 0) row.keep_share(o.top_p, o.min_p);
   if (o.xtc_probability > 0) leave_out_top(row);
-  const TokenId drawn = row.winner(o.seed, drawn_, o.temperature).id;
+  const text::TokenId drawn = row.winner(o.seed, drawn_, o.temperature).id;
   ++drawn_;
   return drawn;
 }
@@ -402,7 +402,7 @@ void Sampler::leave_out_top(DistantRow& row) const {
   if (n > 1) row.leave_out(n - 1);
 }
 
-TokenId Sampler::mirostat(DistantRow& row) {
+text::TokenId Sampler::mirostat(DistantRow& row) {
   const double temperature = options_.temperature;
   const Candidate best = row.top().front();
   if (options_.mirostat == 1) {
@@ -429,9 +429,9 @@ TokenId Sampler::mirostat(DistantRow& row) {
   return drawn.id;
 }
 
-std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& strings) {
-  std::vector<TokenId> out;
-  for (TokenId id = 0; id < tokenizer.size(); ++id) {
+std::vector<text::TokenId> tokens_with(const text::Tokenizer& tokenizer, const std::vector<std::string>& strings) {
+  std::vector<text::TokenId> out;
+  for (text::TokenId id = 0; id < tokenizer.size(); ++id) {
     const std::string bytes = tokenizer.bytes(id);
     if (std::any_of(strings.begin(), strings.end(),
                     [&](const std::string& t) { return bytes.find(t) != std::string::npos; }))
@@ -440,4 +440,4 @@ std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<s
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -20,7 +20,7 @@
 #include "model/infer/sample/token_set.h"
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct SamplerOptions {
   double temperature = 0.8;  // 0: greedy
@@ -38,12 +38,12 @@ struct SamplerOptions {
   double dry_multiplier = 0;     // 0: no penalty for repetitions (DRY)
   double dry_base = 1.75;        // base of the exponential in the length of the repetition
   int64_t dry_allowed_length = 2;
-  int64_t dry_last = -1;                   // window in tokens; -1: all
-  std::vector<TokenId> dry_breakers = {};  // repetitions end at these tokens
-  int mirostat = 0;                        // version 1 or 2; 0: off
+  int64_t dry_last = -1;                         // window in tokens; -1: all
+  std::vector<text::TokenId> dry_breakers = {};  // repetitions end at these tokens
+  int mirostat = 0;                              // version 1 or 2; 0: off
   double mirostat_rate = 0.1, mirostat_entropy = 5;
-  std::vector<std::pair<TokenId, double>> bias = {};  // added to logits; -infinity excludes a token
-  std::vector<TokenId> forbidden = {};                // never drawn, regardless of other options
+  std::vector<std::pair<text::TokenId, double>> bias = {};  // added to logits; -infinity excludes a token
+  std::vector<text::TokenId> forbidden = {};                // never drawn, regardless of other options
   uint32_t seed = 0;
 };
 
@@ -51,7 +51,7 @@ struct SamplerOptions {
 class TokenFilter {
  public:
   virtual ~TokenFilter() = default;
-  virtual bool allows(TokenId id) = 0;
+  virtual bool allows(text::TokenId id) = 0;
   virtual const TokenSet& all() = 0;
 };
 
@@ -59,34 +59,34 @@ class Sampler {
  public:
   explicit Sampler(SamplerOptions options);  // Error (exit 2) for values out of range
   // -1 if the filter allows no token.
-  TokenId pick(std::span<const float> logits, TokenFilter* filter = nullptr);
+  text::TokenId pick(std::span<const float> logits, TokenFilter* filter = nullptr);
   // The same token: from the reduced row if that suffices, otherwise from the full row.
-  TokenId pick(const LogitRow& row, TokenFilter* filter = nullptr);
+  text::TokenId pick(const LogitRow& row, TokenFilter* filter = nullptr);
   // The same without fetching a row: nullopt if only the full row decides, and it has not been fetched.
-  std::optional<TokenId> pick_if_decided(const LogitRow& row, TokenFilter* filter = nullptr);
+  std::optional<text::TokenId> pick_if_decided(const LogitRow& row, TokenFilter* filter = nullptr);
   // The same from a row whose logits stay on the device: nullopt if it must learn its need() first. Undecided if only
   // the full row decides.
-  std::optional<TokenId> decide(DistantRow& row, TokenFilter* filter = nullptr);
+  std::optional<text::TokenId> decide(DistantRow& row, TokenFilter* filter = nullptr);
   // The tokens that the filter allows and that are not barred: a reduced row may be masked by them.
   TokenSet allowed(TokenFilter& filter) const;
   // The values it needs from the next row, for tokens below `vocabulary`.
   Asked asked(int64_t vocabulary) const;
-  TokenId pick(std::span<const float> logits, const TokenSet* allowed);
+  text::TokenId pick(std::span<const float> logits, const TokenSet* allowed);
   // Bars further tokens, until permit() gets the result: those of them that were not barred before.
-  std::vector<TokenId> bar(std::span<const TokenId> ids);
-  void permit(std::span<const TokenId> ids);
+  std::vector<text::TokenId> bar(std::span<const text::TokenId> ids);
+  void permit(std::span<const text::TokenId> ids);
   void forget() { recent_.clear(); }  // clears accepted tokens; the random state is unchanged
-  void accept(TokenId token);         // also call it for prompt tokens: penalties apply to them, too
+  void accept(text::TokenId token);   // also call it for prompt tokens: penalties apply to them, too
 
  private:
   struct Changes {
     int64_t vocabulary;
-    std::function<double(TokenId)> logit;
-    std::unordered_map<TokenId, double> to = {};  // changed logits
-    double* of(TokenId id);
+    std::function<double(text::TokenId)> logit;
+    std::unordered_map<text::TokenId, double> to = {};  // changed logits
+    double* of(text::TokenId id);
   };
-  Changes changes(int64_t vocabulary, std::function<double(TokenId)> logit) const;
-  TokenId pick(Ranking& ranking, TokenFilter* filter);
+  Changes changes(int64_t vocabulary, std::function<double(text::TokenId)> logit) const;
+  text::TokenId pick(Ranking& ranking, TokenFilter* filter);
   size_t wanted() const;
   bool best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted) const;
   void penalise(Changes& changes) const;
@@ -94,11 +94,11 @@ class Sampler {
   void cut(Ranking& ranking) const;
   void leave_out_top(Ranking& ranking) const;
   Candidate draw(Ranking& ranking);
-  TokenId mirostat(Ranking& ranking);
+  text::TokenId mirostat(Ranking& ranking);
 
-  TokenId attempt(DistantRow& row, TokenFilter* filter);
+  text::TokenId attempt(DistantRow& row, TokenFilter* filter);
   void leave_out_top(DistantRow& row) const;
-  TokenId mirostat(DistantRow& row);
+  text::TokenId mirostat(DistantRow& row);
   // -log2 of a probability, in multiples of a sixteenth of a bit: sums in f32 and in f64 nearly always agree on it, so
   // that outputs do not depend on where logits are.
   static double surprisal(double probability) { return std::round(-16 * std::log2(probability)) / 16; }
@@ -110,16 +110,16 @@ class Sampler {
   static constexpr size_t kEstimated = 100;
 
   SamplerOptions options_;
-  TokenSet barred_;                  // forbidden tokens
-  std::vector<TokenId> barred_ids_;  // the same as ascending ids
-  TokenSet breakers_;                // options_.dry_breakers
-  std::deque<TokenId> recent_;
+  TokenSet barred_;                        // forbidden tokens
+  std::vector<text::TokenId> barred_ids_;  // the same as ascending ids
+  TokenSet breakers_;                      // options_.dry_breakers
+  std::deque<text::TokenId> recent_;
   size_t memory_;  // capacity of recent_
   uint64_t drawn_ = 0;
   double surprise_;  // Mirostat's current surprisal limit
 };
 
 // Tokens that contain one of the strings; these end repetitions for DRY.
-std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& strings);
+std::vector<text::TokenId> tokens_with(const text::Tokenizer& tokenizer, const std::vector<std::string>& strings);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,7 +9,7 @@
 
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class TokenSet {
  public:
@@ -55,4 +55,4 @@ class TokenSet {
   std::vector<uint64_t> words_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

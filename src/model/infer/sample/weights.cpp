@@ -19,7 +19,7 @@
 #define LUMEN_WIDER_VECTORS
 #endif
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kGroup = size_t{Race::kGroup};
@@ -372,7 +372,7 @@ size_t tokens_between(std::span<const float> logits, std::span<const float> peak
       for (uint64_t left = words[half]; left != 0; left &= left - 1) {
         const auto at = size_t(std::countr_zero(left));
         const size_t i = half * 8 + at / 8 + at % 8 * kLanes;
-        out[n++] = {TokenId(g * kGroup + i), x[i]};
+        out[n++] = {text::TokenId(g * kGroup + i), x[i]};
       }
     }
   }
@@ -424,4 +424,4 @@ void race_bounds(std::span<const float> peaks, const Weighing& how, float ceilin
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -11,7 +11,7 @@
 #include "model/infer/sample/logit_row.h"
 #include "model/infer/sample/token_set.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 constexpr float kMostLogit = std::numeric_limits<float>::infinity();
 
@@ -92,4 +92,4 @@ LogitMoments moments_of(std::span<const float> logits, const TokenSet& hidden, f
 // there are none of these, otherwise in `room` (Race::kGroup numbers).
 const float* logits_of_group(std::span<const float> logits, const TokenSet& hidden, size_t group, float* room);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

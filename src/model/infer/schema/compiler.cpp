@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kMostRules = 20'000, kMostBytes = size_t{3} << 19, kMostWork = 3'000'000, kMostRelaxed = 64;
@@ -110,4 +110,4 @@ void SchemaCompiler::fill(const Task& task) {
   if (types & object) put_object(task.rule, set, task.is_one);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

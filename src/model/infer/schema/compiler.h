@@ -19,7 +19,7 @@
 #include "model/infer/schema/rules.h"
 #include "model/infer/schema/validate.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class SchemaCompiler {
  public:
@@ -144,4 +144,4 @@ class SchemaCompiler {
   int32_t value_ = -1;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,7 +6,7 @@
 
 #include "model/infer/schema/compiler.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -484,4 +484,4 @@ bool SchemaCompiler::put_contains(int32_t rule, const std::vector<Items>& first,
   return true;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

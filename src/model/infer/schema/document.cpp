@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -148,7 +148,7 @@ const char* fault_of(Value kind, const ordered_json& v) {
 std::string clipped(const std::string& text) {
   if (text.size() <= kLongestPlace) return text;
   const std::string head = text.substr(0, kLongestPlace);
-  return head.substr(0, head.size() - utf8_unfinished_tail(head)) + "..";
+  return head.substr(0, head.size() - text::utf8_unfinished_tail(head)) + "..";
 }
 
 std::string escaped(std::string_view key) {
@@ -356,4 +356,4 @@ const ordered_json* SchemaDocument::add(ordered_json schema, const ordered_json*
   return &added_.back();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // A subschema that is an object: the keywords that this program reads. Annotations and unknown keywords are left out.
 struct SchemaNode {
@@ -64,4 +64,4 @@ class SchemaDocument {
 // Counts the values and bytes of a schema. Error if it is larger than the compiler takes: 100,000 values, 64 levels.
 void check_schema_size(const nlohmann::ordered_json& schema);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

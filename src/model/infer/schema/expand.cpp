@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "model/infer/schema/compiler.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -441,4 +441,4 @@ unsigned SchemaCompiler::inferred(const Flat& set) const {
   return is_one_type ? out : unsigned(all);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

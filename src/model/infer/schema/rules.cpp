@@ -6,7 +6,7 @@
 
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kBlock = 64;  // long repetitions are made of blocks of this many, which keeps grammars small
@@ -17,7 +17,7 @@ std::string class_character(char32_t c) {
   return c <= 0xffff ? fmt::format("\\u{:04x}", uint32_t(c)) : fmt::format("\\U{:08x}", uint32_t(c));
 }
 
-std::string class_text(const CodeSet& set) {
+std::string class_text(const text::CodeSet& set) {
   std::string out = "[";
   for (const auto& [first, last] : set.ranges()) {
     out += class_character(first);
@@ -26,13 +26,13 @@ std::string class_text(const CodeSet& set) {
   return out + "]";
 }
 
-const CodeSet& plain_characters() {  // written in JSON strings as they are
-  static const CodeSet set{{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0xd7ff}, {0xe000, kLastCode}};
+const text::CodeSet& plain_characters() {  // written in JSON strings as they are
+  static const text::CodeSet set{{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0xd7ff}, {0xe000, text::kLastCode}};
   return set;
 }
 
 // Expressions of the characters of `set` that a JSON string writes as escapes.
-std::vector<std::string> escapes(const CodeSet& set) {
+std::vector<std::string> escapes(const text::CodeSet& set) {
   static constexpr std::pair<char32_t, char> kShort[] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
                                                          {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
   std::vector<std::string> out;
@@ -50,7 +50,7 @@ std::string grammar_literal(const std::string& text) {
   std::string out = "\"";
   for (size_t at = 0; at < text.size();) {
     char32_t c = 0;
-    const size_t n = utf8_char(text, at, &c);
+    const size_t n = text::utf8_char(text, at, &c);
     if (c == '"' || c == '\\') {
       out += {'\\', char(c)};
     } else if (c < 0x20 || c == 0x7f) {
@@ -80,12 +80,12 @@ void Rules::put(int32_t rule, RuleParts alternative) {
   rules_[size_t(rule)].push_back(std::move(alternative));
 }
 
-int32_t Rules::characters(const CodeSet& set, bool in_string) {
+int32_t Rules::characters(const text::CodeSet& set, bool in_string) {
   const auto [at, is_new] = sets_.emplace(std::pair(in_string, set.ranges()), -1);
   if (!is_new) return at->second;
   const int32_t rule = add();
   at->second = rule;
-  const CodeSet plain = in_string ? set.intersect(plain_characters()) : set;
+  const text::CodeSet plain = in_string ? set.intersect(plain_characters()) : set;
   if (!plain.empty()) put(rule, {text(class_text(plain))});
   if (in_string)
     for (std::string& one : escapes(set)) put(rule, {text(std::move(one))});
@@ -201,4 +201,4 @@ std::string Rules::print(int32_t root) const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

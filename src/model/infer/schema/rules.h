@@ -9,7 +9,7 @@
 
 #include "model/infer/schema/automata/automaton.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // A part of an alternative: a rule, or a GBNF expression if rule < 0; repeated from least to most times (most < 0:
 // any).
@@ -41,15 +41,15 @@ class Rules {
 
  private:
   std::vector<bool> productive() const;
-  int32_t characters(const CodeSet& set, bool in_string);
+  int32_t characters(const text::CodeSet& set, bool in_string);
 
   std::string prefix_;
   std::vector<std::vector<RuleParts>> rules_;
-  std::map<std::pair<bool, std::vector<CodeSet::Range>>, int32_t> sets_;
+  std::map<std::pair<bool, std::vector<text::CodeSet::Range>>, int32_t> sets_;
   size_t bytes_ = 0;
 };
 
 // Quotes a string as a grammar literal.
 std::string grammar_literal(const std::string& text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,7 +9,7 @@
 #include "model/infer/schema/compiler.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -80,7 +80,7 @@ void SchemaCompiler::put_literals(int32_t rule, std::vector<std::string> literal
   std::map<std::string, std::vector<std::string>> groups;
   for (const std::string& one : literals) {
     char32_t c = 0;
-    groups[one.substr(0, utf8_char(one, 0, &c))].push_back(one);
+    groups[one.substr(0, text::utf8_char(one, 0, &c))].push_back(one);
   }
   for (auto& [first, group] : groups) {
     if (first.empty() || group.size() == 1) {
@@ -91,7 +91,7 @@ void SchemaCompiler::put_literals(int32_t rule, std::vector<std::string> literal
     size_t shared = first.size();
     for (;;) {
       char32_t c = 0;
-      const size_t n = utf8_char(group[0], shared, &c);
+      const size_t n = text::utf8_char(group[0], shared, &c);
       const auto has = [&](const std::string& s) { return n > 0 && s.compare(shared, n, group[0], shared, n) == 0; };
       if (n == 0 || !std::all_of(group.begin(), group.end(), has)) break;
       shared += n;
@@ -278,4 +278,4 @@ void SchemaCompiler::put_string(int32_t rule, const Flat& set) {
   rules_.put(rule, {Rules::text("string")});
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 #include "base/structured/json.h"
 #include "model/infer/schema/compiler.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -91,4 +91,4 @@ std::optional<bool> SchemaCheck::check(std::string_view json) {
   return parts_->validator.check(value, &parts_->document.root());
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -27,7 +27,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct SchemaOptions {
   bool is_exact = false;
@@ -68,4 +68,4 @@ class SchemaCheck {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

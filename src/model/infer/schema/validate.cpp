@@ -6,7 +6,7 @@
 #include "model/infer/schema/automata/formats.h"
 #include "model/infer/schema/automata/numbers.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -332,4 +332,4 @@ bool SchemaValidator::valid_object(const ordered_json& value, const SchemaNode& 
   return true;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

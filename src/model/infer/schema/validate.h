@@ -13,7 +13,7 @@
 #include "model/infer/schema/automata/pattern.h"
 #include "model/infer/schema/document.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class SchemaValidator {
  public:
@@ -53,4 +53,4 @@ class SchemaValidator {
 
 bool are_equal(const nlohmann::ordered_json& a, const nlohmann::ordered_json& b);  // the order of members is no matter
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

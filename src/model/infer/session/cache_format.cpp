@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "number/library/by_rows.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 FormatRef cache_format(const FormatLibrary& formats, const FormatRef& f) {
   if (!f) return nullptr;
@@ -20,4 +20,4 @@ FormatRef cache_format(const FormatLibrary& formats, const FormatRef& f) {
       "formats for --cache-type-k and --cache-type-v: " + names);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kAtOnce = int64_t{1} << 22;  // numbers decoded at once
@@ -53,8 +53,8 @@ bool all_finite(std::span<const float> values) {
 
 std::string broken_weight(const LoadedModel& loaded) {
   run::Engine& engine = loaded.engine();
-  for (const Parameter& p : loaded.model().parameters) {
-    const Weight& w = loaded.model().weights.at(p.name);
+  for (const arch::Parameter& p : loaded.model().parameters) {
+    const arch::Weight& w = loaded.model().weights.at(p.name);
     const std::string fault =
         fault_of(engine, w.type, {w.bytes.data(), w.bytes.size()}, w.rows(), std::max<int64_t>(1, w.columns()));
     if (!fault.empty()) return fmt::format("'{}' {}", p.gguf.empty() ? p.name : p.gguf, fault);
@@ -69,9 +69,9 @@ std::string broken_weight(const LoadedModel& loaded) {
   return "";
 }
 
-void require_finite_vectors(const Model& model) {
-  for (const Parameter& p : model.parameters) {
-    const Weight& w = model.weights.at(p.name);
+void require_finite_vectors(const arch::Model& model) {
+  for (const arch::Parameter& p : model.parameters) {
+    const arch::Weight& w = model.weights.at(p.name);
     if (!w.is_f32() || w.bytes.size() > kSmall) continue;
     const std::string fault = place_of_fault(w.f32(), std::max<int64_t>(1, w.columns()), 0);
     if (fault.empty()) continue;
@@ -92,4 +92,4 @@ void require_finite(const LoadedModel& loaded, std::span<const float> values, st
               "get the file again, or find the step that damaged its weights; `lumen quantize` names the same place");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -10,7 +10,7 @@
 
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 bool all_finite(std::span<const float> values);
 
@@ -19,9 +19,9 @@ bool all_finite(std::span<const float> values);
 std::string broken_weight(const LoadedModel& loaded);
 
 // Error (numeric) if one of the model's small f32 weights has a non-finite value.
-void require_finite_vectors(const Model& model);
+void require_finite_vectors(const arch::Model& model);
 
 // Error (numeric) if a value is not finite; `what` names the values: "logits".
 void require_finite(const LoadedModel& loaded, std::span<const float> values, std::string_view what);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 #include "model/infer/session/session_many.h"
 #include "model/infer/session/step_plan.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kAlignment = 512;  // of allocations, at most
@@ -103,4 +103,4 @@ void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, con
       "choose a smaller --ctx-size or --parallel, a smaller type of the caches (-ctk, -ctv), or a smaller model");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -5,7 +5,7 @@
 #include "model/infer/session/session.h"
 #include "model/infer/session/step_plan.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct MemoryForecast {
   int64_t weights = 0;  // of the model and its adapters
@@ -29,4 +29,4 @@ int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options
 void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options,
                      bool cache_is_there = false);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "run/engine/program/tensor.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Handed {
  public:
@@ -30,4 +30,4 @@ class Handed {
   std::vector<char> last_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

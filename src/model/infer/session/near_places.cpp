@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/round_up.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kStep = 32;
@@ -48,4 +48,4 @@ bool NearPlaces::rewind(int64_t position) {
   return false;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class NearPlaces {
  public:
@@ -30,4 +30,4 @@ class NearPlaces {
   std::vector<int32_t> positions_;  // by slot
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

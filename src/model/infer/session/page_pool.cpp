@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 PagePool::PagePool(int64_t pages, int64_t page_size) : page_size_(page_size), holders_(pages) {
   LUMEN_CHECK(pages > 0 && page_size > 0);
@@ -94,4 +94,4 @@ void PageTable::share(PagePool& pool, const PageTable& from, int64_t length) {
     if (page != kGone) pool.hold(page);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class PagePool {
  public:
@@ -58,4 +58,4 @@ class PageTable {
   std::vector<int32_t> pages_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -17,15 +17,15 @@
 #include "run/engine/compile/repeat.h"
 #include "run/engine/program/parameter_uploads.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kWidthStep = 2, kNarrowest = 8;
 
 // nullopt if no adapter has whole weights.
-std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> adapters) {
-  std::vector<const Adapter*> whole;
-  for (const ScaledAdapter& s : adapters) {
+std::optional<arch::Model> changed(const arch::Model& model, std::span<const arch::ScaledAdapter> adapters) {
+  std::vector<const arch::Adapter*> whole;
+  for (const arch::ScaledAdapter& s : adapters) {
     require_scale(s);
     if (!s.adapter.whole.empty()) whole.push_back(&s.adapter);
   }
@@ -35,9 +35,9 @@ std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> 
 
 }  // namespace
 
-LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<const ScaledAdapter> adapters)
+LoadedModel::LoadedModel(run::Engine& engine, const arch::Model& given, std::span<const arch::ScaledAdapter> adapters)
     : engine_(engine), changed_(changed(given, adapters)), model_(changed_ ? *changed_ : given) {
-  const Model& model = model_;
+  const arch::Model& model = model_;
   identities_ = {identity_of(adapters)};
   require_finite_vectors(model);
   // A CPU reads memory-mapped weights in place, unless their alignment in the file does not suit the kernels.
@@ -63,12 +63,12 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
   }
 }
 
-LoadedModel::LoadedModel(run::Engine& engine, const Model& model, std::span<const AdapterSet> sets)
+LoadedModel::LoadedModel(run::Engine& engine, const arch::Model& model, std::span<const arch::AdapterSet> sets)
     : LoadedModel(engine, model) {
   LUMEN_CHECK(!sets.empty());
   identities_.clear();
-  for (const AdapterSet& set : sets) {
-    for (const ScaledAdapter& s : set) require_scale(s);
+  for (const arch::AdapterSet& set : sets) {
+    for (const arch::ScaledAdapter& s : set) require_scale(s);
     identities_.push_back(identity_of(set));
   }
   for (const auto& [name, change] : stacked_changes(engine, model, sets)) {
@@ -94,13 +94,13 @@ int64_t LoadedModel::weight_bytes() const {
   return bytes;
 }
 
-void LoadedModel::hold_change(const std::string& name, const WeightChange& change, const graph::Shape& rows) {
-  const auto hold = [&](const std::string& as, const Weight& w) {
+void LoadedModel::hold_change(const std::string& name, const arch::WeightChange& change, const graph::Shape& rows) {
+  const auto hold = [&](const std::string& as, const arch::Weight& w) {
     weights_[as] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   };
   hold(graph::low_rank_a(name), change.a);
   hold(graph::low_rank_b(name), change.b);
-  if (!change.gain.empty()) hold(graph::low_rank_gain(name), f32_weight(rows, change.gain));
+  if (!change.gain.empty()) hold(graph::low_rank_gain(name), arch::f32_weight(rows, change.gain));
 }
 
 graph::Graph LoadedModel::function(const std::string& name) const {
@@ -118,9 +118,9 @@ graph::Graph LoadedModel::function(const std::string& name) const {
   return graph::changed(std::move(g), {.low_rank = parts});
 }
 
-void check_tokens(const Model& model, std::span<const TokenId> tokens) {
+void check_tokens(const arch::Model& model, std::span<const text::TokenId> tokens) {
   const int64_t vocabulary = model.integer("vocab");
-  for (const TokenId id : tokens) {
+  for (const text::TokenId id : tokens) {
     if (id < 0 || id >= vocabulary)
       throw Error(Exit::user,
                   fmt::format("'{}': the input has token id {}, but the model's vocabulary has {} tokens", model.name,
@@ -129,7 +129,7 @@ void check_tokens(const Model& model, std::span<const TokenId> tokens) {
   }
 }
 
-SessionOptions session_options(const Model& model, SessionOptions options) {
+SessionOptions session_options(const arch::Model& model, SessionOptions options) {
   if (options.context == 0) options.context = model.integer("context");
   if (options.context < 1) throw usage_error("the context must hold at least one token");
   if (options.context > SessionOptions::kMostPositions)
@@ -137,8 +137,8 @@ SessionOptions session_options(const Model& model, SessionOptions options) {
                       SessionOptions::kMostPositions);
   options.chunk = std::clamp<int64_t>(options.chunk, 1, options.context);
   const FormatLibrary& formats = model.family->library().formats();
-  options.keys = cache_format(formats, options.keys ? options.keys : held_cache(model, kCacheKeys));
-  options.values = cache_format(formats, options.values ? options.values : held_cache(model, kCacheValues));
+  options.keys = cache_format(formats, options.keys ? options.keys : held_cache(model, arch::kCacheKeys));
+  options.values = cache_format(formats, options.values ? options.values : held_cache(model, arch::kCacheValues));
   return options;
 }
 
@@ -175,7 +175,7 @@ Session::Session(const LoadedModel& loaded, SessionOptions options)
 
 FormatRef cache_format_of(std::string_view state, const SessionOptions& session) {
   const FormatRef& format = state.ends_with("keys") ? session.keys : session.values;
-  return format && is_plain(*format, Scalar::f32) ? nullptr : format;
+  return format && arch::is_plain(*format, Scalar::f32) ? nullptr : format;
 }
 
 run::CompileOptions step_options(const LoadedModel& loaded, const graph::Graph& step, const SessionOptions& session) {
@@ -185,7 +185,7 @@ run::CompileOptions step_options(const LoadedModel& loaded, const graph::Graph& 
   return options;
 }
 
-run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session) {
+run::CompileOptions step_options(const arch::Model& model, const graph::Graph& step, const SessionOptions& session) {
   run::CompileOptions options;
   options.assignments = stored_formats(model);
   options.exact = session.exact;
@@ -276,7 +276,7 @@ std::vector<double> Session::largest_kept(std::string_view ending) const {
   return out;
 }
 
-void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& asked) {
+void Session::run(Width& width, std::span<const text::TokenId> tokens, const Asked& asked) {
   // Short chunks are padded; the cache entries of the padding, after the sequence, are overwritten before they can be
   // read, and `count` keeps the padding out of recurrent states.
   std::vector<int32_t> ids(width.tokens, 0);
@@ -349,13 +349,13 @@ void Session::check_room(int64_t count) const {
 // Recomputes the cache entries that a rewind has lost, up to the end of the sequence.
 void Session::read_again() {
   if (position_ == position()) return;
-  const std::vector<TokenId> missing(tokens_.begin() + position_, tokens_.end());
+  const std::vector<text::TokenId> missing(tokens_.begin() + position_, tokens_.end());
   tokens_.resize(position_);
   (void)feed(missing);
 }
 
 // Appends tokens, in chunks if they are many. Returns the last step, which has the requested result.
-Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& asked) {
+Session::Width& Session::read(std::span<const text::TokenId> tokens, const Asked& asked) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
@@ -378,16 +378,16 @@ Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& aske
 std::span<const float> Session::fetch(const Width& width) {
   const size_t vocab = loaded_.model().integer("vocab");
   logits_.resize(vocab);
-  width.program->result(kResult)->download(logits_.data(), vocab * sizeof(float));
+  width.program->result(arch::kResult)->download(logits_.data(), vocab * sizeof(float));
   require_finite(loaded_, logits_, "logits");
   return logits_;
 }
 
-std::span<const float> Session::feed(std::span<const TokenId> tokens) {
+std::span<const float> Session::feed(std::span<const text::TokenId> tokens) {
   return fetch(read(tokens, {}));
 }
 
-LogitRow Session::feed_row(std::span<const TokenId> tokens, const Asked& asked) {
+LogitRow Session::feed_row(std::span<const text::TokenId> tokens, const Asked& asked) {
   const Width& width = read(tokens, asked);
   if (!narrowing_ || width.rows != 1) return fetch(width);
   std::vector<float> row(narrowing_->width());
@@ -398,12 +398,12 @@ LogitRow Session::feed_row(std::span<const TokenId> tokens, const Asked& asked) 
     const std::span<const float> logits = fetch(width);
     return std::vector<float>(logits.begin(), logits.end());
   };
-  return {std::move(*narrowed), std::make_shared<StepRows>(width.program->result(kResult), *further_, whole), 0};
+  return {std::move(*narrowed), std::make_shared<StepRows>(width.program->result(arch::kResult), *further_, whole), 0};
 }
 
 // Appends a few tokens at a time, and calls `see` after each step with the number of rows of logits that belong to
 // tokens.
-void Session::read_rows(std::span<const TokenId> tokens, const std::function<void(Width&, int64_t)>& see) {
+void Session::read_rows(std::span<const text::TokenId> tokens, const std::function<void(Width&, int64_t)>& see) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
@@ -421,12 +421,12 @@ void Session::read_rows(std::span<const TokenId> tokens, const std::function<voi
   }
 }
 
-std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
+std::span<const float> Session::feed_all(std::span<const text::TokenId> tokens) {
   const size_t vocab = loaded_.model().integer("vocab");
   std::vector<float> all;
   read_rows(tokens, [&](const Width& w, int64_t count) {
     std::vector<float> rows(w.rows * vocab);
-    w.program->result(kResult)->download(rows.data(), rows.size() * sizeof(float));
+    w.program->result(arch::kResult)->download(rows.data(), rows.size() * sizeof(float));
     all.insert(all.end(), rows.begin(), rows.begin() + count * vocab);
   });
   logits_ = std::move(all);
@@ -434,11 +434,11 @@ std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
   return logits_;
 }
 
-void Session::feed_on_device(std::span<const TokenId> tokens, bool last,
+void Session::feed_on_device(std::span<const text::TokenId> tokens, bool last,
                              const std::function<void(const void*, int64_t)>& see) {
   const auto show = [&](Width& w, int64_t count) {
     require_finite_on_device(w);
-    see(w.program->result(kResult)->data(), count);
+    see(w.program->result(arch::kResult)->data(), count);
   };
   if (last) {
     show(read(tokens, {}), 1);
@@ -450,7 +450,7 @@ void Session::feed_on_device(std::span<const TokenId> tokens, bool last,
 // Only the sum of magnitudes is copied to the host: it is not finite if any logit is not finite. In that case, or if
 // the sum overflows, all logits are checked.
 void Session::require_finite_on_device(Width& w) {
-  const run::DeviceTensorRef rows = w.program->result(kResult);
+  const run::DeviceTensorRef rows = w.program->result(arch::kResult);
   if (!w.sum) {
     graph::Graph g;
     g.name = "sum";
@@ -470,7 +470,7 @@ void Session::require_finite_on_device(Width& w) {
   require_finite(loaded_, values, "logits");
 }
 
-std::span<const float> Session::become(std::span<const TokenId> tokens) {
+std::span<const float> Session::become(std::span<const text::TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   const auto [mine, theirs] = std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end());
   // The last token is always computed, because its logits are returned.
@@ -481,7 +481,7 @@ std::span<const float> Session::become(std::span<const TokenId> tokens) {
 
 void Session::shift(int64_t keep, int64_t drop) {
   LUMEN_CHECK(keep >= 0 && drop >= 0 && keep + drop <= position());
-  const std::vector<TokenId> rest(tokens_.begin() + keep + drop, tokens_.end());
+  const std::vector<text::TokenId> rest(tokens_.begin() + keep + drop, tokens_.end());
   rewind(keep);
   if (!rest.empty()) (void)feed(rest);
 }
@@ -531,4 +531,4 @@ void Session::forget_times() {
   for (const Width& w : widths_) w.program->forget_times();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -32,20 +32,20 @@ namespace lumen::run {
 class ParameterUploads;
 }
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // Weights of a model on a device, shared by sessions and evaluations, with adapters. All adapters together give one
 // low-rank update per weight, and whole weights that replace the model's. Alternatively several sets of adapters, one
 // for each sequence of a batch (graph::kTextSets).
 class LoadedModel {
  public:
-  LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters = {});
+  LoadedModel(run::Engine& engine, const arch::Model& model, std::span<const arch::ScaledAdapter> adapters = {});
   // Sets cannot replace whole weights (can_differ). Functions take batches of sequences.
-  LoadedModel(run::Engine& engine, const Model& model, std::span<const AdapterSet> sets);
+  LoadedModel(run::Engine& engine, const arch::Model& model, std::span<const arch::AdapterSet> sets);
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
   run::Engine& engine() const { return engine_; }
-  const Model& model() const { return model_; }
+  const arch::Model& model() const { return model_; }
   // Tensors for the inputs of the functions: the parameters of the model and of its adapters. Blocks until they are
   // uploaded, so compile before calling it.
   const std::map<std::string, run::DeviceTensorRef>& weights() const;
@@ -57,11 +57,11 @@ class LoadedModel {
   graph::Graph function(const std::string& name) const;
 
  private:
-  void hold_change(const std::string& name, const WeightChange& change, const graph::Shape& rows);
+  void hold_change(const std::string& name, const arch::WeightChange& change, const graph::Shape& rows);
 
   run::Engine& engine_;
-  std::optional<Model> changed_;  // the model with whole weights of adapters
-  const Model& model_;
+  std::optional<arch::Model> changed_;  // the model with whole weights of adapters
+  const arch::Model& model_;
   std::map<std::string, run::DeviceTensorRef> weights_;
   std::shared_ptr<run::ParameterUploads> uploads_;
   std::vector<graph::LowRank> adapted_;
@@ -92,7 +92,7 @@ struct SessionOptions {
 };
 
 // Compile options of a family's step, except for its symbols: formats of weights and caches.
-run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session);
+run::CompileOptions step_options(const arch::Model& model, const graph::Graph& step, const SessionOptions& session);
 // The same for the model's device.
 run::CompileOptions step_options(const LoadedModel& loaded, const graph::Graph& step, const SessionOptions& session);
 
@@ -100,10 +100,10 @@ run::CompileOptions step_options(const LoadedModel& loaded, const graph::Graph& 
 FormatRef cache_format_of(std::string_view state, const SessionOptions& session);
 
 // Error if an id is not below the model's vocabulary.
-void check_tokens(const Model& model, std::span<const TokenId> tokens);
+void check_tokens(const arch::Model& model, std::span<const text::TokenId> tokens);
 
 // Fills in defaults. Error if the options do not fit the model.
-SessionOptions session_options(const Model& model, SessionOptions given);
+SessionOptions session_options(const arch::Model& model, SessionOptions given);
 // Numbers of tokens for which a session compiles steps.
 std::vector<int64_t> session_widths(const SessionOptions& options);
 // Widths of the steps that return the logits of all of up to `most` tokens, ascending; a single token uses the normal
@@ -117,22 +117,22 @@ class Session {
   // Compiles the first step of a prompt of so many tokens and the step of one token, while weights are still uploaded.
   void prepare(int64_t tokens);
   // Appends tokens; returns the logits of the last one (valid until the next call). Error when the context is full.
-  std::span<const float> feed(std::span<const TokenId> tokens);
+  std::span<const float> feed(std::span<const text::TokenId> tokens);
   // The same as a row that is valid until the next call. It is reduced on the device if `asked` allows that and
   // SessionOptions::narrow selects it.
-  LogitRow feed_row(std::span<const TokenId> tokens, const Asked& asked);
+  LogitRow feed_row(std::span<const text::TokenId> tokens, const Asked& asked);
   // Appends a few tokens; returns the logits of each of them, one row after the other.
-  std::span<const float> feed_all(std::span<const TokenId> tokens);
+  std::span<const float> feed_all(std::span<const text::TokenId> tokens);
   // The logits of feed_all, or with `last` of feed, on the device: `see` is called with some rows at a time, dense
   // [count, vocabulary], which are complete and valid until it returns.
-  void feed_on_device(std::span<const TokenId> tokens, bool last,
+  void feed_on_device(std::span<const text::TokenId> tokens, bool last,
                       const std::function<void(const void* rows, int64_t count)>& see);
   // Makes `tokens` the sequence: the common prefix stays cached, the rest is computed. Returns logits like feed.
-  std::span<const float> become(std::span<const TokenId> tokens);
+  std::span<const float> become(std::span<const text::TokenId> tokens);
   // Context shift: removes `drop` tokens after the first `keep`; later tokens move up. These are recomputed, so that
   // the result equals that of a sequence without the removed tokens.
   void shift(int64_t keep, int64_t drop);
-  const std::vector<TokenId>& tokens() const { return tokens_; }
+  const std::vector<text::TokenId>& tokens() const { return tokens_; }
   int64_t position() const { return tokens_.size(); }
   int64_t context() const { return options_.context; }
   int64_t vocabulary() const { return loaded_.model().integer("vocab"); }
@@ -166,10 +166,10 @@ class Session {
   Width& width(int64_t tokens, int64_t rows);
   int64_t tokens_of_step(int64_t left) const;  // of the width that the next step has if so many tokens are left
   void check_room(int64_t count) const;
-  void run(Width& width, std::span<const TokenId> tokens, const Asked& asked = {});
-  Width& read(std::span<const TokenId> tokens, const Asked& asked);
+  void run(Width& width, std::span<const text::TokenId> tokens, const Asked& asked = {});
+  Width& read(std::span<const text::TokenId> tokens, const Asked& asked);
   std::span<const float> fetch(const Width& width);
-  void read_rows(std::span<const TokenId> tokens, const std::function<void(Width&, int64_t)>& see);
+  void read_rows(std::span<const text::TokenId> tokens, const std::function<void(Width&, int64_t)>& see);
   void require_finite_on_device(Width& width);
 
   const LoadedModel& loaded_;
@@ -186,8 +186,8 @@ class Session {
   std::optional<FurtherRows> further_;
   int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<float> logits_;
-  std::vector<TokenId> tokens_;
+  std::vector<text::TokenId> tokens_;
   int64_t position_ = 0;  // number of tokens in the caches: all of them, except after some rewinds
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

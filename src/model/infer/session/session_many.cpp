@@ -7,7 +7,7 @@
 #include "base/ordinal.h"
 #include "model/infer/session/forecast.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits)
     : loaded_(loaded),
       options_(session_options(loaded.model(), std::move(options))),
@@ -263,7 +263,7 @@ std::string ManySession::copy_pages(int number, int64_t first, int64_t count) {
   return out;
 }
 
-void ManySession::append_pages(int number, std::span<const TokenId> tokens, std::string_view bytes) {
+void ManySession::append_pages(int number, std::span<const text::TokenId> tokens, std::string_view bytes) {
   const Part whole{number, tokens};
   check({&whole, 1});
   Sequence& t = sequence(number);
@@ -291,7 +291,7 @@ const StepPlan& ManySession::plan_for(Shape shape) {
 // Whether none of these sequences has adapters although other sequences may: such a step skips all adapters.
 bool ManySession::is_plain(std::span<const Part> parts) const {
   if (loaded_.sets() == 1) return false;
-  const std::string none = identity_of({});
+  const std::string none = arch::identity_of({});
   return std::ranges::all_of(parts, [&](const Part& p) { return loaded_.identity(set(p.sequence)) == none; });
 }
 
@@ -450,4 +450,4 @@ std::string ManySession::explain() const {
   return text;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

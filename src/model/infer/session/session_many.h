@@ -16,7 +16,7 @@
 #include "model/infer/session/session.h"
 #include "model/infer/session/step_plan.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class ManySession {
  public:
@@ -59,7 +59,7 @@ class ManySession {
 
   struct Part {
     int sequence;
-    std::span<const TokenId> tokens;
+    std::span<const text::TokenId> tokens;
     bool is_asked = true;  // whether logits of its last token are returned; used by feed_mixed
   };
   // Appends tokens to sequences; returns for each part the logits of its last token, [vocabulary]. Error if there are
@@ -78,7 +78,7 @@ class ManySession {
   std::string copy_pages(int sequence, int64_t first, int64_t count);
   // Appends tokens that fill whole pages, with their cache content (from copy_pages). The sequence must end at a page
   // boundary. Error if too few pages are free.
-  void append_pages(int sequence, std::span<const TokenId> tokens, std::string_view bytes);
+  void append_pages(int sequence, std::span<const text::TokenId> tokens, std::string_view bytes);
   const graph::Graph& graph() const { return plan_.graph; }
   const SessionOptions& options() const { return options_; }
 
@@ -99,11 +99,12 @@ class ManySession {
   int64_t most_mixed() const { return !is_mixed_ ? 0 : limits_.fixed > 0 ? limits_.fixed : options_.chunk; }
 
   // Appends tokens to one sequence, and passes the logits of each token to `see`, in order.
-  void feed_all(int sequence, std::span<const TokenId> tokens, const std::function<void(std::span<const float>)>& see);
+  void feed_all(int sequence, std::span<const text::TokenId> tokens,
+                const std::function<void(std::span<const float>)>& see);
 
   int64_t set(int sequence) const { return sequences_.at(sequence).set; }
   int64_t length(int sequence) const { return sequences_.at(sequence).tokens.size(); }
-  const std::vector<TokenId>& tokens(int sequence) const { return sequences_.at(sequence).tokens; }
+  const std::vector<text::TokenId>& tokens(int sequence) const { return sequences_.at(sequence).tokens; }
   int64_t page_size() const { return options_.page; }
   int64_t pages() const { return caches_[0].pool.pages(); }
   int64_t free_pages() const { return caches_[0].pool.free(); }
@@ -129,7 +130,7 @@ class ManySession {
   struct Sequence {
     bool is_open = false;
     int64_t set = 0;
-    std::vector<TokenId> tokens;
+    std::vector<text::TokenId> tokens;
     std::vector<PageTable> tables;  // by cache
     // Number of tokens in the caches: all, but after a rewind of recurrent states by settle().
     int64_t computed = 0;
@@ -139,7 +140,7 @@ class ManySession {
   };
   struct Row {  // of a step: tokens of a sequence, starting at position `start`
     int sequence;
-    std::span<const TokenId> tokens;
+    std::span<const text::TokenId> tokens;
     int64_t start;
   };
   Program& program(Shape shape);
@@ -183,4 +184,4 @@ class ManySession {
   uint64_t steps_ = 0;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -8,7 +8,7 @@
 #include "model/infer/session/finite.h"
 #include "model/infer/session/session_many.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kMostScored = 64;  // tokens whose logits are returned by one step
@@ -18,7 +18,7 @@ constexpr int64_t kMostScored = 64;  // tokens whose logits are returned by one 
 // Logits of a range of a step's rows.
 std::vector<float> ManySession::rows_of(const Program& p, int64_t first, int64_t count) {
   const int64_t vocab = loaded_.model().integer("vocab");
-  const run::DeviceTensorRef all = p.program->result(kResult);
+  const run::DeviceTensorRef all = p.program->result(arch::kResult);
   const graph::Type type{{graph::Dim(count), graph::Dim(vocab)}, all->type().element};
   const run::DeviceTensor some(loaded_.engine().device(), type, all, static_cast<float*>(all->data()) + first * vocab);
   std::vector<float> rows(count * vocab);
@@ -35,7 +35,7 @@ std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<con
   parallel_for(0, std::ssize(asked), {.grain = 1, .is_worth = asked.size() > 1}, [&](int64_t i) {
     read[i] = plan_.narrowing->read(std::span<const float>(values).subspan(i * width, width), asked[i]);
   });
-  const auto source = std::make_shared<StepRows>(p.program->result(kResult), *further_,
+  const auto source = std::make_shared<StepRows>(p.program->result(arch::kResult), *further_,
                                                  [this, &p](int64_t row) { return rows_of(p, row, 1); });
   std::vector<LogitRow> rows;
   for (size_t i = 0; i < asked.size(); ++i) {
@@ -99,7 +99,7 @@ std::vector<LogitRow> ManySession::feed_fixed(std::span<const Part> parts, std::
     std::vector<size_t> numbers;  // of the parts that end in this step
     int64_t room = limits_.fixed;
     for (size_t p = first; p < parts.size() && room > 0 && std::ssize(numbers) < limits_.rows; ++p) {
-      const std::span<const TokenId> left = parts[p].tokens.subspan(read[p]);
+      const std::span<const text::TokenId> left = parts[p].tokens.subspan(read[p]);
       const size_t count = std::min<size_t>(left.size(), room);
       some.push_back({parts[p].sequence, left.first(count), count == left.size()});
       read[p] += count;
@@ -138,7 +138,7 @@ std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::s
       wanted.push_back(p);
       continue;
     }
-    for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
+    for (std::span<const text::TokenId> left = parts[p].tokens; !left.empty();) {
       const size_t count = std::min(left.size(), static_cast<size_t>(options_.chunk));
       const Part chunk{parts[p].sequence, left.first(count)};
       left = left.subspan(count);
@@ -192,7 +192,7 @@ void ManySession::settle(int number, int64_t length) {
   LUMEN_CHECK(length <= std::ssize(t.tokens));
   if (is_recurrent() && length < std::ssize(t.tokens)) {
     // The tokens between the mark and `length` are computed again before the next ones.
-    const std::vector<TokenId> accepted(t.tokens.begin(), t.tokens.begin() + length);
+    const std::vector<text::TokenId> accepted(t.tokens.begin(), t.tokens.begin() + length);
     (void)rewind(number, length);
     t.tokens = accepted;
   } else {
@@ -207,10 +207,10 @@ void ManySession::catch_up(std::span<const Part> parts) {
   for (const Part& part : parts) {
     Sequence& t = sequence(part.sequence);
     if (t.computed == std::ssize(t.tokens)) continue;
-    const std::vector<TokenId> missing(t.tokens.begin() + t.computed, t.tokens.end());
+    const std::vector<text::TokenId> missing(t.tokens.begin() + t.computed, t.tokens.end());
     t.tokens.resize(t.computed);
     for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].shorten(caches_[c].pool, t.computed);
-    for (std::span<const TokenId> left = missing; !left.empty();) {
+    for (std::span<const text::TokenId> left = missing; !left.empty();) {
       const Part chunk{part.sequence, left.first(std::min<size_t>(left.size(), options_.chunk))};
       left = left.subspan(chunk.tokens.size());
       (void)run(shape_for(1, std::ssize(chunk.tokens)), {&chunk, 1});
@@ -236,7 +236,7 @@ std::vector<LogitRow> ManySession::feed_in_turn(std::span<const Part> parts) {
       continue;
     }
     mark(parts[p].sequence);
-    for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
+    for (std::span<const text::TokenId> left = parts[p].tokens; !left.empty();) {
       const int64_t wide = wide_widths(options_, std::min<int64_t>(std::ssize(left), kMostScored)).back();
       const Part some{parts[p].sequence, left.first(std::min<size_t>(left.size(), wide))};
       left = left.subspan(some.tokens.size());
@@ -253,7 +253,7 @@ std::vector<LogitRow> ManySession::feed_in_turn(std::span<const Part> parts) {
   return out;
 }
 
-void ManySession::feed_all(int number, std::span<const TokenId> tokens,
+void ManySession::feed_all(int number, std::span<const text::TokenId> tokens,
                            const std::function<void(std::span<const float>)>& see) {
   const Part whole{number, tokens};
   check({&whole, 1});
@@ -272,4 +272,4 @@ void ManySession::feed_all(int number, std::span<const TokenId> tokens,
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

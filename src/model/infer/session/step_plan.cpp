@@ -12,7 +12,7 @@
 #include "model/infer/recurrent/recurrent.h"
 #include "model/infer/session/near_places.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kNarrowest = 8;               // as in session.cpp
@@ -73,7 +73,7 @@ StepPlan with_recurrent_states(const LoadedModel& loaded, StepPlan plan, bool ma
 }
 
 // The sliding window's size, or 0 if the family has none.
-int64_t window_of(const Model& model) {
+int64_t window_of(const arch::Model& model) {
   const auto window = model.config.find(kWindow);
   return window == model.config.end() ? 0 : std::max<int64_t>(0, static_cast<int64_t>(window->second));
 }
@@ -131,7 +131,7 @@ StepPlan plan_of_step(const LoadedModel& loaded, const SessionOptions& options) 
 
 StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, const SessionOptions& options,
                       const ManyLimits& limits) {
-  const Model& model = loaded.model();
+  const arch::Model& model = loaded.model();
   if (!model.family->has_function("step_many"))
     throw user_error("the family '{}' cannot compute several sequences at once", model.family->name());
   const auto pages_of = [&](int64_t tokens) { return (tokens + options.page - 1) / options.page; };
@@ -231,4 +231,4 @@ bool depends_on_length(const LoadedModel& loaded) {
   return asked[length];
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -4,7 +4,7 @@
 
 #include "model/infer/session/session.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 struct StepPlan {
   graph::Graph graph;
@@ -51,4 +51,4 @@ bool mixes_prompts(const LoadedModel& loaded, const SessionOptions& options);
 // Whether positions are scaled by the maximum length of a sequence: results then depend on the requested context.
 bool depends_on_length(const LoadedModel& loaded);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

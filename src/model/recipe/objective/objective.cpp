@@ -14,7 +14,7 @@
 #include "lang/parser.h"
 #include "model/recipe/objective/teacher.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 using graph::Builder;
@@ -108,7 +108,8 @@ std::string shape_text(const Shape& shape) {
 // Inputs of an objective's functions, created on first use.
 class Values {
  public:
-  Values(Builder& build, const Library& library, ValueId policy, bool of_logits, bool weighted, const Graph* teacher)
+  Values(Builder& build, const arch::Library& library, ValueId policy, bool of_logits, bool weighted,
+         const Graph* teacher)
       : build_(build), library_(library), weighted_(weighted), teacher_(teacher) {
     known_[of_logits ? "logits" : "token_loss"] = policy;
     const ValueId tokens = build.graph.find_input("tokens");
@@ -172,7 +173,7 @@ class Values {
   ValueId row_sum(ValueId v) { return build_.reshape(build_.reduce(v, graph::Reduction::sum, {1}), rows()); }
 
   Builder& build_;
-  const Library& library_;
+  const arch::Library& library_;
   bool weighted_;
   const Graph* teacher_;
   Shape positions_;
@@ -190,7 +191,7 @@ std::vector<std::string> objective_names() {
   return names;
 }
 
-Objective::Objective(const Library& library, const ObjectiveSettings& settings)
+Objective::Objective(const arch::Library& library, const ObjectiveSettings& settings)
     : library_(library), name_(settings.name) {
   std::string text = settings.text, place = settings.name + ".lum";
   if (text.empty()) {
@@ -298,4 +299,4 @@ Graph Objective::over(Graph policy, bool weighted, const Graph* teacher) const {
   return policy;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -24,7 +24,7 @@
 #include "graph/ir/graph.h"
 #include "model/arch/family/family.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // [objective] of a recipe.
 struct ObjectiveSettings {
@@ -49,7 +49,7 @@ inline constexpr const char* kDivergence = "divergence";  // f32[]
 class Objective {
  public:
   // Error when the library has no such objective, the text is wrong, or a setting is none of its parameters.
-  Objective(const Library& library, const ObjectiveSettings& settings);
+  Objective(const arch::Library& library, const ObjectiveSettings& settings);
 
   const std::string& name() const { return name_; }
   bool reads(const std::string& parameter) const;
@@ -68,7 +68,7 @@ class Objective {
  private:
   graph::Graph elaborate(const lang::Function& fn) const;
 
-  const Library& library_;
+  const arch::Library& library_;
   std::string name_;
   std::shared_ptr<const lang::File> file_;
   std::vector<lang::Function> functions_;  // of the text, with the settings as defaults
@@ -77,4 +77,4 @@ class Objective {
   bool pairs_ = false;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -8,16 +8,16 @@
 #include "base/check.h"
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
-bool counts(const Batch& batch, size_t position) {
+bool counts(const data::Batch& batch, size_t position) {
   return batch.weights.empty() || batch.weights[position] > 0;
 }
 
 }  // namespace
 
-std::vector<float> answer_logp(const Batch& batch, const std::vector<float>& losses) {
+std::vector<float> answer_logp(const data::Batch& batch, const std::vector<float>& losses) {
   LUMEN_CHECK(losses.size() == static_cast<size_t>(batch.rows * batch.length));
   std::vector<float> out;
   for (int64_t r = 0; r < batch.rows; ++r) {
@@ -29,8 +29,8 @@ std::vector<float> answer_logp(const Batch& batch, const std::vector<float>& los
   return out;
 }
 
-Batch mismatched(const Batch& batch) {
-  Batch out = batch;
+data::Batch mismatched(const data::Batch& batch) {
+  data::Batch out = batch;
   out.weights.assign(out.tokens.size(), 0.0F);
   const auto first = [&](int64_t row) {
     int64_t t = 0;
@@ -52,7 +52,7 @@ Batch mismatched(const Batch& batch) {
   return out;
 }
 
-std::string RowLog::key(const Batch& batch, int64_t row) {
+std::string RowLog::key(const data::Batch& batch, int64_t row) {
   std::vector<int32_t> content;
   const auto begin = static_cast<size_t>(row * batch.length), end = begin + batch.length;
   // Positions after the answer are padding.
@@ -65,21 +65,21 @@ std::string RowLog::key(const Batch& batch, int64_t row) {
   return hash_bytes(content.data(), content.size() * sizeof(int32_t)).hex();
 }
 
-bool RowLog::has(const Batch& batch) const {
+bool RowLog::has(const data::Batch& batch) const {
   for (int64_t r = 0; r < batch.rows; ++r) {
     if (!rows_.contains(key(batch, r))) return false;
   }
   return true;
 }
 
-void RowLog::add(const Batch& batch, const std::vector<float>& logp) {
+void RowLog::add(const data::Batch& batch, const std::vector<float>& logp) {
   LUMEN_CHECK(logp.size() == static_cast<size_t>(batch.rows));
   for (int64_t r = 0; r < batch.rows; ++r) {
     rows_.emplace(key(batch, r), logp[r]);
   }
 }
 
-std::vector<float> RowLog::of(const Batch& batch) const {
+std::vector<float> RowLog::of(const data::Batch& batch) const {
   std::vector<float> out;
   for (int64_t r = 0; r < batch.rows; ++r) {
     const auto found = rows_.find(key(batch, r));
@@ -117,4 +117,4 @@ RowLog RowLog::read(const std::string& text, const std::string& place) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -10,24 +10,24 @@
 #include "base/hash.h"
 #include "model/data/examples/batches.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // The log probability of each row's answer (positions with a weight; all positions where there are none), from the
 // losses of all positions.
-std::vector<float> answer_logp(const Batch& batch, const std::vector<float>& losses);
+std::vector<float> answer_logp(const data::Batch& batch, const std::vector<float>& losses);
 
 // Each row's prompt with the answer of the next row, the last with the first's; truncated at the row's end. Such
 // answers are unrelated to their prompts: KTO estimates the policy's KL divergence on them.
-Batch mismatched(const Batch& batch);
+data::Batch mismatched(const data::Batch& batch);
 
 // Log probabilities by row content: rows with the same tokens and answer share an entry.
 class RowLog {
  public:
-  static std::string key(const Batch& batch, int64_t row);  // a hash, 32 hex digits
-  bool has(const Batch& batch) const;                       // all rows
-  void add(const Batch& batch, const std::vector<float>& logp);
+  static std::string key(const data::Batch& batch, int64_t row);  // a hash, 32 hex digits
+  bool has(const data::Batch& batch) const;                       // all rows
+  void add(const data::Batch& batch, const std::vector<float>& logp);
   // Error when a row has no entry.
-  std::vector<float> of(const Batch& batch) const;
+  std::vector<float> of(const data::Batch& batch) const;
   bool empty() const { return rows_.empty(); }
   size_t size() const { return rows_.size(); }
   std::string text() const;
@@ -37,4 +37,4 @@ class RowLog {
   std::map<std::string, float> rows_;  // by key
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

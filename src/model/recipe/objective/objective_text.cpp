@@ -3,7 +3,7 @@
 #include "base/file/file.h"
 #include "model/recipe/objective/objective.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 void take_text(ObjectiveSettings& settings) {
   constexpr size_t kMostText = 1 << 20;
@@ -13,4 +13,4 @@ void take_text(ObjectiveSettings& settings) {
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

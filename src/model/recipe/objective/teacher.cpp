@@ -7,7 +7,7 @@
 #include "lang/parser.h"
 #include "model/arch/function.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 constexpr std::string_view kPrefix = "teacher.";
@@ -29,13 +29,13 @@ bool is_teacher_input(const std::string& name) {
   return name.starts_with(kPrefix);
 }
 
-void require_teacher(const Model& model, const Model& teacher) {
+void require_teacher(const arch::Model& model, const arch::Model& teacher) {
   const auto refuse = [&](const std::string& why) {
     throw Error(Exit::user, fmt::format("'{}' cannot teach '{}': {}", teacher.name, model.name, why),
                 "a teacher has the same vocabulary");
   };
   if (!teacher.family->has_function("forward")) refuse("its family has no function 'forward'");
-  const auto vocabulary = [](const Model& m) {
+  const auto vocabulary = [](const arch::Model& m) {
     const auto found = m.config.find("vocab");
     return found == m.config.end() ? 0.0 : found->second;
   };
@@ -44,11 +44,11 @@ void require_teacher(const Model& model, const Model& teacher) {
   if (!model.tokenizer || !teacher.tokenizer) return;
   if (model.tokenizer->size() != teacher.tokenizer->size())
     refuse(fmt::format("its tokenizer has {} tokens, not {}", teacher.tokenizer->size(), model.tokenizer->size()));
-  for (TokenId id = 0; id < static_cast<TokenId>(model.tokenizer->size()); ++id)
+  for (text::TokenId id = 0; id < static_cast<text::TokenId>(model.tokenizer->size()); ++id)
     if (model.tokenizer->bytes(id) != teacher.tokenizer->bytes(id)) refuse(fmt::format("its token {} differs", id));
 }
 
-graph::Graph teacher_logits(const Model& teacher, bool starts) {
+graph::Graph teacher_logits(const arch::Model& teacher, bool starts) {
   graph::Graph g = graph::changed(function_of(teacher, "forward"), {.texts_apart = starts});
   for (const graph::ValueId v : g.inputs())
     if (teacher.weights.contains(g[v].attributes.name)) g[v].attributes.name = teacher_input(g[v].attributes.name);
@@ -66,7 +66,7 @@ graph::ValueId call_beside(graph::Builder& build, const graph::Graph& other) {
   return graph::expand_call(build.graph, other, inputs).at(0);
 }
 
-graph::Graph divergence_from(const Library& library, graph::Graph policy, const graph::Graph& teacher) {
+graph::Graph divergence_from(const arch::Library& library, graph::Graph policy, const graph::Graph& teacher) {
   graph::inline_calls(policy);
   graph::Builder build(policy);
   const graph::ValueId own = policy.results.at(0), other = call_beside(build, teacher);
@@ -76,11 +76,11 @@ graph::Graph divergence_from(const Library& library, graph::Graph policy, const 
   const graph::Shape& shape = build.type(own).shape;
   g = graph::bind_symbols(g, {{"B", shape[0].number()}, {"T", shape[1].number()}, {"V", shape[2].number()}});
   policy.results = {graph::expand_call(policy, g, {own, other}).at(0)};
-  policy.result_names = {kResult};
+  policy.result_names = {arch::kResult};
   return policy;
 }
 
-std::vector<graph::FormatAssignment> teacher_formats(const Model& teacher, const graph::Graph& used) {
+std::vector<graph::FormatAssignment> teacher_formats(const arch::Model& teacher, const graph::Graph& used) {
   std::vector<graph::FormatAssignment> out;
   for (graph::FormatAssignment& a : stored_formats(teacher)) {
     a.value = teacher_input(a.value);
@@ -89,4 +89,4 @@ std::vector<graph::FormatAssignment> teacher_formats(const Model& teacher, const
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -10,7 +10,7 @@
 #include "graph/pass/at_random.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 using graph::Builder;
 using graph::Graph;
@@ -41,7 +41,7 @@ graph::Element whole_numbers(const FormatLibrary& formats) {
   throw user_error("param_compensation 'exact': the library has no format of plain 16-bit integers");
 }
 
-bool divides(const graph::Element& element, const Parameter& p) {
+bool divides(const graph::Element& element, const arch::Parameter& p) {
   return !element.format || p.shape.back().number() % element.format->block == 0;
 }
 
@@ -72,12 +72,12 @@ HeldIn held_in(const HeldSettings& s, const FormatLibrary& formats) {
   return out;
 }
 
-bool HeldIn::holds(const Parameter& p) const {
+bool HeldIn::holds(const arch::Parameter& p) const {
   if (is_plain() || p.shape.size() < 2 || p.frozen) return false;
   return !is_about_weights(p) && divides(element, p);
 }
 
-graph::Element HeldIn::rest_of(const Parameter& p) const {
+graph::Element HeldIn::rest_of(const arch::Parameter& p) const {
   LUMEN_CHECK(rest && holds(p));
   return divides(*rest, p) ? *rest : graph::Element{};
 }
@@ -86,10 +86,10 @@ bool Holding::has(const std::string& name) const {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Holding holding_of(const std::vector<Parameter>& parameters, const HeldIn& in) {
+Holding holding_of(const std::vector<arch::Parameter>& parameters, const HeldIn& in) {
   Holding held{in.element, {}};
   if (in.is_plain()) return held;
-  for (const Parameter& p : parameters)
+  for (const arch::Parameter& p : parameters)
     if (in.holds(p)) held.names.push_back(p.name);
   if (held.names.empty() && in.element.format)
     throw Error(Exit::user,
@@ -220,4 +220,4 @@ uint32_t rounding_seed(uint32_t run, int64_t step) {
   return run * 0x9e3779b9U + step + static_cast<uint32_t>(a * 0x1p24F) * 0x85ebca6bU;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -16,7 +16,7 @@
 #include "model/arch/family/family.h"
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 inline constexpr const char* kRoundingSeed = "step.rounding";  // u32, rank 0
 
@@ -33,7 +33,7 @@ inline constexpr const char* kRoleField = "scale";
 inline constexpr const char* kRoleGroupMagnitude = "group_magnitude";
 // Learned scales of operands of products (graph/pass/learned_scales.h).
 inline constexpr const char* kRoleOperandScale = "operand_scale";
-inline bool is_about_weights(const Parameter& p) {
+inline bool is_about_weights(const arch::Parameter& p) {
   return p.role == kRoleField || p.role == kRoleGroupMagnitude || p.role == kRoleOperandScale;
 }
 
@@ -46,9 +46,9 @@ struct HeldIn {
   bool is_plain() const { return element == graph::Element{}; }
   // Whether the type applies to a parameter: matrices whose rows the block size divides. Others stay f32, as vectors
   // (norms) do in files.
-  bool holds(const Parameter& p) const;
+  bool holds(const arch::Parameter& p) const;
   // The type of its residual; f32 where the block size does not divide rows.
-  graph::Element rest_of(const Parameter& p) const;
+  graph::Element rest_of(const arch::Parameter& p) const;
 };
 HeldIn held_in(const HeldSettings& settings, const FormatLibrary& formats);
 
@@ -58,10 +58,10 @@ struct Holding {
   std::vector<std::string> names;
   bool has(const std::string& name) const;
   // The type of a parameter between steps.
-  graph::Type type_of(const Parameter& p) const { return {p.shape, has(p.name) ? type : graph::Element{}}; }
+  graph::Type type_of(const arch::Parameter& p) const { return {p.shape, has(p.name) ? type : graph::Element{}}; }
 };
 // All trained parameters that `in` applies to. Error (user) where there are none.
-Holding holding_of(const std::vector<Parameter>& parameters, const HeldIn& in);
+Holding holding_of(const std::vector<arch::Parameter>& parameters, const HeldIn& in);
 
 // Inputs of these names get the type; their readers read a cast to f32.
 graph::Graph hold(graph::Graph g, const Holding& held);
@@ -91,4 +91,4 @@ graph::ValueId round_mantissa(graph::Builder& build, graph::ValueId value, int b
 // The rounding seed of a step.
 uint32_t rounding_seed(uint32_t run, int64_t step);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

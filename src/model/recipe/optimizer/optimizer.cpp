@@ -10,7 +10,7 @@
 #include "graph/ir/build.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 using graph::Builder;
@@ -48,7 +48,7 @@ class OptimizerGraph {
     return build_.unary(ScalarOp::sqrt_, total);
   }
 
-  void add_squares(Graph& g, const std::vector<Parameter>& trained) const {
+  void add_squares(Graph& g, const std::vector<arch::Parameter>& trained) const {
     for (size_t i = 0; i < trained.size(); ++i) {
       g.results.push_back(squares_[i]);
       g.result_names.push_back(kSquares + trained[i].name);
@@ -64,7 +64,7 @@ class OptimizerGraph {
   }
 
   // `parameter` is the input, `value` its value as f32: the same unless it is held in another type.
-  void apply(const Parameter& p, ValueId parameter, ValueId value, ValueId gradient, ValueId clip) {
+  void apply(const arch::Parameter& p, ValueId parameter, ValueId value, ValueId gradient, ValueId clip) {
     std::map<std::string, ValueId> known = {{"value", value}, {"gradient", build_.mul(gradient, clip)}};
     for (const auto& [name, input] : numbers_) known[name.substr(name.find('.') + 1)] = input;
     const ValueId rate = numbers_.at(kLearningRate);
@@ -120,7 +120,7 @@ class OptimizerGraph {
   }
 
   // Updates the exponential moving average of a parameter with its new value.
-  void average(const Parameter& p, ValueId parameter, ValueId value) {
+  void average(const arch::Parameter& p, ValueId parameter, ValueId value) {
     const graph::Type type = build_.type(parameter);
     const ValueId mean = build_.input(average_of(p.name), Role::state, type);
     const double decay = optimizer_.settings().ema_decay;
@@ -131,7 +131,7 @@ class OptimizerGraph {
 
   // Updates the bound on a parameter's magnitude after its new value (MOSS, section 3.2, with the optimizer's
   // `most_move` instead of the rate).
-  void bound(const Parameter& p, ValueId value) {
+  void bound(const arch::Parameter& p, ValueId value) {
     const ValueId was = build_.input(graph::kLargestState + p.name, Role::state, f32_type({}));
     std::vector<int> axes;
     for (size_t i = 0; i < p.shape.size(); ++i) axes.push_back(i);
@@ -142,7 +142,7 @@ class OptimizerGraph {
     build_.update(was, build_.select(is_due, largest, build_.mul(build_.add(was, move), build_.scalar(most_lost(p)))));
   }
   // Rounding to 16 bits enlarges a weight by at most this factor, including its earlier residual.
-  double most_lost(const Parameter& p) const {
+  double most_lost(const arch::Parameter& p) const {
     if (!optimizer_.held().holds(p)) return 1;
     return 1 + std::ldexp(2, optimizer_.held().element.scalar == Scalar::bf16 ? -7 : -10);
   }
@@ -222,8 +222,8 @@ ValueId loss_of(const Graph& g) {
 struct Parameters {
   std::vector<ValueId> inputs, values;
 
-  Parameters(const Graph& g, const std::vector<Parameter>& trained, const Holding& held) {
-    for (const Parameter& p : trained) {
+  Parameters(const Graph& g, const std::vector<arch::Parameter>& trained, const Holding& held) {
+    for (const arch::Parameter& p : trained) {
       const ValueId v = g.find_input(p.name);
       if (v < 0)
         throw Error(Exit::user, fmt::format("parameter '{}' is trained, but the family's loss does not use it", p.name),
@@ -235,7 +235,7 @@ struct Parameters {
 };
 
 // A training step whose gradients are consumed by `update`.
-graph::TrainingStep step_with(std::string name, const std::vector<Parameter>& trained, const Holding& held,
+graph::TrainingStep step_with(std::string name, const std::vector<arch::Parameter>& trained, const Holding& held,
                               std::function<void(Graph&, const Parameters&, const std::vector<ValueId>&)> update) {
   return {std::move(name), on_graph(trained, held),
           [&](const Graph& g) {
@@ -249,9 +249,9 @@ graph::TrainingStep step_with(std::string name, const std::vector<Parameter>& tr
 
 }  // namespace
 
-int64_t most_logits(const Graph& g, const std::vector<Parameter>& trained) {
+int64_t most_logits(const Graph& g, const std::vector<arch::Parameter>& trained) {
   std::set<std::string> names;
-  for (const Parameter& p : trained) names.insert(p.name);
+  for (const arch::Parameter& p : trained) names.insert(p.name);
   int64_t all = 0, ours = 0;
   for (const ValueId v : g.inputs()) {
     if (g[v].attributes.role != graph::Role::parameter) continue;
@@ -272,12 +272,12 @@ Graph weighted_loss(Graph g) {
   return g;
 }
 
-graph::Trained on_graph(const std::vector<Parameter>& trained, const Holding& held) {
+graph::Trained on_graph(const std::vector<arch::Parameter>& trained, const Holding& held) {
   return {[&](Graph g) { return hold(std::move(g), held); }, [&](const Graph& g) { return most_logits(g, trained); }};
 }
 
-Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held,
-                    const graph::Changes& changes) {
+Graph training_step(Graph loss, const std::vector<arch::Parameter>& trained, const Optimizer& optimizer,
+                    const Holding& held, const graph::Changes& changes) {
   const auto update = [&](Graph& g, const Parameters& parameters, const std::vector<ValueId>& gradients) {
     Builder build(g);
     OptimizerGraph part(build, optimizer);
@@ -292,7 +292,7 @@ Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Opt
   return graph::training_graph(std::move(loss), changes, step_with("train", trained, held, update));
 }
 
-Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int parts, const Holding& held,
+Graph accumulate_step(Graph loss, const std::vector<arch::Parameter>& trained, int parts, const Holding& held,
                       const graph::Changes& changes) {
   LUMEN_CHECK(parts >= 1);
   const auto update = [&](Graph& g, const Parameters&, const std::vector<ValueId>& gradients) {
@@ -305,7 +305,7 @@ Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int par
   return graph::training_graph(std::move(loss), changes, step_with("accumulate", trained, held, update));
 }
 
-Graph gradient_step(Graph loss, const std::vector<Parameter>& trained, int parts, const Holding& held,
+Graph gradient_step(Graph loss, const std::vector<arch::Parameter>& trained, int parts, const Holding& held,
                     const graph::Changes& changes) {
   const auto update = [&](Graph& g, const Parameters&, const std::vector<ValueId>& gradients) {
     Builder build(g);
@@ -317,7 +317,7 @@ Graph gradient_step(Graph loss, const std::vector<Parameter>& trained, int parts
   return graph::training_graph(std::move(loss), changes, step_with("gradients", trained, held, update));
 }
 
-Graph gradient_sums_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+Graph gradient_sums_step(Graph loss, const std::vector<arch::Parameter>& trained, const Optimizer& optimizer,
                          const Accumulation& sums, const Holding& held, const graph::Changes& changes) {
   LUMEN_CHECK(sums.parts >= 1);
   const auto update = [&](Graph& g, const Parameters&, const std::vector<ValueId>& gradients) {
@@ -345,19 +345,19 @@ Graph gradient_sums_step(Graph loss, const std::vector<Parameter>& trained, cons
 namespace {
 
 // Inputs for held parameters, and for their accumulated gradients.
-std::pair<Parameters, std::vector<ValueId>> begin_update(Graph& g, const std::vector<Parameter>& trained,
+std::pair<Parameters, std::vector<ValueId>> begin_update(Graph& g, const std::vector<arch::Parameter>& trained,
                                                          const Holding& held) {
   Builder build(g);
-  for (const Parameter& p : trained) build.input(p.name, Role::parameter, f32_type(p.shape));
+  for (const arch::Parameter& p : trained) build.input(p.name, Role::parameter, f32_type(p.shape));
   g = hold(std::move(g), held);
   std::vector<ValueId> gradients;
-  for (const Parameter& p : trained)
+  for (const arch::Parameter& p : trained)
     gradients.push_back(build.input(kGradient + p.name, Role::state, f32_type(p.shape)));
   return {Parameters(g, trained, held), gradients};
 }
 
 // A graph that applies and clears accumulated gradients; `norm` computes their norm.
-Graph applied(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held,
+Graph applied(const std::vector<arch::Parameter>& trained, const Optimizer& optimizer, const Holding& held,
               const std::function<ValueId(OptimizerGraph&, Builder&, const std::vector<ValueId>&)>& norm,
               const std::function<void(OptimizerGraph&, Graph&, ValueId norm, ValueId clip)>& results) {
   Graph g;
@@ -381,7 +381,8 @@ std::string seed_of_draw(size_t draw) {
   return fmt::format("{}.{}", kRoundingSeed, draw);
 }
 
-Graph group_step(const std::vector<Parameter>& group, const Optimizer& optimizer, bool clears, const Holding& held) {
+Graph group_step(const std::vector<arch::Parameter>& group, const Optimizer& optimizer, bool clears,
+                 const Holding& held) {
   Graph g;
   g.name = "update";
   const auto [parameters, gradients] = begin_update(g, group, held);
@@ -397,7 +398,7 @@ Graph group_step(const std::vector<Parameter>& group, const Optimizer& optimizer
   return g;
 }
 
-Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
+Graph apply_step(const std::vector<arch::Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
   return applied(
       trained, optimizer, held,
       [](OptimizerGraph& part, Builder&, const std::vector<ValueId>& gradients) { return part.norm(gradients); },
@@ -408,7 +409,7 @@ Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimiz
       });
 }
 
-Graph apply_parts(const std::vector<Parameter>& parts, const Optimizer& optimizer, const Holding& held) {
+Graph apply_parts(const std::vector<arch::Parameter>& parts, const Optimizer& optimizer, const Holding& held) {
   return applied(
       parts, optimizer, held,
       [](OptimizerGraph&, Builder& build, const std::vector<ValueId>&) {
@@ -420,4 +421,4 @@ Graph apply_parts(const std::vector<Parameter>& parts, const Optimizer& optimize
       });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -21,7 +21,7 @@
 #include "model/recipe/optimizer/held.h"
 #include "model/recipe/optimizer/optimizer_rule.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // Inputs of these graphs besides those of the loss graph: the optimizer's numbers and states (optimizer_rule.h),
 // rounding seeds (held.h), and accumulated gradients.
@@ -35,7 +35,7 @@ inline constexpr const char* kClip = "step.clip";
 
 // The limit of logits held at once, in bytes, for steps and evaluations: lower where most weights are frozen, as little
 // else needs memory there.
-int64_t most_logits(const graph::Graph& g, const std::vector<Parameter>& trained);
+int64_t most_logits(const graph::Graph& g, const std::vector<arch::Parameter>& trained);
 
 // The loss of batches with position weights: the sum of `token_loss` [B, T], its one result, times a data input
 // "weights" of the same shape.
@@ -43,26 +43,28 @@ graph::Graph weighted_loss(graph::Graph token_loss);
 
 // The description of the trained parameters that the pass pipeline needs (graph/pipeline/pipeline.h). Both arguments
 // are kept by reference.
-graph::Trained on_graph(const std::vector<Parameter>& trained, const Holding& held);
+graph::Trained on_graph(const std::vector<arch::Parameter>& trained, const Holding& held);
 
 // Results "loss", "norm" (of the unclipped gradients), the other results of the loss graph, and "squares.*". `loss` is
 // a graph whose first result is a scalar, the last of its values; when its extents are numbers, wide logits are never
 // stored as a whole (graph::differentiate_by_rows). `held`: types of parameters between steps (held.h).
-graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+graph::Graph training_step(graph::Graph loss, const std::vector<arch::Parameter>& trained, const Optimizer& optimizer,
                            const Holding& held = {}, const graph::Changes& changes = {});
 
 // The same in two graphs for gradient accumulation: the first adds gradients / `parts` to states "gradient.*" and
 // returns "loss" and metrics; the second applies and clears them, returns "norm", and takes parameters as states.
-graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
+graph::Graph accumulate_step(graph::Graph loss, const std::vector<arch::Parameter>& trained, int parts,
                              const Holding& held = {}, const graph::Changes& changes = {});
-graph::Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held = {});
+graph::Graph apply_step(const std::vector<arch::Parameter>& trained, const Optimizer& optimizer,
+                        const Holding& held = {});
 
 // The same for ranks with shards of all parameters (model/train/ranks): the first returns gradients / `parts` as
 // results "gradient.*" and has no states; the second takes the global norm as "step.norm", and returns the factor
 // "clip".
-graph::Graph gradient_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
+graph::Graph gradient_step(graph::Graph loss, const std::vector<arch::Parameter>& trained, int parts,
                            const Holding& held = {}, const graph::Changes& changes = {});
-graph::Graph apply_parts(const std::vector<Parameter>& parts, const Optimizer& optimizer, const Holding& held = {});
+graph::Graph apply_parts(const std::vector<arch::Parameter>& parts, const Optimizer& optimizer,
+                         const Holding& held = {});
 
 // The same for updates of one or several parameters at a time, with identical bits. The first graph leaves the
 // gradients of a batch in states "gradient.*" (where `adds`, it adds gradients / `parts`), and returns the loss, and
@@ -75,9 +77,10 @@ struct Accumulation {
 };
 inline constexpr uint32_t kFirstSalt = 1;
 std::string seed_of_draw(size_t draw);
-graph::Graph gradient_sums_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
-                                const Accumulation& sums, const Holding& held = {}, const graph::Changes& changes = {});
-graph::Graph group_step(const std::vector<Parameter>& group, const Optimizer& optimizer, bool clears,
+graph::Graph gradient_sums_step(graph::Graph loss, const std::vector<arch::Parameter>& trained,
+                                const Optimizer& optimizer, const Accumulation& sums, const Holding& held = {},
+                                const graph::Changes& changes = {});
+graph::Graph group_step(const std::vector<arch::Parameter>& group, const Optimizer& optimizer, bool clears,
                         const Holding& held = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

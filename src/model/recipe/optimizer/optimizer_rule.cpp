@@ -11,7 +11,7 @@
 #include "graph/pass/pass.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 constexpr const char* kStatePrefix = "optimizer.";
@@ -68,9 +68,9 @@ double value_of(const lang::ModelDecl& decl, const lang::ConfigKey& key, const s
   return value;
 }
 
-FormatRef held_format(const Library& library, const std::string& name) {
+FormatRef held_format(const arch::Library& library, const std::string& name) {
   const FormatRef format = library.formats().get(name);
-  if (is_plain(*format, Scalar::f32)) return nullptr;
+  if (arch::is_plain(*format, Scalar::f32)) return nullptr;
   if (!format->encodes())
     throw Error(Exit::user, fmt::format("moments cannot be held in format '{}', which only decodes", name),
                 "name one with an encoder; `lumen format list` shows them");
@@ -91,7 +91,7 @@ std::string optimizer_state(const std::string& state, const std::string& paramet
   return kStatePrefix + state + "." + parameter;
 }
 
-OptimizerSettings resolved(const Library& library, OptimizerSettings settings, std::string* said) {
+OptimizerSettings resolved(const arch::Library& library, OptimizerSettings settings, std::string* said) {
   const std::vector<std::string> names = library.optimizer_names();
   for (const std::string& name : has(names, settings.name) ? std::vector<std::string>{} : names) {
     const lang::ModelDecl& decl = library.optimizer(name);
@@ -121,7 +121,7 @@ bool is_average(const std::string& input) {
   return input.starts_with(optimizer_state(kAverage, ""));
 }
 
-Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
+Optimizer::Optimizer(const arch::Library& library, OptimizerSettings settings)
     : settings_(std::move(settings)), library_(library), decl_(library.optimizer(settings_.name)) {
   graph::Config given;
   const auto take = [&](const std::string& name, double value) {
@@ -209,7 +209,7 @@ std::vector<std::pair<std::string, std::string>> Optimizer::values() const {
   return out;
 }
 
-graph::Config Optimizer::config_of(const Parameter& p) const {
+graph::Config Optimizer::config_of(const arch::Parameter& p) const {
   graph::Config config = config_;
   const auto decay = config.find(kDecay);
   if (decay == config.end()) return config;
@@ -220,11 +220,11 @@ graph::Config Optimizer::config_of(const Parameter& p) const {
   return config;
 }
 
-const std::string& Optimizer::function_of(const Parameter& p) const {
+const std::string& Optimizer::function_of(const arch::Parameter& p) const {
   return has_matrix_ && !p.is_vector() && !is_about_weights(p) && !has(elementwise_, p.role) ? matrix_ : update_;
 }
 
-const graph::Graph& Optimizer::update(const Parameter& p) const {
+const graph::Graph& Optimizer::update(const arch::Parameter& p) const {
   const std::string& function = function_of(p);
   const graph::Config config = config_of(p);
   const graph::Type type{p.shape, {Scalar::f32, nullptr}};
@@ -241,7 +241,7 @@ const graph::Graph& Optimizer::update(const Parameter& p) const {
   return *(slot = std::move(g));
 }
 
-std::vector<Optimizer::State> Optimizer::states(const Parameter& p) const {
+std::vector<Optimizer::State> Optimizer::states(const arch::Parameter& p) const {
   std::vector<State> out;
   const graph::Graph& g = update(p);
   for (const graph::ValueId v : g.inputs()) {
@@ -259,12 +259,12 @@ std::vector<Optimizer::State> Optimizer::states(const Parameter& p) const {
   return out;
 }
 
-int64_t Optimizer::state_bytes(const std::vector<Parameter>& trained, const Holding& held) const {
+int64_t Optimizer::state_bytes(const std::vector<arch::Parameter>& trained, const Holding& held) const {
   int64_t bytes = 0;
   const auto add = [&](const graph::Type& type) {
     if (__builtin_add_overflow(bytes, graph::byte_size(type), &bytes)) bytes = std::numeric_limits<int64_t>::max();
   };
-  for (const Parameter& p : trained) {
+  for (const arch::Parameter& p : trained) {
     for (const State& s : states(p)) add(s.type);
     if (settings_.ema_decay > 0) add(held.type_of(p));
   }
@@ -289,4 +289,4 @@ std::optional<int> Optimizer::stochastic_bits(const Format& format) {
   return format.fields[format.code_field].type.mantissa_bits;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

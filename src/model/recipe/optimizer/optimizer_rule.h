@@ -14,7 +14,7 @@
 #include "model/arch/family/family.h"
 #include "model/recipe/optimizer/held.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // [optimizer] of a recipe. Missing values get the optimizer's defaults.
 struct OptimizerSettings {
@@ -36,7 +36,7 @@ struct OptimizerSettings {
 
 // Resolves an alias of an optimizer, and fills missing numbers with its defaults. Error as Optimizer's. `said`, when
 // given, receives a note about the alias.
-OptimizerSettings resolved(const Library& library, OptimizerSettings settings, std::string* said = nullptr);
+OptimizerSettings resolved(const arch::Library& library, OptimizerSettings settings, std::string* said = nullptr);
 
 inline constexpr const char* kLearningRate = "step.lr";  // input of a step; other numbers are "step." and their name
 
@@ -58,7 +58,7 @@ bool is_average(const std::string& input);
 class Optimizer {
  public:
   // Error when the library has no such optimizer, or a setting is none of its keys.
-  Optimizer(const Library& library, OptimizerSettings settings);
+  Optimizer(const arch::Library& library, OptimizerSettings settings);
 
   const OptimizerSettings& settings() const { return settings_; }
   // All keys with their values, e.g. for a record of the run; strings are quoted.
@@ -69,32 +69,33 @@ class Optimizer {
     graph::Type type;      // type between steps
     bool is_root = false;  // stores the square root of the value that the update reads
   };
-  std::vector<State> states(const Parameter& p) const;
-  int64_t state_bytes(const std::vector<Parameter>& trained, const Holding& held = {}) const;  // averages included
+  std::vector<State> states(const arch::Parameter& p) const;
+  int64_t state_bytes(const std::vector<arch::Parameter>& trained,
+                      const Holding& held = {}) const;  // averages included
 
   // The update graph for a parameter: inputs "value", "gradient", the states and numbers by name, all f32; its result
   // is the new value; states are updated as a whole.
-  const graph::Graph& update(const Parameter& p) const;
+  const graph::Graph& update(const arch::Parameter& p) const;
 
   // Inputs of a training step and their values: the rate, and the numbers that are computed once a step (from 1).
   std::vector<std::pair<std::string, double>> numbers(int64_t step, double rate) const;
 
   // Types of parameters between steps; and whether a parameter has a residual state.
   const HeldIn& held() const { return held_; }
-  bool compensates(const Parameter& p) const { return held_.rest && held_.holds(p); }
+  bool compensates(const arch::Parameter& p) const { return held_.rest && held_.holds(p); }
 
   // Whether a bound on the parameter's magnitude is kept, as a state of rank 0 (graph::kLargestState).
-  bool bounds(const Parameter& p) const { return settings_.bound_every > 0 && p.shape.size() >= 2; }
+  bool bounds(const arch::Parameter& p) const { return settings_.bound_every > 0 && p.shape.size() >= 2; }
 
   // Mantissa bits of a format of small floats with power-of-two scales, which can be rounded to stochastically.
   static std::optional<int> stochastic_bits(const Format& format);
 
  private:
-  graph::Config config_of(const Parameter& p) const;
-  const std::string& function_of(const Parameter& p) const;
+  graph::Config config_of(const arch::Parameter& p) const;
+  const std::string& function_of(const arch::Parameter& p) const;
 
   OptimizerSettings settings_;
-  const Library& library_;
+  const arch::Library& library_;
   const lang::ModelDecl& decl_;
   graph::Config config_;
   HeldIn held_;
@@ -105,4 +106,4 @@ class Optimizer {
   mutable std::map<std::string, std::shared_ptr<const graph::Graph>> updates_;  // by function, shape and numbers
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "model/data/examples/dataset.h"
 
-namespace lumen::model::recorded {
+namespace lumen::model::recipe::recorded {
 
 inline constexpr const char* kBase = "lumen.run.base";
 inline constexpr const char* kBaseHash = "lumen.run.base_hash";
@@ -38,9 +38,9 @@ inline std::string text_of(const std::map<std::string, std::string>& record, con
 uint64_t size_of(const nlohmann::json& file, const std::string& where);
 
 // Path, size and hash of the current file.
-inline DataFile file_of(const std::filesystem::path& path) {
+inline data::DataFile file_of(const std::filesystem::path& path) {
   const MappedFile map(path);
   return {path.string(), map.bytes().size(), hash_bytes(map.bytes().data(), map.bytes().size())};
 }
 
-}  // namespace lumen::model::recorded
+}  // namespace lumen::model::recipe::recorded

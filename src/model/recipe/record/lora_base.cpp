@@ -6,23 +6,23 @@
 #include "model/recipe/record/provenance.h"
 #include "model/recipe/record/record.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
-void record_base(const Hash& weights, CheckpointContent* content) {
+void record_base(const Hash& weights, file::CheckpointContent* content) {
   content->state.more["base"] = {{"weights_xxh3_128", weights.hex()}};
 }
 
-std::optional<Hash> recorded_base(const Checkpoint& checkpoint) {
+std::optional<Hash> recorded_base(const file::Checkpoint& checkpoint) {
   const nlohmann::json& more = checkpoint.state.more;
   if (!more.contains("base")) return std::nullopt;
   const std::string where = (checkpoint.folder / "trainer_state.json").string();
   return hash_of(json_text(json_member(more, "base", where), "weights_xxh3_128", where), where);
 }
 
-Model read_base(const LibraryRef& library, const Hash& weights, const std::string& path) {
+arch::Model read_base(const arch::LibraryRef& library, const Hash& weights, const std::string& path) {
   constexpr const char* kHint = "--model names the file or folder of the adapter's base model";
   if (path.empty()) throw Error(Exit::user, "the recipe has no path of the adapter's base model", kHint);
-  Model model;
+  arch::Model model;
   try {
     model = read_model(library, path);
   } catch (const Error& error) {
@@ -36,4 +36,4 @@ Model read_base(const LibraryRef& library, const Hash& weights, const std::strin
   return model;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -10,12 +10,12 @@
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
-void record_base(const Hash& weights, CheckpointContent* content);
+void record_base(const Hash& weights, file::CheckpointContent* content);
 // The hash of the base weights of an adapter; nullopt where the checkpoint holds all weights itself.
-std::optional<Hash> recorded_base(const Checkpoint& checkpoint);
+std::optional<Hash> recorded_base(const file::Checkpoint& checkpoint);
 // Error (exit 5) when the weights are not those that the run began with.
-Model read_base(const LibraryRef& library, const Hash& weights, const std::string& path);
+arch::Model read_base(const arch::LibraryRef& library, const Hash& weights, const std::string& path);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -13,7 +13,7 @@
 #include "model/file/safetensors.h"
 #include "model/recipe/record/keys.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -34,7 +34,7 @@ std::vector<fs::path> files_below(const fs::path& root, const std::string& name)
   return out;
 }
 
-json json_of(const DataFile& file) {
+json json_of(const data::DataFile& file) {
   return {{"path", file.path}, {"bytes", file.bytes}, {"hash", file.hash.hex()}};
 }
 
@@ -49,7 +49,7 @@ Record whole_record(const Provenance& from) {
   put(recorded::kTeacher, from.teacher);
   put(recorded::kTeacherHash, from.teacher_hash);
   json files = json::array();
-  for (const DataFile& f : from.files) files.push_back(json_of(f));
+  for (const data::DataFile& f : from.files) files.push_back(json_of(f));
   put(recorded::kFiles, json_print(files, recorded::kFiles));
   put(recorded::kTokens, from.tokens);
   put(recorded::kRecipe, from.recipe);
@@ -76,7 +76,7 @@ uint64_t recorded::size_of(const json& file, const std::string& where) {
   return static_cast<uint64_t>(bytes);
 }
 
-std::map<std::string, std::string> formats_of(const Model& model) {
+std::map<std::string, std::string> formats_of(const arch::Model& model) {
   std::map<std::string, std::string> out;
   for (const auto& [name, w] : model.weights)
     if (const FormatRef& f = w.type.element.format) out[f->name] = f->hash.hex();
@@ -90,7 +90,7 @@ Record record_of(const Provenance& from) {
   };
   names.base = name_of(from.base);
   names.teacher = name_of(from.teacher);
-  for (DataFile& f : names.files) f.path = name_of(f.path);
+  for (data::DataFile& f : names.files) f.path = name_of(f.path);
   return whole_record(names);
 }
 
@@ -112,7 +112,7 @@ std::optional<Provenance> provenance_of(const Record& record, const std::string&
   };
   for (const json& one : parsed(recorded::kFiles, json::value_t::array)) {
     const std::string where = file + ": " + recorded::kFiles;
-    DataFile f;
+    data::DataFile f;
     f.path = json_text(one, "path", where);
     f.bytes = recorded::size_of(one, where);
     f.hash = hash_of(json_text(one, "hash", where), where);
@@ -135,19 +135,19 @@ Record read_record(const fs::path& file, const FormatLibrary& formats) {
     return out;
   }
   if (file.extension() == ".safetensors") {
-    const SafetensorsFile tensors(file, formats);
+    const file::SafetensorsFile tensors(file, formats);
     for (const char* key : recorded::kAll)
       if (const auto found = tensors.metadata().find(key); found != tensors.metadata().end()) out[key] = found->second;
     return out;
   }
   const MappedFile map(file);
-  const GgufMetadata metadata = read_gguf_metadata(map.bytes(), file.string());
+  const file::GgufMetadata metadata = file::read_gguf_metadata(map.bytes(), file.string());
   for (const char* key : recorded::kAll)
     if (metadata.has(key)) out[key] = metadata.text(key);
   return out;
 }
 
-void set_record(GgufMetadata& metadata, const Record& record) {
+void set_record(file::GgufMetadata& metadata, const Record& record) {
   for (const char* key : recorded::kAll) metadata.erase(key);
   for (const auto& [key, text] : record) metadata.set(key, text);
 }
@@ -158,7 +158,7 @@ void write_run_file(const fs::path& folder, const Provenance& from, const std::v
   json outputs = json::array();
   for (const std::string& name : files) {
     for (const fs::path& path : files_below(folder, name)) {
-      DataFile f = recorded::file_of(folder / path);
+      data::DataFile f = recorded::file_of(folder / path);
       f.path = path.generic_string();
       outputs.push_back(json_of(f));
     }
@@ -167,4 +167,4 @@ void write_run_file(const fs::path& folder, const Provenance& from, const std::v
   write_file_atomic(folder / kRunFile, json_print(all, kRunFile, 2) + "\n");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -15,7 +15,7 @@
 #include "model/data/examples/dataset.h"
 #include "model/file/gguf.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 inline constexpr const char* kRunFile = "run.json";
 inline constexpr const char* kModelFile = "model.gguf";  // in the folder of a run
@@ -29,7 +29,7 @@ struct Provenance {
   std::string base;                            // file or folder of the base model; "": fresh weights
   std::string base_hash;                       // of its weights
   std::string teacher, teacher_hash;           // the same for the teacher model; "": none
-  std::vector<DataFile> files;                 // data, or merged adapters
+  std::vector<data::DataFile> files;           // data, or merged adapters
   std::string tokens;                          // hash of all training tokens; "" where nothing was trained
   std::string recipe;                          // the trained recipe (describe_training)
   std::map<std::string, std::string> formats;  // hashes of format sources, by name
@@ -37,7 +37,7 @@ struct Provenance {
 };
 
 // Formats of the model's weights.
-std::map<std::string, std::string> formats_of(const Model& model);
+std::map<std::string, std::string> formats_of(const arch::Model& model);
 
 // Conversion to metadata and back. Metadata holds file names without folders: paths would disclose details of this
 // machine, and make outputs of equal recipes differ. run.json holds paths, too. nullopt where there is no record; Error
@@ -48,7 +48,7 @@ std::optional<Provenance> provenance_of(const std::map<std::string, std::string>
 std::map<std::string, std::string> read_record(const std::filesystem::path& file, const FormatLibrary& formats);
 
 // Replaces the record in a GGUF file's metadata.
-void set_record(GgufMetadata& metadata, const std::map<std::string, std::string>& record);
+void set_record(file::GgufMetadata& metadata, const std::map<std::string, std::string>& record);
 
 // Writes FOLDER/run.json: the record, and size and hash of the named files (paths relative to the folder; a folder
 // stands for all files in it).
@@ -61,6 +61,6 @@ struct VerifyLine {
 };
 // Verifies a run's folder, a folder with run.json, an adapter's folder, a GGUF or a safetensors file. Error (user) when
 // it has no record.
-std::vector<VerifyLine> verify(const LibraryRef& library, const std::filesystem::path& path);
+std::vector<VerifyLine> verify(const arch::LibraryRef& library, const std::filesystem::path& path);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

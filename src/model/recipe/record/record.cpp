@@ -12,7 +12,7 @@
 #include "model/recipe/record/lora_base.h"
 #include "model/recipe/record/provenance.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 using nlohmann::json;
@@ -22,24 +22,24 @@ constexpr double kLargestConfig = 1e15;
 constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
-std::string name_of(const DataFile& file) {
+std::string name_of(const data::DataFile& file) {
   return file.path.empty() ? "the built-in text" : "'" + file.path + "'";
 }
 
-std::string content_of(const DataFile& file) {
+std::string content_of(const data::DataFile& file) {
   return fmt::format("{} bytes, hash {}", file.bytes, file.hash.hex());
 }
 
-Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats, const Parameter& p) {
-  const StoredTensor& tensor = checkpoint.weights->get(p.name);
+arch::Weight stored_weight(const file::Checkpoint& checkpoint, const FormatLibrary& formats, const arch::Parameter& p) {
+  const file::StoredTensor& tensor = checkpoint.weights->get(p.name);
   std::vector<int64_t> expected;
   for (const graph::Dim& d : p.shape) expected.push_back(d.number());
   if (tensor.shape != expected)
     throw user_error("{}: tensor '{}' has another shape than the model's", checkpoint.folder.string(), p.name);
-  Weight w;
+  arch::Weight w;
   w.type = {p.shape, tensor.element};
   if (!tensor.element.format && tensor.element.scalar != Scalar::f32) {
-    const FormatRef format = format_of_scalar(formats, tensor.element.scalar);
+    const FormatRef format = arch::format_of_scalar(formats, tensor.element.scalar);
     if (!format)
       throw user_error("{}: tensor '{}' has element type {}, which weights cannot have", checkpoint.folder.string(),
                        p.name, scalar_name(tensor.element.scalar));
@@ -50,15 +50,15 @@ Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats,
   if (has_sections)
     w.bytes = tensor.blob();
   else if (tensor.is_blob() && std::ssize(tensor.data) == graph::byte_size(w.type))
-    w.bytes = Bytes(tensor.data, checkpoint.weights);
+    w.bytes = arch::Bytes(tensor.data, checkpoint.weights);
   else
     throw user_error("{}: tensor '{}' is not in the form that training writes", checkpoint.folder.string(), p.name);
   return w;
 }
 
 // Checks that the base model has exactly the weights, with their shapes, that the checkpoint expects.
-void require_shapes(const Model& model, const std::string& where) {
-  for (const Parameter& p : model.parameters) {
+void require_shapes(const arch::Model& model, const std::string& where) {
+  for (const arch::Parameter& p : model.parameters) {
     const auto w = model.weights.find(p.name);
     if (w == model.weights.end() || w->second.type.shape != p.shape)
       throw user_error("{}: its model has no weight '{}' of this shape", where, p.name);
@@ -70,7 +70,8 @@ void require_shapes(const Model& model, const std::string& where) {
 
 }  // namespace
 
-void record_run(const Model& model, const std::vector<DataFile>& read, const Hash& tokens, CheckpointContent* content) {
+void record_run(const arch::Model& model, const std::vector<data::DataFile>& read, const Hash& tokens,
+                file::CheckpointContent* content) {
   json& more = content->state.more;
   json numbers = json::object();
   for (const auto& [key, value] : model.config) numbers[key] = value;
@@ -78,7 +79,8 @@ void record_run(const Model& model, const std::vector<DataFile>& read, const Has
   more["name"] = model.name;
   more["config"] = numbers;
   json files = json::array();
-  for (const DataFile& f : read) files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"xxh3_128", f.hash.hex()}});
+  for (const data::DataFile& f : read)
+    files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"xxh3_128", f.hash.hex()}});
   more["data"] = {{"files", files}, {"tokens_xxh3_128", tokens.hex()}};
   for (const auto& [name, text] : model.files) content->files[kCarried + name] = text;
   if (!model.metadata.entries().empty()) content->header = model.metadata;
@@ -88,13 +90,13 @@ void record_run(const Model& model, const std::vector<DataFile>& read, const Has
   }
 }
 
-StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, const std::string& base) {
+StoredRun read_run(const arch::LibraryRef& library, const file::Checkpoint& checkpoint, const std::string& base) {
   const std::string where = (checkpoint.folder / "trainer_state.json").string();
   const json& more = checkpoint.state.more;
   StoredRun run;
   run.recipe = parse_recipe(checkpoint.state.config, where);
   check_recipe(run.recipe);
-  Model& model = run.model;
+  arch::Model& model = run.model;
   model.family = library->family(json_text(more, "family", where));
   model.name = json_text(more, "name", where);
   const json& config = json_member(more, "config", where);
@@ -111,7 +113,7 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, cons
   model.parameters = own_parameters(model);
   if (const auto beside = recorded_base(checkpoint)) {
     if (!base.empty()) run.recipe.base = base;
-    Model whole = read_base(library, *beside, run.recipe.base);
+    arch::Model whole = read_base(library, *beside, run.recipe.base);
     if (whole.family->name() != model.family->name())
       throw user_error("{}: the adapter's model is of the family '{}', but {} is of '{}'", where, model.family->name(),
                        run.recipe.base, whole.family->name());
@@ -121,17 +123,17 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, cons
     if (!base.empty())
       throw usage_error("--model {} and --resume contradict each other: the checkpoint holds the model that is trained",
                         base);
-    for (const Parameter& p : model.parameters)
+    for (const arch::Parameter& p : model.parameters)
       model.weights[p.name] = stored_weight(checkpoint, library->formats(), p);
   }
   const std::string_view carried = kCarried;
   for (const auto& [name, text] : checkpoint.files)
     if (name.starts_with(carried)) model.files[name.substr(carried.size())] = text;
-  if (checkpoint.header && !has_no_tokenizer(model.metadata)) {
-    model.tokenizer = Tokenizer::from_gguf(model.metadata);
+  if (checkpoint.header && !arch::has_no_tokenizer(model.metadata)) {
+    model.tokenizer = text::Tokenizer::from_gguf(model.metadata);
   } else if (const auto text = checkpoint.files.find(kTokenizer); text != checkpoint.files.end()) {
     const auto more_of_it = checkpoint.files.find(kTokenizerConfig);
-    model.tokenizer = Tokenizer::from_json(
+    model.tokenizer = text::Tokenizer::from_json(
         text->second, (checkpoint.folder / kTokenizer).string(),
         more_of_it == checkpoint.files.end() ? std::string_view() : std::string_view(more_of_it->second));
   }
@@ -150,7 +152,7 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, cons
   return run;
 }
 
-std::string data_changes(const std::vector<DataFile>& was, const std::vector<DataFile>& now) {
+std::string data_changes(const std::vector<data::DataFile>& was, const std::vector<data::DataFile>& now) {
   std::string text;
   const auto line = [&](const std::string& one) { text += (text.empty() ? "" : "\n") + one; };
   for (size_t i = 0; i < std::max(was.size(), now.size()); ++i) {
@@ -195,4 +197,4 @@ std::vector<RecipeChange> recipe_changes(const Recipe& was, const Recipe& now) {
   return changes;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -11,24 +11,25 @@
 #include "model/file/checkpoint.h"
 #include "model/recipe/recipe.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 
 // Adds the model (without weights) and the data to the checkpoint's content.
-void record_run(const Model& model, const std::vector<DataFile>& files, const Hash& tokens, CheckpointContent* content);
+void record_run(const arch::Model& model, const std::vector<data::DataFile>& files, const Hash& tokens,
+                file::CheckpointContent* content);
 
 struct StoredRun {
   Recipe recipe;
-  Model model;  // with the saved weights, mapped from the checkpoint; for an adapter the base model's
-  std::vector<DataFile> files;
+  arch::Model model;  // with the saved weights, mapped from the checkpoint; for an adapter the base model's
+  std::vector<data::DataFile> files;
   Hash tokens;  // Dataset::token_hash
 };
 // Error when the checkpoint is incomplete or its family is not in this library. The base model of an adapter is read
 // from the recipe's `base`, or from `base` (lora_base.h); other checkpoints hold their model.
-StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, const std::string& base = "");
+StoredRun read_run(const arch::LibraryRef& library, const file::Checkpoint& checkpoint, const std::string& base = "");
 
 // One line for each difference between a run's recorded data files and the current ones; empty when there is none.
 // Files are compared by size and content, not by name.
-std::string data_changes(const std::vector<DataFile>& was, const std::vector<DataFile>& now);
+std::string data_changes(const std::vector<data::DataFile>& was, const std::vector<data::DataFile>& now);
 
 // A value that differs from the checkpoint's.
 struct RecipeChange {
@@ -40,4 +41,4 @@ struct RecipeChange {
 // compared elsewhere).
 std::vector<RecipeChange> recipe_changes(const Recipe& was, const Recipe& now);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

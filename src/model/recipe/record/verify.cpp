@@ -13,7 +13,7 @@
 #include "model/recipe/record/provenance.h"
 #include "run/engine/stages.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,7 +31,7 @@ VerifyLine compare_file(const std::string& what, const fs::path& path, uint64_t 
     line.detail = "not there";
     return line;
   }
-  const DataFile now = recorded::file_of(path);
+  const data::DataFile now = recorded::file_of(path);
   if (now.bytes == bytes && now.hash.hex() == hash) return line;
   line.found = Found::differs;
   line.detail = fmt::format("{} bytes, hash {}; recorded: {} bytes, hash {}", now.bytes, now.hash.hex(), bytes, hash);
@@ -88,13 +88,13 @@ class Places {
 };
 
 // Compares a model by the hash of its weights.
-VerifyLine compare_model(const LibraryRef& library, const char* what, const std::string& recorded,
+VerifyLine compare_model(const arch::LibraryRef& library, const char* what, const std::string& recorded,
                          const std::string& hash, Places& places) {
   VerifyLine line;
   line.what = fmt::format("{} '{}'", what, recorded);
   std::error_code failure;
   const std::string place = places.of(recorded);
-  const Paths files = model_files(place);
+  const file::Paths files = file::model_files(place);
   if (files.empty() || !fs::exists(files.front(), failure)) {
     line.found = Found::missing;
     line.detail = "not there";
@@ -108,7 +108,7 @@ VerifyLine compare_model(const LibraryRef& library, const char* what, const std:
   return line;
 }
 
-std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& record, const std::string& file) {
+std::vector<VerifyLine> compare_all(const arch::LibraryRef& library, const Record& record, const std::string& file) {
   const auto p = provenance_of(record, file);
   if (!p)
     throw Error(Exit::user, fmt::format("{}: it has no record of its origin", file),
@@ -117,7 +117,7 @@ std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& rec
   Places places{file};
   if (!p->base.empty()) lines.push_back(compare_model(library, "base", p->base, p->base_hash, places));
   if (!p->teacher.empty()) lines.push_back(compare_model(library, "teacher", p->teacher, p->teacher_hash, places));
-  for (const DataFile& f : p->files) {
+  for (const data::DataFile& f : p->files) {
     if (f.path.empty()) continue;  // the built-in text is part of the program
     lines.push_back(compare_file("file", places.of(f.path), f.bytes, f.hash.hex()));
   }
@@ -150,12 +150,12 @@ std::vector<VerifyLine> compare_outputs(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<VerifyLine> verify(const LibraryRef& library, const fs::path& path) {
+std::vector<VerifyLine> verify(const arch::LibraryRef& library, const fs::path& path) {
   std::error_code failure;
   if (!fs::exists(path, failure)) throw user_error("{}: no such file or folder", path.string());
   const FormatLibrary& formats = library->formats();
   if (!fs::is_directory(path, failure)) return compare_all(library, read_record(path, formats), path.string());
-  for (const char* name : {kRunFile, kAdapterWeights, kFolderFiles[0].c_str(), kModelFile}) {
+  for (const char* name : {kRunFile, arch::kAdapterWeights, kFolderFiles[0].c_str(), kModelFile}) {
     if (!fs::exists(path / name, failure)) continue;
     std::vector<VerifyLine> lines = compare_all(library, read_record(path / name, formats), (path / name).string());
     if (std::string_view(name) == kRunFile)
@@ -166,4 +166,4 @@ std::vector<VerifyLine> verify(const LibraryRef& library, const fs::path& path) 
               "name the folder of a run, or one of its files");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -5,7 +5,7 @@
 #include "base/printable.h"
 #include "model/report/page.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 std::string with_error(const std::optional<double>& value, const std::optional<double>& error) {
@@ -50,4 +50,4 @@ std::string text_report(const CompressionReport& r) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -6,10 +6,10 @@
 
 #include "model/report/compression/compression_report.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 std::string html_report(const CompressionReport& report);
 // Figures of each model, tasks and notes.
 std::string text_report(const CompressionReport& report);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

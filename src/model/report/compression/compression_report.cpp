@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using nlohmann::json;
@@ -398,4 +398,4 @@ CompressionReport parse_compression_report(std::string_view text, const std::str
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 // Quality of a whole model. Errors are standard errors.
 struct MeasuredQuality {
@@ -118,4 +118,4 @@ std::string compression_json(const CompressionReport& report);
 // Error (user) with `name` and the position of the fault.
 CompressionReport parse_compression_report(std::string_view text, const std::string& name);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

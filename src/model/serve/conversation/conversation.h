@@ -2,7 +2,7 @@
 // messages of clients that are repaired rather than refused. Everything about a template is found by rendering known
 // messages, not by its name.
 //
-// May include: base, base/structured, model/template.
+// May include: base, base/structured, model/templates.
 #pragma once
 
 #include "model/serve/conversation/history.h"

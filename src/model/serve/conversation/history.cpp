@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -111,4 +111,4 @@ RepairedMessages repaired_messages(const ordered_json& messages) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -39,23 +39,23 @@ ordered_json user() {
 }
 
 // The rendered text; nullopt if the template raises an error.
-std::optional<std::string> printed(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more,
-                                   bool open) {
+std::optional<std::string> printed(const templates::ChatRenderer& renderer, const ordered_json& messages,
+                                   const ordered_json& more, bool open) {
   try {
     return renderer.render(renderer.mark(messages, more), {.open_answer = open}).text;
-  } catch (const TemplateOverrun&) {
+  } catch (const templates::TemplateOverrun&) {
     throw;
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-std::optional<std::string> opened(const ChatRenderer& renderer, const ordered_json& more) {
+std::optional<std::string> opened(const templates::ChatRenderer& renderer, const ordered_json& more) {
   return printed(renderer, ordered_json::array({user()}), more, true);
 }
 
 // The text that the template adds for the answer.
-std::string opening(const ChatRenderer& renderer, const ordered_json& more) {
+std::string opening(const templates::ChatRenderer& renderer, const ordered_json& more) {
   const auto open = opened(renderer, more), closed = printed(renderer, ordered_json::array({user()}), more, false);
   if (!open || !closed || !open->starts_with(*closed)) return {};
   return open->substr(closed->size());
@@ -63,7 +63,7 @@ std::string opening(const ChatRenderer& renderer, const ordered_json& more) {
 
 // The marks of a template that begins an answer with its channel: what stands between the generation prompt and the
 // reasoning, and before an answer without reasoning. `thoughtful`: the rendered answer with its reasoning.
-std::optional<ReasoningMarks> marks_of_channels(const ChatRenderer& renderer, const ordered_json& more,
+std::optional<ReasoningMarks> marks_of_channels(const templates::ChatRenderer& renderer, const ordered_json& more,
                                                 std::string_view thoughtful, size_t thought, std::string_view close) {
   const ordered_json answer = {{"role", "assistant"}, {"content", kAnswered}};
   const auto prompt = opened(renderer, more),
@@ -80,7 +80,7 @@ std::optional<ReasoningMarks> marks_of_channels(const ChatRenderer& renderer, co
 }
 
 // From an answer that is rendered with its reasoning.
-std::optional<ReasoningMarks> marks_of_answer(const ChatRenderer& renderer, const ordered_json& more) {
+std::optional<ReasoningMarks> marks_of_answer(const templates::ChatRenderer& renderer, const ordered_json& more) {
   const ordered_json answer = {{"role", "assistant"}, {"content", kAnswered}, {"reasoning_content", kThought}};
   const auto text = printed(renderer, ordered_json::array({user(), answer}), more, false);
   if (!text) return std::nullopt;
@@ -95,7 +95,7 @@ std::optional<ReasoningMarks> marks_of_answer(const ChatRenderer& renderer, cons
 }
 
 // Whether the template treats the text between the marks differently from an answer's text.
-bool takes_apart(const ChatRenderer& renderer, const std::string& open, const ordered_json& more) {
+bool takes_apart(const templates::ChatRenderer& renderer, const std::string& open, const ordered_json& more) {
   const std::string close = closing(open);
   const ordered_json answer = {{"role", "assistant"}, {"content", open + kThought + close + kAnswered}};
   const ordered_json messages = ordered_json::array({user(), answer, user()});
@@ -103,11 +103,11 @@ bool takes_apart(const ChatRenderer& renderer, const std::string& open, const or
   return text && text->find(kAnswered) != std::string::npos && text->find(kThought) == std::string::npos;
 }
 
-bool is_token(const Tokenizer& tokenizer, const std::string& text) {
+bool is_token(const text::Tokenizer& tokenizer, const std::string& text) {
   return tokenizer.encode(text, {.parse_special = true}).size() == 1;
 }
 
-std::optional<ReasoningMarks> find_marks(const ChatRenderer& renderer, const ordered_json& more) {
+std::optional<ReasoningMarks> find_marks(const templates::ChatRenderer& renderer, const ordered_json& more) {
   if (auto marks = marks_of_answer(renderer, more)) return marks;
   const std::string tag(last_tag(opening(renderer, more)));
   const bool is_known = std::find(std::begin(kNames), std::end(kNames), tag) != std::end(kNames);
@@ -117,7 +117,7 @@ std::optional<ReasoningMarks> find_marks(const ChatRenderer& renderer, const ord
     if (takes_apart(renderer, name, more)) return ReasoningMarks{name, closing(name)};
   for (const char* name : kNames) {
     try {
-      const Tokenizer& tokenizer = renderer.tokenizer();
+      const text::Tokenizer& tokenizer = renderer.tokenizer();
       if (is_token(tokenizer, name) && is_token(tokenizer, closing(name))) return ReasoningMarks{name, closing(name)};
     } catch (const Error&) {  // characters that are not in the vocabulary
     }
@@ -127,9 +127,10 @@ std::optional<ReasoningMarks> find_marks(const ChatRenderer& renderer, const ord
 
 // Takes the marks that are control tokens, and those of channels' marks; false if another mark is only partly one, so
 // that outputs cannot show it.
-bool take_controls(const ChatRenderer& renderer, const ReasoningMarks& marks, std::vector<TokenId>* out) {
+bool take_controls(const templates::ChatRenderer& renderer, const ReasoningMarks& marks,
+                   std::vector<text::TokenId>* out) {
   for (const std::string& mark : {marks.open, marks.close, marks.answer}) {
-    ChatText text;
+    templates::ChatText text;
     text.text = mark;
     const auto found = renderer.controls_in(text, {0, mark.size()});
     if (found.empty()) continue;
@@ -154,8 +155,8 @@ size_t begun(std::string_view text, std::string_view mark) {
 
 }  // namespace
 
-ReasoningForm learn_reasoning(const ChatRenderer& renderer) {
-  const TemplateBudget budget;
+ReasoningForm learn_reasoning(const templates::ChatRenderer& renderer) {
+  const templates::TemplateBudget budget;
   ReasoningForm out;
   ordered_json more = ordered_json::object();
   for (const char* variable : kVariables) {
@@ -262,4 +263,4 @@ bool ReasoningReader::go_on(Piece* out) {
   return false;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

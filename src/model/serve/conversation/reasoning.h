@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // OPEN reasoning CLOSE answer, both without white space around them (<think> and </think>, for example). In templates
 // with channels an answer has a mark of its own: OPEN reasoning CLOSE ANSWER answer, or ANSWER answer, and further
@@ -22,7 +22,7 @@ struct ReasoningMarks {
 
 struct ReasoningForm {
   std::optional<ReasoningMarks> marks;  // nullopt: the template knows no reasoning
-  std::vector<TokenId> controls;        // the marks that are control tokens, which outputs show only on request
+  std::vector<text::TokenId> controls;  // the marks that are control tokens, which outputs show only on request
   std::string variable;       // of the template: true and false switch reasoning (enable_thinking); empty: none does
   bool reads_effort = false;  // the template reads `reasoning_effort`
 };
@@ -30,7 +30,7 @@ struct ReasoningForm {
 // The marks are those around known reasoning in a rendered answer. If the template renders no reasoning (that of former
 // answers, for example), they are the tag that opens an answer, or tags that it removes from an answer's text;
 // otherwise <think> and </think>, if both are tokens of the vocabulary.
-ReasoningForm learn_reasoning(const ChatRenderer& renderer);
+ReasoningForm learn_reasoning(const templates::ChatRenderer& renderer);
 
 // Whether a rendered prompt ends with the mark that opens reasoning.
 bool opens_reasoning(const ReasoningMarks& marks, std::string_view prompt);
@@ -61,4 +61,4 @@ class ReasoningReader {
   bool any_ = false;  // reasoning has begun
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -3,9 +3,9 @@
 #include <array>
 
 #include "base/error.h"
-#include "model/template/messages.h"
+#include "model/templates/messages.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -20,11 +20,11 @@ ordered_json message(const std::string& role, const char* content) {
 }
 
 // The rendered text; empty if the template raises an error.
-std::string printed(const ChatRenderer& renderer, const ordered_json& messages,
+std::string printed(const templates::ChatRenderer& renderer, const ordered_json& messages,
                     const ordered_json& more = ordered_json::object()) {
   try {
     return renderer.render(renderer.mark(messages, more), {.open_answer = true}).text;
-  } catch (const TemplateOverrun&) {
+  } catch (const templates::TemplateOverrun&) {
     throw;
   } catch (const Error&) {
     return {};
@@ -33,7 +33,7 @@ std::string printed(const ChatRenderer& renderer, const ordered_json& messages,
 
 // Whether the template renders the text of `at` in `messages` under its own role. A template whose last branch is meant
 // for answers would otherwise pass instructions off as the assistant's words.
-bool renders(const ChatRenderer& renderer, ordered_json messages, size_t at,
+bool renders(const templates::ChatRenderer& renderer, ordered_json messages, size_t at,
              const ordered_json& more = ordered_json::object()) {
   const std::string text = printed(renderer, messages, more);
   if (text.find(kSaid) == std::string::npos) return false;
@@ -44,7 +44,7 @@ bool renders(const ChatRenderer& renderer, ordered_json messages, size_t at,
   return text != as("assistant") || text == as("user");
 }
 
-RenderedInstructions learn_instructions(const ChatRenderer& renderer, const char* role) {
+RenderedInstructions learn_instructions(const templates::ChatRenderer& renderer, const char* role) {
   const ordered_json said = message(role, kSaid), asked = message("user", kAsked);
   RenderedInstructions out;
   out.first = renders(renderer, ordered_json::array({said, asked}), 0);
@@ -55,7 +55,7 @@ RenderedInstructions learn_instructions(const ChatRenderer& renderer, const char
   return out;
 }
 
-bool learn_results(const ChatRenderer& renderer, const char* role) {
+bool learn_results(const templates::ChatRenderer& renderer, const char* role) {
   ordered_json called = message("assistant", "");
   // Nine letters and digits, because some templates require a call id of this form.
   called["tool_calls"] = {{{"id", "qcallone1"},
@@ -86,7 +86,8 @@ std::string joined(const std::string& first, const std::string& second) {
 }
 
 [[noreturn]] void not_rendered(const std::string& role) {
-  throw MessageFault{"this model's chat template writes no messages of the role '" + role.substr(0, 64) + "'", {}};
+  throw templates::MessageFault{
+      "this model's chat template writes no messages of the role '" + role.substr(0, 64) + "'", {}};
 }
 
 }  // namespace
@@ -103,8 +104,8 @@ std::string role_names() {
   return out;
 }
 
-RenderedRoles learn_roles(const ChatRenderer& renderer) {
-  const TemplateBudget budget;
+RenderedRoles learn_roles(const templates::ChatRenderer& renderer) {
+  const templates::TemplateBudget budget;
   RenderedRoles out;
   out.system = learn_instructions(renderer, "system");
   out.developer = learn_instructions(renderer, "developer");
@@ -113,13 +114,14 @@ RenderedRoles learn_roles(const ChatRenderer& renderer) {
   return out;
 }
 
-bool renders_role(const ChatRenderer& renderer, const std::string& name) {
-  const TemplateBudget budget;
+bool renders_role(const templates::ChatRenderer& renderer, const std::string& name) {
+  const templates::TemplateBudget budget;
   const ordered_json asked = message("user", kAsked);
   return renders(renderer, ordered_json::array({asked, message("assistant", kOther), message(name, kSaid)}), 2);
 }
 
-ordered_json mapped_roles(const ordered_json& messages, const RenderedRoles& roles, const ChatRenderer& renderer) {
+ordered_json mapped_roles(const ordered_json& messages, const RenderedRoles& roles,
+                          const templates::ChatRenderer& renderer) {
   ordered_json out = ordered_json::array();
   std::string waiting;  // instructions for the next user message
   const auto rendered = [&](const RenderedInstructions& of) {
@@ -158,4 +160,4 @@ ordered_json mapped_roles(const ordered_json& messages, const RenderedRoles& rol
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

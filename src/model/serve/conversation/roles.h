@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 enum class MessageRole { system, developer, user, assistant, tool, function };
 std::optional<MessageRole> role_of(std::string_view name);
@@ -29,11 +29,11 @@ struct RenderedRoles {
 };
 
 // Error if the template cannot render any conversation within its limits.
-RenderedRoles learn_roles(const ChatRenderer& renderer);
+RenderedRoles learn_roles(const templates::ChatRenderer& renderer);
 
 // Whether the template renders a message of any other role, such as "ipython". It is not cached, because clients choose
 // the name.
-bool renders_role(const ChatRenderer& renderer, const std::string& name);
+bool renders_role(const templates::ChatRenderer& renderer, const std::string& name);
 
 // Maps the roles of messages in normal form to rendered ones:
 //   developer   system, unless it is rendered everywhere,
@@ -42,6 +42,6 @@ bool renders_role(const ChatRenderer& renderer, const std::string& name);
 //   function    tool, unless it is rendered.
 // Throws MessageFault for a role that can neither be rendered nor mapped.
 nlohmann::ordered_json mapped_roles(const nlohmann::ordered_json& messages, const RenderedRoles& roles,
-                                    const ChatRenderer& renderer);
+                                    const templates::ChatRenderer& renderer);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

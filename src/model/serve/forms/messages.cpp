@@ -2,7 +2,7 @@
 
 #include "model/serve/hints.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -226,7 +226,7 @@ ordered_json MessagesReply::head() const {
   out["model"] = model().name;
   out["content"] = ordered_json::array();
   const Output& output = output_at(0);
-  const bool named = output.is_over && output.reason == EndReason::stop_string &&
+  const bool named = output.is_over && output.reason == infer::EndReason::stop_string &&
                      std::find(stops_.begin(), stops_.end(), output.stop) != stops_.end();
   const std::string reason = finish_reason(output);
   out["stop_reason"] = nullptr;
@@ -319,4 +319,4 @@ std::string MessagesReply::failed_events(const Refusal& refusal) const {
   return "event: error\ndata: " + messages_error(refusal) + "\n\n";
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

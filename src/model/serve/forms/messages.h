@@ -7,7 +7,7 @@
 
 #include "model/serve/reply.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // Converts the request to a chat request. Throws Refusal for invalid requests. `is_counted`: only its tokens are
 // counted, nothing is generated. `notes`: gets the parts without effect; null: they are refused.
@@ -35,4 +35,4 @@ class MessagesReply : public Reply {
   CallPiece::Kind kind_ = CallPiece::Kind::text;  // of the last block
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -4,7 +4,7 @@
 #include "model/serve/forms/infill.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -32,7 +32,7 @@ ordered_json plain_prompt(const ordered_json& prompt, const ServedModel& model) 
       continue;
     }
     const bool is_first = out.empty();
-    for (const TokenId id :
+    for (const text::TokenId id :
          model.tokenizer.encode(one.get<std::string>(), {.add_special = is_first, .parse_special = true}))
       out.push_back(id);
   }
@@ -46,12 +46,12 @@ ordered_json plain_bias(const ordered_json& given, const ServedModel& model) {
   for (const ordered_json& one : given) {
     if (!one.is_array() || one.size() != 2) throw wrong_value("logit_bias", "'logit_bias' is a list of [token, bias]");
     const ordered_json bias = one[1] == false ? ordered_json(kNeverDrawn) : one[1];
-    std::vector<TokenId> ids;
+    std::vector<text::TokenId> ids;
     if (one[0].is_string())
       ids = tokens_of(model, one[0], "logit_bias", false);
     else
-      ids.push_back(TokenId(Fields::whole_of(one[0], "logit_bias", 0, model.vocabulary - 1)));
-    for (const TokenId id : ids) out[std::to_string(id)] = bias;
+      ids.push_back(text::TokenId(Fields::whole_of(one[0], "logit_bias", 0, model.vocabulary - 1)));
+    for (const text::TokenId id : ids) out[std::to_string(id)] = bias;
   }
   return out;
 }
@@ -96,17 +96,17 @@ NativeAsk native_ask(const ordered_json& body, const ServedModel& model) {
   return ask;
 }
 
-const char* stop_type(EndReason reason) {
+const char* stop_type(infer::EndReason reason) {
   switch (reason) {
-    case EndReason::end_token:
-    case EndReason::grammar:
+    case infer::EndReason::end_token:
+    case infer::EndReason::grammar:
       return "eos";
-    case EndReason::stop_string:
+    case infer::EndReason::stop_string:
       return "word";
-    case EndReason::limit:
-    case EndReason::context:
+    case infer::EndReason::limit:
+    case infer::EndReason::context:
       return "limit";
-    case EndReason::interrupted:
+    case infer::EndReason::interrupted:
       break;
   }
   return "none";
@@ -139,8 +139,8 @@ NativeAsk read_infill(const ordered_json& body, const ServedModel& model) {
   }
   rest.erase("input_extra");
   NativeAsk ask = native_ask(rest, model);
-  std::vector<TokenId> prompt = infill_prompt(model, prefix, suffix, files);
-  const std::vector<TokenId> more = tokens_of(model, begun, "prompt", false);
+  std::vector<text::TokenId> prompt = infill_prompt(model, prefix, suffix, files);
+  const std::vector<text::TokenId> more = tokens_of(model, begun, "prompt", false);
   prompt.insert(prompt.end(), more.begin(), more.end());
   ask.body["prompt"] = prompt;
   return ask;
@@ -157,7 +157,7 @@ void NativeReply::note(const Delta& delta, Part* part) const {
     if (!token) continue;
     part->tokens.push_back(token->id);
     if (!ask_.with_chances) continue;
-    const auto one = [&](TokenId id, double value) {
+    const auto one = [&](text::TokenId id, double value) {
       ordered_json out = chance(id, value);
       out["id"] = id;
       return out;
@@ -270,21 +270,21 @@ ordered_json plain_tokenize(ordered_json body) {
   return body;
 }
 
-ordered_json native_tokens(const std::vector<TokenId>& tokens, const ServedModel& model) {
+ordered_json native_tokens(const std::vector<text::TokenId>& tokens, const ServedModel& model) {
   ordered_json out = ordered_json::array();
-  for (const TokenId id : tokens) {
+  for (const text::TokenId id : tokens) {
     const std::string bytes = model.tokenizer.has(id) ? model.tokenizer.bytes(id) : std::string();
     ordered_json piece = bytes;
-    if (utf8_valid_run(bytes, 0) != bytes.size()) piece = std::vector<uint8_t>(bytes.begin(), bytes.end());
+    if (text::utf8_valid_run(bytes, 0) != bytes.size()) piece = std::vector<uint8_t>(bytes.begin(), bytes.end());
     out.push_back({{"id", id}, {"piece", std::move(piece)}});
   }
   return {{"tokens", std::move(out)}};
 }
 
 ordered_json native_props(const ServedModel& model, int64_t slots, const std::string& version) {
-  const Tokenizer& tokenizer = model.tokenizer;
-  const auto name = [&](std::optional<TokenId> id) {
-    return id && tokenizer.has(*id) ? utf8_repair(tokenizer.bytes(*id)) : std::string();
+  const text::Tokenizer& tokenizer = model.tokenizer;
+  const auto name = [&](std::optional<text::TokenId> id) {
+    return id && tokenizer.has(*id) ? text::utf8_repair(tokenizer.bytes(*id)) : std::string();
   };
   ordered_json out;
   out["default_generation_settings"] = {
@@ -311,10 +311,10 @@ ordered_json native_slots(const ServedModel& model, int64_t slots, int64_t runni
 
 ordered_json apply_template(const ordered_json& body, const ServedModel& model) {
   if (!model.chat) throw Refusal(400, "this model has no chat template", "model", "unsupported_model");
-  std::vector<TokenId> prompt = read_chat(body, model).prompts.at(0);
+  std::vector<text::TokenId> prompt = read_chat(body, model).prompts.at(0);
   // A completion of this prompt adds BOS itself.
   if (model.tokenizer.adds_bos() && model.tokenizer.bos() == prompt.front()) prompt.erase(prompt.begin());
-  return {{"prompt", utf8_repair(model.tokenizer.decode(prompt, false))}};
+  return {{"prompt", text::utf8_repair(model.tokenizer.decode(prompt, false))}};
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

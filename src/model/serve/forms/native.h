@@ -10,7 +10,7 @@
 #include "model/serve/forms/pace.h"
 #include "model/serve/reply.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // A request of /completion or /infill as a request of completions.
 struct NativeAsk {
@@ -32,7 +32,7 @@ class NativeReply : public Reply {
 
  private:
   struct Part {  // of an output
-    std::vector<TokenId> tokens;
+    std::vector<text::TokenId> tokens;
     nlohmann::ordered_json chances = nlohmann::ordered_json::array();
     int64_t made = 0, read = 0, shared = 0;
   };
@@ -50,11 +50,11 @@ class NativeReply : public Reply {
 // 'add_special' is set.
 nlohmann::ordered_json plain_tokenize(nlohmann::ordered_json body);
 // {"tokens": [{"id", "piece"}, ..]}; a piece that is not UTF-8 is a list of bytes.
-nlohmann::ordered_json native_tokens(const std::vector<TokenId>& tokens, const ServedModel& model);
+nlohmann::ordered_json native_tokens(const std::vector<text::TokenId>& tokens, const ServedModel& model);
 // /props, /slots. `slots`: sequences generated at once; `running`: those that are.
 nlohmann::ordered_json native_props(const ServedModel& model, int64_t slots, const std::string& version);
 nlohmann::ordered_json native_slots(const ServedModel& model, int64_t slots, int64_t running);
 // The prompt that the chat template makes of a request's messages: {"prompt": ..}.
 nlohmann::ordered_json apply_template(const nlohmann::ordered_json& body, const ServedModel& model);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -6,7 +6,7 @@
 #include "model/serve/fields.h"
 #include "model/serve/forms/infill.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -311,7 +311,7 @@ OllamaEmbedding read_ollama_embedding(const ordered_json& body, const ServedMode
   ordered_json ids = ordered_json::array();
   for (const ordered_json& input : inputs) {
     if (!input.is_string()) throw wrong_value(name, key_in_quotes(name) + " must contain strings");
-    std::vector<TokenId> tokens = tokens_of(model, input, name, true);
+    std::vector<text::TokenId> tokens = tokens_of(model, input, name, true);
     if (is_cut && std::ssize(tokens) > model.longest_read && model.longest_read > 1) {
       if (model.tokenizer.adds_eos()) tokens[model.longest_read - 1] = tokens.back();
       tokens.resize(model.longest_read);
@@ -328,7 +328,7 @@ ordered_json ollama_embedding_reply(const OllamaEmbedding& ask, std::vector<std:
   if (ask.dimensions > 0) {
     for (auto& vector : vectors) {
       vector.resize(std::min<size_t>(vector.size(), ask.dimensions));
-      normalise(vector, 2);
+      infer::normalise(vector, 2);
     }
   }
   if (ask.is_single) return {{"embedding", vectors.at(0)}};
@@ -407,4 +407,4 @@ std::string ollama_error(const Refusal& refusal) {
   return json_line({{"error", refusal.what()}});
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -10,7 +10,7 @@
 #include "model/serve/forms/pace.h"
 #include "model/serve/reply.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // A request of /api/chat or /api/generate as a request of chats or completions.
 struct OllamaAsk {
@@ -65,4 +65,4 @@ nlohmann::ordered_json ollama_model(const ServedModel& model);
 // {"error": ..}
 std::string ollama_error(const Refusal& refusal);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

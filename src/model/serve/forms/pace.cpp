@@ -4,7 +4,7 @@
 
 #include <ctime>
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 std::string utc_time(int64_t seconds) {
   const std::time_t time = seconds;
@@ -14,4 +14,4 @@ std::string utc_time(int64_t seconds) {
                      parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

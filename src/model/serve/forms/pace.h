@@ -7,7 +7,7 @@
 
 #include "base/stopwatch.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // Measures from its construction. All numbers are in seconds.
 class Pace {
@@ -29,4 +29,4 @@ class Pace {
 // "2026-11-29T14:30:00Z" of seconds since 1970.
 std::string utc_time(int64_t seconds);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

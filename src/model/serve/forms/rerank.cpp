@@ -8,7 +8,7 @@
 #include "model/serve/fields.h"
 #include "model/serve/forms/infill.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -21,9 +21,9 @@ constexpr const char* kJudge =
 constexpr const char* kInstruct = "Given a web search query, retrieve relevant passages that answer the query";
 
 // The token of a word that is one token.
-std::optional<TokenId> word_token(const ServedModel& model, const char* word) {
+std::optional<text::TokenId> word_token(const ServedModel& model, const char* word) {
   try {
-    const std::vector<TokenId> ids = model.tokenizer.encode(word);
+    const std::vector<text::TokenId> ids = model.tokenizer.encode(word);
     if (ids.size() == 1) return ids[0];
   } catch (const Error&) {
     // A character that is not in the vocabulary: the model has no such word.
@@ -47,7 +47,7 @@ std::vector<std::string> strings_in(const ordered_json* given, const char* name)
   return out;
 }
 
-void check_length(const std::vector<TokenId>& tokens, int64_t most, const char* name) {
+void check_length(const std::vector<text::TokenId>& tokens, int64_t most, const char* name) {
   if (std::ssize(tokens) > most)
     throw Refusal(400,
                   fmt::format("a query with its document has {} tokens, but the context holds {}", tokens.size(), most),
@@ -61,7 +61,8 @@ void add_pairs(const ServedModel& model, const std::vector<std::string>& queries
     out->by = ScoreBy::head;
     for (size_t i = 0; i < out->documents.size(); ++i) {
       try {
-        Tokenizer::Pair pair = model.tokenizer.encode_pair(queries[queries.size() == 1 ? 0 : i], out->documents[i]);
+        text::Tokenizer::Pair pair =
+            model.tokenizer.encode_pair(queries[queries.size() == 1 ? 0 : i], out->documents[i]);
         out->inputs.push_back(std::move(pair.ids));
         out->seconds.push_back(pair.second);
       } catch (const Error& error) {
@@ -182,7 +183,7 @@ std::vector<double> cosine_scores(const RerankRequest& request, const std::vecto
   const size_t queries = request.inputs.size() - request.documents.size();
   std::vector<double> out;
   for (size_t i = 0; i < request.documents.size(); ++i)
-    out.push_back(cosine(vectors.at(request.query_of[i]), vectors.at(queries + i)));
+    out.push_back(infer::cosine(vectors.at(request.query_of[i]), vectors.at(queries + i)));
   return out;
 }
 
@@ -227,4 +228,4 @@ ordered_json score_reply(const RerankRequest& request, const ServedModel& model,
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -8,7 +8,7 @@
 
 #include "model/serve/reply.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // How a model scores a query with a document.
 enum class ScoreBy {
@@ -19,12 +19,12 @@ enum class ScoreBy {
 
 struct RerankRequest {
   ScoreBy by = ScoreBy::yes_no;
-  std::vector<std::string> documents;         // as they are repeated in the answer
-  std::vector<std::vector<TokenId>> prompts;  // yes_no: one for each document
-  std::vector<std::vector<TokenId>> inputs;   // cosine: the queries, then the documents; head: the pairs
-  std::vector<int64_t> seconds;               // head: where the document begins
-  std::vector<size_t> query_of;               // cosine: the input that each document is compared with
-  TokenId yes = 0, no = 0;
+  std::vector<std::string> documents;               // as they are repeated in the answer
+  std::vector<std::vector<text::TokenId>> prompts;  // yes_no: one for each document
+  std::vector<std::vector<text::TokenId>> inputs;   // cosine: the queries, then the documents; head: the pairs
+  std::vector<int64_t> seconds;                     // head: where the document begins
+  std::vector<size_t> query_of;                     // cosine: the input that each document is compared with
+  text::TokenId yes = 0, no = 0;
   int64_t most = 0;  // results in the answer
   bool with_documents = false;
   bool is_raw = false;        // scores of a head without the sigmoid
@@ -50,4 +50,4 @@ nlohmann::ordered_json rerank_reply(const RerankRequest& request, const ServedMo
 nlohmann::ordered_json score_reply(const RerankRequest& request, const ServedModel& model,
                                    const std::vector<double>& scores, int64_t created);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

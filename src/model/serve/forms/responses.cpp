@@ -3,7 +3,7 @@
 #include "base/structured/json.h"
 #include "model/serve/hints.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -465,4 +465,4 @@ std::string ResponsesReply::failed_events(const Refusal& refusal) const {
   return "event: error\ndata: " + json_line(out) + "\n\n";
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -11,7 +11,7 @@
 
 #include "model/serve/reply.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // The latest responses and the messages that led to them, for requests that continue or read them: in memory, limited
 // in number and bytes.
@@ -82,4 +82,4 @@ class ResponsesReply : public Reply {
   size_t call_ = 0;                               // the tool call that is being sent
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -42,7 +42,7 @@ ordered_json probe_call(int which) {
 // Renders a question, and an answer with `calls` tool calls; empty if the template raises an error.
 class Prober {
  public:
-  explicit Prober(const ChatRenderer& renderer) : renderer_(renderer) {
+  explicit Prober(const templates::ChatRenderer& renderer) : renderer_(renderer) {
     ordered_json tool;
     tool["type"] = "function";
     tool["function"] = {{"name", kProbeTool},
@@ -65,7 +65,7 @@ class Prober {
  private:
   static ordered_json ask() { return {{"role", "user"}, {"content", "qasked"}}; }
   std::string print(const ordered_json& messages, const ordered_json& more, bool open_answer) const {
-    ChatRenderer::Options options;
+    templates::ChatRenderer::Options options;
     options.open_answer = open_answer;
     try {
       return renderer_.render(renderer_.mark(messages, more), options).text;
@@ -74,7 +74,7 @@ class Prober {
     }
   }
 
-  const ChatRenderer& renderer_;
+  const templates::ChatRenderer& renderer_;
   ordered_json more_ = ordered_json::object();
 };
 
@@ -164,8 +164,8 @@ std::string opening(const Prober& prober, const std::string& question, const std
 
 }  // namespace
 
-std::optional<CallForm> learn_call_form(const ChatRenderer& renderer) {
-  const TemplateBudget budget;
+std::optional<CallForm> learn_call_form(const templates::ChatRenderer& renderer) {
+  const templates::TemplateBudget budget;
   const Prober prober(renderer);
   const std::string question = prober.question(true);
   if (question.find(kProbeTool) == std::string::npos) return std::nullopt;
@@ -193,7 +193,7 @@ std::optional<CallForm> learn_call_form(const ChatRenderer& renderer) {
   if (!end.empty() && tail.ends_with(end)) {
     tail.resize(tail.size() - end.size());
   } else {
-    const ChatText rest{.text = tail, .plain = {}, .begins = {}, .ends = {}};
+    const templates::ChatText rest{.text = tail, .plain = {}, .begins = {}, .ends = {}};
     const auto control = renderer.next_control(rest, 1);
     if (joint.empty()) tail.resize(control ? control->begin : tail.find_last_not_of(" \t\r\n") + 1);
   }
@@ -201,12 +201,12 @@ std::optional<CallForm> learn_call_form(const ChatRenderer& renderer) {
   split_joint(tail, joint, &form);
   if (form.open.empty() || form.close.empty()) return std::nullopt;
 
-  const ChatText whole{.text = form.open + " " + form.after_id + " " + form.middle + " " + form.close,
-                       .plain = {},
-                       .begins = {},
-                       .ends = {}};
+  const templates::ChatText whole{.text = form.open + " " + form.after_id + " " + form.middle + " " + form.close,
+                                  .plain = {},
+                                  .begins = {},
+                                  .ends = {}};
   if (renderer.next_control(whole, 0)) form.controls = renderer.control_names();
   return form;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

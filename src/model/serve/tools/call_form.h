@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // OPEN [ID AFTER_ID] NAME MIDDLE ARGUMENTS CLOSE, with NEXT instead of OPEN between two calls, and END after the last
 // one. Arguments are a JSON object, or pairs: BEFORE_KEY KEY AFTER_KEY VALUE AFTER_VALUE, in which strings are not
@@ -26,6 +26,6 @@ struct CallForm {
 };
 
 // nullopt if the template does not list functions in the prompt, or cannot write calls.
-std::optional<CallForm> learn_call_form(const ChatRenderer& renderer);
+std::optional<CallForm> learn_call_form(const templates::ChatRenderer& renderer);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

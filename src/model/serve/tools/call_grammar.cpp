@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -19,7 +19,7 @@ std::vector<std::string> characters_of(const std::string& text) {
   std::vector<std::string> out;
   for (size_t at = 0; at < text.size();) {
     char32_t c = 0;
-    const size_t n = std::max<size_t>(1, utf8_char(text, at, &c));
+    const size_t n = std::max<size_t>(1, text::utf8_char(text, at, &c));
     out.push_back(text.substr(at, n));
     at += n;
   }
@@ -49,18 +49,19 @@ std::vector<std::string> limits_of_text(const ordered_json& schema) {
 
 class PlanGrammar {
  public:
-  PlanGrammar(const CallPlan& plan, const SchemaOptions& options) : plan_(plan), form_(plan.form), options_(options) {}
+  PlanGrammar(const CallPlan& plan, const infer::SchemaOptions& options)
+      : plan_(plan), form_(plan.form), options_(options) {}
   const std::map<std::string, std::vector<std::string>>& relaxed() const { return relaxed_; }
 
-  std::string run(const std::optional<SchemaRules>& otherwise) {
+  std::string run(const std::optional<infer::SchemaRules>& otherwise) {
     const std::string body = one_call();
     std::string all = body;
     if (form_.has_many && !plan_.is_one)
-      all += fmt::format(" ({} {}){{0,{}}}", grammar_literal(form_.next), body, kMostCalls - 1);
-    if (!form_.end.empty()) all += " " + grammar_literal(form_.end) + "?";
+      all += fmt::format(" ({} {}){{0,{}}}", infer::grammar_literal(form_.next), body, kMostCalls - 1);
+    if (!form_.end.empty()) all += " " + infer::grammar_literal(form_.end) + "?";
     add("calls", all);
     std::string root;
-    const std::string open = grammar_literal(form_.open) + " calls";
+    const std::string open = infer::grammar_literal(form_.open) + " calls";
     if (plan_.is_needed) {
       root = open;
     } else if (otherwise) {
@@ -70,7 +71,7 @@ class PlanGrammar {
       root = "free0";
       text_ += rules_of_text_before("free", form_.open, "calls", true);
     }
-    return "root ::= " + root + "\n" + text_ + shared_schema_rules();
+    return "root ::= " + root + "\n" + text_ + infer::shared_schema_rules();
   }
 
  private:
@@ -82,7 +83,7 @@ class PlanGrammar {
       const OfferedTool& tool = plan_.tools[i];
       const std::string name = fmt::format("t{}", i);
       try {
-        add(name, grammar_literal(tool.name + form_.middle) + " " +
+        add(name, infer::grammar_literal(tool.name + form_.middle) + " " +
                       (form_.pairs ? pairs_of(tool, name) : object_of(tool, name)));
       } catch (const Error& error) {
         throw user_error("the function '{}': {}", tool.name, error.what());
@@ -90,13 +91,13 @@ class PlanGrammar {
       all += (all.empty() ? "" : " | ") + name;
     }
     add("named", all);
-    const std::string id = form_.has_id ? "[a-z0-9]{9} " + grammar_literal(form_.after_id) + " " : "";
-    add("call", id + "named " + grammar_literal(form_.close));
+    const std::string id = form_.has_id ? "[a-z0-9]{9} " + infer::grammar_literal(form_.after_id) + " " : "";
+    add("call", id + "named " + infer::grammar_literal(form_.close));
     return "call";
   }
 
   std::string object_of(const OfferedTool& tool, const std::string& name) {
-    const SchemaRules made = schema_rules(tool.parameters, name, options_);
+    const infer::SchemaRules made = schema_rules(tool.parameters, name, options_);
     text_ += made.rules;
     if (!made.relaxed.empty()) relaxed_[tool.name] = made.relaxed;
     return made.value;
@@ -112,7 +113,7 @@ class PlanGrammar {
     int64_t count = 0;
     for (const auto& [key, value] : members.items()) {
       const std::string member = fmt::format("{}m{}", name, count++);
-      add(member, grammar_literal(form_.pairs->before_key + key + form_.pairs->after_key) + " " +
+      add(member, infer::grammar_literal(form_.pairs->before_key + key + form_.pairs->after_key) + " " +
                       value_of(tool.name, key, value, schema, member));
       const bool is_needed = schema.contains("required") && schema["required"].is_array() &&
                              std::find(schema["required"].begin(), schema["required"].end(), ordered_json(key)) !=
@@ -127,11 +128,12 @@ class PlanGrammar {
     const auto relax = [&](const std::string& place) {
       relaxed_[tool].push_back(fmt::format("/properties/{}{}{}", key, place.starts_with('/') ? "" : "/", place));
     };
-    const std::string after = grammar_literal(form_.pairs->after_value);
+    const std::string after = infer::grammar_literal(form_.pairs->after_value);
     if (is_text_schema(value) && value.contains("enum") && value["enum"].is_array() && !value["enum"].empty()) {
       std::string all;
       for (const auto& one : value["enum"])
-        all += (all.empty() ? "" : " | ") + grammar_literal(one.is_string() ? one.get<std::string>() : one.dump());
+        all +=
+            (all.empty() ? "" : " | ") + infer::grammar_literal(one.is_string() ? one.get<std::string>() : one.dump());
       return "(" + all + ") " + after;
     }
     if (is_text_schema(value)) {
@@ -143,7 +145,7 @@ class PlanGrammar {
     ordered_json alone = value;
     for (const char* shared : {"$defs", "definitions"})
       if (alone.is_object() && schema.contains(shared)) alone[shared] = schema[shared];
-    const SchemaRules made = schema_rules(alone, member, options_);
+    const infer::SchemaRules made = schema_rules(alone, member, options_);
     text_ += made.rules;
     for (const std::string& place : made.relaxed) relax(place);
     return made.value + " " + after;
@@ -151,7 +153,7 @@ class PlanGrammar {
 
   const CallPlan& plan_;
   const CallForm& form_;
-  const SchemaOptions& options_;
+  const infer::SchemaOptions& options_;
   std::map<std::string, std::vector<std::string>> relaxed_;
   std::string text_;
 };
@@ -177,21 +179,22 @@ std::string rules_of_text_before(const std::string& prefix, const std::string& m
     for (const auto& [letter, to] : next[i]) {
       others += in_class(letter);
       if (to == size)
-        rule += grammar_literal(letter) + (then.empty() ? "" : " " + then) + " | ";
+        rule += infer::grammar_literal(letter) + (then.empty() ? "" : " " + then) + " | ";
       else
-        rule += fmt::format("{} {}{} | ", grammar_literal(letter), prefix, to);
+        rule += fmt::format("{} {}{} | ", infer::grammar_literal(letter), prefix, to);
     }
     out += fmt::format("{}{} ::= {}[^{}] {}0\n", prefix, i, rule, others, prefix);
   }
   return out;
 }
 
-std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise,
-                         const SchemaOptions& options, std::map<std::string, std::vector<std::string>>* relaxed) {
+std::string call_grammar(const CallPlan& plan, const std::optional<infer::SchemaRules>& otherwise,
+                         const infer::SchemaOptions& options,
+                         std::map<std::string, std::vector<std::string>>* relaxed) {
   PlanGrammar grammar(plan, options);
   std::string out = grammar.run(otherwise);
   if (relaxed) *relaxed = grammar.relaxed();
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -12,7 +12,7 @@
 #include "model/infer/schema/schema.h"
 #include "model/serve/tools/call_form.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 struct OfferedTool {
   std::string name;
@@ -30,8 +30,8 @@ struct CallPlan {
 
 // Returns GBNF. `otherwise`: the schema of an answer without calls; nullopt: any text. `relaxed` gets for each function
 // the places of its schema that the grammar does not enforce. Error if a schema is malformed or too large.
-std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise = {},
-                         const SchemaOptions& options = {},
+std::string call_grammar(const CallPlan& plan, const std::optional<infer::SchemaRules>& otherwise = {},
+                         const infer::SchemaOptions& options = {},
                          std::map<std::string, std::vector<std::string>>* relaxed = nullptr);
 
 // Rules named PREFIX0, .. for text without `mark`, followed by `mark` and `then` (an expression), or with `may_end`
@@ -39,4 +39,4 @@ std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>&
 std::string rules_of_text_before(const std::string& prefix, const std::string& mark, const std::string& then,
                                  bool may_end);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

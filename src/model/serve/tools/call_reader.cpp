@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -162,4 +162,4 @@ bool CallReader::read_pairs(std::vector<CallPiece>* out) {
   return true;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -9,7 +9,7 @@
 
 #include "model/serve/tools/call_grammar.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 // New output: text of the answer, the beginning of a call (its name), more of its arguments (JSON text), or reasoning,
 // which this reader never returns (see conversation/reasoning.h).
@@ -42,4 +42,4 @@ class CallReader {
   bool in_string_ = false, is_escaped_ = false, any_text_ = false;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -14,7 +14,7 @@
 #include "model/text/pattern/pattern_syntax.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 constexpr uint64_t kMaxWork = 100'000'000;
@@ -553,4 +553,4 @@ bool leaves_no_gaps(const std::string& pattern) {
   return true;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

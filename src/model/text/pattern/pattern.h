@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 // A description of a PCRE2 compile error.
 std::string pattern_mistake(int error);
@@ -54,4 +54,4 @@ bool same_matches(const std::string& a, const std::string& b);
 // Whether a match begins wherever one ends, so that there are no gaps between matches. False when undecided.
 bool leaves_no_gaps(const std::string& pattern);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -5,7 +5,7 @@
 
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 constexpr size_t kMaxNodes = 4096;
@@ -383,4 +383,4 @@ std::optional<PatternGraph> parse_pattern(std::string_view text) {
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -8,7 +8,7 @@
 
 #include "model/text/unicode/code_set.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 struct PatternNode {
   enum class Kind : uint8_t { set, fork, ahead, accept } kind = Kind::accept;
@@ -27,4 +27,4 @@ struct PatternGraph {
 // nullopt when the pattern is outside the subset or too large; it may still be valid.
 std::optional<PatternGraph> parse_pattern(std::string_view text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

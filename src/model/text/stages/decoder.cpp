@@ -2,7 +2,7 @@
 
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 using Part = Decoder::Part;
@@ -141,4 +141,4 @@ std::string Decoder::decode(std::vector<Part> parts) const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -8,7 +8,7 @@
 
 #include "model/text/pattern/pattern.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 struct DecodeStep {
   enum class Kind {
@@ -47,4 +47,4 @@ class Decoder {
   bool spaces_ = true;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -10,7 +10,7 @@
 #include "model/text/unicode/code_set.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 // Calls `valid` for runs of valid UTF-8; other bytes are copied.
@@ -333,4 +333,4 @@ std::string Normalizer::apply(std::string_view input) const {
   return text;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -9,7 +9,7 @@
 
 #include "model/text/pattern/pattern.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 // The compiled replacement table (precompiled_charsmap) of SentencePiece files: a double-array trie over bytes and a
 // blob of strings.
@@ -70,4 +70,4 @@ class Normalizer {
 // Whether each character of the text is unchanged by NFC in any context; false when undecided.
 bool surely_nfc(std::string_view text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

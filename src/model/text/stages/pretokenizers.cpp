@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/structured/toml.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 constexpr std::string_view kFile = "models/pretokenizers.toml";
@@ -153,4 +153,4 @@ void add_pretokenizers(std::string text, std::string name) {
   s.added.emplace_back(std::move(text), std::move(name));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -11,7 +11,7 @@
 
 #include "model/text/stages/split.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 struct Pretokenizer {
   std::vector<std::string> names;  // all are accepted in files, the first is written
@@ -80,4 +80,4 @@ const PretokenizerTable& pretokenizers();
 // created.
 void add_pretokenizers(std::string text, std::string name);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 // Turns alternating gaps and matches into pieces.
@@ -189,4 +189,4 @@ void Splitter::run(size_t step, std::string_view piece, bool first, bool joined,
   Joiner::flush(joiner, put);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -12,7 +12,7 @@
 
 #include "model/text/pattern/pattern.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 // How a match is treated; gaps between matches are always pieces (unless removed by `invert`).
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
@@ -75,4 +75,4 @@ class Splitter {
   std::vector<std::shared_ptr<const Pattern>> patterns_;  // null where a step has none
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -5,7 +5,7 @@
 #include "base/structured/json.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 bool is_syllable(char32_t c) {
@@ -161,4 +161,4 @@ std::string TextStats::json() const {
   return out.dump() + "\n";
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -9,7 +9,7 @@
 
 #include "model/text/tokenizer/tokenizer.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 struct TextCounts {
   int64_t tokens = 0, words = 0, characters = 0, bytes = 0;
@@ -26,4 +26,4 @@ struct TextStats {
 
 TextStats text_stats(const Tokenizer& tokenizer, std::string_view text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

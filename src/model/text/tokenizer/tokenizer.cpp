@@ -14,7 +14,7 @@
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 // This thread's cache of recent words and their tokens. Encoding is a pure function of the word, so a cache never
@@ -342,4 +342,4 @@ std::string TokenStream::finish() {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

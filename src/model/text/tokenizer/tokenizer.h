@@ -21,9 +21,12 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::model {
-
+namespace lumen::model::file {
 class GgufMetadata;
+}  // namespace lumen::model::file
+
+namespace lumen::model::text {
+
 struct TokenizerParts;
 
 using TokenId = int32_t;  // as in word_model.h
@@ -47,7 +50,7 @@ struct BpeTraining {
 class Tokenizer {
  public:
   // From the tokenizer.* keys of a GGUF file.
-  static Tokenizer from_gguf(const GgufMetadata& metadata);
+  static Tokenizer from_gguf(const file::GgufMetadata& metadata);
   // From the contents of a tokenizer.json. `config`: the contents of tokenizer_config.json, or empty; it defines BOS,
   // EOS and the chat template.
   static Tokenizer from_json(std::string_view text, const std::string& name, std::string_view config = {});
@@ -92,7 +95,7 @@ class Tokenizer {
   const std::string& chat_template() const;  // Jinja text, or empty
   Tokenizer with_chat_template(std::string text) const;
 
-  void to_gguf(GgufMetadata& metadata) const;  // sets the tokenizer.* keys
+  void to_gguf(file::GgufMetadata& metadata) const;  // sets the tokenizer.* keys
   std::string to_json() const;
   std::string to_config_json() const;  // tokenizer_config.json: BOS, EOS, chat template
 
@@ -119,4 +122,4 @@ class TokenStream {
   bool first_ = true;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

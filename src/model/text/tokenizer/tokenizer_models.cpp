@@ -10,7 +10,7 @@
 #include "model/text/vocabulary/unigram.h"
 #include "model/text/vocabulary/word_piece.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 bool in_model(const TokenizerParts& p, size_t id) {
@@ -245,4 +245,4 @@ void build_word_model(TokenizerParts& p, const std::string& where) {
   p.cut_words = p.kind == VocabularyKind::character_pair || p.kind == VocabularyKind::scored_pairs;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

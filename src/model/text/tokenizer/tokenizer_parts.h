@@ -17,7 +17,7 @@
 #include "model/text/vocabulary/added_tokens.h"
 #include "model/text/vocabulary/byte_pair.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 constexpr int64_t kMaxVocabulary = int64_t{1} << 22;
 // GGUF: a whole tokenizer.json, and whether it takes precedence over the tokenizer.ggml.* keys.
@@ -101,4 +101,4 @@ struct WordPieceOptions {
 };
 void word_piece_stages(const WordPieceOptions& options, TokenizerParts& parts, const std::string& where);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

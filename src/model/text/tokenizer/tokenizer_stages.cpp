@@ -7,7 +7,7 @@
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 using nlohmann::json;
@@ -403,4 +403,4 @@ void word_piece_stages(const WordPieceOptions& options, TokenizerParts& p, const
   read_decoder_stage({{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}, where, p);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -10,7 +10,7 @@
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 uint64_t pair_key(TokenId left, TokenId right) {
@@ -251,4 +251,4 @@ Tokenizer character_tokenizer(std::string_view text, const std::vector<std::stri
   return Tokenizer(std::move(parts));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

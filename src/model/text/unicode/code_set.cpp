@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 // Ranges of each of the general categories, computed once.
@@ -140,4 +140,4 @@ const CodeSet& CodeSet::punctuation() {
   return set;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

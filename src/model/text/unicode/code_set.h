@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 class CodeSet {
  public:
@@ -42,4 +42,4 @@ class CodeSet {
 
 constexpr char32_t kLastCode = 0x10ffff;
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "model/text/unicode/code_set.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 size_t utf8_char(std::string_view text, size_t at, char32_t* out) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -210,4 +210,4 @@ std::optional<std::string> from_alphabet(std::string_view text) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 // Length (1 to 4) of the valid character at `at`, with its code point in `*out`; 0 when there is no valid character.
 size_t utf8_char(std::string_view text, size_t at, char32_t* out);
@@ -52,4 +52,4 @@ std::optional<unsigned char> alphabet_to_byte(char32_t c);
 std::string to_alphabet(std::string_view bytes);
 std::optional<std::string> from_alphabet(std::string_view text);  // nullopt for a character outside the alphabet
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

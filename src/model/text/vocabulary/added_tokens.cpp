@@ -2,7 +2,7 @@
 
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 uint64_t edge(uint32_t node, char byte) {
@@ -98,4 +98,4 @@ bool AddedTokens::find(std::string_view text, size_t from, bool control, Match* 
   return false;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

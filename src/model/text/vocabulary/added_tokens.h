@@ -10,7 +10,7 @@
 
 #include "model/text/vocabulary/word_model.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 struct AddedToken {
   TokenId id = -1;
@@ -48,4 +48,4 @@ class AddedTokens {
   std::vector<int> token_at_{-1};                              // node -> index into tokens_, or -1
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 PairTable::PairTable(size_t expected) : slots_(std::bit_ceil(expected * 2 + 16)), mask_(slots_.size() - 1) {}
 
@@ -282,4 +282,4 @@ void CharacterPairModel::encode(std::string_view word, std::vector<TokenId>& out
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -12,7 +12,7 @@
 #include "model/text/vocabulary/token_map.h"
 #include "model/text/vocabulary/word_model.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 // Merges: maps a pair of ids to the id of its concatenation and the merge's rank. Open addressing, filled once.
 class PairTable {
@@ -116,4 +116,4 @@ class CharacterPairModel : public WordModel {
   std::unordered_set<char32_t> before_mark_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

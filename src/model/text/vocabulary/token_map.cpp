@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 constexpr size_t kAhead = 32;  // lookups that are prefetched at once
@@ -115,4 +115,4 @@ void TokenMap::find_all(std::span<const std::string_view> strings, std::span<Tok
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -12,7 +12,7 @@
 
 #include "model/text/vocabulary/word_model.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 class TokenMap {
  public:
@@ -53,4 +53,4 @@ class TokenMap {
   size_t mask_ = 0;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 namespace {
 
@@ -104,4 +104,4 @@ TokenId TokenTrie::same(TokenId token) const {
   return at != same_.end() && at->first == token ? at->second : -1;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -10,7 +10,7 @@
 
 #include "model/text/vocabulary/word_model.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 class TokenTrie {
  public:
@@ -37,4 +37,4 @@ class TokenTrie {
   std::vector<std::pair<TokenId, TokenId>> same_;  // ascending
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

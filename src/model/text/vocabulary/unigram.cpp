@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 UnigramModel::UnigramModel(std::vector<Piece> pieces, Options options)
     : pieces_(std::move(pieces)), options_(std::move(options)) {
@@ -73,4 +73,4 @@ void UnigramModel::encode(std::string_view word, std::vector<TokenId>& out) cons
   }
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -8,7 +8,7 @@
 
 #include "model/text/vocabulary/token_trie.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 class UnigramModel : public WordModel {
  public:
@@ -36,4 +36,4 @@ class UnigramModel : public WordModel {
   Options options_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

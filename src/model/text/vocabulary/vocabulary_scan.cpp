@@ -5,7 +5,7 @@
 
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 // A position in a JSON text. Every method advances past the named element, or returns false: the position is then
@@ -236,4 +236,4 @@ std::optional<ScannedVocabulary> scan_vocabulary(std::string_view text) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 struct ScannedVocabulary {
   std::string rest;  // the text with an empty object or list for each part that was read
@@ -24,4 +24,4 @@ struct ScannedVocabulary {
 // occur twice in `tokens`.
 std::optional<ScannedVocabulary> scan_vocabulary(std::string_view text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 using TokenId = int32_t;
 
@@ -20,4 +20,4 @@ class WordModel {
   virtual size_t independent(std::string_view text) const { return text.size(); }
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

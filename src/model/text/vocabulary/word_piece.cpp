@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 // The node reached by `text` from `node`; 0 when there is none and the text is not empty.
@@ -66,4 +66,4 @@ void WholeWordModel::encode(std::string_view word, std::vector<TokenId>& out) co
   out.push_back(token >= 0 ? token : *unknown_);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

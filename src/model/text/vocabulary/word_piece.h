@@ -7,7 +7,7 @@
 
 #include "model/text/vocabulary/token_trie.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 // Greedy longest match. In the vocabulary the first piece of a word has the prefix `first`, the others `continuing`. A
 // word that cannot be split into pieces, or has more than `longest` characters, is the unknown token.
@@ -35,4 +35,4 @@ class WholeWordModel : public WordModel {
   std::optional<TokenId> unknown_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

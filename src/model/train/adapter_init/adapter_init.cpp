@@ -19,7 +19,7 @@
 #include "model/train/method/method.h"
 #include "run/engine/stages.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,29 +30,31 @@ constexpr const char* kOwnType = "base";
 constexpr const char* kGiven = "lumen.given";  // metadata of kInitialAdapter
 
 bool is_float_format(const FormatRef& format) {
-  return !format || is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
+  return !format || arch::is_plain(*format, Scalar::f32) || arch::is_plain(*format, Scalar::f16) ||
+         arch::is_plain(*format, Scalar::bf16);
 }
 
 // The formats of a residual base, by parameter; null: f32.
-std::map<std::string, FormatRef> formats_of_base(const Model& model, const Recipe& recipe, int* file_type) {
+std::map<std::string, FormatRef> formats_of_base(const arch::Model& model, const recipe::Recipe& recipe,
+                                                 int* file_type) {
   std::map<std::string, FormatRef> out;
   for (const auto& [name, w] : model.weights) out[name] = w.type.element.format;
   if (recipe.adapter.base_type == kOwnType) {
     if (model.metadata.has("general.file_type")) *file_type = model.metadata.integer("general.file_type");
     return out;
   }
-  QuantizeOptions options;
+  compress::QuantizeOptions options;
   options.target = recipe.adapter.base_type;
-  QuantizeReport report;
+  compress::QuantizeReport report;
   for (const auto& [name, format] : choose_formats(model, options, &report)) out[name] = format;
   *file_type = report.file_type;
   return out;
 }
 
-DecompositionOptions decomposition_options(const graph::LowRank& change, const AdapterInit& init) {
-  DecompositionOptions options;
+linear::DecompositionOptions decomposition_options(const graph::LowRank& change, const recipe::AdapterInit& init) {
+  linear::DecompositionOptions options;
   options.rank = change.rank;
-  if (init.kind == AdapterInit::Kind::pissa && init.iterations > 0) options.iterations = init.iterations;
+  if (init.kind == recipe::AdapterInit::Kind::pissa && init.iterations > 0) options.iterations = init.iterations;
   return options;
 }
 
@@ -63,9 +65,9 @@ const graph::LowRank* change_of(const Method& method, const std::string& paramet
 }
 
 // The model with the types of the new base; residual weights have no bytes.
-Model with_formats(const Model& model, const Method& method, const std::map<std::string, FormatRef>& formats,
-                   const Recipe& recipe) {
-  Model base = model;
+arch::Model with_formats(const arch::Model& model, const Method& method,
+                         const std::map<std::string, FormatRef>& formats, const recipe::Recipe& recipe) {
+  arch::Model base = model;
   for (auto& [name, w] : base.weights) {
     const FormatRef format = formats.at(name);
     const FormatRef own = w.type.element.format;
@@ -75,7 +77,7 @@ Model with_formats(const Model& model, const Method& method, const std::map<std:
                   fmt::format("'{}' is held in '{}', which can be read but not written, so that {} cannot change it",
                               name, format->name, recipe.adapter.init),
                   "name another format with --lora-base-type");
-    w.type.element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
+    w.type.element = {Scalar::f32, format && !arch::is_plain(*format, Scalar::f32) ? format : nullptr};
     w.bytes = {};
   }
   return base;
@@ -83,7 +85,7 @@ Model with_formats(const Model& model, const Method& method, const std::map<std:
 
 // Memory for changing one weight, in addition to the file's bytes; null `change`: only its format changes. The steps
 // are those of ResidualWeight and write_residual_base.
-int64_t residual_base_bytes(const Weight& base, const graph::LowRank* change, const AdapterInit& init) {
+int64_t residual_base_bytes(const arch::Weight& base, const graph::LowRank* change, const recipe::AdapterInit& init) {
   using run::saturating_product, run::saturating_sum;
   const int64_t packed = byte_size(base.type);
   const int64_t floats = saturating_product(base.rows(), saturating_product(base.columns(), sizeof(float)));
@@ -100,7 +102,8 @@ int64_t residual_base_bytes(const Weight& base, const graph::LowRank* change, co
   const int64_t decomposition =
       saturating_sum(one, decomposition_bytes(rows, columns, decomposition_options(*change, init)));
   // By then LoftQ also holds the base and its rounding error.
-  const int64_t found = init.kind == AdapterInit::Kind::pissa ? sum(1, 0, decomposition) : sum(2, 1, decomposition);
+  const int64_t found =
+      init.kind == recipe::AdapterInit::Kind::pissa ? sum(1, 0, decomposition) : sum(2, 1, decomposition);
   // The sum of base and adapter is computed, then fetched; the base without an adapter is held at the same time.
   const int64_t compared = std::max(sum(3, 1), sum(2, 2));
   return std::max({taken, found, compared});
@@ -109,17 +112,18 @@ int64_t residual_base_bytes(const Weight& base, const graph::LowRank* change, co
 // Computes the residual of one parameter.
 class ResidualWeight {
  public:
-  ResidualWeight(run::Engine& engine, const Parameter& p, const graph::LowRank& change, const AdapterInit& init,
-                 uint32_t seed)
+  ResidualWeight(run::Engine& engine, const arch::Parameter& p, const graph::LowRank& change,
+                 const recipe::AdapterInit& init, uint32_t seed)
       : engine_(engine), p_(p), change_(change), init_(init), seed_(seed) {}
 
   // The new base's values and the adapter, for an f32 weight. `encode`: encodes values in the base's format.
-  Weight run(const Weight& w, const std::function<Weight(std::span<const float>)>& encode, AdapterPart* part) {
-    if (init_.kind == AdapterInit::Kind::pissa) {
+  arch::Weight run(const arch::Weight& w, const std::function<arch::Weight(std::span<const float>)>& encode,
+                   arch::AdapterPart* part) {
+    if (init_.kind == recipe::AdapterInit::Kind::pissa) {
       *part = low_rank(w);
       return encode(without(w, *part));
     }
-    Weight base = encode(w.f32());
+    arch::Weight base = encode(w.f32());
     for (int64_t turn = 1;; ++turn) {
       *part = low_rank(lost(w, base));
       if (turn == init_.iterations) return base;
@@ -127,67 +131,67 @@ class ResidualWeight {
     }
   }
 
-  std::vector<float> without(const Weight& w, const AdapterPart& part, double factor = -1) const {
-    Adapter one;
+  std::vector<float> without(const arch::Weight& w, const arch::AdapterPart& part, double factor = -1) const {
+    arch::Adapter one;
     one.parts.emplace(p_.name, part);
-    const ScaledAdapter adapters[] = {{std::move(one), factor}};
+    const arch::ScaledAdapter adapters[] = {{std::move(one), factor}};
     return adapted_values(engine_, p_, w, adapters);
   }
 
  private:
-  Weight lost(const Weight& w, const Weight& base) const {
-    std::vector<float> values = values_of(engine_, base);
+  arch::Weight lost(const arch::Weight& w, const arch::Weight& base) const {
+    std::vector<float> values = compress::values_of(engine_, base);
     for (size_t i = 0; i < values.size(); ++i) values[i] = w.f32()[i] - values[i];
-    return f32_weight(w.type.shape, values);
+    return arch::f32_weight(w.type.shape, values);
   }
 
-  AdapterPart low_rank(const Weight& w) const {
+  arch::AdapterPart low_rank(const arch::Weight& w) const {
     if (w.type.shape.size() == 2) return of_matrix(w, 0);
-    std::map<int64_t, AdapterPart> matrices;
+    std::map<int64_t, arch::AdapterPart> matrices;
     for (int64_t e = 0; e < w.type.shape[0].number(); ++e) matrices[e] = of_matrix(matrix_of(w, e), e);
     return stack_matrices(p_, matrices, p_.name);
   }
 
-  AdapterPart of_matrix(const Weight& w, int64_t number) const {
-    DecompositionOptions options = decomposition_options(change_, init_);
+  arch::AdapterPart of_matrix(const arch::Weight& w, int64_t number) const {
+    linear::DecompositionOptions options = decomposition_options(change_, init_);
     options.seed = seed_ + number;
-    LowRankPair pair = decompose(engine_, w, change_.scale, options);
+    linear::LowRankPair pair = decompose(engine_, w, change_.scale, options);
     // For an embedding, A and B swap roles.
     if (change_.rows) return {std::move(pair.left), transposed(pair.right), change_.scale};
     return {std::move(pair.right), std::move(pair.left), change_.scale};
   }
 
   run::Engine& engine_;
-  const Parameter& p_;
+  const arch::Parameter& p_;
   const graph::LowRank& change_;
-  AdapterInit init_;
+  recipe::AdapterInit init_;
   uint32_t seed_;
 };
 
-TensorSpec spec_of(const std::string& name, const Weight& w) {
-  TensorSpec spec;
+file::TensorSpec spec_of(const std::string& name, const arch::Weight& w) {
+  file::TensorSpec spec;
   spec.name = name;
   for (const graph::Dim& d : w.type.shape) spec.shape.push_back(d.number());
   spec.element = w.type.element;
   return spec;
 }
 
-void write_initial_adapter(const fs::path& path, const std::map<std::string, AdapterPart>& parts,
+void write_initial_adapter(const fs::path& path, const std::map<std::string, arch::AdapterPart>& parts,
                            const std::string& given) {
-  std::vector<std::pair<std::string, const Weight*>> tensors;
+  std::vector<std::pair<std::string, const arch::Weight*>> tensors;
   for (const auto& [name, part] : parts) {
     tensors.emplace_back(graph::low_rank_a(name), &part.a);
     tensors.emplace_back(graph::low_rank_b(name), &part.b);
   }
-  std::vector<TensorSpec> specs;
+  std::vector<file::TensorSpec> specs;
   for (const auto& [name, w] : tensors) specs.push_back(spec_of(name, *w));
-  SafetensorsWriter writer(path, {{kGiven, given}}, specs);
+  file::SafetensorsWriter writer(path, {{kGiven, given}}, specs);
   for (const auto& [name, w] : tensors) writer.write({w->bytes.data(), w->bytes.size()});
   writer.commit();
 }
 
 // Concatenates along the rank's axis.
-Weight joined(const Weight& x, const Weight& y, bool negative, size_t axis) {
+arch::Weight joined(const arch::Weight& x, const arch::Weight& y, bool negative, size_t axis) {
   graph::Shape shape = x.type.shape;
   size_t outer = 1, inner = 1;
   for (size_t d = 0; d < axis; ++d) outer *= shape[d].number();
@@ -200,7 +204,7 @@ Weight joined(const Weight& x, const Weight& y, bool negative, size_t axis) {
     for (const float v : b) values.push_back(negative ? -v : v);
   }
   shape[axis] = graph::Dim(2 * shape[axis].number());
-  return f32_weight(shape, values);
+  return arch::f32_weight(shape, values);
 }
 
 }  // namespace
@@ -221,7 +225,7 @@ std::vector<fs::path> residual_base_files(const fs::path& run) {
   return out;
 }
 
-fs::path residual_base_path(const fs::path& run, const Model& model, const Recipe& recipe) {
+fs::path residual_base_path(const fs::path& run, const arch::Model& model, const recipe::Recipe& recipe) {
   int file_type = -1;
   const auto formats = formats_of_base(model, recipe, &file_type);
   const bool fits = std::all_of(formats.begin(), formats.end(),
@@ -229,19 +233,19 @@ fs::path residual_base_path(const fs::path& run, const Model& model, const Recip
   return run / (fits && model.files.contains("config.json") ? kBaseFolder : kBaseGguf);
 }
 
-Model residual_base_outline(const Model& model, const Recipe& recipe) {
+arch::Model residual_base_outline(const arch::Model& model, const recipe::Recipe& recipe) {
   int file_type = -1;
   return with_formats(model, Method(model, recipe, {}), formats_of_base(model, recipe, &file_type), recipe);
 }
 
-run::MemoryNeeds residual_base_needs(const Model& model, const Recipe& recipe) {
-  const AdapterInit init = adapter_init(recipe.adapter);
+run::MemoryNeeds residual_base_needs(const arch::Model& model, const recipe::Recipe& recipe) {
+  const recipe::AdapterInit init = adapter_init(recipe.adapter);
   const Method method(model, recipe, {});
-  const Model base = residual_base_outline(model, recipe);
+  const arch::Model base = residual_base_outline(model, recipe);
   int64_t parts = 0, most = 0;
   for (const auto& [name, w] : base.weights)
     if (w.bytes.size() == 0) most = std::max(most, residual_base_bytes(w, change_of(method, name), init));
-  for (const Parameter& p : method.trained())
+  for (const arch::Parameter& p : method.trained())
     parts = run::saturating_sum(parts, run::saturating_product(p.count(), sizeof(float)));
   // Weights are pages of their file.
   return {{"weights, as they were given", model.weight_bytes(), true},
@@ -249,24 +253,24 @@ run::MemoryNeeds residual_base_needs(const Model& model, const Recipe& recipe) {
           {"the largest weight that is written anew", most}};
 }
 
-std::vector<ResidualTensor> write_residual_base(run::Engine& engine, const Model& model, const Recipe& recipe,
-                                                const fs::path& run,
+std::vector<ResidualTensor> write_residual_base(run::Engine& engine, const arch::Model& model,
+                                                const recipe::Recipe& recipe, const fs::path& run,
                                                 const std::function<void(const ResidualTensor&)>& progress) {
-  const AdapterInit init = adapter_init(recipe.adapter);
-  LUMEN_CHECK(init.kind != AdapterInit::Kind::plain);
+  const recipe::AdapterInit init = adapter_init(recipe.adapter);
+  LUMEN_CHECK(init.kind != recipe::AdapterInit::Kind::plain);
   const Method method(model, recipe, {});
   int file_type = -1;
   const std::map<std::string, FormatRef> formats = formats_of_base(model, recipe, &file_type);
-  Model base = with_formats(model, method, formats, recipe);
-  std::map<std::string, AdapterPart> parts;
+  arch::Model base = with_formats(model, method, formats, recipe);
+  std::map<std::string, arch::AdapterPart> parts;
   std::vector<ResidualTensor> lines;
-  const WeightSource source = [&](const Parameter& p) {
-    const Weight& old = model.weights.at(p.name);
+  const arch::WeightSource source = [&](const arch::Parameter& p) {
+    const arch::Weight& old = model.weights.at(p.name);
     const graph::Type type = base.weights.at(p.name).type;
-    const Weight w = f32_weight(p.shape, values_of(engine, old));
+    const arch::Weight w = arch::f32_weight(p.shape, compress::values_of(engine, old));
     const auto encode = [&](std::span<const float> values) {
-      if (!type.element.format) return f32_weight(type.shape, values);
-      Weight out;
+      if (!type.element.format) return arch::f32_weight(type.shape, values);
+      arch::Weight out;
       out.type = type;
       out.bytes = engine.encode(type.element.format, values.data(), out.rows(), out.columns());
       return out;
@@ -275,24 +279,24 @@ std::vector<ResidualTensor> write_residual_base(run::Engine& engine, const Model
     if (!change) return encode(w.f32());
     const uint32_t number = change - method.changes().data();
     ResidualWeight one(engine, p, *change, init, recipe.seed + (number << 12));
-    AdapterPart& part = parts[p.name];
-    Weight out = one.run(w, encode, &part);
+    arch::AdapterPart& part = parts[p.name];
+    arch::Weight out = one.run(w, encode, &part);
     ResidualTensor line;
     line.name = p.gguf.empty() ? p.name : p.gguf;
     line.format = type.element.format ? type.element.format->name : "f32";
-    line.error = relative_error(one.without(out, part, 1), w.f32());
-    line.plain = relative_error(values_of(engine, encode(w.f32())), w.f32());
+    line.error = compress::relative_error(one.without(out, part, 1), w.f32());
+    line.plain = compress::relative_error(compress::values_of(engine, encode(w.f32())), w.f32());
     if (progress) progress(line);
     lines.push_back(std::move(line));
     return out;
   };
-  Provenance from;
+  recipe::Provenance from;
   from.base = recipe.base;
   from.base_hash = weights_hash(model).hex();
   from.recipe = describe_training(recipe);
-  from.formats = formats_of(base);
+  from.formats = recipe::formats_of(base);
   from.compiler = run::compiler_version();
-  set_record(base.metadata, record_of(from));
+  recipe::set_record(base.metadata, record_of(from));
   const fs::path path = residual_base_path(run, model, recipe);
   std::error_code failure;
   if (fs::exists(path, failure))
@@ -309,7 +313,7 @@ std::vector<ResidualTensor> write_residual_base(run::Engine& engine, const Model
   return lines;
 }
 
-std::string residual_text(const std::vector<ResidualTensor>& tensors, const AdapterSettings& settings) {
+std::string residual_text(const std::vector<ResidualTensor>& tensors, const recipe::AdapterSettings& settings) {
   double error = 0, plain = 0;
   for (const ResidualTensor& t : tensors) {
     error += t.error / tensors.size();
@@ -321,19 +325,19 @@ std::string residual_text(const std::vector<ResidualTensor>& tensors, const Adap
       settings.init, tensors.size(), error, plain);
 }
 
-InitialAdapter read_initial_adapter(const Model& base, const std::vector<graph::LowRank>& changes,
+InitialAdapter read_initial_adapter(const arch::Model& base, const std::vector<graph::LowRank>& changes,
                                     const fs::path& run) {
   const fs::path path = run / kInitialAdapter;
-  const SafetensorsFile file(path, base.family->library().formats());
+  const file::SafetensorsFile file(path, base.family->library().formats());
   InitialAdapter out;
   out.adapter.name = path.string();
   if (const auto given = file.metadata().find(kGiven); given != file.metadata().end()) out.base = given->second;
-  AdapterSettings settings;
-  const std::vector<Parameter> parameters = adapter_parameters(base, changes, settings);
+  recipe::AdapterSettings settings;
+  const std::vector<arch::Parameter> parameters = adapter_parameters(base, changes, settings);
   const auto take = [&](const std::string& name) {
     const auto p =
-        std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& x) { return x.name == name; });
-    const StoredTensor* t = file.find(name);
+        std::find_if(parameters.begin(), parameters.end(), [&](const arch::Parameter& x) { return x.name == name; });
+    const file::StoredTensor* t = file.find(name);
     std::vector<int64_t> shape;
     for (const graph::Dim& d : p->shape) shape.push_back(d.number());
     if (!t || t->shape != shape || t->element.format || t->element.scalar != Scalar::f32)
@@ -343,20 +347,22 @@ InitialAdapter read_initial_adapter(const Model& base, const std::vector<graph::
     std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
     if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
       throw user_error("{}: tensor '{}' holds values that are not finite", path.string(), name);
-    return f32_weight(p->shape, values);
+    return arch::f32_weight(p->shape, values);
   };
   for (const graph::LowRank& c : changes)
     out.adapter.parts.emplace(
-        c.weight, AdapterPart{take(graph::low_rank_a(c.weight)), take(graph::low_rank_b(c.weight)), c.scale});
+        c.weight, arch::AdapterPart{take(graph::low_rank_a(c.weight)), take(graph::low_rank_b(c.weight)), c.scale});
   return out;
 }
 
-std::optional<Adapter> adapter_for_given_base(const Model& base, const Adapter& trained, const Adapter& beginning,
-                                              const AdapterSettings& settings) {
-  if (adapter_init(settings).kind != AdapterInit::Kind::pissa || settings.base_type != kOwnType) return std::nullopt;
-  Adapter out = trained;
+std::optional<arch::Adapter> adapter_for_given_base(const arch::Model& base, const arch::Adapter& trained,
+                                                    const arch::Adapter& beginning,
+                                                    const recipe::AdapterSettings& settings) {
+  if (adapter_init(settings).kind != recipe::AdapterInit::Kind::pissa || settings.base_type != kOwnType)
+    return std::nullopt;
+  arch::Adapter out = trained;
   for (auto& [name, part] : out.parts) {
-    const Weight& w = base.weights.at(name);
+    const arch::Weight& w = base.weights.at(name);
     const auto begin = beginning.parts.find(name);
     if (begin == beginning.parts.end() || !is_float_format(w.type.element.format)) return std::nullopt;
     const bool rows = is_looked_up(*base.find(name));
@@ -367,4 +373,4 @@ std::optional<Adapter> adapter_for_given_base(const Model& base, const Adapter& 
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -20,7 +20,7 @@
 #include "model/recipe/recipe.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 inline constexpr const char* kInitialAdapter = "beginning.safetensors";  // A and B before the first step
 
@@ -30,13 +30,14 @@ std::vector<std::filesystem::path> residual_base_files(const std::filesystem::pa
 // The base among a run's files.
 std::optional<std::filesystem::path> residual_base(const std::filesystem::path& run);
 // A path of the given kind (folder or file) if such a folder can store every format; else base.gguf.
-std::filesystem::path residual_base_path(const std::filesystem::path& run, const Model& model, const Recipe& recipe);
+std::filesystem::path residual_base_path(const std::filesystem::path& run, const arch::Model& model,
+                                         const recipe::Recipe& recipe);
 
 // The given model with the types of the base that will be written, which training then holds. Changed weights have no
 // bytes.
-Model residual_base_outline(const Model& model, const Recipe& recipe);
+arch::Model residual_base_outline(const arch::Model& model, const recipe::Recipe& recipe);
 // Host memory needed to write the base, before training allocates anything.
-run::MemoryNeeds residual_base_needs(const Model& model, const Recipe& recipe);
+run::MemoryNeeds residual_base_needs(const arch::Model& model, const recipe::Recipe& recipe);
 
 struct ResidualTensor {
   std::string name, format;
@@ -44,22 +45,23 @@ struct ResidualTensor {
 };
 // Writes the base to residual_base_path(), and the initial adapter. Error when a format has no encoder, or its blocks
 // do not divide the rows.
-std::vector<ResidualTensor> write_residual_base(run::Engine& engine, const Model& model, const Recipe& recipe,
-                                                const std::filesystem::path& run,
+std::vector<ResidualTensor> write_residual_base(run::Engine& engine, const arch::Model& model,
+                                                const recipe::Recipe& recipe, const std::filesystem::path& run,
                                                 const std::function<void(const ResidualTensor&)>& progress = {});
-std::string residual_text(const std::vector<ResidualTensor>& tensors, const AdapterSettings& settings);
+std::string residual_text(const std::vector<ResidualTensor>& tensors, const recipe::AdapterSettings& settings);
 
 struct InitialAdapter {
-  Adapter adapter;
+  arch::Adapter adapter;
   std::string base;  // the given file or folder
 };
 // Error when the file is damaged or does not fit the model.
-InitialAdapter read_initial_adapter(const Model& base, const std::vector<graph::LowRank>& changes,
+InitialAdapter read_initial_adapter(const arch::Model& base, const std::vector<graph::LowRank>& changes,
                                     const std::filesystem::path& run);
 
 // An adapter with the same effect on the given model, of twice the rank: B A - B0 A0. nullopt where the base was
 // quantized when written (formats that are not floats), or is a quantization residual (loftq).
-std::optional<Adapter> adapter_for_given_base(const Model& base, const Adapter& trained, const Adapter& beginning,
-                                              const AdapterSettings& settings);
+std::optional<arch::Adapter> adapter_for_given_base(const arch::Model& base, const arch::Adapter& trained,
+                                                    const arch::Adapter& beginning,
+                                                    const recipe::AdapterSettings& settings);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

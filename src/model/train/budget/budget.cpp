@@ -19,7 +19,7 @@
 #include "run/device/outside/outside.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr double kForwardShare = 1.0 / 3;  // of the products of a step
@@ -29,7 +29,7 @@ struct Traffic {
   int64_t beside_compute = 0, alone = 0;  // while layers are computed, and while updates are
 };
 
-Traffic traffic_of(const TrainingForecast::Visiting& f, const Recipe& recipe, int shares) {
+Traffic traffic_of(const TrainingForecast::Visiting& f, const recipe::Recipe& recipe, int shares) {
   const auto twice = [](int64_t bytes) { return run::saturating_product(bytes, 2); };
   Traffic out;
   out.alone = twice(f.states);
@@ -46,8 +46,8 @@ Traffic traffic_of(const TrainingForecast::Visiting& f, const Recipe& recipe, in
 
 class Chooser {
  public:
-  Chooser(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form, bool weights_are_there,
-          const Model* teacher, int ranks)
+  Chooser(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe, BatchForm form,
+          bool weights_are_there, const arch::Model* teacher, int ranks)
       : engine_(engine),
         model_(model),
         recipe_(recipe),
@@ -66,8 +66,8 @@ class Chooser {
   }
 
   // The recipe of one rank.
-  Recipe with(const BudgetChoice& choice) const {
-    Recipe r = recipe_;
+  recipe::Recipe with(const BudgetChoice& choice) const {
+    recipe::Recipe r = recipe_;
     r.recompute = choice.recompute;
     r.offload = choice.offload;
     return recipe_of_rank(r, ranks_);
@@ -75,7 +75,7 @@ class Chooser {
 
   // Additional seconds per step, compared with `whole`, a step that holds everything.
   double seconds(const BudgetChoice& choice, const TrainingForecast& whole, const BudgetRates& rates) {
-    const Recipe r = with(choice);
+    const recipe::Recipe r = with(choice);
     const int shares = ranks_ / r.tensor_parallel;
     // Ranks share a step's batches and thus its operations.
     const double compute = whole.operations / shares / rates.operations;
@@ -107,11 +107,11 @@ class Chooser {
   }
 
   run::Engine& engine_;
-  const Model& model_;
-  const Recipe& recipe_;
+  const arch::Model& model_;
+  const recipe::Recipe& recipe_;
   BatchForm form_;
   bool weights_are_there_;
-  const Model* teacher_;
+  const arch::Model* teacher_;
   int ranks_;
   std::map<std::pair<std::string, std::string>, Looked> looked_;
 };
@@ -121,7 +121,7 @@ std::string offload_text(const std::string& what, const std::string& place) {
 }
 
 // The candidates of a recipe, without those that its family or method does not support.
-std::vector<BudgetChoice> ways(const Recipe& recipe, const std::string& place) {
+std::vector<BudgetChoice> ways(const recipe::Recipe& recipe, const std::string& place) {
   std::vector<std::string> offloads = {recipe.offload}, recomputed = {recipe.recompute};
   if (recipe.offload.empty()) {
     const std::string moments = offload_text("moments", place), layers = offload_text("layers", place),
@@ -132,7 +132,7 @@ std::vector<BudgetChoice> ways(const Recipe& recipe, const std::string& place) {
   std::vector<BudgetChoice> out;
   // In steps by layers everything that is not offloaded is recomputed, whatever the recipe's setting.
   for (const std::string& offload : offloads) {
-    const OffloadSettings settings = offload_settings(offload);
+    const recipe::OffloadSettings settings = recipe::offload_settings(offload);
     for (const std::string& recompute : recomputed)
       if (!settings.layers || settings.activations || recompute == recomputed.front())
         out.push_back({recompute, offload});
@@ -224,15 +224,16 @@ std::vector<BudgetChoice> choices_of(Chooser& chooser, const std::vector<BudgetC
 
 }  // namespace
 
-std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                         bool weights_are_there, const Model* teacher, int64_t limit,
-                                         const BudgetRates& rates, const std::string& place, int ranks, bool quick) {
+std::vector<BudgetChoice> budget_choices(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                                         BatchForm form, bool weights_are_there, const arch::Model* teacher,
+                                         int64_t limit, const BudgetRates& rates, const std::string& place, int ranks,
+                                         bool quick) {
   Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, ranks);
   return choices_of(chooser, ways(recipe, place), limit, rates, quick);
 }
 
-MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                          bool weights_are_there, const Model* teacher, const std::function<double()>& ceiling,
+MemoryBudget within_limit(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe, BatchForm form,
+                          bool weights_are_there, const arch::Model* teacher, const std::function<double()>& ceiling,
                           int ranks) {
   const int64_t limit = run::parse_amount(recipe.memory_limit, "memory.limit");
   run::Device& device = engine.device();
@@ -262,4 +263,4 @@ MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe&
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

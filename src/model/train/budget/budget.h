@@ -11,7 +11,7 @@
 
 #include "model/train/trainer/forecast.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // All per second.
 struct BudgetRates {
@@ -33,19 +33,19 @@ struct BudgetChoice {
 // All candidates, the cheapest first. Settings that `recipe` states are kept. The first that fits in `limit` bytes is
 // the last that is forecast. `place`: as above. `ranks`: for one of this many; `recipe` is that of all. `quick`: a
 // candidate whose lower bound exceeds the limit gets only that bound (is_least); the choice is the same.
-std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                         bool weights_are_there, const Model* teacher, int64_t limit,
-                                         const BudgetRates& rates, const std::string& place, int ranks = 1,
-                                         bool quick = false);
+std::vector<BudgetChoice> budget_choices(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                                         BatchForm form, bool weights_are_there, const arch::Model* teacher,
+                                         int64_t limit, const BudgetRates& rates, const std::string& place,
+                                         int ranks = 1, bool quick = false);
 
 // The recipe with the choice for recipe.memory_limit, and a printable table. Error (exit 3) with the table when nothing
 // fits; nothing is measured when lower bounds show that already. `ceiling`: operations a second.
 struct MemoryBudget {
-  Recipe recipe;
+  recipe::Recipe recipe;
   std::string text;
 };
-MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                          bool weights_are_there, const Model* teacher, const std::function<double()>& ceiling,
+MemoryBudget within_limit(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe, BatchForm form,
+                          bool weights_are_there, const arch::Model* teacher, const std::function<double()>& ceiling,
                           int ranks = 1);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "model/infer/generate/generate.h"
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr const char *kValidationLoss = "validation_loss", *kValidationKl = "validation_kl";
@@ -18,34 +18,35 @@ bool is_cost(const std::string& metric) {
 }
 
 // A short text needs no KV cache of the model's whole context.
-int64_t sample_context(const LoadedModel& loaded, size_t prompt, int64_t made) {
-  return std::min<int64_t>(session_options(loaded.model(), {}).context, prompt + made + 1);
+int64_t sample_context(const infer::LoadedModel& loaded, size_t prompt, int64_t made) {
+  return std::min<int64_t>(infer::session_options(loaded.model(), {}).context, prompt + made + 1);
 }
 
 // The tokens of a prompt: a text to continue, or a user's message in a chat.
-std::vector<TokenId> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, bool is_chat) {
+std::vector<text::TokenId> prompt_tokens(const text::Tokenizer& tokenizer, const std::string& prompt, bool is_chat) {
   if (!is_chat) return tokenizer.encode(prompt, {.add_special = true});
   const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", prompt}}};
-  return chat_tokens(tokenizer, choose_template("", tokenizer).parse(), messages, nlohmann::ordered_json::object());
+  return chat_tokens(tokenizer, templates::choose_template("", tokenizer).parse(), messages,
+                     nlohmann::ordered_json::object());
 }
 
-std::string go_on_with(const LoadedModel& loaded, const std::string& prompt, bool is_chat, int64_t tokens,
+std::string go_on_with(const infer::LoadedModel& loaded, const std::string& prompt, bool is_chat, int64_t tokens,
                        const std::atomic<bool>* stop) {
-  std::vector<TokenId> ids;
+  std::vector<text::TokenId> ids;
   try {
     ids = prompt_tokens(*loaded.model().tokenizer, prompt, is_chat);
   } catch (const Error& error) {
     return fmt::format("(the prompt cannot be read: {})", error.what());
   }
   if (ids.empty()) return {};
-  SessionOptions session;
+  infer::SessionOptions session;
   session.context = sample_context(loaded, ids.size(), tokens);
   if (std::ssize(ids) >= session.context) return "(the prompt is longer than the context)";
-  SamplerOptions greedy;
+  infer::SamplerOptions greedy;
   greedy.temperature = 0;
-  GenerateOptions generate;
+  infer::GenerateOptions generate;
   generate.predict = std::min(tokens, session.context - std::ssize(ids));
-  return Generator(loaded, session, greedy, generate)
+  return infer::Generator(loaded, session, greedy, generate)
       .answer(
           ids, false, [](std::string_view) {}, [stop] { return !(stop && stop->load()); })
       .text;
@@ -66,7 +67,7 @@ bool is_better(const std::string& metric, double value, double than) {
   return is_cost(metric) ? value < than : value > than;
 }
 
-TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(recipe.sample_tokens) {
+TrainingEvaluator::TrainingEvaluator(const recipe::Recipe& recipe) : sample_tokens_(recipe.sample_tokens) {
   options_.data = recipe.eval_data;
   options_.limit = recipe.eval_limit;
   for (const std::string& task : recipe.eval_tasks) {
@@ -101,17 +102,17 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
         "a task that --eval-tasks names");
 }
 
-void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
+void TrainingEvaluator::ask(const infer::LoadedModel& loaded, const std::atomic<bool>* stop,
                             const std::function<void(const std::string&)>& told, TrainingEvaluation& out) const {
   for (const std::string& name : tasks_) {
-    const auto tell = [&](const EvalProgress& p) { told(fmt::format("{} {}/{}", p.task, p.done, p.all)); };
-    for (const TaskResult& r :
+    const auto tell = [&](const eval::EvalProgress& p) { told(fmt::format("{} {}/{}", p.task, p.done, p.all)); };
+    for (const eval::TaskResult& r :
          evaluate(loaded, library_, name, options_, tell, [stop] { return !(stop && stop->load()); }))
-      for (const Figure& f : r.figures) out.figures[r.task + "." + f.name] = f.value;
+      for (const eval::Figure& f : r.figures) out.figures[r.task + "." + f.name] = f.value;
   }
 }
 
-std::vector<TrainingEvaluation::Sample> TrainingEvaluator::go_on(const LoadedModel& loaded, bool is_chat,
+std::vector<TrainingEvaluation::Sample> TrainingEvaluator::go_on(const infer::LoadedModel& loaded, bool is_chat,
                                                                  const std::atomic<bool>* stop) const {
   std::vector<TrainingEvaluation::Sample> out;
   for (const std::string& prompt : prompts_)
@@ -125,7 +126,7 @@ std::optional<std::vector<TrainingEvaluation::Sample>> TrainingEvaluator::sample
   if (prompts_.empty()) return out;
   const Trainer::Snapshot now = trainer.snapshot();
   try {
-    out = go_on(LoadedModel(trainer.engine(), now.model, now.adapters), trainer.batches().has_chats(), stop);
+    out = go_on(infer::LoadedModel(trainer.engine(), now.model, now.adapters), trainer.batches().has_chats(), stop);
   } catch (const Error& e) {
     if (e.code() == Exit::interrupted) return std::nullopt;
     throw;
@@ -150,7 +151,7 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   }
   if (tasks_.empty() && prompts_.empty()) return out;
   const Trainer::Snapshot now = trainer.snapshot();
-  const LoadedModel loaded(trainer.engine(), now.model, now.adapters);
+  const infer::LoadedModel loaded(trainer.engine(), now.model, now.adapters);
   try {
     ask(loaded, stop, told, out);
     out.samples = go_on(loaded, trainer.batches().has_chats(), stop);
@@ -162,4 +163,4 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

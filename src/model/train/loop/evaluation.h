@@ -11,7 +11,7 @@
 #include "model/eval/evaluate.h"
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 struct TrainingEvaluation {
   double validation_loss = 0;
@@ -32,7 +32,7 @@ bool is_better(const std::string& metric, double value, double than);
 class TrainingEvaluator {
  public:
   // Error when a task is unknown or has no data, or the metric is not among the figures.
-  explicit TrainingEvaluator(const Recipe& recipe);
+  explicit TrainingEvaluator(const recipe::Recipe& recipe);
   // nullopt when `stop` became true. `told` receives progress messages.
   std::optional<TrainingEvaluation> run(Trainer& trainer, int64_t rows, const std::atomic<bool>* stop,
                                         const std::function<void(const std::string&)>& told);
@@ -40,15 +40,15 @@ class TrainingEvaluator {
   std::optional<std::vector<TrainingEvaluation::Sample>> samples(Trainer& trainer, const std::atomic<bool>* stop) const;
 
  private:
-  void ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
+  void ask(const infer::LoadedModel& loaded, const std::atomic<bool>* stop,
            const std::function<void(const std::string&)>& told, TrainingEvaluation& out) const;
-  std::vector<TrainingEvaluation::Sample> go_on(const LoadedModel& loaded, bool is_chat,
+  std::vector<TrainingEvaluation::Sample> go_on(const infer::LoadedModel& loaded, bool is_chat,
                                                 const std::atomic<bool>* stop) const;
 
-  TaskLibrary library_;
+  eval::TaskLibrary library_;
   std::vector<std::string> tasks_, prompts_;
-  EvalOptions options_;
+  eval::EvalOptions options_;
   int64_t sample_tokens_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

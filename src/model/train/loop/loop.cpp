@@ -17,7 +17,7 @@
 #include "model/train/loop/saver.h"
 #include "model/train/trainer/guard.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,10 +29,10 @@ constexpr const char *kLossTag = "validation/loss", *kFinalLossTag = "validation
 
 // The log's first line: model, recipe, files and device.
 json run_line(Trainer& trainer, const LoopOptions& options) {
-  const Recipe& recipe = trainer.recipe();
-  const Model& model = trainer.outline();
+  const recipe::Recipe& recipe = trainer.recipe();
+  const arch::Model& model = trainer.outline();
   int64_t parameters = 0;
-  for (const Parameter& p : model.parameters) parameters += p.count();
+  for (const arch::Parameter& p : model.parameters) parameters += p.count();
   json run = {{"model", model.name},
               {"family", model.family->name()},
               {"parameters", parameters},
@@ -48,7 +48,7 @@ json run_line(Trainer& trainer, const LoopOptions& options) {
               {"optimizer", recipe.optimizer.name},
               {"moments", recipe.optimizer.moments},
               {"files", json::array()}};
-  Recipe defaults;
+  recipe::Recipe defaults;
   defaults.optimizer = resolved(model.family->library(), defaults.optimizer);
   run["defaults"] = describe(defaults);
   if (const Trainer::Origin origin = trainer.origin(); !origin.hash.empty()) {
@@ -69,7 +69,7 @@ json run_line(Trainer& trainer, const LoopOptions& options) {
   for (const Trainer::HeldIn& held : trainer.formats())
     run["formats"].push_back(
         {{"format", held.format}, {"tensors", held.tensors}, {"numbers", held.numbers}, {"bytes", held.bytes}});
-  for (const DataFile& file : trainer.batches().files())
+  for (const data::DataFile& file : trainer.batches().files())
     run["files"].push_back({{"path", file.path}, {"bytes", file.bytes}, {"xxh3_128", file.hash.hex()}});
   return {{"step", trainer.done()}, {"run", std::move(run)}};
 }
@@ -89,8 +89,8 @@ class Loop {
       remove_tree(options_.out / kTensorboardName, error);
       fs::remove(options_.out / kBestName, error);
     }
-    metrics_ = MetricsFile(options_.out, begun_at_);
-    if (recipe_.tensorboard) events_ = EventFile(options_.out / kTensorboardName, begun_at_ + 1);
+    metrics_ = report::MetricsFile(options_.out, begun_at_);
+    if (recipe_.tensorboard) events_ = report::EventFile(options_.out / kTensorboardName, begun_at_ + 1);
   }
 
   LoopResult run() {
@@ -343,11 +343,11 @@ class Loop {
 
   Trainer& trainer_;
   const LoopOptions& options_;
-  const Recipe& recipe_;
+  const recipe::Recipe& recipe_;
   const int64_t begun_at_;
   TrainingEvaluator evaluator_;
-  MetricsFile metrics_;
-  EventFile events_;
+  report::MetricsFile metrics_;
+  report::EventFile events_;
   Saver saver_;
   Progress progress_;
   LoopResult result_;
@@ -363,8 +363,8 @@ class Loop {
 }  // namespace
 
 void write_run_report(const fs::path& folder) {
-  const RunLog log = read_run_log(folder);
-  write_file_atomic(folder / kReportName, html_report({&log, 1}));
+  const report::RunLog log = report::read_run_log(folder);
+  write_file_atomic(folder / report::kReportName, report::html_report({&log, 1}));
 }
 
 LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
@@ -376,4 +376,4 @@ LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
   return Loop(trainer, own).run();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -6,7 +6,7 @@
 //
 // May include: base, base/file, base/structured, model/arch/adapter, model/arch/checkpoint, model/arch/family,
 // model/compress, model/eval, model/infer/generate, model/infer/measure, model/recipe/record, model/report,
-// model/template, model/train/adapter_init, model/train/trainer, run/engine.
+// model/templates, model/train/adapter_init, model/train/trainer, run/engine.
 // Offers: outputs.h, saver.h.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 struct LoopOptions {
   std::filesystem::path out;                // checkpoints and metrics.jsonl; empty: nothing is written
@@ -42,4 +42,4 @@ LoopResult run_training(Trainer& trainer, const LoopOptions& options);
 // Writes report.html from the log in the folder of a run.
 void write_run_report(const std::filesystem::path& folder);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -25,7 +25,7 @@
 #include "model/train/loop/loop.h"
 #include "run/engine/stages.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -37,8 +37,9 @@ constexpr const char* kAdapter = "adapter";
 constexpr const char* kAdapterGguf = "adapter.gguf";
 constexpr const char* kPlain = "adapter-plain";  // the same, for the model as it was given
 constexpr const char* kPlainGguf = "adapter-plain.gguf";
-constexpr const char* kOutputs[] = {kModelFile,   kRounded, kAverage,   kFolder,     kAdapter,
-                                    kAdapterGguf, kPlain,   kPlainGguf, kReportName, kRunFile};
+constexpr const char* kOutputs[] = {
+    recipe::kModelFile,  kRounded,        kAverage, kFolder, kAdapter, kAdapterGguf, kPlain, kPlainGguf,
+    report::kReportName, recipe::kRunFile};
 
 constexpr int64_t kCheckedRows = 8;  // of the validation data, for checking a merged model
 
@@ -49,20 +50,20 @@ FormatRef float_format(const FormatLibrary& formats, const std::string& type) {
   const FormatRef f = formats.find(type);
   if (!f) return nullptr;
   for (const Scalar s : {Scalar::f32, Scalar::f16, Scalar::bf16})
-    if (is_plain(*f, s)) return f;
+    if (arch::is_plain(*f, s)) return f;
   return nullptr;
 }
 
-QuantizeOptions rounding_to(const std::string& type) {
-  QuantizeOptions options;
+compress::QuantizeOptions rounding_to(const std::string& type) {
+  compress::QuantizeOptions options;
   options.target = type;
   return options;
 }
 
-void check_gguf(const Model& model) {
+void check_gguf(const arch::Model& model) {
   if (model.family->gguf_architecture().empty())
     throw user_error("the family '{}' has no name in GGUF files", model.family->name());
-  for (const Parameter& p : model.parameters) {
+  for (const arch::Parameter& p : model.parameters) {
     if (p.gguf.empty())
       throw Error(Exit::user,
                   fmt::format("parameter '{}' of '{}' has no name in GGUF files", p.name, model.family->name()),
@@ -71,19 +72,19 @@ void check_gguf(const Model& model) {
       throw user_error("parameter '{}': GGUF allows names of at most {} bytes", p.name, kLongestName);
     if (p.shape.size() > 4) throw user_error("parameter '{}': GGUF allows at most 4 dimensions", p.name);
   }
-  GgufMetadata metadata = model.metadata;
+  file::GgufMetadata metadata = model.metadata;
   (void)write_gguf_config(*model.family, model.config, metadata);
   if (model.tokenizer && !metadata.has("tokenizer.ggml.model")) model.tokenizer->to_gguf(metadata);
 }
 
-void check_hf(const Model& model, const Recipe& recipe) {
+void check_hf(const arch::Model& model, const recipe::Recipe& recipe) {
   const bool described = model.files.contains("config.json");
   if (model.family->hf_architectures().empty() && !described) {
     throw Error(Exit::user,
                 fmt::format("the family '{}' has no names for a Hugging Face folder (--hf)", model.family->name()),
                 "give the family the attribute hf in its source, or train without --hf");
   }
-  for (const Parameter& p : model.parameters) {
+  for (const arch::Parameter& p : model.parameters) {
     if (!p.hf.empty() || !p.hf_rows.empty()) continue;
     if (p.optional && p.frozen) continue;  // its values decide whether it is stored, and they do not change
     throw Error(Exit::user, fmt::format("parameter '{}' has values no Hugging Face folder can hold (--hf)", p.name),
@@ -109,31 +110,31 @@ void check_hf(const Model& model, const Recipe& recipe) {
   }
 }
 
-double count_of(const Model& model) {
+double count_of(const arch::Model& model) {
   double count = 0;
-  for (const Parameter& p : model.parameters) count += p.count();
+  for (const arch::Parameter& p : model.parameters) count += p.count();
   return count;
 }
 
-double adapter_count(const Model& model, const Recipe& recipe) {
+double adapter_count(const arch::Model& model, const recipe::Recipe& recipe) {
   double count = 0;
   const Method method(model, recipe, {});
-  for (const Parameter& p : method.trained()) count += p.count();
+  for (const arch::Parameter& p : method.trained()) count += p.count();
   return count;
 }
 
-Model in_type(run::Engine& engine, const Model& model, const std::string& type, int* file_type) {
+arch::Model in_type(run::Engine& engine, const arch::Model& model, const std::string& type, int* file_type) {
   const FormatRef format = float_format(model.family->library().formats(), type);
-  if (format) return with_floats(engine, model, format);
-  QuantizeReport report;
-  Model out = quantize(engine, model, rounding_to(type), &report);
+  if (format) return compress::with_floats(engine, model, format);
+  compress::QuantizeReport report;
+  arch::Model out = quantize(engine, model, rounding_to(type), &report);
   *file_type = report.file_type;
   return out;
 }
 
-Provenance provenance_of(const Trainer& trainer, const Model& model) {
-  const Recipe& recipe = trainer.recipe();
-  Provenance from;
+recipe::Provenance provenance_of(const Trainer& trainer, const arch::Model& model) {
+  const recipe::Recipe& recipe = trainer.recipe();
+  recipe::Provenance from;
   const Trainer::Origin origin = trainer.origin();
   from.base = origin.place;
   from.base_hash = origin.hash;
@@ -141,68 +142,68 @@ Provenance provenance_of(const Trainer& trainer, const Model& model) {
   from.teacher = teacher.place;
   from.teacher_hash = teacher.hash;
   from.files = trainer.batches().files();
-  for (DataFile& f : from.files)
+  for (data::DataFile& f : from.files)
     if (!f.path.empty()) f.path = fs::absolute(f.path).lexically_normal().string();
   from.tokens = trainer.batches().token_hash().hex();
   from.recipe = describe_training(recipe);
-  from.formats = formats_of(model);
+  from.formats = recipe::formats_of(model);
   from.compiler = run::compiler_version();
   return from;
 }
 
 // The distance of a merged file from the trained model, on validation data.
-Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& record) {
-  const Model base = trainer.model();
-  const Batches& batches = trainer.batches();
-  const Batch rows = batches.validation(0, std::min(kCheckedRows, batches.validation_rows()));
-  PerplexityOptions options;
+infer::Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& record) {
+  const arch::Model base = trainer.model();
+  const data::Batches& batches = trainer.batches();
+  const data::Batch rows = batches.validation(0, std::min(kCheckedRows, batches.validation_rows()));
+  infer::PerplexityOptions options;
   options.length = rows.length;
   options.full = true;
   options.exact = true;
   // Both in the precision of the run, so that only weights differ.
   options.products = product_type(trainer.recipe(), base.family->library().formats());
-  const std::vector<TokenId> text(rows.tokens.begin(), rows.tokens.end());
-  LogitsSource source;
+  const std::vector<text::TokenId> text(rows.tokens.begin(), rows.tokens.end());
+  infer::LogitsSource source;
   source.vocabulary = base.integer("vocab");
-  source.logits = [&](std::span<const TokenId> window, std::span<float> out) { trainer.logits(window, out); };
+  source.logits = [&](std::span<const text::TokenId> window, std::span<float> out) { trainer.logits(window, out); };
   record_logits(source, text, options, record);
-  const Model written = read_gguf(base.family->library().shared_from_this(), merged);
-  const LoadedModel loaded(engine, written);
+  const arch::Model written = read_gguf(base.family->library().shared_from_this(), merged);
+  const infer::LoadedModel loaded(engine, written);
   return divergence(loaded, text, options, record);
 }
 
 // The merged model: the trained bytes, or merged weights in the requested type.
 void write_merged(run::Engine& engine, Trainer& trainer, const fs::path& path, bool hugging_face) {
-  const Model base = trainer.model();
+  const arch::Model base = trainer.model();
   if (const Shipping* shipping = trainer.shipping()) {
-    Model result = base;
+    arch::Model result = base;
     for (auto& [name, w] : result.weights) {
       if (!shipping->is_changed(name)) continue;
       const FormatRef format = shipping->format_of(name);
-      w.type.element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
+      w.type.element = {Scalar::f32, format && !arch::is_plain(*format, Scalar::f32) ? format : nullptr};
       w.bytes = {};
     }
-    set_record(result.metadata, record_of(provenance_of(trainer, result)));
-    const WeightSource source = [&](const Parameter& p) { return trainer.shipped(p); };
+    recipe::set_record(result.metadata, record_of(provenance_of(trainer, result)));
+    const arch::WeightSource source = [&](const arch::Parameter& p) { return trainer.shipped(p); };
     if (hugging_face)
       write_hf(result, path, source);
     else
       write_gguf(result, path, shipping->file_type(), 0, source);
     return;
   }
-  const std::vector<ScaledAdapter> adapters = {{trainer.adapter()}};
-  MergeOptions options;
+  const std::vector<arch::ScaledAdapter> adapters = {{trainer.adapter()}};
+  compress::MergeOptions options;
   options.type = trainer.recipe().merge;
   options.hugging_face = hugging_face;
   options.record = record_of(provenance_of(trainer, base));
-  (void)Merge(engine, base, adapters, options).write(path);
+  (void)compress::Merge(engine, base, adapters, options).write(path);
 }
 
 std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
-  const Recipe& recipe = trainer.recipe();
-  const Model base = trainer.model();
-  const Adapter adapter = trainer.adapter();
-  AdapterFile about;
+  const recipe::Recipe& recipe = trainer.recipe();
+  const arch::Model base = trainer.model();
+  const arch::Adapter adapter = trainer.adapter();
+  arch::AdapterFile about;
   about.base = recipe.base;
   if (trainer.batches().has_chats() && base.tokenizer) about.chat_template = base.tokenizer->chat_template();
   about.record = record_of(provenance_of(trainer, base));
@@ -210,7 +211,8 @@ std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer,
   // Such files cannot hold fields and magnitudes of groups.
   const Shipping* shipping = trainer.shipping();
   const bool alone = !shipping || shipping->parameters().empty();
-  const auto write_both = [&](const Adapter& one, const AdapterFile& what, const char* name, const char* gguf) {
+  const auto write_both = [&](const arch::Adapter& one, const arch::AdapterFile& what, const char* name,
+                              const char* gguf) {
     const auto try_to = [&](const fs::path& path, const char* kind, const auto& check, const auto& write) {
       try {
         check();
@@ -233,14 +235,14 @@ std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer,
     std::optional<InitialAdapter> began;
     if (recipe.adapter.changes_base() && residual_base(folder))
       began = read_initial_adapter(base, trainer.changes(), folder);
-    AdapterFile own = about;
+    arch::AdapterFile own = about;
     if (began)
       own.record["lumen.rewritten"] =
           fmt::format("{} of {}", recipe.adapter.init, fs::path(began->base).filename().string());
     write_both(adapter, own, kAdapter, kAdapterGguf);
     if (began) {
       if (const auto plain = adapter_for_given_base(base, adapter, began->adapter, recipe.adapter)) {
-        AdapterFile given = about;
+        arch::AdapterFile given = about;
         given.base = began->base;
         write_both(*plain, given, kPlain, kPlainGguf);
       }
@@ -252,26 +254,26 @@ std::vector<Output> write_adapter_outputs(run::Engine& engine, Trainer& trainer,
     write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf, kPlain, kPlainGguf, kInitialAdapter});
     return outputs;
   }
-  const AtomicFolder unchecked(folder / fmt::format("{}.unchecked", kModelFile));  // never kept
-  const fs::path merged = unchecked.path() / kModelFile;
+  const AtomicFolder unchecked(folder / fmt::format("{}.unchecked", recipe::kModelFile));  // never kept
+  const fs::path merged = unchecked.path() / recipe::kModelFile;
   write_merged(engine, trainer, merged, false);
-  const Divergence d = distance(engine, trainer, merged, unchecked.path() / "logits");
-  const Output written{folder / kModelFile, "merged, " + (shipping ? recipe.ship.type : recipe.merge), d.mean,
+  const infer::Divergence d = distance(engine, trainer, merged, unchecked.path() / "logits");
+  const Output written{folder / recipe::kModelFile, "merged, " + (shipping ? recipe.ship.type : recipe.merge), d.mean,
                        d.tokens};
   if (shipping && !(d.mean <= recipe.ship.max_kl))
     throw Error(Exit::verify,
                 fmt::format("the merged model differs from the trained one: {}; ship.max_kl is {}",
                             written.divergence(), recipe.ship.max_kl),
                 "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
-  move_file(merged, written_path(folder / kModelFile));
+  move_file(merged, written_path(folder / recipe::kModelFile));
   outputs.push_back(written);
   if (recipe.hugging_face) {
     write_merged(engine, trainer, folder / kFolder, true);
-    write_run_file(folder / kFolder, provenance_of(trainer, base), kFolderFiles);
+    write_run_file(folder / kFolder, provenance_of(trainer, base), recipe::kFolderFiles);
     outputs.push_back({folder / kFolder, "merged"});
   }
   write_run_file(folder, provenance_of(trainer, base),
-                 {kModelFile, kAdapter, kAdapterGguf, kPlain, kPlainGguf, kInitialAdapter, kFolder});
+                 {recipe::kModelFile, kAdapter, kAdapterGguf, kPlain, kPlainGguf, kInitialAdapter, kFolder});
   return outputs;
 }
 
@@ -299,7 +301,7 @@ std::string command_of(std::span<const Output> outputs, const std::string& base)
   const auto find = [&](const char* name) {
     return std::find_if(outputs.begin(), outputs.end(), [&](const Output& o) { return o.path.filename() == name; });
   };
-  if (const auto model = find(kModelFile); model != outputs.end())
+  if (const auto model = find(recipe::kModelFile); model != outputs.end())
     return "lumen chat -m " + shell_word(model->path.string());
   for (const char* name : {kAdapter, kAdapterGguf})
     if (const auto adapter = find(name); adapter != outputs.end())
@@ -309,7 +311,7 @@ std::string command_of(std::span<const Output> outputs, const std::string& base)
 
 }  // namespace
 
-void check_outputs(const Model& model, const Recipe& recipe) {
+void check_outputs(const arch::Model& model, const recipe::Recipe& recipe) {
   if (!float_format(model.family->library().formats(), recipe.output_type))
     (void)choose_formats(model, rounding_to(recipe.output_type), nullptr);
   (void)fake_assignments(recipe.quantize, model);
@@ -320,8 +322,9 @@ void check_outputs(const Model& model, const Recipe& recipe) {
 namespace {
 
 // Approximate bytes of one parameter: in its type, with its compensation state.
-double held_bytes(const Recipe& recipe, const FormatLibrary& formats) {
-  const HeldIn held = held_in({recipe.param_type, recipe.param_rounding, recipe.param_compensation}, formats);
+double held_bytes(const recipe::Recipe& recipe, const FormatLibrary& formats) {
+  const recipe::HeldIn held =
+      recipe::held_in({recipe.param_type, recipe.param_rounding, recipe.param_compensation}, formats);
   constexpr int64_t kColumns = 4096, kRows = 256;
   const auto bytes = [&](const graph::Element& e) {
     return 1.0 * graph::byte_size({{kRows, kColumns}, e}) / (kRows * kColumns);
@@ -330,17 +333,17 @@ double held_bytes(const Recipe& recipe, const FormatLibrary& formats) {
 }
 
 // Bytes of optimizer states in their formats; for an adapter, whose matrices are made later, two moments.
-double states_bytes(const Model& model, const Recipe& recipe, double weights) {
+double states_bytes(const arch::Model& model, const recipe::Recipe& recipe, double weights) {
   constexpr double kMoments = 8;
   if (recipe.adapter.trains()) return kMoments * weights;
-  OptimizerSettings settings = recipe.optimizer;
+  recipe::OptimizerSettings settings = recipe.optimizer;
   settings.held = {};
-  return 1.0 * Optimizer(model.family->library(), settings).state_bytes(model.parameters);
+  return 1.0 * recipe::Optimizer(model.family->library(), settings).state_bytes(model.parameters);
 }
 
 }  // namespace
 
-void require_room(const fs::path& folder, const Model& model, const Recipe& recipe, int64_t kept) {
+void require_room(const fs::path& folder, const arch::Model& model, const recipe::Recipe& recipe, int64_t kept) {
   const double weights = recipe.adapter.trains() ? adapter_count(model, recipe) : count_of(model);
   const double checkpoint =
       weights * held_bytes(recipe, model.family->library().formats()) + states_bytes(model, recipe, weights);
@@ -364,7 +367,7 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
 }
 
 std::vector<fs::path> earlier_outputs(const fs::path& folder) {
-  std::vector<fs::path> found = list_checkpoints(folder);
+  std::vector<fs::path> found = file::list_checkpoints(folder);
   std::error_code error;
   for (const char* name : kOutputs)
     if (fs::exists(folder / name, error)) found.push_back(folder / name);
@@ -398,50 +401,50 @@ std::string Output::line() const {
 
 void log_outputs(const fs::path& folder, const Trainer& trainer, std::span<const Output> outputs) {
   std::error_code error;
-  if (!fs::exists(folder / kMetricsName, error)) return;
+  if (!fs::exists(folder / report::kMetricsName, error)) return;
   nlohmann::json files = nlohmann::json::array();
   for (const Output& o : outputs) {
     if (o.path.empty()) continue;
     files.push_back({{"path", o.path.string()}, {"what", o.what}, {"bytes", bytes_of(o.path)}});
     if (o.kl) files.back()["kl"] = *o.kl;
   }
-  MetricsFile::append(folder,
-                      {{"step", trainer.done()},
-                       {"outputs", {{"files", files}, {"command", command_of(outputs, trainer.recipe().base)}}}});
+  report::MetricsFile::append(
+      folder, {{"step", trainer.done()},
+               {"outputs", {{"files", files}, {"command", command_of(outputs, trainer.recipe().base)}}}});
   write_run_report(folder);
 }
 
 std::vector<Output> write_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
-  const Recipe& recipe = trainer.recipe();
+  const recipe::Recipe& recipe = trainer.recipe();
   if (trainer.has_adapter()) return write_adapter_outputs(engine, trainer, folder);
   int file_type = -1;
-  Model trained = in_type(engine, trainer.read_model(), recipe.output_type, &file_type);
-  const Provenance from = provenance_of(trainer, trained);
-  set_record(trained.metadata, record_of(from));
+  arch::Model trained = in_type(engine, trainer.read_model(), recipe.output_type, &file_type);
+  const recipe::Provenance from = provenance_of(trainer, trained);
+  recipe::set_record(trained.metadata, record_of(from));
   std::vector<Output> outputs;
-  write_gguf(trained, folder / kModelFile, file_type);
-  outputs.push_back({folder / kModelFile, recipe.output_type});
+  write_gguf(trained, folder / recipe::kModelFile, file_type);
+  outputs.push_back({folder / recipe::kModelFile, recipe.output_type});
   if (!recipe.quantize.empty()) {
-    Model rounded = trainer.rounded();
-    set_record(rounded.metadata, record_of(provenance_of(trainer, rounded)));
+    arch::Model rounded = trainer.rounded();
+    recipe::set_record(rounded.metadata, record_of(provenance_of(trainer, rounded)));
     write_gguf(rounded, folder / kRounded, recipe.file_type);
     outputs.push_back({folder / kRounded, "the recipe's formats"});
   }
   if (trainer.has_average()) {
     trainer.exchange_average();
-    Model average = in_type(engine, trainer.read_model(), recipe.output_type, &file_type);
+    arch::Model average = in_type(engine, trainer.read_model(), recipe.output_type, &file_type);
     trainer.exchange_average();
-    set_record(average.metadata, record_of(from));
+    recipe::set_record(average.metadata, record_of(from));
     write_gguf(average, folder / kAverage, file_type);
     outputs.push_back({folder / kAverage, recipe.output_type + ", the mean of the weights"});
   }
   if (recipe.hugging_face) {
     write_hf(trained, folder / kFolder);
-    write_run_file(folder / kFolder, from, kFolderFiles);
+    write_run_file(folder / kFolder, from, recipe::kFolderFiles);
     outputs.push_back({folder / kFolder, recipe.output_type});
   }
-  write_run_file(folder, from, {kModelFile, kRounded, kAverage, kFolder});
+  write_run_file(folder, from, {recipe::kModelFile, kRounded, kAverage, kFolder});
   return outputs;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

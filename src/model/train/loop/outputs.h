@@ -12,14 +12,15 @@
 
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Error when an output file could not represent the family, the tokenizer or the recipe's output type. Writes nothing.
-void check_outputs(const Model& model, const Recipe& recipe);
+void check_outputs(const arch::Model& model, const recipe::Recipe& recipe);
 
 // Error when the disk of `folder` has too little free space for the run's checkpoints and outputs. `kept` checkpoints
 // exist already.
-void require_room(const std::filesystem::path& folder, const Model& model, const Recipe& recipe, int64_t kept);
+void require_room(const std::filesystem::path& folder, const arch::Model& model, const recipe::Recipe& recipe,
+                  int64_t kept);
 
 // Models and folders of an earlier run in `folder`.
 std::vector<std::filesystem::path> earlier_outputs(const std::filesystem::path& folder);
@@ -47,4 +48,4 @@ std::vector<Output> write_outputs(run::Engine& engine, Trainer& trainer, const s
 // No effect where the folder has no log.
 void log_outputs(const std::filesystem::path& folder, const Trainer& trainer, std::span<const Output> outputs);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

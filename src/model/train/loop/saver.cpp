@@ -8,7 +8,7 @@
 #include "base/file/file.h"
 #include "base/file/temporary.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,7 +26,7 @@ int64_t step_of(const fs::path& checkpoint) {
 Saver::Saver(Trainer& trainer, fs::path out) : trainer_(trainer), out_(std::move(out)) {
   if (out_.empty()) return;
   // Later checkpoints are of steps that this run repeats, perhaps with other results.
-  for (const fs::path& path : list_checkpoints(out_))
+  for (const fs::path& path : file::list_checkpoints(out_))
     if (step_of(path) <= trainer_.done()) good_.push_back(path);
 }
 
@@ -41,7 +41,7 @@ void Saver::save() {
 
 void Saver::confirm() {
   if (is_new_) {
-    if (trainer_.writes()) keep_checkpoints(out_, trainer_.recipe().keep, last_, best());
+    if (trainer_.writes()) file::keep_checkpoints(out_, trainer_.recipe().keep, last_, best());
     trainer_.meet();
     std::error_code error;
     std::erase_if(good_, [&](const fs::path& path) { return !fs::exists(path, error); });
@@ -73,14 +73,14 @@ void Saver::restore_best() const {
                 "without --load-best the last step's model is written");
   // Decisions since that checkpoint are kept, so that the next start decides alike.
   const RunState state = trainer_.state();
-  trainer_.restore(load_checkpoint(best(), trainer_.outline().family->library().formats()), {.seed = true});
+  trainer_.restore(file::load_checkpoint(best(), trainer_.outline().family->library().formats()), {.seed = true});
   trainer_.state() = state;
 }
 
 Error Saver::diverged(const Error& error) {
   std::string message = error.what();
   if (is_new_) {
-    if (trainer_.writes()) discard_checkpoint(last_);
+    if (trainer_.writes()) file::discard_checkpoint(last_);
     message += fmt::format("; '{}', which leads to it, was removed", last_.string());
     std::erase(good_, last_);
   }
@@ -100,7 +100,7 @@ bool Saver::go_back(int64_t failed) {
   if (failed < 0 || before.rollbacks >= trainer_.recipe().rollbacks) return false;
   const bool again = failed <= before.failed_at;
   while (!good_.empty() && (step_of(good_.back()) > failed || (again && is_new_ && good_.size() > 1))) {
-    if (trainer_.writes()) discard_checkpoint(good_.back());
+    if (trainer_.writes()) file::discard_checkpoint(good_.back());
     good_.pop_back();
     is_new_ = false;
   }
@@ -108,7 +108,7 @@ bool Saver::go_back(int64_t failed) {
   last_ = good_.back();
   const int64_t from = step_of(last_);
   const int64_t width = again ? std::min(2 * before.width, RunState::kWidest) : 1;
-  trainer_.restore(load_checkpoint(last_, trainer_.outline().family->library().formats()), {.seed = true});
+  trainer_.restore(file::load_checkpoint(last_, trainer_.outline().family->library().formats()), {.seed = true});
   RunState& state = trainer_.state();
   state.skipped = before.skipped;
   for (int64_t step = failed; step >= std::max(from, failed - width + 1); --step) state.skip(before.batch_of(step));
@@ -121,4 +121,4 @@ bool Saver::go_back(int64_t failed) {
   return true;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

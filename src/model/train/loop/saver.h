@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 inline constexpr const char* kBestName = "best";  // a link to the checkpoint of the best evaluation
 
@@ -43,4 +43,4 @@ class Saver {
   bool is_new_ = false;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

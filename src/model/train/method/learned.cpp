@@ -8,7 +8,7 @@
 #include "model/recipe/optimizer/held.h"
 #include "number/codec/codec.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 std::vector<LearnedField> learned_fields(const graph::Graph& g,
                                          const std::vector<graph::FormatAssignment>& assignments) {
@@ -24,7 +24,7 @@ std::vector<LearnedField> learned_fields(const graph::Graph& g,
       field.field = k;
       field.parameter.name = g[input].attributes.name;
       field.parameter.shape = g[input].type.shape;
-      field.parameter.role = kRoleField;
+      field.parameter.role = recipe::kRoleField;
       field.parameter.decays = false;
       field.parameter.rate = 0.1;
       fields.push_back(std::move(field));
@@ -33,7 +33,7 @@ std::vector<LearnedField> learned_fields(const graph::Graph& g,
   return fields;
 }
 
-std::vector<float> fitted_values(const LearnedField& learned, const Weight& weight) {
+std::vector<float> fitted_values(const LearnedField& learned, const arch::Weight& weight) {
   const Format& f = *learned.format;
   const Field& field = f.fields[learned.field];
   const int64_t rows = weight.rows(), columns = weight.columns();
@@ -63,7 +63,7 @@ int64_t encoded_columns(const graph::LearnedScale& scale) {
   const int64_t block = scale.format->block;
   return round_up(scale.columns, block);
 }
-Weight as_encoded(const graph::LearnedScale& scale, std::span<const float> weight, float instead_of_zero) {
+arch::Weight as_encoded(const graph::LearnedScale& scale, std::span<const float> weight, float instead_of_zero) {
   LUMEN_CHECK(std::ssize(weight) == scale.rows * scale.columns, "{}: {} numbers", scale.name, weight.size());
   const int64_t wide = encoded_columns(scale);
   std::vector<float> padded(scale.rows * wide, 0.0F);
@@ -72,7 +72,7 @@ Weight as_encoded(const graph::LearnedScale& scale, std::span<const float> weigh
       const float v = weight[r * scale.columns + c];
       padded[r * wide + c] = v == 0 ? instead_of_zero : v;
     }
-  return f32_weight({scale.rows, wide}, padded);
+  return arch::f32_weight({scale.rows, wide}, padded);
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ std::vector<float> fitted_values(const graph::LearnedScale& scale, std::span<con
 
 std::vector<float> values_under(const graph::LearnedScale& scale, std::span<const float> weight,
                                 const std::map<int, std::vector<float>>& fields) {
-  const Weight codes = encode_with(scale.format, as_encoded(scale, weight, 0), fields);
+  const arch::Weight codes = encode_with(scale.format, as_encoded(scale, weight, 0), fields);
   const int64_t wide = encoded_columns(scale);
   const std::vector<float> padded = decode(*scale.format, codes.bytes, scale.rows, wide);
   std::vector<float> out(weight.size());
@@ -102,13 +102,14 @@ std::vector<float> values_under(const graph::LearnedScale& scale, std::span<cons
   return out;
 }
 
-Weight encode_with(const FormatRef& format, const Weight& weight, const std::map<int, std::vector<float>>& fields) {
+arch::Weight encode_with(const FormatRef& format, const arch::Weight& weight,
+                         const std::map<int, std::vector<float>>& fields) {
   std::vector<SuppliedField> supplied;
   for (const auto& [field, values] : fields) supplied.push_back({field, {values.begin(), values.end()}});
-  Weight out;
+  arch::Weight out;
   out.type = {weight.type.shape, {Scalar::f32, format}};
   out.bytes = encode(*format, weight.f32(), weight.rows(), weight.columns(), supplied);
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

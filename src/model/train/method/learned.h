@@ -12,13 +12,13 @@
 #include "graph/pass/pass.h"
 #include "model/arch/model.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 struct LearnedField {
   std::string weight;  // the parameter whose format has the field
   FormatRef format;
   int field = 0;
-  Parameter parameter;  // name, shape; a tenth of the learning rate, no decay
+  arch::Parameter parameter;  // name, shape; a tenth of the learning rate, no decay
 };
 
 // The fields that assign_formats turned into inputs of `g` for these assignments.
@@ -26,7 +26,7 @@ std::vector<LearnedField> learned_fields(const graph::Graph& g,
                                          const std::vector<graph::FormatAssignment>& assignments);
 
 // One value per record and entry, as the format fits them to f32 weights.
-std::vector<float> fitted_values(const LearnedField& field, const Weight& weight);
+std::vector<float> fitted_values(const LearnedField& field, const arch::Weight& weight);
 
 // The same for a scale on a weight operand of a product. A scale fitted to zeros only is instead fitted to numbers of
 // the size of a fresh initialization, 1 / sqrt(columns).
@@ -37,6 +37,7 @@ std::vector<float> values_under(const graph::LearnedScale& scale, std::span<cons
                                 const std::map<int, std::vector<float>>& fields);
 
 // Encodes a weight with the given values of its learned fields (by field number); the codes follow from them.
-Weight encode_with(const FormatRef& format, const Weight& weight, const std::map<int, std::vector<float>>& fields);
+arch::Weight encode_with(const FormatRef& format, const arch::Weight& weight,
+                         const std::map<int, std::vector<float>>& fields);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -9,7 +9,7 @@
 #include "model/arch/split_weights.h"
 #include "model/recipe/recipe.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight".
@@ -21,10 +21,10 @@ std::string module_of(std::string name) {
 
 bool is_named(const std::string& target, const std::string& name) {
   if (name.empty()) return false;
-  return matches(target, name) || name.ends_with("." + target);
+  return recipe::matches(target, name) || name.ends_with("." + target);
 }
 
-bool is_meant(const std::string& target, const Parameter& p) {
+bool is_meant(const std::string& target, const arch::Parameter& p) {
   if (target == p.role || is_named(target, p.name)) return true;
   const auto is_module = [&](const std::string& name) {
     return is_named(target, name) || is_named(target, module_of(name));
@@ -33,19 +33,19 @@ bool is_meant(const std::string& target, const Parameter& p) {
          std::any_of(p.hf_also.begin(), p.hf_also.end(), is_module);
 }
 
-bool is_linear(const Parameter& p, const graph::LowRankPlaces& places) {
+bool is_linear(const arch::Parameter& p, const graph::LowRankPlaces& places) {
   return places.products && !is_looked_up(p) && p.role != "output" && p.role != "router";
 }
 
 }  // namespace
 
-std::vector<graph::LowRank> adapter_changes(const Model& model,
+std::vector<graph::LowRank> adapter_changes(const arch::Model& model,
                                             const std::map<std::string, graph::LowRankPlaces>& places,
-                                            const AdapterSettings& settings) {
-  const std::vector<Parameter> all = all_own_parameters(model);
+                                            const recipe::AdapterSettings& settings) {
+  const std::vector<arch::Parameter> all = all_own_parameters(model);
   for (const std::string& target : settings.targets) {
-    if (target == kAllLinear) continue;
-    const auto meant = [&](const Parameter& p) { return is_meant(target, p); };
+    if (target == recipe::kAllLinear) continue;
+    const auto meant = [&](const arch::Parameter& p) { return is_meant(target, p); };
     if (std::any_of(model.parameters.begin(), model.parameters.end(), meant)) continue;
     if (std::any_of(all.begin(), all.end(), meant))
       throw Error(Exit::user, fmt::format("adapter target '{}': this model has no such weight", target),
@@ -56,13 +56,13 @@ std::vector<graph::LowRank> adapter_changes(const Model& model,
         "lists the weights");
   }
   std::vector<graph::LowRank> changes;
-  for (const Parameter& p : model.parameters) {
-    if (p.role == kBranchRole) continue;  // merged into the weight next to it
+  for (const arch::Parameter& p : model.parameters) {
+    if (p.role == arch::kBranchRole) continue;  // merged into the weight next to it
     const auto found = places.find(p.name);
     const graph::LowRankPlaces place = found == places.end() ? graph::LowRankPlaces{} : found->second;
     bool chosen = false;
     for (const std::string& target : settings.targets) {
-      if (target == kAllLinear) {
+      if (target == recipe::kAllLinear) {
         chosen = chosen || is_linear(p, place);
         continue;
       }
@@ -105,11 +105,11 @@ std::vector<graph::LowRank> without_dropout(std::vector<graph::LowRank> changes)
   return changes;
 }
 
-std::vector<Parameter> adapter_parameters(const Model& model, const std::vector<graph::LowRank>& changes,
-                                          const AdapterSettings& settings) {
-  std::vector<Parameter> out;
-  const auto put = [&](const std::string& name, graph::Shape shape, const char* role) -> Parameter& {
-    Parameter p;
+std::vector<arch::Parameter> adapter_parameters(const arch::Model& model, const std::vector<graph::LowRank>& changes,
+                                                const recipe::AdapterSettings& settings) {
+  std::vector<arch::Parameter> out;
+  const auto put = [&](const std::string& name, graph::Shape shape, const char* role) -> arch::Parameter& {
+    arch::Parameter p;
     p.name = name;
     p.shape = std::move(shape);
     p.role = role;
@@ -121,10 +121,10 @@ std::vector<Parameter> adapter_parameters(const Model& model, const std::vector<
     a[c.rows ? 1 : shape.size() - 2] = graph::Dim(c.rank);
     b.back() = graph::Dim(c.rank);
     if (c.rows) b[0] = shape[1];
-    Parameter& narrow = put(graph::low_rank_a(c.weight), a, kRoleA);
+    arch::Parameter& narrow = put(graph::low_rank_a(c.weight), a, kRoleA);
     narrow.init = c.rows ? "zeros" : "uniform";
     narrow.init_scale = 1 / std::sqrt(a.back().number());
-    Parameter& wide = put(graph::low_rank_b(c.weight), b, kRoleB);
+    arch::Parameter& wide = put(graph::low_rank_b(c.weight), b, kRoleB);
     wide.init = c.rows ? "normal" : "zeros";
     wide.init_scale = 1;
     wide.rate = settings.b_rate;
@@ -134,4 +134,4 @@ std::vector<Parameter> adapter_parameters(const Model& model, const std::vector<
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

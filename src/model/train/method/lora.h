@@ -12,7 +12,7 @@
 #include "model/arch/model.h"
 #include "model/recipe/adapter_settings.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 inline constexpr const char* kRoleA = "adapter_a";
 inline constexpr const char* kRoleB = "adapter_b";
@@ -21,16 +21,16 @@ inline constexpr const char* kRoleMagnitude = "adapter_magnitude";
 // Low-rank changes of a model's weights, in the order of its parameters. `places`: how the family's loss uses the
 // weights (graph::low_rank_places). Error when a target matches nothing, or matches a weight with no use that a change
 // can be added to.
-std::vector<graph::LowRank> adapter_changes(const Model& model,
+std::vector<graph::LowRank> adapter_changes(const arch::Model& model,
                                             const std::map<std::string, graph::LowRankPlaces>& places,
-                                            const AdapterSettings& settings);
+                                            const recipe::AdapterSettings& settings);
 // The changes for evaluation: without dropout.
 std::vector<graph::LowRank> without_dropout(std::vector<graph::LowRank> changes);
 
 // A, B and magnitude of each change. One of A and B is random and the other zero, so the initial change is zero: A is
 // uniform in +-1 / sqrt(columns); for row lookups (embeddings) B is normal and A is zero. Magnitudes begin as the norms
 // of the weight's rows.
-std::vector<Parameter> adapter_parameters(const Model& model, const std::vector<graph::LowRank>& changes,
-                                          const AdapterSettings& settings);
+std::vector<arch::Parameter> adapter_parameters(const arch::Model& model, const std::vector<graph::LowRank>& changes,
+                                                const recipe::AdapterSettings& settings);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

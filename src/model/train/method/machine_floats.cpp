@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr std::string_view kPrefix = "machine_";
@@ -55,8 +55,8 @@ const FieldType* float_of(const Format& f, std::optional<Level> scales) {
 }
 
 template <class F>
-void for_each_name(Recipe& r, const F& see) {
-  ProductSettings& p = r.products;
+void for_each_name(recipe::Recipe& r, const F& see) {
+  recipe::ProductSettings& p = r.products;
   for (std::string* name : {&r.precision, &r.kept, &p.activation, &p.weight, &p.gradient, &p.forward_activation,
                             &p.forward_weight, &p.input_weight, &p.input_gradient, &p.weight_activation,
                             &p.weight_gradient, &p.attention, &p.attention_gradient})
@@ -79,8 +79,8 @@ std::string machine_float(const std::string& name, const Multiplies& multiplies,
   return usual;
 }
 
-Recipe with_machine_floats(Recipe recipe, const Multiplies& multiplies, const FormatLibrary& formats,
-                           std::string* said) {
+recipe::Recipe with_machine_floats(recipe::Recipe recipe, const Multiplies& multiplies, const FormatLibrary& formats,
+                                   std::string* said) {
   std::map<std::string, std::string> taken;
   for_each_name(recipe, [&](std::string& name) {
     const std::string is = machine_float(name, multiplies, formats);
@@ -94,9 +94,9 @@ Recipe with_machine_floats(Recipe recipe, const Multiplies& multiplies, const Fo
   return recipe;
 }
 
-std::string other_floats(const Recipe& recipe, const Multiplies& multiplies, const FormatLibrary& formats) {
+std::string other_floats(const recipe::Recipe& recipe, const Multiplies& multiplies, const FormatLibrary& formats) {
   std::vector<std::string> parts;
-  Recipe seen = recipe;
+  recipe::Recipe seen = recipe;
   const std::vector<FormatRef> all = formats.all();
   for_each_name(seen, [&](const std::string& name) {
     const FormatRef f = name.empty() ? nullptr : formats.find(name);
@@ -116,4 +116,4 @@ std::string other_floats(const Recipe& recipe, const Multiplies& multiplies, con
       fmt::join(parts, ", "));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

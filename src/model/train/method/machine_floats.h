@@ -10,7 +10,7 @@
 
 #include "model/recipe/recipe.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Whether a machine's matrix instructions read the codes of an 8-bit float.
 using Multiplies = std::function<bool(const FieldType&)>;
@@ -19,10 +19,10 @@ using Multiplies = std::function<bool(const FieldType&)>;
 std::string machine_float(const std::string& name, const Multiplies& multiplies, const FormatLibrary& formats);
 // Resolves all format names of a recipe: products, precision, and cached values. `said`, if not null, receives a
 // printable list of the replacements; it stays empty when there are none.
-Recipe with_machine_floats(Recipe recipe, const Multiplies& multiplies, const FormatLibrary& formats,
-                           std::string* said = nullptr);
+recipe::Recipe with_machine_floats(recipe::Recipe recipe, const Multiplies& multiplies, const FormatLibrary& formats,
+                                   std::string* said = nullptr);
 // Printable: formats of the recipe's products that this machine does not multiply, although it multiplies 8-bit floats
 // with the same exponent and mantissa widths. Empty: none.
-std::string other_floats(const Recipe& recipe, const Multiplies& multiplies, const FormatLibrary& formats);
+std::string other_floats(const recipe::Recipe& recipe, const Multiplies& multiplies, const FormatLibrary& formats);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -8,12 +8,12 @@
 #include "model/recipe/objective/teacher.h"
 #include "model/train/method/lora.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // Predicted scales need bounds of the weights that the optimizer changes.
-OptimizerSettings with_bounds(const Recipe& recipe) {
-  OptimizerSettings out = recipe.optimizer;
+recipe::OptimizerSettings with_bounds(const recipe::Recipe& recipe) {
+  recipe::OptimizerSettings out = recipe.optimizer;
   out.held = {recipe.param_type, recipe.param_rounding, recipe.param_compensation};
   if (recipe.products.weight_scale == "predicted") out.bound_every = recipe.products.rescale_every;
   return out;
@@ -21,13 +21,13 @@ OptimizerSettings with_bounds(const Recipe& recipe) {
 
 }  // namespace
 
-Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher)
+Method::Method(const arch::Model& model, const recipe::Recipe& recipe, BatchForm form, const arch::Model* teacher)
     : model_(model),
       recipe_(recipe),
       form_(form),
       teacher_(teacher),
       optimizer_(model.family->library(), with_bounds(recipe)) {
-  if (teacher) require_teacher(model, *teacher);
+  if (teacher) recipe::require_teacher(model, *teacher);
   for (const char* function : {"loss", "token_loss"})
     if (!model.family->has_function(function))
       throw user_error("the family '{}' cannot be trained: it has no function '{}'", model.family->name(), function);
@@ -45,7 +45,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
                      objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe, model.family->library().formats());
-  options_.recompute.kept = encodable("memory.kept", recipe.kept, formats());
+  options_.recompute.kept = recipe::encodable("memory.kept", recipe.kept, formats());
   // With packed weights kernels may round the activations, unless f32 was asked for.
   options_.exact = (recipe.adapter.trains() || optimizer_.held().element.format) && !has_short_products();
   const graph::Graph author = this->author();
@@ -63,31 +63,31 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     held_ = holding_of(trained_, optimizer_.held());
     if (recipe.ship.ships()) {
       shipping_.emplace(model, recipe, changes_);
-      for (const Parameter& p : shipping_->parameters()) trained_.push_back(p);
+      for (const arch::Parameter& p : shipping_->parameters()) trained_.push_back(p);
       shipping_->hold_still(trained_);
     }
     loss_ = loss_of(author, nullptr);
   } else {
-    for (const Parameter& p : model.parameters)
+    for (const arch::Parameter& p : model.parameters)
       if (!p.frozen) trained_.push_back(p);
     // Fake quantization becomes part of the loss before differentiation, so the optimizer reads and writes the
     // unrounded weights.
     roundings_ = fake_assignments(recipe.quantize, model);
     loss_ = loss_of(author, &scales_);
     learned_ = learned_fields(loss_, roundings_);
-    std::vector<Parameter> fields;
+    std::vector<arch::Parameter> fields;
     for (const LearnedField& f : learned_) fields.push_back(f.parameter);
-    std::vector<Parameter> all = trained_;
+    std::vector<arch::Parameter> all = trained_;
     all.insert(all.end(), fields.begin(), fields.end());
-    const std::vector<Parameter> scales = scale_parameters();
+    const std::vector<arch::Parameter> scales = scale_parameters();
     all.insert(all.end(), scales.begin(), scales.end());
     require_members(recipe.groups, all);
     trained_ = grouped(std::move(trained_), recipe.groups);
     held_ = holding_of(trained_, optimizer_.held());
-    for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
+    for (arch::Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
     // A scale frozen by a group is still saved in checkpoints: it does not follow from the weights.
-    for (const Parameter& p : scales) {
-      const std::vector<Parameter> moving = grouped({p}, recipe.groups);
+    for (const arch::Parameter& p : scales) {
+      const std::vector<arch::Parameter> moving = grouped({p}, recipe.groups);
       trained_.push_back(moving.empty() ? p : moving.front());
       if (moving.empty()) trained_.back().rate = 0;
     }
@@ -99,13 +99,13 @@ graph::Graph Method::author() const {
   return function_of(model_, objective_ ? objective_->function() : form_.weights ? "token_loss" : "loss");
 }
 
-std::vector<Parameter> Method::scale_parameters() const {
-  std::vector<Parameter> out;
+std::vector<arch::Parameter> Method::scale_parameters() const {
+  std::vector<arch::Parameter> out;
   for (const graph::LearnedScale& s : scales_) {
-    Parameter p;
+    arch::Parameter p;
     p.name = s.name;
     p.shape = s.shape;
-    p.role = kRoleOperandScale;
+    p.role = recipe::kRoleOperandScale;
     p.decays = false;
     out.push_back(std::move(p));
   }
@@ -137,7 +137,7 @@ graph::Graph Method::loss_of(const graph::Graph& author, std::vector<graph::Lear
       return objective_->over(std::move(g), form_.weights, theirs ? &*theirs : nullptr);
     };
   else if (form_.weights)
-    objective = weighted_loss;
+    objective = recipe::weighted_loss;
   if (!scales || !recipe_.products.learns())
     return graph::loss_graph(author, changes_of(author), options_.symbols, objective);
   // Operands pass through formats with parameter scales before anything is differentiated.
@@ -201,7 +201,7 @@ std::optional<graph::Graph> Method::teacher() const {
 }
 
 graph::Graph Method::reference_logits() const {
-  return graph::bind_symbols(teacher_ ? teacher_logits(*teacher_, form_.starts) : apart(function("forward")),
+  return graph::bind_symbols(teacher_ ? recipe::teacher_logits(*teacher_, form_.starts) : apart(function("forward")),
                              options_.symbols);
 }
 
@@ -214,7 +214,7 @@ Method::Work Method::finished(graph::Graph graph) const {
 void Method::add_stored_formats(Work& work) const {
   if (is_frozen()) work.options.assignments = stored_formats(model_, work.graph);
   if (!teacher_) return;
-  for (graph::FormatAssignment& a : teacher_formats(*teacher_, work.graph))
+  for (graph::FormatAssignment& a : recipe::teacher_formats(*teacher_, work.graph))
     work.options.assignments.push_back(std::move(a));
 }
 
@@ -241,7 +241,7 @@ Method::Work Method::gradients() const {
   return finished(gradient_step(loss_, trained_, parts(), held_, changes_of(loss_)));
 }
 
-Method::Work Method::apply(const std::vector<Parameter>& own) const {
+Method::Work Method::apply(const std::vector<arch::Parameter>& own) const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
   // Parts whose changes other ranks receive in a format are held in f32, as is everything then.
@@ -275,7 +275,7 @@ Method::Work Method::reference() const {
 Method::Work Method::divergence() const {
   const graph::Graph g = function("forward");
   return in_parts(evaluated(g, evaluated_changes(g), [&](graph::Graph policy) {
-    return divergence_from(model_.family->library(), std::move(policy), reference_logits());
+    return recipe::divergence_from(model_.family->library(), std::move(policy), reference_logits());
   }));
 }
 
@@ -314,15 +314,15 @@ Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes&
 
 double Method::operations() const {
   std::vector<std::string> names;
-  for (const Parameter& p : trained_) names.push_back(p.name);
+  for (const arch::Parameter& p : trained_) names.push_back(p.name);
   return graph::training_work(loss_, names) * recipe_.accumulate;
 }
 
-int64_t window_length(const Model& model, const Recipe& recipe) {
+int64_t window_length(const arch::Model& model, const recipe::Recipe& recipe) {
   if (recipe.length > 0) return recipe.length;
   if (!model.config.contains("context"))
     throw usage_error("the family '{}' has no key 'context': give --length", model.family->name());
   return model.integer("context");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

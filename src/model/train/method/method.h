@@ -22,7 +22,7 @@
 #include "model/train/method/ship.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 inline constexpr const char* kWeights = "weights";  // input: weight of each position's loss
 
@@ -35,20 +35,20 @@ class Method {
  public:
   // Only the types of the model's weights are read; weights without a type count as f32. Error when the family cannot
   // be trained, or lacks something that the recipe needs. `teacher`: another model, where the recipe names one.
-  Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher = nullptr);
+  Method(const arch::Model& model, const recipe::Recipe& recipe, BatchForm form, const arch::Model* teacher = nullptr);
 
   // Base weights are frozen: only adapters are trained.
   bool is_frozen() const { return !changes_.empty(); }
-  const std::vector<Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
+  const std::vector<arch::Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
   // Tensors that tensor-parallel ranks (recipe.tensor_parallel) hold in parts: parameters and, by their names,
   // gradients and states; null: this process holds whole tensors. And parameters with the shapes of one rank.
   const graph::TensorSplit* partition() const { return partition_ ? &*partition_ : nullptr; }
-  std::vector<Parameter> trained_here() const;
+  std::vector<arch::Parameter> trained_here() const;
   std::string partition_text() const;  // printable
-  const Holding& held() const { return held_; }
+  const recipe::Holding& held() const { return held_; }
   // Products round their operands to a 16-bit float.
   bool has_short_products() const { return options_.products.scalar != Scalar::f32; }
-  const Optimizer& optimizer() const { return optimizer_; }
+  const recipe::Optimizer& optimizer() const { return optimizer_; }
   const FormatLibrary& formats() const { return model_.family->library().formats(); }
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }
@@ -67,7 +67,7 @@ class Method {
   Work apply() const;       // the update after the last batch
   // The same for ranks that hold parts of the parameters (optimizer.h).
   Work gradients() const;
-  Work apply(const std::vector<Parameter>& parts) const;
+  Work apply(const std::vector<arch::Parameter>& parts) const;
   // The scales that formats fit to the activations of a batch, by scale name: initial values of learned scales.
   Work fits() const;
   Work gradients_apart() const;       // of one batch; updates are computed separately (train/offload)
@@ -80,7 +80,7 @@ class Method {
   graph::Graph token_losses() const;
   double operations() const;  // in the products of one step, over all its batches (graph::training_work)
 
-  const Objective* objective() const { return objective_ ? &*objective_ : nullptr; }
+  const recipe::Objective* objective() const { return objective_ ? &*objective_ : nullptr; }
   // Divisor of each batch's loss before the losses are added; 1 where position weights sum to 1 over all batches.
   int parts() const { return !objective_of_rows() && form_.weights ? 1 : static_cast<int>(recipe_.accumulate); }
   Work reference() const;       // rows x length losses of the model without its adapter
@@ -97,7 +97,7 @@ class Method {
   graph::Graph author() const;                      // the function that the loss is computed from
   // `scales` receives the learned operand scales; null: operands have no learned scales.
   graph::Graph loss_of(const graph::Graph& author, std::vector<graph::LearnedScale>* scales) const;
-  std::vector<Parameter> scale_parameters() const;
+  std::vector<arch::Parameter> scale_parameters() const;
   bool learns_scale_of(const std::string& scale) const;
   graph::Graph with_scales(graph::Graph g) const;  // operands under the learned scales, as in steps
   // The method's changes to a function: in steps, and in evaluations.
@@ -111,16 +111,16 @@ class Method {
                  const graph::Bindings& symbols) const;
   bool objective_of_rows() const { return objective_ && objective_->reads("logp"); }
 
-  const Model& model_;
-  const Recipe& recipe_;
+  const arch::Model& model_;
+  const recipe::Recipe& recipe_;
   BatchForm form_;
-  const Model* teacher_;
-  std::optional<Objective> objective_;
+  const arch::Model* teacher_;
+  std::optional<recipe::Objective> objective_;
   graph::Graph loss_;
   run::CompileOptions options_;
-  std::vector<Parameter> trained_;
-  Holding held_;
-  Optimizer optimizer_;
+  std::vector<arch::Parameter> trained_;
+  recipe::Holding held_;
+  recipe::Optimizer optimizer_;
   std::vector<graph::FormatAssignment> roundings_;
   std::vector<LearnedField> learned_;
   std::vector<graph::LearnedScale> scales_;
@@ -130,6 +130,6 @@ class Method {
 };
 
 // The recipe's window length, or else the model's context length.
-int64_t window_length(const Model& model, const Recipe& recipe);
+int64_t window_length(const arch::Model& model, const recipe::Recipe& recipe);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -5,7 +5,7 @@
 #include "graph/pass/pass.h"
 #include "model/train/method/method.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // Inlines calls, so that each use names its parameter directly, and merges common subexpressions.
@@ -21,17 +21,17 @@ void Method::partition_tensors() {
   // Trained parameters, and frozen weights under an adapter.
   const auto may_split = [&](const std::string& name) {
     return (is_frozen() && model_.find(name) != nullptr) ||
-           std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
+           std::any_of(trained_.begin(), trained_.end(), [&](const arch::Parameter& p) { return p.name == name; });
   };
   graph::TensorSplit found = graph::find_partition(plain(loss_), recipe_.tensor_parallel, may_split);
-  for (const Parameter& p : trained_) {
+  for (const arch::Parameter& p : trained_) {
     const auto split = found.inputs.find(p.name);
     if (split == found.inputs.end()) continue;
     const graph::Split own = split->second;
-    found.inputs[kGradient + p.name] = own;
-    found.inputs[average_of(p.name)] = own;
-    for (const Optimizer::State& s : optimizer_.states(p))
-      if (s.type.shape == p.shape) found.inputs[optimizer_state(s.name, p.name)] = own;
+    found.inputs[recipe::kGradient + p.name] = own;
+    found.inputs[recipe::average_of(p.name)] = own;
+    for (const recipe::Optimizer::State& s : optimizer_.states(p))
+      if (s.type.shape == p.shape) found.inputs[recipe::optimizer_state(s.name, p.name)] = own;
   }
   found.sequence = recipe_.sequence_parallel;
   const int ranks = found.ranks;
@@ -43,10 +43,10 @@ void Method::partition_tensors() {
   partition_ = std::move(found);
 }
 
-std::vector<Parameter> Method::trained_here() const {
-  std::vector<Parameter> out = trained_;
+std::vector<arch::Parameter> Method::trained_here() const {
+  std::vector<arch::Parameter> out = trained_;
   if (!partition_) return out;
-  for (Parameter& p : out)
+  for (arch::Parameter& p : out)
     if (const auto split = partition_->inputs.find(p.name); split != partition_->inputs.end())
       p.shape = graph::local_shape(p.shape, split->second, partition_->ranks);
   return out;
@@ -56,7 +56,7 @@ std::vector<Parameter> Method::trained_here() const {
 Method::Work Method::in_parts(Work work) const {
   if (!partition_) return work;
   work.graph = graph::partitioned(plain(std::move(work.graph)), *partition_,
-                                  [](const std::string& result) { return result.starts_with(kSquares); });
+                                  [](const std::string& result) { return result.starts_with(recipe::kSquares); });
   return work;
 }
 
@@ -64,7 +64,7 @@ std::string Method::partition_text() const {
   constexpr int64_t kNamed = 4;
   int64_t all = 0, split = 0, matrices = 0, others = 0;
   std::string whole;
-  for (const Parameter& p : model_.parameters) {
+  for (const arch::Parameter& p : model_.parameters) {
     all += p.count();
     const bool is_split = partition_->inputs.contains(p.name);
     if (is_split) split += p.count();
@@ -83,4 +83,4 @@ std::string Method::partition_text() const {
       sums.scatters > 0 ? fmt::format(", {} of them dealt along tokens", sums.scatters) : "");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

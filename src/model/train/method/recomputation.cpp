@@ -5,7 +5,7 @@
 #include "model/recipe/recipe_keys.h"
 #include "run/device/available.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 namespace {
 
@@ -29,13 +29,13 @@ void recompute(Method::Work* work, const std::string& text, const run::Device& d
   work->options.recompute.kept = kept;
 }
 
-int64_t beside_values(run::Engine& engine, const Method& method, const Recipe& recipe) {
+int64_t beside_values(run::Engine& engine, const Method& method, const recipe::Recipe& recipe) {
   int64_t bytes = method.optimizer().state_bytes(method.trained(), method.held());
   if (recipe.accumulate > 1)
-    for (const Parameter& p : method.trained())
+    for (const arch::Parameter& p : method.trained())
       bytes = run::saturating_sum(bytes, run::saturating_product(p.count(), int64_t{sizeof(float)}));
   const Method::Work evaluation = method.evaluation();
   return run::saturating_sum(bytes, engine.arena_bytes(evaluation.graph, evaluation.options));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

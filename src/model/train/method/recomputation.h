@@ -7,13 +7,13 @@
 
 #include "model/train/method/method.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // `auto` is the device's free memory less `others`: bytes that will be allocated in addition to the step's values. The
 // result is written to `work`.
 void recompute(Method::Work* work, const std::string& text, const run::Device& device, int64_t others);
 
 // Bytes that training takes in addition to weights and the values of a step.
-int64_t beside_values(run::Engine& engine, const Method& method, const Recipe& recipe);
+int64_t beside_values(run::Engine& engine, const Method& method, const recipe::Recipe& recipe);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

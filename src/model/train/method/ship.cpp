@@ -9,7 +9,7 @@
 #include "model/arch/function.h"
 #include "model/compress/quantize.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr const char* kBase = "base";
@@ -23,7 +23,7 @@ std::string weight_of(const std::string& sum) {
 
 }  // namespace
 
-Shipping::Shipping(const Model& model, const Recipe& recipe, const std::vector<graph::LowRank>& changes)
+Shipping::Shipping(const arch::Model& model, const recipe::Recipe& recipe, const std::vector<graph::LowRank>& changes)
     : settings_(recipe.ship) {
   std::map<std::string, FormatRef> chosen;
   if (settings_.type == kBase) {
@@ -31,9 +31,9 @@ Shipping::Shipping(const Model& model, const Recipe& recipe, const std::vector<g
       if (!w.is_f32()) chosen[name] = w.type.element.format;
     if (model.metadata.has("general.file_type")) file_type_ = model.metadata.integer("general.file_type");
   } else {
-    QuantizeOptions options;
+    compress::QuantizeOptions options;
     options.target = settings_.type;
-    QuantizeReport report;
+    compress::QuantizeReport report;
     chosen = choose_formats(model, options, &report);
     file_type_ = report.file_type;
   }
@@ -48,7 +48,7 @@ Shipping::Shipping(const Model& model, const Recipe& recipe, const std::vector<g
     graph::RoundedSum sum;
     sum.change = c;
     const auto found = chosen.find(c.weight);
-    const bool rounds = found != chosen.end() && !is_plain(*found->second, Scalar::f32);
+    const bool rounds = found != chosen.end() && !arch::is_plain(*found->second, Scalar::f32);
     if (rounds && !found->second->encodes())
       throw Error(Exit::user,
                   fmt::format("'{}' would be shipped in '{}', which can be read but not written", c.weight,
@@ -72,7 +72,7 @@ Shipping::Shipping(const Model& model, const Recipe& recipe, const std::vector<g
     sums_.push_back(std::move(sum));
   }
   for (const auto& [name, format] : chosen) {
-    const Weight& w = model.weights.at(name);
+    const arch::Weight& w = model.weights.at(name);
     const bool same = w.type.element.format && w.type.element.format->hash == format->hash;
     if (changed.contains(name) || !same) formats_[name] = format;
   }
@@ -92,14 +92,14 @@ graph::Changes Shipping::changes(const graph::Graph& function) const {
   return out;
 }
 
-std::vector<Parameter> Shipping::parameters() const {
-  std::vector<Parameter> out;
+std::vector<arch::Parameter> Shipping::parameters() const {
+  std::vector<arch::Parameter> out;
   for (const LearnedField& f : learned_) out.push_back(f.parameter);
   for (const auto& [weight, shape] : magnitudes_) {
-    Parameter p;
+    arch::Parameter p;
     p.name = graph::group_magnitude(weight);
     p.shape = shape;
-    p.role = kRoleGroupMagnitude;
+    p.role = recipe::kRoleGroupMagnitude;
     p.init = "ones";
     p.decays = false;
     out.push_back(std::move(p));
@@ -107,14 +107,16 @@ std::vector<Parameter> Shipping::parameters() const {
   return out;
 }
 
-void Shipping::hold_still(std::vector<Parameter>& trained) const {
+void Shipping::hold_still(std::vector<arch::Parameter>& trained) const {
   const auto trains = [&](const char* what) {
     return std::find(settings_.trains.begin(), settings_.trains.end(), what) != settings_.trains.end();
   };
   std::set<std::string> fields;
   for (const LearnedField& f : learned_) fields.insert(f.parameter.name);
-  for (Parameter& p : trained) {
-    const char* kind = p.role == kRoleGroupMagnitude ? "magnitudes" : fields.contains(p.name) ? "fields" : "adapter";
+  for (arch::Parameter& p : trained) {
+    const char* kind = p.role == recipe::kRoleGroupMagnitude ? "magnitudes"
+                       : fields.contains(p.name)             ? "fields"
+                                                             : "adapter";
     if (!trains(kind)) p.rate = 0;
   }
 }
@@ -129,13 +131,13 @@ bool Shipping::is_changed(const std::string& parameter) const {
                      [&](const graph::RoundedSum& s) { return s.change.weight == parameter; });
 }
 
-void round_unchanged(run::Engine& engine, Model& model, const Shipping& shipping) {
+void round_unchanged(run::Engine& engine, arch::Model& model, const Shipping& shipping) {
   for (auto& [name, w] : model.weights) {
     const FormatRef format = shipping.format_of(name);
     if (!format || shipping.is_changed(name)) continue;
-    const std::vector<float> values = values_of(engine, w);
-    if (is_plain(*format, Scalar::f32)) {
-      w = f32_weight(w.type.shape, values);
+    const std::vector<float> values = compress::values_of(engine, w);
+    if (arch::is_plain(*format, Scalar::f32)) {
+      w = arch::f32_weight(w.type.shape, values);
       continue;
     }
     w.type.element = {Scalar::f32, format};
@@ -143,12 +145,13 @@ void round_unchanged(run::Engine& engine, Model& model, const Shipping& shipping
   }
 }
 
-Weight shipped_weight(run::Engine& engine, const Parameter& p, const Weight& base, const Adapter& adapter,
-                      const Shipping& shipping, const std::map<std::string, std::vector<float>>& values) {
-  const ScaledAdapter one[] = {{adapter}};
+arch::Weight shipped_weight(run::Engine& engine, const arch::Parameter& p, const arch::Weight& base,
+                            const arch::Adapter& adapter, const Shipping& shipping,
+                            const std::map<std::string, std::vector<float>>& values) {
+  const arch::ScaledAdapter one[] = {{adapter}};
   std::vector<float> sum = adapted_values(engine, p, base, one);
   const FormatRef format = shipping.format_of(p.name);
-  if (!format || is_plain(*format, Scalar::f32)) return f32_weight(p.shape, sum);
+  if (!format || arch::is_plain(*format, Scalar::f32)) return arch::f32_weight(p.shape, sum);
   const auto magnitudes = values.find(graph::group_magnitude(p.name));
   const auto magnitude = [&](size_t group) { return magnitudes == values.end() ? 1.0F : magnitudes->second[group]; };
   if (magnitudes != values.end()) {
@@ -162,11 +165,11 @@ Weight shipped_weight(run::Engine& engine, const Parameter& p, const Weight& bas
     field = values.at(f.parameter.name);
     for (size_t i = 0; i < field.size(); ++i) field[i] *= magnitude(i);
   }
-  if (!fields.empty()) return encode_with(format, f32_weight(p.shape, sum), fields);
-  Weight out;
+  if (!fields.empty()) return encode_with(format, arch::f32_weight(p.shape, sum), fields);
+  arch::Weight out;
   out.type = {p.shape, {Scalar::f32, format}};
   out.bytes = engine.encode(format, sum.data(), out.rows(), out.columns());
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

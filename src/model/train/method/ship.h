@@ -20,22 +20,22 @@ namespace lumen::run {
 class Engine;
 }
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 class Shipping {
  public:
   Shipping() = default;
   // Error (user) when a weight's format cannot be written, or its fields cannot be learned; error (usage) when the
   // adapter has a part that rounding cannot contain (dropout, row magnitudes).
-  Shipping(const Model& model, const Recipe& recipe, const std::vector<graph::LowRank>& changes);
+  Shipping(const arch::Model& model, const recipe::Recipe& recipe, const std::vector<graph::LowRank>& changes);
 
   // Replaces weights that a function of the family reads by rounded sums.
   graph::Changes changes(const graph::Graph& function) const;
   // Parameters trained in addition to A and B: fields and magnitudes.
   const std::vector<LearnedField>& learned() const { return learned_; }
-  std::vector<Parameter> parameters() const;
+  std::vector<arch::Parameter> parameters() const;
   // Sets the learning-rate factor of parameters that `trains` leaves out to 0.
-  void hold_still(std::vector<Parameter>& trained) const;
+  void hold_still(std::vector<arch::Parameter>& trained) const;
 
   // The format a weight is written in; null: floats.
   FormatRef format_of(const std::string& parameter) const;
@@ -43,7 +43,7 @@ class Shipping {
   int file_type() const { return file_type_; }
 
  private:
-  ShipSettings settings_;
+  recipe::ShipSettings settings_;
   std::map<std::string, FormatRef> formats_;  // of rounded weights, with or without an adapter
   std::vector<graph::RoundedSum> sums_;
   std::vector<graph::FormatAssignment> roundings_;
@@ -53,11 +53,12 @@ class Shipping {
 };
 
 // Rounds weights without an adapter to the formats they ship in.
-void round_unchanged(run::Engine& engine, Model& model, const Shipping& shipping);
+void round_unchanged(run::Engine& engine, arch::Model& model, const Shipping& shipping);
 
 // One weight in its shipped form: base and adapter summed and rounded as in the training graph. `values`: learned
 // fields and magnitudes, by parameter name.
-Weight shipped_weight(run::Engine& engine, const Parameter& p, const Weight& base, const Adapter& adapter,
-                      const Shipping& shipping, const std::map<std::string, std::vector<float>>& values);
+arch::Weight shipped_weight(run::Engine& engine, const arch::Parameter& p, const arch::Weight& base,
+                            const arch::Adapter& adapter, const Shipping& shipping,
+                            const std::map<std::string, std::vector<float>>& values);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -9,7 +9,7 @@
 #include "graph/ir/verify.h"
 #include "graph/pipeline/pipeline.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 using graph::Builder;
@@ -86,14 +86,14 @@ graph::LayerCut cut_for_training(const Graph& function, const std::string& who, 
       instead);
 }
 
-Holding held_in(const graph::LayerPart& part, const Holding& all) {
-  Holding out{all.type, {}};
+recipe::Holding held_in(const graph::LayerPart& part, const recipe::Holding& all) {
+  recipe::Holding out{all.type, {}};
   for (const std::string& p : part.parameters)
     if (std::find(all.names.begin(), all.names.end(), p) != all.names.end()) out.names.push_back(part.name_of(p));
   return out;
 }
 
-Graph forward_part(const graph::LayerPart& part, const Holding& held) {
+Graph forward_part(const graph::LayerPart& part, const recipe::Holding& held) {
   Graph g = hold(part.graph, held);
   g.name = "forward";
   const std::vector<ValueId> carried = take_carried(g, part.out.size());
@@ -107,7 +107,7 @@ Graph forward_part(const graph::LayerPart& part, const Holding& held) {
 namespace {
 
 // The part, its carried values, and its gradients.
-Graph with_gradients(const graph::LayerPart& part, const Holding& held, const StepPart& how) {
+Graph with_gradients(const graph::LayerPart& part, const recipe::Holding& held, const StepPart& how) {
   Graph g = hold(part.graph, held);
   const std::vector<ValueId> carried = take_carried(g, part.out.size());
   Builder build(g);
@@ -136,14 +136,15 @@ Graph with_gradients(const graph::LayerPart& part, const Holding& held, const St
                  gradients[how.trained.size() + i]);
   for (size_t i = 0; i < how.trained.size(); ++i) {
     const std::string& name = how.trained[i];
-    const ValueId sum = build.input(kGradient + name, Role::state, {g[wanted[i]].type.shape, {Scalar::f32, nullptr}});
+    const ValueId sum =
+        build.input(recipe::kGradient + name, Role::state, {g[wanted[i]].type.shape, {Scalar::f32, nullptr}});
     ValueId total = gradients[i];
     if (how.parts > 1) total = build.mul(total, build.scalar(1.0 / how.parts));
     if (how.adds.contains(name)) total = build.add(sum, total);
     build.update(sum, total);
     if (how.alone) continue;
     g.results.push_back(sum_of(build, build.mul(total, total)));
-    g.result_names.push_back(kSquares + name);
+    g.result_names.push_back(recipe::kSquares + name);
   }
   graph::verify_or_die(g, "with_gradients");
   return g;
@@ -151,13 +152,13 @@ Graph with_gradients(const graph::LayerPart& part, const Holding& held, const St
 
 }  // namespace
 
-graph::Passes passes_of(const graph::LayerPart& part, const Holding& held, const StepPart& how,
+graph::Passes passes_of(const graph::LayerPart& part, const recipe::Holding& held, const StepPart& how,
                         const graph::ProductType& products, const graph::Recompute& recompute) {
   return graph::split_passes(graph::with_rounded_products(with_gradients(part, held, how), {}, {}, products),
                              recompute);
 }
 
-Graph last_part(const graph::LayerPart& part, const Holding& held, const StepPart& how,
+Graph last_part(const graph::LayerPart& part, const recipe::Holding& held, const StepPart& how,
                 const graph::ProductType& products) {
   Graph g = graph::with_rounded_products(with_gradients(part, held, how), {}, {}, products);
   g.name = "backward";
@@ -171,4 +172,4 @@ run::CompileOptions part_options(const Method& method) {
   return options;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -11,7 +11,7 @@
 #include "graph/transform/layers.h"
 #include "model/train/method/method.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Inputs of these graphs in addition to those of the parts: gradients that arrive at a part's results, and tensors that
 // are written.
@@ -25,10 +25,10 @@ std::string leaving(size_t in);    // gradient of carried_in(in)
 graph::LayerCut cut_for_training(const graph::Graph& function, const std::string& who, const std::string& instead);
 
 // The types of a part's parameters, by the names in its graph; `all`: those of the model.
-Holding held_in(const graph::LayerPart& part, const Holding& all);
+recipe::Holding held_in(const graph::LayerPart& part, const recipe::Holding& all);
 
 // For evaluations: writes carried values to kept(i); other results stay.
-graph::Graph forward_part(const graph::LayerPart& part, const Holding& held);
+graph::Graph forward_part(const graph::LayerPart& part, const recipe::Holding& held);
 
 // The part and its gradients: from arriving(i), or from the loss in the last part, to leaving(i) and "gradient.NAME" of
 // the parameters `trained` of its graph, times 1 / parts; for those in `adds` it is added to the existing value.
@@ -42,12 +42,12 @@ struct StepPart {
   bool alone = false;       // gradients are summed elsewhere: nothing is added, and there are no squares
 };
 // The passes of a part with a next one: a forward graph that writes carried values to kept(i), and a backward graph.
-graph::Passes passes_of(const graph::LayerPart& part, const Holding& held, const StepPart& how,
+graph::Passes passes_of(const graph::LayerPart& part, const recipe::Holding& held, const StepPart& how,
                         const graph::ProductType& products, const graph::Recompute& recompute);
 // The part with the loss: both passes in one graph.
-graph::Graph last_part(const graph::LayerPart& part, const Holding& held, const StepPart& how,
+graph::Graph last_part(const graph::LayerPart& part, const recipe::Holding& held, const StepPart& how,
                        const graph::ProductType& products);
 // Compile options of these graphs.
 run::CompileOptions part_options(const Method& method);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

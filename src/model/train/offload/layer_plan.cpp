@@ -11,7 +11,7 @@
 #include "graph/ir/text.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
@@ -24,9 +24,9 @@ const char* flag_of(LayersLie lie) {
                                         : "--offload activations";
 }
 
-void require_plain(const Method& method, const Recipe& recipe, LayersLie lie, bool keeps_outside) {
+void require_plain(const Method& method, const recipe::Recipe& recipe, LayersLie lie, bool keeps_outside) {
   const bool here = lie == LayersLie::here;
-  const bool moves = lie == LayersLie::outside || (!here && offload_settings(recipe.offload).layers);
+  const bool moves = lie == LayersLie::outside || (!here && recipe::offload_settings(recipe.offload).layers);
   const char* what = method.is_frozen()                        ? "an adapter"
                      : method.objective()                      ? "an objective"
                      : recipe.optimizer.ema_decay > 0 && moves ? "a mean of the weights"
@@ -51,15 +51,15 @@ void require_plain(const Method& method, const Recipe& recipe, LayersLie lie, bo
                 "none, maps or layers go with it; --memory chooses among them");
 }
 
-void fill_records(const Model& model, const Method& method, LayerPlan& plan) {
+void fill_records(const arch::Model& model, const Method& method, LayerPlan& plan) {
   std::map<int, std::vector<PagedTensor>> parameters, gradients;
-  const Holding& held = method.held();
-  for (const Parameter& p : model.parameters)
+  const recipe::Holding& held = method.held();
+  for (const arch::Parameter& p : model.parameters)
     if (const int layer = graph::layer_of(p.name); layer >= 0)
       parameters[layer].push_back({p.name, held.type_of(p), 0});
-  for (const Parameter& p : method.trained())
+  for (const arch::Parameter& p : method.trained())
     if (const int layer = graph::layer_of(p.name); layer >= 0)
-      gradients[layer].push_back({kGradient + p.name, {p.shape, {Scalar::f32, nullptr}}, 0});
+      gradients[layer].push_back({recipe::kGradient + p.name, {p.shape, {Scalar::f32, nullptr}}, 0});
   std::vector<std::vector<PagedTensor>> all, of_gradients;
   for (auto& [layer, tensors] : parameters) {
     plan.group_of[layer] = all.size();
@@ -81,14 +81,14 @@ std::vector<LayerPlan::Part> parts_of(graph::LayerCut cut) {
 }
 
 // `first`: first batch of a step.
-StepPart step_part(const Method& method, const Recipe& recipe, const std::vector<LayerPlan::Part>& parts, size_t k,
-                   bool first, bool alone) {
+StepPart step_part(const Method& method, const recipe::Recipe& recipe, const std::vector<LayerPlan::Part>& parts,
+                   size_t k, bool first, bool alone) {
   const graph::LayerPart& at = parts[k].part;
   StepPart how;
   how.alone = alone;
   how.parts = recipe.accumulate > 1 ? method.parts() : 1;
-  how.most_logits = most_logits(method.loss(), method.trained());
-  for (const Parameter& p : method.trained()) {
+  how.most_logits = recipe::most_logits(method.loss(), method.trained());
+  for (const arch::Parameter& p : method.trained()) {
     if (!is_among(at.parameters, p.name)) continue;
     how.trained.push_back(at.name_of(p.name));
     // Later parts run backward earlier.
@@ -100,7 +100,7 @@ StepPart step_part(const Method& method, const Recipe& recipe, const std::vector
   return how;
 }
 
-graph::Recompute computed_again(const Method& method, const Recipe& recipe, bool keeps_outside) {
+graph::Recompute computed_again(const Method& method, const recipe::Recipe& recipe, bool keeps_outside) {
   using What = graph::Recompute::What;
   if (!keeps_outside || recipe.recompute == "layers") return {What::layers, 0};
   return {recipe.recompute == "maps" ? What::maps : What::none, 0, method.options().recompute.kept};
@@ -121,7 +121,7 @@ class PassesOfParts {
   PassesOfParts(const graph::ProductType& products, const graph::Recompute& recompute)
       : products_(products), recompute_(recompute) {}
 
-  const graph::Passes& of(const graph::LayerPart& part, const Holding& held, const StepPart& how) {
+  const graph::Passes& of(const graph::LayerPart& part, const recipe::Holding& held, const StepPart& how) {
     const std::string key =
         fmt::format("{}|{}|{}|{}|{}|{}", graph::print(part.graph), part.in.size(), part.out.size(),
                     fmt::join(held.names, ","), fmt::join(how.trained, ","), fmt::join(how.adds, ","));
@@ -136,7 +136,7 @@ class PassesOfParts {
   std::map<std::string, graph::Passes> made_;
 };
 
-void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, int ranks) {
+void fill_step(const Method& method, const recipe::Recipe& recipe, LayerPlan& plan, int ranks) {
   require_no_first_pass(method);
   const bool has_more = recipe.accumulate > ranks && !plan.sums_elsewhere;  // batches of this rank
   const graph::Recompute recompute = computed_again(method, recipe, plan.keeps_outside);
@@ -144,7 +144,7 @@ void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, int 
   PassesOfParts passes(products, recompute);
   for (size_t k = 0; k < plan.parts.size(); ++k) {
     LayerPlan::Part& at = plan.parts[k];
-    const Holding held = held_in(at.part, method.held());
+    const recipe::Holding held = held_in(at.part, method.held());
     const auto how = [&](bool first) { return step_part(method, recipe, plan.parts, k, first, plan.sums_elsewhere); };
     if (at.part.out.empty()) {
       at.backward = last_part(at.part, held, how(true), products);
@@ -198,8 +198,8 @@ int64_t LayerPlan::between_bytes() const {
   return bytes;
 }
 
-LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe, LayersLie lie, bool keeps_outside,
-                      AmongRanks among) {
+LayerPlan plan_layers(const arch::Model& model, const Method& method, const recipe::Recipe& recipe, LayersLie lie,
+                      bool keeps_outside, AmongRanks among) {
   require_plain(method, recipe, lie, keeps_outside);
   const char* const instead =
       lie == LayersLie::with_ranks ? "--shard gradients" : "leave 'layers' and 'activations' out of --offload";
@@ -221,14 +221,14 @@ LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& re
                   fmt::format("'{}': losses of positions read other parameters than their mean", model.name), instead);
   for (LayerPlan::Part& at : plan.evaluated) {
     at.forward = forward_part(at.part, held_in(at.part, method.held()));
-    if (at.part.out.empty()) graph::compute_by_rows(*at.forward, most_logits(method.loss(), method.trained()));
+    if (at.part.out.empty()) graph::compute_by_rows(*at.forward, recipe::most_logits(method.loss(), method.trained()));
   }
   if (lie == LayersLie::outside) fill_records(model, method, plan);
-  for (const Parameter& p : method.trained())
+  for (const arch::Parameter& p : method.trained())
     if (std::none_of(plan.parts.begin(), plan.parts.end(),
                      [&](const LayerPlan::Part& part) { return is_among(part.part.parameters, p.name); }))
       throw user_error("parameter '{}' is trained, but the family's loss does not use it", p.name);
   return plan;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

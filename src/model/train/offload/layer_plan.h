@@ -12,7 +12,7 @@
 #include "model/train/offload/layer_graphs.h"
 #include "model/train/offload/tensor_pager.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 constexpr size_t kParameterSlots = 3;  // one is loaded, one used, one stored
 constexpr size_t kGradientSlots = 2;
@@ -62,7 +62,7 @@ struct AmongRanks {
 
 // Error (user, usage) when the recipe needs a feature of whole steps. `keeps_outside`: activations that backward graphs
 // read are paged, and the recipe's recomputation decides how many are kept; otherwise layers are wholly recomputed.
-LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe,
+LayerPlan plan_layers(const arch::Model& model, const Method& method, const recipe::Recipe& recipe,
                       LayersLie lie = LayersLie::outside, bool keeps_outside = false, AmongRanks among = {});
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

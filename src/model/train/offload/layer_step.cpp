@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "graph/ir/text.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // The compile options of a whole model's evaluation.
@@ -103,7 +103,7 @@ run::DeviceTensorRef LayerStep::handed(int carried, Pass pass) {
 std::string LayerStep::known_as(const LayerPlan::Part& at, const std::string& input) const {
   if (input == std::string(graph::kProductSeed) + ".layer")
     return fmt::format("{}.{}", graph::kProductSeed, at.part.layer);
-  for (const char* prefix : {"", kGradient, graph::kLargestState, graph::kHistoryState}) {
+  for (const char* prefix : {"", recipe::kGradient, graph::kLargestState, graph::kHistoryState}) {
     if (!input.starts_with(prefix)) continue;
     const std::string rest = input.substr(std::string_view(prefix).size());
     const size_t operand = prefix == graph::kHistoryState ? std::min(rest.rfind('.'), rest.size()) : rest.size();
@@ -191,10 +191,10 @@ void LayerStep::backward(size_t k, run::Program& program, bool first) {
   attempt([&] {
     bind(at, k, program, Pass::backward);
     program.run();
-    for (const Parameter& p : method_.trained()) {
+    for (const arch::Parameter& p : method_.trained()) {
       if (std::find(at.part.parameters.begin(), at.part.parameters.end(), p.name) == at.part.parameters.end()) continue;
       if (!plan_.sums_elsewhere)
-        program.result(kSquares + at.part.name_of(p.name))->download(&squares_[p.name], sizeof(float));
+        program.result(recipe::kSquares + at.part.name_of(p.name))->download(&squares_[p.name], sizeof(float));
     }
   });
   store_->release(k);
@@ -218,7 +218,7 @@ double LayerStep::run(bool first, std::optional<Error>* failure) {
 float LayerStep::norm() const {
   bool begun = false;
   float total = 0;
-  for (const Parameter& p : method_.trained()) {
+  for (const arch::Parameter& p : method_.trained()) {
     const float square = squares_.at(p.name);
     total = begun ? total + square : square;
     begun = true;
@@ -253,7 +253,7 @@ run::DeviceTensorRef LayerStep::losses() {
   for (size_t k = 0; k < evaluated_.size(); ++k)
     forward(plan_.evaluated[k], k, *evaluated_[k].forward, Pass::evaluation);
   end_pass();
-  return evaluated_.back().forward->result(kResult);
+  return evaluated_.back().forward->result(arch::kResult);
 }
 
 int64_t LayerStep::own_bytes() const {
@@ -275,4 +275,4 @@ std::string LayerStep::explain() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

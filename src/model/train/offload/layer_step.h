@@ -17,7 +17,7 @@
 #include "model/train/offload/parameter_store.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // kClip for the norm of all gradients.
 float clip_of(float norm, double max_norm);
@@ -80,4 +80,4 @@ class LayerStep {
   std::optional<Error> failure_;  // of a pass that must finish
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

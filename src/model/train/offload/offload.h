@@ -21,7 +21,7 @@
 #include "model/train/offload/tensor_pager.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Indices of trained parameters whose updates are computed together.
 struct UpdateGroup {
@@ -29,36 +29,37 @@ struct UpdateGroup {
   size_t draws = 0, first_draw = 0;  // parameters with stochastic rounding: here, and in earlier groups
 };
 // Neighbours within one layer, limited in bytes of states, so that equal layers get equal groups.
-std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, const Optimizer& optimizer);
+std::vector<UpdateGroup> update_groups(const std::vector<arch::Parameter>& trained, const recipe::Optimizer& optimizer);
 // The states of each group; means of weights over the steps are not paged.
-std::vector<PageGroup> paged_states(const std::vector<Parameter>& trained, const std::vector<UpdateGroup>& groups,
-                                    const Optimizer& optimizer);
+std::vector<PageGroup> paged_states(const std::vector<arch::Parameter>& trained, const std::vector<UpdateGroup>& groups,
+                                    const recipe::Optimizer& optimizer);
 constexpr size_t kUpdateSlots = 3;  // one is loaded, one used, one stored
 // The folder of files for which --offload names none.
-std::filesystem::path run_folder(const Recipe& recipe);
+std::filesystem::path run_folder(const recipe::Recipe& recipe);
 // Whether the recipe offloads parameters of layers, and that saves memory on this device.
-bool offloads_layers(const run::Device& device, const Recipe& recipe);
+bool offloads_layers(const run::Device& device, const recipe::Recipe& recipe);
 // The same of activations that the backward pass reads.
-bool offloads_activations(const run::Device& device, const Recipe& recipe);
+bool offloads_activations(const run::Device& device, const recipe::Recipe& recipe);
 // Either: steps of a single process go by layers.
-inline bool goes_by_layers(const run::Device& device, const Recipe& recipe) {
+inline bool goes_by_layers(const run::Device& device, const recipe::Recipe& recipe) {
   return offloads_layers(device, recipe) || offloads_activations(device, recipe);
 }
 // The pager of kept activations in a step by layers; null where the recipe does not offload them. Prints a line.
-std::unique_ptr<TensorPager> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> kept);
+std::unique_ptr<TensorPager> open_kept(run::Engine& engine, const recipe::Recipe& recipe, std::vector<PageGroup> kept);
 // Whether updates of a single process clear gradients. By layers they do not: the first batch of a step overwrites
 // them.
-bool updates_clear(const run::Device& device, const Recipe& recipe);
+bool updates_clear(const run::Device& device, const recipe::Recipe& recipe);
 // The distinct update graphs of the groups.
-std::vector<graph::Graph> different_updates(const Method& method, const std::vector<Parameter>& trained,
+std::vector<graph::Graph> different_updates(const Method& method, const std::vector<arch::Parameter>& trained,
                                             const std::vector<UpdateGroup>& groups, bool clears);
 // Device memory of the slots, and of the tensors themselves without offloading.
 int64_t bytes_of_slots(const std::vector<PageGroup>& groups, size_t slots);
 int64_t bytes_held(const std::vector<PageGroup>& groups);
 // Whether the recipe offloads optimizer states, and that saves memory on this device.
-bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<PageGroup>& states);
+bool offloads_states(const run::Device& device, const recipe::Recipe& recipe, const std::vector<PageGroup>& states);
 // The pager of optimizer states; null where offloads_states is false. Prints a line either way.
-std::unique_ptr<TensorPager> open_states(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> states);
+std::unique_ptr<TensorPager> open_states(run::Engine& engine, const recipe::Recipe& recipe,
+                                         std::vector<PageGroup> states);
 
 // Cost of offloading: device memory of slots, bytes outside, and the graphs of updates. Empty where states stay on the
 // device.
@@ -78,10 +79,11 @@ struct OffloadForecast {
     bool any() const { return !step.empty(); }
   } layers;
 };
-OffloadForecast forecast_offload(const run::Device& device, const Model& model, const Method& method,
-                                 const Recipe& recipe);
+OffloadForecast forecast_offload(const run::Device& device, const arch::Model& model, const Method& method,
+                                 const recipe::Recipe& recipe);
 // beside_values() of an offloaded run.
-int64_t beside_offloaded(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe);
+int64_t beside_offloaded(run::Engine& engine, const arch::Model& model, const Method& method,
+                         const recipe::Recipe& recipe);
 
 // The updates of all parameters, group by group.
 class GroupedUpdates {
@@ -89,7 +91,7 @@ class GroupedUpdates {
   // Parameters, gradients and scalars of the step, held by the trainer.
   using TensorOf = std::function<run::DeviceTensorRef(const std::string& name, const graph::Type& type)>;
   // `trained` may be parts of parameters; `clears`: updates set gradients to 0. `states` null: the trainer holds them.
-  GroupedUpdates(run::Engine& engine, const Method& method, std::vector<Parameter> trained, bool clears,
+  GroupedUpdates(run::Engine& engine, const Method& method, std::vector<arch::Parameter> trained, bool clears,
                  std::unique_ptr<TensorPager> states, std::shared_ptr<run::Program> lender, TensorOf tensor);
 
   // kClip and the step's scalars must be set. `seed`: for stochastic rounding. `turn`: called between layers, with the
@@ -111,7 +113,7 @@ class GroupedUpdates {
 
   run::Engine& engine_;
   const Method& method_;
-  std::vector<Parameter> trained_;
+  std::vector<arch::Parameter> trained_;
   std::unique_ptr<TensorPager> states_;
   std::shared_ptr<run::Program> lender_;
   TensorOf tensor_;
@@ -120,4 +122,4 @@ class GroupedUpdates {
   std::vector<Work> work_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

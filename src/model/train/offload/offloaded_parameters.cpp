@@ -8,12 +8,12 @@
 #include "model/train/offload/offload.h"
 #include "run/device/available.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
-OffloadedParameters::OffloadedParameters(run::Engine& engine, const Recipe& recipe, const LayerPlan& plan)
+OffloadedParameters::OffloadedParameters(run::Engine& engine, const recipe::Recipe& recipe, const LayerPlan& plan)
     : group_of_(plan.group_of), updates_clear_(plan.sums_elsewhere) {
   for (const LayerPlan::Part& at : plan.parts) layers_.push_back(at.part.layer);
-  const OffloadPlace place = *offload_settings(recipe.offload).layers;
+  const recipe::OffloadPlace place = *recipe::offload_settings(recipe.offload).layers;
   const std::filesystem::path own = run_folder(recipe);
   const auto open = [&](const std::vector<PageGroup>& groups, size_t slots) -> std::unique_ptr<TensorPager> {
     if (all_bytes(groups) == 0) return nullptr;
@@ -84,4 +84,4 @@ void OffloadedParameters::clear_gradients() {
     for (const PagedTensor& v : g.tensors) gradients_->write(v.name, std::vector<uint8_t>(graph::byte_size(v.type)));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

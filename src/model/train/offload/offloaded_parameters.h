@@ -11,12 +11,12 @@
 #include "model/train/offload/parameter_store.h"
 #include "model/train/offload/tensor_pager.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 class OffloadedParameters : public ParameterStore {
  public:
   // All are zeros at first. A parameter outside of the plan's page groups stays on the device.
-  OffloadedParameters(run::Engine& engine, const Recipe& recipe, const LayerPlan& plan);
+  OffloadedParameters(run::Engine& engine, const recipe::Recipe& recipe, const LayerPlan& plan);
 
   void prefetch(size_t part) override;
   void acquire(size_t part) override;
@@ -55,4 +55,4 @@ class OffloadedParameters : public ParameterStore {
   std::unique_ptr<TensorPager> parameters_, gradients_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

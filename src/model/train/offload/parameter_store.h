@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 class ParameterStore {
  public:
@@ -49,4 +49,4 @@ class ResidentParameters : public ParameterStore {
   int64_t gradient_bytes() const override { return 0; }
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

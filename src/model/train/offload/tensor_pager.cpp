@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 std::vector<PageGroup> placed(std::vector<std::vector<PagedTensor>> groups) {
   std::vector<PageGroup> out;
@@ -36,7 +36,7 @@ int64_t all_bytes(const std::vector<PageGroup>& groups) {
   return groups.empty() ? 0 : run::saturating_sum(groups.back().at, groups.back().bytes);
 }
 
-std::unique_ptr<TensorPager> TensorPager::open(run::Engine& engine, const OffloadPlace& place,
+std::unique_ptr<TensorPager> TensorPager::open(run::Engine& engine, const recipe::OffloadPlace& place,
                                                const std::filesystem::path& folder, std::vector<PageGroup> groups,
                                                size_t slots) {
   const int64_t bytes = all_bytes(groups);
@@ -197,4 +197,4 @@ void TensorPager::write(const std::string& name, std::span<const uint8_t> from) 
   outside_->write(groups_[group].at + v.at, std::as_bytes(from).data(), from.size());
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

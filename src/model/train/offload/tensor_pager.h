@@ -18,7 +18,7 @@
 #include "run/device/outside/serial_thread.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 struct PagedTensor {
   std::string name;
@@ -38,7 +38,7 @@ class TensorPager {
  public:
   // `folder`: for a file whose place names no folder. Null for host memory on a device that uses the host's memory. All
   // tensors are zeros at first.
-  static std::unique_ptr<TensorPager> open(run::Engine& engine, const OffloadPlace& place,
+  static std::unique_ptr<TensorPager> open(run::Engine& engine, const recipe::OffloadPlace& place,
                                            const std::filesystem::path& folder, std::vector<PageGroup> groups,
                                            size_t slots);
   ~TensorPager();
@@ -88,4 +88,4 @@ class TensorPager {
   run::SerialThread loads_, stores_;  // destroyed first
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -12,26 +12,28 @@
 #include "run/device/available.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // A group has this share of all states: small slots, but large enough for fast transfers.
 constexpr int64_t kShare = 24, kMostBytes = int64_t{64} << 20;
 
-int64_t state_bytes(const Parameter& p, const Optimizer& optimizer) {
+int64_t state_bytes(const arch::Parameter& p, const recipe::Optimizer& optimizer) {
   int64_t bytes = 0;
-  for (const Optimizer::State& s : optimizer.states(p)) bytes = run::saturating_sum(bytes, graph::byte_size(s.type));
+  for (const recipe::Optimizer::State& s : optimizer.states(p))
+    bytes = run::saturating_sum(bytes, graph::byte_size(s.type));
   return bytes;
 }
 
 // Parameters renamed by position, so that equal groups have the same graph.
 struct Renamed {
-  std::vector<Parameter> parameters;
-  Holding held;
+  std::vector<arch::Parameter> parameters;
+  recipe::Holding held;
 
-  Renamed(const std::vector<Parameter>& trained, const Holding& all, const UpdateGroup& group) : held{all.type, {}} {
+  Renamed(const std::vector<arch::Parameter>& trained, const recipe::Holding& all, const UpdateGroup& group)
+      : held{all.type, {}} {
     for (const size_t i : group.members) {
-      Parameter p = trained[i];
+      arch::Parameter p = trained[i];
       p.name = fmt::format("p{}", parameters.size());
       if (std::find(all.names.begin(), all.names.end(), trained[i].name) != all.names.end())
         held.names.push_back(p.name);
@@ -40,7 +42,7 @@ struct Renamed {
   }
 };
 
-graph::Graph update_of(const Method& method, const std::vector<Parameter>& trained, const UpdateGroup& group,
+graph::Graph update_of(const Method& method, const std::vector<arch::Parameter>& trained, const UpdateGroup& group,
                        bool clears) {
   const Renamed renamed(trained, method.held(), group);
   return group_step(renamed.parameters, method.optimizer(), clears, renamed.held);
@@ -48,17 +50,17 @@ graph::Graph update_of(const Method& method, const std::vector<Parameter>& train
 
 size_t count_draws(const graph::Graph& g) {
   size_t draws = 0;
-  while (g.find_input(seed_of_draw(draws)) >= 0) ++draws;
+  while (g.find_input(recipe::seed_of_draw(draws)) >= 0) ++draws;
   return draws;
 }
 
 }  // namespace
 
-bool updates_clear(const run::Device& device, const Recipe& recipe) {
+bool updates_clear(const run::Device& device, const recipe::Recipe& recipe) {
   return recipe.accumulate > 1 && !goes_by_layers(device, recipe);
 }
 
-std::vector<graph::Graph> different_updates(const Method& method, const std::vector<Parameter>& trained,
+std::vector<graph::Graph> different_updates(const Method& method, const std::vector<arch::Parameter>& trained,
                                             const std::vector<UpdateGroup>& groups, bool clears) {
   std::vector<graph::Graph> out;
   std::set<std::string> known;
@@ -68,10 +70,11 @@ std::vector<graph::Graph> different_updates(const Method& method, const std::vec
   return out;
 }
 
-std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, const Optimizer& optimizer) {
+std::vector<UpdateGroup> update_groups(const std::vector<arch::Parameter>& trained,
+                                       const recipe::Optimizer& optimizer) {
   std::vector<UpdateGroup> out;
   int64_t all = 0, bytes = 0;
-  for (const Parameter& p : trained) all = run::saturating_sum(all, state_bytes(p, optimizer));
+  for (const arch::Parameter& p : trained) all = run::saturating_sum(all, state_bytes(p, optimizer));
   const int64_t most = std::min(all / kShare, kMostBytes);
   for (size_t i = 0; i < trained.size(); ++i) {
     const int64_t own = state_bytes(trained[i], optimizer);
@@ -87,48 +90,49 @@ std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, co
   return out;
 }
 
-std::vector<PageGroup> paged_states(const std::vector<Parameter>& trained, const std::vector<UpdateGroup>& groups,
-                                    const Optimizer& optimizer) {
+std::vector<PageGroup> paged_states(const std::vector<arch::Parameter>& trained, const std::vector<UpdateGroup>& groups,
+                                    const recipe::Optimizer& optimizer) {
   std::vector<std::vector<PagedTensor>> out;
   for (const UpdateGroup& g : groups) {
     out.emplace_back();
     for (const size_t i : g.members)
-      for (const Optimizer::State& s : optimizer.states(trained[i]))
-        out.back().push_back({optimizer_state(s.name, trained[i].name), s.type, 0});
+      for (const recipe::Optimizer::State& s : optimizer.states(trained[i]))
+        out.back().push_back({recipe::optimizer_state(s.name, trained[i].name), s.type, 0});
   }
   return placed(std::move(out));
 }
 
-std::filesystem::path run_folder(const Recipe& recipe) {
+std::filesystem::path run_folder(const recipe::Recipe& recipe) {
   return recipe.run_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(recipe.run_folder);
 }
 
-bool offloads_layers(const run::Device& device, const Recipe& recipe) {
-  const OffloadSettings settings = offload_settings(recipe.offload);
+bool offloads_layers(const run::Device& device, const recipe::Recipe& recipe) {
+  const recipe::OffloadSettings settings = recipe::offload_settings(recipe.offload);
   return settings.layers && !(settings.layers->host && device.reads_host_memory());
 }
 
-bool offloads_activations(const run::Device& device, const Recipe& recipe) {
-  const OffloadSettings settings = offload_settings(recipe.offload);
+bool offloads_activations(const run::Device& device, const recipe::Recipe& recipe) {
+  const recipe::OffloadSettings settings = recipe::offload_settings(recipe.offload);
   return settings.activations && !(settings.activations->host && device.reads_host_memory());
 }
 
-bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<PageGroup>& states) {
-  const OffloadSettings settings = offload_settings(recipe.offload);
+bool offloads_states(const run::Device& device, const recipe::Recipe& recipe, const std::vector<PageGroup>& states) {
+  const recipe::OffloadSettings settings = recipe::offload_settings(recipe.offload);
   return settings.moments && all_bytes(states) > 0 && !(settings.moments->host && device.reads_host_memory());
 }
 
-std::unique_ptr<TensorPager> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> kept) {
+std::unique_ptr<TensorPager> open_kept(run::Engine& engine, const recipe::Recipe& recipe, std::vector<PageGroup> kept) {
   if (!offloads_activations(engine.device(), recipe)) return nullptr;
   const int64_t bytes = all_bytes(kept);
-  std::unique_ptr<TensorPager> pager = TensorPager::open(engine, *offload_settings(recipe.offload).activations,
+  std::unique_ptr<TensorPager> pager = TensorPager::open(engine, *recipe::offload_settings(recipe.offload).activations,
                                                          run_folder(recipe), std::move(kept), kKeptSlots);
   note(fmt::format("{} of the values that layers keep for their gradients are in {}", size_text(bytes),
                    pager->describe()));
   return pager;
 }
 
-std::unique_ptr<TensorPager> open_states(run::Engine& engine, const Recipe& recipe, std::vector<PageGroup> states) {
+std::unique_ptr<TensorPager> open_states(run::Engine& engine, const recipe::Recipe& recipe,
+                                         std::vector<PageGroup> states) {
   const int64_t bytes = all_bytes(states);
   if (!offloads_states(engine.device(), recipe, states)) {
     note(bytes == 0 ? "the optimizer has no states that could be offloaded"
@@ -137,8 +141,8 @@ std::unique_ptr<TensorPager> open_states(run::Engine& engine, const Recipe& reci
   }
   const std::filesystem::path own =
       recipe.run_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(recipe.run_folder);
-  std::unique_ptr<TensorPager> pager =
-      TensorPager::open(engine, *offload_settings(recipe.offload).moments, own, std::move(states), kUpdateSlots);
+  std::unique_ptr<TensorPager> pager = TensorPager::open(engine, *recipe::offload_settings(recipe.offload).moments, own,
+                                                         std::move(states), kUpdateSlots);
   note(fmt::format("{} of optimizer states are in {}", size_text(bytes), pager->describe()));
   return pager;
 }
@@ -156,8 +160,8 @@ int64_t bytes_held(const std::vector<PageGroup>& groups) {
 
 namespace {
 
-OffloadForecast::Layers forecast_layers(const run::Device& device, const Model& model, const Method& method,
-                                        const Recipe& recipe) {
+OffloadForecast::Layers forecast_layers(const run::Device& device, const arch::Model& model, const Method& method,
+                                        const recipe::Recipe& recipe) {
   const bool outside = offloads_layers(device, recipe), keeps_outside = offloads_activations(device, recipe);
   LayerPlan plan = plan_layers(model, method, recipe, outside ? LayersLie::outside : LayersLie::here, keeps_outside);
   OffloadForecast::Layers out;
@@ -184,8 +188,8 @@ OffloadForecast::Layers forecast_layers(const run::Device& device, const Model& 
 
 }  // namespace
 
-OffloadForecast forecast_offload(const run::Device& device, const Model& model, const Method& method,
-                                 const Recipe& recipe) {
+OffloadForecast forecast_offload(const run::Device& device, const arch::Model& model, const Method& method,
+                                 const recipe::Recipe& recipe) {
   OffloadForecast out;
   if (goes_by_layers(device, recipe)) out.layers = forecast_layers(device, model, method, recipe);
   const std::vector<UpdateGroup> groups = update_groups(method.trained(), method.optimizer());
@@ -196,26 +200,27 @@ OffloadForecast forecast_offload(const run::Device& device, const Model& model, 
     out.states = bytes_held(states);
   }
   if (!out.any()) return out;
-  const OffloadSettings settings = offload_settings(recipe.offload);
+  const recipe::OffloadSettings settings = recipe::offload_settings(recipe.offload);
   for (const auto* place : {&settings.moments, &settings.layers, &settings.activations})
     out.in_file = out.in_file || (*place && !(*place)->host);
   out.updates = different_updates(method, method.trained(), groups, updates_clear(device, recipe));
   return out;
 }
 
-int64_t beside_offloaded(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe) {
+int64_t beside_offloaded(run::Engine& engine, const arch::Model& model, const Method& method,
+                         const recipe::Recipe& recipe) {
   int64_t bytes = beside_values(engine, method, recipe);
   const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
   if (!offload.any()) return bytes;
   bytes = run::saturating_sum(bytes - offload.states, offload.slots);
   if (recipe.accumulate == 1)
-    for (const Parameter& p : method.trained())
+    for (const arch::Parameter& p : method.trained())
       bytes = run::saturating_sum(bytes, run::saturating_product(p.count(), int64_t{sizeof(float)}));
   return bytes;
 }
 
-GroupedUpdates::GroupedUpdates(run::Engine& engine, const Method& method, std::vector<Parameter> trained, bool clears,
-                               std::unique_ptr<TensorPager> states, std::shared_ptr<run::Program> lender,
+GroupedUpdates::GroupedUpdates(run::Engine& engine, const Method& method, std::vector<arch::Parameter> trained,
+                               bool clears, std::unique_ptr<TensorPager> states, std::shared_ptr<run::Program> lender,
                                TensorOf tensor)
     : engine_(engine),
       method_(method),
@@ -243,24 +248,25 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
   std::map<std::string, size_t> tensors;
   const std::vector<PagedTensor> visiting = states_ ? states_->groups()[number].tensors : std::vector<PagedTensor>();
   for (size_t i = 0; i < group.members.size(); ++i) {
-    const Parameter &own = renamed.parameters[i], &p = trained_[group.members[i]];
+    const arch::Parameter &own = renamed.parameters[i], &p = trained_[group.members[i]];
     names[own.name] = p.name;
-    names[kGradient + own.name] = kGradient + p.name;
-    names[average_of(own.name)] = average_of(p.name);
+    names[recipe::kGradient + own.name] = recipe::kGradient + p.name;
+    names[recipe::average_of(own.name)] = recipe::average_of(p.name);
     names[graph::kLargestState + own.name] = graph::kLargestState + p.name;
-    for (const Optimizer::State& s : method_.optimizer().states(p)) {
-      names[optimizer_state(s.name, own.name)] = optimizer_state(s.name, p.name);
+    for (const recipe::Optimizer::State& s : method_.optimizer().states(p)) {
+      names[recipe::optimizer_state(s.name, own.name)] = recipe::optimizer_state(s.name, p.name);
       for (size_t v = 0; v < visiting.size(); ++v)
-        if (visiting[v].name == optimizer_state(s.name, p.name)) tensors[optimizer_state(s.name, own.name)] = v;
+        if (visiting[v].name == recipe::optimizer_state(s.name, p.name))
+          tensors[recipe::optimizer_state(s.name, own.name)] = v;
     }
   }
   for (const std::string& input : work.program->input_names()) {
     if (const auto v = tensors.find(input); v != tensors.end()) {
       work.tensors.emplace_back(input, v->second);
-    } else if (!input.starts_with(std::string(kRoundingSeed) + ".")) {
+    } else if (!input.starts_with(std::string(recipe::kRoundingSeed) + ".")) {
       const auto name = names.find(input);
       work.inputs.emplace_back(input, name == names.end() ? input : name->second);
-      if (const std::string& own = work.inputs.back().second; is_optimizer_state(own))
+      if (const std::string& own = work.inputs.back().second; recipe::is_optimizer_state(own))
         (void)tensor_(own, work.program->input_type(input));  // creates states that stay on the device
     }
   }
@@ -293,9 +299,9 @@ void GroupedUpdates::run(uint32_t seed, const std::function<void(int, int)>& tur
       work.program->bind(input, tensor_(name, work.program->input_type(input)));
     for (const auto& [input, index] : work.tensors) work.program->bind(input, states_->tensor(i, index));
     for (size_t k = 0; k < work.seeds.size(); ++k) {
-      const uint32_t drawn = graph::seed_as(seed, kFirstSalt + groups_[i].first_draw + k, kFirstSalt);
+      const uint32_t drawn = graph::seed_as(seed, recipe::kFirstSalt + groups_[i].first_draw + k, recipe::kFirstSalt);
       work.seeds[k]->upload(&drawn, sizeof drawn);
-      work.program->bind(seed_of_draw(k), work.seeds[k]);
+      work.program->bind(recipe::seed_of_draw(k), work.seeds[k]);
     }
     work.program->run();
     if (states_) states_->release(i, true);
@@ -315,4 +321,4 @@ std::string GroupedUpdates::explain() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

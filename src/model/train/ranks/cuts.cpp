@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/ordinal.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // Parts of tensors are passed to kernels in place, so each must begin at a cache line, even with 16-bit elements.
@@ -35,11 +35,12 @@ bool stands_in_rows(const graph::Type& type) {
   return !f || (f->tile_bytes == 0 && f->tensor_bytes == 0);
 }
 
-bool can_be_cut(const Parameter& p, const Optimizer& optimizer) {
+bool can_be_cut(const arch::Parameter& p, const recipe::Optimizer& optimizer) {
   if (p.shape.empty() || !is_elementwise(optimizer.update(p))) return false;
-  const std::vector<Optimizer::State> states = optimizer.states(p);
-  return std::all_of(states.begin(), states.end(),
-                     [&](const Optimizer::State& s) { return s.type.shape == p.shape && stands_in_rows(s.type); });
+  const std::vector<recipe::Optimizer::State> states = optimizer.states(p);
+  return std::all_of(states.begin(), states.end(), [&](const recipe::Optimizer::State& s) {
+    return s.type.shape == p.shape && stands_in_rows(s.type);
+  });
 }
 
 // Offsets of rows in a whole tensor and in a part: sections with a fixed number of bytes per row.
@@ -60,9 +61,9 @@ std::vector<Section> sections(const Cut& cut, const graph::Type& type, int rank)
 
 }  // namespace
 
-Parameter Cut::part(int rank) const {
+arch::Parameter Cut::part(int rank) const {
   LUMEN_CHECK(rows_of(rank) > 0);
-  Parameter out = whole;
+  arch::Parameter out = whole;
   out.shape = part_of({whole.shape, {Scalar::f32, nullptr}}, rank).shape;
   return out;
 }
@@ -75,10 +76,11 @@ graph::Type Cut::part_of(const graph::Type& type, int rank) const {
   return out;
 }
 
-std::vector<Cut> cut_parameters(const std::vector<Parameter>& parameters, const Optimizer& optimizer, int ranks) {
+std::vector<Cut> cut_parameters(const std::vector<arch::Parameter>& parameters, const recipe::Optimizer& optimizer,
+                                int ranks) {
   std::vector<Cut> cuts;
   std::vector<int64_t> load(ranks, 0);
-  for (const Parameter& p : parameters) {
+  for (const arch::Parameter& p : parameters) {
     Cut cut;
     cut.whole = p;
     const int64_t count = p.count();
@@ -120,4 +122,4 @@ void place_part(const Cut& cut, const graph::Type& whole, std::span<const uint8_
                 cut.rows_of(rank) * s.row_bytes);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -6,12 +6,12 @@
 
 #include "model/data/examples/batches.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Rows of rank `rank` of `ranks`; the number of ranks must divide the batch.
-Batch share_of(const Batch& batch, int rank, int ranks);
+data::Batch share_of(const data::Batch& batch, int rank, int ranks);
 
 // Batches with a rank's share of training rows and all validation rows.
-std::shared_ptr<const Batches> rank_batches(std::shared_ptr<const Batches> all, int rank, int ranks);
+std::shared_ptr<const data::Batches> rank_batches(std::shared_ptr<const data::Batches> all, int rank, int ranks);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

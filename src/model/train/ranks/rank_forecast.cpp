@@ -10,7 +10,7 @@
 #include "model/train/ranks/replicated_parameters.h"
 #include "run/device/require.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 int64_t part_bytes(const Cut& cut, const graph::Type& type, int rank) {
@@ -68,8 +68,8 @@ void forecast_layers(RankForecast& out, const LayerPlan& plan, const ExchangedPa
 }
 
 // Updates group by group, and the optimizer states that are paged for them.
-void forecast_updates(RankForecast& out, const run::Device& device, const Method& method, const Recipe& recipe,
-                      const std::vector<Parameter>& updated) {
+void forecast_updates(RankForecast& out, const run::Device& device, const Method& method, const recipe::Recipe& recipe,
+                      const std::vector<arch::Parameter>& updated) {
   const std::vector<UpdateGroup> groups = update_groups(updated, method.optimizer());
   const std::vector<PageGroup> states = paged_states(updated, groups, method.optimizer());
   const bool is_paged = offloads_states(device, recipe, states), alone = out.sharding == Sharding::none;
@@ -99,8 +99,8 @@ void add_graphs(RankForecast& out, const LayerPlan& plan) {
 
 }  // namespace
 
-RankForecast forecast_rank(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
-                           int ranks) {
+RankForecast forecast_rank(const run::Device& device, const arch::Model& model, const Method& method,
+                           const recipe::Recipe& recipe, int ranks) {
   const Sharding sharding = sharding_of(recipe);
   const std::vector<Cut> cuts = cut_parameters(method.trained_here(), method.optimizer(), ranks);
   const Exchanges in = exchanges_of(recipe, method.formats());
@@ -108,7 +108,7 @@ RankForecast forecast_rank(const run::Device& device, const Model& model, const 
   std::optional<LayerPlan> plan;
   if (ranks_go_by_layers(device, recipe)) plan = plan_rank_layers(device, model, method, recipe, cuts, 0, ranks);
   const bool on_host = device.reads_host_memory();
-  const OffloadSettings settings = offload_settings(recipe.offload);
+  const recipe::OffloadSettings settings = recipe::offload_settings(recipe.offload);
   RankForecast most;
   int64_t most_bytes = -1;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -119,7 +119,7 @@ RankForecast forecast_rank(const run::Device& device, const Model& model, const 
       const graph::Type held = method.held().type_of(cut.whole);
       if (sharding != Sharding::none && cut.rows_of(rank) > 0) {
         one.updated.push_back(cut.part(rank));
-        for (const Optimizer::State& s : method.optimizer().states(cut.whole))
+        for (const recipe::Optimizer::State& s : method.optimizer().states(cut.whole))
           one.states += part_bytes(cut, s.type, rank);
         if (has_means) one.states += part_bytes(cut, held, rank);
       }
@@ -157,4 +157,4 @@ RankForecast forecast_rank(const run::Device& device, const Model& model, const 
   return most;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

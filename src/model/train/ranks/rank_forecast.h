@@ -8,7 +8,7 @@
 #include "graph/ir/graph.h"
 #include "model/train/ranks/ranks.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 struct RankForecast {
   Sharding sharding = Sharding::none;
@@ -21,16 +21,16 @@ struct RankForecast {
     bool in_file = false;
     int64_t all() const { return states + parameters + gradients + kept; }
   } outside;
-  int64_t exchanges = 0;              // receive buffers, and buffers for exchange formats
-  std::vector<Parameter> updated;     // as this rank updates them
-  std::vector<graph::Graph> updates;  // distinct graphs, where updates run group by group
+  int64_t exchanges = 0;                 // receive buffers, and buffers for exchange formats
+  std::vector<arch::Parameter> updated;  // as this rank updates them
+  std::vector<graph::Graph> updates;     // distinct graphs, where updates run group by group
   // In a step by layers: whole parameters and gradients in memory at once, and activations between layers.
   int64_t whole_parameters = 0, whole_gradients = 0, between = 0, kept_slots = 0;
   bool computes_again = false;  // recomputes every layer wholly
   std::vector<graph::Graph> step, evaluation;
   bool by_layers() const { return !step.empty(); }
 };
-RankForecast forecast_rank(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
-                           int ranks);
+RankForecast forecast_rank(const run::Device& device, const arch::Model& model, const Method& method,
+                           const recipe::Recipe& recipe, int ranks);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

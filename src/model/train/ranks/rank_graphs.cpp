@@ -5,7 +5,7 @@
 #include "model/recipe/optimizer/optimizer.h"
 #include "number/formula/scalar.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 using graph::Builder;
@@ -58,7 +58,7 @@ graph::Graph sum_graph(const std::vector<const Cut*>& cuts, int rank, int ranks,
   for (const Cut* cut : cuts) {
     if (cut->rows_of(rank) == 0) continue;
     const FormatRef coded = exchanged_in(*cut, format);
-    const ValueId state = build.input(kGradient + cut->whole.name, Role::state, part_type(*cut, rank));
+    const ValueId state = build.input(recipe::kGradient + cut->whole.name, Role::state, part_type(*cut, rank));
     ValueId sum = -1;
     for (int r = 0; r < ranks; ++r) {
       const bool is_state = r == rank && !adds && !coded;
@@ -79,7 +79,7 @@ graph::Graph encode_graph(const std::vector<const Cut*>& cuts, const FormatRef& 
   for (const Cut* cut : cuts) {
     const FormatRef coded = exchanged_in(*cut, format);
     if (!coded) continue;
-    const ValueId gradient = build.input(kGradient + cut->whole.name, Role::data, whole_type(*cut));
+    const ValueId gradient = build.input(recipe::kGradient + cut->whole.name, Role::data, whole_type(*cut));
     const ValueId lost = build.input(kLost + cut->whole.name, Role::state, whole_type(*cut));
     const ValueId wanted = build.add(gradient, lost);
     const ValueId code = build.cast(wanted, {Scalar::f32, coded});
@@ -158,12 +158,12 @@ graph::Graph squares_graph(const std::vector<const Cut*>& cuts, int rank) {
   for (const Cut* cut : cuts) {
     if (cut->rows_of(rank) == 0) continue;
     const graph::Type type = part_type(*cut, rank);
-    const ValueId gradient = build.input(kGradient + cut->whole.name, Role::data, type);
+    const ValueId gradient = build.input(recipe::kGradient + cut->whole.name, Role::data, type);
     std::vector<int> axes;
     for (size_t i = 0; i < type.shape.size(); ++i) axes.push_back(i);
     const ValueId squares = build.mul(gradient, gradient);
     const ValueId sum = build.reshape(axes.empty() ? squares : build.reduce(squares, graph::Reduction::sum, axes), {});
-    each.emplace_back(kSquares + cut->whole.name, sum);
+    each.emplace_back(recipe::kSquares + cut->whole.name, sum);
     total = total < 0 ? sum : build.add(total, sum);
   }
   g.results = {total};
@@ -179,10 +179,10 @@ graph::Graph clear_graph(const std::vector<const Cut*>& cuts) {
   graph::Graph g = named("clear");
   Builder build(g);
   for (const Cut* cut : cuts) {
-    const ValueId state = build.input(kGradient + cut->whole.name, Role::state, whole_type(*cut));
+    const ValueId state = build.input(recipe::kGradient + cut->whole.name, Role::state, whole_type(*cut));
     build.update(state, build.broadcast(build.scalar(0.0), cut->whole.shape));
   }
   return g;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -9,7 +9,7 @@
 #include "graph/ir/graph.h"
 #include "model/train/ranks/cuts.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Inputs and results of these graphs, followed by a parameter's name.
 std::string part_input(int rank, const std::string& parameter);  // of rank `rank`: "part3.wq"
@@ -44,4 +44,4 @@ graph::Graph squares_graph(const std::vector<const Cut*>& cuts, int rank);
 // gradient.* of whole parameters become 0.
 graph::Graph clear_graph(const std::vector<const Cut*>& cuts);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -5,22 +5,22 @@
 #include "model/train/offload/offload.h"
 #include "model/train/ranks/ranks.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
-bool sums_parts(const Recipe& recipe) {
+bool sums_parts(const recipe::Recipe& recipe) {
   const Sharding sharding = sharding_of(recipe);
   return sharding == Sharding::gradients || sharding == Sharding::parameters;
 }
 
 }  // namespace
 
-bool ranks_go_by_layers(const run::Device& device, const Recipe& recipe) {
+bool ranks_go_by_layers(const run::Device& device, const recipe::Recipe& recipe) {
   return sharding_of(recipe) == Sharding::parameters || goes_by_layers(device, recipe);
 }
 
-LayerPlan plan_rank_layers(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
-                           const std::vector<Cut>& cuts, int rank, int ranks) {
+LayerPlan plan_rank_layers(const run::Device& device, const arch::Model& model, const Method& method,
+                           const recipe::Recipe& recipe, const std::vector<Cut>& cuts, int rank, int ranks) {
   const LayersLie lie = sharding_of(recipe) == Sharding::parameters ? LayersLie::with_ranks
                         : offloads_layers(device, recipe)           ? LayersLie::outside
                                                                     : LayersLie::here;
@@ -30,7 +30,7 @@ LayerPlan plan_rank_layers(const run::Device& device, const Model& model, const 
   return plan;
 }
 
-void take_records(LayerPlan& plan, const run::Device& device, const Method& method, const Recipe& recipe,
+void take_records(LayerPlan& plan, const run::Device& device, const Method& method, const recipe::Recipe& recipe,
                   const std::vector<Cut>& cuts, int rank) {
   if (!offloads_layers(device, recipe) || !sums_parts(recipe)) return;  // whole parameters, or no offloading
   std::map<int, std::vector<PagedTensor>> parameters, gradients;
@@ -40,7 +40,8 @@ void take_records(LayerPlan& plan, const run::Device& device, const Method& meth
     std::vector<PagedTensor>&of_layer = parameters[layer], &sums = gradients[layer];
     if (cut.rows_of(rank) == 0) continue;
     of_layer.push_back({cut.whole.name, cut.part_of(method.held().type_of(cut.whole), rank), 0});
-    sums.push_back({kGradient + cut.whole.name, cut.part_of({cut.whole.shape, {Scalar::f32, nullptr}}, rank), 0});
+    sums.push_back(
+        {recipe::kGradient + cut.whole.name, cut.part_of({cut.whole.shape, {Scalar::f32, nullptr}}, rank), 0});
   }
   const bool in_parts = sharding_of(recipe) == Sharding::parameters;
   if (in_parts) plan.group_of.clear();
@@ -58,4 +59,4 @@ void take_records(LayerPlan& plan, const run::Device& device, const Method& meth
   plan.gradients = placed(std::move(of_gradients));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -9,15 +9,15 @@
 #include "model/train/ranks/cuts.h"
 #include "run/device/device.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Whether steps of ranks that share a batch go by layers.
-bool ranks_go_by_layers(const run::Device& device, const Recipe& recipe);
+bool ranks_go_by_layers(const run::Device& device, const recipe::Recipe& recipe);
 // The plan of such steps. `recipe`: of a rank. Page groups are those of `rank`.
-LayerPlan plan_rank_layers(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
-                           const std::vector<Cut>& cuts, int rank, int ranks);
+LayerPlan plan_rank_layers(const run::Device& device, const arch::Model& model, const Method& method,
+                           const recipe::Recipe& recipe, const std::vector<Cut>& cuts, int rank, int ranks);
 // Replaces the page groups in such a plan by another rank's.
-void take_records(LayerPlan& plan, const run::Device& device, const Method& method, const Recipe& recipe,
+void take_records(LayerPlan& plan, const run::Device& device, const Method& method, const recipe::Recipe& recipe,
                   const std::vector<Cut>& cuts, int rank);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -8,10 +8,10 @@
 #include "model/train/ranks/ranks.h"
 #include "model/train/ranks/replicated_parameters.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
-                       const Recipe& recipe, Tensors tensors, const LayerPlan& plan,
+                       const recipe::Recipe& recipe, Tensors tensors, const LayerPlan& plan,
                        std::shared_ptr<OffloadedParameters> outside)
     : RankedStep(engine, std::move(ranks), method, recipe, std::move(tensors), nullptr, std::move(outside)) {
   open_store(plan);
@@ -58,14 +58,14 @@ double RankedStep::norm_of_layers() {
 }
 
 // Tensors that updates of this rank's parts read and write, resident or not.
-GroupedUpdates::TensorOf RankedStep::updated_tensors(const std::vector<Parameter>& parts) {
+GroupedUpdates::TensorOf RankedStep::updated_tensors(const std::vector<arch::Parameter>& parts) {
   std::map<std::string, const Cut*> gradients, parameters;
   std::map<std::string, run::DeviceTensorRef> bound;
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(ranks_->rank()) == 0) continue;
-    gradients[kGradient + cut.whole.name] = parameters[cut.whole.name] = &cut;
+    gradients[recipe::kGradient + cut.whole.name] = parameters[cut.whole.name] = &cut;
     if (outside_) continue;
-    bound[kGradient + cut.whole.name] = gradient_part(cut);
+    bound[recipe::kGradient + cut.whole.name] = gradient_part(cut);
     bound[cut.whole.name] = bound_part(cut);
   }
   LUMEN_CHECK(gradients.size() == parts.size());
@@ -81,12 +81,12 @@ GroupedUpdates::TensorOf RankedStep::updated_tensors(const std::vector<Parameter
 
 void RankedStep::apply_groups(float norm, uint32_t seed, const std::function<void(int, int)>& turn) {
   if (!apply_) return;
-  tensors_(kGivenNorm, {{}, {Scalar::f32, nullptr}})->upload(&norm, sizeof norm);
+  tensors_(recipe::kGivenNorm, {{}, {Scalar::f32, nullptr}})->upload(&norm, sizeof norm);
   apply_->run();  // also clears the gradients
   if (!updates_) return;
   float clip = 0;
   apply_->result("clip")->download(&clip, sizeof clip);
-  tensors_(kClip, {{}, {Scalar::f32, nullptr}})->upload(&clip, sizeof clip);
+  tensors_(recipe::kClip, {{}, {Scalar::f32, nullptr}})->upload(&clip, sizeof clip);
   updates_->run(seed, turn);
 }
 
@@ -128,4 +128,4 @@ void RankedStep::share_layer(int layer) {
   ranks_->exchange(pieces.to, pieces.from);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -11,7 +11,7 @@
 #include "model/train/ranks/rank_graphs.h"
 #include "model/train/ranks/ranks.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // Event numbers of the stream.
@@ -48,7 +48,8 @@ void RankedStep::begin_overlap(run::Program& gradients) {
   gradients_ = &gradients;
   for (const Bucket& bucket : buckets_)
     for (const Cut* cut : bucket.cuts)
-      if (exchanged_in(*cut, reduced_in_)) bucket.encode->bind(kGradient + cut->whole.name, gradient(gradients, *cut));
+      if (exchanged_in(*cut, reduced_in_))
+        bucket.encode->bind(recipe::kGradient + cut->whole.name, gradient(gradients, *cut));
 
   run::LaunchHooks reading;
   const bool gathers = holds_parts() && !gathered_in_ && stream_->holds_replays();
@@ -87,7 +88,7 @@ void RankedStep::begin_overlap(run::Program& gradients) {
   std::vector<size_t> sent_with;
   for (size_t b = 0; b < buckets_.size(); ++b)
     for (const Cut* cut : buckets_[b].cuts) {
-      reducing.written.push_back(kGradient + cut->whole.name);
+      reducing.written.push_back(recipe::kGradient + cut->whole.name);
       sent_with.push_back(b);
     }
   reducing.at_begin = [this, first = reading.at_begin] {
@@ -132,7 +133,7 @@ void RankedStep::send(Bucket& bucket) {
   ranks_->enqueue(gradients.to, gradients.from);
   run_beside(bucket.sum);
   if (holds_parts()) return;
-  const Pieces sums = shared_pieces(bucket.cuts, kGradient);
+  const Pieces sums = shared_pieces(bucket.cuts, recipe::kGradient);
   ranks_->enqueue(sums.to, sums.from);
 }
 
@@ -152,4 +153,4 @@ void RankedStep::gather_parameters() {
   engine_.device().await_before_use(*stream_, gathered_point(gathered_.size() - 1), std::move(places));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -10,14 +10,14 @@
 #include "number/formula/scalar.h"
 #include "run/engine/compile/compile.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr int64_t kBucketBytes = int64_t{64} << 20;  // of gradients in one exchange
 
 FormatRef exchange_format(const std::string& name, const FormatLibrary& formats, const char* flag) {
   const FormatRef format = formats.get(name);
-  if (is_plain(*format, Scalar::f32)) return nullptr;
+  if (arch::is_plain(*format, Scalar::f32)) return nullptr;
   check_exchange_format(format, flag);
   return format;
 }
@@ -37,8 +37,8 @@ int64_t scratch_of(const std::vector<const Cut*>& bucket, int rank, int ranks) {
 }
 
 // Offloading with ranks: layers' tensors, and states that ranks hold in parts.
-void check_offload(const Recipe& recipe, bool in_tensors) {
-  const OffloadSettings outside = offload_settings(recipe.offload);
+void check_offload(const recipe::Recipe& recipe, bool in_tensors) {
+  const recipe::OffloadSettings outside = recipe::offload_settings(recipe.offload);
   if (!outside.any()) return;
   const Sharding sharding = sharding_of(recipe);
   const std::string asked = fmt::format("--offload {}", recipe.offload);
@@ -90,20 +90,20 @@ int64_t exchange_scratch(const std::vector<Cut>& cuts, int rank, int ranks) {
   return most;
 }
 
-Exchanges exchanges_of(const Recipe& recipe, const FormatLibrary& formats) {
+Exchanges exchanges_of(const recipe::Recipe& recipe, const FormatLibrary& formats) {
   return {exchange_format(recipe.reduce_type, formats, "--reduce-type"),
           exchange_format(recipe.gather_type, formats, "--gather-type")};
 }
 
-Sharding sharding_of(const Recipe& recipe) {
+Sharding sharding_of(const recipe::Recipe& recipe) {
   return recipe.shard == "states"       ? Sharding::states
          : recipe.shard == "gradients"  ? Sharding::gradients
          : recipe.shard == "parameters" ? Sharding::parameters
                                         : Sharding::none;
 }
 
-Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
-  Recipe own = recipe;
+recipe::Recipe recipe_of_rank(const recipe::Recipe& recipe, int ranks) {
+  recipe::Recipe own = recipe;
   own.tensor_parallel = ranks == 1 ? 1 : recipe.tensor_parallel;
   own.sequence_parallel = ranks > 1 && recipe.sequence_parallel;
   if (ranks == 1) return own;
@@ -142,7 +142,7 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
 }
 
 RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
-                       const Recipe& recipe, Tensors tensors, TensorParts* tensor,
+                       const recipe::Recipe& recipe, Tensors tensors, TensorParts* tensor,
                        std::shared_ptr<OffloadedParameters> outside)
     : engine_(engine),
       tensor_(tensor),
@@ -161,7 +161,7 @@ RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> r
 }
 
 RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
-                       const Recipe& recipe, Tensors tensors, run::Program* gradients, TensorParts* tensor)
+                       const recipe::Recipe& recipe, Tensors tensors, run::Program* gradients, TensorParts* tensor)
     : RankedStep(engine, std::move(ranks), method, recipe, std::move(tensors), tensor, nullptr) {
   if (overlaps_ && !engine.device().reads_host_memory() && gradients) stream_ = ranks_->stream();
   make_buckets(gradients);
@@ -200,14 +200,15 @@ run::DeviceTensorRef RankedStep::part(const run::DeviceTensorRef& all, const Cut
 }
 
 run::DeviceTensorRef RankedStep::gradient_part(const Cut& cut) const {
-  if (!reduces_each_batch()) return part(whole(cut, kGradient), cut, ranks_->rank());
-  return tensors_(kGradient + cut.whole.name, cut.part_of({cut.whole.shape, {Scalar::f32, nullptr}}, ranks_->rank()));
+  if (!reduces_each_batch()) return part(whole(cut, recipe::kGradient), cut, ranks_->rank());
+  return tensors_(recipe::kGradient + cut.whole.name,
+                  cut.part_of({cut.whole.shape, {Scalar::f32, nullptr}}, ranks_->rank()));
 }
 
 // With overlap, in the order in which the step produces gradients.
 void RankedStep::make_buckets(run::Program* gradients) {
   const std::vector<const Cut*> cuts =
-      stream_ ? in_order([&](const Cut& cut) { return gradients->last_use(kGradient + cut.whole.name); })
+      stream_ ? in_order([&](const Cut& cut) { return gradients->last_use(recipe::kGradient + cut.whole.name); })
               : all_of(cuts_);
   for (std::vector<const Cut*>& bucket : buckets_of(cuts)) {
     scratch_bytes_ = std::max(scratch_bytes_, scratch_of(bucket, ranks_->rank(), ranks_->size()));
@@ -219,7 +220,7 @@ void RankedStep::make_buckets(run::Program* gradients) {
   std::vector<const Cut*> all;
   for (const Cut& cut : cuts_) all.push_back(&cut);
   clear_ = compile(clear_graph(all));
-  for (const Cut& cut : cuts_) clear_->bind(kGradient + cut.whole.name, whole(cut, kGradient));
+  for (const Cut& cut : cuts_) clear_->bind(recipe::kGradient + cut.whole.name, whole(cut, recipe::kGradient));
 }
 
 void RankedStep::compile_bucket(Bucket& bucket) {
@@ -237,7 +238,7 @@ void RankedStep::compile_bucket(Bucket& bucket) {
       bucket.encode->bind(kLost + cut->whole.name, lost);
     }
     if (cut->rows_of(own) == 0) continue;
-    bucket.sum->bind(kGradient + cut->whole.name, gradient_part(*cut));
+    bucket.sum->bind(recipe::kGradient + cut->whole.name, gradient_part(*cut));
     for (int r = 0; r < size; ++r) {
       if (r == own && !adds && !coded) continue;
       const graph::Type type = cut->part_of({cut->whole.shape, {Scalar::f32, coded}}, own);
@@ -248,10 +249,10 @@ void RankedStep::compile_bucket(Bucket& bucket) {
   }
 }
 
-void RankedStep::compile_apply(const Method& method, const Recipe& recipe) {
+void RankedStep::compile_apply(const Method& method, const recipe::Recipe& recipe) {
   const int own = ranks_->rank();
   std::vector<const Cut*> all;
-  std::vector<Parameter> parts;
+  std::vector<arch::Parameter> parts;
   for (const Cut& cut : cuts_) {
     all.push_back(&cut);
     if (cut.rows_of(own) > 0) parts.push_back(cut.part(own));
@@ -259,27 +260,28 @@ void RankedStep::compile_apply(const Method& method, const Recipe& recipe) {
       state_types_[name] = type;
       state_cuts_[name] = &cut;
     };
-    for (const Optimizer::State& s : method.optimizer().states(cut.whole))
-      add(optimizer_state(s.name, cut.whole.name), s.type);
-    if (averages_) add(average_of(cut.whole.name), held_.type_of(cut.whole));
+    for (const recipe::Optimizer::State& s : method.optimizer().states(cut.whole))
+      add(recipe::optimizer_state(s.name, cut.whole.name), s.type);
+    if (averages_) add(recipe::average_of(cut.whole.name), held_.type_of(cut.whole));
   }
   if (parts.empty()) return;
   if (!(store_ && store_->squares())) {
     squares_ = compile(squares_graph(all, own));
     for (const Cut& cut : cuts_)
-      if (cut.rows_of(own) > 0) squares_->bind(kGradient + cut.whole.name, gradient_part(cut));
+      if (cut.rows_of(own) > 0) squares_->bind(recipe::kGradient + cut.whole.name, gradient_part(cut));
   }
   if (compile_groups(method, recipe, parts)) return;
   const Method::Work work = method.apply(parts);
   apply_ = engine_.compile(work.graph, work.options);
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(own) == 0) continue;
-    apply_->bind(kGradient + cut.whole.name, gradient_part(cut));
+    apply_->bind(recipe::kGradient + cut.whole.name, gradient_part(cut));
     apply_->bind(cut.whole.name, bound_part(cut));
   }
   for (const std::string& name : apply_->input_names()) {
-    const bool is_part = name.starts_with(kGradient) ||
-                         std::any_of(parts.begin(), parts.end(), [&](const Parameter& p) { return p.name == name; });
+    const bool is_part =
+        name.starts_with(recipe::kGradient) ||
+        std::any_of(parts.begin(), parts.end(), [&](const arch::Parameter& p) { return p.name == name; });
     if (!is_part) apply_->bind(name, tensors_(name, apply_->input_type(name)));
   }
 }
@@ -293,12 +295,13 @@ run::DeviceTensorRef RankedStep::bound_part(const Cut& cut) {
 }
 
 // For offloaded states: updates group by group, with the step's scalars computed for all at once.
-bool RankedStep::compile_groups(const Method& method, const Recipe& recipe, const std::vector<Parameter>& parts) {
-  if (!offload_settings(recipe.offload).moments) return false;
+bool RankedStep::compile_groups(const Method& method, const recipe::Recipe& recipe,
+                                const std::vector<arch::Parameter>& parts) {
+  if (!recipe::offload_settings(recipe.offload).moments) return false;
   const std::vector<UpdateGroup> groups = update_groups(parts, method.optimizer());
   std::unique_ptr<TensorPager> states = open_states(engine_, recipe, paged_states(parts, groups, method.optimizer()));
   if (!states && !outside_) return false;
-  const Method::Work clip = method.apply(std::vector<Parameter>());
+  const Method::Work clip = method.apply(std::vector<arch::Parameter>());
   apply_ = engine_.compile(clip.graph, clip.options);
   for (const std::string& name : apply_->input_names()) apply_->bind(name, tensors_(name, apply_->input_type(name)));
   // By layers the first batch of a step overwrites the gradients.
@@ -399,7 +402,7 @@ bool RankedStep::any(bool mine) {
 }
 
 run::DeviceTensorRef RankedStep::gradient(run::Program& program, const Cut& cut) const {
-  return reduces_each_batch() ? program.result(kGradient + cut.whole.name) : whole(cut, kGradient);
+  return reduces_each_batch() ? program.result(recipe::kGradient + cut.whole.name) : whole(cut, recipe::kGradient);
 }
 
 void RankedStep::reduce(run::Program& program) {
@@ -414,7 +417,7 @@ void RankedStep::reduce(run::Program& program) {
         }
         for (const Cut* cut : bucket.cuts)
           if (exchanged_in(*cut, reduced_in_))
-            bucket.encode->bind(kGradient + cut->whole.name, gradient(program, *cut));
+            bucket.encode->bind(recipe::kGradient + cut->whole.name, gradient(program, *cut));
         bucket.encode->run();
       }
     }));
@@ -480,7 +483,7 @@ void RankedStep::share(const char* prefix) {
 
 void RankedStep::share_sums() {
   LUMEN_CHECK(!holds_parts());
-  if (!stream_) share(kGradient);  // else each bucket was shared after its sum
+  if (!stream_) share(recipe::kGradient);  // else each bucket was shared after its sum
 }
 
 double RankedStep::norm() {
@@ -490,7 +493,7 @@ double RankedStep::norm() {
   for (const Cut& cut : cuts_) {
     if (!tensor_ || cut.rows_of(ranks_->rank()) == 0) continue;
     float number = 0;
-    squares_->result(kSquares + cut.whole.name)->download(&number, sizeof number);
+    squares_->result(recipe::kSquares + cut.whole.name)->download(&number, sizeof number);
     (tensor_->split_of(cut.whole.name) ? of_parts : squares) += number;
   }
   if (squares_ && !tensor_) {
@@ -511,7 +514,7 @@ std::vector<std::string> RankedStep::broken() {
     if (store_ && store_->squares())
       number = store_->squares()->at(cut.whole.name);
     else
-      squares_->result(kSquares + cut.whole.name)->download(&number, sizeof number);
+      squares_->result(recipe::kSquares + cut.whole.name)->download(&number, sizeof number);
     mine += std::isfinite(number) ? '0' : '1';
   }
   const std::vector<std::string> all = ranks_->all_gather(mine);
@@ -539,7 +542,7 @@ void RankedStep::clear() {
   if (!reduces_each_batch()) return;
   if (outside_) outside_->clear_gradients();
   for (const Cut& cut : cuts_)
-    if (cut.rows_of(ranks_->rank()) > 0 && !(outside_ && outside_->has(kGradient + cut.whole.name)))
+    if (cut.rows_of(ranks_->rank()) > 0 && !(outside_ && outside_->has(recipe::kGradient + cut.whole.name)))
       gradient_part(cut)->clear();
 }
 
@@ -578,7 +581,8 @@ void RankedStep::begin(bool averages) {
     bytes.resize(own->bytes());
     own->download(bytes.data(), own->bytes());
     if (gathered_in_ && !holds_parameters()) masters_.at(cut.whole.name)->upload(bytes.data(), own->bytes());
-    if (averages && averages_) tensors_(average_of(cut.whole.name), own->type())->upload(bytes.data(), own->bytes());
+    if (averages && averages_)
+      tensors_(recipe::average_of(cut.whole.name), own->type())->upload(bytes.data(), own->bytes());
   }
   for (const auto& [name, lost] : lost_) lost->clear();
   if (store_) store_->forget_lost();
@@ -646,4 +650,4 @@ void RankedStep::put_state(const std::string& name, std::span<const uint8_t> all
   state_part(name)->upload(bytes.data(), std::ssize(bytes));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -29,21 +29,21 @@
 #include "run/engine/engine.h"
 #include "run/ranks/ranks.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Which tensors are sharded over ranks instead of replicated.
 enum class Sharding : uint8_t { none, states, gradients, parameters };
-Sharding sharding_of(const Recipe& recipe);
+Sharding sharding_of(const recipe::Recipe& recipe);
 
 // The recipe of one rank: its share of a batch, which counts as one of more batches in a step. Error (usage) when the
 // number of ranks does not divide the batch, or the recipe asks for exchanges that its sharding does not make.
-Recipe recipe_of_rank(const Recipe& recipe, int ranks);
+recipe::Recipe recipe_of_rank(const recipe::Recipe& recipe, int ranks);
 
 // The formats that the recipe names for exchanges; null: f32. Error (usage) when one is unsuitable.
 struct Exchanges {
   FormatRef reduced_in, gathered_in;
 };
-Exchanges exchanges_of(const Recipe& recipe, const FormatLibrary& formats);
+Exchanges exchanges_of(const recipe::Recipe& recipe, const FormatLibrary& formats);
 // Bytes of the receive buffer for gradients.
 int64_t exchange_scratch(const std::vector<Cut>& cuts, int rank, int ranks);
 
@@ -59,12 +59,13 @@ class RankedStep {
   using Tensors = std::function<run::DeviceTensorRef(const std::string&, const graph::Type&)>;
   // `tensor`: the parts of a tensor-parallel group; each of its ranks has such a step with the same ranks of other
   // groups. `gradients`: the program of one batch, with whose launches exchanges overlap on GPUs.
-  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
-             Tensors tensors, run::Program* gradients, TensorParts* tensor = nullptr);
+  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
+             const recipe::Recipe& recipe, Tensors tensors, run::Program* gradients, TensorParts* tensor = nullptr);
   // For steps by layers. `plan`: of this rank; `outside`: its offloaded parameters, which `tensors` finds while they
   // are resident; null: none.
-  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
-             Tensors tensors, const LayerPlan& plan, std::shared_ptr<OffloadedParameters> outside);
+  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
+             const recipe::Recipe& recipe, Tensors tensors, const LayerPlan& plan,
+             std::shared_ptr<OffloadedParameters> outside);
   ~RankedStep();  // later launches wait for pending exchanges
   RankedStep(const RankedStep&) = delete;
   RankedStep& operator=(const RankedStep&) = delete;
@@ -78,7 +79,7 @@ class RankedStep {
   // In steps by layers, the store of parameters and gradients.
   std::shared_ptr<RankedParameters> store() const { return store_; }
 
-  void agree(const std::optional<Error>& failure) { model::agree(*ranks_, failure); }
+  void agree(const std::optional<Error>& failure) { model::train::agree(*ranks_, failure); }
   // Runs `work` and returns its Error, for agree().
   static std::optional<Error> attempt(const std::function<void()>& work);
   std::vector<double> sum(std::vector<double> numbers);
@@ -133,8 +134,9 @@ class RankedStep {
     std::shared_ptr<run::Program> encode, sum;
   };
 
-  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
-             Tensors tensors, TensorParts* tensor, std::shared_ptr<OffloadedParameters> outside);
+  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
+             const recipe::Recipe& recipe, Tensors tensors, TensorParts* tensor,
+             std::shared_ptr<OffloadedParameters> outside);
   void make_buckets(run::Program* gradients);
   // ranked_layers.cpp
   void open_store(const LayerPlan& plan);
@@ -143,7 +145,7 @@ class RankedStep {
   void apply_groups(float norm, uint32_t seed, const std::function<void(int, int)>& turn);
   void turn(int from, int to);
   void share_layer(int layer);
-  GroupedUpdates::TensorOf updated_tensors(const std::vector<Parameter>& parts);
+  GroupedUpdates::TensorOf updated_tensors(const std::vector<arch::Parameter>& parts);
   std::vector<const Cut*> in_order(const std::function<int64_t(const Cut&)>& place) const;
   void begin_overlap(run::Program& gradients);
   void send(Bucket& bucket);
@@ -156,8 +158,8 @@ class RankedStep {
   Pieces gradient_pieces(const Bucket& bucket, run::Program& program) const;
   Pieces shared_pieces(const std::vector<const Cut*>& cuts, const char* prefix) const;
   void compile_bucket(Bucket& bucket);
-  void compile_apply(const Method& method, const Recipe& recipe);
-  bool compile_groups(const Method& method, const Recipe& recipe, const std::vector<Parameter>& parts);
+  void compile_apply(const Method& method, const recipe::Recipe& recipe);
+  bool compile_groups(const Method& method, const recipe::Recipe& recipe, const std::vector<arch::Parameter>& parts);
   run::DeviceTensorRef bound_part(const Cut& cut);
   TensorPager* outside(const std::string& name) const;       // pager of the state; null: on the device
   run::DeviceTensorRef state_part(const std::string& name);  // null where this rank has none
@@ -175,7 +177,7 @@ class RankedStep {
   Tensors tensors_;
   Sharding sharding_;
   FormatRef reduced_in_, gathered_in_;
-  Holding held_;
+  recipe::Holding held_;
   bool averages_ = false;
   std::vector<Cut> cuts_;
   std::vector<Bucket> buckets_;
@@ -207,4 +209,4 @@ class RankedStep {
 // Groups of cuts that are exchanged together, in this order.
 std::vector<std::vector<const Cut*>> buckets_of(const std::vector<const Cut*>& cuts);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

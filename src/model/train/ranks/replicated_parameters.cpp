@@ -8,7 +8,7 @@
 #include "model/recipe/optimizer/optimizer.h"
 #include "model/train/ranks/rank_graphs.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr int64_t kLine = 64;  // a cache line, the alignment of each rank's rows
@@ -117,7 +117,7 @@ void ReplicatedParameters::sum(size_t part) {
   int64_t arrived = 0;
   for (size_t i = 0; i < members.size(); ++i) {
     const Cut& cut = *members[i].cut;
-    const run::DeviceTensorRef gradient = tensors_(kGradient + cut.whole.name, gradient_type(cut));
+    const run::DeviceTensorRef gradient = tensors_(recipe::kGradient + cut.whole.name, gradient_type(cut));
     auto* const data = reinterpret_cast<std::byte*>(gradient->data());
     const auto place = [&](int r) { return data + cut.first[r] * row_bytes(cut); };
     const auto bytes = [&](int r) { return cut.rows_of(r) * row_bytes(cut); };
@@ -136,7 +136,7 @@ void ReplicatedParameters::sum(size_t part) {
           part_input(r, place_name(i)),
           std::make_shared<run::DeviceTensor>(engine_.device(), cut.part_of(gradient->type(), own), scratch_, target));
     }
-    if (bytes(own) > 0) programs_[part].sum->bind(kGradient + place_name(i), rows_of(gradient, cut));
+    if (bytes(own) > 0) programs_[part].sum->bind(recipe::kGradient + place_name(i), rows_of(gradient, cut));
   }
   ranks_.exchange(to, from);
   if (programs_[part].sum) programs_[part].sum->run();
@@ -151,13 +151,13 @@ void ReplicatedParameters::take_squares(size_t part) {
   for (size_t i = 0; i < members.size(); ++i) {
     const Cut& cut = *members[i].cut;
     if (!has(members[i])) continue;
-    const run::DeviceTensorRef gradient = tensors_(kGradient + cut.whole.name, gradient_type(cut));
-    squares.bind(kGradient + place_name(i), shares_ ? gradient : rows_of(gradient, cut));
+    const run::DeviceTensorRef gradient = tensors_(recipe::kGradient + cut.whole.name, gradient_type(cut));
+    squares.bind(recipe::kGradient + place_name(i), shares_ ? gradient : rows_of(gradient, cut));
   }
   squares.run();
   for (size_t i = 0; i < members.size(); ++i)
     if (has(members[i]))
-      squares.result(kSquares + place_name(i))->download(&squares_[members[i].cut->whole.name], sizeof(float));
+      squares.result(recipe::kSquares + place_name(i))->download(&squares_[members[i].cut->whole.name], sizeof(float));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -11,7 +11,7 @@
 
 #include "model/train/ranks/sharded_parameters.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Bytes of the receive buffer for a part's gradients.
 int64_t summed_scratch(const ExchangedParameters& exchanged, int rank, int ranks);
@@ -59,4 +59,4 @@ class ReplicatedParameters : public RankedParameters {
   std::map<std::string, float> squares_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

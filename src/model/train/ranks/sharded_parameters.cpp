@@ -9,7 +9,7 @@
 #include "model/train/ranks/rank_graphs.h"
 #include "run/engine/compile/compile.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr size_t kSlots = 2;  // one is used, one is exchanged
@@ -79,8 +79,8 @@ std::string place(size_t member) {
 
 }  // namespace
 
-ExchangedParameters exchanged_parameters(const LayerPlan& plan, const std::vector<Cut>& cuts, const Holding& held,
-                                         ExchangedParameters how) {
+ExchangedParameters exchanged_parameters(const LayerPlan& plan, const std::vector<Cut>& cuts,
+                                         const recipe::Holding& held, ExchangedParameters how) {
   for (const LayerPlan::Part& at : plan.parts) {
     how.parts.emplace_back();
     for (const Cut& cut : cuts)
@@ -196,7 +196,7 @@ run::DeviceTensorRef ShardedParameters::tensor(size_t part, const std::string& n
       LUMEN_CHECK(std::cmp_equal(s.part, part) && s.is_used, "'{}' is not here", name);
       return at(m.type, s.parameters, parameters);
     }
-    if (name == kGradient + m.cut->whole.name) return at(f32_of(m), s.gradients, gradients);
+    if (name == recipe::kGradient + m.cut->whole.name) return at(f32_of(m), s.gradients, gradients);
     parameters += run::aligned(graph::byte_size(m.type));
     gradients += run::aligned(graph::byte_size(f32_of(m)));
   }
@@ -354,7 +354,7 @@ void ShardedParameters::close_gradients(size_t part) {
       for (size_t i = 0; i < members.size(); ++i) {
         if (!exchanged_in(*members[i].cut, exchanged_.reduced_in)) continue;
         const std::string& name = members[i].cut->whole.name;
-        encode->bind(kGradient + place(i), tensor(part, kGradient + name));
+        encode->bind(recipe::kGradient + place(i), tensor(part, recipe::kGradient + name));
         encode->bind(kLost + place(i), lost_.at(name));
       }
       encode->run();
@@ -367,7 +367,7 @@ void ShardedParameters::close_gradients(size_t part) {
     const FormatRef coded = exchanged_in(*m.cut, exchanged_.reduced_in);
     const int64_t bytes = row_bytes(m, f32_of(m), coded);
     const run::DeviceTensorRef source =
-        coded ? encode->result(kCoded + place(i)) : tensor(part, kGradient + m.cut->whole.name);
+        coded ? encode->result(kCoded + place(i)) : tensor(part, recipe::kGradient + m.cut->whole.name);
     const auto* const data = reinterpret_cast<const std::byte*>(source->data());
     for (int r = 0; r < size; ++r) {
       if (m.cut->rows_of(r) > 0) to[r].push_back({data + m.cut->first[r] * bytes, m.cut->rows_of(r) * bytes});
@@ -391,7 +391,8 @@ void ShardedParameters::bind_reduction(size_t part) {
     const Member& m = members[i];
     if (m.cut->rows_of(own_rank) == 0) continue;
     const FormatRef coded = exchanged_in(*m.cut, exchanged_.reduced_in);
-    sum.bind(kGradient + place(i), tensors_(kGradient + m.cut->whole.name, m.cut->part_of(f32_of(m), own_rank)));
+    sum.bind(recipe::kGradient + place(i),
+             tensors_(recipe::kGradient + m.cut->whole.name, m.cut->part_of(f32_of(m), own_rank)));
     for (int r = 0; r < ranks_.size(); ++r) {
       sum.bind(part_input(r, place(i)), at(piece_type(m, coded, own_rank), arrived_, arrived));
       arrived += piece_room(m, coded, own_rank);
@@ -428,11 +429,11 @@ void ShardedParameters::take_squares(size_t part) {
   };
   each([&](const std::string& name, const Member& m) {
     const graph::Type type = m.cut->part_of(f32_of(m), ranks_.rank());
-    squares.bind(kGradient + name, tensors_(kGradient + m.cut->whole.name, type));
+    squares.bind(recipe::kGradient + name, tensors_(recipe::kGradient + m.cut->whole.name, type));
   });
   squares.run();
   each([&](const std::string& name, const Member& m) {
-    squares.result(kSquares + name)->download(&squares_[m.cut->whole.name], sizeof(float));
+    squares.result(recipe::kSquares + name)->download(&squares_[m.cut->whole.name], sizeof(float));
   });
 }
 
@@ -462,4 +463,4 @@ void ShardedParameters::forget_lost() {
   for (const auto& [name, lost] : lost_) lost->clear();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

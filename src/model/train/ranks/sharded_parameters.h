@@ -21,7 +21,7 @@
 #include "run/device/outside/serial_thread.h"
 #include "run/ranks/ranks.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // The trained parameters of each part of a step, and how ranks exchange them.
 struct ExchangedParameters {
@@ -36,8 +36,8 @@ struct ExchangedParameters {
 };
 
 // The parts of a plan; everything else as in `how`.
-ExchangedParameters exchanged_parameters(const LayerPlan& plan, const std::vector<Cut>& cuts, const Holding& held,
-                                         ExchangedParameters how);
+ExchangedParameters exchanged_parameters(const LayerPlan& plan, const std::vector<Cut>& cuts,
+                                         const recipe::Holding& held, ExchangedParameters how);
 
 // Whether the member's gradient is complete after this part's backward pass: no earlier part adds to it.
 bool ends_with(const ExchangedParameters& exchanged, size_t part, const ExchangedParameters::Member& member);
@@ -141,4 +141,4 @@ class ShardedParameters : public RankedParameters {
       exchange_thread_;  // without a stream; destroyed first. Neither: exchanges are synchronous
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

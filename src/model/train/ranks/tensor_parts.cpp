@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // A tensor's bytes as [outer, units of the split axis, bytes of a unit]; formats with row fields are two such pieces.
@@ -55,7 +55,7 @@ void refuse(bool is_asked, const std::string& what, const std::string& hint) {
 
 }  // namespace
 
-int data_ranks(const Recipe& recipe, int ranks) {
+int data_ranks(const recipe::Recipe& recipe, int ranks) {
   const int64_t tensor = recipe.tensor_parallel;
   if (tensor == 1 && recipe.sequence_parallel)
     throw Error(Exit::usage, "--sequence-parallel is for ranks that hold one model",
@@ -173,7 +173,7 @@ run::Exchange TensorParts::exchange(bool overlaps) {
   return out;
 }
 
-RankGrid grid_of(const std::shared_ptr<run::Communicator>& all, const Recipe& recipe) {
+RankGrid grid_of(const std::shared_ptr<run::Communicator>& all, const recipe::Recipe& recipe) {
   if (!all) return {};
   const int tensor = recipe.tensor_parallel, data = data_ranks(recipe, all->size());
   if (tensor == 1) return {all, nullptr};
@@ -186,4 +186,4 @@ RankGrid grid_of(const std::shared_ptr<run::Communicator>& all, const Recipe& re
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

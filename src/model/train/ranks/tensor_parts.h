@@ -15,11 +15,11 @@
 #include "run/engine/program/program.h"
 #include "run/ranks/ranks.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // The number of groups that share a batch. Error (usage) when the group size does not divide the ranks, or the recipe
 // uses a feature that parts of matrices do not support.
-int data_ranks(const Recipe& recipe, int ranks);
+int data_ranks(const recipe::Recipe& recipe, int ranks);
 
 // Why a tensor cannot be split in its layout; empty: it can.
 std::string refusal_to_cut(const graph::Type& whole, const graph::Split& split, int ranks);
@@ -59,6 +59,6 @@ class TensorParts {
 struct RankGrid {
   std::shared_ptr<run::Communicator> data, tensor;
 };
-RankGrid grid_of(const std::shared_ptr<run::Communicator>& all, const Recipe& recipe);
+RankGrid grid_of(const std::shared_ptr<run::Communicator>& all, const recipe::Recipe& recipe);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -14,7 +14,7 @@
 #include "model/train/ranks/rank_forecast.h"
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr int64_t kNumber = 4;               // bytes of an f32
@@ -26,26 +26,27 @@ int64_t element_bytes(const graph::Shape& shape, Scalar type) {
 }
 
 // Everything except values, which need a plan.
-TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method, const Model* teacher,
-                               const OffloadForecast& offload, const std::optional<RankForecast>& rank) {
+TrainingForecast of_parameters(const arch::Model& model, const recipe::Recipe& recipe, const Method& method,
+                               const arch::Model* teacher, const OffloadForecast& offload,
+                               const std::optional<RankForecast>& rank) {
   TrainingForecast out;
   out.teacher = teacher ? teacher->weight_bytes() : 0;
-  const Holding& held = method.held();
-  const auto held_bytes = [&](const Parameter& p) {
+  const recipe::Holding& held = method.held();
+  const auto held_bytes = [&](const arch::Parameter& p) {
     return held.has(p.name) && held.type.format ? graph::byte_size(held.type_of(p))
                                                 : element_bytes(p.shape, held.type_of(p).element.scalar);
   };
   const auto is_split = [&](const std::string& name) {
     return method.partition() && method.partition()->inputs.contains(name);
   };
-  for (const Parameter& p : model.parameters) {
+  for (const arch::Parameter& p : model.parameters) {
     const auto w = model.weights.find(p.name);
     const bool packed = method.is_frozen() && w != model.weights.end();
     const int64_t whole = packed ? byte_size(w->second.type) : held_bytes(p);
     out.weights = run::saturating_sum(out.weights, is_split(p.name) ? whole / method.partition()->ranks : whole);
   }
   int64_t trained = 0;
-  for (const Parameter& p : method.trained_here()) {
+  for (const arch::Parameter& p : method.trained_here()) {
     trained = run::saturating_sum(trained, element_bytes(p.shape, Scalar::f32));
     if (model.find(p.name) == nullptr) out.adapters = run::saturating_sum(out.adapters, held_bytes(p));
   }
@@ -81,8 +82,8 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   return out;
 }
 
-std::optional<RankForecast> of_rank(const run::Device& device, const Model& model, const Method& method,
-                                    const Recipe& recipe, int ranks) {
+std::optional<RankForecast> of_rank(const run::Device& device, const arch::Model& model, const Method& method,
+                                    const recipe::Recipe& recipe, int ranks) {
   const int shares = ranks / recipe.tensor_parallel;
   if (shares == 1) return std::nullopt;
   return forecast_rank(device, model, method, recipe, shares);
@@ -120,11 +121,11 @@ int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
 // smaller products; then recomputation; then shorter windows. A try plans whole steps, so a bisection keeps tries few.
 // Settings whose lower bound already exceeds the memory are not planned. `whole`: the needs of the unchanged recipe, as
 // far as its step.
-std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe,
-                            const TrainingForecast& whole, BatchForm form, bool weights_are_there, const Model* teacher,
-                            int ranks) {
+std::string cheapest_change(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                            const TrainingForecast& whole, BatchForm form, bool weights_are_there,
+                            const arch::Model* teacher, int ranks) {
   constexpr int64_t kShortest = 64;
-  const auto would_fit = [&](const Recipe& r) {
+  const auto would_fit = [&](const recipe::Recipe& r) {
     const auto holds = [&](const TrainingForecast& f) { return fits(engine, f, weights_are_there); };
     const TrainingOutline outline(engine, model, r, form, teacher, ranks);
     return holds(outline.forecast(weights_are_there, holds));
@@ -136,7 +137,7 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
     ++halvings;
   }
   const auto in_parts = [&](int64_t times) {
-    Recipe r = recipe;
+    recipe::Recipe r = recipe;
     r.length = window_length(model, recipe);
     r.batch >>= times;
     r.accumulate <<= times;
@@ -151,10 +152,10 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
   };
   const auto parts_fit = [&](int64_t n) { return may_fit(n) && would_fit(in_parts(n)); };
   if (const int64_t times = least_that(halvings, parts_fit); times > 0) {
-    const Recipe r = in_parts(times);
+    const recipe::Recipe r = in_parts(times);
     return fmt::format("--batch {} --accumulate {} trains the same and fits", r.batch, r.accumulate);
   }
-  Recipe smaller = in_parts(halvings);
+  recipe::Recipe smaller = in_parts(halvings);
   const bool again = recipe.recompute == "none" || recipe.recompute == "maps";
   if (again) {
     smaller.recompute = "layers";
@@ -165,7 +166,7 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
   int64_t shorter = 0;
   while (smaller.length >> (shorter + 1) >= kShortest) ++shorter;
   const auto of_length = [&](int64_t times) {
-    Recipe r = smaller;
+    recipe::Recipe r = smaller;
     r.length >>= times;
     return r;
   };
@@ -176,7 +177,7 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
                                  : "train an adapter instead of the weights (--lora), or choose a smaller model";
 }
 
-void require(run::Engine& engine, const Model& model, const Recipe& recipe, const TrainingForecast& f,
+void require(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe, const TrainingForecast& f,
              bool weights_are_there, const std::string& hint) {
   engine.require_memory(fmt::format("training of '{}' with batches of {} windows of {} tokens", model.name,
                                     recipe.batch, window_length(model, recipe)),
@@ -219,15 +220,15 @@ TrainingForecast::Visiting visiting(const OffloadForecast& offload, const std::o
 
 struct TrainingOutline::Parts {
   run::Engine& engine;
-  const Model& model;
-  const Model* teacher;
-  Recipe recipe;
+  const arch::Model& model;
+  const arch::Model* teacher;
+  recipe::Recipe recipe;
   Method method;
   std::optional<RankForecast> rank;
   OffloadForecast offload;
   TrainingForecast certain;
 
-  Parts(run::Engine& e, const Model& m, Recipe r, BatchForm form, const Model* t, int ranks)
+  Parts(run::Engine& e, const arch::Model& m, recipe::Recipe r, BatchForm form, const arch::Model* t, int ranks)
       : engine(e), model(m), teacher(t), recipe(std::move(r)), method(model, recipe, form, teacher) {
     rank = of_rank(engine.device(), model, method, recipe, ranks);
     if (!rank) offload = forecast_offload(engine.device(), model, method, recipe);
@@ -236,8 +237,8 @@ struct TrainingOutline::Parts {
   }
 };
 
-TrainingOutline::TrainingOutline(run::Engine& engine, const Model& model, Recipe recipe, BatchForm form,
-                                 const Model* teacher, int ranks)
+TrainingOutline::TrainingOutline(run::Engine& engine, const arch::Model& model, recipe::Recipe recipe, BatchForm form,
+                                 const arch::Model* teacher, int ranks)
     : parts_(std::make_unique<Parts>(engine, model, std::move(recipe), form, teacher, ranks)) {}
 
 TrainingOutline::~TrainingOutline() = default;
@@ -249,8 +250,8 @@ const TrainingForecast& TrainingOutline::certain() const {
 TrainingForecast TrainingOutline::forecast(bool weights_are_there,
                                            const std::function<bool(const TrainingForecast&)>& go_on) const {
   run::Engine& engine = parts_->engine;
-  const Model& model = parts_->model;
-  const Recipe& recipe = parts_->recipe;
+  const arch::Model& model = parts_->model;
+  const recipe::Recipe& recipe = parts_->recipe;
   const Method& method = parts_->method;
   const std::optional<RankForecast>& rank = parts_->rank;
   const OffloadForecast& offload = parts_->offload;
@@ -305,19 +306,19 @@ TrainingForecast TrainingOutline::forecast(bool weights_are_there,
     out.evaluation = run::saturating_sum(out.evaluation, beside({part, method.evaluation().options}));
   if (!offload.layers.any() && !by_layers) out.evaluation = beside(method.evaluation());
   if (recipe.eval_kl) out.evaluation = run::saturating_sum(out.evaluation, beside(method.divergence()));
-  if (const Objective* objective = method.objective()) {
+  if (const recipe::Objective* objective = method.objective()) {
     out.evaluation = run::saturating_sum(out.evaluation, beside(method.objective_loss()));
-    if (method.is_frozen() && objective->reads(kReference))
+    if (method.is_frozen() && objective->reads(recipe::kReference))
       out.evaluation = run::saturating_sum(out.evaluation, beside(method.reference()));
   }
   if (!(recipe.eval_tasks.empty() && recipe.samples.empty()) && Trainer::snapshot_copies(engine, recipe)) {
     int64_t copy = method.is_frozen() ? out.weights : 0;
-    for (const Parameter& p : model.parameters)
+    for (const arch::Parameter& p : model.parameters)
       if (!method.is_frozen()) copy = run::saturating_sum(copy, element_bytes(p.shape, Scalar::f32));
     out.evaluation = run::saturating_sum(out.evaluation, copy);
   }
   out.operations = method.operations();
-  out.trained = moving_count(method.trained());
+  out.trained = recipe::moving_count(method.trained());
   if (method.partition()) {
     out.partition = method.partition_text();
     out.operations /= method.partition()->ranks;
@@ -325,13 +326,13 @@ TrainingForecast TrainingOutline::forecast(bool weights_are_there,
   return out;
 }
 
-TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                   bool weights_are_there, const Model* teacher, int ranks) {
+TrainingForecast forecast_training(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                                   BatchForm form, bool weights_are_there, const arch::Model* teacher, int ranks) {
   return TrainingOutline(engine, model, recipe, form, teacher, ranks).forecast(weights_are_there);
 }
 
-TrainingForecast certain_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                  const Model* teacher, int ranks) {
+TrainingForecast certain_training(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                                  BatchForm form, const arch::Model* teacher, int ranks) {
   return TrainingOutline(engine, model, recipe, form, teacher, ranks).certain();
 }
 
@@ -352,8 +353,8 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
   return text;
 }
 
-void require_certain_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
-                              BatchForm form, const Model* teacher, int ranks) {
+void require_certain_training(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                              bool weights_are_there, BatchForm form, const arch::Model* teacher, int ranks) {
   if (recipe.batch < 1 || recipe.accumulate < 1 || recipe.length < 0)
     throw usage_error("batch, accumulate and length must be at least 1");
   if (recipe.accumulate > kMostBatches)
@@ -363,8 +364,8 @@ void require_certain_training(run::Engine& engine, const Model& model, const Rec
                                   : "train an adapter instead of the weights (--lora), or choose a smaller model");
 }
 
-TrainingForecast require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
-                                  BatchForm form, const Model* teacher, int ranks) {
+TrainingForecast require_training(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                                  bool weights_are_there, BatchForm form, const arch::Model* teacher, int ranks) {
   require_certain_training(engine, model, recipe, weights_are_there, form, teacher, ranks);
   const auto holds = [&](const TrainingForecast& f) { return fits(engine, f, weights_are_there); };
   TrainingForecast f = TrainingOutline(engine, model, recipe, form, teacher, ranks).forecast(weights_are_there, holds);
@@ -374,4 +375,4 @@ TrainingForecast require_training(run::Engine& engine, const Model& model, const
   return f;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

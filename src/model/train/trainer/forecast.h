@@ -9,7 +9,7 @@
 
 #include "model/train/method/method.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 struct TrainingForecast {
   int64_t teacher = 0;        // of the teacher model
@@ -39,15 +39,16 @@ struct TrainingForecast {
 
 // `model` needs its family, config and parameters; of weights only types and sizes are read. `ranks`: the forecast is
 // for one of this many ranks, and the recipe is that of a rank (recipe_of_rank).
-TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},
-                                   bool weights_are_there = false, const Model* teacher = nullptr, int ranks = 1);
+TrainingForecast forecast_training(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                                   BatchForm form = {}, bool weights_are_there = false,
+                                   const arch::Model* teacher = nullptr, int ranks = 1);
 
 // A recipe's planned steps, for callers with several questions about them.
 class TrainingOutline {
  public:
   // As forecast_training().
-  TrainingOutline(run::Engine& engine, const Model& model, Recipe recipe, BatchForm form, const Model* teacher,
-                  int ranks);
+  TrainingOutline(run::Engine& engine, const arch::Model& model, recipe::Recipe recipe, BatchForm form,
+                  const arch::Model* teacher, int ranks);
   TrainingOutline(const TrainingOutline&) = delete;
   TrainingOutline& operator=(const TrainingOutline&) = delete;
   ~TrainingOutline();
@@ -63,20 +64,20 @@ class TrainingOutline {
 };
 
 // A lower bound of forecast_training() that plans no step, so it is fast for any model.
-TrainingForecast certain_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},
-                                  const Model* teacher = nullptr, int ranks = 1);
+TrainingForecast certain_training(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                                  BatchForm form = {}, const arch::Model* teacher = nullptr, int ranks = 1);
 
 // Printable table of the memory needed. `ceiling`: the device's peak operations per second; 0: not known.
 std::string plan_text(const TrainingForecast& forecast, double ceiling);
 
 // Error (exit 3) when training does not fit; the hint names a change of the recipe that would help.
 // `weights_are_there`: the model's weights are in memory already. Returns the forecast.
-TrainingForecast require_training(run::Engine& engine, const Model& model, const Recipe& recipe,
-                                  bool weights_are_there = false, BatchForm form = {}, const Model* teacher = nullptr,
-                                  int ranks = 1);
+TrainingForecast require_training(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                                  bool weights_are_there = false, BatchForm form = {},
+                                  const arch::Model* teacher = nullptr, int ranks = 1);
 // The same for the lower bound that needs no planning.
-void require_certain_training(run::Engine& engine, const Model& model, const Recipe& recipe,
-                              bool weights_are_there = false, BatchForm form = {}, const Model* teacher = nullptr,
+void require_certain_training(run::Engine& engine, const arch::Model& model, const recipe::Recipe& recipe,
+                              bool weights_are_there = false, BatchForm form = {}, const arch::Model* teacher = nullptr,
                               int ranks = 1);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "model/train/trainer/step_kinds.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 void Trainer::WholePass::compile(Sharding sharding) {
   if (t_.recipe_.accumulate == 1) {
@@ -55,13 +55,13 @@ void Trainer::WholePass::update_among_ranks(Step& step) {
 
 std::vector<std::string> Trainer::WholePass::broken() {
   std::vector<std::string> out;
-  for (const Parameter& p : t_.method_.trained())
-    if (!std::isfinite(t_.scalar(last(), (kSquares + p.name).c_str()))) out.push_back(p.name);
+  for (const arch::Parameter& p : t_.method_.trained())
+    if (!std::isfinite(t_.scalar(last(), (recipe::kSquares + p.name).c_str()))) out.push_back(p.name);
   return out;
 }
 
 float Trainer::WholePass::clip(double) {
-  return t_.scalar(*batch_, kClip);
+  return t_.scalar(*batch_, recipe::kClip);
 }
 
 run::Program* Trainer::WholePass::evaluation() {
@@ -110,7 +110,7 @@ void Trainer::LayerPass::update_among_ranks(Step& step) {
 std::vector<std::string> Trainer::LayerPass::broken() {
   if (t_.ranked_) return t_.ranked_->broken();  // sums over ranks are in its store
   std::vector<std::string> out;
-  for (const Parameter& p : t_.method_.trained())
+  for (const arch::Parameter& p : t_.method_.trained())
     if (!std::isfinite(layers_.square(p.name))) out.push_back(p.name);
   return out;
 }
@@ -126,4 +126,4 @@ void Trainer::LayerPass::add_memory(Held* trained, Held* gradients, Held* values
   values->bytes += layers_.own_bytes() + layers_.between_bytes();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

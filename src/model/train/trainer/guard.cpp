@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "run/engine/feedback/first_not_finite.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 std::optional<size_t> first_not_finite(std::span<const float> values, float largest) {
   return run::first_not_finite(values, largest);
@@ -37,4 +37,4 @@ void require_finite(std::span<const float> values, const std::string& where, con
               hint);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -10,7 +10,7 @@
 
 #include "model/train/trainer/run_state.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Hint for numbers that have become NaN or infinite.
 inline constexpr const char* kDivergedHint =
@@ -32,4 +32,4 @@ void require_finite(std::span<const float> values, const std::string& where, con
 // before there are a few steps). Empty when there is none.
 std::string spike_of(const RunState& state, double factor, double loss, double norm);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 using nlohmann::json;
@@ -102,4 +102,4 @@ RunState run_state_of(const json& more, const std::string& where) {
   return s;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 struct RunState {
   static constexpr size_t kWindow = 50;  // steps in the median
@@ -38,4 +38,4 @@ nlohmann::json to_json(const RunState& state);
 // Error when the value under "run" in `more` is malformed; an initial state when there is none.
 RunState run_state_of(const nlohmann::json& more, const std::string& where);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -1,6 +1,6 @@
 #include "model/train/trainer/step_kinds.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 std::vector<std::string> Trainer::StepKind::broken() {
   return t_.pass_->broken();
@@ -105,4 +105,4 @@ std::unique_ptr<Trainer::StepKind> Trainer::make_step_kind() {
   return std::make_unique<LocalStep>(*this);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

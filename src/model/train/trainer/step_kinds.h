@@ -11,7 +11,7 @@
 #include "model/train/offload/layer_step.h"
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Who joins in a step: this process alone, a tensor-parallel group, or ranks that share each batch.
 class Trainer::StepKind {
@@ -113,4 +113,4 @@ class Trainer::LayerPass : public GradientPass {
   LayerStep layers_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

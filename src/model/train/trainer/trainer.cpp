@@ -19,7 +19,7 @@
 #include "model/train/trainer/step_kinds.h"
 #include "number/formula/scalar.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr const char* kTokens = "tokens";
@@ -39,7 +39,7 @@ std::string element_text(const graph::Element& element) {
   return element.format ? element.format->name : std::string(scalar_name(element.scalar));
 }
 
-std::string element_name(const Weight& w) {
+std::string element_name(const arch::Weight& w) {
   return w.is_f32() ? "f32" : w.type.element.format->name;
 }
 
@@ -52,7 +52,7 @@ std::string decoded_text(const std::map<std::string, int>& counts, const std::st
   return text.empty() ? text : fmt::format("training in {}: {}", type, text);
 }
 
-Recipe with_length(Recipe recipe, const Model& model) {
+recipe::Recipe with_length(recipe::Recipe recipe, const arch::Model& model) {
   recipe.length = window_length(model, recipe);
   check_recipe(recipe);
   return recipe;
@@ -63,21 +63,23 @@ Recipe with_length(Recipe recipe, const Model& model) {
 graph::Graph row_squares(const graph::Shape& shape, bool rows) {
   graph::Graph g;
   graph::Builder build(g);
-  const graph::ValueId w = build.input(kResult, graph::Role::parameter, {shape, {Scalar::f32, nullptr}});
+  const graph::ValueId w = build.input(arch::kResult, graph::Role::parameter, {shape, {Scalar::f32, nullptr}});
   const graph::ValueId sums = build.reduce(build.mul(w, w), graph::Reduction::sum, {rows ? 0 : -1});
   g.results = {build.reshape(sums, graph::low_rank_rows(shape, rows))};
-  g.result_names = {kResult};
+  g.result_names = {arch::kResult};
   return g;
 }
 
 }  // namespace
 
-Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data)
+Trainer::Trainer(run::Engine& engine, arch::Model model, recipe::Recipe recipe,
+                 const std::shared_ptr<const data::Dataset>& data)
     : Trainer(engine, model, recipe,
               window_batches(data, recipe.seed, recipe.batch, window_length(model, recipe), recipe.accumulate)) {}
 
-Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
-                 std::shared_ptr<const Model> teacher, std::shared_ptr<run::Communicator> ranks)
+Trainer::Trainer(run::Engine& engine, arch::Model model, recipe::Recipe recipe,
+                 std::shared_ptr<const data::Batches> batches, std::shared_ptr<const arch::Model> teacher,
+                 std::shared_ptr<run::Communicator> ranks)
     : engine_(engine),
       model_(std::move(model)),
       communicator_(ranks && ranks->size() > 1 ? std::move(ranks) : nullptr),
@@ -129,7 +131,7 @@ void Trainer::begin_teacher() {
   teacher_hash_ = weights_hash(*teacher_).hex();
   for (const auto& [name, w] : teacher_->weights) {
     if (w.is_f32()) require_finite(w.f32(), teacher_->name, name, kDamagedHint);
-    tensors_[teacher_input(name)] =
+    tensors_[recipe::teacher_input(name)] =
         run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
 }
@@ -138,8 +140,8 @@ void Trainer::begin_teacher() {
 void Trainer::begin_average() {
   if (ranked_) ranked_->begin(true);
   if (ranked_ && ranked_->holds_parts()) return;
-  for (const Parameter& p : method_.trained()) {
-    const auto mean = tensors_.find(average_of(p.name));
+  for (const arch::Parameter& p : method_.trained()) {
+    const auto mean = tensors_.find(recipe::average_of(p.name));
     if (mean == tensors_.end()) continue;
     const run::DeviceTensorRef own = tensors_.at(p.name);
     std::vector<uint8_t> bytes(own->bytes());
@@ -161,7 +163,8 @@ void Trainer::begin_bounds() {
 void Trainer::exchange_average() {
   LUMEN_CHECK(has_average());
   if ((ranked_ && ranked_->holds_parts()) || !gathered_.empty()) return exchange_parts_of_average();
-  for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
+  for (const arch::Parameter& p : method_.trained())
+    std::swap(tensors_.at(p.name), tensors_.at(recipe::average_of(p.name)));
   bind_again();
 }
 
@@ -173,7 +176,7 @@ double Trainer::evaluate_average(int64_t rows, const std::atomic<bool>* stop) {
 
 // Creates tensors of all weights in the recipe's types; from here on these are the weights.
 void Trainer::begin_weights() {
-  const Holding& held = method_.held();
+  const recipe::Holding& held = method_.held();
   std::map<std::string, int> decoded;
   for (auto& [name, w] : model_.weights) {
     std::vector<float> own;
@@ -181,7 +184,7 @@ void Trainer::begin_weights() {
       const FormatRef format = w.type.element.format;
       own = engine_.decode(format, w.bytes.data(), w.rows(), w.columns());
       const bool stays =
-          held.type.format ? held.type.format->hash == format->hash : is_plain(*format, held.type.scalar);
+          held.type.format ? held.type.format->hash == format->hash : arch::is_plain(*format, held.type.scalar);
       if (!held.has(name) || !stays) ++decoded[element_name(w)];
       w.type.element = {Scalar::f32, nullptr};
     } else if (held.has(name)) {
@@ -190,7 +193,7 @@ void Trainer::begin_weights() {
     const std::span<const float> numbers = own.empty() ? w.f32() : std::span<const float>(own);
     require_finite(numbers, model_.name, name, kDamagedHint);
     const std::vector<float> kept = put_held(name, w.type.shape, numbers);
-    if (lies_in_parts(name)) put_fields(name, f32_weight(w.type.shape, kept.empty() ? numbers : kept));
+    if (lies_in_parts(name)) put_fields(name, arch::f32_weight(w.type.shape, kept.empty() ? numbers : kept));
     w.bytes = {};
   }
   decoded_ = decoded_text(decoded, recipe_.param_type);
@@ -200,11 +203,11 @@ void Trainer::begin_weights() {
 }
 
 // Learned fields of a weight, fitted by its format to `held`; empty `held`: to the current tensor.
-void Trainer::put_fields(const std::string& weight, const Weight& held) {
+void Trainer::put_fields(const std::string& weight, const arch::Weight& held) {
   for (const LearnedField& f : method_.learned()) {
     if (f.weight != weight) continue;
-    const Weight there =
-        held.bytes.size() == 0 ? f32_weight(model_.weights.at(weight).type.shape, values(weight)) : held;
+    const arch::Weight there =
+        held.bytes.size() == 0 ? arch::f32_weight(model_.weights.at(weight).type.shape, values(weight)) : held;
     put_values(f.parameter.name, f.parameter.shape, fitted_values(f, there));
   }
   if (held.bytes.size() == 0)
@@ -223,10 +226,10 @@ void Trainer::begin_adapter() {
   }
   put_squares();
   uint32_t salt = kAdapterSalt;
-  for (const Parameter& p : method_.trained()) {
+  for (const arch::Parameter& p : method_.trained()) {
     ++salt;
     if (p.role == kRoleMagnitude || p.init.empty()) continue;
-    const Weight w = initial_weight(*model_.family, model_.config, p, recipe_.seed, salt);
+    const arch::Weight w = initial_weight(*model_.family, model_.config, p, recipe_.seed, salt);
     (void)put_held(p.name, p.shape, w.f32());
   }
   begin_fields();
@@ -236,11 +239,11 @@ void Trainer::begin_adapter() {
 void Trainer::begin_fields() {
   if (!shipping()) return;
   for (const LearnedField& f : shipping()->learned()) {
-    const Weight& w = model_.weights.at(f.weight);
-    const Weight floats =
-        w.is_f32()
-            ? w
-            : f32_weight(w.type.shape, engine_.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
+    const arch::Weight& w = model_.weights.at(f.weight);
+    const arch::Weight floats =
+        w.is_f32() ? w
+                   : arch::f32_weight(w.type.shape,
+                                      engine_.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
     put_values(f.parameter.name, f.parameter.shape, fitted_values(f, floats));
   }
 }
@@ -250,19 +253,20 @@ void Trainer::put_squares() {
   std::map<std::string, std::shared_ptr<run::Program>> programs;  // by type and kind
   for (const graph::LowRank& c : method_.changes()) {
     if (!c.magnitudes) continue;
-    const Weight& w = model_.weights.at(c.weight);
+    const arch::Weight& w = model_.weights.at(c.weight);
     std::shared_ptr<run::Program>& program = programs[fmt::format("{} {}", print(w.type), c.rows)];
     if (!program) {
       graph::Graph g = row_squares(w.type.shape, c.rows);
       run::CompileOptions options;
-      if (!w.is_f32()) options.assignments = {{graph::FormatAssignment::What::stored, kResult, w.type.element.format}};
+      if (!w.is_f32())
+        options.assignments = {{graph::FormatAssignment::What::stored, arch::kResult, w.type.element.format}};
       program = engine_.compile(g, options);
     }
     program->bind(program->input_names().at(0), tensors_.at(c.weight));
     program->run();
     const graph::Shape rows = graph::low_rank_rows(w.type.shape, c.rows);
     std::vector<float> squares(graph::elements(rows).number());
-    program->result(kResult)->download(squares.data(), squares.size() * sizeof(float));
+    program->result(arch::kResult)->download(squares.data(), squares.size() * sizeof(float));
     put_values(graph::low_rank_squares(c.weight), rows, squares);
     std::transform(squares.begin(), squares.end(), squares.begin(), [](float x) { return std::sqrt(x); });
     put_values(graph::low_rank_magnitude(c.weight), rows, squares);
@@ -317,7 +321,7 @@ double Trainer::scalar(run::Program& program, const char* name) {
   return number;
 }
 
-void Trainer::put_batch(const Batch& batch) {
+void Trainer::put_batch(const data::Batch& batch) {
   const graph::Shape shape{batch.rows, batch.length};
   const auto put = [&](const char* name, Scalar type, const auto& numbers) {
     LUMEN_CHECK(numbers.size() == static_cast<size_t>(batch.rows * batch.length));
@@ -334,15 +338,15 @@ void Trainer::put_batch(const Batch& batch) {
 // needs another seed.
 uint32_t Trainer::update_seed() const {
   const uint32_t rank = ranked_ && ranked_->holds_parts() ? grid_.data->rank() * kRankRun : 0;
-  return rounding_seed(recipe_.seed ^ rank, done_);
+  return recipe::rounding_seed(recipe_.seed ^ rank, done_);
 }
 
 void Trainer::begin_step(Step& result) {
   result.rate = learning_rate(recipe_.schedule, done_);
   for (const auto& [name, value] : method_.optimizer().numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
-  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, update_seed());
+  if (tensors_.contains(recipe::kRoundingSeed)) set_seed(recipe::kRoundingSeed, update_seed());
   result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
-  if (const Objective* objective = method_.objective())
+  if (const recipe::Objective* objective = method_.objective())
     for (const std::string& name : objective->metrics()) result.metrics.emplace_back(name, 0);
 }
 
@@ -352,13 +356,13 @@ void Trainer::read_part(int64_t part) {
   const int64_t ranks = data_ranks(), rank = data_rank();
   if (recipe_.adapter.dropout > 0)
     set_seed(graph::kDropoutSeed,
-             rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part * ranks + rank));
+             recipe::rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part * ranks + rank));
   // One seed for each layer, and one for products outside of layers.
   for (const std::string& name : states_of(graph::kProductSeed)) {
     const size_t end = std::string_view(graph::kProductSeed).size();
     const uint32_t layer = name.size() == end ? 0 : std::stoul(name.substr(end + 1)) + 1;
-    set_seed(name.c_str(), rounding_seed(recipe_.seed ^ (kProductRun + layer * kLayerRun),
-                                         done_ * recipe_.accumulate + part * ranks + rank));
+    set_seed(name.c_str(), recipe::rounding_seed(recipe_.seed ^ (kProductRun + layer * kLayerRun),
+                                                 done_ * recipe_.accumulate + part * ranks + rank));
   }
   put_training_batch(batches_->training(state_.batch_of(done_), part));
 }
@@ -406,17 +410,17 @@ std::string Trainer::broken_gradients() {
 }
 
 int64_t Trainer::trained_count() const {
-  return moving_count(method_.trained());
+  return recipe::moving_count(method_.trained());
 }
 
 std::vector<Trainer::Held> Trainer::memory() const {
   Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, teacher{"teacher"},
       gradients{"gradients"}, data{"data"};
   for (const auto& [name, t] : tensors_) {
-    Held& kind = is_teacher_input(name)                                                               ? teacher
+    Held& kind = recipe::is_teacher_input(name)                                                       ? teacher
                  : is_trained(name)                                                                   ? trained
                  : model_.weights.contains(name)                                                      ? frozen
-                 : name.starts_with(kGradient)                                                        ? gradients
+                 : name.starts_with(recipe::kGradient)                                                ? gradients
                  : t->type().shape.empty() || name == kTokens || name == kTargets || name == kWeights ? data
                                                                                                       : moments;
     kind.bytes += t->bytes();
@@ -457,7 +461,7 @@ std::vector<Trainer::HeldIn> Trainer::formats() const {
 
 std::vector<Trainer::Trained> Trainer::trained() const {
   std::vector<Trained> out;
-  for (const Parameter& p : method_.trained()) {
+  for (const arch::Parameter& p : method_.trained()) {
     Trained one;
     for (const char c : p.name) {
       const bool is_digit = c >= '0' && c <= '9', in_number = is_digit && (one.what.empty() || one.what.back() == '.');
@@ -477,7 +481,7 @@ std::vector<Trainer::Trained> Trainer::trained() const {
   return out;
 }
 
-void require_tokens(const Batches& batches, const Model& model) {
+void require_tokens(const data::Batches& batches, const arch::Model& model) {
   const auto vocabulary = model.config.find("vocab");
   batches.require(vocabulary == model.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
 }
@@ -492,8 +496,8 @@ void Trainer::finish() {
   if (has_parts_of_parameters())
     gather_all();
   else if (ranked_ && ranked_->holds_parts() && has_average())
-    for (const Parameter& p : method_.trained()) {
-      const std::string name = average_of(p.name);
+    for (const arch::Parameter& p : method_.trained()) {
+      const std::string name = recipe::average_of(p.name);
       const std::vector<uint8_t> bytes = ranked_->whole_state(name, true);
       tensors_.erase(name);
       tensor(name, ranked_->states().at(name))->upload(bytes.data(), std::ssize(bytes));
@@ -504,41 +508,42 @@ void Trainer::finish() {
   kind_ = make_step_kind();
   pass_->free_programs();
   evaluate_ = reference_ = objective_loss_ = divergence_ = logits_ = nullptr;
-  std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
+  std::erase_if(tensors_,
+                [](const auto& t) { return recipe::is_optimizer_state(t.first) && !recipe::is_average(t.first); });
 }
 
-Model Trainer::model() const {
-  Model copy = model_;
+arch::Model Trainer::model() const {
+  arch::Model copy = model_;
   if (method_.is_frozen()) return copy;
-  for (auto& [name, w] : copy.weights) w = f32_weight(w.type.shape, values(name));
+  for (auto& [name, w] : copy.weights) w = arch::f32_weight(w.type.shape, values(name));
   return copy;
 }
 
-Adapter Trainer::adapter() const {
+arch::Adapter Trainer::adapter() const {
   LUMEN_CHECK(method_.is_frozen(), "a run that trains all weights has no adapter");
-  Adapter out;
+  arch::Adapter out;
   out.name = model_.name;
   out.by_root = recipe_.adapter.rs_lora;
   for (const graph::LowRank& c : method_.changes()) {
-    const auto weight = [&](const std::string& name) { return f32_weight(type_of(name).shape, values(name)); };
-    AdapterPart part{weight(graph::low_rank_a(c.weight)), weight(graph::low_rank_b(c.weight)), c.scale};
+    const auto weight = [&](const std::string& name) { return arch::f32_weight(type_of(name).shape, values(name)); };
+    arch::AdapterPart part{weight(graph::low_rank_a(c.weight)), weight(graph::low_rank_b(c.weight)), c.scale};
     if (c.magnitudes) part.magnitude = weight(graph::low_rank_magnitude(c.weight));
     out.parts.emplace(c.weight, std::move(part));
   }
   return out;
 }
 
-Weight Trainer::shipped(const Parameter& p) const {
+arch::Weight Trainer::shipped(const arch::Parameter& p) const {
   LUMEN_CHECK(shipping());
-  const Weight& base = model_.weights.at(p.name);
+  const arch::Weight& base = model_.weights.at(p.name);
   if (!shipping()->is_changed(p.name)) return base;
-  Adapter one;
+  arch::Adapter one;
   one.name = model_.name;
   for (const graph::LowRank& c : method_.changes()) {
     if (c.weight != p.name) continue;
-    AdapterPart& part = one.parts[p.name];
+    arch::AdapterPart& part = one.parts[p.name];
     for (auto [to, name] : {std::pair(&part.a, graph::low_rank_a(p.name)), {&part.b, graph::low_rank_b(p.name)}})
-      *to = f32_weight(type_of(name).shape, values(name));
+      *to = arch::f32_weight(type_of(name).shape, values(name));
     part.scale = c.scale;
   }
   std::map<std::string, std::vector<float>> trained;
@@ -549,7 +554,7 @@ Weight Trainer::shipped(const Parameter& p) const {
   return shipped_weight(engine_, p, base, one, *shipping(), trained);
 }
 
-void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
+void Trainer::logits(std::span<const text::TokenId> window, std::span<float> out) {
   know_activation_scales();
   if (outside_ || has_parts_of_parameters())
     throw usage_error("a step by layers: logits need all parameters on the device");
@@ -566,19 +571,19 @@ void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
   tokens->upload(window.data(), tokens->bytes());
   logits_->bind(kTokens, tokens);
   logits_->run();
-  logits_->result(kResult)->download(out.data(), out.size_bytes());
+  logits_->result(arch::kResult)->download(out.data(), out.size_bytes());
 }
 
-Model Trainer::rounded() const {
-  Model out = read_model();
+arch::Model Trainer::rounded() const {
+  arch::Model out = read_model();
   for (const graph::FormatAssignment& a : method_.roundings()) {
-    Weight& w = out.weights.at(a.value);
+    arch::Weight& w = out.weights.at(a.value);
     std::map<int, std::vector<float>> fields;
     for (const LearnedField& f : method_.learned()) {
       if (f.weight != a.value) continue;
       fields[f.field] = values(f.parameter.name);
     }
-    if (is_plain(*a.format, Scalar::f32)) continue;
+    if (arch::is_plain(*a.format, Scalar::f32)) continue;
     if (fields.empty()) {
       const std::vector<float> numbers(w.f32().begin(), w.f32().end());
       w.type.element = {Scalar::f32, a.format};
@@ -590,7 +595,7 @@ Model Trainer::rounded() const {
   return out;
 }
 
-bool Trainer::snapshot_copies(run::Engine& engine, const Recipe& recipe) {
+bool Trainer::snapshot_copies(run::Engine& engine, const recipe::Recipe& recipe) {
   if (recipe.adapter.trains()) return recipe.ship.ships();
   return !recipe.quantize.empty() || recipe.products.weight_scale == "learned" ||
          !engine.device().reads_host_memory() || offloads_layers(engine.device(), recipe) ||
@@ -601,7 +606,7 @@ Trainer::Snapshot Trainer::snapshot() const {
   Snapshot out;
   if (shipping()) {
     out.model = model_;
-    for (const Parameter& p : model_.parameters)
+    for (const arch::Parameter& p : model_.parameters)
       if (shipping()->is_changed(p.name)) out.model.weights[p.name] = shipped(p);
     return out;
   }
@@ -613,7 +618,7 @@ Trainer::Snapshot Trainer::snapshot() const {
   out.model = model_;
   for (auto& [name, w] : out.model.weights) {
     const run::DeviceTensorRef& t = tensors_.at(name);
-    w.bytes = Bytes({static_cast<const uint8_t*>(t->data()), static_cast<size_t>(t->bytes())}, t);
+    w.bytes = arch::Bytes({static_cast<const uint8_t*>(t->data()), static_cast<size_t>(t->bytes())}, t);
   }
   return out;
 }
@@ -622,4 +627,4 @@ std::string Trainer::explain() const {
   return pass_->explain() + (updates_ ? updates_->explain() : "");
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -31,11 +31,11 @@
 #include "model/train/trainer/run_state.h"
 #include "run/engine/engine.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // Error (exit 1) when there is too little training or validation data, the data is not of the objective's kind, or it
 // has token ids outside the model's vocabulary: the checks that need no trainer.
-void require_tokens(const Batches& batches, const Model& model);
+void require_tokens(const data::Batches& batches, const arch::Model& model);
 
 class Trainer {
  public:
@@ -45,11 +45,12 @@ class Trainer {
   // `teacher`: the model that the recipe's objective learns from, where it names one; its weights stay packed.
   // `ranks`: the processes that train the same model together, this one included. All have the same recipe, model and
   // data, and call the same functions in the same order: step(), evaluations, save() and so on are collective.
-  Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
-          std::shared_ptr<const Model> teacher = nullptr, std::shared_ptr<run::Communicator> ranks = nullptr);
+  Trainer(run::Engine& engine, arch::Model model, recipe::Recipe recipe, std::shared_ptr<const data::Batches> batches,
+          std::shared_ptr<const arch::Model> teacher = nullptr, std::shared_ptr<run::Communicator> ranks = nullptr);
   ~Trainer();
   // Random windows of a text.
-  Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data);
+  Trainer(run::Engine& engine, arch::Model model, recipe::Recipe recipe,
+          const std::shared_ptr<const data::Dataset>& data);
 
   // Printable list of decoded weights and their formats; empty when none was decoded.
   const std::string& decoded() const { return decoded_; }
@@ -80,8 +81,8 @@ class Trainer {
   // token ids outside the model's vocabulary.
   void require_data() const;
   int64_t done() const { return done_; }  // steps
-  const Recipe& recipe() const { return given_; }
-  const Batches& batches() const { return *batches_; }
+  const recipe::Recipe& recipe() const { return given_; }
+  const data::Batches& batches() const { return *batches_; }
   run::Engine& engine() const { return engine_; }
   RunState& state() { return state_; }  // saved and restored with everything else
   // Whether this process writes files; of several ranks only the first does.
@@ -109,16 +110,16 @@ class Trainer {
   std::vector<Trained> trained() const;
   double work() const { return work_; }
   int64_t trained_count() const;
-  const Model& outline() const { return model_; }  // without weight bytes
+  const arch::Model& outline() const { return model_; }  // without weight bytes
 
   // Frees what only further steps need (programs, moments). Afterwards only the functions that return models, adapters
   // and logits may be called.
   void finish();
-  Model model() const;  // with the current weights, f32; in adapter runs the unchanged base weights
+  arch::Model model() const;  // with the current weights, f32; in adapter runs the unchanged base weights
   // The same with weights as products read them, where weight scales are learned: the form that files record.
-  Model read_model() const;
+  arch::Model read_model() const;
   // The current adapter, in runs that train one.
-  Adapter adapter() const;
+  arch::Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
   const std::vector<graph::LowRank>& changes() const { return method_.changes(); }
   const Hash& base() const { return base_; }  // hash of the base weights of an adapter
@@ -133,20 +134,20 @@ class Trainer {
   void set_origin(Origin origin) { origin_ = std::move(origin); }
   // For an adapter inside a rounding (ship.h): its target formats, and the exact bytes of merged weights.
   const Shipping* shipping() const { return method_.shipping(); }
-  Weight shipped(const Parameter& p) const;
+  arch::Weight shipped(const arch::Parameter& p) const;
   // The logits of one window of tokens, [tokens, vocabulary], from which the losses of evaluate() follow.
-  void logits(std::span<const TokenId> window, std::span<float> out);
-  Model rounded() const;  // with the recipe's formats, as evaluate() reads it; model() without [[quantize]]
+  void logits(std::span<const text::TokenId> window, std::span<float> out);
+  arch::Model rounded() const;  // with the recipe's formats, as evaluate() reads it; model() without [[quantize]]
   // The model for generating text and writing files: weights in the formats they will be written in, the adapter
   // separate unless it is inside their rounding. Not copied where the processor can read the run's own memory; valid
   // until the next step.
   struct Snapshot {
-    Model model;
-    std::vector<ScaledAdapter> adapters;
+    arch::Model model;
+    std::vector<arch::ScaledAdapter> adapters;
   };
   Snapshot snapshot() const;
   // Whether snapshot() copies the weights.
-  static bool snapshot_copies(run::Engine& engine, const Recipe& recipe);
+  static bool snapshot_copies(run::Engine& engine, const recipe::Recipe& recipe);
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
   // finite; then no files remain.
@@ -157,12 +158,12 @@ class Trainer {
   };
   // Error when the checkpoint is of another model, or a setting differs that must not; exit 4 when it holds a number
   // that is not finite.
-  void restore(const Checkpoint& checkpoint, Changes allowed = {false, false});
+  void restore(const file::Checkpoint& checkpoint, Changes allowed = {false, false});
   void restore(const std::filesystem::path& checkpoint);
   // Starts from another run's trained weights or adapter, without its other state. Error when shapes differ.
-  void begin_with(const Checkpoint& checkpoint);
+  void begin_with(const file::Checkpoint& checkpoint);
   // Starts from these A and B, which a residual base needs to equal the given model (train/adapter_init).
-  void begin_with(const Adapter& beginning);
+  void begin_with(const arch::Adapter& beginning);
   int64_t checkpoint_bytes() const;  // approximate
 
   std::string explain() const;  // kernels of a step with their latest times
@@ -181,7 +182,7 @@ class Trainer {
 
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
   void begin_weights();
-  void put_fields(const std::string& weight, const Weight& held);
+  void put_fields(const std::string& weight, const arch::Weight& held);
   void begin_adapter();
   void begin_fields();
   void begin_teacher();
@@ -221,7 +222,7 @@ class Trainer {
   void set_scalar(const char* name, double value);
   void set_seed(const char* name, uint32_t seed);
   double scalar(run::Program& program, const char* name);
-  void put_batch(const Batch& batch);
+  void put_batch(const data::Batch& batch);
   uint32_t update_seed() const;
   void begin_step(Step& step);
   void read_part(int64_t part);
@@ -241,29 +242,29 @@ class Trainer {
   void settle_histories() const;
   void check_parts() const;
   std::map<std::string, graph::Type> saved_states() const;
-  std::span<const uint8_t> state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const;
+  std::span<const uint8_t> state_bytes(const file::TensorSpec& spec, std::vector<uint8_t>& buffer) const;
   void exchange_parts_of_average();
   // trainer_tensor.cpp
   int64_t data_ranks() const { return grid_.data ? grid_.data->size() : 1; }
   int64_t data_rank() const { return grid_.data ? grid_.data->rank() : 0; }
   void begin_tensor_parts();
   bool is_in_parts(const std::string& name) const { return tensor_parts_ && tensor_parts_->split_of(name); }
-  run::DeviceTensorRef weight_tensor(const std::string& name, const Weight& w);
+  run::DeviceTensorRef weight_tensor(const std::string& name, const arch::Weight& w);
   bool asked_now(const std::atomic<bool>* stop) const;
   void agree_among_all(const std::optional<Error>& failure) const;
   void gather_tensor_parts();
   std::vector<std::string> of_all_parts(const std::vector<std::string>& broken) const;
   run::DeviceTensorRef whole_tensor(const std::string& name, const graph::Type& type);
   // trainer_objective.cpp
-  void put_training_batch(const Batch& batch);
+  void put_training_batch(const data::Batch& batch);
   void put_rows(const char* name, const std::vector<float>& numbers);
-  std::vector<float> reference_of(const Batch& batch);
+  std::vector<float> reference_of(const data::Batch& batch);
   void require_rows() const;
   void require_validation() const;
   double evaluate_objective(int64_t rows, const std::atomic<bool>* stop);
-  std::vector<float> losses_of(const Batch& batch);
+  std::vector<float> losses_of(const data::Batch& batch);
   // `program` null: the losses of a step by layers.
-  std::vector<float> of_positions(run::Program* program, const Batch& batch);
+  std::vector<float> of_positions(run::Program* program, const data::Batch& batch);
   double mean_of_validation(run::Program* program, int64_t rows, const std::atomic<bool>* stop);
   run::Program* evaluation();
   std::vector<float> values(const std::string& name) const;
@@ -272,12 +273,12 @@ class Trainer {
                   const graph::Element& as = {});
 
   run::Engine& engine_;
-  Model model_;                                      // without bytes of trained weights: those are tensors
+  arch::Model model_;                                // without bytes of trained weights: those are tensors
   std::shared_ptr<run::Communicator> communicator_;  // null: a single process
   RankGrid grid_;
-  Recipe given_, recipe_;  // of all ranks together, and of this rank
-  std::shared_ptr<const Batches> all_batches_, batches_;
-  std::shared_ptr<const Model> teacher_;
+  recipe::Recipe given_, recipe_;  // of all ranks together, and of this rank
+  std::shared_ptr<const data::Batches> all_batches_, batches_;
+  std::shared_ptr<const arch::Model> teacher_;
   Method method_;
   Hash base_;
   Origin origin_;
@@ -288,7 +289,7 @@ class Trainer {
   std::unique_ptr<GroupedUpdates> updates_;       // where optimizer states are offloaded, or the pass goes by layers
   std::shared_ptr<run::Program> evaluate_, reference_, objective_loss_, divergence_, logits_;
   int64_t logits_length_ = 0;
-  RowLog reference_log_;
+  recipe::RowLog reference_log_;
   bool goes_on_ = false;  // the adapter comes from another run: without it the model is not this run's start
   std::string decoded_;
   std::map<std::string, std::vector<uint8_t>> rests_;  // optimizer states by name, until their tensors exist
@@ -306,4 +307,4 @@ class Trainer {
   std::atomic<bool> all_asked_ = false;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

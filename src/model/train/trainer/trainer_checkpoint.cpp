@@ -13,7 +13,7 @@
 #include "number/codec/codec.h"
 #include "number/formula/scalar.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr const char* kTeacher = "teacher";              // hash of its weights
@@ -25,10 +25,10 @@ constexpr const char* kNotSavedHint =
     "training has diverged and this state is not saved; go on from the last checkpoint with a lower rate";
 
 // Older checkpoints, written when AdamW was the only optimizer, name its moments adam.m.* and adam.v.*.
-std::string name_in(const TensorFile& file, const std::string& name) {
+std::string name_in(const file::TensorFile& file, const std::string& name) {
   if (file.find(name)) return name;
   for (const char* moment : {"m", "v"}) {
-    const std::string prefix = optimizer_state(moment, "");
+    const std::string prefix = recipe::optimizer_state(moment, "");
     const std::string before = fmt::format("adam.{}.", moment);
     if (name.starts_with(prefix) && file.find(before + name.substr(prefix.size())))
       return before + name.substr(prefix.size());
@@ -36,20 +36,20 @@ std::string name_in(const TensorFile& file, const std::string& name) {
   return name;
 }
 
-TensorSpec spec_of(const std::string& name, const graph::Type& type) {
-  TensorSpec spec;
+file::TensorSpec spec_of(const std::string& name, const graph::Type& type) {
+  file::TensorSpec spec;
   spec.name = name;
   for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
   spec.element = type.element;
   return spec;
 }
 
-graph::Type saved_type(const TensorSpec& spec) {
+graph::Type saved_type(const file::TensorSpec& spec) {
   return {{spec.shape.begin(), spec.shape.end()}, spec.element};
 }
 
 // Error unless `bytes` of a tensor are finite numbers and, for weights, small enough to be squared.
-void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const std::string& where,
+void check_numbers(const file::TensorSpec& spec, std::span<const uint8_t> bytes, const std::string& where,
                    const std::string& hint) {
   std::vector<float> numbers(spec.rows() * spec.columns());
   if (spec.element.format) {
@@ -67,7 +67,7 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
     }
   }
   require_finite(numbers, where, spec.name, hint,
-                 is_optimizer_state(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
+                 recipe::is_optimizer_state(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
 }
 
 // All of them are f32.
@@ -82,14 +82,14 @@ void scale_numbers(std::span<uint8_t> bytes, float divisor, float factor) {
 }
 
 // A checkpoint tensor's bytes, checked and converted to the run's type.
-std::vector<uint8_t> taken(const TensorFile& file, const std::string& name, const std::string& folder,
+std::vector<uint8_t> taken(const file::TensorFile& file, const std::string& name, const std::string& folder,
                            const graph::Type& type) {
-  const StoredTensor& stored = file.get(name_in(file, name));
-  const TensorSpec expected = spec_of(name, type);
+  const file::StoredTensor& stored = file.get(name_in(file, name));
+  const file::TensorSpec expected = spec_of(name, type);
   // Files store 16-bit floats as scalar types; a run may hold them as a format.
   const FormatRef& format = expected.element.format;
   const bool same_element = stored.element == expected.element ||
-                            (format && !stored.element.format && is_plain(*format, stored.element.scalar));
+                            (format && !stored.element.format && arch::is_plain(*format, stored.element.scalar));
   if (stored.shape != expected.shape || !same_element) {
     throw user_error(
         "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
@@ -104,7 +104,7 @@ std::vector<uint8_t> taken(const TensorFile& file, const std::string& name, cons
 
 bool Trainer::is_trained(const std::string& name) const {
   return std::any_of(method_.trained().begin(), method_.trained().end(),
-                     [&](const Parameter& p) { return p.name == name; });
+                     [&](const arch::Parameter& p) { return p.name == name; });
 }
 
 bool Trainer::is_saved(const std::string& name) const {
@@ -118,12 +118,12 @@ std::map<std::string, graph::Type> Trainer::saved_states() const {
     for (const auto& [name, type] : ranked_->states())
       out.emplace(name, tensor_parts_ ? tensor_parts_->whole_type(name, type) : type);
   for (const auto& [name, type] : stored())
-    if (is_optimizer_state(name)) out.emplace(name, type);
+    if (recipe::is_optimizer_state(name)) out.emplace(name, type);
   return out;
 }
 
 // A whole weight or state, for writing.
-std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const {
+std::span<const uint8_t> Trainer::state_bytes(const file::TensorSpec& spec, std::vector<uint8_t>& buffer) const {
   if (ranked_ && (ranked_->states().contains(spec.name) || lies_in_parts(spec.name))) {
     buffer = ranked_->whole_state(spec.name, is_in_parts(spec.name));
     if (is_in_parts(spec.name)) buffer = tensor_parts_->gathered(spec.name, saved_type(spec), buffer);
@@ -148,12 +148,12 @@ void Trainer::check_parts() const {
   agree(*communicator_, RankedStep::attempt([&] {
     std::vector<uint8_t> bytes;
     const auto check = [&](const std::string& name, const graph::Type& type) {
-      const TensorSpec spec = spec_of(name, type);
+      const file::TensorSpec spec = spec_of(name, type);
       check_numbers(spec, std::span(bytes).first(spec.blob_bytes()), where, kNotSavedHint);
     };
     for (const auto& [name, t] : tensors_)
       if ((writes() || is_in_parts(name)) &&
-          (is_saved(name) || (is_optimizer_state(name) && !(ranked_ && ranked_->states().contains(name))))) {
+          (is_saved(name) || (recipe::is_optimizer_state(name) && !(ranked_ && ranked_->states().contains(name))))) {
         bytes.resize(t->bytes());
         t->download(bytes.data(), t->bytes());
         check(name, t->type());
@@ -188,7 +188,7 @@ int64_t Trainer::checkpoint_bytes() const {
 std::map<std::string, graph::Type> Trainer::stored() const {
   std::map<std::string, graph::Type> out;
   for (auto& [name, type] : all_types())
-    if (is_saved(name) || is_optimizer_state(name)) out.emplace(name, type);
+    if (is_saved(name) || recipe::is_optimizer_state(name)) out.emplace(name, type);
   return out;
 }
 
@@ -197,29 +197,29 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
     throw Error(Exit::numeric, fmt::format("the state after step {} is not saved: it has diverged", done_),
                 "go on from the last checkpoint");
   if (communicator_) check_parts();
-  CheckpointContent content;
+  file::CheckpointContent content;
   content.state.step = done_;
   content.state.seed = recipe_.seed;
   content.state.data_position = state_.batch_of(done_) * given_.accumulate;
   content.state.config = describe(given_);
-  record_run(model_, batches_->files(), batches_->token_hash(), &content);
-  if (has_adapter()) record_base(base_, &content);
+  recipe::record_run(model_, batches_->files(), batches_->token_hash(), &content);
+  if (has_adapter()) recipe::record_base(base_, &content);
   if (teacher_) content.state.more[kTeacher] = teacher_hash_;
   if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
   content.state.more["run"] = to_json(state_);
   if (goes_on_) content.state.more[kGoesOn] = true;
   if (!origin_.hash.empty()) content.state.more[kOrigin] = {{"place", origin_.place}, {"weights", origin_.hash}};
   for (const auto& [name, type] : stored())
-    if (!is_optimizer_state(name)) content.weights.push_back(spec_of(name, type));
+    if (!recipe::is_optimizer_state(name)) content.weights.push_back(spec_of(name, type));
   for (const auto& [name, type] : saved_states()) content.optimizer.push_back(spec_of(name, type));
   std::vector<uint8_t> buffer;
   if (!writes()) {  // the writing ranks need its parts
     for (const auto* specs : {&content.weights, &content.optimizer})
-      for (const TensorSpec& spec : *specs) (void)state_bytes(spec, buffer);
+      for (const file::TensorSpec& spec : *specs) (void)state_bytes(spec, buffer);
     meet();
     return out / fmt::format("checkpoint-{}", done_);
   }
-  content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
+  content.fetch = [&](const file::TensorSpec& spec) -> std::span<const uint8_t> {
     const std::span<const uint8_t> bytes = state_bytes(spec, buffer);
     check_numbers(spec, bytes, fmt::format("after step {}", done_), kNotSavedHint);
     return bytes;
@@ -230,10 +230,10 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
 }
 
 void Trainer::restore(const std::filesystem::path& folder) {
-  restore(load_checkpoint(folder, model_.family->library().formats()));
+  restore(file::load_checkpoint(folder, model_.family->library().formats()));
 }
 
-void Trainer::begin_with(const Checkpoint& checkpoint) {
+void Trainer::begin_with(const file::Checkpoint& checkpoint) {
   // Operand scales that the other run did not learn are fitted to its weights.
   const auto& scales = method_.scales();
   const auto is_new = [&](const std::string& name) {
@@ -252,9 +252,9 @@ void Trainer::begin_with(const Checkpoint& checkpoint) {
   begin_bounds();
 }
 
-void Trainer::begin_with(const Adapter& beginning) {
+void Trainer::begin_with(const arch::Adapter& beginning) {
   for (const graph::LowRank& c : method_.changes()) {
-    const AdapterPart& part = beginning.parts.at(c.weight);
+    const arch::AdapterPart& part = beginning.parts.at(c.weight);
     for (const auto& [name, w] :
          {std::pair(graph::low_rank_a(c.weight), &part.a), {graph::low_rank_b(c.weight), &part.b}})
       (void)put_held(name, w->type.shape, w->f32());
@@ -264,12 +264,12 @@ void Trainer::begin_with(const Adapter& beginning) {
   goes_on_ = true;
 }
 
-void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
+void Trainer::restore(const file::Checkpoint& checkpoint, Changes allowed) {
   const std::string folder = checkpoint.folder.string();
   for (const auto& [name, type] : stored()) {
     if (ranked_ && ranked_->states().contains(name)) continue;
     std::vector<uint8_t> bytes =
-        taken(is_optimizer_state(name) ? *checkpoint.optimizer : *checkpoint.weights, name, folder, type);
+        taken(recipe::is_optimizer_state(name) ? *checkpoint.optimizer : *checkpoint.weights, name, folder, type);
     scale_numbers(bytes, 1, gradient_scale(name));
     store(name, bytes);
   }
@@ -301,9 +301,9 @@ void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
   if (const auto from = checkpoint.state.more.find(kOrigin); from != checkpoint.state.more.end())
     origin_ = {json_text(*from, "place", folder), json_text(*from, "weights", folder)};
   if (const auto log = checkpoint.files.find(kReferenceFile); log != checkpoint.files.end())
-    reference_log_ = RowLog::read(log->second, folder + "/" + kReferenceFile);
+    reference_log_ = recipe::RowLog::read(log->second, folder + "/" + kReferenceFile);
   diverged_ = false;
   scales_are_known_ = false;  // unless the checkpoint has them
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

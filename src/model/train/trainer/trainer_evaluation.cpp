@@ -6,7 +6,7 @@
 #include "model/train/trainer/guard.h"
 #include "model/train/trainer/step_kinds.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 constexpr const char* kBrokenHint =
@@ -15,7 +15,7 @@ constexpr const char* kBrokenHint =
 // Mean of losses, weighted by position.
 struct LossSum {
   double total = 0, weight = 0;
-  void add(const std::vector<float>& losses, const Batch& batch) {
+  void add(const std::vector<float>& losses, const data::Batch& batch) {
     for (size_t i = 0; i < losses.size(); ++i) {
       const double w = batch.weights.empty() ? 1.0 : batch.weights[i];
       if (w == 0) continue;
@@ -26,7 +26,7 @@ struct LossSum {
 };
 
 // Adds rows of weight 0 up to the row count that the program was compiled for.
-void fill_up(Batch& batch, int64_t rows) {
+void fill_up(data::Batch& batch, int64_t rows) {
   const size_t size = rows * batch.length;
   batch.rows = rows;
   batch.tokens.resize(size, 0);
@@ -43,21 +43,21 @@ run::Program* Trainer::evaluation() {
   return pass_->evaluation();
 }
 
-std::vector<float> Trainer::losses_of(const Batch& batch) {
+std::vector<float> Trainer::losses_of(const data::Batch& batch) {
   return of_positions(evaluation(), batch);
 }
 
-std::vector<float> Trainer::of_positions(run::Program* program, const Batch& batch) {
+std::vector<float> Trainer::of_positions(run::Program* program, const data::Batch& batch) {
   put_batch(batch);
   if (program) program->run();
   std::vector<float> losses(batch.rows * batch.length);
-  (program ? program->result(kResult) : pass_->losses())->download(losses.data(), losses.size() * sizeof(float));
+  (program ? program->result(arch::kResult) : pass_->losses())->download(losses.data(), losses.size() * sizeof(float));
   return losses;
 }
 
 double Trainer::prove() {
   LossSum sum;
-  Batch batch;
+  data::Batch batch;
   auto failure = RankedStep::attempt([&] { batch = batches_->training(state_.batch_of(done_), 0); });
   agree_before_exchanges(failure);
   if (!failure) failure = RankedStep::attempt([&] { sum.add(losses_of(batch), batch); });
@@ -112,7 +112,7 @@ double Trainer::mean_of_validation(run::Program* program, int64_t rows, const st
     else if (together)
       stopped = ranked_->any(stopped);
     if (stopped) break;
-    Batch batch;
+    data::Batch batch;
     failure = RankedStep::attempt([&] {
       const int64_t count = std::min(recipe_.batch, rows - first);
       batch = batches_->validation(count > 0 ? first : 0, std::max<int64_t>(count, 1));
@@ -140,4 +140,4 @@ double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
               kDivergedHint);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -7,67 +7,67 @@
 #include "model/train/ranks/rank_batches.h"
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 void Trainer::put_rows(const char* name, const std::vector<float>& numbers) {
   tensor(name, {{std::ssize(numbers)}, {Scalar::f32, nullptr}})->upload(numbers.data(), numbers.size() * sizeof(float));
 }
 
 void Trainer::require_rows() const {
-  if (grid_.data && batches_->form() == RowForm::pairs && recipe_.batch % 2 != 0)
+  if (grid_.data && batches_->form() == data::RowForm::pairs && recipe_.batch % 2 != 0)
     throw Error(Exit::usage,
                 fmt::format("a batch of {} rows leaves pairs apart in {} ranks", given_.batch, grid_.data->size()),
                 "--batch is the batch of all ranks together: name a multiple of twice their number");
-  const Objective* objective = method_.objective();
-  if (!objective && batches_->form() != RowForm::sequences)
+  const recipe::Objective* objective = method_.objective();
+  if (!objective && batches_->form() != data::RowForm::sequences)
     throw Error(Exit::user, "rows of pairs or with labels need an objective",
-                fmt::format("--objective NAME: {}", fmt::join(objective_names(), ", ")));
+                fmt::format("--objective NAME: {}", fmt::join(recipe::objective_names(), ", ")));
   if (objective) {
-    if (objective->is_of_pairs() && batches_->form() != RowForm::pairs)
+    if (objective->is_of_pairs() && batches_->form() != data::RowForm::pairs)
       throw Error(Exit::user, fmt::format("the objective '{}' is of pairs, but the data has none", objective->name()),
                   "rows with 'chosen' and 'rejected' are pairs");
-    if (objective->reads(kLabels) && batches_->form() != RowForm::labels)
+    if (objective->reads(recipe::kLabels) && batches_->form() != data::RowForm::labels)
       throw Error(Exit::user, fmt::format("the objective '{}' needs labels, but the data has none", objective->name()),
                   "rows with 'prompt', 'completion' and 'label' have one");
   }
 }
 
-void Trainer::put_training_batch(const Batch& batch) {
+void Trainer::put_training_batch(const data::Batch& batch) {
   require_rows();
-  if (const Objective* objective = method_.objective()) {
-    if (objective->reads(kDivergence)) {
-      const Batch other = mismatched(batch);
-      const std::vector<float> theirs = reference_of(other), own = answer_logp(other, losses_of(other));
+  if (const recipe::Objective* objective = method_.objective()) {
+    if (objective->reads(recipe::kDivergence)) {
+      const data::Batch other = recipe::mismatched(batch);
+      const std::vector<float> theirs = reference_of(other), own = recipe::answer_logp(other, losses_of(other));
       double sum = 0;
       for (size_t r = 0; r < own.size(); ++r) sum += static_cast<double>(own[r]) - theirs[r];
-      set_scalar(kDivergence, std::max(0.0, sum / own.size()));
+      set_scalar(recipe::kDivergence, std::max(0.0, sum / own.size()));
     }
-    if (objective->reads(kReference)) put_rows(kReference, reference_of(batch));
-    if (objective->reads(kLabels)) put_rows(kLabels, batch.labels);
+    if (objective->reads(recipe::kReference)) put_rows(recipe::kReference, reference_of(batch));
+    if (objective->reads(recipe::kLabels)) put_rows(recipe::kLabels, batch.labels);
   }
   put_batch(batch);
 }
 
 // From the model without its adapter, or from the log computed before the first step.
-std::vector<float> Trainer::reference_of(const Batch& batch) {
+std::vector<float> Trainer::reference_of(const data::Batch& batch) {
   if (!has_adapter() || goes_on_ || !reference_log_.empty()) return reference_log_.of(batch);
   if (!reference_) reference_ = compile(method_.reference());
   put_batch(batch);
   reference_->run();
   std::vector<float> losses(batch.rows * batch.length);
-  reference_->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
-  return answer_logp(batch, losses);
+  reference_->result(arch::kResult)->download(losses.data(), losses.size() * sizeof(float));
+  return recipe::answer_logp(batch, losses);
 }
 
 void Trainer::remember_reference(const std::atomic<bool>* stop) {
-  const Objective* objective = method_.objective();
-  if (!objective || !objective->reads(kReference) || (has_adapter() && !goes_on_) || done_ > 0) return;
-  const auto add_rows = [&](const Batch& batch) {
-    if (!reference_log_.has(batch)) reference_log_.add(batch, answer_logp(batch, losses_of(batch)));
+  const recipe::Objective* objective = method_.objective();
+  if (!objective || !objective->reads(recipe::kReference) || (has_adapter() && !goes_on_) || done_ > 0) return;
+  const auto add_rows = [&](const data::Batch& batch) {
+    if (!reference_log_.has(batch)) reference_log_.add(batch, recipe::answer_logp(batch, losses_of(batch)));
   };
-  const auto add = [&](const Batch& batch) {
+  const auto add = [&](const data::Batch& batch) {
     add_rows(batch);
-    if (objective->reads(kDivergence)) add_rows(mismatched(batch));
+    if (objective->reads(recipe::kDivergence)) add_rows(recipe::mismatched(batch));
   };
   // A run that rolls back skips batches and reads as many after its last one: at most as many as it has steps.
   const int64_t steps = recipe_.schedule.steps;
@@ -76,7 +76,7 @@ void Trainer::remember_reference(const std::atomic<bool>* stop) {
     if (asked_now(stop)) return;
     for (int64_t part = 0; part < given_.accumulate; ++part) {
       // Rows of every rank: the log is saved, and a resumed run may have another number of ranks.
-      const Batch batch = all_batches_->training(step, part);
+      const data::Batch batch = all_batches_->training(step, part);
       const int64_t ranks = batch.rows / recipe_.batch;
       for (int64_t r = 0; r < ranks; ++r) add(share_of(batch, r, ranks));
     }
@@ -102,7 +102,7 @@ double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) 
   double total = 0, weight = 0;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {
     if (asked_now(stop)) return -1;
-    const Batch batch = batches_->validation(first, recipe_.batch);
+    const data::Batch batch = batches_->validation(first, recipe_.batch);
     put_training_batch(batch);
     objective_loss_->run();
     const bool of_rows = method_.objective()->reads("logp");
@@ -114,4 +114,4 @@ double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) 
   return total / weight;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

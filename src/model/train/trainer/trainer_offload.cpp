@@ -11,7 +11,7 @@
 #include "model/train/trainer/step_kinds.h"
 #include "number/formula/scalar.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 template <class T>
@@ -28,7 +28,7 @@ std::span<const uint8_t> bytes_of(std::span<const T> numbers) {
 // Parameters of layers are paged to the device while the step goes through the layers.
 void Trainer::begin_layers() {
   const run::Device& device = engine_.device();
-  const OffloadSettings settings = offload_settings(recipe_.offload);
+  const recipe::OffloadSettings settings = recipe::offload_settings(recipe_.offload);
   if (settings.layers && !offloads_layers(device, recipe_))
     note("parameters stay where they are: this device's memory is the host's");
   if (settings.activations && !offloads_activations(device, recipe_))
@@ -49,9 +49,9 @@ run::DeviceTensorRef Trainer::tensor_or_visitor(const std::string& name, const g
 
 // Optimizer states are paged to the device while updates are computed. Does nothing where that would save no memory.
 void Trainer::begin_updates() {
-  const std::vector<Parameter>& trained = method_.trained();
+  const std::vector<arch::Parameter>& trained = method_.trained();
   std::unique_ptr<TensorPager> states;
-  if (offload_settings(recipe_.offload).moments)
+  if (recipe::offload_settings(recipe_.offload).moments)
     states = open_states(engine_, recipe_,
                          paged_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
   if (!states && !pass_->always_updates_apart()) return;
@@ -63,10 +63,10 @@ void Trainer::begin_updates() {
 
 // All updates, group by group; the gradients must be complete.
 void Trainer::update(double norm) {
-  set_scalar(kClip, pass_->clip(norm));
+  set_scalar(recipe::kClip, pass_->clip(norm));
   std::function<void(int, int)> turn;
   if (outside_) turn = [this](int from, int to) { outside_->turn(from, to); };
-  updates_->run(rounding_seed(recipe_.seed, done_), turn);
+  updates_->run(recipe::rounding_seed(recipe_.seed, done_), turn);
 }
 
 TensorPager* Trainer::store(const std::string& name) const {
@@ -185,22 +185,23 @@ std::vector<float> Trainer::values(const std::string& name) const {
 std::vector<float> Trainer::put_held(const std::string& name, const graph::Shape& shape,
                                      std::span<const float> numbers) {
   const auto& trained = method_.trained();
-  const auto p = std::find_if(trained.begin(), trained.end(), [&](const Parameter& t) { return t.name == name; });
+  const auto p = std::find_if(trained.begin(), trained.end(), [&](const arch::Parameter& t) { return t.name == name; });
   if (p == trained.end() || !method_.held().has(name)) {
     put_values(name, shape, numbers);
     return {};
   }
-  const Optimizer& optimizer = method_.optimizer();
+  const recipe::Optimizer& optimizer = method_.optimizer();
   const graph::Element& as = method_.held().type;
   std::vector<float> kept, rest(optimizer.compensates(*p) ? numbers.size() : 0);
   if (optimizer.held().is_exact) {
     kept.resize(numbers.size());
-    for (size_t i = 0; i < numbers.size(); ++i) std::tie(kept[i], rest[i]) = halves_of(numbers[i]);
+    for (size_t i = 0; i < numbers.size(); ++i) std::tie(kept[i], rest[i]) = recipe::halves_of(numbers[i]);
   } else {
     kept = decoded(encoded(numbers, {shape, as}), {shape, as});
     for (size_t i = 0; i < rest.size(); ++i) rest[i] = numbers[i] - kept[i];
   }
-  if (!rest.empty()) rests_[optimizer_state(kRest, name)] = encoded(rest, {shape, optimizer.held().rest_of(*p)});
+  if (!rest.empty())
+    rests_[recipe::optimizer_state(recipe::kRest, name)] = encoded(rest, {shape, optimizer.held().rest_of(*p)});
   put_values(name, shape, kept, as);
   return kept;
 }
@@ -221,12 +222,13 @@ void Trainer::begin_rests() {
 
 // Sets compensation states to zero.
 void Trainer::clear_rests() {
-  for (const Parameter& p : method_.trained()) {
+  for (const arch::Parameter& p : method_.trained()) {
     if (!method_.optimizer().compensates(p)) continue;
     const std::vector<float> none(p.count());
-    rests_[optimizer_state(kRest, p.name)] = encoded(none, {p.shape, method_.optimizer().held().rest_of(p)});
+    rests_[recipe::optimizer_state(recipe::kRest, p.name)] =
+        encoded(none, {p.shape, method_.optimizer().held().rest_of(p)});
   }
   begin_rests();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -6,7 +6,7 @@
 #include "model/train/ranks/rank_layers.h"
 #include "model/train/trainer/step_kinds.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 void Trainer::meet() const {
   if (communicator_) communicator_->barrier();
@@ -44,9 +44,10 @@ bool Trainer::lies_in_parts(const std::string& name) const {
 
 // The type of the whole tensor.
 graph::Type Trainer::type_in_parts(const std::string& name) const {
-  const std::vector<Parameter>& all = method_.trained();
-  const auto p = std::find_if(all.begin(), all.end(),
-                              [&](const Parameter& one) { return one.name == name || average_of(one.name) == name; });
+  const std::vector<arch::Parameter>& all = method_.trained();
+  const auto p = std::find_if(all.begin(), all.end(), [&](const arch::Parameter& one) {
+    return one.name == name || recipe::average_of(one.name) == name;
+  });
   LUMEN_CHECK(p != all.end(), "'{}' is in no parts", name);
   return method_.held().type_of(*p);
 }
@@ -59,11 +60,11 @@ void Trainer::agree_before_exchanges(const std::optional<Error>& failure) {
 
 // At the end one rank writes without the others, so it needs whole tensors.
 void Trainer::gather_all() {
-  for (const Parameter& p : method_.trained()) {
+  for (const arch::Parameter& p : method_.trained()) {
     gathered_[p.name] = ranked_->whole_state(p.name);
-    if (has_average()) gathered_[average_of(p.name)] = ranked_->whole_state(average_of(p.name));
+    if (has_average()) gathered_[recipe::average_of(p.name)] = ranked_->whole_state(recipe::average_of(p.name));
     tensors_.erase(p.name);
-    tensors_.erase(average_of(p.name));
+    tensors_.erase(recipe::average_of(p.name));
   }
 }
 
@@ -152,8 +153,8 @@ void Trainer::settle_histories() const {
 // Averages that ranks hold in parts: gathered averages replace the weights, and are dropped again.
 void Trainer::exchange_parts_of_average() {
   if (has_parts_of_parameters() || !gathered_.empty()) {
-    for (const Parameter& p : method_.trained()) {
-      const std::string mean = average_of(p.name);
+    for (const arch::Parameter& p : method_.trained()) {
+      const std::string mean = recipe::average_of(p.name);
       if (tensors_.contains(p.name)) std::swap(tensors_.at(p.name), tensors_.at(mean));
       if (gathered_.contains(p.name)) std::swap(gathered_.at(p.name), gathered_.at(mean));
     }
@@ -164,8 +165,8 @@ void Trainer::exchange_parts_of_average() {
     for (auto& [name, weight] : averages_) tensors_.at(name) = std::move(weight);
     averages_.clear();
   } else {
-    for (const Parameter& p : method_.trained()) {
-      const std::string name = average_of(p.name);
+    for (const arch::Parameter& p : method_.trained()) {
+      const std::string name = recipe::average_of(p.name);
       const std::vector<uint8_t> bytes = ranked_->whole_state(name, true);
       auto whole = std::make_shared<run::DeviceTensor>(engine_.device(), ranked_->states().at(name));
       whole->upload(bytes.data(), std::ssize(bytes));
@@ -175,4 +176,4 @@ void Trainer::exchange_parts_of_average() {
   bind_again();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 // `numbers` empty: the current values of the weight.
 void Trainer::put_scales(const std::string& weight, std::span<const float> numbers) {
@@ -48,7 +48,8 @@ void Trainer::begin_activation_scales() {
   if (communicator_) fitted = largest_of(*communicator_, fitted);
   for (size_t i = 0; i < unknown.size(); ++i) {
     put_values(unknown[i], {}, std::span(&fitted[i], 1));
-    if (tensors_.contains(average_of(unknown[i]))) put_values(average_of(unknown[i]), {}, std::span(&fitted[i], 1));
+    if (tensors_.contains(recipe::average_of(unknown[i])))
+      put_values(recipe::average_of(unknown[i]), {}, std::span(&fitted[i], 1));
   }
 }
 
@@ -61,8 +62,8 @@ void Trainer::know_activation_scales() {
   begin_activation_scales();
 }
 
-Model Trainer::read_model() const {
-  Model out = model();
+arch::Model Trainer::read_model() const {
+  arch::Model out = model();
   for (auto& [name, w] : out.weights) {
     std::map<int, std::vector<float>> fields;
     const graph::LearnedScale* scale = nullptr;
@@ -71,9 +72,9 @@ Model Trainer::read_model() const {
       fields[s.field] = values(s.name);
       scale = &s;
     }
-    if (scale) w = f32_weight(w.type.shape, values_under(*scale, w.f32(), fields));
+    if (scale) w = arch::f32_weight(w.type.shape, values_under(*scale, w.f32(), fields));
   }
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

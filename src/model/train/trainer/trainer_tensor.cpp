@@ -8,16 +8,16 @@
 #include "model/train/ranks/cuts.h"
 #include "model/train/trainer/trainer.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // Parts are cut again among data-parallel groups, by rows; formats of states must fit the parts as they fit whole
 // tensors.
-void require_parts_of_parts(const Method& method, const Recipe& recipe, const TensorParts& parts, int groups) {
-  const std::vector<Parameter> here = method.trained_here();
+void require_parts_of_parts(const Method& method, const recipe::Recipe& recipe, const TensorParts& parts, int groups) {
+  const std::vector<arch::Parameter> here = method.trained_here();
   for (size_t i = 0; i < here.size(); ++i) {
-    const std::vector<Optimizer::State> own = method.optimizer().states(here[i]),
-                                        whole = method.optimizer().states(method.trained()[i]);
+    const std::vector<recipe::Optimizer::State> own = method.optimizer().states(here[i]),
+                                                whole = method.optimizer().states(method.trained()[i]);
     for (size_t k = 0; k < whole.size(); ++k)
       if (!(own.at(k).type.element == whole[k].type.element))
         throw Error(Exit::usage,
@@ -53,10 +53,10 @@ void Trainer::begin_tensor_parts() {
   };
   if (has_adapter())
     for (const auto& [name, w] : model_.weights) require_cut(name, w.type);
-  for (const Parameter& p : method_.trained()) require_cut(p.name, method_.held().type_of(p));
-  for (const Parameter& p : method_.trained())
-    for (const Optimizer::State& s : method_.optimizer().states(p))
-      require_cut(optimizer_state(s.name, p.name), s.type);
+  for (const arch::Parameter& p : method_.trained()) require_cut(p.name, method_.held().type_of(p));
+  for (const arch::Parameter& p : method_.trained())
+    for (const recipe::Optimizer::State& s : method_.optimizer().states(p))
+      require_cut(recipe::optimizer_state(s.name, p.name), s.type);
   tensor_parts_ = std::make_unique<TensorParts>(grid_.tensor, partition);
   if (grid_.data && sharding_of(recipe_) != Sharding::none)
     require_parts_of_parts(method_, recipe_, *tensor_parts_, grid_.data->size());
@@ -65,7 +65,7 @@ void Trainer::begin_tensor_parts() {
 }
 
 // A frozen weight, or this rank's part of it.
-run::DeviceTensorRef Trainer::weight_tensor(const std::string& name, const Weight& w) {
+run::DeviceTensorRef Trainer::weight_tensor(const std::string& name, const arch::Weight& w) {
   if (!is_in_parts(name))
     return run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   const std::vector<uint8_t> own = tensor_parts_->own_part(name, w.type, {w.bytes.data(), w.bytes.size()});
@@ -88,9 +88,9 @@ void Trainer::agree_among_all(const std::optional<Error>& failure) const {
 // At the end one rank writes without the others, so it needs whole tensors.
 void Trainer::gather_tensor_parts() {
   std::vector<std::string> names;
-  for (const Parameter& p : method_.trained()) {
+  for (const arch::Parameter& p : method_.trained()) {
     names.push_back(p.name);
-    if (has_average()) names.push_back(average_of(p.name));
+    if (has_average()) names.push_back(recipe::average_of(p.name));
   }
   for (const std::string& name : names) {
     if (!is_in_parts(name)) continue;
@@ -104,7 +104,7 @@ void Trainer::gather_tensor_parts() {
 // Parameters that are not finite in any rank's part.
 std::vector<std::string> Trainer::of_all_parts(const std::vector<std::string>& broken) const {
   std::string mine;
-  for (const Parameter& p : method_.trained())
+  for (const arch::Parameter& p : method_.trained())
     mine += std::find(broken.begin(), broken.end(), p.name) == broken.end() ? '0' : '1';
   std::vector<std::string> out;
   const std::vector<std::string> all = tensor_parts_->group().all_gather(mine);
@@ -121,11 +121,11 @@ run::DeviceTensorRef Trainer::whole_tensor(const std::string& name, const graph:
   if (const auto found = gathered_.find(name); found != gathered_.end()) {
     out->upload(found->second.data(), std::ssize(found->second));
   } else {
-    const Weight& w = model_.weights.at(name);
+    const arch::Weight& w = model_.weights.at(name);
     LUMEN_CHECK(std::ssize(w.bytes) >= out->bytes(), "'{}' is whole nowhere", name);
     out->upload(w.bytes.data(), out->bytes());
   }
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

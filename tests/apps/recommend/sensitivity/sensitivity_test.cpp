@@ -48,7 +48,7 @@ TEST(Sensitivities, AreSlopesOfTheLoss) {
       const auto loss_with = [&](float share) {
         Recommender::State now = before;
         int64_t at = channel;
-        for (const model::Parameter& p : test_library()->family(family)->parameters(model.settings().config)) {
+        for (const model::arch::Parameter& p : test_library()->family(family)->parameters(model.settings().config)) {
           if (p.role != "planned") continue;
           const int64_t columns = p.shape.back().number(), own = p.count() / columns;
           if (at >= 0 && at < own)

@@ -81,7 +81,7 @@ TEST_F(MeasuredResultTest, FilesInPartsAndFoldersAreMeasured) {
 }
 
 std::string warning_of(double kl, double same_top, double bits, bool is_calibrated) {
-  model::MeasuredQuality q;
+  model::report::MeasuredQuality q;
   q.kl = kl;
   q.same_top = same_top;
   testing::internal::CaptureStderr();
@@ -106,17 +106,17 @@ TEST(BrokenResult, IsNamedWithTheNextBetterChoice) {
 TEST(HeldOutText, IsWhatCalibrationDoesNotUse) {
   LayerTextFlags read;
   read.run.length = 10;
-  std::vector<model::TokenId> text(165);
+  std::vector<model::text::TokenId> text(165);
   std::iota(text.begin(), text.end(), 0);
   const ResultText last = held_out(read, text);
   ASSERT_EQ(last.tokens.size(), 10U);
   EXPECT_EQ(last.tokens.front(), 150);
   EXPECT_EQ(text.size(), 150U);
-  std::vector<model::TokenId> few(70);
+  std::vector<model::text::TokenId> few(70);
   EXPECT_TRUE(held_out(read, few).tokens.empty());
   EXPECT_EQ(few.size(), 70U);
   read.spare = {1, 2, 3};
-  std::vector<model::TokenId> all(160);
+  std::vector<model::text::TokenId> all(160);
   EXPECT_EQ(held_out(read, all).tokens, read.spare);
   EXPECT_EQ(all.size(), 160U);
 }

@@ -13,7 +13,7 @@
 #include "base/structured/json.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -94,7 +94,7 @@ TEST(AdapterKeys, OfGgufFiles) {
   EXPECT_EQ(verdict("general.name"), AdapterKeys::Verdict::unread);
   EXPECT_EQ(verdict("llama.context_length"), AdapterKeys::Verdict::unread);
   EXPECT_EQ(verdict("adapter.alora.invocation_tokens"), AdapterKeys::Verdict::refused);
-  GgufMetadata metadata;
+  file::GgufMetadata metadata;
   metadata.set("adapter.type", std::string("lora"));
   EXPECT_NO_THROW(check_adapter_keys(metadata, "a.gguf"));
   metadata.set("adapter.lora.scale_by_layer", 1.0F);
@@ -102,4 +102,4 @@ TEST(AdapterKeys, OfGgufFiles) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -3,7 +3,7 @@
 
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 AdapterPart part(const Parameter& p, int64_t rank, float a, float b, double scale) {
@@ -41,4 +41,4 @@ TEST(AdapterSets, NarrowerChangesAreFilledUp) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

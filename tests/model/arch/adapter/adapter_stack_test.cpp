@@ -11,37 +11,37 @@
 #include "model/infer/session/session.h"
 #include "tests/model/train/adapter/lora_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Experts, and one product beside them, trained for some steps.
 struct Trained {
   explicit Trained(const std::string& method) {
-    Recipe recipe = adapter_recipe();
+    recipe::Recipe recipe = train::adapter_recipe();
     recipe.adapter.method = method;
     recipe.adapter.targets = {"gates", "ups", "downs", "attention_q"};
-    Trainer trainer(engine, c.model, recipe, c.data);
+    train::Trainer trainer(engine, c.model, recipe, c.data);
     for (int i = 0; i < 6; ++i) (void)trainer.step();
     adapter = trainer.adapter();
-    const Batch rows = trainer.batches().validation(0, 1);
+    const data::Batch rows = trainer.batches().validation(0, 1);
     window.assign(rows.tokens.begin(), rows.tokens.end());
     logits.resize(window.size() * static_cast<size_t>(c.model.integer("vocab")));
     trainer.logits(window, logits);
   }
   // How far a model with adapters is from what was trained.
   double far(const Model& model, std::span<const ScaledAdapter> adapters) {
-    const LoadedModel loaded(engine, model, adapters);
-    Session session(loaded, {.context = 16, .chunk = 8, .exact = true});
+    const infer::LoadedModel loaded(engine, model, adapters);
+    infer::Session session(loaded, {.context = 16, .chunk = 8, .exact = true});
     const auto got = session.feed_all(window);
     double most = 0;
     for (size_t i = 0; i < logits.size(); ++i) most = std::max(most, std::abs(static_cast<double>(got[i]) - logits[i]));
     return most;
   }
 
-  run::Engine engine = make_engine(2);
-  MixtureCase c;
+  run::Engine engine = train::make_engine(2);
+  train::MixtureCase c;
   Adapter adapter;
-  std::vector<TokenId> window;
+  std::vector<text::TokenId> window;
   std::vector<float> logits;
 };
 
@@ -51,11 +51,11 @@ TEST(AdapterExperts, FilesAreReadAndRunAsWhatWasTrained) {
     const TestFolder folder;
     write_adapter_folder(t.c.model, t.adapter, folder / "a");
     const Adapter again = read_adapter(t.c.model, folder / "a");
-    EXPECT_EQ(bytes_of(again), bytes_of(t.adapter)) << method;
+    EXPECT_EQ(train::bytes_of(again), train::bytes_of(t.adapter)) << method;
     const ScaledAdapter one[] = {{again}};
     EXPECT_LT(t.far(t.c.model, one), 1e-4) << method;
     EXPECT_GT(t.far(t.c.model, {}), 1e-2) << method;
-    (void)Merge(t.engine, t.c.model, one, {}).write(folder / "merged.gguf");
+    (void)compress::Merge(t.engine, t.c.model, one, {}).write(folder / "merged.gguf");
     EXPECT_LT(t.far(read_model(test_library(), folder / "merged.gguf"), {}), 1e-4) << method;
   }
 }
@@ -65,7 +65,7 @@ TEST(AdapterExperts, GgufFilesHoldThemStacked) {
   const TestFolder folder;
   write_adapter_gguf(t.c.model, t.adapter, folder / "a.gguf");
   const Adapter again = read_adapter(t.c.model, folder / "a.gguf");
-  EXPECT_EQ(bytes_of(again), bytes_of(t.adapter));
+  EXPECT_EQ(train::bytes_of(again), train::bytes_of(t.adapter));
   // Halves of two add up to the whole.
   const ScaledAdapter halves[] = {{again, 0.5}, {t.adapter, 0.5}};
   EXPECT_LT(t.far(t.c.model, halves), 1e-4);
@@ -73,7 +73,7 @@ TEST(AdapterExperts, GgufFilesHoldThemStacked) {
 
 // Ranks and scales may differ from matrix to matrix, and matrices may be left out.
 TEST(AdapterExperts, MatricesMayDiffer) {
-  const MixtureCase c;
+  const train::MixtureCase c;
   const Parameter& p = *c.model.find("layers.0.ups");
   const auto count = static_cast<size_t>(p.shape[0].number());
   const int64_t rows = p.shape[1].number(), columns = p.shape[2].number();
@@ -123,4 +123,4 @@ TEST(AdapterExperts, OtherModelsAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -18,7 +18,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,7 +36,7 @@ struct Case {
         vocab(file.get("logits").shape[2]),
         tokens(numbers<int32_t>(file.get("tokens"))),
         logits(numbers<float>(file.get("logits"))) {}
-  std::span<const TokenId> text(int64_t i) const {
+  std::span<const text::TokenId> text(int64_t i) const {
     return std::span(tokens).subspan(static_cast<size_t>(i * length), static_cast<size_t>(length));
   }
   std::span<const float> wanted(int64_t text, int64_t position) const {
@@ -45,7 +45,7 @@ struct Case {
   }
 
   fs::path folder;
-  SafetensorsFile file;
+  file::SafetensorsFile file;
   Model model;
   int64_t length, vocab;
   std::vector<int32_t> tokens;
@@ -61,10 +61,10 @@ double off(std::span<const float> a, std::span<const float> b) {
   return std::isfinite(most) ? most / (static_cast<double>(*high) - *low) : INFINITY;
 }
 
-std::vector<float> logits_of(const Model& m, std::span<const ScaledAdapter> adapters, std::span<const TokenId> text,
-                             bool exact = true) {
-  const LoadedModel loaded(engine(), m, adapters);
-  Session s(loaded, {.context = 16, .chunk = 8, .exact = exact});
+std::vector<float> logits_of(const Model& m, std::span<const ScaledAdapter> adapters,
+                             std::span<const text::TokenId> text, bool exact = true) {
+  const infer::LoadedModel loaded(engine(), m, adapters);
+  infer::Session s(loaded, {.context = 16, .chunk = 8, .exact = exact});
   const auto got = s.feed_all(text);
   return {got.begin(), got.end()};
 }
@@ -98,10 +98,10 @@ TEST_P(Adapters, AgreeWithTheReference) {
 TEST_P(Adapters, SequencesTogether) {
   const Case c(GetParam());
   const std::vector<ScaledAdapter> adapters = {{read_adapter(c.model, c.folder)}};
-  const LoadedModel loaded(engine(), c.model, adapters);
-  ManySession many(loaded, {.context = 48, .chunk = 8, .exact = true});
+  const infer::LoadedModel loaded(engine(), c.model, adapters);
+  infer::ManySession many(loaded, {.context = 48, .chunk = 8, .exact = true});
   const int a = many.open(), b = many.open();
-  const std::vector<ManySession::Part> parts = {{a, c.text(0)}, {b, c.text(1)}};
+  const std::vector<infer::ManySession::Part> parts = {{a, c.text(0)}, {b, c.text(1)}};
   const auto got = many.feed(parts);
   for (int64_t r = 0; r < 2; ++r) EXPECT_LT(off(got[static_cast<size_t>(r)], c.wanted(r, c.length - 1)), kBound);
 }
@@ -111,12 +111,12 @@ TEST_P(Adapters, SequencesWithAndWithoutOne) {
   const Case c(GetParam());
   const std::vector<AdapterSet> sets = {{}, {{read_adapter(c.model, c.folder)}}};
   if (!can_differ(sets[1])) return;
-  const LoadedModel loaded(engine(), c.model, sets);
-  ManySession many(loaded, {.context = 64, .chunk = 8, .exact = true}, {.sequences = 4});
+  const infer::LoadedModel loaded(engine(), c.model, sets);
+  infer::ManySession many(loaded, {.context = 64, .chunk = 8, .exact = true}, {.sequences = 4});
   const std::vector<int> sequences = {many.open(1), many.open(0), many.open(1)};
   std::vector<std::vector<float>> got;
   for (int64_t t = 0; t < c.length; ++t) {
-    std::vector<ManySession::Part> parts;
+    std::vector<infer::ManySession::Part> parts;
     for (size_t i = 0; i < sequences.size(); ++i) parts.push_back({sequences[i], c.text(i == 2 ? 1 : 0).subspan(t, 1)});
     got = many.feed(parts);
   }
@@ -199,11 +199,11 @@ TEST(Adapter, PerplexityIsThatOfTheMergedModel) {
   const Adapter adapter = read_adapter(c.model, c.folder);
   const std::vector<ScaledAdapter> one = {{adapter}};
   const Model whole = merged(c.model, adapter);
-  const LoadedModel with(engine(), c.model, one), without(engine(), c.model), together(engine(), whole);
-  PerplexityOptions options;
+  const infer::LoadedModel with(engine(), c.model, one), without(engine(), c.model), together(engine(), whole);
+  infer::PerplexityOptions options;
   options.length = 13;
   options.exact = true;
-  const std::vector<TokenId> text(c.tokens.begin(), c.tokens.end());
+  const std::vector<text::TokenId> text(c.tokens.begin(), c.tokens.end());
   const double a = perplexity(with, text, options, {}).nats, b = perplexity(together, text, options, {}).nats;
   EXPECT_NEAR(a, b, 1e-4 * b);
   EXPECT_GT(std::abs(perplexity(without, text, options, {}).nats - b), 0.01 * b);
@@ -217,22 +217,22 @@ struct Entry {
 };
 
 void write_adapter(const fs::path& path, const std::vector<Entry>& entries,
-                   const std::function<void(GgufMetadata&)>& change = {}) {
-  GgufMetadata m;
+                   const std::function<void(file::GgufMetadata&)>& change = {}) {
+  file::GgufMetadata m;
   m.set("general.type", std::string("adapter"));
   m.set("adapter.type", std::string("lora"));
   m.set("general.architecture", std::string("llama"));
   m.set("adapter.lora.alpha", 8.0F);
   if (change) change(m);
-  std::vector<TensorSpec> specs;
+  std::vector<file::TensorSpec> specs;
   for (const Entry& e : entries) {
-    TensorSpec s;
+    file::TensorSpec s;
     s.name = e.name;
     for (const graph::Dim& d : e.w.type.shape) s.shape.push_back(d.number());
     s.element = e.w.type.element;
     specs.push_back(s);
   }
-  GgufWriter writer(path, m, specs);
+  file::GgufWriter writer(path, m, specs);
   for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
   writer.commit();
 }
@@ -261,7 +261,7 @@ TEST(Adapter, GgufFilesHoldEmbeddingsTurned) {
   const Case c("embedding");
   const TestFolder folder;
   const Adapter adapter = read_adapter(c.model, c.folder);
-  write_adapter(folder / "a.gguf", entries_of(c.model, adapter), [&](GgufMetadata& m) {
+  write_adapter(folder / "a.gguf", entries_of(c.model, adapter), [&](file::GgufMetadata& m) {
     m.set("general.architecture", c.model.family->gguf_architecture());
     m.set("adapter.lora.alpha", 2.0F);
   });
@@ -289,7 +289,7 @@ TEST(Adapter, RefusesGgufFilesThatDoNotFit) {
   const std::string q = "blk.0.attn_q.weight";
   const TestFolder folder;
   const auto refused = [&](const std::vector<Entry>& entries, const std::string& words,
-                           const std::function<void(GgufMetadata&)>& change = {}) {
+                           const std::function<void(file::GgufMetadata&)>& change = {}) {
     write_adapter(folder / "bad.gguf", entries, change);
     const std::string message = message_of(c.model, folder / "bad.gguf");
     EXPECT_NE(message.find(words), std::string::npos) << message;
@@ -307,10 +307,11 @@ TEST(Adapter, RefusesGgufFilesThatDoNotFit) {
   refused({{"output_norm.weight.lora_a", zeros(2, hidden)}, {"output_norm.weight.lora_b", zeros(hidden, 2)}},
           "not one matrix");
   refused({a, b}, "made for models of the architecture",
-          [](GgufMetadata& m) { m.set("general.architecture", std::string("unheard-of")); });
-  refused({a, b}, "not an adapter", [](GgufMetadata& m) { m.set("general.type", std::string("model")); });
-  refused({a, b}, "only 'lora' is", [](GgufMetadata& m) { m.set("adapter.type", std::string("control_vector")); });
-  refused({a, b}, "not finite", [](GgufMetadata& m) { m.set("adapter.lora.alpha", INFINITY); });
+          [](file::GgufMetadata& m) { m.set("general.architecture", std::string("unheard-of")); });
+  refused({a, b}, "not an adapter", [](file::GgufMetadata& m) { m.set("general.type", std::string("model")); });
+  refused({a, b}, "only 'lora' is",
+          [](file::GgufMetadata& m) { m.set("adapter.type", std::string("control_vector")); });
+  refused({a, b}, "not finite", [](file::GgufMetadata& m) { m.set("adapter.lora.alpha", INFINITY); });
   std::vector<float> values(static_cast<size_t>(2 * hidden), 0.0F);
   values[7] = NAN;
   refused({{q + ".lora_a", f32_weight({graph::Dim(2), graph::Dim(hidden)}, values)}, b}, "not finite");
@@ -381,9 +382,9 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
   const int64_t hidden = c.model.integer("hidden");
   const std::string q = "base_model.model.model.layers.0.self_attn.q_proj.lora_";
   const auto refuse = [&](const std::vector<Entry>& entries, const std::string& words) {
-    std::vector<TensorSpec> specs;
+    std::vector<file::TensorSpec> specs;
     for (const Entry& e : entries) specs.push_back({e.name, {e.w.rows(), e.w.columns()}, e.w.type.element});
-    SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+    file::SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
     for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
     writer.commit();
     const std::string message = message_of(c.model, folder.path());
@@ -436,9 +437,9 @@ TEST(Adapter, RefusesMagnitudesThatDoNotFit) {
   const int64_t hidden = c.model.integer("hidden");
   const std::string q = "base_model.model.model.layers.0.self_attn.q_proj.lora_";
   const auto refuse = [&](const std::vector<Entry>& entries, const std::string& words) {
-    std::vector<TensorSpec> specs;
+    std::vector<file::TensorSpec> specs;
     for (const Entry& e : entries) specs.push_back({e.name, {e.w.rows(), e.w.columns()}, e.w.type.element});
-    SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+    file::SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
     for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
     writer.commit();
     const std::string message = message_of(c.model, folder.path());
@@ -494,16 +495,16 @@ TEST(Adapter, WholeWeights) {
 TEST(Adapter, TiedCopiesWithoutTheOutput) {
   const Case c("tied_copy");
   const TestFolder folder;
-  const SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
-  std::vector<TensorSpec> specs;
+  const file::SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
+  std::vector<file::TensorSpec> specs;
   std::vector<std::vector<uint8_t>> blobs;
-  for (const StoredTensor& t : file.tensors()) {
+  for (const file::StoredTensor& t : file.tensors()) {
     if (t.name.find("lm_head") != std::string::npos) continue;
     specs.push_back(t);
     blobs.push_back(t.blob());
   }
   ASSERT_EQ(specs.size() + 1, file.tensors().size());
-  SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+  file::SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
   for (const std::vector<uint8_t>& blob : blobs) writer.write(blob);
   writer.commit();
   fs::copy_file(c.folder / "adapter_config.json", folder / "adapter_config.json");
@@ -523,9 +524,9 @@ TEST(Adapter, TiedCopiesWithoutTheOutput) {
 void write_folder(const fs::path& folder, const std::vector<Entry>& entries, const nlohmann::json& config) {
   fs::create_directories(folder);
   write_file_atomic(folder / "adapter_config.json", config.dump());
-  std::vector<TensorSpec> specs;
+  std::vector<file::TensorSpec> specs;
   for (const Entry& e : entries) specs.push_back({e.name, {e.w.rows(), e.w.columns()}, e.w.type.element});
-  SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+  file::SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
   for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
   writer.commit();
 }
@@ -588,11 +589,11 @@ TEST(AdapterParameters, SidesOfSquareMatrices) {
 TEST(AdapterParameters, FilesOfOlderVersions) {
   const Case c("experts");
   const Adapter now = read_adapter(c.model, c.folder);
-  const SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
+  const file::SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
   const int64_t experts = c.model.integer("experts");
   std::vector<Entry> entries;
   std::map<std::string, Weight> given;
-  for (const StoredTensor& t : file.tensors()) {
+  for (const file::StoredTensor& t : file.tensors()) {
     std::vector<float> values;
     for (const uint16_t high : numbers<uint16_t>(t)) values.push_back(std::bit_cast<float>(uint32_t{high} << 16));
     given[t.name] = f32_weight({graph::Dim(t.rows()), graph::Dim(t.columns())}, values);
@@ -698,9 +699,9 @@ TEST(AdapterVocabulary, NeedsAllThatGrows) {
   const Case c("grown");
   const TestFolder folder;
   const nlohmann::json config = nlohmann::json::parse(read_file(c.folder / "adapter_config.json"));
-  const SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
+  const file::SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
   std::vector<Entry> entries;
-  for (const StoredTensor& t : file.tensors()) {
+  for (const file::StoredTensor& t : file.tensors()) {
     if (t.name.find("lm_head") != std::string::npos) continue;
     Entry e{t.name, zeros(t.rows(), t.columns())};
     entries.push_back(std::move(e));
@@ -718,4 +719,4 @@ TEST(AdapterVocabulary, NeedsAllThatGrows) {
 INSTANTIATE_TEST_SUITE_P(All, Adapters, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

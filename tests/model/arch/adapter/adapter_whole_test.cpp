@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 TEST(AdapterWhole, BiasesThatTheConfigLeavesOut) {
@@ -58,4 +58,4 @@ TEST(AdapterWhole, AdaptersOfDifferentVocabulariesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

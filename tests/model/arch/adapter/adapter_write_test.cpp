@@ -12,13 +12,13 @@
 #include "model/file/gguf.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 namespace fs = std::filesystem;
 
 Model base_of(const std::string& name) {
-  const SafetensorsFile file(kFixtures / "adapters" / name / "expected.safetensors", test_library()->formats());
+  const file::SafetensorsFile file(kFixtures / "adapters" / name / "expected.safetensors", test_library()->formats());
   return read_hf(test_library(), kFixtures / "families" / file.metadata().at("base"));
 }
 
@@ -72,14 +72,14 @@ TEST_P(Written, FoldersAreReadAsTheSameAdapter) {
   EXPECT_EQ(again.by_root, adapter.by_root);
   const auto config = nlohmann::json::parse(read_file(folder / "a" / "adapter_config.json"));
   EXPECT_EQ(config["base_model_name_or_path"], "somebody/model");
-  const SafetensorsFile file(folder / "a" / "adapter_model.safetensors", test_library()->formats());
+  const file::SafetensorsFile file(folder / "a" / "adapter_model.safetensors", test_library()->formats());
   EXPECT_EQ(file.metadata().at("lumen.test"), "yes");
   EXPECT_EQ(file.metadata().at("format"), "pt");
   // The names the library itself gives its tensors.
-  const SafetensorsFile theirs(kFixtures / "adapters" / GetParam() / "adapter_model.safetensors",
-                               test_library()->formats());
+  const file::SafetensorsFile theirs(kFixtures / "adapters" / GetParam() / "adapter_model.safetensors",
+                                     test_library()->formats());
   if (!adapter.whole.empty()) return;
-  for (const StoredTensor& t : file.tensors()) {
+  for (const file::StoredTensor& t : file.tensors()) {
     ASSERT_NE(theirs.find(t.name), nullptr) << t.name;
     EXPECT_EQ(theirs.get(t.name).shape, t.shape) << t.name;
   }
@@ -107,7 +107,7 @@ TEST_P(Written, GgufFilesAreReadAsTheSameAdapter) {
     for (size_t i = 0; i < part.b.f32().size(); ++i)
       EXPECT_NEAR(part.scale * part.b.f32()[i], other.scale * other.b.f32()[i], 1e-6) << name;
   }
-  const GgufFile file(folder / "a.gguf", test_library()->formats());
+  const file::GgufFile file(folder / "a.gguf", test_library()->formats());
   EXPECT_EQ(file.metadata().text("general.type"), "adapter");
   EXPECT_EQ(file.metadata().text("adapter.type"), "lora");
 }
@@ -158,4 +158,4 @@ TEST(AdapterWrite, RefusesWhatNoFileHolds) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

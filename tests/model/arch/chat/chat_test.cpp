@@ -10,10 +10,10 @@
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
-#include "tests/model/template/chat_shapes.h"
+#include "tests/model/templates/chat_shapes.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 Model chat_model() {
@@ -28,23 +28,23 @@ Model chat_model() {
                                                                         {"context", 16}}),
                            1);
   model.name = "chats";
-  model.tokenizer = shapes_tokenizer().with_chat_template("{{ messages[0].content }}");
+  model.tokenizer = templates::shapes_tokenizer().with_chat_template("{{ messages[0].content }}");
   return model;
 }
 
 // What a model of a file says, be it a folder or GGUF, fresh or read again.
 void expect_chat(const Model& model, const std::string& text) {
   EXPECT_EQ(model.tokenizer->chat_template(), text);
-  const std::vector<TokenId> ends = model.tokenizer->end_of_generation();
+  const std::vector<text::TokenId> ends = model.tokenizer->end_of_generation();
   for (const char* name : {"<|end|>", "<|user|>", "<|observation|>"})
     EXPECT_THAT(ends, testing::Contains(*model.tokenizer->find(name))) << name;
   for (const char* name : {"<|user|>", "<|assistant|>"})
-    EXPECT_EQ(model.tokenizer->kind(*model.tokenizer->find(name)), TokenKind::control);
+    EXPECT_EQ(model.tokenizer->kind(*model.tokenizer->find(name)), text::TokenKind::control);
 }
 
 TEST(ModelChat, TheTemplateIsInEveryFile) {
   const TestFolder folder;
-  const ChosenTemplate chosen{"next", chat_shapes().at("next role"), {}};
+  const templates::ChosenTemplate chosen{"next", templates::chat_shapes().at("next role"), {}};
   const Model before = chat_model();
   write_hf(before, folder / "hf");
   write_gguf(before, folder / "before.gguf");
@@ -73,11 +73,11 @@ TEST(ModelChat, TheTemplateIsInEveryFile) {
 TEST(ModelChat, TheOwnTemplateChangesNothing) {
   const TestFolder folder;
   Model model = chat_model();
-  model.tokenizer = model.tokenizer->with_chat_template(chat_shapes().at("json calls"));
+  model.tokenizer = model.tokenizer->with_chat_template(templates::chat_shapes().at("json calls"));
   write_hf(model, folder / "hf");
   Model again = read_model(test_library(), folder / "hf");
   const auto files = again.files;
-  take_chat(again, choose_template("", *again.tokenizer));
+  take_chat(again, templates::choose_template("", *again.tokenizer));
   EXPECT_EQ(again.files, files);
 }
 
@@ -109,4 +109,4 @@ TEST(ModelChat, AdaptersCarryTheTemplate) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

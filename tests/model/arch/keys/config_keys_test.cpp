@@ -15,7 +15,7 @@
 #include "model/arch/family/config_rules.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -241,4 +241,4 @@ INSTANTIATE_TEST_SUITE_P(All, ConfigKeysWritten, testing::ValuesIn(names_in(kFam
                          [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -16,7 +16,7 @@
 #include "model/file/gguf_split.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 std::string of_architecture(std::string key, const Family& family) {
@@ -32,8 +32,8 @@ std::vector<std::string> known_families() {
   return names;
 }
 
-GgufMetadata metadata_of(const Model& m) {
-  GgufMetadata out;
+file::GgufMetadata metadata_of(const Model& m) {
+  file::GgufMetadata out;
   out.set("general.architecture", m.family->gguf_architecture());
   write_gguf_config(*m.family, m.config, out);
   name_family(*m.family, out);
@@ -42,7 +42,7 @@ GgufMetadata metadata_of(const Model& m) {
 }
 
 // What is said of a file; "" where it is taken.
-std::string refusal(const Family& family, const GgufMetadata& metadata) {
+std::string refusal(const Family& family, const file::GgufMetadata& metadata) {
   try {
     const GgufRules rules(family);
     rules.require(metadata);
@@ -77,15 +77,16 @@ TEST_P(GgufKeys, AreReadUnreadOrRefused) {
 TEST_P(GgufKeys, RefusedOnesAreNamed) {
   const FamilyRef f = family();
   const GgufRules rules(*f);
-  const GgufMetadata usual = metadata_of(outline(f, f->config(f->sizes().empty() ? "" : f->sizes().front(), {})));
+  const file::GgufMetadata usual = metadata_of(outline(f, f->config(f->sizes().empty() ? "" : f->sizes().front(), {})));
   EXPECT_EQ(refusal(*f, usual), "");
   const nlohmann::json keys = parse_json(read_file(kFixtures / "gguf_keys.json"), "gguf_keys.json");
   for (const nlohmann::json& k : keys) {
     const std::string key = of_architecture(k.get<std::string>(), *f);
     const GgufRules::Rule* rule = rules.find(key);
     if (rules.reads(key) || !rule || !rule->refused) continue;
-    for (const GgufValue& value : {GgufValue(17.5F), GgufValue(GgufArray(std::vector<uint32_t>{0, 23}))}) {
-      GgufMetadata changed = usual;
+    for (const file::GgufValue& value :
+         {file::GgufValue(17.5F), file::GgufValue(file::GgufArray(std::vector<uint32_t>{0, 23}))}) {
+      file::GgufMetadata changed = usual;
       changed.set(key, value);
       const std::string said = refusal(*f, changed);
       EXPECT_NE(said.find("'" + key + "'"), std::string::npos) << key << ": " << said;
@@ -93,8 +94,8 @@ TEST_P(GgufKeys, RefusedOnesAreNamed) {
     }
   }
   // What changes nothing passes.
-  for (const GgufValue& value : {GgufValue(0.0F), GgufValue(false), GgufValue(std::string())}) {
-    GgufMetadata changed = usual;
+  for (const file::GgufValue& value : {file::GgufValue(0.0F), file::GgufValue(false), file::GgufValue(std::string())}) {
+    file::GgufMetadata changed = usual;
     for (const nlohmann::json& k : keys) {
       const std::string key = of_architecture(k.get<std::string>(), *f);
       const GgufRules::Rule* rule = rules.find(key);
@@ -107,11 +108,11 @@ TEST_P(GgufKeys, RefusedOnesAreNamed) {
 TEST_P(GgufKeys, SizesThatAreMissingAreNamed) {
   const FamilyRef f = family();
   const GgufRules rules(*f);
-  const GgufMetadata usual = metadata_of(outline(f, f->config(f->sizes().empty() ? "" : f->sizes().front(), {})));
+  const file::GgufMetadata usual = metadata_of(outline(f, f->config(f->sizes().empty() ? "" : f->sizes().front(), {})));
   int64_t missed = 0;
   for (const std::string& key : rules.required()) {
     if (!usual.has(key)) continue;
-    GgufMetadata without = usual;
+    file::GgufMetadata without = usual;
     without.erase(key);
     // Another of the names may say it.
     const bool other = std::any_of(f->keys().begin(), f->keys().end(), [&](const ConfigKey& k) {
@@ -131,14 +132,14 @@ INSTANTIATE_TEST_SUITE_P(Families, GgufKeys, testing::ValuesIn(known_families())
 
 // ---- What keys do to results.
 
-GgufMetadata llama_file(const std::vector<std::pair<std::string, GgufValue>>& says) {
-  GgufMetadata m = metadata_of(tiny_model());
+file::GgufMetadata llama_file(const std::vector<std::pair<std::string, file::GgufValue>>& says) {
+  file::GgufMetadata m = metadata_of(tiny_model());
   m.erase("llama.rope.scaling.type");
   for (const auto& [key, value] : says) m.set(key, value);
   return m;
 }
 
-graph::Config config_of(const GgufMetadata& m, const std::string& tensor = "") {
+graph::Config config_of(const file::GgufMetadata& m, const std::string& tensor = "") {
   const FamilyRef f = family_of_file(*test_library(), m);
   return f->config("", read_gguf_config(*f, m, [&](const std::string& name) { return name == tensor; }));
 }
@@ -197,7 +198,7 @@ TEST(GgufMeaning, LinearPositionsAreDivided) {
 }
 
 TEST(GgufMeaning, ListsOfFactorsWithoutATypeAreLongrope) {
-  const GgufMetadata m = llama_file(
+  const file::GgufMetadata m = llama_file(
       {{"llama.rope.scaling.attn_factor", 1.25F}, {"llama.rope.scaling.original_context_length", uint32_t{8}}});
   const graph::Config with = config_of(m, "rope_factors_long.weight");
   EXPECT_EQ(with.at("rope"), 4);
@@ -221,9 +222,9 @@ TEST(GgufMeaning, AttentionFactorsCountWithoutYarn) {
 }
 
 TEST(GgufMeaning, ValuesOfReadKeysThatAreNotDescribedAreRefused) {
-  const auto expect_refused = [](const char* family, const char* key, const GgufValue& value) {
+  const auto expect_refused = [](const char* family, const char* key, const file::GgufValue& value) {
     const FamilyRef f = test_library()->family(family);
-    GgufMetadata m = metadata_of(outline(f, f->config(f->sizes().empty() ? "" : f->sizes().front(), {})));
+    file::GgufMetadata m = metadata_of(outline(f, f->config(f->sizes().empty() ? "" : f->sizes().front(), {})));
     m.set(key, value);
     const std::string said = refusal(*f, m);
     EXPECT_NE(said.find(key), std::string::npos) << said;
@@ -235,14 +236,14 @@ TEST(GgufMeaning, ValuesOfReadKeysThatAreNotDescribedAreRefused) {
   expect_refused("qwen3_moe", "qwen3moe.expert_weights_norm", false);
   expect_refused("llama", "llama.attention.causal", false);
   expect_refused("llama", "llama.use_parallel_residual", true);
-  expect_refused("gemma3", "gemma3.attention.sliding_window_pattern", GgufArray(std::vector<uint32_t>{7, 7}));
+  expect_refused("gemma3", "gemma3.attention.sliding_window_pattern", file::GgufArray(std::vector<uint32_t>{7, 7}));
 }
 
 // What files mean that say nothing, where the families' own defaults are others.
 TEST(GgufMeaning, AbsentKeysMeanWhatTheFormatSays) {
   const auto without = [](const char* family, const graph::Config& config, std::initializer_list<const char*> keys) {
     const FamilyRef f = test_library()->family(family);
-    GgufMetadata m;
+    file::GgufMetadata m;
     m.set("general.architecture", f->gguf_architecture());
     write_gguf_config(*f, f->config("", config), m);
     for (const char* key : keys) m.erase(key);
@@ -281,7 +282,7 @@ std::string refusal_of_file(const std::filesystem::path& path) {
 TEST(GgufFiles, OfOtherKindsAreCalledByTheirNames) {
   const TestFolder folder;
   const auto file_of = [&](const std::string& type) {
-    GgufMetadata m;
+    file::GgufMetadata m;
     m.set("general.type", type);
     const auto path = folder / (type + ".gguf");
     write_gguf_files(path, m, {}, [](size_t) { return std::span<const uint8_t>(); });
@@ -320,7 +321,7 @@ TEST(GgufFiles, OldNamesAreNotWritten) {
   m.config = config_of(llama_file({{"llama.rope.scale_linear", 2.0F}}));
   m.metadata.set("llama.rope.scale_linear", 2.0F);
   write_gguf(m, folder / "a.gguf");
-  const GgufFile file(folder / "a.gguf", test_library()->formats());
+  const file::GgufFile file(folder / "a.gguf", test_library()->formats());
   EXPECT_FALSE(file.metadata().has("llama.rope.scale_linear"));
   EXPECT_EQ(file.metadata().text("llama.rope.scaling.type"), "linear");
   EXPECT_EQ(file.metadata().number("llama.rope.scaling.factor"), 2);
@@ -341,4 +342,4 @@ TEST(GgufFiles, TensorsWithoutAPlaceAreErrors) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -14,7 +14,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 inline const FormatLibrary& known_formats() {
   return test_library()->formats();
@@ -36,7 +36,7 @@ inline Model packable_llama(bool tied = false) {
 }
 
 inline Model rounded_to(const Model& m, const std::string& type, bool stacked = false) {
-  QuantizeOptions o;
+  compress::QuantizeOptions o;
   o.target = type;
   o.pure = true;
   o.linear_layers = true;
@@ -67,4 +67,4 @@ inline std::string refusal_of(const std::filesystem::path& folder) {
   return "";
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 #include "model/arch/held_formats.h"
 #include "tests/model/arch/packed/folder_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,12 +41,12 @@ Model with_inputs(Model m, const std::string& format, bool is_static) {
 void write_with_logits(const Model& m, const fs::path& folder, const std::string& output) {
   write_model(m, {folder, output});
   const Model back = read_hf(test_library(), folder);
-  const LoadedModel loaded(engine(), back);
-  const std::vector<TokenId> text = {1, 5, 9, 2, 7, 30, 11, 3};
+  const infer::LoadedModel loaded(engine(), back);
+  const std::vector<text::TokenId> text = {1, 5, 9, 2, 7, 30, 11, 3};
   std::string all;
-  Session s(loaded, {.context = 16, .chunk = 4, .exact = true});
-  for (const TokenId id : text) {
-    const auto logits = s.feed(std::vector<TokenId>{id});
+  infer::Session s(loaded, {.context = 16, .chunk = 4, .exact = true});
+  for (const text::TokenId id : text) {
+    const auto logits = s.feed(std::vector<text::TokenId>{id});
     all.append(reinterpret_cast<const char*>(logits.data()), logits.size() * sizeof(float));
   }
   write_file_atomic(folder / "logits.f32", all);
@@ -104,4 +104,4 @@ TEST(FolderExchange, Write) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -11,7 +11,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/arch/packed/folder_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,9 +28,9 @@ Model holding(Model m, const std::string& format, std::optional<double> scale) {
 }
 
 std::vector<float> session_logits(const Model& m) {
-  const LoadedModel loaded(engine(), m);
-  Session s(loaded, {.context = 16, .chunk = 4, .exact = true});
-  const std::vector<TokenId> text = {1, 5, 9, 2, 7};
+  const infer::LoadedModel loaded(engine(), m);
+  infer::Session s(loaded, {.context = 16, .chunk = 4, .exact = true});
+  const std::vector<text::TokenId> text = {1, 5, 9, 2, 7};
   const auto logits = s.feed(text);
   return {logits.begin(), logits.end()};
 }
@@ -173,7 +173,7 @@ TEST(Held, KeysAndValuesUnderScales) {
     const nlohmann::json scheme = quantization_of(folder / "out")["kv_cache_scheme"];
     EXPECT_EQ(scheme["num_bits"], 8) << format;
     EXPECT_EQ(scheme["dynamic"], false) << format;
-    const SafetensorsFile file(folder / "out" / "model.safetensors", known_formats());
+    const file::SafetensorsFile file(folder / "out" / "model.safetensors", known_formats());
     EXPECT_EQ(file.get("model.layers.1.self_attn.v_scale").shape, std::vector<int64_t>{1});
     const Model back = read_hf(test_library(), folder / "out");
     const auto got = encoded_states(back);
@@ -257,4 +257,4 @@ TEST(Held, OnlyWhatAFolderCanSayIsWritten) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

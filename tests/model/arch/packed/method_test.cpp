@@ -6,7 +6,7 @@
 #include "model/arch/checkpoint/packed/scheme.h"
 #include "tests/model/arch/packed/folder_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 std::string refused(const nlohmann::json& config) {
@@ -106,25 +106,25 @@ TEST(Method, ModulesOfSeveralGroups) {
   write_model(four, {folder / "four", "compressed-tensors"});
   write_model(eight, {folder / "eight", "compressed-tensors"});
   const FormatLibrary& formats = known_formats();
-  const SafetensorsFile a(folder / "four" / "model.safetensors", formats),
+  const file::SafetensorsFile a(folder / "four" / "model.safetensors", formats),
       b(folder / "eight" / "model.safetensors", formats);
-  std::vector<const StoredTensor*> all;
+  std::vector<const file::StoredTensor*> all;
   const std::string mlp = "model.layers.1.mlp.";
-  for (const StoredTensor& t : a.tensors())
+  for (const file::StoredTensor& t : a.tensors())
     if (!t.name.starts_with(mlp)) all.push_back(&t);
-  for (const StoredTensor& t : b.tensors())
+  for (const file::StoredTensor& t : b.tensors())
     if (t.name.starts_with(mlp)) all.push_back(&t);
-  std::vector<TensorSpec> specs;
-  for (const StoredTensor* t : all) {
-    TensorSpec spec;
+  std::vector<file::TensorSpec> specs;
+  for (const file::StoredTensor* t : all) {
+    file::TensorSpec spec;
     spec.name = t->name;
     spec.shape = t->shape;
     spec.element = t->element;
     specs.push_back(spec);
   }
   std::filesystem::create_directory(folder / "mixed");
-  SafetensorsWriter writer(folder / "mixed" / "model.safetensors", {}, specs);
-  for (const StoredTensor* t : all) writer.write(t->blob());
+  file::SafetensorsWriter writer(folder / "mixed" / "model.safetensors", {}, specs);
+  for (const file::StoredTensor* t : all) writer.write(t->blob());
   writer.commit();
   nlohmann::json config = parse_json(read_file(folder / "four" / "config.json"), "config.json");
   nlohmann::json& q = config["quantization_config"];
@@ -144,4 +144,4 @@ TEST(Method, ModulesOfSeveralGroups) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -5,7 +5,7 @@
 #include "model/arch/checkpoint/packed/pack.h"
 #include "tests/model/arch/packed/folder_case.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // What the config says of modules that stay floats, wherever the layout has that.
@@ -66,7 +66,7 @@ TEST(SharedOutput, OfMixturesAndOfOutputsThatArePacked) {
     EXPECT_EQ(std::ranges::count(left, "lm_head"), 1) << family;
   }
   Model m = rounded_to(packable_llama(), "int8_row");
-  QuantizeOptions all;
+  compress::QuantizeOptions all;
   all.target = "int8_row";
   all.pure = true;
   m.weights["output"] = quantize(engine(), packable_llama(), all, nullptr).weights.at("output");
@@ -76,4 +76,4 @@ TEST(SharedOutput, OfMixturesAndOfOutputsThatArePacked) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

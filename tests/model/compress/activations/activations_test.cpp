@@ -14,14 +14,14 @@
 #include "model/infer/session/session.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int kLength = 8;
 
-Model wide_model() {
-  const FamilyRef family = test_library()->family("llama");
-  Model m = initialise(
+arch::Model wide_model() {
+  const arch::FamilyRef family = test_library()->family("llama");
+  arch::Model m = initialise(
       family,
       family->config("", {{"vocab", 40}, {"hidden", 64}, {"layers", 3}, {"heads", 2}, {"ffn", 96}, {"context", 16}}),
       1);
@@ -29,29 +29,30 @@ Model wide_model() {
     if (m.find(name)->init == "ones") continue;
     std::vector<float> values(w.f32().begin(), w.f32().end());
     for (float& v : values) v *= 5;
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
   return m;
 }
 
 // Every window begins with token 1, as with a BOS.
-std::vector<TokenId> some_text(int64_t windows) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> some_text(int64_t windows) {
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < windows * kLength; ++i)
     out.push_back(i % kLength == 0 ? 1 : 2 + (i * i * 7 + i * 3 + 5) % 38);
   return out;
 }
 
-void set_values(Model& m, const std::string& name, const std::function<float(int64_t row, int64_t column, float)>& f) {
-  Weight& w = m.weights.at(name);
+void set_values(arch::Model& m, const std::string& name,
+                const std::function<float(int64_t row, int64_t column, float)>& f) {
+  arch::Weight& w = m.weights.at(name);
   std::vector<float> values(w.f32().begin(), w.f32().end());
   for (int64_t i = 0; i < std::ssize(values); ++i) values[i] = f(i / w.columns(), i % w.columns(), values[i]);
-  w = f32_weight(w.type.shape, values);
+  w = arch::f32_weight(w.type.shape, values);
 }
 
 // The token of the first place makes one channel of a layer's inner activation very large. The next matrix has zeros
 // for the channel, so that the model computes what it would without: the spikes that large models learn by themselves.
-void give_spike(Model& m, int layer, float size) {
+void give_spike(arch::Model& m, int layer, float size) {
   const std::string at = fmt::format("layers.{}.", layer);
   const std::span<const float> embedding = m.weights.at("embed").f32();
   const std::vector<float> token(embedding.begin() + 64, embedding.begin() + 128);
@@ -62,14 +63,14 @@ void give_spike(Model& m, int layer, float size) {
       return row == 5 ? size * token[column] / static_cast<float>(std::sqrt(length)) : v;
     });
 }
-void close_channel(Model& m, int layer) {
+void close_channel(arch::Model& m, int layer) {
   set_values(m, fmt::format("layers.{}.down", layer),
              [](int64_t, int64_t column, float v) { return column == 5 ? 0 : v; });
 }
 
-std::vector<double> logits_of(const Model& m, const std::vector<TokenId>& text) {
+std::vector<double> logits_of(const arch::Model& m, const std::vector<text::TokenId>& text) {
   std::map<std::string, graph::Tensor> in;
-  const Model plain = dequantize(engine(), m);
+  const arch::Model plain = dequantize(engine(), m);
   for (const auto& [name, w] : plain.weights) in[name] = f32_tensor(w);
   const int64_t windows = std::ssize(text) / kLength;
   in["tokens"] = integers({windows, kLength}, {text.begin(), text.end()});
@@ -85,13 +86,13 @@ double off(const std::vector<double>& got, const std::vector<double>& want) {
   return std::sqrt(wrong / size);
 }
 
-std::vector<ActivationRange> ranges_of(const Model& m, const std::vector<TokenId>& text) {
+std::vector<ActivationRange> ranges_of(const arch::Model& m, const std::vector<text::TokenId>& text) {
   return activation_ranges(engine(), m, {}, text, {.length = kLength, .batch = 2}, "");
 }
 
 TEST(Activations, RangesAreThoseOfTheText) {
-  const Model m = wide_model();
-  const std::vector<TokenId> text = some_text(5);
+  const arch::Model m = wide_model();
+  const std::vector<text::TokenId> text = some_text(5);
   const auto ranges = ranges_of(m, text);
   ASSERT_EQ(ranges.size(), 12u);  // of each layer: q k v, o, gate and up, down
   EXPECT_EQ(ranges[0].weights, (std::vector<std::string>{"layers.0.wq", "layers.0.wk", "layers.0.wv"}));
@@ -104,7 +105,7 @@ TEST(Activations, RangesAreThoseOfTheText) {
   // The first layer's: rows of the embedding, normed.
   const std::span<const float> embedding = m.weights.at("embed").f32();
   double largest = 0;
-  for (const TokenId id : text) {
+  for (const text::TokenId id : text) {
     const auto row = embedding.subspan(id * 64, 64);
     double squares = 0, most = 0;
     for (const float v : row) {
@@ -143,13 +144,13 @@ struct Held {
   double off = 0;
   std::set<std::string> kept;
 };
-Held held(const Model& m, const std::vector<TokenId>& text, const std::vector<double>& want,
+Held held(const arch::Model& m, const std::vector<text::TokenId>& text, const std::vector<double>& want,
           const ActivationFormats& formats) {
   QuantizeOptions o;
   o.target = "int8_row";
   const FormatLibrary& library = test_library()->formats();
   for (const std::string& name : formats.kept) o.tensor_types.emplace_back("^" + name + "$", formats.kept_format->name);
-  Model q = quantize(engine(), m, o, nullptr);
+  arch::Model q = quantize(engine(), m, o, nullptr);
   set_encoded_inputs(q, encodings_of(ranges_of(q, text), formats));
   EXPECT_TRUE(library.find("int8_row"));
   return {off(logits_of(q, text), want), formats.kept};
@@ -158,10 +159,10 @@ Held held(const Model& m, const std::vector<TokenId>& text, const std::vector<do
 // One scale for all tokens loses those without spikes; what has spikes kept in eight bits of floats is good again, as
 // many others kept are of no use.
 TEST(Activations, SpikesAreFoundAndKept) {
-  const std::vector<TokenId> text = some_text(6);
-  Model base = wide_model();
+  const std::vector<text::TokenId> text = some_text(6);
+  arch::Model base = wide_model();
   for (const int layer : {0, 1}) close_channel(base, layer);
-  Model m = base;
+  arch::Model m = base;
   for (const int layer : {0, 1}) give_spike(m, layer, 40);
   const std::vector<double> want = logits_of(base, text);
   EXPECT_LT(off(logits_of(m, text), want), 1e-4) << "the model computes something else";
@@ -182,9 +183,9 @@ TEST(Activations, SpikesAreFoundAndKept) {
   EXPECT_LT(kept, 2 * without);
   EXPECT_LT(dynamic, naive) << "tokens without spikes have scales of their own";
   std::map<std::string, FormatRef> weights;
-  for (const Parameter& p : m.parameters)
+  for (const arch::Parameter& p : m.parameters)
     if (graph::layer_of(p.name) >= 0 && !stays_f32(p) && !p.is_vector()) weights[p.name] = formats.get("int8_row");
-  LayerRunOptions o;
+  calibrate::LayerRunOptions o;
   o.length = kLength;
   f.kept = spiky;
   f.kept.insert("layers.2.wq");
@@ -206,9 +207,9 @@ TEST(Activations, SpikesAreFoundAndKept) {
 class HeldOfFamilies : public testing::TestWithParam<const char*> {};
 
 TEST_P(HeldOfFamilies, KernelsEqualTheEvaluator) {
-  Model m = dequantize(engine(), read_model(test_library(), std::string(LUMEN_SOURCE_DIR) +
-                                                                "/tests/model/fixtures/families/" + GetParam()));
-  std::vector<TokenId> text;
+  arch::Model m = dequantize(engine(), read_model(test_library(), std::string(LUMEN_SOURCE_DIR) +
+                                                                      "/tests/model/fixtures/families/" + GetParam()));
+  std::vector<text::TokenId> text;
   for (int i = 0; i < 2 * kLength; ++i) text.push_back((i * 7 + 3) % m.integer("vocab"));
   const auto ranges = ranges_of(m, text);
   EXPECT_GE(ranges.size(), 4u);
@@ -217,8 +218,8 @@ TEST_P(HeldOfFamilies, KernelsEqualTheEvaluator) {
   set_encoded_inputs(m, encodings_of(ranges, {test_library()->formats().get("int8_row"), nullptr, false, {}, false}));
   const auto all = logits_of(m, text);
   const std::vector<double> want(all.end() - m.integer("vocab"), all.end());
-  const LoadedModel loaded(engine(), m);
-  Session session(loaded, {.context = 16, .chunk = kLength});
+  const infer::LoadedModel loaded(engine(), m);
+  infer::Session session(loaded, {.context = 16, .chunk = kLength});
   const auto logits = session.feed(text);
   EXPECT_LT(off({logits.begin(), logits.end()}, want), 2e-3);
   EXPECT_GT(off(all, before), 1e-4) << "nothing was encoded";
@@ -255,4 +256,4 @@ TEST(Activations, ReachesAsFarAsErrorsAreLeast) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 using testing::ElementsAre;
@@ -108,4 +108,4 @@ TEST(Significance, SharesOfDataSetsTogether) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

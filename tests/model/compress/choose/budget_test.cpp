@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(Budget, AsUsersWriteThem) {
@@ -58,4 +58,4 @@ TEST(Budget, WhatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

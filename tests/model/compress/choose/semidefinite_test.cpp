@@ -7,28 +7,28 @@
 #include <cmath>
 #include <random>
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
-double least_eigenvalue(const Matrix& m) {
-  const Eigenvectors e = eigenvectors(m);
+double least_eigenvalue(const linear::Matrix& m) {
+  const linear::Eigenvectors e = eigenvectors(m);
   return *std::min_element(e.values.begin(), e.values.end());
 }
 
 TEST(Semidefinite, EigenvaluesBelowTheFloorAreRaised) {
   std::mt19937 random(1);
-  Matrix m(6, 6);
+  linear::Matrix m(6, 6);
   for (int64_t r = 0; r < 6; ++r)
     for (int64_t c = 0; c <= r; ++c) m.at(r, c) = m.at(c, r) = random() / 4294967296.0 - 0.5;
   EXPECT_LT(least_eigenvalue(m), -0.1);
-  const Matrix p = eigenvalue_floor(m);
+  const linear::Matrix p = eigenvalue_floor(m);
   EXPECT_GT(least_eigenvalue(p), -1e-12);
   // The difference is what was negative, and is orthogonal to what is left.
   double inner = 0;
   for (int64_t r = 0; r < 6; ++r)
     for (int64_t c = 0; c < 6; ++c) inner += p.at(r, c) * (p.at(r, c) - m.at(r, c));
   EXPECT_NEAR(inner, 0, 1e-12);
-  const Matrix again = eigenvalue_floor(p);
+  const linear::Matrix again = eigenvalue_floor(p);
   for (int64_t r = 0; r < 6; ++r)
     for (int64_t c = 0; c < 6; ++c) EXPECT_NEAR(again.at(r, c), p.at(r, c), 1e-12);
   EXPECT_NEAR(least_eigenvalue(eigenvalue_floor(m, 0.25)), 0.25, 1e-12);
@@ -110,4 +110,4 @@ TEST(Semidefinite, ScoresBelowZeroStayAndTheirPairsGo) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 struct Making {
@@ -292,4 +292,4 @@ TEST(Choose, FrontsAreWhatCanBeHad) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -8,7 +8,7 @@
 #include "tests/model/compress/round/moments.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 struct Scored {
@@ -19,10 +19,10 @@ struct Scored {
 // wq's numbers moved by `offset`.
 Scored scored(float offset, const std::vector<const char*>& formats) {
   run::Engine engine(engine_options());
-  const FamilyRef f = test_library()->family("llama");
+  const arch::FamilyRef f = test_library()->family("llama");
   const std::map<std::string, double> sizes{{"vocab", 24}, {"hidden", 64},  {"layers", 2},  {"heads", 2},
                                             {"ffn", 64},   {"kv_heads", 2}, {"context", 32}};
-  Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 5);
+  arch::Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 5);
   std::vector<std::string> names;
   for (auto& [name, w] : m.weights) {
     if (m.find(name)->is_vector()) continue;
@@ -30,9 +30,9 @@ Scored scored(float offset, const std::vector<const char*>& formats) {
     if (name != "layers.0.wq") continue;
     std::vector<float> x(w.f32().begin(), w.f32().end());
     for (float& v : x) v += offset;
-    w = f32_weight(w.type.shape, x);
+    w = arch::f32_weight(w.type.shape, x);
   }
-  std::vector<TokenId> text;
+  std::vector<text::TokenId> text;
   for (int64_t i = 0; i < 8 * 16; ++i) text.push_back(i * 5 % 23);
   ScoreOptions o;
   o.run = {.length = 16, .batch = 2};
@@ -72,4 +72,4 @@ TEST(CriteriaScores, GroupsToOneSideWantAnOffset) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

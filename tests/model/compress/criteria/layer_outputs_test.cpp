@@ -8,20 +8,21 @@
 #include "tests/model/compress/round/moments.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 struct Case {
   explicit Case(const std::string& family) : engine(engine_options()) {
-    const FamilyRef f = test_library()->family(family);
+    const arch::FamilyRef f = test_library()->family(family);
     std::map<std::string, double> sizes{{"vocab", 24}, {"hidden", 64}, {"layers", 2},
                                         {"heads", 2},  {"ffn", 64},    {"context", 32}};
     if (family == "mixtral") sizes["experts"] = 4;
     model = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 5);
     for (int64_t i = 0; i < 6 * 16; ++i) text.push_back(i * 5 % 23);
-    run = std::make_unique<LayerRun>(engine, model, text, LayerRunOptions{.length = 16, .batch = 2});
+    run = std::make_unique<calibrate::LayerRun>(engine, model, text,
+                                                calibrate::LayerRunOptions{.length = 16, .batch = 2});
   }
-  LayerRun::WeightOf weights() {
+  calibrate::LayerRun::WeightOf weights() {
     return [this](const std::string& name) -> std::span<const float> {
       const auto changed = other.find(name);
       if (changed != other.end()) return changed->second;
@@ -31,14 +32,14 @@ struct Case {
     };
   }
   run::Engine engine;
-  Model model;
-  std::vector<TokenId> text;
-  std::unique_ptr<LayerRun> run;
+  arch::Model model;
+  std::vector<text::TokenId> text;
+  std::unique_ptr<calibrate::LayerRun> run;
   std::map<std::string, std::vector<float>> held, other;
 };
 
-std::vector<float> handed_on(Case& c, CarriedValues* from) {
-  CarriedValues to({}, "to");
+std::vector<float> handed_on(Case& c, calibrate::CarriedValues* from) {
+  calibrate::CarriedValues to({}, "to");
   (void)c.run->run(1, c.weights(), from, &to);
   std::vector<float> all;
   for (const int number : c.run->part(1).out) {
@@ -52,13 +53,13 @@ std::vector<float> handed_on(Case& c, CarriedValues* from) {
 TEST(LayerOutputs, AreThoseOfTheLayer) {
   for (const char* family : {"llama", "mixtral", "gpt2"}) {
     Case c(family);
-    CarriedValues from({}, "from");
+    calibrate::CarriedValues from({}, "from");
     (void)c.run->run(0, c.weights(), nullptr, &from);
     LayerOutputs outputs(c.engine, *c.run, 1, c.weights(), &from, c.run->windows());
     const std::vector<float> truth = handed_on(c, &from);
     int looked = 0;
     for (const std::string& name : c.run->part(1).parameters) {
-      const Parameter& p = *c.model.find(name);
+      const arch::Parameter& p = *c.model.find(name);
       if (p.is_vector() || graph::layer_of(name) != 1) continue;
       const std::span<const float> own = c.weights()(name);
       EXPECT_LT(outputs.with(name, own).outputs, 1e-9) << name;
@@ -86,4 +87,4 @@ TEST(LayerOutputs, AreThoseOfTheLayer) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

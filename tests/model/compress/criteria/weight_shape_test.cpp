@@ -7,7 +7,7 @@
 
 #include "tests/model/compress/round/moments.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(WeightShape, AsymmetryIsTheMiddleOne) {
@@ -40,4 +40,4 @@ TEST(WeightShape, TheTailIsSeenApart) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

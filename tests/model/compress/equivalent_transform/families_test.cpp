@@ -7,7 +7,7 @@
 #include "base/file/file.h"
 #include "tests/model/compress/equivalent_transform/transform_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 class RewrittenFamilies : public testing::TestWithParam<std::string> {};
@@ -41,7 +41,7 @@ std::string plain(std::string text) {
 }
 
 // All sites, equal lines of several layers once.
-std::string sites_of(const Model& m) {
+std::string sites_of(const arch::Model& m) {
   const graph::Graph g = transform_graph(m);
   std::vector<std::string> lines;
   const auto add = [&](const std::string& line) {
@@ -63,7 +63,7 @@ std::string sites_of(const Model& m) {
 TEST(RewriteSites, AreTheseForEachFamily) {
   std::string text;
   for (const std::string& name : names_in(kFamilies)) {
-    Model m = decoded_model(read_hf(test_library(), kFamilies / name));
+    arch::Model m = decoded_model(read_hf(test_library(), kFamilies / name));
     m.name = name;
     text += sites_of(m);
   }
@@ -73,10 +73,10 @@ TEST(RewriteSites, AreTheseForEachFamily) {
 }
 
 TEST_P(RewrittenFamilies, ScaledAtEverySite) {
-  const Model before = uneven_model(GetParam());
+  const arch::Model before = uneven_model(GetParam());
   const std::vector<double> want = logits_of(before);
   const graph::Graph g = transform_graph(before);
-  Model all = before;
+  arch::Model all = before;
   uint32_t salt = 100;
   int applied = 0;
   for (const auto& sites : {graph::scale_sites(g), graph::query_key_sites(g)})
@@ -89,14 +89,14 @@ TEST_P(RewrittenFamilies, ScaledAtEverySite) {
       apply_scales(all, site, s);
       ++applied;
       if (applied > 6) continue;  // one by one those of the first layer
-      Model one = before;
+      arch::Model one = before;
       apply_scales(one, site, s);
       EXPECT_LT(off(logits_of(one), want), kSame) << site.value << " " << described(site);
       EXPECT_GE(changed_weights(one, before).size(), 2U);
       // Without one of the changes it is another model.
       graph::ScaleSite wrong = site;
       wrong.changes.pop_back();
-      Model other = before;
+      arch::Model other = before;
       apply_scales(other, wrong, s);
       EXPECT_GT(off(logits_of(other), want), kSame) << site.value << " " << described(site);
     }
@@ -106,9 +106,9 @@ TEST_P(RewrittenFamilies, ScaledAtEverySite) {
 }
 
 TEST_P(RewrittenFamilies, FoldedAndRotated) {
-  const Model before = uneven_model(GetParam());
+  const arch::Model before = uneven_model(GetParam());
   const std::vector<double> want = logits_of(before);
-  Model m = before;
+  arch::Model m = before;
   (void)untie(m);
   EXPECT_EQ(logits_of(m), want);
   EXPECT_FALSE(untie(m));
@@ -122,18 +122,18 @@ TEST_P(RewrittenFamilies, FoldedAndRotated) {
     EXPECT_TRUE(stream.tied.empty());
     for (const bool hadamard : {false, true}) {
       if (hadamard && !graph::has_hadamard(stream.width)) continue;
-      Model turned = m;
+      arch::Model turned = m;
       rotate(turned, stream, {{hadamard ? Rotation::hadamard(stream.width, 3) : Rotation::random(stream.width, 3)}});
       EXPECT_LT(off(logits_of(turned), want), kSame);
       EXPECT_GE(changed_weights(turned, m).size(), 6U);
       graph::RotationSite wrong = stream;
       wrong.changes.pop_back();
-      Model other = m;
+      arch::Model other = m;
       rotate(other, wrong, {{Rotation::random(stream.width, 3)}});
       EXPECT_GT(off(logits_of(other), want), kOther);
     }
     // Gains that are not folded are refused.
-    Model unfolded = before;
+    arch::Model unfolded = before;
     (void)untie(unfolded);
     if (!stream.gains.empty()) {
       EXPECT_THROW(rotate(unfolded, stream, {{Rotation::random(stream.width, 3)}}), Error);
@@ -151,7 +151,7 @@ TEST_P(RewrittenFamilies, FoldedAndRotated) {
       return std::find(folded.begin(), folded.end(), n) != folded.end();
     });
     if (!are_ones) continue;
-    const Model was = m;
+    const arch::Model was = m;
     rotate(m, site, each);
     EXPECT_GE(changed_weights(m, was).size(), 2U);
     ++values;
@@ -163,4 +163,4 @@ INSTANTIATE_TEST_SUITE_P(All, RewrittenFamilies, testing::ValuesIn(names_in(kFam
                          [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

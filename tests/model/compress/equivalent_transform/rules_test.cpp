@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "tests/model/compress/equivalent_transform/transform_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(Rotations, AreOrthogonalAndFollowTheirSeed) {
@@ -56,11 +56,11 @@ TEST(ScaleRules, CandidatesAreNormalisedAndTheBestIsFound) {
 }
 
 TEST(ScaleRules, SharedChannelsCountTogether) {
-  const Model m = uneven_model("llama");
+  const arch::Model m = uneven_model("llama");
   for (const graph::ScaleSite& site : graph::scale_sites(transform_graph(m))) {
     std::vector<double> columns(site.powers.size(), 0);
     for (const std::string& name : site.readers) {
-      const Weight& w = m.weights.at(name);
+      const arch::Weight& w = m.weights.at(name);
       for (int64_t i = 0; i < std::ssize(w.f32()); ++i) {
         double& most = columns[static_cast<size_t>(i % w.columns())];
         most = std::max(most, std::abs(static_cast<double>(w.f32()[static_cast<size_t>(i)])));
@@ -74,9 +74,9 @@ TEST(ScaleRules, SharedChannelsCountTogether) {
 }
 
 TEST(InjectedOutliers, MakeChannelsLargerAndKeepTheModel) {
-  const Model before = uneven_model("llama");
+  const arch::Model before = uneven_model("llama");
   const auto sites = graph::scale_sites(transform_graph(before));
-  Model m = before;
+  arch::Model m = before;
   const std::vector<int64_t> channels = {3, 7};
   inject_outliers(m, sites[0], channels, 64);
   EXPECT_LT(off(logits_of(m), logits_of(before)), kSame);
@@ -138,4 +138,4 @@ TEST(Clip, FindsWhatChangesTheProductLeast) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

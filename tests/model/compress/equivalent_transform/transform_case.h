@@ -11,38 +11,38 @@
 #include "model/compress/equivalent_transform/equivalent_transform.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 inline double drawn(uint32_t salt, uint64_t element) {
   return graph::uniform_random(77, salt, element);
 }
 
-inline Model decoded_model(const Model& model) {
-  Model out = model;
+inline arch::Model decoded_model(const arch::Model& model) {
+  arch::Model out = model;
   for (auto& [name, w] : out.weights)
     if (!w.is_f32())
-      w = f32_weight(w.type.shape, engine().decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
+      w = arch::f32_weight(w.type.shape, engine().decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
   return out;
 }
 
-inline Model uneven_model(const std::string& fixture) {
-  Model m = decoded_model(read_hf(test_library(), kFamilies / fixture));
+inline arch::Model uneven_model(const std::string& fixture) {
+  arch::Model m = decoded_model(read_hf(test_library(), kFamilies / fixture));
   uint32_t salt = 1;
   for (auto& [name, w] : m.weights) {
-    const Parameter& p = *m.find(name);
+    const arch::Parameter& p = *m.find(name);
     ++salt;
     if (!p.is_vector() || p.frozen) continue;
     std::vector<float> values(w.f32().begin(), w.f32().end());
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = p.init == "ones" ? values[i] * static_cast<float>(0.5 + drawn(salt, i))
                                    : values[i] + static_cast<float>(0.1 * (drawn(salt, i) - 0.5));
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
   return m;
 }
 
 // Logits of a text of 7 tokens.
-inline std::vector<double> logits_of(const Model& m) {
+inline std::vector<double> logits_of(const arch::Model& m) {
   std::map<std::string, graph::Tensor> inputs;
   const graph::Graph g = function_of(m, "forward");
   for (const auto& [name, w] : m.weights)
@@ -65,7 +65,7 @@ inline double off(const std::vector<double>& a, const std::vector<double>& b) {
 inline constexpr double kSame = 2e-5, kOther = 1e-3;
 
 // Names of weights whose numbers differ.
-inline std::vector<std::string> changed_weights(const Model& a, const Model& b) {
+inline std::vector<std::string> changed_weights(const arch::Model& a, const arch::Model& b) {
   std::vector<std::string> names;
   for (const auto& [name, w] : a.weights)
     if (const auto other = b.weights.find(name); other != b.weights.end() && !(other->second.bytes == w.bytes))
@@ -73,4 +73,4 @@ inline std::vector<std::string> changed_weights(const Model& a, const Model& b) 
   return names;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -13,7 +13,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& branch_engine() {
@@ -21,16 +21,16 @@ run::Engine& branch_engine() {
   return e;
 }
 
-Model wide_model() {
-  const FamilyRef family = test_library()->family("llama");
+arch::Model wide_model() {
+  const arch::FamilyRef family = test_library()->family("llama");
   return initialise(
       family,
       family->config("", {{"vocab", 40}, {"hidden", 64}, {"layers", 2}, {"heads", 2}, {"ffn", 96}, {"context", 16}}),
       1);
 }
 
-std::vector<TokenId> some_text() {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> some_text() {
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < 40; ++i) out.push_back((i * i * 7 + i * 3 + 5) % 40);
   return out;
 }
@@ -48,15 +48,15 @@ ByLayersOptions options_in(const std::filesystem::path& folder, const std::strin
   return o;
 }
 
-std::map<std::string, FormatRef> formats_for(const Model& m, const std::string& name) {
+std::map<std::string, FormatRef> formats_for(const arch::Model& m, const std::string& name) {
   QuantizeOptions o;
   o.target = name;
   return choose_formats(m, o, nullptr);
 }
 
-Model result_of(ByLayers& run) {
-  Model out = run.outline();
-  for (const Parameter& p : out.parameters)
+arch::Model result_of(ByLayers& run) {
+  arch::Model out = run.outline();
+  for (const arch::Parameter& p : out.parameters)
     if (out.weights.at(p.name).bytes.size() == 0) out.weights[p.name] = run.weight(p);
   return out;
 }
@@ -92,7 +92,7 @@ TEST(Branch, TakesTheLeadingPartAndLeavesTheRest) {
 }
 
 TEST(Branch, EachMethodIsNearerThanRoundingAlone) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const auto formats = formats_for(m, "int3_g32");
   const TestFolder folder;
   ByLayers alone(branch_engine(), m, formats, some_text(), options_in(folder / "alone", "gptq", "eora", 0));
@@ -111,7 +111,7 @@ TEST(Branch, EachMethodIsNearerThanRoundingAlone) {
     EXPECT_EQ(beside, 14U) << "every matrix of the layers, and not the output";
     EXPECT_GE(nearer, method == std::string("eora") ? 14U : 10U) << method;
     // The file computes what the report's numbers are of.
-    const Model out = result_of(run);
+    const arch::Model out = result_of(run);
     EXPECT_EQ(out.weights.size(), out.parameters.size());
     EXPECT_EQ(out.weights.at("layers.0.wq.a").type.element.format->name, "bf16");
     EXPECT_EQ(low_rank_branches(out).size(), 14U);
@@ -136,13 +136,13 @@ TEST(Branch, EachMethodIsNearerThanRoundingAlone) {
 
 // A process that is killed; then the run goes on here.
 TEST(Branch, EndedAtAnyMomentARunGivesTheSameBytes) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const auto formats = formats_for(m, "int3_g32");
   for (const char* method : {"svdquant", "eora"}) {
     const TestFolder folder;
     ByLayers whole(branch_engine(), m, formats, some_text(), options_in(folder / "whole", "gptq", method));
     ASSERT_TRUE(whole.run());
-    const Model want = result_of(whole);
+    const arch::Model want = result_of(whole);
     for (int round = 1; round <= 6; ++round) {
       const pid_t child = fork();
       ASSERT_GE(child, 0);
@@ -159,17 +159,17 @@ TEST(Branch, EndedAtAnyMomentARunGivesTheSameBytes) {
     }
     ByLayers run(branch_engine(), m, formats, some_text(), options_in(folder / "killed", "gptq", method));
     ASSERT_TRUE(run.run());
-    const Model got = result_of(run);
+    const arch::Model got = result_of(run);
     ASSERT_EQ(got.weights.size(), want.weights.size());
     for (const auto& [name, w] : want.weights) EXPECT_TRUE(got.weights.at(name).bytes == w.bytes) << method << name;
   }
 }
 
 TEST(Branch, WhatIsRefused) {
-  const Model m = wide_model();
+  const arch::Model m = wide_model();
   const auto formats = formats_for(m, "int3_g32");
   const TestFolder folder;
-  const auto says = [&](const Model& of, ByLayersOptions o, const std::string& what) {
+  const auto says = [&](const arch::Model& of, ByLayersOptions o, const std::string& what) {
     try {
       ByLayers(branch_engine(), of, formats, some_text(), std::move(o));
       ADD_FAILURE() << what;
@@ -194,4 +194,4 @@ TEST(Branch, WhatIsRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -12,7 +12,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& degenerate_engine() {
@@ -20,11 +20,12 @@ run::Engine& degenerate_engine() {
   return e;
 }
 
-void change(Model& m, const std::string& name, const std::function<float(int64_t row, int64_t column, float)>& to) {
-  Weight& w = m.weights.at(name);
+void change(arch::Model& m, const std::string& name,
+            const std::function<float(int64_t row, int64_t column, float)>& to) {
+  arch::Weight& w = m.weights.at(name);
   std::vector<float> values(w.f32().begin(), w.f32().end());
   for (int64_t i = 0; i < std::ssize(values); ++i) values[i] = to(i / w.columns(), i % w.columns(), values[i]);
-  w = f32_weight(w.type.shape, values);
+  w = arch::f32_weight(w.type.shape, values);
 }
 
 // An error that passes ends the capture, without which the next one would abort the process.
@@ -51,12 +52,13 @@ struct Rounded {
   std::string warnings;
 };
 
-Rounded rounded(const Model& m, const std::string& strategy, const std::string& format, const std::string& kept = "") {
+Rounded rounded(const arch::Model& m, const std::string& strategy, const std::string& format,
+                const std::string& kept = "") {
   const TestFolder folder;
   QuantizeOptions q;
   q.target = format;
   if (!kept.empty()) q.tensor_types.emplace_back(kept, "f16");
-  std::vector<TokenId> text;
+  std::vector<text::TokenId> text;
   for (int64_t i = 0; i < 24; ++i) text.push_back((i * i * 7 + i * 3 + 5) % 40);
   ByLayersOptions o;
   o.method = parse_method(strategy);
@@ -71,7 +73,7 @@ Rounded rounded(const Model& m, const std::string& strategy, const std::string& 
   out.warnings = capture.take();
   for (const RoundedTensor& line : run.report()) {
     out.lines.emplace(line.name, line);
-    for (const Parameter& p : m.parameters)
+    for (const arch::Parameter& p : m.parameters)
       if (p.gguf == line.name) out.values[p.name] = values_of(degenerate_engine(), run.weight(p));
   }
   return out;
@@ -111,18 +113,18 @@ class Degenerate : public testing::TestWithParam<std::string> {};
 
 // The router is all zeros, so that the first two experts are always chosen: no row reaches the other two.
 TEST_P(Degenerate, RoutersStayAndExpertsThatNoRowReachesGoToNearest) {
-  const FamilyRef family = test_library()->family("mixtral");
-  Model m = initialise(family,
-                       family->config("", {{"vocab", 40},
-                                           {"hidden", 32},
-                                           {"layers", 1},
-                                           {"heads", 2},
-                                           {"kv_heads", 1},
-                                           {"ffn", 32},
-                                           {"experts", 4},
-                                           {"picked", 2},
-                                           {"context", 16}}),
-                       1);
+  const arch::FamilyRef family = test_library()->family("mixtral");
+  arch::Model m = initialise(family,
+                             family->config("", {{"vocab", 40},
+                                                 {"hidden", 32},
+                                                 {"layers", 1},
+                                                 {"heads", 2},
+                                                 {"kv_heads", 1},
+                                                 {"ffn", 32},
+                                                 {"experts", 4},
+                                                 {"picked", 2},
+                                                 {"context", 16}}),
+                             1);
   change(m, "layers.0.router", [](int64_t, int64_t, float) { return 0.0F; });
   const Rounded got = rounded(m, GetParam(), "q4_0"), nearest = rounded(m, "rtn", "q4_0");
   const auto router = m.weights.at("layers.0.router").f32();
@@ -144,8 +146,8 @@ TEST_P(Degenerate, RoutersStayAndExpertsThatNoRowReachesGoToNearest) {
 
 // Channels 0 to 31, a whole block of the format, are 0 in all that attention reads; one matrix is kept in f16.
 TEST_P(Degenerate, KeptTensorsAndDeadChannels) {
-  const FamilyRef family = test_library()->family("llama");
-  Model m = initialise(
+  const arch::FamilyRef family = test_library()->family("llama");
+  arch::Model m = initialise(
       family,
       family->config("", {{"vocab", 40}, {"hidden", 64}, {"layers", 1}, {"heads", 2}, {"ffn", 64}, {"context", 16}}),
       1);
@@ -168,8 +170,8 @@ TEST_P(Degenerate, KeptTensorsAndDeadChannels) {
 
 // All that attention reads is 0: its matrices go to nearest and are named, the rest of the layer is rounded as ever.
 TEST_P(Degenerate, ReadingNothingButZerosSpoilsNothing) {
-  const FamilyRef family = test_library()->family("llama");
-  Model m = initialise(
+  const arch::FamilyRef family = test_library()->family("llama");
+  arch::Model m = initialise(
       family,
       family->config("", {{"vocab", 40}, {"hidden", 32}, {"layers", 1}, {"heads", 2}, {"ffn", 64}, {"context", 16}}),
       1);
@@ -186,9 +188,9 @@ TEST_P(Degenerate, ReadingNothingButZerosSpoilsNothing) {
 
 // What the second layer's last matrix reads is infinite: it and what follows goes to nearest, the first layer does not.
 TEST_P(Degenerate, SumsThatAreNotFiniteSpoilNothingBeforeThem) {
-  const FamilyRef family = test_library()->family("llama");
+  const arch::FamilyRef family = test_library()->family("llama");
   const auto made = [&](bool broken) {
-    Model m = initialise(
+    arch::Model m = initialise(
         family,
         family->config("", {{"vocab", 40}, {"hidden", 32}, {"layers", 2}, {"heads", 2}, {"ffn", 32}, {"context", 16}}),
         1);
@@ -211,8 +213,8 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Degenerate, testing::ValuesIn(all_strategie
 
 // Where nothing is left to learn, a strategy is refused as before.
 TEST(DegenerateFloats, AloneAreRefused) {
-  const FamilyRef family = test_library()->family("llama");
-  const Model m = initialise(
+  const arch::FamilyRef family = test_library()->family("llama");
+  const arch::Model m = initialise(
       family,
       family->config("", {{"vocab", 40}, {"hidden", 32}, {"layers", 1}, {"heads", 2}, {"ffn", 32}, {"context", 16}}),
       1);
@@ -220,4 +222,4 @@ TEST(DegenerateFloats, AloneAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

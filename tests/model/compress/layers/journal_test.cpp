@@ -14,7 +14,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,17 +30,17 @@ std::string warnings_of(const std::function<void()>& work) {
   return testing::internal::GetCapturedStderr();
 }
 
-Weight weight_of(int64_t count, float first) {
+arch::Weight weight_of(int64_t count, float first) {
   std::vector<float> values(count);
   for (int64_t i = 0; i < count; ++i) values[i] = first + i;
-  return f32_weight({graph::Dim(count)}, values);
+  return arch::f32_weight({graph::Dim(count)}, values);
 }
 
 class JournalFiles : public testing::Test {
  protected:
   JournalFiles() : own_(folder_ / "w" / ("user-" + std::to_string(::geteuid()))) {
     Journal journal(folder_ / "w", "key", false);
-    const Weight a = weight_of(3, 1), b = weight_of(20, 2), c = weight_of(1, 9);
+    const arch::Weight a = weight_of(3, 1), b = weight_of(20, 2), c = weight_of(1, 9);
     journal.add(0, {{"a", &a}, {"b", &b}}, {{{"a", "rtn", "", 0.5, -1}}, {}, {}}, {});
     journal.add(1, {{"c", &c}}, {{{"c", "rtn", "", 0.5, -1}}, {}, {1, 2}}, {{"rounded", {{5, Seal{1, 2}}}}});
   }
@@ -102,7 +102,7 @@ TEST_F(JournalFiles, PartsOfAnotherMomentOrPlaceAreNotTaken) {
   (void)warnings_of([&] { EXPECT_FALSE(Journal(folder_ / "w", "key", false).has(1)); });
   {
     Journal journal(folder_ / "w", "key", true);
-    const Weight a = weight_of(3, 7), b = weight_of(20, 2);
+    const arch::Weight a = weight_of(3, 7), b = weight_of(20, 2);
     journal.add(0, {{"a", &a}, {"b", &b}}, {}, {});
   }
   put_bytes(file("part-00000"), part);  // of an earlier run, with a seal that is right
@@ -161,7 +161,7 @@ TEST_F(JournalFiles, AnotherRunIsRefused) {
 
 // Parts behind one that is computed again stay where it comes out as it was.
 TEST_F(JournalFiles, WhatComesOutOtherwiseTakesLaterPartsWithIt) {
-  const Weight a = weight_of(3, 1), b = weight_of(20, 2), other = weight_of(20, 3);
+  const arch::Weight a = weight_of(3, 1), b = weight_of(20, 2), other = weight_of(20, 3);
   Journal journal(folder_ / "w", "key", false);
   (void)warnings_of([&] { journal.discard(0, "test"); });
   journal.add(0, {{"a", &a}, {"b", &b}}, {}, {});
@@ -176,7 +176,7 @@ TEST_F(JournalFiles, WhatComesOutOtherwiseTakesLaterPartsWithIt) {
 TEST_F(JournalFiles, AModelThatDiffersBetweenTheBlocksIsFound) {
   {
     Journal journal(folder_ / "m", "key", false, [] { return std::string("one"); });
-    const Weight a = weight_of(3, 1);
+    const arch::Weight a = weight_of(3, 1);
     journal.add(0, {{"a", &a}}, {}, {});
     EXPECT_NO_THROW(journal.require_same_model());
   }
@@ -206,8 +206,8 @@ class KeptRun : public testing::Test {
     formats_ = choose_formats(model_, q, nullptr);
     for (int64_t i = 0; i < 5 * 8; ++i) text_.push_back((i * i * 7 + i * 3 + 5) % 40);
   }
-  static Model made_model() {
-    const FamilyRef family = test_library()->family("llama");
+  static arch::Model made_model() {
+    const arch::FamilyRef family = test_library()->family("llama");
     return initialise(
         family,
         family->config("", {{"vocab", 40}, {"hidden", 64}, {"layers", 2}, {"heads", 2}, {"ffn", 96}, {"context", 16}}),
@@ -225,10 +225,10 @@ class KeptRun : public testing::Test {
     ByLayers run(journal_engine(), model_, formats_, text_, o);
     EXPECT_TRUE(run.run());
     std::map<std::string, std::vector<uint8_t>> out;
-    const Model outline = run.outline();
-    for (const Parameter& p : model_.parameters) {
-      const Weight& w = outline.weights.at(p.name);
-      const Weight whole = w.bytes.size() > 0 ? w : run.weight(p);
+    const arch::Model outline = run.outline();
+    for (const arch::Parameter& p : model_.parameters) {
+      const arch::Weight& w = outline.weights.at(p.name);
+      const arch::Weight whole = w.bytes.size() > 0 ? w : run.weight(p);
       out[p.name] = {whole.bytes.begin(), whole.bytes.end()};
     }
     losses_ = run.losses();
@@ -244,9 +244,9 @@ class KeptRun : public testing::Test {
   fs::path own(const std::string& name) const { return folder_ / name / ("user-" + std::to_string(::geteuid())); }
 
   TestFolder folder_;
-  const Model model_;
+  const arch::Model model_;
   std::map<std::string, FormatRef> formats_;
-  std::vector<TokenId> text_;
+  std::vector<text::TokenId> text_;
   std::vector<float> losses_;
 };
 
@@ -336,17 +336,17 @@ TEST_F(KeptRun, JournalsOfOtherContents) {
 // before anything is written.
 TEST_F(KeptRun, AModelThatIsAlikeAtTheStart) {
   ByLayersOptions o = options("w", "imatrix");
-  o.identity = std::make_shared<ModelIdentity>(model_);
+  o.identity = std::make_shared<arch::ModelIdentity>(model_);
   stop_behind(o, 2);
   const std::string sampled = o.identity->sampled();
-  Model other = model_;
+  arch::Model other = model_;
   const auto change = [&](const std::string& name, size_t number) {
     other = model_;
-    Weight& w = other.weights.at(name);
+    arch::Weight& w = other.weights.at(name);
     std::vector<float> values(w.f32().begin(), w.f32().end());
     values[number] += 1;
-    w = f32_weight(w.type.shape, values);
-    o.identity = std::make_shared<ModelIdentity>(other);
+    w = arch::f32_weight(w.type.shape, values);
+    o.identity = std::make_shared<arch::ModelIdentity>(other);
     return o.identity->sampled() == sampled;
   };
   bool is_found = false;
@@ -364,4 +364,4 @@ TEST_F(KeptRun, AModelThatIsAlikeAtTheStart) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -8,12 +8,12 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 struct Case {
   int64_t rows, columns;
-  Weight w, rounded, gram;
+  arch::Weight w, rounded, gram;
 
   // `seen`: rows of the text; fewer than columns leave a gram without an inverse.
   Case(int64_t n, int64_t k, int64_t seen, uint32_t seed) : rows(n), columns(k) {
@@ -35,9 +35,9 @@ struct Case {
         h[i * k + j] = sum;
       }
     const graph::Dim rows_dim(n), columns_dim(k);
-    w = f32_weight({rows_dim, columns_dim}, a);
-    rounded = f32_weight({rows_dim, columns_dim}, b);
-    gram = f32_weight({columns_dim, columns_dim}, h);
+    w = arch::f32_weight({rows_dim, columns_dim}, a);
+    rounded = arch::f32_weight({rows_dim, columns_dim}, b);
+    gram = arch::f32_weight({columns_dim, columns_dim}, h);
   }
 
   // tr(e H e^T), H the gram or 1.
@@ -53,7 +53,7 @@ struct Case {
     return sum;
   }
 
-  std::vector<double> lost(const LowRankPair* pair) const {
+  std::vector<double> lost(const linear::LowRankPair* pair) const {
     std::vector<double> e(rows * columns);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c) {
@@ -77,7 +77,7 @@ struct Case {
         for (int64_t j = 0; weighted && j < columns; ++j)
           sum += double{gram.f32()[i * columns + j]} * e[r * columns + j];
       }
-    Matrix m(rows, rows);
+    linear::Matrix m(rows, rows);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t s = 0; s < rows; ++s)
         for (int64_t c = 0; c < columns; ++c) m.at(r, s) += seen[r * columns + c] * e[s * columns + c];
@@ -171,4 +171,4 @@ TEST(Factors, OfNothing) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

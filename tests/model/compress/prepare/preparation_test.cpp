@@ -12,7 +12,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& preparing_engine() {
@@ -20,20 +20,20 @@ run::Engine& preparing_engine() {
   return e;
 }
 
-Model model_of(const std::string& family, std::map<std::string, double> more = {}) {
-  const FamilyRef f = test_library()->family(family);
+arch::Model model_of(const std::string& family, std::map<std::string, double> more = {}) {
+  const arch::FamilyRef f = test_library()->family(family);
   std::map<std::string, double> sizes{{"vocab", 40},   {"hidden", 64}, {"layers", 2},  {"heads", 4},
                                       {"kv_heads", 2}, {"ffn", 128},   {"context", 32}};
   sizes.merge(more);
-  Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 1);
+  arch::Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 1);
   // Activations as large models have them: two channels of what each site's weights read stand out.
   for (const graph::ScaleSite& site : graph::scale_sites(transform_graph(m)))
     if (site.free > 8) inject_outliers(m, site, std::vector<int64_t>{1, 6}, 24);
   return m;
 }
 
-std::vector<TokenId> steps(int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> steps(int64_t count) {
+  std::vector<text::TokenId> out;
   uint32_t state = 9;
   for (int64_t i = 0; i < count; ++i) out.push_back(((state = state * 1664525 + 1013904223) >> 18) % 40);
   return out;
@@ -43,7 +43,7 @@ struct Outcome {
   std::map<std::string, double> errors;
   std::vector<float> losses;
 };
-Outcome rounded(const Model& m, const std::string& method, const std::string& format) {
+Outcome rounded(const arch::Model& m, const std::string& method, const std::string& format) {
   const TestFolder folder;
   ByLayersOptions o;
   o.method = parse_method(method);
@@ -58,18 +58,18 @@ Outcome rounded(const Model& m, const std::string& method, const std::string& fo
   out.losses = run.losses();
   for (const RoundedTensor& t : run.report()) out.errors[t.name] = t.output_error;
   // The whole model in the result computes what the layers computed.
-  Model whole = run.outline();
-  for (const Parameter& p : m.parameters)
+  arch::Model whole = run.outline();
+  for (const arch::Parameter& p : m.parameters)
     if (whole.weights.at(p.name).bytes.size() == 0) whole.weights.at(p.name) = run.weight(p);
-  LayerRun again(preparing_engine(), whole, steps(30 * 16), o.run);
-  CarriedValues carried({}, "test");
+  calibrate::LayerRun again(preparing_engine(), whole, steps(30 * 16), o.run);
+  calibrate::CarriedValues carried({}, "test");
   std::vector<float> losses;
   std::map<std::string, std::vector<float>> held;
   for (size_t k = 0; k < again.parts(); ++k) {
     const auto weight = [&](const std::string& name) -> std::span<const float> {
       return held[name] = values_of(preparing_engine(), whole.weights.at(name));
     };
-    const PartRun part = again.run(k, weight, &carried, k + 1 == again.parts() ? nullptr : &carried);
+    const calibrate::PartRun part = again.run(k, weight, &carried, k + 1 == again.parts() ? nullptr : &carried);
     if (const auto found = part.results.find("loss"); found != part.results.end()) losses = found->second;
     if (k + 1 == again.parts() && losses.empty() && !part.results.empty()) losses = part.results.begin()->second;
   }
@@ -84,7 +84,7 @@ double total(const std::map<std::string, double>& errors) {
 }
 
 // How far channels of keys lie apart: the largest row of the weight beside the least.
-double unevenness(const Weight& wk) {
+double unevenness(const arch::Weight& wk) {
   double most = 0, least = 1e30;
   for (int64_t r = 0; r < wk.rows(); ++r) {
     double size = 0;
@@ -96,8 +96,8 @@ double unevenness(const Weight& wk) {
 }
 
 TEST(Preparation, KeysBecomeEven) {
-  const FamilyRef f = test_library()->family("llama");
-  Model m = initialise(
+  const arch::FamilyRef f = test_library()->family("llama");
+  arch::Model m = initialise(
       f,
       f->config(
           "",
@@ -123,8 +123,8 @@ TEST(Preparation, KeysBecomeEven) {
   ByLayers run(preparing_engine(), m, choose_formats(m, q, nullptr), steps(20 * 16), o);
   ASSERT_TRUE(run.run());
   for (const char* name : {"layers.0.wk", "layers.1.wk"}) {
-    const Weight w = run.weight(*m.find(name));
-    EXPECT_LT(unevenness(f32_weight(w.type.shape, values_of(preparing_engine(), w))), 4) << name;
+    const arch::Weight w = run.weight(*m.find(name));
+    EXPECT_LT(unevenness(arch::f32_weight(w.type.shape, values_of(preparing_engine(), w))), 4) << name;
   }
   const std::vector<float> plain = rounded(m, "rtn", "f32").losses, even = rounded(m, "even-keys", "f32").losses;
   ASSERT_EQ(plain.size(), even.size());
@@ -132,15 +132,15 @@ TEST(Preparation, KeysBecomeEven) {
 }
 
 TEST(Preparation, SumsFollowScales) {
-  for (const Model& m : {model_of("llama"), model_of("mixtral", {{"experts", 4}, {"picked", 2}})}) {
-    const LayerRunOptions options{.length = 16, .batch = 2};
-    LayerRun run(preparing_engine(), m, steps(10 * 16), options);
+  for (const arch::Model& m : {model_of("llama"), model_of("mixtral", {{"experts", 4}, {"picked", 2}})}) {
+    const calibrate::LayerRunOptions options{.length = 16, .batch = 2};
+    calibrate::LayerRun run(preparing_engine(), m, steps(10 * 16), options);
     graph::TapKinds kinds;
     kinds.squares = kinds.magnitudes = kinds.largest = kinds.gram = true;
-    const auto weights_of = [](const Model& of) {
+    const auto weights_of = [](const arch::Model& of) {
       return [&of](const std::string& name) { return of.weights.at(name).f32(); };
     };
-    CarriedValues carried({}, "test");
+    calibrate::CarriedValues carried({}, "test");
     PartState state;
     state.model = m;
     state.reads = run.run(0, weights_of(m), nullptr, &carried, kinds).taps;
@@ -157,7 +157,7 @@ TEST(Preparation, SumsFollowScales) {
       ++scaled;
     }
     EXPECT_GE(scaled, 3);
-    const std::vector<TapSums> want = run.run(0, weights_of(state.model), nullptr, nullptr, kinds).taps;
+    const std::vector<calibrate::TapSums> want = run.run(0, weights_of(state.model), nullptr, nullptr, kinds).taps;
     ASSERT_EQ(want.size(), state.reads.size());
     const auto near = [](const std::vector<float>& a, const std::vector<float>& b) {
       ASSERT_EQ(a.size(), b.size());
@@ -180,7 +180,7 @@ TEST(Preparation, SumsFollowScales) {
 // What the papers' formulas give for one site in plain double precision; 0: SmoothQuant, else AWQ's twenty candidates.
 std::vector<double> plain_scales(const PartState& state, const graph::ScaleSite& site, const FormatRef& format,
                                  bool smooths) {
-  const TapSums& reads = *reads_of(state.reads, site.readers.front());
+  const calibrate::TapSums& reads = *reads_of(state.reads, site.readers.front());
   const size_t columns = reads.largest.size();
   std::vector<double> best;
   double least = 0;
@@ -220,14 +220,14 @@ std::vector<double> plain_scales(const PartState& state, const graph::ScaleSite&
 }
 
 TEST(Preparation, ScalesAreThoseOfPlainDoublePrecision) {
-  const Model m = model_of("llama");
+  const arch::Model m = model_of("llama");
   const FormatRef format = test_library()->formats().get("int4_g32");
-  LayerRun run(preparing_engine(), m, steps(10 * 16), {.length = 16, .batch = 2});
+  calibrate::LayerRun run(preparing_engine(), m, steps(10 * 16), {.length = 16, .batch = 2});
   graph::TapKinds kinds;
   kinds.magnitudes = kinds.largest = kinds.gram = true;
   const auto weight = [&](const std::string& name) { return m.weights.at(name).f32(); };
-  CarriedValues carried({}, "test");
-  const std::vector<TapSums> reads = run.run(0, weight, nullptr, &carried, kinds).taps;
+  calibrate::CarriedValues carried({}, "test");
+  const std::vector<calibrate::TapSums> reads = run.run(0, weight, nullptr, &carried, kinds).taps;
   int sites = 0;
   for (const graph::ScaleSite& site : graph::scale_sites(transform_graph(m))) {
     const bool here = std::ranges::all_of(site.changes, [&](const graph::ScaledParameter& c) {
@@ -255,7 +255,7 @@ TEST(Preparation, ScalesAreThoseOfPlainDoublePrecision) {
 }
 
 TEST(Preparation, OutputsLoseLess) {
-  for (const Model& m : {model_of("llama"), model_of("mixtral", {{"experts", 4}, {"picked", 2}})})
+  for (const arch::Model& m : {model_of("llama"), model_of("mixtral", {{"experts", 4}, {"picked", 2}})})
     for (const char* format : {"int4_g32", "mxfp4"}) {
       const Outcome plain = rounded(m, "gptq", format), scaled = rounded(m, "awq,gptq", format),
                     clipped = rounded(m, "clip", format), aware = rounded(m, "awq", format),
@@ -276,4 +276,4 @@ TEST(Preparation, NamesOfMethods) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

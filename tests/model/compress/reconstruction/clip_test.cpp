@@ -5,7 +5,7 @@
 
 #include "tests/model/compress/reconstruction/reconstruction_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(ClippedFit, FactorsStretchRanges) {
@@ -36,4 +36,4 @@ TEST(ClippedFit, FactorsStretchRanges) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,7 +7,7 @@
 #include "number/codec/pattern.h"
 #include "tests/model/compress/reconstruction/reconstruction_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kRows = 5, kColumns = 512;
@@ -68,4 +68,4 @@ TEST(CodeGrid, NeighboursOfKnownFields) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

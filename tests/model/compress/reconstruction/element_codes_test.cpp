@@ -5,7 +5,7 @@
 
 #include "tests/model/compress/reconstruction/reconstruction_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(ElementCodes, GroupsFollowFromWhatIsDecoded) {
@@ -48,4 +48,4 @@ TEST(ElementCodes, Refusals) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tests/model/compress/reconstruction/reconstruction_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 using Learn = LearnedBlock (*)(run::Engine&, BlockObjective&, std::span<const LearnedWeight>, const LearnOptions&,
@@ -19,7 +19,7 @@ struct Errors {
 };
 Errors learned(Learn learn, const std::string& format, const LearnOptions& options, int64_t windows = 32) {
   run::Engine& e = reconstruction_engine();
-  const Model m = reconstruction_model();
+  const arch::Model m = reconstruction_model();
   const FormatRef f = reconstruction_format(format);
   FirstLayer layer(e, m, reconstruction_text(windows * 8, 1)), other(e, m, reconstruction_text(8 * 8, 2));
   BlockObjective o = layer.objective(e);
@@ -74,7 +74,7 @@ TEST(Learn, FormatsWithoutCodesOfElementsHaveTheirValuesTrained) {
 }
 
 TEST(Learn, SameBitsAtAnyThreadCount) {
-  const Model m = reconstruction_model();
+  const arch::Model m = reconstruction_model();
   const FormatRef f = reconstruction_format("q4_0");
   for (const Learn learn : {learn_by_signs, learn_soft_rounding, learn_clipping, learn_values}) {
     std::vector<LearnedBlock> got;
@@ -91,11 +91,11 @@ TEST(Learn, SameBitsAtAnyThreadCount) {
 
 TEST(Learn, FormatsThatCannotBeMoved) {
   run::Engine& e = reconstruction_engine();
-  const Model m = reconstruction_model();
+  const arch::Model m = reconstruction_model();
   FirstLayer layer(e, m, reconstruction_text(4 * 8, 1));
   BlockObjective o = layer.objective(e);
   EXPECT_THROW(learn_by_signs(e, o, layer.weights(reconstruction_format("iq2_xs")), {.steps = 1}), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

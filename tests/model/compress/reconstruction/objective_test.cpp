@@ -8,7 +8,7 @@
 #include "graph/ir/verify.h"
 #include "tests/model/compress/reconstruction/reconstruction_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 graph::Tensor drawn(const graph::Type& type, double size, int salt) {
@@ -20,9 +20,9 @@ graph::Tensor drawn(const graph::Type& type, double size, int salt) {
 }
 
 TEST(BlockObjective, GradientsAreFiniteDifferences) {
-  const Model m = tiny_model();
-  const std::vector<TokenId> text(16, 3);
-  const LayerRun run(reconstruction_engine(), m, text, {.length = 4, .batch = 2});
+  const arch::Model m = tiny_model();
+  const std::vector<text::TokenId> text(16, 3);
+  const calibrate::LayerRun run(reconstruction_engine(), m, text, {.length = 4, .batch = 2});
   for (size_t k = 0; k < run.parts(); ++k) {
     const graph::LayerPart& part = run.part(k);
     if (!hands_on(part)) continue;
@@ -72,8 +72,8 @@ TEST(BlockObjective, GradientsAreFiniteDifferences) {
 }
 
 TEST(BlockObjective, IsZeroForTheLayerAsItIs) {
-  const Model m = tiny_model();
-  std::vector<TokenId> text;
+  const arch::Model m = tiny_model();
+  std::vector<text::TokenId> text;
   for (int i = 0; i < 5 * 8; ++i) text.push_back((i * i + 3) % 11);
   FirstLayer layer(reconstruction_engine(), m, text);
   BlockObjective o = layer.objective(reconstruction_engine());
@@ -90,4 +90,4 @@ TEST(BlockObjective, IsZeroForTheLayerAsItIs) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

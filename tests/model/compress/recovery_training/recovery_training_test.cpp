@@ -14,7 +14,7 @@
 #include "model/compress/quantize.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& fields_engine(int threads = 1) {
@@ -24,42 +24,42 @@ run::Engine& fields_engine(int threads = 1) {
   return threads == 1 ? one : two;
 }
 
-Model fields_model() {
-  const FamilyRef family = test_library()->family("llama");
-  Model m = initialise(family,
-                       family->config("", {{"vocab", 24},
-                                           {"hidden", 64},
-                                           {"layers", 2},
-                                           {"heads", 4},
-                                           {"kv_heads", 2},
-                                           {"head_dim", 16},
-                                           {"ffn", 64},
-                                           {"context", 16}}),
-                       3);
+arch::Model fields_model() {
+  const arch::FamilyRef family = test_library()->family("llama");
+  arch::Model m = initialise(family,
+                             family->config("", {{"vocab", 24},
+                                                 {"hidden", 64},
+                                                 {"layers", 2},
+                                                 {"heads", 4},
+                                                 {"kv_heads", 2},
+                                                 {"head_dim", 16},
+                                                 {"ffn", 64},
+                                                 {"context", 16}}),
+                             3);
   for (auto& [name, w] : m.weights) {
     std::vector<float> values(w.f32().begin(), w.f32().end());
     for (float& v : values) v *= w.type.shape.size() == 1 ? 1 : 4;
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
   return m;
 }
 
-Model fields_rounded(const Model& m, const std::string& format) {
+arch::Model fields_rounded(const arch::Model& m, const std::string& format) {
   QuantizeOptions q;
   q.target = format;
   q.pure = true;
   return quantize(fields_engine(), m, q, nullptr);
 }
 
-std::vector<TokenId> fields_text(int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> fields_text(int64_t count) {
+  std::vector<text::TokenId> out;
   uint32_t state = 11;
   for (int64_t i = 0; i < count; ++i) out.push_back(((state = state * 1664525 + 1013904223) >> 19) % 24);
   return out;
 }
 
 // Bits of blobs that are not those of scales.
-std::vector<uint64_t> codes_of(const Weight& w) {
+std::vector<uint64_t> codes_of(const arch::Weight& w) {
   const Format& f = *w.type.element.format;
   std::string why;
   const ScaleFields scales = *find_scale_fields(f, &why);
@@ -85,19 +85,19 @@ RecoveryTrainingOptions fields_options() {
 }
 
 TEST(RecoveryTraining, ComesNearerAndLeavesCodes) {
-  const Model m = fields_model();
-  const std::vector<TokenId> text = fields_text(64 * 8), other = fields_text(128 * 8);
+  const arch::Model m = fields_model();
+  const std::vector<text::TokenId> text = fields_text(64 * 8), other = fields_text(128 * 8);
   for (const char* format : {"int3_g32", "q4_1"}) {
     SCOPED_TRACE(format);
-    const Model rounded = fields_rounded(m, format);
+    const arch::Model rounded = fields_rounded(m, format);
     RecoveryTraining recovery(fields_engine(), rounded, &m, text, fields_options());
     EXPECT_GT(recovery.trained(), 0);
     ASSERT_TRUE(recovery.run());
     EXPECT_LT(recovery.after(), 0.95 * recovery.before());
-    const Model result = recovery.result();
+    const arch::Model result = recovery.result();
     int matrices = 0, vectors = 0;
     for (const auto& [name, w] : result.weights) {
-      const Weight& was = rounded.weights.at(name);
+      const arch::Weight& was = rounded.weights.at(name);
       ASSERT_EQ(w.type, was.type) << name;
       if (w.is_f32()) {
         vectors += !(w.bytes == was.bytes);
@@ -109,10 +109,10 @@ TEST(RecoveryTraining, ComesNearerAndLeavesCodes) {
     EXPECT_GT(matrices, 10);
     EXPECT_EQ(vectors, 5) << "all norms";
     // What was measured is what is handed back, and other text gains as well.
-    const std::span<const TokenId> held = std::span(other).subspan(64 * 8);
-    TextLoss here(fields_engine(), rounded, text, {.length = 8, .batch = 16}, {}, &m),
+    const std::span<const text::TokenId> held = std::span(other).subspan(64 * 8);
+    calibrate::TextLoss here(fields_engine(), rounded, text, {.length = 8, .batch = 16}, {}, &m),
         there(fields_engine(), rounded, held, {.length = 8, .batch = 16}, {}, &m);
-    const auto of = [](const Model& x) {
+    const auto of = [](const arch::Model& x) {
       return [&x](const std::string& name) { return values_of(fields_engine(), x.weights.at(name)); };
     };
     EXPECT_NEAR(here.value(of(result)), recovery.after(), 1e-9);
@@ -122,14 +122,14 @@ TEST(RecoveryTraining, ComesNearerAndLeavesCodes) {
 }
 
 TEST(RecoveryTraining, TrainsWhatIsAsked) {
-  const Model m = fields_model(), rounded = fields_rounded(m, "int3_g32");
+  const arch::Model m = fields_model(), rounded = fields_rounded(m, "int3_g32");
   for (const bool scales : {true, false}) {
     RecoveryTrainingOptions o = fields_options();
     o.steps = 4;
     (scales ? o.vectors : o.scales) = false;
     RecoveryTraining recovery(fields_engine(), rounded, nullptr, fields_text(32 * 8), o);
     ASSERT_TRUE(recovery.run());
-    const Model result = recovery.result();
+    const arch::Model result = recovery.result();
     for (const auto& [name, w] : result.weights)
       EXPECT_TRUE(w.is_f32() != scales || w.bytes == rounded.weights.at(name).bytes) << name;
   }
@@ -139,10 +139,10 @@ TEST(RecoveryTraining, TrainsWhatIsAsked) {
 }
 
 TEST(RecoveryTraining, GoesOnInTheSameBytes) {
-  const Model m = fields_model(), rounded = fields_rounded(m, "int3_g32");
+  const arch::Model m = fields_model(), rounded = fields_rounded(m, "int3_g32");
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "lumen-field-recovery";
   std::filesystem::remove_all(folder);
-  std::vector<Model> results;
+  std::vector<arch::Model> results;
   RecoveryTrainingOptions o = fields_options();
   o.steps = 6;
   for (const int threads : {1, 2}) {
@@ -208,11 +208,11 @@ TEST(RecoveryTraining, GoesOnInTheSameBytes) {
   ASSERT_TRUE(again.run([&](const RecoveryTrainingProgress& p) { first = first == 0 ? p.step : first; }));
   EXPECT_EQ(first, 4);
   results.push_back(again.result());
-  for (const Model& r : results)
+  for (const arch::Model& r : results)
     for (const auto& [name, w] : r.weights) EXPECT_EQ(w.bytes, results[0].weights.at(name).bytes) << name;
   again.remove_folder();
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

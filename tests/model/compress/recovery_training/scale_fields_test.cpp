@@ -8,7 +8,7 @@
 #include "number/codec/codec.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 FormatRef fields_format(const std::string& name) {
@@ -118,4 +118,4 @@ TEST(ScaleFields, SumsAreThoseOfGroups) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -8,7 +8,7 @@
 #include "graph/ir/eval.h"
 #include "model/compress/equivalent_transform/equivalent_transform.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 constexpr int64_t kCayleyOrder = 12;
@@ -113,4 +113,4 @@ TEST(Cayley, NoGradientNoStep) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -4,7 +4,7 @@
 
 #include "tests/model/compress/rotate/rotate_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // A price that rises with every step.
@@ -24,7 +24,7 @@ class Worse : public RotationObjective {
 };
 
 TEST(LearnRotations, NeverWorseThanTheBeginning) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   RotatedWeights w(rotate_engine(), m, rotate_sites(m));
   begin_rotations(w);
   std::vector<std::vector<double>> start;
@@ -39,7 +39,7 @@ TEST(LearnRotations, NeverWorseThanTheBeginning) {
 }
 
 TEST(LearnRotations, StopsWhenAsked) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   RotatedWeights w(rotate_engine(), m, rotate_sites(m));
   begin_rotations(w);
   Worse price(w);
@@ -50,7 +50,7 @@ TEST(LearnRotations, StopsWhenAsked) {
 }
 
 TEST(LearnRotations, SameBitsAtAnyThreadCount) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   const std::map<std::string, FormatRef> formats = rotate_formats(m, "int3_g32");
   std::vector<LearnedRotations> got;
   for (const int threads : {1, 2}) {
@@ -61,7 +61,7 @@ TEST(LearnRotations, SameBitsAtAnyThreadCount) {
     o.run = {.length = 8, .batch = 4};
     TokenLoss loss(e, w, formats, rotate_text(16 * 8), o);
     got.push_back(learn_rotations(w, loss, {.steps = 2}));
-    LayerRun run(e, m, rotate_text(16 * 8), o.run);
+    calibrate::LayerRun run(e, m, rotate_text(16 * 8), o.run);
     RoundingError error(e, w, formats, &run);
     got.push_back(learn_rotations(w, error, {.steps = 2}));
   }
@@ -73,4 +73,4 @@ TEST(LearnRotations, SameBitsAtAnyThreadCount) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -8,7 +8,7 @@
 #include "model/compress/rotate/rotate.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 inline run::Engine& rotate_engine(int threads = 1) {
   static const std::string cache = (std::filesystem::temp_directory_path() / "lumen-test-cache").string();
@@ -18,30 +18,30 @@ inline run::Engine& rotate_engine(int threads = 1) {
 }
 
 // Ready for rotations: norms folded, with channels of different sizes, and an output of its own.
-inline Model rotate_model() {
-  const FamilyRef family = test_library()->family("llama");
-  Model m = initialise(family,
-                       family->config("", {{"vocab", 24},
-                                           {"hidden", 64},
-                                           {"layers", 2},
-                                           {"heads", 4},
-                                           {"kv_heads", 2},
-                                           {"head_dim", 16},
-                                           {"ffn", 64},
-                                           {"context", 16}}),
-                       3);
+inline arch::Model rotate_model() {
+  const arch::FamilyRef family = test_library()->family("llama");
+  arch::Model m = initialise(family,
+                             family->config("", {{"vocab", 24},
+                                                 {"hidden", 64},
+                                                 {"layers", 2},
+                                                 {"heads", 4},
+                                                 {"kv_heads", 2},
+                                                 {"head_dim", 16},
+                                                 {"ffn", 64},
+                                                 {"context", 16}}),
+                             3);
   for (auto& [name, w] : m.weights) {
     std::vector<float> values(w.f32().begin(), w.f32().end());
     const bool vector = w.type.shape.size() == 1;
     for (size_t i = 0; i < values.size(); ++i) values[i] *= vector ? 0.2F + (i * 37 % 64) / 16.0F : 4;
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
   untie(m);
   fold_norms(m, graph::scale_sites(transform_graph(m)));
   return m;
 }
 
-inline std::vector<graph::RotationSite> rotate_sites(const Model& m) {
+inline std::vector<graph::RotationSite> rotate_sites(const arch::Model& m) {
   const graph::Graph g = transform_graph(m);
   std::vector<graph::RotationSite> out = graph::value_rotations(g);
   out.push_back(graph::stream_rotation(g));
@@ -54,13 +54,13 @@ inline void begin_rotations(RotatedWeights& w, uint32_t seed = 1) {
     w.set(s, Rotation::hadamard(w.spaces()[s].width, seed + w.spaces()[s].block).matrix());
 }
 
-inline std::vector<TokenId> rotate_text(int64_t count, uint32_t state = 11) {
-  std::vector<TokenId> out;
+inline std::vector<text::TokenId> rotate_text(int64_t count, uint32_t state = 11) {
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < count; ++i) out.push_back(((state = state * 1664525 + 1013904223) >> 19) % 24);
   return out;
 }
 
-inline std::map<std::string, FormatRef> rotate_formats(const Model& m, const std::string& format) {
+inline std::map<std::string, FormatRef> rotate_formats(const arch::Model& m, const std::string& format) {
   QuantizeOptions q;
   q.target = format;
   q.pure = true;
@@ -70,4 +70,4 @@ inline std::map<std::string, FormatRef> rotate_formats(const Model& m, const std
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -4,16 +4,16 @@
 #include "graph/ir/eval.h"
 #include "tests/model/compress/rotate/rotate_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(RotatedWeights, AreThoseOfTheRewrite) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   const std::vector<graph::RotationSite> sites = rotate_sites(m);
   RotatedWeights w(rotate_engine(), m, sites);
   begin_rotations(w, 5);
   ASSERT_EQ(w.spaces().size(), 5u) << "two heads of two layers, and the stream";
-  Model turned = m;
+  arch::Model turned = m;
   for (const graph::RotationSite& site : sites) {
     std::vector<Rotation> r;
     for (int64_t b = 0; b < site.blocks; ++b) r.push_back(Rotation::hadamard(site.width, 5 + b));
@@ -61,7 +61,7 @@ void expect_gradients(RotatedWeights& w, const std::function<double()>& value) {
 }
 
 TEST(RotatedWeights, GradientsOfParametersAreThoseOfRotations) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   RotatedWeights w(rotate_engine(), m, rotate_sites(m));
   begin_rotations(w);
   std::map<std::string, std::vector<float>> slopes;
@@ -82,7 +82,7 @@ TEST(RotatedWeights, GradientsOfParametersAreThoseOfRotations) {
 }
 
 TEST(RotatedWeights, MomentsTurnWithWhatIsRead) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   RotatedWeights w(rotate_engine(), m, rotate_sites(m));
   begin_rotations(w);
   std::map<std::string, std::vector<float>> grams;
@@ -118,4 +118,4 @@ TEST(RotatedWeights, MomentsTurnWithWhatIsRead) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

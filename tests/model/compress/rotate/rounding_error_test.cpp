@@ -3,11 +3,11 @@
 
 #include "tests/model/compress/rotate/rotate_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(RoundingError, IsThatOfTheCodec) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   RotatedWeights w(rotate_engine(), m, rotate_sites(m));
   begin_rotations(w);
   const std::map<std::string, FormatRef> formats = rotate_formats(m, "int3_g32");
@@ -29,7 +29,7 @@ TEST(RoundingError, IsThatOfTheCodec) {
   RoundingError error(rotate_engine(), w, formats, nullptr);
   EXPECT_NEAR(error.value(), sum / weights, 1e-5 * sum);
   // Text or not, relative errors are alike; what products lose of it is in between.
-  LayerRun run(rotate_engine(), m, rotate_text(64 * 8), {.length = 8, .batch = 16});
+  calibrate::LayerRun run(rotate_engine(), m, rotate_text(64 * 8), {.length = 8, .batch = 16});
   RoundingError weighted(rotate_engine(), w, formats, &run);
   EXPECT_GT(weighted.value(), 0.2 * sum / weights);
   EXPECT_LT(weighted.value(), 5 * sum / weights);
@@ -37,7 +37,7 @@ TEST(RoundingError, IsThatOfTheCodec) {
 }
 
 TEST(RoundingError, FallsByLearning) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   const std::vector<std::pair<std::string, double>> formats = {
       {"int3_g32", 0.97}, {"int3_g32_asym", 0.97}, {"nvfp4", 1}};
   for (const auto& [format, part] : formats)
@@ -47,7 +47,7 @@ TEST(RoundingError, FallsByLearning) {
       RotatedWeights w(rotate_engine(), m, rotate_sites(m));
       begin_rotations(w);
       const std::map<std::string, FormatRef> rounded = rotate_formats(m, format);
-      LayerRun run(rotate_engine(), m, rotate_text(64 * 8), {.length = 8, .batch = 16});
+      calibrate::LayerRun run(rotate_engine(), m, rotate_text(64 * 8), {.length = 8, .batch = 16});
       RoundingError error(rotate_engine(), w, rounded, read ? &run : nullptr);
       const LearnedRotations got = learn_rotations(w, error, {.steps = 8});
       EXPECT_LT(got.after, part * got.before);
@@ -56,4 +56,4 @@ TEST(RoundingError, FallsByLearning) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

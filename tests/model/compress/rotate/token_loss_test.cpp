@@ -4,12 +4,12 @@
 
 #include "tests/model/compress/rotate/rotate_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // Texts that the model has a law for: each token is drawn by its own predictions for the one before.
-std::vector<TokenId> likely_text(int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> likely_text(int64_t count) {
+  std::vector<text::TokenId> out;
   uint32_t state = 5;
   for (int64_t i = 0; i < count; ++i) {
     state = state * 1664525 + 1013904223;
@@ -19,11 +19,11 @@ std::vector<TokenId> likely_text(int64_t count) {
 }
 
 TEST(TokenLoss, IsTheRoundedModels) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   RotatedWeights w(rotate_engine(), m, rotate_sites(m));
   begin_rotations(w);
   const std::map<std::string, FormatRef> formats = rotate_formats(m, "int3_g32");
-  const std::vector<TokenId> text = rotate_text(16 * 8);
+  const std::vector<text::TokenId> text = rotate_text(16 * 8);
   TokenLossOptions o;
   o.run = {.length = 8, .batch = 16};
   TokenLoss loss(rotate_engine(), w, formats, text, o);
@@ -37,12 +37,12 @@ TEST(TokenLoss, IsTheRoundedModels) {
       values[name] = rotate_engine().decode(f->second, blob.data(), weight.rows(), weight.columns());
     }
   }
-  LayerRun run(rotate_engine(), m, text, o.run);
-  CarriedValues carried({}, "carried");
+  calibrate::LayerRun run(rotate_engine(), m, text, o.run);
+  calibrate::CarriedValues carried({}, "carried");
   double sum = 0;
   for (size_t k = 0; k < run.parts(); ++k) {
     const bool last = k + 1 == run.parts();
-    const PartRun part = run.run(
+    const calibrate::PartRun part = run.run(
         k, [&](const std::string& name) { return std::span<const float>(values.at(name)); }, &carried,
         last ? nullptr : &carried);
     if (!last) continue;
@@ -54,7 +54,7 @@ TEST(TokenLoss, IsTheRoundedModels) {
 }
 
 TEST(TokenLoss, WithoutRoundingNoRotationMatters) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   RotatedWeights w(rotate_engine(), m, rotate_sites(m));
   begin_rotations(w);
   const std::map<std::string, FormatRef> none, some = rotate_formats(m, "int3_g32");
@@ -84,7 +84,7 @@ TEST(TokenLoss, WithoutRoundingNoRotationMatters) {
 }
 
 TEST(TokenLoss, FallsByLearning) {
-  const Model m = rotate_model();
+  const arch::Model m = rotate_model();
   const std::map<std::string, FormatRef> formats = rotate_formats(m, "int3_g32");
   RotatedWeights w(rotate_engine(), m, rotate_sites(m));
   begin_rotations(w);
@@ -98,4 +98,4 @@ TEST(TokenLoss, FallsByLearning) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

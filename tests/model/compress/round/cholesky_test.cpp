@@ -9,7 +9,7 @@
 #include "model/compress/round/triangle.h"
 #include "tests/model/compress/round/moments.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // The largest difference between (U + I) D (U + I)^T and h with damping, over a mean of the diagonal.
@@ -104,4 +104,4 @@ TEST(Cholesky, InversesUndoTheFactor) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -14,7 +14,7 @@
 #include "number/library/library.h"
 #include "tests/model/compress/round/moments.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 using Floats = std::vector<float>;
@@ -358,4 +358,4 @@ TEST(Gptq, HostileMomentsAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -9,7 +9,7 @@
 #include "run/engine/engine.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 
 inline size_t place(int64_t row, int64_t columns, int64_t column) {
   return static_cast<size_t>(row * columns + column);
@@ -67,4 +67,4 @@ inline double mean_of_diagonal(const std::vector<float>& h, int64_t n) {
   return sum / static_cast<double>(n);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

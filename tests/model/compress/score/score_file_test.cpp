@@ -8,7 +8,7 @@
 #include "base/file/file.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(ScoreFile, ComesBackOrIsMadeAgain) {
@@ -44,4 +44,4 @@ TEST(ScoreFile, ComesBackOrIsMadeAgain) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

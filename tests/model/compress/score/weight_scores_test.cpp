@@ -14,7 +14,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& scoring_engine() {
@@ -22,32 +22,32 @@ run::Engine& scoring_engine() {
   return e;
 }
 
-Model scored_model(const std::string& family) {
-  const FamilyRef f = test_library()->family(family);
+arch::Model scored_model(const std::string& family) {
+  const arch::FamilyRef f = test_library()->family(family);
   std::map<std::string, double> sizes{{"vocab", 24}, {"hidden", 64},  {"layers", 2},  {"heads", 2},
                                       {"ffn", 64},   {"kv_heads", 2}, {"context", 32}};
   if (family == "mixtral") sizes["experts"] = 4;
-  Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 5);
+  arch::Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 5);
   // Larger weights: predictions that depend on what comes before.
   for (auto& [name, w] : m.weights) {
     if (m.find(name)->is_vector()) continue;
     std::vector<float> x(w.f32().begin(), w.f32().end());
     for (float& v : x) v *= 4;
-    w = f32_weight(w.type.shape, x);
+    w = arch::f32_weight(w.type.shape, x);
   }
   return m;
 }
 
-std::vector<TokenId> scored_text(int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> scored_text(int64_t count) {
+  std::vector<text::TokenId> out;
   uint32_t state = 11;
   for (int64_t i = 0; i < count; ++i) out.push_back(((state = state * 1664525 + 1013904223) >> 19) % 24);
   return out;
 }
 
-double loss_of(const Model& m, const std::vector<TokenId>& text) {
-  LayerRun run(scoring_engine(), m, text, {.length = 16, .batch = 8});
-  CarriedValues values({}, "loss");
+double loss_of(const arch::Model& m, const std::vector<text::TokenId>& text) {
+  calibrate::LayerRun run(scoring_engine(), m, text, {.length = 16, .batch = 8});
+  calibrate::CarriedValues values({}, "loss");
   double sum = 0;
   std::map<std::string, std::vector<float>> held;
   for (size_t k = 0; k < run.parts(); ++k) {
@@ -55,7 +55,7 @@ double loss_of(const Model& m, const std::vector<TokenId>& text) {
       return held[name] = values_of(scoring_engine(), m.weights.at(name));
     };
     const bool last = k + 1 == run.parts();
-    const PartRun part = run.run(k, weight, &values, last ? nullptr : &values);
+    const calibrate::PartRun part = run.run(k, weight, &values, last ? nullptr : &values);
     if (!last) continue;
     for (const auto& [name, losses] : part.results)
       for (size_t i = 0; i < losses.size(); ++i)
@@ -85,8 +85,8 @@ double rank_correlation(const std::vector<double>& a, const std::vector<double>&
 
 TEST(WeightScores, OrderOfWhatModelsLose) {
   for (const char* family : {"llama", "mixtral"}) {
-    const Model m = scored_model(family);
-    const std::vector<TokenId> text = scored_text(160 * 16);
+    const arch::Model m = scored_model(family);
+    const std::vector<text::TokenId> text = scored_text(160 * 16);
     const FormatLibrary& library = test_library()->formats();
     QuantizeOptions q;
     q.target = "bf16";
@@ -110,7 +110,7 @@ TEST(WeightScores, OrderOfWhatModelsLose) {
         EXPECT_LT(w.candidates[c].bytes, w.candidates[c + 1].bytes) << w.name;
       }
       const CandidateScore& two = w.candidates[0];
-      Model there = m, back = m;
+      arch::Model there = m, back = m;
       const std::vector<float> values = values_of(scoring_engine(), m.weights.at(w.name));
       const int64_t columns = m.weights.at(w.name).columns();
       const auto blob = scoring_engine().encode(two.format, values.data(), std::ssize(values) / columns, columns);
@@ -118,8 +118,8 @@ TEST(WeightScores, OrderOfWhatModelsLose) {
           scoring_engine().decode(two.format, blob.data(), std::ssize(values) / columns, columns);
       std::vector<float> other = values;
       for (size_t i = 0; i < other.size(); ++i) other[i] = 2 * values[i] - rounded[i];
-      there.weights.at(w.name) = f32_weight(m.weights.at(w.name).type.shape, rounded);
-      back.weights.at(w.name) = f32_weight(m.weights.at(w.name).type.shape, other);
+      there.weights.at(w.name) = arch::f32_weight(m.weights.at(w.name).type.shape, rounded);
+      back.weights.at(w.name) = arch::f32_weight(m.weights.at(w.name).type.shape, other);
       predicted.push_back(two.score);
       measured.push_back((loss_of(there, text) + loss_of(back, text)) / 2 - base);
     }
@@ -133,8 +133,8 @@ TEST(WeightScores, OrderOfWhatModelsLose) {
 }
 
 TEST(WeightScores, SameBitsInFilesAndMemory) {
-  const Model m = scored_model("llama");
-  const std::vector<TokenId> text = scored_text(6 * 16);
+  const arch::Model m = scored_model("llama");
+  const std::vector<text::TokenId> text = scored_text(6 * 16);
   const TestFolder folder;
   std::vector<std::vector<WeightScore>> all;
   for (const std::filesystem::path& where : {std::filesystem::path(), folder.path()}) {
@@ -148,7 +148,7 @@ TEST(WeightScores, SameBitsInFilesAndMemory) {
 }
 
 TEST(WeightScores, CandidatesThatFitNoWeight) {
-  const Model m = scored_model("llama");
+  const arch::Model m = scored_model("llama");
   ScoreOptions options;
   options.run = {.length = 16, .batch = 4};
   options.candidates = {test_library()->formats().get("q4_k")};
@@ -164,4 +164,4 @@ TEST(ProductTimes, AreMeasuredOnce) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

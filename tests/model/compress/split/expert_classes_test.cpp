@@ -7,24 +7,24 @@
 #include "tests/model/compress/equivalent_transform/transform_case.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
-std::vector<TokenId> tokens_of(const Model& m, int64_t count, int64_t step) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> tokens_of(const arch::Model& m, int64_t count, int64_t step) {
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < count; ++i) out.push_back((i * step * i + i + 5) % m.integer("vocab"));
   return out;
 }
 
-LayerRunOptions windows() {
-  LayerRunOptions o;
+calibrate::LayerRunOptions windows() {
+  calibrate::LayerRunOptions o;
   o.length = 8;
   o.batch = 2;
   return o;
 }
 
 TEST(ExpertClasses, SharesOfTexts) {
-  const Model m = uneven_model("mixtral");
+  const arch::Model m = uneven_model("mixtral");
   std::vector<ExpertLayer> layers = expert_layers(m);
   ASSERT_EQ(layers.size(), 2U);
   EXPECT_EQ(layers[1].layer, 1);
@@ -56,19 +56,19 @@ TEST(ExpertClasses, SharesOfTexts) {
 
 // What an expert's weights are multiplied with counts: twice the matrices, four times the energy.
 TEST(ExpertClasses, GrowWithTheWeights) {
-  Model m = uneven_model("mixtral");
+  arch::Model m = uneven_model("mixtral");
   std::vector<ExpertLayer> before = expert_layers(m), after = before;
   run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
-  const std::vector<TokenId> text = tokens_of(m, 32, 3);
+  const std::vector<text::TokenId> text = tokens_of(m, 32, 3);
   add_expert_shares(e, m, text, windows(), {}, before);
   // Of the last layer, so that no router behind it reads anything else.
   ExpertLayer& last = before.back();
   const std::string& down = last.weights.back();
-  const Weight w = m.weights.at(down);
+  const arch::Weight w = m.weights.at(down);
   std::vector<float> values(w.f32().begin(), w.f32().end());
   const int64_t each = std::ssize(values) / last.experts;
   for (int64_t i = 0; i < each; ++i) values[2 * each + i] *= 2;
-  m.weights.at(down) = f32_weight(w.type.shape, values);
+  m.weights.at(down) = arch::f32_weight(w.type.shape, values);
   add_expert_shares(e, m, text, windows(), {}, after);
   // The two other weights of three keep their shares s; of the last one t becomes 4 t / (1 + 3 t).
   const double was = last.shares[0][2], is = after.back().shares[0][2];
@@ -81,4 +81,4 @@ TEST(ExpertClasses, ModelsWithoutExperts) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

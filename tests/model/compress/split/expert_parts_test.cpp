@@ -8,11 +8,11 @@
 #include "model/arch/split_weights.h"
 #include "tests/model/compress/equivalent_transform/transform_case.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // Classes of all mixtures: three that lie through each other.
-std::vector<ExpertParts> classes_of(const Model& m) {
+std::vector<ExpertParts> classes_of(const arch::Model& m) {
   std::vector<ExpertParts> out;
   for (const graph::StackedExperts& s : graph::stacked_experts(graph::with_numbers(function_of(m, "forward")))) {
     ExpertParts& parts = out.emplace_back();
@@ -30,14 +30,14 @@ struct Mixture {
 class ExpertFamilies : public testing::TestWithParam<Mixture> {};
 
 TEST_P(ExpertFamilies, ComputeTheSame) {
-  const Model before = uneven_model(GetParam().family);
+  const arch::Model before = uneven_model(GetParam().family);
   const std::vector<ExpertParts> parts = classes_of(before);
   ASSERT_FALSE(parts.empty());
-  const Model split = with_expert_parts(before, parts);
+  const arch::Model split = with_expert_parts(before, parts);
   const std::string first = parts[0].weights[0];
   EXPECT_EQ(split.find(first), nullptr);
   EXPECT_NE(split.find(graph::expert_part(first, 2)), nullptr);
-  EXPECT_EQ(split.find(order_parameter(first)) != nullptr, GetParam().has_order);
+  EXPECT_EQ(split.find(arch::order_parameter(first)) != nullptr, GetParam().has_order);
   const std::vector<double> want = logits_of(before);
   EXPECT_LT(off(logits_of(split), want), 1e-6);
   const TestFolder folder;
@@ -53,21 +53,21 @@ INSTANTIATE_TEST_SUITE_P(All, ExpertFamilies,
                          [](const auto& mixture) { return std::string(mixture.param.family); });
 
 TEST(ExpertPartsOf, OneClassStaysWhole) {
-  const Model before = uneven_model("mixtral");
+  const arch::Model before = uneven_model("mixtral");
   std::vector<ExpertParts> parts = classes_of(before);
   for (ExpertParts& p : parts) p.classes.assign(p.classes.size(), 1);
   EXPECT_EQ(used_classes(parts[0]), std::vector<size_t>{1});
-  const Model same = with_expert_parts(before, parts);
-  EXPECT_FALSE(same.metadata.has(kSplitExperts));
+  const arch::Model same = with_expert_parts(before, parts);
+  EXPECT_FALSE(same.metadata.has(arch::kSplitExperts));
   EXPECT_TRUE(changed_weights(same, before).empty());
   EXPECT_EQ(same.weights.size(), before.weights.size());
 }
 
 TEST(ExpertPartsOf, AreNotCutTwice) {
-  const Model before = uneven_model("mixtral");
+  const arch::Model before = uneven_model("mixtral");
   const std::vector<ExpertParts> parts = classes_of(before);
   EXPECT_THROW((void)with_expert_parts(with_expert_parts(before, parts), parts), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

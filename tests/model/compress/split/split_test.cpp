@@ -8,7 +8,7 @@
 #include "tests/model/compress/equivalent_transform/transform_case.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& split_engine() {
@@ -16,15 +16,15 @@ run::Engine& split_engine() {
   return e;
 }
 
-std::vector<TokenId> tokens_of(const Model& m, int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> tokens_of(const arch::Model& m, int64_t count) {
+  std::vector<text::TokenId> out;
   for (int64_t i = 0; i < count; ++i) out.push_back((i * i * 7 + i * 3 + 5) % m.integer("vocab"));
   return out;
 }
 
-std::vector<std::string> matrices_of(const Model& m) {
+std::vector<std::string> matrices_of(const arch::Model& m) {
   std::vector<std::string> names;
-  for (const Parameter& p : m.parameters)
+  for (const arch::Parameter& p : m.parameters)
     if (!p.is_vector() && !p.frozen) names.push_back(p.name);
   return names;
 }
@@ -44,7 +44,7 @@ class SplitFamilies : public testing::TestWithParam<std::string> {};
 
 // Every weight that may be, in any order: the same logits.
 TEST_P(SplitFamilies, ComputeTheSame) {
-  const Model before = uneven_model(GetParam());
+  const arch::Model before = uneven_model(GetParam());
   std::vector<ColumnGroup> groups = column_groups(before, matrices_of(before));
   ASSERT_FALSE(groups.empty());
   shuffle(groups);
@@ -54,14 +54,14 @@ TEST_P(SplitFamilies, ComputeTheSame) {
       const auto some = static_cast<int64_t>(1 + parts.size() % (g.columns - 1));
       if (parts.size() % 3 != 2) parts.push_back({name, {some, g.columns - some}});
     }
-  const Model split = with_parts_of(before, groups, parts);
+  const arch::Model split = with_parts_of(before, groups, parts);
   EXPECT_LT(off(logits_of(split), logits_of(before)), 1e-6);
 }
 INSTANTIATE_TEST_SUITE_P(All, SplitFamilies, testing::ValuesIn(names_in(kFamilies)),
                          [](const auto& family) { return family.param; });
 
 TEST(Split, OrdersAreAbsorbedWhereTheyAreFree) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const std::vector<ColumnGroup> groups = column_groups(m, matrices_of(m));
   std::vector<std::string> free, gathered;
   for (const ColumnGroup& g : groups)
@@ -73,14 +73,14 @@ TEST(Split, OrdersAreAbsorbedWhereTheyAreFree) {
 
 // Columns that nothing depends on come last; batches do not matter. The sums themselves: slopes_test.cpp.
 TEST(Split, ColumnsAreRankedByWhatDependsOnThem) {
-  Model m = tiny_model();
+  arch::Model m = tiny_model();
   // Channels 3 and 8 of what down reads in the second layer are zeros.
   std::vector<float> gate(m.weights.at("layers.1.gate").f32().begin(), m.weights.at("layers.1.gate").f32().end());
   for (const int64_t row : {3, 8}) std::fill_n(gate.begin() + row * 12, 12, 0.0F);
-  m.weights.at("layers.1.gate") = f32_weight(m.weights.at("layers.1.gate").type.shape, gate);
-  const std::vector<TokenId> text = tokens_of(m, 48);
+  m.weights.at("layers.1.gate") = arch::f32_weight(m.weights.at("layers.1.gate").type.shape, gate);
+  const std::vector<text::TokenId> text = tokens_of(m, 48);
   std::vector<ColumnGroup> groups = column_groups(m, matrices_of(m)), again = groups;
-  LayerRunOptions options;
+  calibrate::LayerRunOptions options;
   options.length = 8;
   options.batch = 4;
   rank_columns(split_engine(), m, text, options, {}, groups);
@@ -110,22 +110,22 @@ TEST(Split, SharesAreWholeBlocks) {
   EXPECT_EQ(high_columns(0.5, 96, wide, block), 0);
 }
 
-Model scoring_model() {
-  const FamilyRef family = test_library()->family("llama");
-  Model m = initialise(family,
-                       family->config("", {{"vocab", 13},
-                                           {"hidden", 64},
-                                           {"layers", 2},
-                                           {"heads", 2},
-                                           {"kv_heads", 2},
-                                           {"head_dim", 32},
-                                           {"ffn", 96},
-                                           {"context", 32}}),
-                       5);
+arch::Model scoring_model() {
+  const arch::FamilyRef family = test_library()->family("llama");
+  arch::Model m = initialise(family,
+                             family->config("", {{"vocab", 13},
+                                                 {"hidden", 64},
+                                                 {"layers", 2},
+                                                 {"heads", 2},
+                                                 {"kv_heads", 2},
+                                                 {"head_dim", 32},
+                                                 {"ffn", 96},
+                                                 {"context", 32}}),
+                             5);
   for (auto& [name, w] : m.weights) {
     std::vector<float> values(w.f32().begin(), w.f32().end());
     for (float& v : values) v *= m.find(name)->init == "ones" ? 1 : 4;
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
   return m;
 }
@@ -133,9 +133,9 @@ Model scoring_model() {
 // More columns cost bytes and lose less, terms of pairs are those of a semidefinite form, and the same text gives the
 // same bits whatever the number of threads.
 TEST(Split, ScoresOfShares) {
-  const Model m = scoring_model();
+  const arch::Model m = scoring_model();
   const FormatLibrary& formats = test_library()->formats();
-  const std::vector<TokenId> text = tokens_of(m, 32 * 12);
+  const std::vector<text::TokenId> text = tokens_of(m, 32 * 12);
   std::vector<ColumnGroup> groups = column_groups(m, matrices_of(m));
   RatioOptions o;
   o.run.length = 32;
@@ -170,20 +170,20 @@ TEST(Split, ScoresOfShares) {
 }
 
 TEST(Split, RefusesWhatCannotBeCut) {
-  Model m = tiny_model();
+  arch::Model m = tiny_model();
   std::vector<ColumnGroup> groups = column_groups(m, matrices_of(m));
   shuffle(groups);
   const std::vector<WeightParts> parts{{"layers.0.wq", {4, 8}}};
-  const Model once = with_parts_of(m, groups, parts);
+  const arch::Model once = with_parts_of(m, groups, parts);
   EXPECT_THROW((void)with_parts_of(once, groups, parts), Error);
-  Model turned = m;
-  turned.metadata.set(kOnlineRotations, GgufArray(std::vector<std::string>{"blk.0.attn_q.weight"}));
+  arch::Model turned = m;
+  turned.metadata.set(arch::kOnlineRotations, file::GgufArray(std::vector<std::string>{"blk.0.attn_q.weight"}));
   EXPECT_THROW((void)with_parts_of(turned, groups, parts), Error);
-  Weight& w = m.weights.at("layers.0.wq");
+  arch::Weight& w = m.weights.at("layers.0.wq");
   const FormatRef rounded = test_library()->formats().get("q1_0");
   w.type = {{graph::Dim(16), graph::Dim(12)}, {Scalar::f32, rounded}};
   EXPECT_THROW((void)with_parts_of(m, groups, parts), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

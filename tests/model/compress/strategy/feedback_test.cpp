@@ -9,7 +9,7 @@
 #include "tests/model/tiny.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 run::Engine& feedback_engine() {
@@ -17,16 +17,16 @@ run::Engine& feedback_engine() {
   return e;
 }
 
-Model small_model(const std::string& family, std::map<std::string, double> more = {}) {
-  const FamilyRef f = test_library()->family(family);
+arch::Model small_model(const std::string& family, std::map<std::string, double> more = {}) {
+  const arch::FamilyRef f = test_library()->family(family);
   std::map<std::string, double> sizes{{"vocab", 40},   {"hidden", 64}, {"layers", 2},  {"heads", 2},
                                       {"kv_heads", 2}, {"ffn", 128},   {"context", 32}};
   sizes.merge(more);
   return initialise(f, f->config("", {sizes.begin(), sizes.end()}), 1);
 }
 
-std::vector<TokenId> walk(int64_t count) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> walk(int64_t count) {
+  std::vector<text::TokenId> out;
   uint32_t state = 1;
   for (int64_t i = 0; i < count; ++i) {
     state = state * 1664525 + 1013904223;
@@ -36,7 +36,7 @@ std::vector<TokenId> walk(int64_t count) {
 }
 
 // Errors of outputs by name.
-std::map<std::string, double> errors_of(const Model& m, const std::string& strategy, const std::string& format,
+std::map<std::string, double> errors_of(const arch::Model& m, const std::string& strategy, const std::string& format,
                                         StrategyOptions numbers = {}) {
   const TestFolder folder;
   ByLayersOptions o;
@@ -52,8 +52,8 @@ std::map<std::string, double> errors_of(const Model& m, const std::string& strat
   std::map<std::string, double> out;
   for (const RoundedTensor& t : run.report()) {
     out[t.name] = t.output_error;
-    const Parameter* p = nullptr;
-    for (const Parameter& each : m.parameters)
+    const arch::Parameter* p = nullptr;
+    for (const arch::Parameter& each : m.parameters)
       if (each.gguf == t.name || each.name == t.name) p = &each;
     EXPECT_NE(p, nullptr);
     const std::vector<float> values = values_of(feedback_engine(), run.weight(*p));
@@ -75,7 +75,7 @@ double sum(const std::map<std::string, double>& errors) {
 }
 
 TEST(Feedback, OutputsLoseLess) {
-  const Model m = small_model("llama");
+  const arch::Model m = small_model("llama");
   for (const char* format : {"int4_g32", "q4_0", "nvfp4", "int3_g32_asym", "mxfp4"}) {
     const auto plain = errors_of(m, "gptq", format, {.damping = 1}), fed = errors_of(m, "gptq", format);
     StrategyOptions ordered;
@@ -88,9 +88,9 @@ TEST(Feedback, OutputsLoseLess) {
 }
 
 TEST(Feedback, ExpertsByTheRowsThatReachThem) {
-  const Model m = small_model("mixtral", {{"experts", 4}, {"picked", 2}});
+  const arch::Model m = small_model("mixtral", {{"experts", 4}, {"picked", 2}});
   bool stacked = false;
-  for (const Parameter& p : m.parameters) stacked |= p.shape.size() == 3;
+  for (const arch::Parameter& p : m.parameters) stacked |= p.shape.size() == 3;
   ASSERT_TRUE(stacked);
   for (const char* format : {"int4_g32", "fp8_tensor"}) {
     const auto fed = errors_of(m, "gptq", format), damped = errors_of(m, "gptq", format, {.damping = 1});
@@ -108,4 +108,4 @@ TEST(Feedback, OrdersThatCodesDoNotAllowAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -9,7 +9,7 @@
 #include "number/library/library.h"
 #include "tests/run/kept_kernels.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 double norm(std::span<const float> a, std::span<const float> b, double p) {
@@ -48,4 +48,4 @@ TEST(HalfQuadratic, NormsOfErrorsFall) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

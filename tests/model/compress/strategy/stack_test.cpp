@@ -9,7 +9,7 @@
 #include "number/codec/codec.h"
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 TEST(BlobStack, MatricesDecodeToTheirPartOfTheWhole) {
@@ -49,4 +49,4 @@ TEST(BlobStack, TilesOverTwoMatricesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

@@ -6,7 +6,7 @@
 #include "model/compress/strategy/strategy.h"
 #include "tests/model/compress/round/moments.h"
 
-namespace lumen::model {
+namespace lumen::model::compress {
 namespace {
 
 // Of the rows `step` apart.
@@ -30,7 +30,7 @@ TEST(TaskErrors, AreThoseOfOutputs) {
   run::Engine engine(engine_options());
   TaskErrors errors(engine);
   const int64_t columns = 48;
-  TapSums reads;
+  calibrate::TapSums reads;
   reads.tap.columns = columns;
   reads.gram = moments_of(activations(200, columns, 5), 200, columns);
   // All rows; and of twice as many as are looked at every other one.
@@ -53,7 +53,7 @@ TEST(TaskErrors, OfAStackThoseThatRowsReached) {
   run::Engine engine(engine_options());
   TaskErrors errors(engine);
   const int64_t columns = 16, rows = 5;
-  TapSums reads;
+  calibrate::TapSums reads;
   reads.tap.columns = columns;
   reads.tap.matrices = 2;
   reads.counts = {0, 60};
@@ -81,4 +81,4 @@ TEST(TaskErrors, OfAStackThoseThatRowsReached) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::compress

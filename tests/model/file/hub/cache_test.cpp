@@ -4,7 +4,7 @@
 #include "base/file/file.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -60,4 +60,4 @@ TEST_F(HubCacheFolder, Models) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 std::string label_of_file(const std::string& file) {
@@ -84,4 +84,4 @@ TEST(HubChoice, Safetensors) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 TEST(HubName, Parts) {
@@ -52,4 +52,4 @@ TEST(HubName, Commits) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -7,7 +7,7 @@
 #include "base/file/file.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::file {
 namespace {
 
 constexpr const char* kVariables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"};
@@ -124,4 +124,4 @@ TEST(HubCache, ShortNamesAndAliases) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::file

@@ -3,26 +3,26 @@
 
 #include <gtest/gtest.h>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-Tokenizer tokenizer_with_marks() {
-  BpeTraining options;
+text::Tokenizer tokenizer_with_marks() {
+  text::BpeTraining options;
   options.specials = {"<|end|>", "[THINK]"};
   options.vocabulary = 256 + std::ssize(options.specials);
   options.end_of_text = "<|end|>";
-  return Tokenizer::train("a", options);
+  return text::Tokenizer::train("a", options);
 }
 
 // Draws these tokens greedily; returns the output's text.
-std::string drawn(const Tokenizer& tokenizer, const GenerateOptions& options, const std::vector<TokenId>& ids,
-                  int64_t made) {
+std::string drawn(const text::Tokenizer& tokenizer, const GenerateOptions& options,
+                  const std::vector<text::TokenId>& ids, int64_t made) {
   SamplerOptions greedy;
   greedy.temperature = 0;
   Sampler sampler(greedy);
   std::string shown;
   Answer answer(tokenizer, options, sampler, nullptr, nullptr, [&](std::string_view text) { shown += text; });
-  for (const TokenId id : ids) {
+  for (const text::TokenId id : ids) {
     if (answer.ended()) break;
     std::vector<float> row(size_t(tokenizer.size()), 0.0F);
     row[size_t(id)] = 1;
@@ -36,7 +36,7 @@ std::string drawn(const Tokenizer& tokenizer, const GenerateOptions& options, co
 }
 
 TEST(Answer, FurtherTokensEndIt) {
-  const Tokenizer tokenizer = tokenizer_with_marks();
+  const text::Tokenizer tokenizer = tokenizer_with_marks();
   const auto ids = tokenizer.encode("abc");
   ASSERT_EQ(ids.size(), 3U);
   EXPECT_EQ(drawn(tokenizer, {}, ids, 3), "abc");
@@ -44,7 +44,7 @@ TEST(Answer, FurtherTokensEndIt) {
 }
 
 TEST(Answer, ControlTokensAreShownOnRequest) {
-  const Tokenizer tokenizer = tokenizer_with_marks();
+  const text::Tokenizer tokenizer = tokenizer_with_marks();
   const auto ids = tokenizer.encode("a[THINK]b", {.parse_special = true});
   ASSERT_EQ(ids.size(), 3U);
   EXPECT_EQ(drawn(tokenizer, {}, ids, 3), "ab");
@@ -52,17 +52,17 @@ TEST(Answer, ControlTokensAreShownOnRequest) {
 }
 
 // Draws from rows in which the end is the most likely token and the other ids come next, in their order.
-std::string drawn_past_ends(const Tokenizer& tokenizer, const GenerateOptions& options, const std::vector<TokenId>& ids,
-                            EndReason reason) {
+std::string drawn_past_ends(const text::Tokenizer& tokenizer, const GenerateOptions& options,
+                            const std::vector<text::TokenId>& ids, EndReason reason) {
   SamplerOptions greedy;
   greedy.temperature = 0;
   Sampler sampler(greedy);
   Answer answer(tokenizer, options, sampler, nullptr, nullptr, [](std::string_view) {});
-  for (const TokenId id : ids) {
+  for (const text::TokenId id : ids) {
     if (answer.ended()) break;
     std::vector<float> row(size_t(tokenizer.size()), 0.0F);
     row[size_t(*tokenizer.eos())] = 3;
-    for (const TokenId end : options.ends) row[size_t(end)] = 2;
+    for (const text::TokenId end : options.ends) row[size_t(end)] = 2;
     row[size_t(id)] += 1;
     (void)answer.draw(LogitRow(std::move(row)));
   }
@@ -73,10 +73,10 @@ std::string drawn_past_ends(const Tokenizer& tokenizer, const GenerateOptions& o
 }
 
 TEST(Answer, TheLeastLengthComesBeforeEnds) {
-  const Tokenizer tokenizer = tokenizer_with_marks();
+  const text::Tokenizer tokenizer = tokenizer_with_marks();
   const auto ids = tokenizer.encode("abcde");
   ASSERT_EQ(ids.size(), 5U);
-  const TokenId further = tokenizer.encode("z")[0];
+  const text::TokenId further = tokenizer.encode("z")[0];
   EXPECT_EQ(drawn_past_ends(tokenizer, {}, ids, EndReason::end_token), "");
   EXPECT_EQ(drawn_past_ends(tokenizer, {.least = 3}, ids, EndReason::end_token), "abc");
   EXPECT_EQ(drawn_past_ends(tokenizer, {.least = 3, .ends = {further}}, ids, EndReason::end_token), "abc");
@@ -88,9 +88,9 @@ TEST(Answer, TheLeastLengthComesBeforeEnds) {
   barred.temperature = 0;
   barred.forbidden = {*tokenizer.eos()};
   Sampler sampler(barred);
-  const std::vector<TokenId> both = {*tokenizer.eos(), further};
-  const std::vector<TokenId> fresh = sampler.bar(both);
-  EXPECT_EQ(fresh, std::vector<TokenId>{further});
+  const std::vector<text::TokenId> both = {*tokenizer.eos(), further};
+  const std::vector<text::TokenId> fresh = sampler.bar(both);
+  EXPECT_EQ(fresh, std::vector<text::TokenId>{further});
   std::vector<float> row(size_t(tokenizer.size()), 0.0F);
   row[size_t(*tokenizer.eos())] = 3;
   row[size_t(further)] = 2;
@@ -102,7 +102,7 @@ TEST(Answer, TheLeastLengthComesBeforeEnds) {
 
 // The grammar ends an output, also before its least length: nothing can follow.
 TEST(Answer, AGrammarEndsBeforeTheLeastLength) {
-  const Tokenizer tokenizer = tokenizer_with_marks();
+  const text::Tokenizer tokenizer = tokenizer_with_marks();
   const Constraint constraint(tokenizer, "root ::= \"ab\"");
   SamplerOptions greedy;
   greedy.temperature = 0;
@@ -122,4 +122,4 @@ TEST(Answer, AGrammarEndsBeforeTheLeastLength) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

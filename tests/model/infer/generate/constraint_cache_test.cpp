@@ -9,13 +9,13 @@
 #include "base/error.h"
 #include "base/threads/team.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 const char* const kList = "root ::= \"a\" ([b-d] | \"e\" root)* \"f\"?\n";
 
 struct Shared {
-  Tokenizer tokenizer = Tokenizer::characters("abcdefghij ");
+  text::Tokenizer tokenizer = text::Tokenizer::characters("abcdefghij ");
   std::shared_ptr<const TokenStrings> tokens = std::make_shared<const TokenStrings>(tokenizer);
 };
 
@@ -109,4 +109,4 @@ TEST(ConstraintCache, WhatIsTooMuchIsDropped) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

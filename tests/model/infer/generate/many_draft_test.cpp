@@ -7,7 +7,7 @@
 #include "model/infer/generate/generate_many.h"
 #include "tests/model/infer/generate/spoken.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kDraft = 4;
@@ -24,7 +24,7 @@ ManyOptions plain(double temperature) {
   return o;
 }
 
-std::vector<ManyRequest> requests(const Model& m) {
+std::vector<ManyRequest> requests(const arch::Model& m) {
   std::vector<ManyRequest> out;
   for (const std::string& p : kPrompts) out.push_back({m.tokenizer->encode(p), uint32_t(out.size())});
   return out;
@@ -59,7 +59,7 @@ std::pair<int64_t, int64_t> counts(const std::vector<ManyAnswer>& answers) {
 }
 
 TEST(ManyDraft, SequencesAreThoseWithoutDrafts) {
-  const Model m = spoken(), other = spoken(2);
+  const arch::Model m = spoken(), other = spoken(2);
   const LoadedModel loaded(engine(), m), small(engine(), other);
   for (const double temperature : {0.0, 0.9}) {
     for (const DraftOptions& draft : {DraftOptions{.look_up = true}, {.model = &loaded}, {.model = &small}}) {
@@ -74,7 +74,7 @@ TEST(ManyDraft, SequencesAreThoseWithoutDrafts) {
 }
 
 TEST(ManyDraft, GrammarsStopsAndPenaltiesHold) {
-  const Model m = spoken();
+  const arch::Model m = spoken();
   const LoadedModel loaded(engine(), m);
   const DraftOptions itself{.model = &loaded}, look_up{.look_up = true};
   ManyOptions o = plain(0);
@@ -97,7 +97,7 @@ TEST(ManyDraft, GrammarsStopsAndPenaltiesHold) {
 }
 
 TEST(ManyDraft, DraftsTakeNobodysPages) {
-  const Model m = spoken();
+  const arch::Model m = spoken();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = plain(0);
   o.parallel = 6;
@@ -111,11 +111,11 @@ TEST(ManyDraft, DraftsTakeNobodysPages) {
 // Pages of layers with a window go back only when it is certain what the sequence is.
 TEST(ManyDraft, WindowsAreThereForWhatWasWrong) {
   for (const char* name : {"mistral", "gemma3"}) {
-    Model m = read_hf(test_library(),
-                      std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / name);
+    arch::Model m = read_hf(
+        test_library(), std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / name);
     m.config["context"] = 256;
     m.config["window_size"] = 7;
-    m.tokenizer = Tokenizer::characters("abcdefghij ");
+    m.tokenizer = text::Tokenizer::characters("abcdefghij ");
     const LoadedModel loaded(engine(), m);
     ManyOptions o = plain(0);
     o.session.page = 2;
@@ -132,23 +132,24 @@ TEST(ManyDraft, WindowsAreThereForWhatWasWrong) {
 // Proposes the same for every sequence, right or not, and more than it was asked for never.
 class Stubborn : public ManyDraft {
  public:
-  std::vector<std::vector<TokenId>> propose(std::span<const DraftRequest> requests) override {
-    std::vector<std::vector<TokenId>> out;
-    for (const DraftRequest& w : requests) out.emplace_back(w.most, TokenId(w.tokens.back()));
+  std::vector<std::vector<text::TokenId>> propose(std::span<const DraftRequest> requests) override {
+    std::vector<std::vector<text::TokenId>> out;
+    for (const DraftRequest& w : requests) out.emplace_back(w.most, text::TokenId(w.tokens.back()));
     return out;
   }
   void forget(uint64_t sequence) override { forgotten.push_back(sequence); }
   std::vector<uint64_t> forgotten;
 };
 
-std::string written(SequenceBatch& batch, const Model& m, const std::string& prompt, ManyAnswer* answer,
+std::string written(SequenceBatch& batch, const arch::Model& m, const std::string& prompt, ManyAnswer* answer,
                     const std::string& expected = "") {
   SequenceOrder order;
   order.prompt = m.tokenizer->encode(prompt);
   order.sampling.temperature = 0.7;
   order.sampling.seed = 5;
   order.generate.predict = 24;
-  if (!expected.empty()) order.expected = std::make_shared<const std::vector<TokenId>>(m.tokenizer->encode(expected));
+  if (!expected.empty())
+    order.expected = std::make_shared<const std::vector<text::TokenId>>(m.tokenizer->encode(expected));
   order.done = [&](const ManyAnswer& a) { *answer = a; };
   batch.add(std::move(order));
   while (batch.step()) {
@@ -162,7 +163,7 @@ SessionOptions in_batch() {
 
 // What ended sequences leave for others is what they read, without what was proposed.
 TEST(ManyDraft, PrefixesThatAreKeptAreThoseOfSequences) {
-  const Model m = spoken();
+  const arch::Model m = spoken();
   const LoadedModel loaded(engine(), m);
   SequenceBatch alone(loaded, in_batch(), {.sequences = 2}, 2);
   SequenceBatch batch(loaded, in_batch(), with_drafts({.look_up = true, .most = kDraft}, {.sequences = 2, .kept = 2}),
@@ -181,7 +182,7 @@ TEST(ManyDraft, PrefixesThatAreKeptAreThoseOfSequences) {
 
 // A sequence that its client knew takes a quarter of the steps, without any other draft and rows of its own.
 TEST(ManyDraft, WhatIsExpectedIsReadAtOnce) {
-  const Model m = spoken();
+  const arch::Model m = spoken();
   const LoadedModel loaded(engine(), m);
   SequenceBatch batch(loaded, in_batch(), with_drafts({.most = kDraft}, {.sequences = 5}), 5);
   ManyAnswer plain_answer, answer;
@@ -197,17 +198,20 @@ TEST(ManyDraft, WhatIsExpectedIsReadAtOnce) {
 }
 
 TEST(ExpectedDraft, FollowsTheOutputWhereItAgrees) {
-  const auto expected = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{1, 2, 3, 4, 5, 1, 2, 6, 7});
-  const auto asked = [](ExpectedDraft& d, std::vector<TokenId> text, int64_t most) { return d.propose(text, most); };
+  const auto expected =
+      std::make_shared<const std::vector<text::TokenId>>(std::vector<text::TokenId>{1, 2, 3, 4, 5, 1, 2, 6, 7});
+  const auto asked = [](ExpectedDraft& d, std::vector<text::TokenId> text, int64_t most) {
+    return d.propose(text, most);
+  };
   ExpectedDraft d(expected, 2);
-  EXPECT_EQ(asked(d, {9, 9, 1}, 2), (std::vector<TokenId>{2, 3}));
-  EXPECT_EQ(asked(d, {9, 9, 1, 2, 8}, 2), std::vector<TokenId>{});
-  EXPECT_EQ(asked(d, {9, 9, 1, 2, 8, 4, 5}, 9), (std::vector<TokenId>{1, 2, 6, 7}));
-  EXPECT_EQ(asked(d, {9, 9, 8, 1, 2}, 2), (std::vector<TokenId>{6, 7}));  // the next such place
-  EXPECT_EQ(asked(d, {9, 9, 8, 6, 7}, 2), std::vector<TokenId>{});        // its end
-  EXPECT_EQ(asked(d, {9}, 2), std::vector<TokenId>{});
-  ExpectedDraft nothing(std::make_shared<const std::vector<TokenId>>(), 0);
-  EXPECT_EQ(asked(nothing, {1, 2, 3}, 4), std::vector<TokenId>{});
+  EXPECT_EQ(asked(d, {9, 9, 1}, 2), (std::vector<text::TokenId>{2, 3}));
+  EXPECT_EQ(asked(d, {9, 9, 1, 2, 8}, 2), std::vector<text::TokenId>{});
+  EXPECT_EQ(asked(d, {9, 9, 1, 2, 8, 4, 5}, 9), (std::vector<text::TokenId>{1, 2, 6, 7}));
+  EXPECT_EQ(asked(d, {9, 9, 8, 1, 2}, 2), (std::vector<text::TokenId>{6, 7}));  // the next such place
+  EXPECT_EQ(asked(d, {9, 9, 8, 6, 7}, 2), std::vector<text::TokenId>{});        // its end
+  EXPECT_EQ(asked(d, {9}, 2), std::vector<text::TokenId>{});
+  ExpectedDraft nothing(std::make_shared<const std::vector<text::TokenId>>(), 0);
+  EXPECT_EQ(asked(nothing, {1, 2, 3}, 4), std::vector<text::TokenId>{});
 }
 
 TEST(DraftPace, TakesLessWhereItWasWrong) {
@@ -231,4 +235,4 @@ TEST(DraftPace, TakesLessWhereItWasWrong) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

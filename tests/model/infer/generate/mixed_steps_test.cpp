@@ -7,7 +7,7 @@
 #include "model/infer/generate/generate_many.h"
 #include "tests/model/infer/generate/spoken.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 const std::vector<std::string> kPrompts = {"abcab",       "j",   "feed abc feed", "abcabd",
@@ -45,7 +45,7 @@ std::vector<ManyAnswer> expect_same(const LoadedModel& loaded, ManyOptions o) {
 }
 
 TEST(MixedSteps, SequencesAreThoseOfAStepForEachPrompt) {
-  const Model m = spoken();
+  const arch::Model m = spoken();
   const LoadedModel loaded(engine(), m);
   int64_t shared = 0;
   for (const ManyAnswer& a : expect_same(loaded, with(true))) shared += a.shared;
@@ -62,7 +62,7 @@ TEST(MixedSteps, SequencesAreThoseOfAStepForEachPrompt) {
 }
 
 TEST(MixedSteps, PagesRunOut) {
-  const Model m = spoken();
+  const arch::Model m = spoken();
   const LoadedModel loaded(engine(), m);
   ManyOptions o = with(true);
   o.parallel = 6;
@@ -74,11 +74,11 @@ TEST(MixedSteps, PagesRunOut) {
 }
 
 TEST(MixedSteps, WindowsLetGo) {
-  Model m = read_hf(test_library(),
-                    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / "gemma3");
+  arch::Model m = read_hf(
+      test_library(), std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / "gemma3");
   m.config["context"] = 256;
   m.config["window_size"] = 7;
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
+  m.tokenizer = text::Tokenizer::characters("abcdefghij ");
   const LoadedModel loaded(engine(), m);
   ManyOptions o = with(true);
   o.session.page = 2;
@@ -105,7 +105,7 @@ int64_t steps_of(const LoadedModel& loaded, bool mixed) {
 
 // 5, 1, 13 and 6 tokens: three steps of 16, where four sequences begin one after another without.
 TEST(MixedSteps, StepsAreFewer) {
-  const Model m = spoken();
+  const arch::Model m = spoken();
   const LoadedModel loaded(engine(), m);
   const int64_t mixed = steps_of(loaded, true), one_by_one = steps_of(loaded, false);
   EXPECT_LT(mixed, one_by_one);
@@ -113,12 +113,13 @@ TEST(MixedSteps, StepsAreFewer) {
 }
 
 TEST(MixedSteps, LogitsAreThoseOfASequenceAlone) {
-  const Model m = spoken();
+  const arch::Model m = spoken();
   const LoadedModel loaded(engine(), m);
   SessionOptions options = with(true).session;
   options.context = 128;
   ManySession many(loaded, options, {.sequences = 3});
-  const std::vector<std::vector<TokenId>> begin = {{1, 2, 3, 4, 5}, {7}, {3, 1, 4, 1, 5, 9}}, rest = {{6}, {2, 2}, {8}};
+  const std::vector<std::vector<text::TokenId>> begin = {{1, 2, 3, 4, 5}, {7}, {3, 1, 4, 1, 5, 9}},
+                                                rest = {{6}, {2, 2}, {8}};
   std::vector<int> numbers;
   for (size_t i = 0; i < begin.size(); ++i) numbers.push_back(many.open());
   const auto parts = [&](const auto& tokens, size_t silent) {
@@ -128,7 +129,7 @@ TEST(MixedSteps, LogitsAreThoseOfASequenceAlone) {
   };
   const auto expect = [&](const LogitRow& row, size_t text, bool whole) {
     Session alone(loaded, {.context = 16, .chunk = 8, .exact = true});
-    std::vector<TokenId> tokens = begin[text];
+    std::vector<text::TokenId> tokens = begin[text];
     if (whole) tokens.insert(tokens.end(), rest[text].begin(), rest[text].end());
     const std::span<const float> want = alone.feed(tokens);
     ASSERT_EQ(row.whole().size(), want.size());
@@ -147,4 +148,4 @@ TEST(MixedSteps, LogitsAreThoseOfASequenceAlone) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

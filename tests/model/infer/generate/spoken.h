@@ -3,13 +3,13 @@
 
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
-inline Model spoken(uint32_t seed = 1) {
-  Model m = tiny_model(seed);
+inline arch::Model spoken(uint32_t seed = 1) {
+  arch::Model m = tiny_model(seed);
   m.config["context"] = 64;
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
+  m.tokenizer = text::Tokenizer::characters("abcdefghij ");
   return m;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -6,7 +6,7 @@
 #include "model/infer/schema/schema.h"
 #include "tests/model/text/tokenizer_fixtures.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 GrammarMatcher matcher(const std::string& text) {
@@ -74,15 +74,15 @@ TEST(Grammar, RefusesWithThePlace) {
 }
 
 TEST(Grammar, TokensAreAllowedByTheirBytes) {
-  const Tokenizer t = Tokenizer::load(fixture("gpt-2.gguf"));
+  const text::Tokenizer t = text::Tokenizer::load(text::fixture("gpt-2.gguf"));
   std::vector<std::string> strings;
-  const TokenTrie trie = generation_trie(t, &strings);
+  const text::TokenTrie trie = generation_trie(t, &strings);
   GrammarMatcher m = matcher("root ::= \" \"? [a-z]+ \".\"");
   for (const std::string step : {"", "he", "llo"}) {
     ASSERT_TRUE(m.accept(step));
     const TokenSet& allowed = m.allowed(t, trie);
     int64_t count = 0;
-    for (TokenId id = 0; id < t.size(); ++id) {
+    for (text::TokenId id = 0; id < t.size(); ++id) {
       const std::string& text = strings[static_cast<size_t>(id)];
       EXPECT_EQ(allowed.has(static_cast<size_t>(id)), !text.empty() && m.allows(text)) << t.token(id);
       count += allowed.has(static_cast<size_t>(id));
@@ -93,7 +93,7 @@ TEST(Grammar, TokensAreAllowedByTheirBytes) {
   const TokenSet& allowed = m.allowed(t, trie);
   EXPECT_TRUE(allowed.has(static_cast<size_t>(*t.eos())));
   int64_t count = 0;
-  for (TokenId id = 0; id < t.size(); ++id) count += allowed.has(static_cast<size_t>(id));
+  for (text::TokenId id = 0; id < t.size(); ++id) count += allowed.has(static_cast<size_t>(id));
   EXPECT_EQ(count, 1);
 }
 
@@ -146,4 +146,4 @@ TEST(JsonSchema, AllowsJsonThatFits) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -11,7 +11,7 @@
 #include "model/infer/measure/correlation.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,8 +28,8 @@ struct Case {
     return {at, at + size};
   }
 
-  Model model;
-  SafetensorsFile file;
+  arch::Model model;
+  file::SafetensorsFile file;
   std::vector<int32_t> tokens;
   std::vector<float> hidden;
   int64_t size;
@@ -87,13 +87,14 @@ TEST(Embeddings, NormsAndCosines) {
 }
 
 TEST(Embeddings, ManySequencesAreThoseOfEach) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   Embedder together(loaded, {.batch = 64, .exact = true}), alone(loaded, {.exact = true});
-  std::vector<std::vector<TokenId>> sequences;
+  std::vector<std::vector<text::TokenId>> sequences;
   for (size_t n = 1; n <= 16; ++n) {
     sequences.emplace_back();
-    for (size_t i = 0; i < 1 + n * 5 % 16; ++i) sequences.back().push_back(static_cast<TokenId>((i * n + 3) % 11));
+    for (size_t i = 0; i < 1 + n * 5 % 16; ++i)
+      sequences.back().push_back(static_cast<text::TokenId>((i * n + 3) % 11));
   }
   std::vector<size_t> told;
   const auto all = together.embed_all(sequences, Pooling::mean, [&](size_t done) {
@@ -117,17 +118,17 @@ TEST(Embeddings, CorrelationsOfNumbersAndRanks) {
 }
 
 TEST(Embeddings, SequencesMustFit) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
   Embedder embedder(loaded, {.context = 7});
-  const std::vector<TokenId> seven = {1, 2, 3, 4, 5, 6, 7}, eight = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<text::TokenId> seven = {1, 2, 3, 4, 5, 6, 7}, eight = {1, 2, 3, 4, 5, 6, 7, 8};
   EXPECT_EQ(embedder.embed(seven, Pooling::last).at(0).size(), 12U);
   EXPECT_THROW((void)embedder.embed(eight, Pooling::last), Error);
   EXPECT_THROW((void)embedder.embed({}, Pooling::mean), Error);
 }
 
 TEST(Embeddings, ModelsSayHowTheyPool) {
-  Model m = tiny_model();
+  arch::Model m = tiny_model();
   const TestFolder folder;
   EXPECT_EQ(pooling_of(m, folder.path()), std::nullopt);
   const auto write = [&](const std::string& text) {
@@ -151,4 +152,4 @@ TEST(Embeddings, ModelsSayHowTheyPool) {
 INSTANTIATE_TEST_SUITE_P(All, Embed, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

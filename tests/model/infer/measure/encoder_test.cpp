@@ -16,7 +16,7 @@
 #include "model/infer/session/step_plan.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 const std::filesystem::path kEncoders = kFixtures / "encoders";
@@ -31,21 +31,22 @@ struct Encoder {
     const std::string path = (kEncoders / (name + ".json")).string();
     const nlohmann::json said = parse_json(read_file(path), path);
     texts = said.at("texts").get<std::vector<std::string>>();
-    ids = said.at("ids").get<std::vector<std::vector<TokenId>>>();
+    ids = said.at("ids").get<std::vector<std::vector<text::TokenId>>>();
     decoded = said.at("decoded").get<std::vector<std::string>>();
   }
 
   std::filesystem::path folder;
-  Model model;
-  SafetensorsFile file;
+  arch::Model model;
+  file::SafetensorsFile file;
   std::vector<float> pooled, hidden;
   std::vector<std::string> texts, decoded;
-  std::vector<std::vector<TokenId>> ids;
+  std::vector<std::vector<text::TokenId>> ids;
 };
 
 // Vectors of length 1 by the model's own pooling, one behind the other.
-std::vector<float> vectors_of(const Model& model, const std::filesystem::path& path,
-                              const std::vector<std::vector<TokenId>>& ids, EmbedOptions options = {.exact = true}) {
+std::vector<float> vectors_of(const arch::Model& model, const std::filesystem::path& path,
+                              const std::vector<std::vector<text::TokenId>>& ids,
+                              EmbedOptions options = {.exact = true}) {
   const LoadedModel loaded(engine(), model);
   Embedder embedder(loaded, options);
   std::vector<float> out;
@@ -92,7 +93,7 @@ TEST_P(Encoders, GoToGgufAndBack) {
   const Encoder e(GetParam());
   const TestFolder folder;
   write_gguf(e.model, folder / "a.gguf");
-  const Model g = read_gguf(test_library(), folder / "a.gguf");
+  const arch::Model g = read_gguf(test_library(), folder / "a.gguf");
   const std::string a = g.metadata.text("general.architecture");
   EXPECT_FALSE(g.metadata.boolean(a + ".attention.causal", true));
   EXPECT_EQ(g.metadata.integer(a + ".pooling_type"), GetParam() == "plain" ? 1 : 2);
@@ -101,9 +102,9 @@ TEST_P(Encoders, GoToGgufAndBack) {
   for (const std::string& text : e.texts)
     EXPECT_EQ(g.tokenizer->encode(text, {.add_special = true}), e.model.tokenizer->encode(text, {.add_special = true}));
   if (GetParam() == "plain") {  // what other programs read of it says the same
-    GgufMetadata bare = g.metadata;
+    file::GgufMetadata bare = g.metadata;
     bare.erase("tokenizer.huggingface.json");
-    const Tokenizer t = Tokenizer::from_gguf(bare);
+    const text::Tokenizer t = text::Tokenizer::from_gguf(bare);
     for (size_t i = 0; i < e.texts.size(); ++i)
       EXPECT_EQ(t.encode(e.texts[i], {.add_special = true}), e.ids[i]) << e.texts[i];
     EXPECT_EQ(bare.integer("tokenizer.ggml.seperator_token_id"), e.ids[0].back());
@@ -111,7 +112,7 @@ TEST_P(Encoders, GoToGgufAndBack) {
   const std::vector<float> want = vectors_of(e.model, e.folder, e.ids);
   EXPECT_EQ(vectors_of(g, folder / "a.gguf", e.ids), want);
   write_hf(g, folder / "b");
-  const Model b = read_hf(test_library(), folder / "b");
+  const arch::Model b = read_hf(test_library(), folder / "b");
   EXPECT_EQ(vectors_of(b, folder / "b", e.ids), want);
   write_hf(b, folder / "b");  // over what is there
   EXPECT_EQ(pooling_of(b, folder / "b"), pooling_of(e.model, e.folder));
@@ -119,11 +120,11 @@ TEST_P(Encoders, GoToGgufAndBack) {
 
 TEST_P(Encoders, StayCloseWhenRounded) {
   const Encoder e(GetParam());
-  QuantizeOptions options;
+  compress::QuantizeOptions options;
   options.target = "int8";
-  QuantizeReport report;
-  const Model rounded = quantize(engine(), e.model, options, &report);
-  const Weight& positions = rounded.weights.at("position_embed");
+  compress::QuantizeReport report;
+  const arch::Model rounded = quantize(engine(), e.model, options, &report);
+  const arch::Weight& positions = rounded.weights.at("position_embed");
   EXPECT_TRUE(positions.is_f32()) << "tables of positions stay";
   EXPECT_TRUE(rounded.weights.at("segment_embed").is_f32());
   EXPECT_FALSE(rounded.weights.at("layers.0.up").is_f32());
@@ -144,9 +145,10 @@ struct Reranker {
     queries = said.at("queries").get<std::vector<std::string>>();
     documents = said.at("documents").get<std::vector<std::string>>();
     scores = said.at("scores").get<std::vector<float>>();
-    pairs = {said.at("ids").get<std::vector<std::vector<TokenId>>>(), said.at("seconds").get<std::vector<int64_t>>()};
+    pairs = {said.at("ids").get<std::vector<std::vector<text::TokenId>>>(),
+             said.at("seconds").get<std::vector<int64_t>>()};
   }
-  std::vector<float> scores_by(const Model& other, EmbedOptions options = {.exact = true}) const {
+  std::vector<float> scores_by(const arch::Model& other, EmbedOptions options = {.exact = true}) const {
     options.scores = true;
     const LoadedModel loaded(engine(), other);
     Embedder scorer(loaded, options);
@@ -154,7 +156,7 @@ struct Reranker {
   }
 
   std::filesystem::path folder;
-  Model model;
+  arch::Model model;
   std::vector<std::string> queries, documents;
   std::vector<float> scores;
   TextPairs pairs;
@@ -165,11 +167,11 @@ class Rerankers : public testing::TestWithParam<std::string> {};
 TEST_P(Rerankers, PairsBecomeTheReferenceIds) {
   const Reranker r(GetParam());
   for (size_t i = 0; i < r.queries.size(); ++i) {
-    const Tokenizer::Pair pair = r.model.tokenizer->encode_pair(r.queries[i], r.documents[i]);
+    const text::Tokenizer::Pair pair = r.model.tokenizer->encode_pair(r.queries[i], r.documents[i]);
     EXPECT_EQ(pair.ids, r.pairs.sequences[i]) << r.queries[i] << " " << r.documents[i];
     EXPECT_EQ(pair.second, r.pairs.seconds[i]) << r.queries[i] << " " << r.documents[i];
   }
-  EXPECT_THROW((void)Tokenizer::characters("ab").encode_pair("a", "b"), Error);
+  EXPECT_THROW((void)text::Tokenizer::characters("ab").encode_pair("a", "b"), Error);
 }
 
 TEST_P(Rerankers, ScoresAreTheReferenceScores) {
@@ -187,23 +189,23 @@ TEST_P(Rerankers, GoToGgufAndBack) {
   const Reranker r(GetParam());
   const TestFolder folder;
   write_gguf(r.model, folder / "a.gguf");
-  const Model g = read_gguf(test_library(), folder / "a.gguf");
+  const arch::Model g = read_gguf(test_library(), folder / "a.gguf");
   EXPECT_EQ(g.metadata.integer(g.metadata.text("general.architecture") + ".pooling_type"), 4);
   EXPECT_EQ(pooling_of(g, folder / "a.gguf"), std::nullopt);
   const std::vector<float> want = r.scores_by(r.model);
   EXPECT_EQ(r.scores_by(g), want);
   write_hf(r.model, folder / "b");
   EXPECT_EQ(r.scores_by(read_hf(test_library(), folder / "b")), want);
-  const Tokenizer::Pair pair = g.tokenizer->encode_pair(r.queries[0], r.documents[0]);
+  const text::Tokenizer::Pair pair = g.tokenizer->encode_pair(r.queries[0], r.documents[0]);
   EXPECT_EQ(pair.ids, r.pairs.sequences[0]);
 }
 
 TEST_P(Rerankers, StayCloseWhenRounded) {
   const Reranker r(GetParam());
-  QuantizeOptions options;
+  compress::QuantizeOptions options;
   options.target = "int8";
-  QuantizeReport report;
-  const Model rounded = quantize(engine(), r.model, options, &report);
+  compress::QuantizeReport report;
+  const arch::Model rounded = quantize(engine(), r.model, options, &report);
   EXPECT_FALSE(rounded.weights.at("layers.0.up").is_f32());
   EXPECT_LT(most_apart(r.scores_by(rounded), r.scores), 0.05);
 }
@@ -217,16 +219,16 @@ TEST(Encoder, ListsOfWordsAreChecked) {
     write_file_atomic(folder / "vocab.txt", words);
     write_file_atomic(folder / "tokenizer_config.json", config);
     try {
-      (void)Tokenizer::load(folder.path());
+      (void)text::Tokenizer::load(folder.path());
       return false;
     } catch (const Error&) {
       return true;
     }
   };
   EXPECT_FALSE(refused("[UNK]\na\n\n##b\r\n", "{}"));
-  EXPECT_EQ(Tokenizer::load(folder.path()).encode("AB ba"), (std::vector<TokenId>{1, 3, 0}));
+  EXPECT_EQ(text::Tokenizer::load(folder.path()).encode("AB ba"), (std::vector<text::TokenId>{1, 3, 0}));
   EXPECT_FALSE(refused("?\nA\na", R"({"unk_token": {"content": "?"}, "do_lower_case": false})"));
-  EXPECT_EQ(Tokenizer::load(folder.path()).encode("A a é"), (std::vector<TokenId>{1, 2, 0}));
+  EXPECT_EQ(text::Tokenizer::load(folder.path()).encode("A a é"), (std::vector<text::TokenId>{1, 2, 0}));
   EXPECT_TRUE(refused("[UNK]\n\xff\n", "{}"));
   EXPECT_TRUE(refused("a\nb\n", "{}")) << "no token for what is unknown";
   EXPECT_TRUE(refused("", "{}"));
@@ -256,4 +258,4 @@ TEST(Encoder, RefusesWhatItIsNot) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -12,13 +12,13 @@
 
 #include "tests/model/infer/narrowing/narrowed_rows.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using Rows = std::vector<std::vector<float>>;
 
 struct Decided {
-  std::vector<std::optional<TokenId>> tokens;  // nullopt: only the whole row decides
+  std::vector<std::optional<text::TokenId>> tokens;  // nullopt: only the whole row decides
   int passes = 0;
 };
 
@@ -129,7 +129,7 @@ std::vector<Kind> kinds() {
       {"xtc", with([](auto& o) { o.xtc_probability = 1, o.xtc_threshold = 0.05, o.top_p = 0.9; })},
       {"penalties", with([](auto& o) { o.top_p = 0.9, o.repeat_penalty = 1.2, o.presence_penalty = 0.5; })},
       {"bias", with([](auto& o) {
-         for (TokenId id = 0; id < 300; ++id) o.bias.emplace_back(3 * id, id % 7 == 0 ? 4 : -2);
+         for (text::TokenId id = 0; id < 300; ++id) o.bias.emplace_back(3 * id, id % 7 == 0 ? 4 : -2);
          o.top_p = 0.9;
        }),
        0.02, 0.3},
@@ -152,7 +152,7 @@ void expect_whole_rows_tokens(int64_t vocabulary, bool ties, bool filtered, int 
     int drawn = 0, fetched = 0, passes = 0;
     for (int round = 0; round < rounds; ++round) {
       kind.options.seed = random();
-      kind.options.forbidden = {1, TokenId(vocabulary - 1)};
+      kind.options.forbidden = {1, text::TokenId(vocabulary - 1)};
       std::vector<Sampler> whole(kNarrowedRows, Sampler(kind.options)), distant = whole;
       EveryFew filter(vocabulary, 1 + random() % 3);
       TokenFilter* const asks = filtered ? &filter : nullptr;
@@ -161,7 +161,7 @@ void expect_whole_rows_tokens(int64_t vocabulary, bool ties, bool filtered, int 
         const Decided decided = decide(program, rows, distant, asks);
         passes += decided.passes;
         for (int64_t r = 0; r < kNarrowedRows; ++r) {
-          const TokenId want = whole[r].pick(std::span<const float>(rows[r]), asks);
+          const text::TokenId want = whole[r].pick(std::span<const float>(rows[r]), asks);
           ++drawn;
           if (decided.tokens[r]) {
             ASSERT_EQ(*decided.tokens[r], want) << kind.name << " of " << vocabulary << ", round " << round;
@@ -212,7 +212,7 @@ TEST(FurtherRows, TalliesAreWithinTheirBounds) {
     EveryFew filter(vocabulary, 3);
     std::vector<Candidate> order;
     for (int64_t id = 0; id < vocabulary; ++id)
-      if (filter.allows(TokenId(id))) order.push_back({TokenId(id), rows[1][id]});
+      if (filter.allows(text::TokenId(id))) order.push_back({text::TokenId(id), rows[1][id]});
     std::sort(order.begin(), order.end(), is_better);
     std::vector<Candidate> edges;
     for (int64_t i = 0; i < RowSource::kMostEdges; ++i) {
@@ -270,4 +270,4 @@ TEST(FurtherRows, MasksOnTheDeviceStayThere) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -12,7 +12,7 @@
 #include "run/engine/engine.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 inline constexpr int64_t kNarrowedRows = 3;
 
@@ -65,7 +65,7 @@ class NarrowingProgram {
   const Narrowing narrowing;
 
  private:
-  std::shared_ptr<const Library> library_ = Library::builtin();
+  std::shared_ptr<const arch::Library> library_ = arch::Library::builtin();
   std::optional<FurtherRows> further_;
   std::shared_ptr<run::Program> program_;
   std::map<std::string, run::DeviceTensorRef> in_;
@@ -103,11 +103,11 @@ inline SamplerOptions drawn_options(std::mt19937& random, int64_t vocabulary) {
   if (one_in(6)) o.xtc_probability = 0.5;
   if (one_in(8)) o.mirostat = 1 + int(random() % 2);
   for (uint32_t i = 0; one_in(3) && i < 6; ++i)
-    o.bias.emplace_back(TokenId(random() % (vocabulary + 2)),
+    o.bias.emplace_back(text::TokenId(random() % (vocabulary + 2)),
                         one_in(3) ? -std::numeric_limits<double>::infinity() : double(random() % 9) - 3);
   if (one_in(2))
     for (int64_t i = 0; i < vocabulary; ++i)
-      if (one_in(20)) o.forbidden.push_back(TokenId(i));
+      if (one_in(20)) o.forbidden.push_back(text::TokenId(i));
   return o;
 }
 
@@ -117,11 +117,11 @@ class EveryFew : public TokenFilter {
     for (size_t i = 0; i < vocabulary; ++i)
       if ((i * 7919) % few == 0) all_.add(i);
   }
-  bool allows(TokenId id) override { return all_.has(id); }
+  bool allows(text::TokenId id) override { return all_.has(id); }
   const TokenSet& all() override { return all_; }
 
  private:
   TokenSet all_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,20 +7,20 @@
 #include "model/infer/generate/sequence_batch.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
-Model long_model(const std::string& family = "llama", double window = 0) {
+arch::Model long_model(const std::string& family = "llama", double window = 0) {
   graph::Config values = {{"vocab", 11},   {"hidden", 16},   {"layers", 2}, {"heads", 4},
                           {"kv_heads", 2}, {"head_dim", 32}, {"ffn", 20},   {"context", 400}};
   if (window > 0) values["window_size"] = window;
-  Model m = initialise(test_library()->family(family), test_library()->family(family)->config("", values), 1);
+  arch::Model m = initialise(test_library()->family(family), test_library()->family(family)->config("", values), 1);
   for (auto& [name, w] : m.weights) {
     std::vector<float> scaled(w.f32().begin(), w.f32().end());
     for (float& v : scaled) v *= m.find(name)->init == "ones" || m.find(name)->frozen ? 1 : 15;
-    w = f32_weight(w.type.shape, scaled);
+    w = arch::f32_weight(w.type.shape, scaled);
   }
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
+  m.tokenizer = text::Tokenizer::characters("abcdefghij ");
   return m;
 }
 
@@ -63,7 +63,7 @@ std::shared_ptr<PrefixFiles> files_in(const TestFolder& folder, int64_t most = 1
 }
 
 TEST(KeptPrefixes, ARestartReadsWhatWasRead) {
-  const Model m = long_model();
+  const arch::Model m = long_model();
   const LoadedModel loaded(engine(), m);
   for (const std::string format : {"", "q8_0"}) {
     const TestFolder folder;
@@ -84,7 +84,7 @@ TEST(KeptPrefixes, ARestartReadsWhatWasRead) {
 }
 
 TEST(KeptPrefixes, ADamagedBlockIsComputedAgain) {
-  const Model m = long_model();
+  const arch::Model m = long_model();
   const LoadedModel loaded(engine(), m);
   const TestFolder folder;
   const std::string wanted = written(loaded, files_in(folder), prompt(200)).text;
@@ -103,16 +103,16 @@ TEST(KeptPrefixes, ADamagedBlockIsComputedAgain) {
 }
 
 TEST(KeptPrefixes, OtherWeightsAndAdaptersHaveTheirOwn) {
-  const Model m = long_model();
-  Model other = m;
+  const arch::Model m = long_model();
+  arch::Model other = m;
   std::vector<float> values(m.weights.at("norm").f32().begin(), m.weights.at("norm").f32().end());
   values[0] += 0.25F;
-  other.weights.at("norm") = f32_weight(m.weights.at("norm").type.shape, values);
-  ScaledAdapter adapter;
-  const Parameter& p = m.parameters.at(1).is_vector() ? *m.find("layers.0.wq") : m.parameters.at(1);
-  adapter.adapter.parts[p.name].a = f32_weight({1, p.shape[1]}, std::vector<float>(p.shape[1].number(), 0.5F));
-  adapter.adapter.parts[p.name].b = f32_weight({p.shape[0], 1}, std::vector<float>(p.shape[0].number(), 0.5F));
-  const std::vector<AdapterSet> sets = {{}, {adapter}};
+  other.weights.at("norm") = arch::f32_weight(m.weights.at("norm").type.shape, values);
+  arch::ScaledAdapter adapter;
+  const arch::Parameter& p = m.parameters.at(1).is_vector() ? *m.find("layers.0.wq") : m.parameters.at(1);
+  adapter.adapter.parts[p.name].a = arch::f32_weight({1, p.shape[1]}, std::vector<float>(p.shape[1].number(), 0.5F));
+  adapter.adapter.parts[p.name].b = arch::f32_weight({p.shape[0], 1}, std::vector<float>(p.shape[0].number(), 0.5F));
+  const std::vector<arch::AdapterSet> sets = {{}, {adapter}};
   const TestFolder folder;
   const LoadedModel one(engine(), m), two(engine(), other), both(engine(), m, sets);
   EXPECT_EQ(written(one, files_in(folder), prompt(140)).from_disk, 0);
@@ -124,7 +124,7 @@ TEST(KeptPrefixes, OtherWeightsAndAdaptersHaveTheirOwn) {
 
 // Little room on disk, and little in the cache.
 TEST(KeptPrefixes, BoundsAreKept) {
-  const Model m = long_model();
+  const arch::Model m = long_model();
   const LoadedModel loaded(engine(), m);
   const TestFolder folder;
   const std::string wanted = written(loaded, nullptr, prompt(200)).text;
@@ -137,7 +137,7 @@ TEST(KeptPrefixes, BoundsAreKept) {
 }
 
 TEST(KeptPrefixes, LayersThatForgetKeepNothing) {
-  const Model m = long_model("mistral", 16);
+  const arch::Model m = long_model("mistral", 16);
   const LoadedModel loaded(engine(), m);
   const TestFolder folder;
   SequenceBatch batch(loaded, long_session(), {.sequences = 2, .kept = 2}, 2);
@@ -145,4 +145,4 @@ TEST(KeptPrefixes, LayersThatForgetKeepNothing) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

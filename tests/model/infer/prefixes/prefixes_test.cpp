@@ -24,12 +24,12 @@ extern "C" int fsync(int file) {
   return int(::syscall(SYS_fsync, file));
 }
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<TokenId> kTokens = {5, 1, 4, 1, 5, 9, 2, 6};
+const std::vector<text::TokenId> kTokens = {5, 1, 4, 1, 5, 9, 2, 6};
 
 fs::path files_of(const TestFolder& folder) {
   return folder / fmt::format("user-{}", ::geteuid()) / "prefixes";
@@ -135,8 +135,8 @@ TEST(PrefixFiles, WhatIsOnItsWayIsThere) {
   const TestFolder folder;
   const std::string content(50'000, 'x');
   PrefixFiles files(folder.path(), 200'000, "one");
-  std::vector<TokenId> tokens;
-  for (TokenId id = 0; id < 40; ++id) {
+  std::vector<text::TokenId> tokens;
+  for (text::TokenId id = 0; id < 40; ++id) {
     tokens.push_back(id);
     files.write("a", tokens, content);
     files.write("a", tokens, content);  // is there
@@ -164,7 +164,7 @@ TEST(PrefixFiles, AFolderThatCannotBeHadIsOneWarning) {
   write_file_atomic(folder / "file", "x");
   testing::internal::CaptureStderr();
   PrefixFiles files(folder / "file", 1 << 20, "one");
-  const std::vector<TokenId> tokens = {1, 2, 3};
+  const std::vector<text::TokenId> tokens = {1, 2, 3};
   files.write("owner", tokens, "content");
   files.finish();
   EXPECT_FALSE(files.read("owner", tokens, 7));
@@ -174,4 +174,4 @@ TEST(PrefixFiles, AFolderThatCannotBeHadIsOneWarning) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,22 +9,22 @@
 #include "model/infer/generate/sequence_batch.h"
 #include "tests/model/families/family_case.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kContext = 256;
 const SessionOptions kOptions = {.context = kContext, .chunk = 16, .exact = true};
 
-Model fixture(const std::string& name) {
-  Model m = read_hf(test_library(), kFamilies / name);
+arch::Model fixture(const std::string& name) {
+  arch::Model m = read_hf(test_library(), kFamilies / name);
   m.config["context"] = kContext;
-  m.tokenizer = Tokenizer::characters("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .,;:!?");
+  m.tokenizer = text::Tokenizer::characters("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .,;:!?");
   return m;
 }
 
-std::vector<TokenId> text(int64_t count, int64_t salt = 0) {
-  std::vector<TokenId> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>((i * i * 7 + i * 13 + salt) % 59));
+std::vector<text::TokenId> text(int64_t count, int64_t salt = 0) {
+  std::vector<text::TokenId> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<text::TokenId>((i * i * 7 + i * 13 + salt) % 59));
   return tokens;
 }
 
@@ -36,7 +36,7 @@ double off(std::span<const float> a, std::span<const float> b) {
 }
 
 // The logits behind these tokens, of a session that reads them one by one.
-std::vector<float> alone(const LoadedModel& loaded, std::span<const TokenId> tokens) {
+std::vector<float> alone(const LoadedModel& loaded, std::span<const text::TokenId> tokens) {
   SessionOptions options = kOptions;
   options.chunk = 1;
   Session s(loaded, options);
@@ -46,7 +46,7 @@ std::vector<float> alone(const LoadedModel& loaded, std::span<const TokenId> tok
 
 class Hybrid : public testing::TestWithParam<const char*> {
  protected:
-  const Model m = fixture(GetParam());
+  const arch::Model m = fixture(GetParam());
   const LoadedModel loaded{engine(), m};
 };
 
@@ -68,19 +68,19 @@ TEST_P(Hybrid, RewindsComputeAgainWhatIsGone) {
   for (const int64_t to : {68, 50, 49, 20, 3, 0}) {
     s.rewind(to);
     EXPECT_EQ(s.position(), to);
-    std::vector<TokenId> whole(tokens.begin(), tokens.begin() + to);
+    std::vector<text::TokenId> whole(tokens.begin(), tokens.begin() + to);
     ASSERT_TRUE(std::equal(whole.begin(), whole.end(), s.tokens().begin()));
     whole.insert(whole.end(), other.begin(), other.end());
     EXPECT_LT(off(s.feed(other), alone(loaded, whole)), 1e-5) << to;
     EXPECT_EQ(s.tokens(), whole);
     (void)s.become(tokens);
   }
-  std::vector<TokenId> changed = tokens;
+  std::vector<text::TokenId> changed = tokens;
   changed[40] = (changed[40] + 1) % 59;
   EXPECT_LT(off(s.become(changed), alone(loaded, changed)), 1e-5);
   s.shift(2, 40);
   changed.erase(changed.begin() + 2, changed.begin() + 42);
-  const TokenId next = 7;
+  const text::TokenId next = 7;
   changed.push_back(next);
   EXPECT_LT(off(s.feed({&next, 1}), alone(loaded, changed)), 1e-5);
 }
@@ -91,7 +91,7 @@ TEST_P(Hybrid, RejectedDraftsLeaveNothing) {
   (void)s.feed(tokens);
   const auto rows = s.feed_all(drafts);
   const std::vector<float> all(rows.begin(), rows.end());
-  std::vector<TokenId> whole = tokens;
+  std::vector<text::TokenId> whole = tokens;
   for (size_t i = 0; i < drafts.size(); ++i) {
     whole.push_back(drafts[i]);
     const auto vocab = static_cast<size_t>(s.vocabulary());
@@ -136,7 +136,7 @@ TEST_P(Hybrid, ShiftedContextsAreComputedAgain) {
   options.context = 48;
   Generator g(loaded, options, sampling, generate);
   (void)g.answer(text(30), true, [](std::string_view) {}, [] { return true; });
-  std::vector<TokenId> left = g.tokens();
+  std::vector<text::TokenId> left = g.tokens();
   left.resize(static_cast<size_t>(g.session().position()));
   left.push_back(5);
   EXPECT_LT(off(g.session().feed({&left.back(), 1}), alone(loaded, left)), 1e-5);
@@ -147,7 +147,7 @@ TEST_P(Hybrid, SequencesTakeEachOthersSlots) {
   ManySession s(loaded, {.context = 1024, .chunk = 16, .page = 4, .exact = true},
                 {.longest = 128, .sequences = 3, .kept = 5});
   std::vector<int> sequences;
-  std::vector<std::vector<TokenId>> texts;
+  std::vector<std::vector<text::TokenId>> texts;
   for (int64_t i = 0; i < 8; ++i) {
     sequences.push_back(s.open());
     texts.push_back(text(7 + 5 * i, i));
@@ -158,7 +158,7 @@ TEST_P(Hybrid, SequencesTakeEachOthersSlots) {
     std::vector<ManySession::Part> parts;
     for (int64_t k = 0; k < 2 + round % 2; ++k) {
       const auto i = static_cast<size_t>((round * 3 + k * 2) % 8);
-      texts[i].push_back(static_cast<TokenId>((round * 7 + k) % 59));
+      texts[i].push_back(static_cast<text::TokenId>((round * 7 + k) % 59));
       parts.push_back({sequences[i], std::span(texts[i]).last(1)});
     }
     const auto rows = s.feed(parts);
@@ -185,7 +185,7 @@ TEST_P(Hybrid, SequencesAreSharedAndRewoundAtMarks) {
   EXPECT_EQ(s.shareable(a, 39), 32);  // the end of a chunk
   EXPECT_EQ(s.share(a, b, 39), 32);
   const ManySession::Part second{b, other};
-  std::vector<TokenId> whole(tokens.begin(), tokens.begin() + 32);
+  std::vector<text::TokenId> whole(tokens.begin(), tokens.begin() + 32);
   whole.insert(whole.end(), other.begin(), other.end());
   EXPECT_LT(off(s.feed({&second, 1})[0], alone(loaded, whole)), 1e-5);
   EXPECT_EQ(s.rewind(a, 20), 16);
@@ -195,11 +195,11 @@ TEST_P(Hybrid, SequencesAreSharedAndRewoundAtMarks) {
   EXPECT_LT(off(s.feed({&third, 1})[0], alone(loaded, whole)), 1e-5);
   // Drafts of two sequences in one call: some are kept, some are not.
   const auto drafts = text(5, 17);
-  const TokenId one = 4;
+  const text::TokenId one = 4;
   const std::vector<ManySession::Part> parts = {{a, drafts}, {b, {&one, 1}}};
   const auto rows = s.feed_apart(parts);
   ASSERT_EQ(rows.size(), 6U);
-  std::vector<TokenId> mine = s.tokens(a);
+  std::vector<text::TokenId> mine = s.tokens(a);
   EXPECT_LT(off(rows[4].whole(), alone(loaded, mine)), 1e-5);
   EXPECT_LT(off(rows[5].whole(), alone(loaded, s.tokens(b))), 1e-5);
   mine.resize(mine.size() - 3);
@@ -210,7 +210,7 @@ TEST_P(Hybrid, SequencesAreSharedAndRewoundAtMarks) {
   EXPECT_LT(off(s.feed({&last, 1})[0], alone(loaded, mine)), 1e-5);
 }
 
-SequenceOrder order_of(std::vector<TokenId> prompt) {
+SequenceOrder order_of(std::vector<text::TokenId> prompt) {
   SequenceOrder order;
   order.prompt = std::move(prompt);
   order.sampling.temperature = 0;
@@ -233,8 +233,8 @@ TEST_P(Hybrid, SequencesThatComeAndGoAreThoseGeneratedAlone) {
     std::vector<SequenceOrder> orders;
     const auto common = text(30);
     for (int64_t i = 0; i < 9; ++i) {
-      std::vector<TokenId> prompt = i % 3 == 2 ? text(20 + i, i) : common;
-      if (i % 3 != 2) prompt.insert(prompt.end(), {TokenId(i % 3), TokenId(i), 3});
+      std::vector<text::TokenId> prompt = i % 3 == 2 ? text(20 + i, i) : common;
+      if (i % 3 != 2) prompt.insert(prompt.end(), {text::TokenId(i % 3), text::TokenId(i), 3});
       if (i == 8) prompt = orders[0].prompt;
       orders.push_back(order_of(prompt));
     }
@@ -261,4 +261,4 @@ INSTANTIATE_TEST_SUITE_P(All, Hybrid, testing::Values("qwen3_5", "granite_h", "l
                          [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -8,7 +8,7 @@
 #include "model/infer/session/session_many.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 std::shared_ptr<const std::string> bytes_of(int64_t length) {
@@ -46,7 +46,7 @@ TEST(StateMarks, AreSpreadOverTheSequence) {
 }
 
 // A family of one recurrent layer: a sum of embeddings, which fades. `step` is its step's signature and body.
-LibraryRef library_with(const std::string& step) {
+arch::LibraryRef library_with(const std::string& step) {
   const std::string text = R"(
 model fading(cfg) : gguf "fading", hf "FadingForCausalLM" {
   config {
@@ -61,7 +61,7 @@ model fading(cfg) : gguf "fading", hf "FadingForCausalLM" {
                            "  let next = 0.5 * s + x\n"
                            "  let kept = select(reshape(real, [B, 1]) > 0, next, s)\n"
                            "  return kept, kept\n}\n";
-  const auto library = Library::builtin();
+  const auto library = arch::Library::builtin();
   library->add_model_text(std::make_shared<Source>(Source{"fading.lum", text}));
   return library;
 }
@@ -74,13 +74,13 @@ constexpr const char* kStep = R"(
     return linear(gather(reshape(y, [B * T, cfg.hidden]), rows), embed)
   })";
 
-Model model_of(const LibraryRef& library) {
+arch::Model model_of(const arch::LibraryRef& library) {
   return initialise(library->family("fading"), library->family("fading")->config("", {}), 1);
 }
 
 std::string refusal(const std::string& step) {
-  const LibraryRef library = library_with(step);
-  const Model m = model_of(library);
+  const arch::LibraryRef library = library_with(step);
+  const arch::Model m = model_of(library);
   const LoadedModel loaded(engine(), m);
   try {
     Session s(loaded, {.exact = true});
@@ -97,16 +97,16 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 TEST(Recurrent, PaddingStaysOut) {
-  const LibraryRef library = library_with(kStep);
-  const Model m = model_of(library);
+  const arch::LibraryRef library = library_with(kStep);
+  const arch::Model m = model_of(library);
   const LoadedModel loaded(engine(), m);
-  const std::vector<TokenId> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+  const std::vector<text::TokenId> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
   Session whole(loaded, {.chunk = 16, .exact = true}), single(loaded, {.chunk = 1, .exact = true});
   const auto wanted = single.feed(tokens);
   const std::vector<float> want(wanted.begin(), wanted.end());
   const auto got = whole.feed(tokens);
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5);
-  const TokenId next = 7;
+  const text::TokenId next = 7;
   const auto more = single.feed({&next, 1});
   const std::vector<float> behind(more.begin(), more.end());
   const auto too = whole.feed({&next, 1});
@@ -125,10 +125,10 @@ TEST(Recurrent, AStepWithoutTheCountIsRefused) {
 
 // A cache of positions needs no count: what padding leaves there is overwritten.
 TEST(Recurrent, CachesOfPositionsAreNone) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   EXPECT_TRUE(recurrent_states(m.family->function("step", m.config)).empty());
   EXPECT_TRUE(recurrent_states(m.family->function("step_many", m.config)).empty());
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -10,7 +10,7 @@
 
 #include "model/infer/sample/sampler.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
@@ -19,14 +19,14 @@ using Tokens = std::vector<Candidate>;
 struct Row {
   std::vector<float> logits;
   TokenSet barred;
-  std::unordered_map<TokenId, double> changed;
+  std::unordered_map<text::TokenId, double> changed;
 
   Tokens in_order() const {
     Tokens out;
     for (size_t i = 0; i < logits.size(); ++i) {
-      const auto c = changed.find(TokenId(i));
+      const auto c = changed.find(text::TokenId(i));
       const double logit = c == changed.end() ? double{logits[i]} : c->second;
-      if (!barred.has(i) && logit > kNothing) out.push_back({TokenId(i), logit});
+      if (!barred.has(i) && logit > kNothing) out.push_back({text::TokenId(i), logit});
     }
     std::sort(out.begin(), out.end(), is_better);
     return out;
@@ -57,7 +57,7 @@ Row row_of(std::mt19937& random, int kind, size_t most) {
   }
   if (random() % 2 == 0)
     for (int i = 0; i < 20; ++i)
-      row.changed[TokenId(random() % n)] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-9;
+      row.changed[text::TokenId(random() % n)] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-9;
   return row;
 }
 
@@ -105,16 +105,16 @@ void keep_weights(Tokens& tokens, double least) {
 }
 
 // The winner of the race as race.h defines it.
-TokenId drawn(Tokens tokens, const Race& race, double temperature) {
+text::TokenId drawn(Tokens tokens, const Race& race, double temperature) {
   if (tokens.empty()) return -1;
   const double best = tokens[0].logit;
   std::sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   double most = -1;
-  TokenId out = -1;
+  text::TokenId out = -1;
   for (size_t first = 0, end = 0; first < tokens.size(); first = end) {
     const int64_t group = tokens[first].id / Race::kGroup;
     double sum = 0, own = -1;
-    TokenId winner = -1;
+    text::TokenId winner = -1;
     for (end = first; end < tokens.size() && tokens[end].id / Race::kGroup == group; ++end) {
       const double w = std::exp((tokens[end].logit - best) / temperature);
       sum += w;
@@ -131,8 +131,8 @@ TokenId drawn(Tokens tokens, const Race& race, double temperature) {
   return out;
 }
 
-std::vector<TokenId> ids_of(const Tokens& tokens) {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> ids_of(const Tokens& tokens) {
+  std::vector<text::TokenId> out;
   for (const Candidate& c : tokens) out.push_back(c.id);
   std::sort(out.begin(), out.end());
   return out;
@@ -230,7 +230,7 @@ TEST(Kept, DrawsAreThoseOfThePlainRace) {
                      .seed = uint32_t(round)};
     for (const auto& [id, logit] : row.changed) o.bias.emplace_back(id, logit - double{row.logits[id]});
     for (size_t i = 0; i < row.logits.size(); ++i)
-      if (row.barred.has(i)) o.forbidden.push_back(TokenId(i));
+      if (row.barred.has(i)) o.forbidden.push_back(text::TokenId(i));
     if (std::ranges::any_of(o.bias, [&](const auto& b) { return !std::isfinite(row.logits[b.first]); })) o.bias.clear();
     Row same = row;  // with the logits that a bias makes
     same.changed.clear();
@@ -246,4 +246,4 @@ TEST(Kept, DrawsAreThoseOfThePlainRace) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

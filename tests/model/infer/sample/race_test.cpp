@@ -10,7 +10,7 @@
 
 #include "model/infer/sample/sampler.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 // Chi-squared of how often bins were hit, in standard deviations from its mean.
@@ -61,10 +61,10 @@ TEST(Race, DrawsAreIndependent) {
   constexpr int kDraws = 20000;
   std::vector<int> follows(64, 0), beside(64, 0);
   Sampler a(all_of(1, 4)), b(all_of(1, 5));
-  TokenId last = a.pick(logits);
+  text::TokenId last = a.pick(logits);
   (void)b.pick(logits);
   for (int i = 0; i < kDraws; ++i) {
-    const TokenId now = a.pick(logits);
+    const text::TokenId now = a.pick(logits);
     ++follows[size_t(last * 8 + now)];
     ++beside[size_t(now * 8 + b.pick(logits))];
     last = now;
@@ -92,11 +92,11 @@ TEST(Race, DevicesComputeTheSameNumbers) {
       ASSERT_GE(want, Race::kLeast);
       ASSERT_GE(want, double{least[size_t(group)]});
       ASSERT_LE(-std::expm1(-want), least[size_t(group)] * (1 + 1e-6));
-      ASSERT_GE(race.of_token(TokenId(group)), race.least_of_token(TokenId(group)));
+      ASSERT_GE(race.of_token(text::TokenId(group)), race.least_of_token(text::TokenId(group)));
     }
   }
   EXPECT_EQ(keys.size(), 40U);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
@@ -17,16 +17,16 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 struct Drawn {
   std::vector<float> logits;
   TokenSet barred, allowed;
-  std::unordered_map<TokenId, double> changed;
+  std::unordered_map<text::TokenId, double> changed;
 
   // What there is, in order, by looking at every token.
   std::vector<Candidate> sorted(bool only) const {
     std::vector<Candidate> out;
     for (size_t i = 0; i < logits.size(); ++i) {
-      const auto c = changed.find(TokenId(i));
+      const auto c = changed.find(text::TokenId(i));
       const double logit = c == changed.end() ? double{logits[i]} : c->second;
       if (barred.has(i) || (only && !allowed.has(i))) continue;
-      if (logit > kNothing) out.push_back({TokenId(i), logit});
+      if (logit > kNothing) out.push_back({text::TokenId(i), logit});
     }
     std::sort(out.begin(), out.end(), is_better);
     return out;
@@ -46,7 +46,7 @@ Drawn drawn(std::mt19937& random) {
   for (size_t i = 0; i < random() % (n + 3); ++i)
     if (random() % 4 != 0) d.allowed.add(i);
   for (size_t i = 0; i < random() % 20; ++i)
-    d.changed[TokenId(random() % (n + 4)) - 2] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-9;
+    d.changed[text::TokenId(random() % (n + 4)) - 2] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-9;
   return d;
 }
 
@@ -137,9 +137,9 @@ TEST(Ranking, SumsOfManyAreBounded) {
     d.barred.add(5);
     d.logits[5] = 1e6F;
     d.logits[n - 1] = 300;
-    d.changed[TokenId(n - 1)] = -1;
+    d.changed[text::TokenId(n - 1)] = -1;
     for (int i = 0; i < 20; ++i)
-      d.changed[TokenId(random() % n)] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-4;
+      d.changed[text::TokenId(random() % n)] = random() % 8 == 0 ? double{kNothing} : normal(random) + 1e-4;
     std::vector<Candidate> order = d.sorted(false);
     const double temperature = round % 3 == 0 ? 0.5 : 1.5;
     Ranking ranking(d.logits, d.barred, d.changed, 64);
@@ -201,4 +201,4 @@ TEST(TokenSet, HasWhatWasAdded) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

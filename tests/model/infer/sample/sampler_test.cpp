@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "model/infer/sample/race.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 SamplerOptions plain() {
@@ -20,11 +20,11 @@ SamplerOptions plain() {
 }
 
 // What is drawn in many goes, and how often.
-std::map<TokenId, int> drawn(const SamplerOptions& options, const std::vector<float>& logits, int times = 4000,
-                             const std::vector<TokenId>& before = {}) {
+std::map<text::TokenId, int> drawn(const SamplerOptions& options, const std::vector<float>& logits, int times = 4000,
+                                   const std::vector<text::TokenId>& before = {}) {
   Sampler s(options);
-  for (const TokenId t : before) s.accept(t);
-  std::map<TokenId, int> out;
+  for (const text::TokenId t : before) s.accept(t);
+  std::map<text::TokenId, int> out;
   for (int i = 0; i < times; ++i) ++out[s.pick(logits)];
   return out;
 }
@@ -49,11 +49,11 @@ TEST(Sampler, FiltersKeepWhatTheyShould) {
   const auto kept = [&](auto set) {
     SamplerOptions o = plain();
     set(o);
-    std::vector<TokenId> out;
+    std::vector<text::TokenId> out;
     for (const auto& [id, n] : drawn(o, logits)) out.push_back(id);
     return out;
   };
-  using Ids = std::vector<TokenId>;
+  using Ids = std::vector<text::TokenId>;
   EXPECT_EQ(kept([](auto& o) { o.top_k = 2; }), (Ids{0, 1}));
   EXPECT_EQ(kept([](auto& o) { o.top_p = 0.65; }), (Ids{0, 1}));
   EXPECT_EQ(kept([](auto& o) { o.min_p = 0.4; }), (Ids{0, 1, 2}));
@@ -68,11 +68,11 @@ TEST(Sampler, PenaltiesCountWhatWasThere) {
   o.temperature = 0;
   const std::vector<float> logits{2, 1.5F, 1};
   EXPECT_EQ(Sampler(o).pick(logits), 0);
-  const auto after = [&](auto set, const std::vector<TokenId>& before) {
+  const auto after = [&](auto set, const std::vector<text::TokenId>& before) {
     SamplerOptions p = o;
     set(p);
     Sampler s(p);
-    for (const TokenId t : before) s.accept(t);
+    for (const text::TokenId t : before) s.accept(t);
     return s.pick(logits);
   };
   EXPECT_EQ(after([](auto& p) { p.repeat_penalty = 2; }, {0}), 1);
@@ -94,9 +94,9 @@ TEST(Sampler, RepeatedPassagesBecomeRarer) {
   o.dry_multiplier = 1;
   o.dry_allowed_length = 2;
   const std::vector<float> logits{0, 0, 0, 2.5F, 1, 0};
-  const auto after = [&](const std::vector<TokenId>& before) {
+  const auto after = [&](const std::vector<text::TokenId>& before) {
     Sampler s(o);
-    for (const TokenId t : before) s.accept(t);
+    for (const text::TokenId t : before) s.accept(t);
     return s.pick(logits);
   };
   EXPECT_EQ(after({0, 1, 2, 3, 5, 1, 2}), 3);     // a passage of two: 1 taken
@@ -160,8 +160,8 @@ TEST(Sampler, CutsAreThoseOfTheWholeList) {
     o.top_p = round % 5 < 3 ? 0.7 : 1;
     o.min_p = round % 4 == 0 ? 0.02 : 0;
     o.seed = uint32_t(round);
-    std::vector<std::pair<float, TokenId>> all;  // the best first
-    for (size_t i = 0; i < logits.size(); ++i) all.emplace_back(-logits[i], TokenId(i));
+    std::vector<std::pair<float, text::TokenId>> all;  // the best first
+    for (size_t i = 0; i < logits.size(); ++i) all.emplace_back(-logits[i], text::TokenId(i));
     std::sort(all.begin(), all.end());
     if (o.top_k > 0) all.resize(size_t(o.top_k));
     const auto p = [&](size_t i, double temperature) { return std::exp((all[0].first - all[i].first) / temperature); };
@@ -172,7 +172,7 @@ TEST(Sampler, CutsAreThoseOfTheWholeList) {
     if (o.top_p < 1) all.resize(n);
     for (n = 1; n < all.size() && p(n, 1) >= o.min_p;) ++n;
     all.resize(n);
-    std::map<TokenId, double> share;
+    std::map<text::TokenId, double> share;
     sum = 0;
     for (size_t i = 0; i < all.size(); ++i) sum += p(i, o.temperature);
     for (size_t i = 0; i < all.size(); ++i) share[all[i].second] = p(i, o.temperature) / sum;
@@ -190,7 +190,7 @@ TEST(Sampler, FiltersAreTheSameAskedOneByOne) {
   class Counted : public TokenFilter {
    public:
     explicit Counted(const TokenSet& mask) : mask_(mask) {}
-    bool allows(TokenId id) override { return mask_.has(static_cast<size_t>(id)); }
+    bool allows(text::TokenId id) override { return mask_.has(static_cast<size_t>(id)); }
     const TokenSet& all() override {
       ++whole;
       return mask_;
@@ -223,7 +223,7 @@ TEST(Sampler, FiltersAreTheSameAskedOneByOne) {
           for (size_t i = 0; i < mask.size(); ++i)
             if (!mask.has(i)) hidden[i] = -std::numeric_limits<float>::infinity();
           Counted filter(mask);
-          const TokenId got = a.pick(logits, &filter), want = b.pick(hidden);
+          const text::TokenId got = a.pick(logits, &filter), want = b.pick(hidden);
           ASSERT_EQ(got, want) << temperature << " " << top_k << " " << share;
           whole += filter.whole;
           asked += 1 - filter.whole;
@@ -276,7 +276,7 @@ TEST(Sampler, FarDrawsAreThoseOfTheWholeOrder) {
     std::vector<Candidate> all;
     for (size_t i = 0; i < logits.size(); ++i)
       if (i != 8 && i != 4 && i != 11 && i != 12)
-        all.push_back({TokenId(i), double{logits[i]} + (i == 7 ? 9 : i == 9 ? -1 : 0)});
+        all.push_back({text::TokenId(i), double{logits[i]} + (i == 7 ? 9 : i == 9 ? -1 : 0)});
     std::sort(all.begin(), all.end(), is_better);
     if (o.top_k > 0) all.resize(size_t(o.top_k));
     const auto p = [&](const Candidate& c, double temperature) {
@@ -314,7 +314,7 @@ TEST(Sampler, FarDrawsAreThoseOfTheWholeOrder) {
     int same = 0, times = 40;
     for (int i = 0; i < times; ++i) {
       const Candidate want = winner_of(all, o.temperature, Race(o.seed, uint64_t(i)));
-      const TokenId got = sampler.pick(logits);
+      const text::TokenId got = sampler.pick(logits);
       same += got == want.id ? 1 : 0;
       far += n > 512 && is_better(all[512], want) ? 1 : 0;
       ASSERT_TRUE(std::ranges::any_of(all, [&](const Candidate& c) { return c.id == got; })) << round;
@@ -395,4 +395,4 @@ TEST(Sampler, MirostatCutsLargeVocabulariesAtTheSameToken) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -10,7 +10,7 @@
 
 #include "model/infer/sample/race.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 struct Row {
@@ -110,13 +110,13 @@ TEST(Weights, TokensBetweenAreFoundAndCounted) {
       std::vector<Candidate> got{{-7, 0}};
       const size_t inside = tokens_between(row.logits, row.peaks, row.hidden, inner, outer, got);
       std::sort(got.begin(), got.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-      std::vector<TokenId> ids, want{-7};
+      std::vector<text::TokenId> ids, want{-7};
       size_t count = 0;
       for (const Candidate& c : got) ids.push_back(c.id);
       for (size_t i = 0; i < n; ++i) {
         if (row.hidden.has(i) || row.logits[i] == -kMostLogit) continue;
         count += inner.has(row.logits[i]) ? 1 : 0;
-        if (outer.has(row.logits[i]) && !inner.has(row.logits[i])) want.push_back(TokenId(i));
+        if (outer.has(row.logits[i]) && !inner.has(row.logits[i])) want.push_back(text::TokenId(i));
       }
       EXPECT_EQ(ids, want) << n;
       EXPECT_EQ(inside, count) << n;
@@ -174,4 +174,4 @@ TEST(Weights, MomentsAreThoseOfWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -8,7 +8,7 @@
 #include "model/infer/schema/automata/formats.h"
 #include "model/infer/schema/automata/numbers.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 struct Case {
@@ -178,4 +178,4 @@ TEST(SchemaNumbers, MultiplesAreExact) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/infer/grammar/grammar_states.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -373,4 +373,4 @@ TEST(JsonSchema, CompilingCanBeStopped) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

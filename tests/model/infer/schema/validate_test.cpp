@@ -5,7 +5,7 @@
 
 #include "model/infer/schema/schema.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -62,4 +62,4 @@ TEST(SchemaValidate, SaysWhenItCannot) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

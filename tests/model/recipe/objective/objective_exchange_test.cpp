@@ -11,7 +11,7 @@
 #include "model/recipe/objective/objective.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 using graph::Tensor;
@@ -34,7 +34,7 @@ graph::Graph given(const std::string& name, const graph::Shape& shape) {
   b.input("tokens", graph::Role::data, {{kRows, kLength}, {Scalar::i32, nullptr}});
   b.input("targets", graph::Role::data, {{kRows, kLength}, {Scalar::i32, nullptr}});
   g.results = {b.input(name, graph::Role::data, {shape, {Scalar::f32, nullptr}})};
-  g.result_names = {kResult};
+  g.result_names = {arch::kResult};
   return g;
 }
 
@@ -91,4 +91,4 @@ TEST(ObjectiveExchange, Write) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

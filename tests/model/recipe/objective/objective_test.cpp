@@ -12,7 +12,7 @@
 #include "model/recipe/optimizer/optimizer.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 using graph::Tensor;
@@ -27,7 +27,7 @@ Tensor floats(graph::Shape shape, std::vector<double> values) {
   return t;
 }
 
-graph::Graph bound(const Model& m, const std::string& function) {
+graph::Graph bound(const arch::Model& m, const std::string& function) {
   graph::Graph g = m.family->function(function, m.config);
   return graph::bind_symbols(g, {{"B", kRows}, {"T", kLength}});
 }
@@ -39,7 +39,7 @@ graph::EvalOptions wide() {
 }
 
 // Rows with prompts of 1 and 2 tokens and answers of different lengths.
-Inputs inputs_of(const Model& m) {
+Inputs inputs_of(const arch::Model& m) {
   Inputs in = tiny_inputs(m, kRows, kLength);
   std::vector<double> weights;
   for (int64_t r = 0; r < kRows; ++r)
@@ -54,7 +54,7 @@ Inputs inputs_of(const Model& m) {
 // What objectives are made of, by the oracle.
 struct Rows {
   std::vector<double> logp, lengths, reference;
-  explicit Rows(const Model& m) : logp(kRows, 0), lengths(kRows, 0) {
+  explicit Rows(const arch::Model& m) : logp(kRows, 0), lengths(kRows, 0) {
     const Inputs in = inputs_of(m);
     const Tensor losses = graph::eval(bound(m, "token_loss"), in, wide())[0];
     for (size_t i = 0; i < losses.values.size(); ++i) {
@@ -77,7 +77,7 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
-std::map<std::string, double> values_of(const Model& m, const ObjectiveSettings& settings) {
+std::map<std::string, double> values_of(const arch::Model& m, const ObjectiveSettings& settings) {
   const Objective objective(*test_library(), settings);
   const graph::Graph g = objective.over(bound(m, objective.function()), true);
   EXPECT_EQ(graph::verify(g), "");
@@ -88,7 +88,7 @@ std::map<std::string, double> values_of(const Model& m, const ObjectiveSettings&
 }
 
 TEST(Objectives, PairsAgainstAReference) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const Rows r(m);
   const auto at = [&](double beta, double smooth) {
     double sum = 0;
@@ -115,7 +115,7 @@ TEST(Objectives, PairsAgainstAReference) {
 }
 
 TEST(Objectives, PairsWithoutAReference) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const Rows r(m);
   double simpo = 0, odds = 0;
   for (const size_t p : {0U, 1U}) {
@@ -130,7 +130,7 @@ TEST(Objectives, PairsWithoutAReference) {
 }
 
 TEST(Objectives, AnswersWithLabels) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const Rows r(m);
   const std::vector<double> labels = inputs_of(m).at(kLabels).values;
   double want = 0;
@@ -144,7 +144,7 @@ TEST(Objectives, AnswersWithLabels) {
 }
 
 TEST(Objectives, NextTokenIsTheWeightedLoss) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const graph::Graph want =
       graph::bind_symbols(weighted_loss(m.family->function("token_loss", m.config)), {{"B", kRows}, {"T", kLength}});
   EXPECT_NEAR(values_of(m, {"next_token", "", {}}).at("loss"), graph::eval(want, inputs_of(m), wide())[0].values[0],
@@ -152,19 +152,19 @@ TEST(Objectives, NextTokenIsTheWeightedLoss) {
 }
 
 // Another model of the same family; its inputs are called otherwise.
-graph::Graph teacher_of(const Model& m) {
+graph::Graph teacher_of(const arch::Model& m) {
   graph::Graph g = bound(m, "forward");
   for (graph::Node& n : g.nodes)
     if (n.op == graph::Op::input_ && n.attributes.role == graph::Role::parameter) n.attributes.name += ".teacher";
   return g;
 }
-Inputs with_teacher(Inputs in, const Model& teacher) {
+Inputs with_teacher(Inputs in, const arch::Model& teacher) {
   for (const auto& [name, w] : teacher.weights) in[name + ".teacher"] = f32_tensor(w);
   return in;
 }
 
 TEST(Objectives, DistillationIsTheDivergenceOfBothDistributions) {
-  const Model m = tiny_model(), other = tiny_model(7);
+  const arch::Model m = tiny_model(), other = tiny_model(7);
   const Inputs in = with_teacher(inputs_of(m), other);
   const graph::Graph theirs = teacher_of(other);
   const std::vector<double> a = graph::eval(bound(m, "forward"), in, wide())[0].values,
@@ -191,31 +191,32 @@ TEST(Objectives, DistillationIsTheDivergenceOfBothDistributions) {
 
 constexpr int64_t kWords = 40;  // more than the few numbers of a row that may be whole
 
-Model wordy_model(uint32_t seed) {
+arch::Model wordy_model(uint32_t seed) {
   graph::Config config = tiny_config();
   config["vocab"] = kWords;
-  Model m = initialise(test_library()->family("llama"), config, seed);
+  arch::Model m = initialise(test_library()->family("llama"), config, seed);
   for (auto& [name, w] : m.weights) {
     std::vector<float> values(w.f32().begin(), w.f32().end());
     for (float& v : values)
       if (m.find(name)->init != "ones" && !m.find(name)->frozen) v *= 15;
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
   return m;
 }
 
 struct Trained {
   graph::Graph graph;
-  std::vector<Parameter> parameters;
+  std::vector<arch::Parameter> parameters;
 };
 
-Trained with_gradients(const Model& m, const Objective& objective, const graph::Graph* teacher, int64_t most_bytes) {
+Trained with_gradients(const arch::Model& m, const Objective& objective, const graph::Graph* teacher,
+                       int64_t most_bytes) {
   Trained out;
   out.graph = objective.over(bound(m, objective.function()), true, teacher);
-  for (const Parameter& p : m.parameters)
+  for (const arch::Parameter& p : m.parameters)
     if (!p.frozen) out.parameters.push_back(p);
   std::vector<graph::ValueId> by, metrics(out.graph.results.begin() + 1, out.graph.results.end());
-  for (const Parameter& p : out.parameters) by.push_back(out.graph.find_input(p.name));
+  for (const arch::Parameter& p : out.parameters) by.push_back(out.graph.find_input(p.name));
   graph::ValueId loss = out.graph.results[0];
   const auto d = graph::differentiate_by_rows(out.graph, loss, by, most_bytes, &metrics);
   out.graph.results = {loss};
@@ -239,7 +240,7 @@ int64_t widest_logits(const graph::Graph& g) {
 class ObjectiveGradients : public testing::TestWithParam<std::string> {};
 
 TEST_P(ObjectiveGradients, AreFiniteDifferencesAndLogitsAreNeverWhole) {
-  const Model m = wordy_model(1), other = wordy_model(7);
+  const arch::Model m = wordy_model(1), other = wordy_model(7);
   const graph::Graph theirs = teacher_of(other);
   const Objective objective(*test_library(), {GetParam(), "", {}});
   const graph::Graph* teacher = objective.reads("teacher") ? &theirs : nullptr;
@@ -256,7 +257,7 @@ TEST_P(ObjectiveGradients, AreFiniteDifferencesAndLogitsAreNeverWhole) {
 
   for (const char* name : {"layers.0.wq", "layers.1.down", "output"}) {
     const auto p = std::find_if(whole.parameters.begin(), whole.parameters.end(),
-                                [&](const Parameter& q) { return q.name == name; });
+                                [&](const arch::Parameter& q) { return q.name == name; });
     ASSERT_NE(p, whole.parameters.end());
     const auto& gradient = a[1 + static_cast<size_t>(p - whole.parameters.begin())].values;
     const auto largest =
@@ -281,7 +282,7 @@ INSTANTIATE_TEST_SUITE_P(All, ObjectiveGradients, testing::ValuesIn(objective_na
 // ---- texts of users
 
 TEST(Objectives, AUsersTextNeedsNoCode) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const TestFolder folder;
   write_file_atomic(folder / "mine.lum",
                     "fn gap(logp: f32[P, 2]) -> f32[P] = logp[:, 0] - logp[:, 1]\n"
@@ -316,7 +317,7 @@ TEST(Objectives, WhatIsWrongIsSaid) {
   EXPECT_NE(refusal({"x", "fn loss(rewards: f32[R]) -> f32[] = sum(rewards)\n", {}}).find("has no input 'rewards'"),
             std::string::npos);
   EXPECT_NE(refusal({"x", "fn loss(logp: f32[R]) -> f32[] = sum(logq)\n", {}}), "accepted");
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const Objective pairs(*test_library(), {"dpo", "", {}});
   graph::Graph odd = graph::bind_symbols(m.family->function("token_loss", m.config), {{"B", 3}, {"T", kLength}});
   try {
@@ -328,4 +329,4 @@ TEST(Objectives, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -13,7 +13,7 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 constexpr int64_t kRows = 4, kColumns = 128;
@@ -129,12 +129,12 @@ TEST(HeldFormats, RefusalsSayWhy) {
 }
 
 struct Start {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   Start() {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(train::training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(train::training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
     model.tokenizer = tokenizer;
   }
@@ -142,7 +142,7 @@ struct Start {
 
 Recipe recipe_of(const std::string& type, const std::string& compensation = "none",
                  const std::string& rounding = "stochastic") {
-  Recipe r = small_recipe();
+  Recipe r = train::small_recipe();
   r.param_type = type;
   r.param_compensation = compensation;
   r.param_rounding = rounding;
@@ -151,34 +151,34 @@ Recipe recipe_of(const std::string& type, const std::string& compensation = "non
 
 TEST(HeldFormats, TrainNearlyAsWell) {
   const Start s;
-  run::Engine engine = make_engine(2);
-  Trainer reference(engine, s.model, small_recipe(), s.data);
+  run::Engine engine = train::make_engine(2);
+  train::Trainer reference(engine, s.model, train::small_recipe(), s.data);
   const double want = run_training(reference, {}).validation_loss;
   for (const char* name : {"fp8_row", "mxfp8_e4m3_up", "q8_0"}) {
-    Trainer trainer(engine, s.model, recipe_of(name), s.data);
+    train::Trainer trainer(engine, s.model, recipe_of(name), s.data);
     EXPECT_NEAR(run_training(trainer, {}).validation_loss, want, 0.15 * want) << name;
   }
-  Trainer table(engine, s.model, recipe_of("nf4", "int8_row"), s.data);
+  train::Trainer table(engine, s.model, recipe_of("nf4", "int8_row"), s.data);
   EXPECT_LT(run_training(table, {}).validation_loss, 1.5 * want);
 }
 
 // What products pass weights through is made of what is held of them.
 TEST(HeldFormats, GoWithFormatsOfProducts) {
   const Start s;
-  run::Engine engine = make_engine(2);
-  Recipe recipe = small_recipe();
+  run::Engine engine = train::make_engine(2);
+  Recipe recipe = train::small_recipe();
   recipe.precision = "bf16";
   recipe.products.activation = recipe.products.weight = recipe.products.gradient = "int8_row";
-  Trainer reference(engine, s.model, recipe, s.data);
+  train::Trainer reference(engine, s.model, recipe, s.data);
   const double want = run_training(reference, {}).validation_loss;
   recipe.param_type = "int8_block";
-  Trainer trainer(engine, s.model, recipe, s.data);
+  train::Trainer trainer(engine, s.model, recipe, s.data);
   const double loss = run_training(trainer, {}).validation_loss;
   EXPECT_NE(loss, want);
   EXPECT_NEAR(loss, want, 0.15 * want);
   // Codes of products are no longer those of f32 weights, and not those that lie there either.
   recipe.products.weight = "none";
-  Trainer without(engine, s.model, recipe, s.data);
+  train::Trainer without(engine, s.model, recipe, s.data);
   EXPECT_NE(run_training(without, {}).validation_loss, loss);
 }
 
@@ -187,12 +187,12 @@ TEST(HeldFormats, GiveTheSameBytesWithStatesElsewhere) {
   for (const auto& [type, rest] : {std::pair{"fp8_row", "none"}, {"bf16", "exact"}}) {
     std::map<std::string, std::vector<uint8_t>> here;
     for (const char* offload : {"", "moments"}) {
-      run::Engine engine = make_engine(2);
+      run::Engine engine = train::make_engine(2);
       const TestFolder folder;
       Recipe recipe = recipe_of(type, rest);
       recipe.offload = offload;
       recipe.run_folder = folder.path().string();
-      Trainer trainer(engine, s.model, recipe, s.data);
+      train::Trainer trainer(engine, s.model, recipe, s.data);
       for (int i = 0; i < 3; ++i) (void)trainer.step();
       if (here.empty())
         here = weights_of(trainer);
@@ -200,12 +200,12 @@ TEST(HeldFormats, GiveTheSameBytesWithStatesElsewhere) {
         EXPECT_EQ(weights_of(trainer), here) << type;
     }
     // By layers sums may round otherwise.
-    run::Engine engine = make_engine(2);
+    run::Engine engine = train::make_engine(2);
     const TestFolder folder;
     Recipe recipe = recipe_of(type, rest);
     recipe.offload = "layers";
     recipe.run_folder = folder.path().string();
-    Trainer by_layers(engine, s.model, recipe, s.data);
+    train::Trainer by_layers(engine, s.model, recipe, s.data);
     double loss = 0;
     for (int i = 0; i < 3; ++i) loss = by_layers.step().loss;
     EXPECT_TRUE(std::isfinite(loss)) << type;
@@ -221,22 +221,22 @@ TEST(HeldFormats, ResumeBitForBit) {
                                               {"bf16", "exact", "adamw"},
                                               {"mxfp8_e4m3", "mxfp8_e4m3", "lion"},
                                               {"q8_0", "none", "adafactor"}}) {
-    run::Engine two = make_engine(2), one = make_engine(1);
+    run::Engine two = train::make_engine(2), one = train::make_engine(1);
     Recipe recipe = recipe_of(type, rest);
     recipe.optimizer.name = optimizer;
-    Trainer straight(two, s.model, recipe, s.data);
+    train::Trainer straight(two, s.model, recipe, s.data);
     for (int i = 0; i < 4; ++i) (void)straight.step();
     const TestFolder folder;
-    Trainer first(one, s.model, recipe, s.data);
+    train::Trainer first(one, s.model, recipe, s.data);
     for (int i = 0; i < 2; ++i) (void)first.step();
     const auto saved = first.save(folder.path());
-    const Checkpoint c = load_checkpoint(saved, test_library()->formats());
+    const file::Checkpoint c = file::load_checkpoint(saved, test_library()->formats());
     const graph::Element stored = c.weights->get("layers.0.wq").element;
     EXPECT_EQ(stored.format ? stored.format->name : std::string(scalar_name(stored.scalar)), type);
     EXPECT_EQ(c.weights->get("norm").element.scalar, Scalar::f32);
     EXPECT_EQ(read_run(test_library(), c).model.weights.size(), s.model.weights.size());
     EXPECT_EQ(c.optimizer->find(optimizer_state(kRest, "layers.0.wq")) != nullptr, rest != std::string("none"));
-    Trainer second(two, s.model, recipe, s.data);
+    train::Trainer second(two, s.model, recipe, s.data);
     second.restore(c);
     for (int i = 0; i < 2; ++i) (void)second.step();
     EXPECT_EQ(weights_of(second), weights_of(straight)) << type << " " << rest;
@@ -247,16 +247,16 @@ TEST(HeldFormats, ResumeBitForBit) {
 // Moves below half a step of bf16: to the nearest they are lost, with a compensation they are not.
 TEST(HeldFormats, CompensationTrainsAsF32Does) {
   const Start s;
-  run::Engine engine = make_engine(2);
+  run::Engine engine = train::make_engine(2);
   const auto loss = [&](const Recipe& from) {
     Recipe r = from;
     r.optimizer.weight_decay = 0;
     r.schedule = {.shape = Schedule::Shape::constant, .peak = 1e-5, .floor = 0, .warmup = 0, .steps = 150};
-    Trainer trainer(engine, s.model, r, s.data);
+    train::Trainer trainer(engine, s.model, r, s.data);
     return run_training(trainer, {}).validation_loss;
   };
-  Trainer fresh(engine, s.model, small_recipe(), s.data);
-  const double begun = fresh.evaluate(), f32 = loss(small_recipe()), gained = begun - f32;
+  train::Trainer fresh(engine, s.model, train::small_recipe(), s.data);
+  const double begun = fresh.evaluate(), f32 = loss(train::small_recipe()), gained = begun - f32;
   ASSERT_GT(gained, 0);
   EXPECT_LT(begun - loss(recipe_of("bf16", "none", "nearest")), 0.7 * gained);
   EXPECT_NEAR(loss(recipe_of("bf16", "bf16")), f32, 0.05 * gained);
@@ -266,14 +266,14 @@ TEST(HeldFormats, CompensationTrainsAsF32Does) {
 // Bytes as the plan says them: of parameters, of what is lost of them, of moments.
 TEST(HeldFormats, TakeWhatThePlanSays) {
   const Start s;
-  run::Engine engine = make_engine(2);
+  run::Engine engine = train::make_engine(2);
   int64_t matrices = 0, before = 0;
   for (const auto& [type, rest] :
        {std::pair{"f32", "none"}, {"bf16", "none"}, {"bf16", "exact"}, {"int8_block", "int8_block"}}) {
     const Recipe recipe = recipe_of(type, rest);
     const HeldIn in = settings(type, rest);
     int64_t weights = 0, moments = 0, frozen = 0;
-    for (const Parameter& p : s.model.parameters) {
+    for (const arch::Parameter& p : s.model.parameters) {
       const graph::Type f32{p.shape, {}};
       const bool is_held = in.holds(p);
       weights += graph::byte_size({p.shape, is_held ? in.element : graph::Element{}});
@@ -286,11 +286,11 @@ TEST(HeldFormats, TakeWhatThePlanSays) {
     if (type == std::string("bf16")) {
       EXPECT_EQ(weights, before - 2 * matrices);
     }
-    const TrainingForecast f = forecast_training(engine, s.model, recipe);
+    const train::TrainingForecast f = train::forecast_training(engine, s.model, recipe);
     EXPECT_EQ(f.weights, weights) << type;
     EXPECT_EQ(f.moments, moments) << type << " " << rest;
-    Trainer trainer(engine, s.model, recipe, s.data);
-    for (const Trainer::Held& held : trainer.memory()) {
+    train::Trainer trainer(engine, s.model, recipe, s.data);
+    for (const train::Trainer::Held& held : trainer.memory()) {
       if (held.kind == "trained weights") {
         EXPECT_EQ(held.bytes, weights - frozen) << type;
       }
@@ -302,4 +302,4 @@ TEST(HeldFormats, TakeWhatThePlanSays) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

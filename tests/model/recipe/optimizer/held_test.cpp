@@ -10,7 +10,7 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 // y = round_stochastically(x), many at once.
@@ -57,12 +57,12 @@ TEST(Held, SeedsOfStepsDiffer) {
 }
 
 struct Start {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   Start() {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(train::training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(train::training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
     model.tokenizer = tokenizer;
   }
@@ -73,10 +73,10 @@ TEST(Held, TrainsNearlyAsWellAndRepeats) {
   std::vector<double> losses;
   std::map<std::string, std::vector<uint8_t>> first;
   for (const char* type : {"f32", "bf16", "bf16"}) {
-    run::Engine own = make_engine(first.empty() ? 2 : 1);
-    Recipe recipe = small_recipe();
+    run::Engine own = train::make_engine(first.empty() ? 2 : 1);
+    Recipe recipe = train::small_recipe();
     recipe.param_type = type;
-    Trainer trainer(own, s.model, recipe, s.data);
+    train::Trainer trainer(own, s.model, recipe, s.data);
     losses.push_back(run_training(trainer, {}).validation_loss);
     if (recipe.param_type != "bf16") continue;
     if (first.empty())
@@ -89,22 +89,22 @@ TEST(Held, TrainsNearlyAsWellAndRepeats) {
     }
   }
   EXPECT_NEAR(losses[1], losses[0], 0.05 * losses[0]);
-  Recipe wrong = small_recipe();
+  Recipe wrong = train::small_recipe();
   wrong.param_type = "i99";
-  EXPECT_THROW(Trainer(engine(), s.model, wrong, s.data), Error);
+  EXPECT_THROW(train::Trainer(engine(), s.model, wrong, s.data), Error);
 }
 
 // Moves far below a step of bf16: rounded to nearest they would all be lost.
 TEST(Held, SmallMovesAreNotLost) {
   const Start s;
-  Recipe recipe = small_recipe();
+  Recipe recipe = train::small_recipe();
   recipe.param_type = "bf16";
   recipe.optimizer.weight_decay = 0;
   recipe.schedule = {.shape = Schedule::Shape::constant, .peak = 1e-6, .floor = 0, .warmup = 0, .steps = 3};
-  Trainer trainer(engine(), s.model, recipe, s.data);
-  const Model before = trainer.model();
+  train::Trainer trainer(engine(), s.model, recipe, s.data);
+  const arch::Model before = trainer.model();
   for (int i = 0; i < 3; ++i) (void)trainer.step();
-  const Model after = trainer.model();
+  const arch::Model after = trainer.model();
   int64_t moved = 0;
   for (const auto& [name, w] : after.weights) {
     if (w.type.shape.size() < 2) continue;
@@ -117,23 +117,23 @@ class HeldResume : public testing::TestWithParam<int64_t> {};
 
 TEST_P(HeldResume, IsBitExact) {
   const Start s;
-  Recipe recipe = small_recipe();
+  Recipe recipe = train::small_recipe();
   recipe.param_type = "bf16";
   recipe.accumulate = GetParam();
   QuantizeRule rule;
   rule.values = {"layers.0.*"};
   rule.format = "q4_0";
   recipe.quantize = {rule};
-  Trainer straight(engine(), s.model, recipe, s.data);
+  train::Trainer straight(engine(), s.model, recipe, s.data);
   for (int i = 0; i < 4; ++i) (void)straight.step();
   const TestFolder folder;
-  Trainer first(engine(), s.model, recipe, s.data);
+  train::Trainer first(engine(), s.model, recipe, s.data);
   for (int i = 0; i < 2; ++i) (void)first.step();
   const auto saved = first.save(folder.path());
-  const Checkpoint c = load_checkpoint(saved, test_library()->formats());
+  const file::Checkpoint c = file::load_checkpoint(saved, test_library()->formats());
   EXPECT_EQ(c.weights->get("layers.0.wq").element.scalar, Scalar::bf16);
   EXPECT_EQ(c.weights->get("norm").element.scalar, Scalar::f32);
-  Trainer second(engine(), s.model, recipe, s.data);
+  train::Trainer second(engine(), s.model, recipe, s.data);
   second.restore(c);
   for (int i = 0; i < 2; ++i) (void)second.step();
   EXPECT_EQ(weights_of(second), weights_of(straight));
@@ -143,4 +143,4 @@ TEST_P(HeldResume, IsBitExact) {
 INSTANTIATE_TEST_SUITE_P(Accumulation, HeldResume, testing::Values(1, 2));
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

@@ -13,15 +13,15 @@
 #include "number/codec/codec.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::recipe {
 namespace {
 
 using Numbers = std::vector<double>;
 constexpr int kSteps = 5;
 constexpr double kRate = 0.02;
 
-Parameter parameter(const std::string& name, graph::Shape shape, const std::string& role) {
-  Parameter p;
+arch::Parameter parameter(const std::string& name, graph::Shape shape, const std::string& role) {
+  arch::Parameter p;
   p.name = name;
   p.decays = shape.size() > 1;
   p.shape = std::move(shape);
@@ -29,13 +29,13 @@ Parameter parameter(const std::string& name, graph::Shape shape, const std::stri
   return p;
 }
 
-std::vector<Parameter> parameters() {
+std::vector<arch::Parameter> parameters() {
   return {parameter("wide", {6, 32}, "ffn_up"), parameter("tall", {40, 32}, "ffn_down"),
           parameter("embed", {9, 32}, "embedding"), parameter("norm", {32}, "norm"),
           parameter("experts", {2, 4, 32}, "ffn_up")};
 }
 
-Numbers drawn(const Parameter& p, uint32_t seed, double size) {
+Numbers drawn(const arch::Parameter& p, uint32_t seed, double size) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal(0, size);
   Numbers out(static_cast<size_t>(p.count()));
@@ -43,17 +43,17 @@ Numbers drawn(const Parameter& p, uint32_t seed, double size) {
   return out;
 }
 
-Numbers beginning(const Parameter& p) {
+Numbers beginning(const arch::Parameter& p) {
   return drawn(p, static_cast<uint32_t>(p.count()), 0.3);
 }
-Numbers gradient(const Parameter& p, int step) {
+Numbers gradient(const arch::Parameter& p, int step) {
   return drawn(p, static_cast<uint32_t>(p.count() * 100 + step), 0.01 * step);
 }
 
 // An optimizer's part of a step on a device, with gradients from outside.
 class Stepper {
  public:
-  Stepper(run::Engine& engine, const Optimizer& optimizer, std::vector<Parameter> trained)
+  Stepper(run::Engine& engine, const Optimizer& optimizer, std::vector<arch::Parameter> trained)
       : engine_(engine), optimizer_(optimizer), trained_(std::move(trained)) {
     const graph::Graph g = apply_step(trained_, optimizer_);
     EXPECT_EQ(graph::verify(g), "");
@@ -62,11 +62,11 @@ class Stepper {
       tensors_[name] = std::make_shared<run::DeviceTensor>(engine_.device(), program_->input_type(name));
       program_->bind(name, tensors_[name]);
     }
-    for (const Parameter& p : trained_) put(p.name, beginning(p));
+    for (const arch::Parameter& p : trained_) put(p.name, beginning(p));
   }
 
   void step(int step) {
-    for (const Parameter& p : trained_) put(kGradient + p.name, gradient(p, step));
+    for (const arch::Parameter& p : trained_) put(kGradient + p.name, gradient(p, step));
     still(step);
   }
 
@@ -101,7 +101,7 @@ class Stepper {
  private:
   run::Engine& engine_;
   const Optimizer& optimizer_;
-  std::vector<Parameter> trained_;
+  std::vector<arch::Parameter> trained_;
   std::shared_ptr<run::Program> program_;
   std::map<std::string, run::DeviceTensorRef> tensors_;
 };
@@ -115,7 +115,7 @@ double range(const Numbers& x) {
 
 using States = std::map<std::string, Numbers>;
 struct Site {
-  const Parameter& p;
+  const arch::Parameter& p;
   int step;
   double decay;  // 0 for vectors
   Numbers& state(States& s, const std::string& name, size_t size) const {
@@ -284,13 +284,13 @@ TEST_P(FiveSteps, AreTheFormulas) {
   Stepper stepper(engine(), optimizer, parameters());
   std::map<std::string, Numbers> values;
   std::map<std::string, States> states;
-  for (const Parameter& p : parameters()) values[p.name] = beginning(p);
+  for (const arch::Parameter& p : parameters()) values[p.name] = beginning(p);
   for (int step = 1; step <= kSteps; ++step) {
     stepper.step(step);
-    for (const Parameter& p : parameters())
+    for (const arch::Parameter& p : parameters())
       c.formula({p, step, p.decays ? c.decay : 0}, values[p.name], gradient(p, step), states[p.name]);
   }
-  for (const Parameter& p : parameters()) {
+  for (const arch::Parameter& p : parameters()) {
     const std::vector<float> ours = stepper.get(p.name);
     const Numbers& theirs = values[p.name];
     double moved = 0;
@@ -316,7 +316,7 @@ TEST(OptimizerExchange, WritesFiveSteps) {
     Stepper stepper(engine(), optimizer, parameters());
     for (int step = 1; step <= kSteps; ++step) stepper.step(step);
     std::string tensors;
-    for (const Parameter& p : parameters()) {
+    for (const arch::Parameter& p : parameters()) {
       std::vector<int64_t> shape;
       for (const graph::Dim& d : p.shape) shape.push_back(d.number());
       std::vector<std::string> gradients;
@@ -347,7 +347,7 @@ TEST(Moments, AreHeldInTheFormatAndFollowTheirOwn) {
       b.step(step);
     }
     const FormatRef f = test_library()->formats().get(format);
-    for (const Parameter& p : parameters()) {
+    for (const arch::Parameter& p : parameters()) {
       const std::string m = optimizer_state("m", p.name), v = optimizer_state("v", p.name);
       if (p.is_vector()) {
         EXPECT_EQ(b.type(m).element.format, nullptr);
@@ -375,7 +375,7 @@ TEST(Moments, AreHeldInTheFormatAndFollowTheirOwn) {
 
 // A mean over many draws of what is held is what was to be held: nothing is lost for being small.
 TEST(Moments, StochasticRoundingKeepsTheMean) {
-  const Parameter p = parameter("w", {32, 32}, "");
+  const arch::Parameter p = parameter("w", {32, 32}, "");
   OptimizerSettings settings;
   settings.name = "sgd";
   settings.momentum = 0.99;  // a step of the format is 1/8 at most, what goes is 1/100
@@ -403,9 +403,9 @@ TEST(Moments, StochasticRoundingKeepsTheMean) {
 }
 
 TEST(Optimizers, BytesOfStatesAreCounted) {
-  const std::vector<Parameter> p = parameters();
+  const std::vector<arch::Parameter> p = parameters();
   int64_t all = 0;
-  for (const Parameter& q : p) all += q.count();
+  for (const arch::Parameter& q : p) all += q.count();
   const auto bytes = [&](const std::string& name) {
     OptimizerSettings s;
     s.name = name;
@@ -456,7 +456,7 @@ TEST(Optimizers, OtherNamesAreTakenForWhatTheyMean) {
 }
 
 TEST(Optimizers, AUsersTextIsOneOfThem) {
-  const auto library = Library::builtin();
+  const auto library = arch::Library::builtin();
   library->add_model_text(std::make_shared<Source>(Source{"mine.lum", R"(
 optimizer halves(cfg) {
   config { share : f32 = 0.5, least 0, most 1 }
@@ -476,7 +476,7 @@ optimizer halves(cfg) {
   Stepper s(engine(), optimizer, parameters());
   s.step(1);
   s.step(2);
-  for (const Parameter& p : parameters()) {
+  for (const arch::Parameter& p : parameters()) {
     const Numbers begin = beginning(p), first = gradient(p, 1), second = gradient(p, 2);
     const std::vector<float> end = s.get(p.name);
     for (size_t i = 0; i < end.size(); ++i)
@@ -493,4 +493,4 @@ TEST(Optimizers, EveryTextOfTheLibraryIsSound) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::recipe

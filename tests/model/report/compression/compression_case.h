@@ -3,7 +3,7 @@
 
 #include "model/report/compression/compression.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 
 inline CompressionReport small_document() {
   CompressionReport r;
@@ -66,4 +66,4 @@ inline CompressionReport small_document() {
   return r;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::report

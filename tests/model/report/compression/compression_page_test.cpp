@@ -6,7 +6,7 @@
 #include "tests/model/report/compression/compression_case.h"
 #include "tests/model/report/page_document.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using testing::HasSubstr;
@@ -50,4 +50,4 @@ TEST(CompressionPage, AsText) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::report

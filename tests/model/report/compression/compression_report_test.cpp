@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tests/model/report/compression/compression_case.h"
 
-namespace lumen::model {
+namespace lumen::model::report {
 namespace {
 
 using nlohmann::json;
@@ -125,4 +125,4 @@ TEST(CompressionReport, HistogramsLeaveOutliersToTheEnds) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::report

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "model/template/messages.h"
+#include "model/templates/messages.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -15,7 +15,7 @@ ordered_json repaired(const std::string& message, size_t changes) {
   const RepairedMessages out = repaired_messages(ordered_json::parse("[" + message + "]"));
   EXPECT_EQ(out.changes.size(), changes) << message;
   EXPECT_EQ(repaired_messages(out.messages).messages, out.messages) << message;  // again changes nothing
-  return normal_messages(out.messages, OtherKeys::refused)[0];
+  return normal_messages(out.messages, templates::OtherKeys::refused)[0];
 }
 
 TEST(ServeHistory, EmptyAnswersAreAnswers) {
@@ -26,7 +26,7 @@ TEST(ServeHistory, EmptyAnswersAreAnswers) {
                             R"({"role": "assistant", "content": null, "tool_calls": [], "refusal": null})"})
     EXPECT_EQ(repaired(given, 0), empty) << given;
   EXPECT_EQ(repaired(R"({"role": "tool", "tool_call_id": "1", "content": null})", 0)["content"], "");
-  EXPECT_THROW(repaired(R"({"role": "user", "content": null})", 0), MessageFault);
+  EXPECT_THROW(repaired(R"({"role": "user", "content": null})", 0), templates::MessageFault);
 }
 
 TEST(ServeHistory, ReasoningInEveryForm) {
@@ -37,7 +37,7 @@ TEST(ServeHistory, ReasoningInEveryForm) {
         R"({"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}]})",
         R"({"role": "assistant", "content": "", "reasoning": {"text": "t"}})"}) {
     const ordered_json message = repaired(given, 0);
-    EXPECT_EQ(thoughts_of(message), "t") << given;
+    EXPECT_EQ(templates::thoughts_of(message), "t") << given;
     EXPECT_EQ(message["content"], "") << given;
   }
 }
@@ -65,4 +65,4 @@ TEST(ServeHistory, OtherMembersAreRemoved) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/model/serve/conversation/styles.h"
-#include "tests/model/template/chat_shapes.h"
+#include "tests/model/templates/chat_shapes.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
-std::string form_of(const ChatRenderer& renderer) {
+std::string form_of(const templates::ChatRenderer& renderer) {
   const ReasoningForm form = learn_reasoning(renderer);
   return (form.marks ? form.marks->open + form.marks->close : "none") + " " + form.variable +
          (form.reads_effort ? "effort" : "");
@@ -24,22 +24,28 @@ TEST(ServeReasoning, MarksAreFoundByRendering) {
     EXPECT_EQ(form_of(style_renderer(style)), "none ") << style;
   EXPECT_EQ(form_of(style_renderer("effort")), "none effort");
   for (const char* shape : {"last thoughts", "no thoughts", "closes thoughts"})
-    EXPECT_EQ(form_of({shapes_tokenizer(), ChatTemplate::parse(chat_shapes().at(shape))}), "<think></think> ") << shape;
-  const auto in_channels =
-      learn_reasoning({shapes_tokenizer("<|return|>"), ChatTemplate::parse(chat_shapes().at("channels"))});
+    EXPECT_EQ(
+        form_of({templates::shapes_tokenizer(), templates::ChatTemplate::parse(templates::chat_shapes().at(shape))}),
+        "<think></think> ")
+        << shape;
+  const auto in_channels = learn_reasoning({templates::shapes_tokenizer("<|return|>"),
+                                            templates::ChatTemplate::parse(templates::chat_shapes().at("channels"))});
   ASSERT_TRUE(in_channels.marks);
   EXPECT_EQ(in_channels.marks->open, "<|channel|>analysis<|message|>");
   EXPECT_EQ(in_channels.marks->close, "<|end|><|start|>assistant");
   EXPECT_EQ(in_channels.marks->answer, "<|channel|>final<|message|>");
   EXPECT_EQ(in_channels.controls.size(), 4U);
   for (const char* shape : {"next role", "alternates"})
-    EXPECT_EQ(form_of({shapes_tokenizer(), ChatTemplate::parse(chat_shapes().at(shape))}), "none ") << shape;
+    EXPECT_EQ(
+        form_of({templates::shapes_tokenizer(), templates::ChatTemplate::parse(templates::chat_shapes().at(shape))}),
+        "none ")
+        << shape;
 }
 
 // Other names of marks, and a switch whose default is off.
 TEST(ServeReasoning, MarksMayHaveAnyName) {
   const auto renderer = [](const std::string& text) {
-    return ChatRenderer(Tokenizer::characters(all_letters()), ChatTemplate::parse(text));
+    return templates::ChatRenderer(text::Tokenizer::characters(all_letters()), templates::ChatTemplate::parse(text));
   };
   EXPECT_EQ(
       form_of(renderer("{%- for m in messages %}<{{ m.role }}>{% if m.thinking %}[T]{{ m.thinking }}[-T]{% endif %}"
@@ -53,12 +59,12 @@ TEST(ServeReasoning, MarksMayHaveAnyName) {
 
 // Tags that the template does not know, but the vocabulary has.
 TEST(ServeReasoning, TokensOfTheVocabularyAreMarks) {
-  BpeTraining options;
+  text::BpeTraining options;
   options.specials = {"<|end|>", "[THINK]", "[/THINK]"};
   options.vocabulary = 256 + std::ssize(options.specials);
   options.end_of_text = "<|end|>";
-  const Tokenizer tokenizer = Tokenizer::train("a", options);
-  const ReasoningForm form = learn_reasoning({tokenizer, ChatTemplate::parse(chat_styles().at("chatml"))});
+  const text::Tokenizer tokenizer = text::Tokenizer::train("a", options);
+  const ReasoningForm form = learn_reasoning({tokenizer, templates::ChatTemplate::parse(chat_styles().at("chatml"))});
   ASSERT_TRUE(form.marks);
   EXPECT_EQ(form.marks->open + form.marks->close, "[THINK][/THINK]");
   EXPECT_EQ(form.controls.size(), 2U);  // both are control tokens, which must be shown
@@ -132,4 +138,4 @@ TEST(ServeReasoning, WhatIsCertainIsReturnedAtOnce) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "model/template/messages.h"
+#include "model/templates/messages.h"
 #include "tests/model/serve/conversation/styles.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 namespace {
 
 using nlohmann::ordered_json;
@@ -18,7 +18,7 @@ ordered_json said(const std::string& role, const std::string& content) {
 
 // Roles and contents after mapping, or "refused".
 std::string mapped(const std::string& style, const ordered_json& messages) {
-  const ChatRenderer renderer = style_renderer(style);
+  const templates::ChatRenderer renderer = style_renderer(style);
   try {
     const ordered_json out = mapped_roles(messages, learn_roles(renderer), renderer);
     (void)renderer.prompt(out, ordered_json::object());  // the template accepts it
@@ -29,7 +29,7 @@ std::string mapped(const std::string& style, const ordered_json& messages) {
       text += (text.empty() ? "" : " ") + one["role"].get<std::string>() + ":" + content;
     }
     return text;
-  } catch (const MessageFault& fault) {
+  } catch (const templates::MessageFault& fault) {
     EXPECT_NE(fault.reason.find("chat template"), std::string::npos);
     return "refused";
   }
@@ -103,4 +103,4 @@ TEST(ServeRoles, OtherRolesAreRenderedOrRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

@@ -7,7 +7,7 @@
 
 #include "model/serve/request.h"
 
-namespace lumen::model {
+namespace lumen::model::serve {
 
 inline std::string all_letters() {
   std::string out = "\n";
@@ -81,13 +81,13 @@ inline const std::map<std::string, std::string>& chat_styles() {
   return styles;
 }
 
-inline ChatRenderer style_renderer(const std::string& style) {
-  return {Tokenizer::characters(all_letters()), ChatTemplate::parse(chat_styles().at(style), style)};
+inline templates::ChatRenderer style_renderer(const std::string& style) {
+  return {text::Tokenizer::characters(all_letters()), templates::ChatTemplate::parse(chat_styles().at(style), style)};
 }
 
 // A model with the template, which can hold 4096 tokens.
 inline std::unique_ptr<ServedModel> style_model(const std::string& style) {
-  auto out = std::make_unique<ServedModel>("m", Tokenizer::characters(all_letters()), 98);
+  auto out = std::make_unique<ServedModel>("m", text::Tokenizer::characters(all_letters()), 98);
   out->longest = 4096;
   out->chat.emplace(style_renderer(style));
   out->calls = learn_call_form(*out->chat);
@@ -98,4 +98,4 @@ inline std::string prompt_text(const GenerationRequest& request, const ServedMod
   return model.tokenizer.decode(request.prompts.at(0), false);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::serve

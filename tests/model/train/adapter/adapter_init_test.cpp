@@ -12,19 +12,19 @@
 #include "run/engine/compile/repeat.h"
 #include "tests/model/train/adapter/lora_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
-Weight random_weight(int64_t rows, int64_t columns) {
+arch::Weight random_weight(int64_t rows, int64_t columns) {
   std::vector<float> values;
   for (int64_t n = 0; n < rows; ++n)
     for (int64_t k = 0; k < columns; ++k)
       values.push_back(static_cast<float>(std::sin(0.7 * static_cast<double>(n * n + 3 * k)) +
                                           std::cos(0.3 * static_cast<double>(n + 1) * static_cast<double>(k))));
-  return f32_weight({graph::Dim(rows), graph::Dim(columns)}, values);
+  return arch::f32_weight({graph::Dim(rows), graph::Dim(columns)}, values);
 }
 
-std::vector<double> product(const LowRankPair& pair) {
+std::vector<double> product(const linear::LowRankPair& pair) {
   const int64_t rows = pair.left.rows(), rank = pair.left.columns(), columns = pair.right.columns();
   std::vector<double> out(static_cast<size_t>(rows * columns));
   for (int64_t n = 0; n < rows; ++n)
@@ -41,19 +41,19 @@ std::vector<double> product(const LowRankPair& pair) {
 TEST(Decomposition, SubspacesEndAtTheExactOne) {
   run::Engine engine = make_engine(2), alone = make_engine(1);
   for (const auto& [rows, columns] : {std::pair(40, 33), {33, 48}}) {
-    const Weight w = random_weight(rows, columns);
-    const LowRankPair iterated = decompose(engine, w, 2, {.rank = 3, .iterations = 40, .seed = 5});
-    const std::vector<double> exact = product(decompose(engine, w, 1, {.rank = 3, .iterations = 0})),
+    const arch::Weight w = random_weight(rows, columns);
+    const linear::LowRankPair iterated = linear::decompose(engine, w, 2, {.rank = 3, .iterations = 40, .seed = 5});
+    const std::vector<double> exact = product(linear::decompose(engine, w, 1, {.rank = 3, .iterations = 0})),
                               other = product(iterated);
     for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(other[i] * 2, exact[i], 1e-3) << i;
-    const LowRankPair again = decompose(alone, w, 2, {.rank = 3, .iterations = 40, .seed = 5});
+    const linear::LowRankPair again = linear::decompose(alone, w, 2, {.rank = 3, .iterations = 40, .seed = 5});
     EXPECT_EQ(again.left.bytes, iterated.left.bytes);
     EXPECT_EQ(again.right.bytes, iterated.right.bytes);
   }
 }
 
-Recipe init_recipe(const std::string& init, const std::string& type = "base") {
-  Recipe r = adapter_recipe();
+recipe::Recipe init_recipe(const std::string& init, const std::string& type = "base") {
+  recipe::Recipe r = adapter_recipe();
   r.adapter.init = init;
   r.adapter.base_type = type;
   r.base = "/somewhere/given.gguf";
@@ -61,9 +61,9 @@ Recipe init_recipe(const std::string& init, const std::string& type = "base") {
 }
 
 struct Initialized {
-  Initialized(run::Engine& engine, const AdapterCase& c, const Model& given, const Recipe& recipe) {
+  Initialized(run::Engine& engine, const AdapterCase& c, const arch::Model& given, const recipe::Recipe& recipe) {
     lines = write_residual_base(engine, given, recipe, folder.path());
-    const Model base = read_model(test_library(), *residual_base(folder.path()));
+    const arch::Model base = read_model(test_library(), *residual_base(folder.path()));
     trainer = std::make_unique<Trainer>(engine, base, recipe, c.data);
     initial = read_initial_adapter(trainer->outline(), trainer->changes(), folder.path());
     trainer->begin_with(initial.adapter);
@@ -74,8 +74,8 @@ struct Initialized {
   InitialAdapter initial;
 };
 
-double plain_loss(run::Engine& engine, const AdapterCase& c, const Model& model) {
-  Recipe recipe = adapter_recipe();
+double plain_loss(run::Engine& engine, const AdapterCase& c, const arch::Model& model) {
+  recipe::Recipe recipe = adapter_recipe();
   recipe.adapter = {};
   return Trainer(engine, model, recipe, c.data).evaluate(8);
 }
@@ -84,7 +84,7 @@ double plain_loss(run::Engine& engine, const AdapterCase& c, const Model& model)
 TEST(AdapterInit, PissaBeginsAsTheModelThatWasGiven) {
   run::Engine engine = make_engine(2);
   const MixtureCase c;
-  Recipe recipe = init_recipe("pissa");
+  recipe::Recipe recipe = init_recipe("pissa");
   recipe.adapter.targets = {"all-linear", "embed", "output"};
   Initialized r(engine, c, c.model, recipe);
   EXPECT_EQ(r.lines.size(), 2U * 7 + 2);
@@ -102,7 +102,7 @@ TEST(AdapterInit, PissaBeginsAsTheModelThatWasGiven) {
   ASSERT_TRUE(plain);
   EXPECT_EQ(plain->parts.at("layers.0.wq").rank(), 2 * recipe.adapter.rank);
   for (const auto& [name, part] : plain->parts) {
-    const AdapterPart &now = r.trainer->adapter().parts.at(name), &began = r.initial.adapter.parts.at(name);
+    const arch::AdapterPart &now = r.trainer->adapter().parts.at(name), &began = r.initial.adapter.parts.at(name);
     ASSERT_EQ(part.a.f32().size(), 2 * now.a.f32().size()) << name;
     ASSERT_EQ(part.b.f32().size(), 2 * now.b.f32().size()) << name;
     EXPECT_EQ(part.b.f32().back(), -began.b.f32().back()) << name;
@@ -114,7 +114,7 @@ TEST(AdapterInit, FormatsLoseLessThanWithoutAnAdapter) {
   run::Engine engine = make_engine(2);
   const WideCase c;
   for (const auto& [init, type] : {std::pair("loftq_iter_2", "q4_0"), {"loftq_iter_1", "q4_k"}, {"pissa", "nf4"}}) {
-    Recipe recipe = init_recipe(init, type);
+    recipe::Recipe recipe = init_recipe(init, type);
     recipe.adapter.targets = {"attention_q", "ffn_up"};
     const Initialized r(engine, c, c.model, recipe);
     EXPECT_EQ(r.lines.size(), 2U);
@@ -126,8 +126,8 @@ TEST(AdapterInit, FormatsLoseLessThanWithoutAnAdapter) {
     EXPECT_FALSE(
         adapter_for_given_base(r.trainer->model(), r.initial.adapter, r.initial.adapter, r.trainer->recipe().adapter));
   }
-  const Model packed = packed_model(engine, c.model, "q4_0");
-  Recipe recipe = init_recipe("pissa_niter_4");
+  const arch::Model packed = packed_model(engine, c.model, "q4_0");
+  recipe::Recipe recipe = init_recipe("pissa_niter_4");
   recipe.adapter.targets = {"ffn_up"};
   const Initialized own(engine, c, packed, recipe);
   EXPECT_EQ(own.trainer->model().weights.at("layers.0.up").type, packed.weights.at("layers.0.up").type);
@@ -138,13 +138,13 @@ TEST(AdapterInit, FormatsLoseLessThanWithoutAnAdapter) {
 TEST(AdapterInit, TheForecastIsOfTheBaseThatIsWritten) {
   const WideCase c;
   run::Engine own = make_engine(2), other = make_engine(2);
-  Recipe recipe = init_recipe("loftq_iter_1", "q4_0");
+  recipe::Recipe recipe = init_recipe("loftq_iter_1", "q4_0");
   recipe.adapter.targets = {"attention_k"};
-  const Model outline = residual_base_outline(c.model, recipe);
+  const arch::Model outline = residual_base_outline(c.model, recipe);
   const TrainingForecast f = forecast_training(own, outline, recipe);
   TestFolder folder;
   (void)write_residual_base(other, c.model, recipe, folder.path());
-  const Model base = read_model(test_library(), *residual_base(folder.path()));
+  const arch::Model base = read_model(test_library(), *residual_base(folder.path()));
   EXPECT_EQ(f.weights, base.weight_bytes());
   for (const auto& [name, w] : base.weights) EXPECT_EQ(w.type, outline.weights.at(name).type) << name;
   Trainer trainer(own, base, recipe, c.data);
@@ -162,7 +162,7 @@ TEST(AdapterInit, TheForecastIsOfTheBaseThatIsWritten) {
 // While it is written: the file, A and B, and of one weight at a time some copies and its decomposition.
 TEST(AdapterInit, MemoryForTheBase) {
   const WideCase c;
-  const Recipe pissa = init_recipe("pissa"), loftq = init_recipe("loftq_iter_1", "q4_0");
+  const recipe::Recipe pissa = init_recipe("pissa"), loftq = init_recipe("loftq_iter_1", "q4_0");
   const auto needs = residual_base_needs(c.model, pissa), packed = residual_base_needs(c.model, loftq);
   ASSERT_EQ(needs.size(), 3U);
   EXPECT_EQ(needs[0].bytes, c.model.weight_bytes());
@@ -174,13 +174,13 @@ TEST(AdapterInit, MemoryForTheBase) {
   EXPECT_GE(needs[2].bytes, 4 * largest);
   EXPECT_GE(packed[2].bytes, 3 * largest);
   // Exactly: the matrix in doubles. Over a subspace: some columns.
-  EXPECT_GT(decomposition_bytes(400, 16384, {.rank = 4}), 8 * 400 * 16384);
-  EXPECT_LT(decomposition_bytes(4096, 16384, {.rank = 4}), 16 << 20);
+  EXPECT_GT(linear::decomposition_bytes(400, 16384, {.rank = 4}), 8 * 400 * 16384);
+  EXPECT_LT(linear::decomposition_bytes(4096, 16384, {.rank = 4}), 16 << 20);
 }
 
 TEST(AdapterInit, WhatContradicts) {
-  const auto refused = [](const std::function<void(AdapterSettings&)>& change) {
-    AdapterSettings s = adapter_settings();
+  const auto refused = [](const std::function<void(recipe::AdapterSettings&)>& change) {
+    recipe::AdapterSettings s = adapter_settings();
     change(s);
     try {
       check_adapter(s);
@@ -190,14 +190,14 @@ TEST(AdapterInit, WhatContradicts) {
     return false;
   };
   for (const char* init : {"other", "pissa_niter_", "pissa_niter_0", "pissa_niter_4x", "loftq_iter_-1", "Pissa"})
-    EXPECT_TRUE(refused([&](AdapterSettings& s) { s.init = init; })) << init;
-  EXPECT_TRUE(refused([](AdapterSettings& s) { s.init = "loftq"; }));
-  EXPECT_TRUE(refused([](AdapterSettings& s) { s.base_type = "q4_0"; }));
-  EXPECT_TRUE(refused([](AdapterSettings& s) {
+    EXPECT_TRUE(refused([&](recipe::AdapterSettings& s) { s.init = init; })) << init;
+  EXPECT_TRUE(refused([](recipe::AdapterSettings& s) { s.init = "loftq"; }));
+  EXPECT_TRUE(refused([](recipe::AdapterSettings& s) { s.base_type = "q4_0"; }));
+  EXPECT_TRUE(refused([](recipe::AdapterSettings& s) {
     s.init = "pissa";
     s.method = "dora";
   }));
-  EXPECT_FALSE(refused([](AdapterSettings& s) {
+  EXPECT_FALSE(refused([](recipe::AdapterSettings& s) {
     s.init = "pissa_niter_4";
     s.base_type = "q4_0";
   }));
@@ -207,11 +207,11 @@ TEST(AdapterInit, WhatContradicts) {
 TEST(AdapterInit, FilesThatDoNotFit) {
   run::Engine engine = make_engine(2);
   const WideCase c;
-  Recipe recipe = init_recipe("pissa");
+  recipe::Recipe recipe = init_recipe("pissa");
   recipe.adapter.targets = {"ffn_up"};
   const Initialized r(engine, c, c.model, recipe);
   EXPECT_THROW(write_residual_base(engine, c.model, recipe, r.folder.path()), Error);
-  Recipe wider = recipe;
+  recipe::Recipe wider = recipe;
   wider.adapter.rank = 5;
   const Trainer other(engine, c.model, wider, c.data);
   EXPECT_THROW(read_initial_adapter(other.outline(), other.changes(), r.folder.path()), Error);
@@ -220,4 +220,4 @@ TEST(AdapterInit, FilesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

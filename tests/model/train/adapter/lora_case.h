@@ -10,18 +10,18 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
-inline AdapterSettings adapter_settings() {
-  AdapterSettings settings;
+inline recipe::AdapterSettings adapter_settings() {
+  recipe::AdapterSettings settings;
   settings.method = "lora";
   settings.rank = 4;
   settings.alpha = 8;
   return settings;
 }
 
-inline Recipe adapter_recipe() {
-  Recipe r = small_recipe();
+inline recipe::Recipe adapter_recipe() {
+  recipe::Recipe r = small_recipe();
   r.batch = 2;
   r.length = 8;
   r.adapter = adapter_settings();
@@ -30,12 +30,12 @@ inline Recipe adapter_recipe() {
 
 // Fresh weights of some config, and a text to train on.
 struct AdapterCase {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   AdapterCase(const std::string& family_name, graph::Config config) {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family(family_name);
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family(family_name);
     config["vocab"] = static_cast<double>(tokenizer.size());
     config["context"] = 16;
     model = initialise(family, family->config("", config), 3);
@@ -60,11 +60,11 @@ struct MixtureCase : AdapterCase {
 };
 
 // Every matrix in the format.
-inline Model packed_model(run::Engine& engine, const Model& model, const std::string& format) {
+inline arch::Model packed_model(run::Engine& engine, const arch::Model& model, const std::string& format) {
   const FormatRef f = test_library()->formats().get(format);
-  Model out = model;
-  for (const Parameter& p : model.parameters) {
-    Weight& w = out.weights.at(p.name);
+  arch::Model out = model;
+  for (const arch::Parameter& p : model.parameters) {
+    arch::Weight& w = out.weights.at(p.name);
     if (p.is_vector() || p.frozen) continue;
     w.bytes = engine.encode(f, model.weights.at(p.name).f32().data(), w.rows(), w.columns());
     w.type.element = {Scalar::f32, f};
@@ -72,9 +72,11 @@ inline Model packed_model(run::Engine& engine, const Model& model, const std::st
   return out;
 }
 
-inline std::map<std::string, std::vector<uint8_t>> bytes_of(const Adapter& adapter) {
+inline std::map<std::string, std::vector<uint8_t>> bytes_of(const arch::Adapter& adapter) {
   std::map<std::string, std::vector<uint8_t>> out;
-  const auto put = [&](const std::string& name, const Weight& w) { out[name] = {w.bytes.begin(), w.bytes.end()}; };
+  const auto put = [&](const std::string& name, const arch::Weight& w) {
+    out[name] = {w.bytes.begin(), w.bytes.end()};
+  };
   for (const auto& [name, part] : adapter.parts) {
     put(name + " a", part.a);
     put(name + " b", part.b);
@@ -83,4 +85,4 @@ inline std::map<std::string, std::vector<uint8_t>> bytes_of(const Adapter& adapt
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -7,40 +7,40 @@
 #include "model/arch/checkpoint/write.h"
 #include "tests/model/train/adapter/lora_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 struct Kind {
   const char* name;
   std::vector<std::string> targets;
-  void (*change)(AdapterSettings&);
+  void (*change)(recipe::AdapterSettings&);
 };
 
 TEST(LoraExchange, WritesFiveSteps) {
   const char* folder = std::getenv("LUMEN_EXCHANGE_DIR");
   if (!folder) GTEST_SKIP() << "for lora_reference.py";
   run::Engine engine = make_engine(2);
-  const Model m = tiny_model(2);
-  const Tokenizer letters = Tokenizer::characters("abcdefghijk");
+  const arch::Model m = tiny_model(2);
+  const text::Tokenizer letters = text::Tokenizer::characters("abcdefghijk");
   std::string text;
   for (int i = 0; i < 600; ++i) text += static_cast<char>('a' + (i * i * 7 + i / 5) % 11);
-  const auto data = std::make_shared<Dataset>(Dataset::from_text(text, letters));
+  const auto data = std::make_shared<data::Dataset>(data::Dataset::from_text(text, letters));
   const std::filesystem::path out = folder;
-  Model base = m;
+  arch::Model base = m;
   base.tokenizer = letters;
   write_hf(base, out / "base");
   const Kind kinds[] = {
-      {"lora", {"all-linear"}, [](AdapterSettings&) {}},
-      {"rs_lora", {"wq", "down", "output"}, [](AdapterSettings& s) { s.rs_lora = true; }},
-      {"lora_plus", {"all-linear"}, [](AdapterSettings& s) { s.b_rate = 4; }},
-      {"embedding", {"embed", "wv"}, [](AdapterSettings&) {}},
-      {"dora", {"all-linear"}, [](AdapterSettings& s) { s.method = "dora"; }},
+      {"lora", {"all-linear"}, [](recipe::AdapterSettings&) {}},
+      {"rs_lora", {"wq", "down", "output"}, [](recipe::AdapterSettings& s) { s.rs_lora = true; }},
+      {"lora_plus", {"all-linear"}, [](recipe::AdapterSettings& s) { s.b_rate = 4; }},
+      {"embedding", {"embed", "wv"}, [](recipe::AdapterSettings&) {}},
+      {"dora", {"all-linear"}, [](recipe::AdapterSettings& s) { s.method = "dora"; }},
   };
   std::ofstream cases(out / "cases.json");
   cases << "[";
   for (const Kind& kind : kinds) {
-    Recipe recipe = adapter_recipe();
-    recipe.schedule.shape = Schedule::Shape::constant;
+    recipe::Recipe recipe = adapter_recipe();
+    recipe.schedule.shape = recipe::Schedule::Shape::constant;
     recipe.schedule.warmup = 0;
     recipe.optimizer.weight_decay = 0;
     recipe.optimizer.max_norm = 1;
@@ -53,7 +53,7 @@ TEST(LoraExchange, WritesFiveSteps) {
     write_adapter_folder(base, trainer.adapter(), begin);
     std::vector<std::string> losses, tokens, targets;
     for (int step = 0; step < 5; ++step) {
-      const Batch batch = batches->training(step, 0);
+      const data::Batch batch = batches->training(step, 0);
       tokens.push_back(fmt::format("[{}]", fmt::join(batch.tokens, ", ")));
       targets.push_back(fmt::format("[{}]", fmt::join(batch.targets, ", ")));
       losses.push_back(fmt::format("{}", trainer.step().loss));
@@ -70,4 +70,4 @@ TEST(LoraExchange, WritesFiveSteps) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -7,7 +7,7 @@
 #include "model/recipe/record/record.h"
 #include "tests/model/train/adapter/lora_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 class LoraResume : public testing::TestWithParam<std::tuple<const char*, const char*, int64_t>> {};
@@ -18,8 +18,8 @@ TEST_P(LoraResume, IsBitExactFromTheCheckpointAlone) {
   const WideCase s;
   const TestFolder folder;
   write_gguf(packed_model(engine, s.model, "q4_0"), folder / "base.gguf");
-  const Model base = read_model(test_library(), folder / "base.gguf");
-  Recipe recipe = adapter_recipe();
+  const arch::Model base = read_model(test_library(), folder / "base.gguf");
+  recipe::Recipe recipe = adapter_recipe();
   recipe.adapter.method = method;
   recipe.adapter.dropout = 0.1;
   recipe.param_type = param_type;
@@ -32,8 +32,8 @@ TEST_P(LoraResume, IsBitExactFromTheCheckpointAlone) {
   const auto saved = first.save(folder / "out");
   // Nothing of the base's size is in it.
   EXPECT_LT(std::filesystem::file_size(saved / "model.safetensors"), std::filesystem::file_size(folder / "base.gguf"));
-  const Checkpoint checkpoint = load_checkpoint(saved, test_library()->formats());
-  const StoredRun stored = read_run(test_library(), checkpoint);
+  const file::Checkpoint checkpoint = file::load_checkpoint(saved, test_library()->formats());
+  const recipe::StoredRun stored = recipe::read_run(test_library(), checkpoint);
   EXPECT_EQ(stored.recipe.adapter.method, method);
   EXPECT_EQ(weights_hash(stored.model), first.base());
   Trainer second(engine, stored.model, stored.recipe, s.data);
@@ -53,20 +53,20 @@ TEST(LoraBase, IsFoundAndVerified) {
   const WideCase s;
   const TestFolder folder;
   write_gguf(packed_model(engine, s.model, "q4_0"), folder / "base.gguf");
-  Recipe recipe = adapter_recipe();
+  recipe::Recipe recipe = adapter_recipe();
   recipe.base = (folder / "base.gguf").string();
   Trainer trainer(engine, read_model(test_library(), folder / "base.gguf"), recipe, s.data);
   (void)trainer.step();
-  const Checkpoint checkpoint = load_checkpoint(trainer.save(folder / "out"), test_library()->formats());
+  const file::Checkpoint checkpoint = file::load_checkpoint(trainer.save(folder / "out"), test_library()->formats());
   // Elsewhere, by the user's word.
   std::filesystem::rename(folder / "base.gguf", folder / "moved.gguf");
-  EXPECT_THROW(read_run(test_library(), checkpoint), Error);
-  const StoredRun run = read_run(test_library(), checkpoint, (folder / "moved.gguf").string());
+  EXPECT_THROW(recipe::read_run(test_library(), checkpoint), Error);
+  const recipe::StoredRun run = recipe::read_run(test_library(), checkpoint, (folder / "moved.gguf").string());
   EXPECT_EQ(weights_hash(run.model), trainer.base());
   // Another model.
   write_gguf(packed_model(engine, s.model, "q4_1"), folder / "base.gguf");
   try {
-    (void)read_run(test_library(), checkpoint);
+    (void)recipe::read_run(test_library(), checkpoint);
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::verify);
@@ -78,14 +78,14 @@ TEST(LoraBase, AModelBesideAWholeCheckpointIsRefused) {
   run::Engine engine = make_engine(2);
   const WideCase s;
   const TestFolder folder;
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.length = 8;
   Trainer trainer(engine, s.model, recipe, s.data);
   (void)trainer.step();
-  const Checkpoint checkpoint = load_checkpoint(trainer.save(folder / "out"), test_library()->formats());
-  EXPECT_NO_THROW(read_run(test_library(), checkpoint));
-  EXPECT_THROW(read_run(test_library(), checkpoint, "some.gguf"), Error);
+  const file::Checkpoint checkpoint = file::load_checkpoint(trainer.save(folder / "out"), test_library()->formats());
+  EXPECT_NO_THROW(recipe::read_run(test_library(), checkpoint));
+  EXPECT_THROW(recipe::read_run(test_library(), checkpoint, "some.gguf"), Error);
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -12,13 +12,13 @@
 #include "run/engine/compile/repeat.h"
 #include "tests/model/train/adapter/lora_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // Gradients of all adapters of a model against central differences (with one extrapolation), in double.
 TEST(LoraGradients, AreFiniteDifferences) {
-  const Model m = tiny_model(2, false);
-  AdapterSettings settings = adapter_settings();
+  const arch::Model m = tiny_model(2, false);
+  recipe::AdapterSettings settings = adapter_settings();
   settings.rank = 2;
   settings.targets = {"all-linear", "embed", "output"};
   const graph::Graph plain = m.family->function("loss", m.config);
@@ -29,13 +29,13 @@ TEST(LoraGradients, AreFiniteDifferences) {
   const auto parameters = adapter_parameters(m, changes, settings);
   graph::Graph both = loss;
   std::vector<graph::ValueId> with;
-  for (const Parameter& p : parameters) with.push_back(both.find_input(p.name));
+  for (const arch::Parameter& p : parameters) with.push_back(both.find_input(p.name));
   const auto gradients = graph::differentiate(both, both.results[0], with);
   both.results.insert(both.results.end(), gradients.begin(), gradients.end());
   both.result_names.resize(both.results.size(), "gradient");
   auto inputs = tiny_inputs(m, 2, 5);
   uint32_t salt = 0;
-  for (Parameter p : parameters) {
+  for (arch::Parameter p : parameters) {
     p.init = "normal";
     p.init_scale = 0.3;
     inputs[p.name] = f32_tensor(initial_weight(*m.family, m.config, p, 5, ++salt));
@@ -67,8 +67,9 @@ TEST_P(PackedBase, TrainsAsItsDecodedWeightsDo) {
   run::Engine engine = make_engine(2);
   for (const char* method : {"lora", "dora"}) {
     const WideCase s;
-    const Model packed = packed_model(engine, s.model, GetParam()), decoded = dequantize(engine, packed);
-    Recipe recipe = adapter_recipe();
+    const arch::Model packed = packed_model(engine, s.model, GetParam()),
+                      decoded = compress::dequantize(engine, packed);
+    recipe::Recipe recipe = adapter_recipe();
     recipe.adapter.method = method;
     Trainer a(engine, packed, recipe, s.data), b(engine, decoded, recipe, s.data);
     EXPECT_NEAR(a.evaluate(4), b.evaluate(4), 1e-4);
@@ -89,15 +90,15 @@ INSTANTIATE_TEST_SUITE_P(Formats, PackedBase, testing::Values("q4_0", "q4_k", "n
 TEST(LoraMemory, StepsComputeNothingOfAWeightsSize) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  const Model packed = packed_model(engine, s.model, "q4_0");
+  const arch::Model packed = packed_model(engine, s.model, "q4_0");
   for (const char* method : {"lora", "dora"}) {
-    Recipe recipe = adapter_recipe();
+    recipe::Recipe recipe = adapter_recipe();
     recipe.adapter.method = method;
     const Method all(packed, recipe, {});
     const Method::Work work = all.step();
     for (const graph::Node& node : work.graph.nodes) {
       if (node.op == graph::Op::input_) continue;
-      for (const Parameter& p : packed.parameters)
+      for (const arch::Parameter& p : packed.parameters)
         EXPECT_FALSE(p.shape.size() == 2 && node.type.shape == p.shape) << p.name << " " << method;
     }
     recipe.adapter.targets = {"ffn_down"};
@@ -110,27 +111,27 @@ TEST(LoraMemory, StepsComputeNothingOfAWeightsSize) {
 // No tensor of the size of an expanded weight is ever made: weights are bound where they lie, and all that is taken is
 // less than one of them expanded.
 TEST(LoraMemory, NothingIsExpanded) {
-  const FamilyRef family = test_library()->family("llama");
-  const Tokenizer tokenizer = Tokenizer::characters(training_text());
-  Model model = initialise(family,
-                           family->config("", {{"vocab", static_cast<double>(tokenizer.size())},
-                                               {"hidden", 512},
-                                               {"layers", 1},
-                                               {"heads", 4},
-                                               {"ffn", 2048},
-                                               {"context", 8}}),
-                           1);
+  const arch::FamilyRef family = test_library()->family("llama");
+  const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+  arch::Model model = initialise(family,
+                                 family->config("", {{"vocab", static_cast<double>(tokenizer.size())},
+                                                     {"hidden", 512},
+                                                     {"layers", 1},
+                                                     {"heads", 4},
+                                                     {"ffn", 2048},
+                                                     {"context", 8}}),
+                                 1);
   model.tokenizer = tokenizer;
   run::Engine engine = make_engine(2);
-  const Model packed = packed_model(engine, model, "q4_0");
-  Recipe recipe = adapter_recipe();
+  const arch::Model packed = packed_model(engine, model, "q4_0");
+  recipe::Recipe recipe = adapter_recipe();
   recipe.batch = 1;
   recipe.length = 8;
   recipe.adapter.rank = 2;
   for (const char* method : {"lora", "dora"}) {
     run::Engine own = make_engine(2);
     recipe.adapter.method = method;
-    const auto data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
+    const auto data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), tokenizer));
     Trainer trainer(own, packed, recipe, data);
     (void)trainer.step();
     (void)trainer.evaluate(1);
@@ -142,8 +143,8 @@ TEST(LoraMemory, NothingIsExpanded) {
 TEST(Lora, LossFalls) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  const Model packed = packed_model(engine, s.model, "q4_0");
-  Recipe recipe = adapter_recipe();
+  const arch::Model packed = packed_model(engine, s.model, "q4_0");
+  recipe::Recipe recipe = adapter_recipe();
   recipe.schedule.steps = 30;
   Trainer trainer(engine, packed, recipe, s.data);
   const double before = trainer.evaluate(8);
@@ -153,10 +154,10 @@ TEST(Lora, LossFalls) {
 }
 
 // W + scale B A, its rows as long as their magnitudes say.
-Model folded(run::Engine& engine, const Model& base, const Adapter& adapter) {
-  Model out = dequantize(engine, base);
+arch::Model folded(run::Engine& engine, const arch::Model& base, const arch::Adapter& adapter) {
+  arch::Model out = compress::dequantize(engine, base);
   for (const auto& [name, part] : adapter.parts) {
-    Weight& w = out.weights.at(name);
+    arch::Weight& w = out.weights.at(name);
     std::vector<float> values(w.f32().begin(), w.f32().end());
     const auto a = part.a.f32(), b = part.b.f32();
     const int64_t rows = w.rows(), columns = w.columns(), rank = part.rank();
@@ -175,7 +176,7 @@ Model folded(run::Engine& engine, const Model& base, const Adapter& adapter) {
       const double gain = part.magnitude->f32()[static_cast<size_t>(n)] / std::sqrt(square);
       for (int64_t k = 0; k < columns; ++k) values[static_cast<size_t>(n * columns + k)] *= static_cast<float>(gain);
     }
-    w = f32_weight(w.type.shape, values);
+    w = arch::f32_weight(w.type.shape, values);
   }
   return out;
 }
@@ -185,17 +186,17 @@ Model folded(run::Engine& engine, const Model& base, const Adapter& adapter) {
 TEST(Lora, FromFourBitsTheLossFallsAsFromFloats) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  Recipe whole = adapter_recipe();
+  recipe::Recipe whole = adapter_recipe();
   whole.adapter = {};
   Trainer first(engine, s.model, whole, s.data);
   for (int i = 0; i < 40; ++i) (void)first.step();
   std::string text;
   for (int i = 0; i < 400; ++i) text += i % 2 == 0 ? "dogs ran. the mat sat. " : "a cat to the dog. ";
-  const auto other = std::make_shared<Dataset>(Dataset::from_text(text, *s.model.tokenizer));
-  const Model floats = first.model(), packed = packed_model(engine, floats, "q4_k");
+  const auto other = std::make_shared<data::Dataset>(data::Dataset::from_text(text, *s.model.tokenizer));
+  const arch::Model floats = first.model(), packed = packed_model(engine, floats, "q4_k");
   std::vector<double> before, after;
-  for (const Model& base : {floats, packed}) {
-    Recipe recipe = adapter_recipe();
+  for (const arch::Model& base : {floats, packed}) {
+    recipe::Recipe recipe = adapter_recipe();
     recipe.batch = 8;
     recipe.schedule.steps = 120;
     Trainer trainer(engine, base, recipe, other);
@@ -216,19 +217,20 @@ TEST(Lora, FromFourBitsTheLossFallsAsFromFloats) {
 TEST(Lora, FoldedIntoTheWeightsItGivesTheSameLoss) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  const Model packed = packed_model(engine, s.model, "q4_0");
+  const arch::Model packed = packed_model(engine, s.model, "q4_0");
   for (const char* method : {"lora", "dora"}) {
-    Recipe recipe = adapter_recipe();
+    recipe::Recipe recipe = adapter_recipe();
     recipe.adapter.method = method;
     recipe.adapter.rs_lora = true;
     Trainer trainer(engine, packed, recipe, s.data);
     for (int i = 0; i < 8; ++i) (void)trainer.step();
-    Recipe plain = recipe;
+    recipe::Recipe plain = recipe;
     plain.adapter = {};
     Trainer merged(engine, folded(engine, trainer.model(), trainer.adapter()), plain, s.data);
     EXPECT_NEAR(merged.evaluate(8), trainer.evaluate(8), 2e-5) << method;
-    EXPECT_GT(std::abs(merged.evaluate(8) - Trainer(engine, dequantize(engine, packed), plain, s.data).evaluate(8)),
-              0.05);
+    EXPECT_GT(
+        std::abs(merged.evaluate(8) - Trainer(engine, compress::dequantize(engine, packed), plain, s.data).evaluate(8)),
+        0.05);
   }
 }
 
@@ -238,7 +240,7 @@ TEST(Lora, StackedMatricesEmbeddingsAndOutputsLearn) {
   const MixtureCase s;
   for (const char* method : {"lora", "dora"}) {
     for (const bool packed : {false, true}) {
-      Recipe recipe = adapter_recipe();
+      recipe::Recipe recipe = adapter_recipe();
       recipe.adapter.method = method;
       recipe.adapter.rank = 4;
       recipe.adapter.targets = {"gates", "ups", "downs", "embed", "output", "attention_q"};
@@ -247,7 +249,7 @@ TEST(Lora, StackedMatricesEmbeddingsAndOutputsLearn) {
       const double before = trainer.evaluate(4);
       (void)run_training(trainer, {});
       EXPECT_LT(trainer.evaluate(4), 0.95 * before) << method << packed;
-      const Adapter adapter = trainer.adapter();
+      const arch::Adapter adapter = trainer.adapter();
       EXPECT_EQ(adapter.parts.size(), 2U * 4 + 2);
       for (const auto& [name, part] : adapter.parts) {
         const auto b = part.b.f32();
@@ -261,8 +263,8 @@ TEST(Lora, StackedMatricesEmbeddingsAndOutputsLearn) {
 TEST(Lora, SameBitsForAnyThreadCount) {
   run::Engine one = make_engine(2);
   const WideCase s;
-  const Model packed = packed_model(one, s.model, "q4_k");
-  Recipe recipe = adapter_recipe();
+  const arch::Model packed = packed_model(one, s.model, "q4_k");
+  recipe::Recipe recipe = adapter_recipe();
   recipe.adapter.method = "dora";
   recipe.adapter.dropout = 0.1;
   std::map<std::string, std::vector<uint8_t>> first;
@@ -281,7 +283,7 @@ TEST(Lora, SameBitsForAnyThreadCount) {
 TEST(Lora, DropoutIsOffInEvaluation) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  Recipe recipe = adapter_recipe();
+  recipe::Recipe recipe = adapter_recipe();
   recipe.schedule.peak = recipe.schedule.floor = 0;
   Trainer plain(engine, s.model, recipe, s.data);
   recipe.adapter.dropout = 0.5;
@@ -292,10 +294,10 @@ TEST(Lora, DropoutIsOffInEvaluation) {
 }
 
 TEST(Lora, TargetsAreNamedInManyWays) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const auto places = graph::low_rank_places(m.family->function("loss", m.config));
   const auto chosen = [&](const std::vector<std::string>& targets) {
-    AdapterSettings settings = adapter_settings();
+    recipe::AdapterSettings settings = adapter_settings();
     settings.rank = 2;
     settings.targets = targets;
     std::string names;
@@ -317,8 +319,8 @@ TEST(Lora, TargetsAreNamedInManyWays) {
   EXPECT_THROW(chosen({"nothing"}), Error);
   EXPECT_THROW(chosen({"attn_norm"}), Error);
   EXPECT_THROW(chosen({"norm"}), Error);
-  const Model tied = tiny_model(1, true);
-  AdapterSettings settings = adapter_settings();
+  const arch::Model tied = tiny_model(1, true);
+  recipe::AdapterSettings settings = adapter_settings();
   settings.targets = {"lm_head"};
   EXPECT_THROW(adapter_changes(tied, places, settings), Error);
   settings.targets = {"wq"};
@@ -329,15 +331,15 @@ TEST(Lora, TargetsAreNamedInManyWays) {
 TEST(Lora, SettingsThatContradict) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  for (const auto& spoil : std::vector<std::function<void(Recipe&)>>{
-           [](Recipe& r) { r.adapter.method = "other"; }, [](Recipe& r) { r.adapter.targets.clear(); },
-           [](Recipe& r) { r.adapter.init = "other"; }, [](Recipe& r) { r.adapter.dropout = 1; },
-           [](Recipe& r) {
+  for (const auto& spoil : std::vector<std::function<void(recipe::Recipe&)>>{
+           [](recipe::Recipe& r) { r.adapter.method = "other"; }, [](recipe::Recipe& r) { r.adapter.targets.clear(); },
+           [](recipe::Recipe& r) { r.adapter.init = "other"; }, [](recipe::Recipe& r) { r.adapter.dropout = 1; },
+           [](recipe::Recipe& r) {
              r.quantize.resize(1);
              r.quantize[0].values = {"*"};
              r.quantize[0].format = "q4_0";
            }}) {
-    Recipe recipe = adapter_recipe();
+    recipe::Recipe recipe = adapter_recipe();
     spoil(recipe);
     EXPECT_THROW(Trainer(engine, s.model, recipe, s.data), Error);
   }
@@ -347,8 +349,8 @@ TEST(Lora, SettingsThatContradict) {
 TEST(Lora, TheForecastIsWhatIsTaken) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  const Model packed = packed_model(engine, s.model, "q4_0");
-  Recipe recipe = adapter_recipe();
+  const arch::Model packed = packed_model(engine, s.model, "q4_0");
+  recipe::Recipe recipe = adapter_recipe();
   for (const char* method : {"lora", "dora"}) {
     for (const int64_t accumulate : {1, 2}) {
       recipe.adapter.method = method;
@@ -374,4 +376,4 @@ TEST(Lora, TheForecastIsWhatIsTaken) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -11,13 +11,13 @@
 #include "model/train/loop/outputs.h"
 #include "tests/model/train/adapter/lora_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-Recipe ship_recipe(const std::string& type) {
-  Recipe r = adapter_recipe();
+recipe::Recipe ship_recipe(const std::string& type) {
+  recipe::Recipe r = adapter_recipe();
   r.ship.type = type;
   r.schedule.steps = 6;
   return r;
@@ -25,13 +25,13 @@ Recipe ship_recipe(const std::string& type) {
 
 // Logits of the trainer and of the file it has written, over a validation window, both in the run's precision.
 double far(run::Engine& engine, Trainer& trainer, const fs::path& file) {
-  const Batch rows = trainer.batches().validation(0, 1);
-  const std::vector<TokenId> window(rows.tokens.begin(), rows.tokens.end());
-  const Model written = read_model(test_library(), file);
+  const data::Batch rows = trainer.batches().validation(0, 1);
+  const std::vector<text::TokenId> window(rows.tokens.begin(), rows.tokens.end());
+  const arch::Model written = read_model(test_library(), file);
   const auto vocab = static_cast<size_t>(written.integer("vocab"));
   std::vector<float> trained(window.size() * vocab);
   trainer.logits(window, trained);
-  const LoadedModel loaded(engine, written);
+  const infer::LoadedModel loaded(engine, written);
   run::CompileOptions options;
   options.assignments = stored_formats(written);
   options.symbols = {{"B", 1}, {"T", static_cast<int64_t>(window.size())}};
@@ -45,7 +45,7 @@ double far(run::Engine& engine, Trainer& trainer, const fs::path& file) {
     program->bind(name, name == "tokens" ? tokens : loaded.weights().at(name));
   program->run();
   std::vector<float> got(trained.size());
-  program->result(kResult)->download(got.data(), static_cast<int64_t>(got.size() * sizeof(float)));
+  program->result(arch::kResult)->download(got.data(), static_cast<int64_t>(got.size() * sizeof(float)));
   double most = 0;
   for (size_t i = 0; i < got.size(); ++i) most = std::max(most, std::abs(static_cast<double>(got[i]) - trained[i]));
   return most;
@@ -56,7 +56,7 @@ class Shipped : public testing::TestWithParam<const char*> {};
 TEST_P(Shipped, TheFileIsWhatWasTrained) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  Recipe recipe = ship_recipe(GetParam());
+  recipe::Recipe recipe = ship_recipe(GetParam());
   Trainer trainer(engine, s.model, recipe, s.data);
   const double before = trainer.evaluate(4);
   for (int i = 0; i < 6; ++i) (void)trainer.step();
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(All, Shipped, testing::Values("q4_0", "q4_k", "q3_k_m",
 TEST(Ship, ShortProductsTrainTheFilesWeights) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  Recipe recipe = ship_recipe("q4_0");
+  recipe::Recipe recipe = ship_recipe("q4_0");
   recipe.precision = "bf16";
   recipe.adapter.targets = {"all-linear", "embed", "output"};
   Trainer trainer(engine, s.model, recipe, s.data);
@@ -89,12 +89,12 @@ TEST(Ship, ShortProductsTrainTheFilesWeights) {
 TEST(Ship, BaseKeepsItsFormats) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  const Model packed = packed_model(engine, s.model, "q4_0");
+  const arch::Model packed = packed_model(engine, s.model, "q4_0");
   Trainer trainer(engine, packed, ship_recipe("base"), s.data);
   for (int i = 0; i < 3; ++i) (void)trainer.step();
   const TestFolder folder;
   (void)write_outputs(engine, trainer, folder.path());
-  const Model written = read_model(test_library(), folder / "model.gguf");
+  const arch::Model written = read_model(test_library(), folder / "model.gguf");
   for (const auto& [name, w] : packed.weights) EXPECT_EQ(written.weights.at(name).type, w.type) << name;
   EXPECT_EQ(written.weights.at("embed").bytes, packed.weights.at("embed").bytes);
   EXPECT_NE(written.weights.at("layers.0.wq").bytes, packed.weights.at("layers.0.wq").bytes);
@@ -106,7 +106,7 @@ TEST(Ship, LearnedFieldsAndGroupMagnitudes) {
   run::Engine engine = make_engine(2);
   const WideCase s;
   for (const char* format : {"int3_g128", "int3_g128_affine"}) {
-    Recipe recipe = ship_recipe(format);
+    recipe::Recipe recipe = ship_recipe(format);
     recipe.ship.fields = "learned";
     recipe.ship.magnitudes = true;
     Trainer trainer(engine, s.model, recipe, s.data);
@@ -124,13 +124,13 @@ TEST(Ship, LearnedFieldsAndGroupMagnitudes) {
 TEST(Ship, PhasesHoldTheRestStill) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  Recipe recipe = ship_recipe("int3_g128");
+  recipe::Recipe recipe = ship_recipe("int3_g128");
   recipe.ship.fields = "learned";
   recipe.ship.magnitudes = true;
   recipe.ship.trains = {"fields"};
   Trainer trainer(engine, s.model, recipe, s.data);
   const auto adapter = bytes_of(trainer.adapter());
-  const Weight first = trainer.shipped(*s.model.find("layers.0.wq"));
+  const arch::Weight first = trainer.shipped(*s.model.find("layers.0.wq"));
   for (int i = 0; i < 3; ++i) (void)trainer.step();
   EXPECT_EQ(bytes_of(trainer.adapter()), adapter);
   EXPECT_NE(trainer.shipped(*s.model.find("layers.0.wq")).bytes, first.bytes);
@@ -140,7 +140,7 @@ TEST(Ship, PhasesHoldTheRestStill) {
 TEST(Ship, BeginsAtTheRoundedModel) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  const Model packed = packed_model(engine, s.model, "q4_0");
+  const arch::Model packed = packed_model(engine, s.model, "q4_0");
   const Trainer ships(engine, s.model, ship_recipe("q4_0"), s.data);
   for (const char* name : {"layers.0.wq", "layers.0.down"})
     EXPECT_EQ(ships.shipped(*s.model.find(name)).bytes, packed.weights.at(name).bytes) << name;
@@ -149,7 +149,7 @@ TEST(Ship, BeginsAtTheRoundedModel) {
 TEST(Ship, ResumesBitForBit) {
   run::Engine engine = make_engine(2);
   const WideCase s;
-  Recipe recipe = ship_recipe("int3_g128");
+  recipe::Recipe recipe = ship_recipe("int3_g128");
   recipe.ship.fields = "learned";
   recipe.ship.magnitudes = true;
   Trainer whole(engine, s.model, recipe, s.data), first(engine, s.model, recipe, s.data),
@@ -175,19 +175,19 @@ std::string refusal(const std::function<void()>& act) {
 TEST(Ship, RefusesWhatCannotBeInsideARounding) {
   run::Engine engine = make_engine(1);
   const WideCase s;
-  const auto refused = [&](const std::function<void(Recipe&)>& change, const std::string& words) {
-    Recipe recipe = ship_recipe("q4_0");
+  const auto refused = [&](const std::function<void(recipe::Recipe&)>& change, const std::string& words) {
+    recipe::Recipe recipe = ship_recipe("q4_0");
     change(recipe);
     const std::string message = refusal([&] { Trainer(engine, s.model, recipe, s.data); });
     EXPECT_NE(message.find(words), std::string::npos) << message;
   };
-  refused([](Recipe& r) { r.adapter.dropout = 0.1; }, "a dropout");
-  refused([](Recipe& r) { r.adapter.method = "dora"; }, "DoRA");
-  refused([](Recipe& r) { r.ship.type = "q9_9"; }, "q9_9");
-  refused([](Recipe& r) { r.ship.fields = "guessed"; }, "ship.fields");
-  refused([](Recipe& r) { r.ship.trains = {"all"}; }, "ship.trains");
-  refused([](Recipe& r) { r.adapter.method = "none"; }, "none is trained");
+  refused([](recipe::Recipe& r) { r.adapter.dropout = 0.1; }, "a dropout");
+  refused([](recipe::Recipe& r) { r.adapter.method = "dora"; }, "DoRA");
+  refused([](recipe::Recipe& r) { r.ship.type = "q9_9"; }, "q9_9");
+  refused([](recipe::Recipe& r) { r.ship.fields = "guessed"; }, "ship.fields");
+  refused([](recipe::Recipe& r) { r.ship.trains = {"all"}; }, "ship.trains");
+  refused([](recipe::Recipe& r) { r.adapter.method = "none"; }, "none is trained");
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

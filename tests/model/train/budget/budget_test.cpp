@@ -7,14 +7,14 @@
 #include "base/error.h"
 #include "tests/model/train/offload/offload_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 const graph::Config kConfig = {{"hidden", 128}, {"layers", 12}, {"ffn", 512}, {"head_dim", 32}};
 const BudgetRates kRates = {1e11, 1e10, 1e9};
 
-Recipe recipe_of() {
-  Recipe recipe = small_recipe();
+recipe::Recipe recipe_of() {
+  recipe::Recipe recipe = small_recipe();
   recipe.batch = 8;
   recipe.run_folder = fresh_folder("budget").string();
   return recipe;
@@ -22,7 +22,7 @@ Recipe recipe_of() {
 
 TEST(Budget, TakesTheCheapestThatFits) {
   run::Engine planner = make_engine(2);
-  const Model model = small_model(kConfig);
+  const arch::Model model = small_model(kConfig);
   double cost = -1;
   std::set<std::string> taken;
   const auto at = [&](int64_t limit) {
@@ -39,7 +39,7 @@ TEST(Budget, TakesTheCheapestThatFits) {
     cost = fits->seconds;
     if (!taken.insert(fits->recompute + " " + fits->offload).second) continue;
     // What is taken is what the engine then holds.
-    Recipe recipe = recipe_of();
+    recipe::Recipe recipe = recipe_of();
     recipe.recompute = fits->recompute;
     recipe.offload = fits->offload;
     run::Engine engine = make_engine(2);
@@ -57,7 +57,7 @@ TEST(Budget, TakesTheCheapestThatFits) {
 // What is too much without the values of a step is not planned, and what is taken is the same.
 TEST(Budget, TakesTheSameQuickly) {
   run::Engine planner = make_engine(2);
-  const Model model = small_model(kConfig);
+  const arch::Model model = small_model(kConfig);
   const auto at = [&](int64_t limit, bool quick) {
     return budget_choices(planner, model, recipe_of(), {}, false, nullptr, limit, kRates, "", 1, quick);
   };
@@ -82,8 +82,8 @@ TEST(Budget, TakesTheSameQuickly) {
 
 TEST(Budget, KnowsWhatActivationsOutsideSaveAndCost) {
   run::Engine engine = make_engine(2);
-  const Model model = small_model(kConfig);
-  Recipe recipe = recipe_of();
+  const arch::Model model = small_model(kConfig);
+  recipe::Recipe recipe = recipe_of();
   recipe.batch = 64;  // so that activations are more than the slots through which they pass
   const auto choices = budget_choices(engine, model, recipe, {}, false, nullptr, 1, kRates, "");
   const auto find = [&](const std::string& recompute, const std::string& offload) {
@@ -105,8 +105,8 @@ TEST(Budget, KnowsWhatActivationsOutsideSaveAndCost) {
 
 TEST(Budget, KeepsWhatTheRecipeSays) {
   run::Engine engine = make_engine(2);
-  const Model model = small_model(kConfig);
-  Recipe recipe = recipe_of();
+  const arch::Model model = small_model(kConfig);
+  recipe::Recipe recipe = recipe_of();
   recipe.offload = "moments";
   for (const BudgetChoice& c : budget_choices(engine, model, recipe, {}, false, nullptr, 1, kRates, ""))
     EXPECT_EQ(c.offload, "moments");
@@ -117,8 +117,8 @@ TEST(Budget, KeepsWhatTheRecipeSays) {
 // Of ranks that share a batch, each of which holds parts of the states: the smaller the limit, the more lies outside.
 TEST(Budget, ChoosesForRanks) {
   run::Engine engine = make_engine(2);
-  const Model model = small_model({{"hidden", 128}, {"layers", 5}, {"ffn", 512}, {"head_dim", 32}});
-  Recipe recipe = recipe_of();
+  const arch::Model model = small_model({{"hidden", 128}, {"layers", 5}, {"ffn", 512}, {"head_dim", 32}});
+  recipe::Recipe recipe = recipe_of();
   recipe.recompute = "layers";
   const auto ways = [&](const char* shard, int64_t limit) {
     recipe.shard = shard;
@@ -142,8 +142,8 @@ TEST(Budget, ChoosesForRanks) {
 
 TEST(Budget, RefusesWhatFitsInNoWay) {
   run::Engine engine = make_engine(2);
-  const Model model = small_model(kConfig);
-  Recipe recipe = recipe_of();
+  const arch::Model model = small_model(kConfig);
+  recipe::Recipe recipe = recipe_of();
   int measured = 0;
   const auto ceiling = [&] { return ++measured, 1e11; };
   int64_t least = INT64_MAX;  // that something needs
@@ -172,4 +172,4 @@ TEST(Budget, RefusesWhatFitsInNoWay) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

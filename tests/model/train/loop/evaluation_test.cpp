@@ -10,18 +10,18 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 struct Start {
-  Model model;
-  std::shared_ptr<Dataset> data;
+  arch::Model model;
+  std::shared_ptr<data::Dataset> data;
   TestFolder folder;
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   Start() {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+    data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), 3);
     model.tokenizer = tokenizer;
     // Which letter follows: what the text teaches.
@@ -48,7 +48,7 @@ TEST(TrainingEvaluation, AsksTasksAndWritesSamples) {
   options.out = s.folder / "run";
   Trainer t(engine(), s.model, s.recipe, s.data);
   const LoopResult result = run_training(t, options);
-  const RunLog log = read_run_log(options.out);
+  const report::RunLog log = report::read_run_log(options.out);
   // Before the first step, after 20 and after 40; that of the end is of one of them.
   ASSERT_EQ(log.evaluations.size(), 3U);
   EXPECT_EQ(log.evaluations[0].step, 0);
@@ -56,7 +56,7 @@ TEST(TrainingEvaluation, AsksTasksAndWritesSamples) {
   EXPECT_FALSE(log.evaluations[0].validation_loss);
   double most = -1;
   int64_t at = 0;
-  for (const LoggedEvaluation& e : std::span(log.evaluations).subspan(1)) {
+  for (const report::LoggedEvaluation& e : std::span(log.evaluations).subspan(1)) {
     ASSERT_TRUE(e.figures.contains("letters.acc"));
     if (e.figures.at("letters.acc") > most) {
       most = e.figures.at("letters.acc");
@@ -68,7 +68,7 @@ TEST(TrainingEvaluation, AsksTasksAndWritesSamples) {
   }
   EXPECT_EQ(result.best_step, at) << "the most, and the first of equals";
   // Evaluating changes nothing of the training.
-  Recipe plain = s.recipe;
+  recipe::Recipe plain = s.recipe;
   plain.eval_tasks = {};
   plain.samples = "";
   plain.metric = "validation_loss";
@@ -94,9 +94,9 @@ TEST(TrainingEvaluation, TheCurveHasOneNumberOfRows) {
   Trainer t(engine(), s.model, s.recipe, s.data);
   ASSERT_GT(t.evaluated_rows(0), 64);
   const LoopResult result = run_training(t, options);
-  const RunLog log = read_run_log(options.out);
+  const report::RunLog log = report::read_run_log(options.out);
   std::vector<std::pair<int64_t, double>> seen;
-  for (const LoggedEvaluation& e : log.evaluations) seen.emplace_back(e.step, e.rows.value_or(0));
+  for (const report::LoggedEvaluation& e : log.evaluations) seen.emplace_back(e.step, e.rows.value_or(0));
   const auto all = static_cast<double>(t.evaluated_rows(0));
   EXPECT_EQ(seen, (std::vector<std::pair<int64_t, double>>{{15, 64}, {30, 64}, {40, 64}, {40, all}}));
   EXPECT_EQ(log.evaluations[2].validation_loss, t.evaluate(64));
@@ -119,8 +119,8 @@ TEST(TrainingEvaluation, LimitsRows) {
 
 TEST(TrainingEvaluation, MistakesAreFoundBeforeTheFirstStep) {
   Start s;
-  const auto refused = [&](const std::function<void(Recipe&)>& change, const std::string& part) {
-    Recipe r = s.recipe;
+  const auto refused = [&](const std::function<void(recipe::Recipe&)>& change, const std::string& part) {
+    recipe::Recipe r = s.recipe;
     change(r);
     try {
       const TrainingEvaluator evaluator(r);
@@ -129,11 +129,11 @@ TEST(TrainingEvaluation, MistakesAreFoundBeforeTheFirstStep) {
       EXPECT_NE((std::string(e.what()) + e.hint()).find(part), std::string::npos) << e.what();
     }
   };
-  refused([](Recipe& r) { r.eval_tasks = {"no_such_task"}; }, "no_such_task");
-  refused([](Recipe& r) { r.eval_tasks = {"arc_easy"}; }, "--eval-data");
-  refused([](Recipe& r) { r.eval_tasks = {"/nowhere/task.toml"}; }, "/nowhere/task.toml");
-  refused([](Recipe& r) { r.metric = "arc_easy.acc"; }, "arc_easy.acc");
-  refused([](Recipe& r) { r.metric = "loss"; }, "validation_loss");
+  refused([](recipe::Recipe& r) { r.eval_tasks = {"no_such_task"}; }, "no_such_task");
+  refused([](recipe::Recipe& r) { r.eval_tasks = {"arc_easy"}; }, "--eval-data");
+  refused([](recipe::Recipe& r) { r.eval_tasks = {"/nowhere/task.toml"}; }, "/nowhere/task.toml");
+  refused([](recipe::Recipe& r) { r.metric = "arc_easy.acc"; }, "arc_easy.acc");
+  refused([](recipe::Recipe& r) { r.metric = "loss"; }, "validation_loss");
 }
 
 TEST(TrainingEvaluation, LossesAreBetterWhenTheyAreLess) {
@@ -144,4 +144,4 @@ TEST(TrainingEvaluation, LossesAreBetterWhenTheyAreLess) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // What machines without such instructions read, those of OCP's codes, and those of the FNUZ family.
@@ -39,11 +39,11 @@ TEST(MachineFloats, FollowTheCodesOfTheMachine) {
 
 TEST(MachineFloats, RecipesSayWhatWasTaken) {
   const FormatLibrary& formats = test_library()->formats();
-  Recipe r;
+  recipe::Recipe r;
   r.products.activation = r.products.weight = "machine_e4m3_row";
   r.products.gradient = "fp8_e5m2_row";
   std::string said;
-  const Recipe taken = with_machine_floats(r, without_minus, formats, &said);
+  const recipe::Recipe taken = with_machine_floats(r, without_minus, formats, &said);
   EXPECT_EQ(taken.products.weight, "fp8_e4m3fnuz_row");
   EXPECT_EQ(taken.products.gradient, "fp8_e5m2_row");
   EXPECT_EQ(said, "8-bit float of this machine: machine_e4m3_row is fp8_e4m3fnuz_row");
@@ -56,4 +56,4 @@ TEST(MachineFloats, RecipesSayWhatWasTaken) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

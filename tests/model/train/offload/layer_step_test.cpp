@@ -13,53 +13,54 @@
 #include "tests/model/train/offload/offload_case.h"
 #include "tests/run/stand_in.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
 
 struct Case {
   const char* name;
-  std::function<void(Recipe&)> change;
+  std::function<void(recipe::Recipe&)> change;
   graph::Config config = {};
 };
 const Case kCases[] = {
-    {"plain", [](Recipe&) {}},
-    {"tied", [](Recipe&) {}, {{"tied", 1}}},
-    {"accumulated", [](Recipe& r) { r.accumulate = 3; }},
-    {"tied, accumulated", [](Recipe& r) { r.accumulate = 2; }, {{"tied", 1}}},
-    {"rounded weights", [](Recipe& r) { r.quantize.push_back({.values = {}, .roles = {"ffn_up"}, .format = "q8_0"}); }},
-    {"another optimizer", [](Recipe& r) { r.optimizer.name = "lion"; }},
+    {"plain", [](recipe::Recipe&) {}},
+    {"tied", [](recipe::Recipe&) {}, {{"tied", 1}}},
+    {"accumulated", [](recipe::Recipe& r) { r.accumulate = 3; }},
+    {"tied, accumulated", [](recipe::Recipe& r) { r.accumulate = 2; }, {{"tied", 1}}},
+    {"rounded weights",
+     [](recipe::Recipe& r) { r.quantize.push_back({.values = {}, .roles = {"ffn_up"}, .format = "q8_0"}); }},
+    {"another optimizer", [](recipe::Recipe& r) { r.optimizer.name = "lion"; }},
 };
-void set_products(Recipe& r, const char* format) {
+void set_products(recipe::Recipe& r, const char* format) {
   r.precision = "bf16";
   r.products.activation = r.products.weight = r.products.gradient = format;
 }
 const Case kFormats[] = {
     {"rows, attention",
-     [](Recipe& r) {
+     [](recipe::Recipe& r) {
        set_products(r, "fp8_row");
        r.products.attention = "fp8_row";
      }},
     {"at random, rotated",
-     [](Recipe& r) {
+     [](recipe::Recipe& r) {
        set_products(r, "mxfp4_up");
        r.products.gradient_rounding = r.products.activation_rounding = "stochastic";
        r.products.weight_rotation = r.products.input_rotation = 16;
      }},
     {"delayed, accumulated",
-     [](Recipe& r) {
+     [](recipe::Recipe& r) {
        set_products(r, "fp8_e4m3");
        r.products.activation_scale = r.products.weight_scale = r.products.gradient_scale = "delayed";
        r.accumulate = 2;
      }},
     {"predicted",
-     [](Recipe& r) {
+     [](recipe::Recipe& r) {
        set_products(r, "fp8_tensor");
        r.products.weight_scale = "predicted";
      }},
     {"learned of weights",
-     [](Recipe& r) {
+     [](recipe::Recipe& r) {
        set_products(r, "fp8_row");
        r.products.weight = "int8_row";
        r.products.weight_scale = "learned";
@@ -73,7 +74,7 @@ struct Outcome {
 };
 
 // Six steps, from the fourth on by another trainer that goes on from a checkpoint.
-Outcome run_of(run::Engine& engine, Recipe recipe, const graph::Config& config, const std::string& offload,
+Outcome run_of(run::Engine& engine, recipe::Recipe recipe, const graph::Config& config, const std::string& offload,
                const std::string& folder) {
   recipe.offload = offload;
   const fs::path out = fresh_folder(folder);
@@ -129,7 +130,7 @@ void expect_alike(const std::string& name, const Outcome& whole, const Outcome& 
 TEST(LayerStep, TrainsAsWholeStepsDo) {
   run::Engine engine = make_engine(2);
   for (const Case& c : kCases) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     c.change(recipe);
     const Outcome whole = run_of(engine, recipe, c.config, "", "whole");
     expect_alike(c.name, whole, run_of(engine, recipe, c.config, "layers", "layers"), 2e-5);
@@ -153,7 +154,7 @@ run::Engine engine_without_units() {
 TEST(LayerStep, TrainsWithFormatsAsWholeStepsDo) {
   run::Engine engine = engine_without_units();
   for (const Case& c : kFormats) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     c.change(recipe);
     const Outcome whole = run_of(engine, recipe, c.config, "", "whole");
     for (const char* offload : {"layers", "activations"})
@@ -164,7 +165,7 @@ TEST(LayerStep, TrainsWithFormatsAsWholeStepsDo) {
 
 // Where things lie changes no bits, and neither does what is computed again.
 TEST(LayerStep, KeepsActivationsElsewhereWithTheSameBits) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.precision = "bf16";
   recipe.accumulate = 2;
   run::Engine two = make_engine(2), one = make_engine(1);
@@ -193,7 +194,7 @@ TEST(LayerStep, KeepsActivationsElsewhereWithTheSameBits) {
 }
 
 TEST(LayerStep, GivesItsOwnBitsAgain) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.param_type = "bf16";
   recipe.optimizer.moments = "mxfp8_e4m3";
   recipe.precision = "bf16";
@@ -213,7 +214,7 @@ TEST(LayerStep, GivesItsOwnBitsAgain) {
 }
 
 TEST(LayerStep, TakesTheMemoryThatWasForecast) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.batch = 1;
   const graph::Config config = {{"hidden", 128}, {"layers", 12}, {"ffn", 512}, {"head_dim", 32}};
   std::map<std::string, int64_t> peaks;
@@ -227,7 +228,7 @@ TEST(LayerStep, TakesTheMemoryThatWasForecast) {
     recipe.batch = std::string(offload).find("activations") == std::string::npos ? 1 : 8;
     recipe.run_folder = fresh_folder("forecast").string();
     run::Engine engine = make_engine(2);
-    Model model = small_model(config);
+    arch::Model model = small_model(config);
     const TrainingForecast f = forecast_training(engine, model, recipe);
     Trainer trainer(engine, std::move(model), recipe, small_data());
     for (int i = 0; i < 2; ++i) (void)trainer.step();
@@ -242,8 +243,8 @@ TEST(LayerStep, TakesTheMemoryThatWasForecast) {
 
 TEST(LayerStep, RefusesWhatNeedsAllParameters) {
   run::Engine engine = make_engine(1);
-  const auto refused = [&](const std::function<void(Recipe&)>& change) {
-    Recipe recipe = small_recipe();
+  const auto refused = [&](const std::function<void(recipe::Recipe&)>& change) {
+    recipe::Recipe recipe = small_recipe();
     recipe.offload = "layers";
     change(recipe);
     try {
@@ -253,21 +254,21 @@ TEST(LayerStep, RefusesWhatNeedsAllParameters) {
     }
     return std::string();
   };
-  EXPECT_NE(refused([](Recipe& r) { r.adapter.method = "lora"; }).find("an adapter"), std::string::npos);
-  EXPECT_NE(refused([](Recipe& r) { r.optimizer.ema_decay = 0.9; }).find("a mean"), std::string::npos);
-  EXPECT_NE(refused([](Recipe& r) { r.kept = "fp8_row"; }).find("memory.kept"), std::string::npos);
-  const auto by_activations = [](const std::function<void(Recipe&)>& change) {
-    return [change](Recipe& r) {
+  EXPECT_NE(refused([](recipe::Recipe& r) { r.adapter.method = "lora"; }).find("an adapter"), std::string::npos);
+  EXPECT_NE(refused([](recipe::Recipe& r) { r.optimizer.ema_decay = 0.9; }).find("a mean"), std::string::npos);
+  EXPECT_NE(refused([](recipe::Recipe& r) { r.kept = "fp8_row"; }).find("memory.kept"), std::string::npos);
+  const auto by_activations = [](const std::function<void(recipe::Recipe&)>& change) {
+    return [change](recipe::Recipe& r) {
       r.offload = "activations";
       change(r);
     };
   };
-  EXPECT_NE(refused(by_activations([](Recipe& r) { r.adapter.method = "lora"; })).find("go by layers"),
+  EXPECT_NE(refused(by_activations([](recipe::Recipe& r) { r.adapter.method = "lora"; })).find("go by layers"),
             std::string::npos);
-  EXPECT_NE(refused(by_activations([](Recipe& r) { r.recompute = "auto"; })).find("--recompute auto"),
+  EXPECT_NE(refused(by_activations([](recipe::Recipe& r) { r.recompute = "auto"; })).find("--recompute auto"),
             std::string::npos);
-  EXPECT_EQ(refused(by_activations([](Recipe& r) { r.optimizer.ema_decay = 0.9; })), "");
+  EXPECT_EQ(refused(by_activations([](recipe::Recipe& r) { r.optimizer.ema_decay = 0.9; })), "");
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

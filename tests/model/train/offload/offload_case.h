@@ -10,11 +10,11 @@
 #include "tests/model/tiny.h"
 #include "tests/model/train/training_case.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
-inline Model small_model(const graph::Config& other = {}) {
-  const FamilyRef family = test_library()->family("llama");
-  const Tokenizer tokenizer = Tokenizer::characters(training_text());
+inline arch::Model small_model(const graph::Config& other = {}) {
+  const arch::FamilyRef family = test_library()->family("llama");
+  const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
   graph::Config config = {{"vocab", static_cast<double>(tokenizer.size())},
                           {"hidden", 64},
                           {"layers", 4},
@@ -24,13 +24,14 @@ inline Model small_model(const graph::Config& other = {}) {
                           {"ffn", 96},
                           {"context", 16}};
   for (const auto& [key, value] : other) config[key] = value;
-  Model model = initialise(family, family->config("", config), 1);
+  arch::Model model = initialise(family, family->config("", config), 1);
   model.tokenizer = tokenizer;
   return model;
 }
 
-inline std::shared_ptr<Dataset> small_data() {
-  return std::make_shared<Dataset>(Dataset::from_text(training_text(), Tokenizer::characters(training_text())));
+inline std::shared_ptr<data::Dataset> small_data() {
+  return std::make_shared<data::Dataset>(
+      data::Dataset::from_text(training_text(), text::Tokenizer::characters(training_text())));
 }
 
 // Tests run beside each other: each has folders of its own.
@@ -43,4 +44,4 @@ inline std::filesystem::path fresh_folder(const std::string& name) {
   return path;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

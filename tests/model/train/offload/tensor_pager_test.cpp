@@ -10,7 +10,7 @@
 #include "tests/model/train/training_case.h"
 #include "tests/run/stand_in.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 std::vector<std::vector<PagedTensor>> some_groups() {
@@ -24,7 +24,7 @@ std::vector<std::vector<PagedTensor>> some_groups() {
 }
 
 // Adds to what every index holds, as updates do, and knows what it must hold.
-void visit(run::Engine& engine, const OffloadPlace& place) {
+void visit(run::Engine& engine, const recipe::OffloadPlace& place) {
   const auto groups = placed(some_groups());
   const auto pager = TensorPager::open(engine, place, std::filesystem::temp_directory_path(), groups, 3);
   ASSERT_TRUE(pager);
@@ -109,4 +109,4 @@ TEST(TensorPager, ArePlacedByBlocks) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

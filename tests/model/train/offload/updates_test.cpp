@@ -9,41 +9,41 @@
 #include "tests/model/train/offload/offload_case.h"
 #include "tests/run/stand_in.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
 
 struct Case {
   const char* name;
-  std::function<void(Recipe&)> change;
+  std::function<void(recipe::Recipe&)> change;
 };
 const Case kCases[] = {
-    {"adamw", [](Recipe&) {}},
-    {"accumulated", [](Recipe& r) { r.accumulate = 3; }},
+    {"adamw", [](recipe::Recipe&) {}},
+    {"accumulated", [](recipe::Recipe& r) { r.accumulate = 3; }},
     {"bf16",
-     [](Recipe& r) {
+     [](recipe::Recipe& r) {
        r.param_type = "bf16";
        r.optimizer.moments = "mxfp8_e4m3";
        r.optimizer.ema_decay = 0.9;
      }},
     {"bf16 accumulated",
-     [](Recipe& r) {
+     [](recipe::Recipe& r) {
        r.param_type = "bf16";
        r.optimizer.moments = "mxfp8_e4m3";
        r.accumulate = 2;
      }},
-    {"muon", [](Recipe& r) { r.optimizer.name = "muon"; }},
-    {"adafactor", [](Recipe& r) { r.optimizer.name = "adafactor"; }},
+    {"muon", [](recipe::Recipe& r) { r.optimizer.name = "muon"; }},
+    {"adafactor", [](recipe::Recipe& r) { r.optimizer.name = "adafactor"; }},
     {"adapter",
-     [](Recipe& r) {
+     [](recipe::Recipe& r) {
        r.adapter.method = "lora";
        r.adapter.rank = 4;
      }},
 };
 
 // What a run of six steps leaves, begun again from its checkpoint after the third by a trainer of its own.
-std::map<std::string, std::string> files_of(run::Engine& engine, Recipe recipe, const std::string& offload,
+std::map<std::string, std::string> files_of(run::Engine& engine, recipe::Recipe recipe, const std::string& offload,
                                             const std::string& folder) {
   recipe.offload = offload;
   const fs::path out = fresh_folder(folder);
@@ -71,7 +71,7 @@ std::map<std::string, std::string> files_of(run::Engine& engine, Recipe recipe, 
 TEST(OffloadedUpdates, GiveTheSameBytesFromAFile) {
   run::Engine engine = make_engine(2);
   for (const Case& c : kCases) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     c.change(recipe);
     const auto expected = files_of(engine, recipe, "", "held"), got = files_of(engine, recipe, "moments", "file");
     for (const auto& [name, bytes] : expected) EXPECT_TRUE(bytes == got.at(name)) << c.name << ": " << name;
@@ -88,7 +88,7 @@ TEST(OffloadedUpdates, GiveTheSameBytesBesideAGpu) {
                                          .device = fake.device(),
                                          .tries = false});
   for (const size_t i : {0, 3}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     kCases[i].change(recipe);
     const auto expected = files_of(here, recipe, "", "held");
     for (const char* place : {"moments", "moments=host"}) {
@@ -108,8 +108,8 @@ TEST(OffloadedUpdates, StayOnProcessorsWhenTheHostIsNamed) {
 
 // Layers that are alike share a program; every state is somewhere once.
 TEST(OffloadedUpdates, ShareProgramsBetweenLayers) {
-  const Model model = small_model();
-  Recipe recipe = small_recipe();
+  const arch::Model model = small_model();
+  recipe::Recipe recipe = small_recipe();
   recipe.offload = "moments";
   const Method method(model, recipe, {});
   run::Engine engine = make_engine(1);
@@ -125,7 +125,7 @@ TEST(OffloadedUpdates, ShareProgramsBetweenLayers) {
 }
 
 TEST(OffloadedUpdates, TakeTheMemoryThatWasForecast) {
-  const FamilyRef family = test_library()->family("llama");
+  const arch::FamilyRef family = test_library()->family("llama");
   const auto config = family->config("", {{"vocab", 512},
                                           {"hidden", 256},
                                           {"layers", 6},
@@ -136,7 +136,7 @@ TEST(OffloadedUpdates, TakeTheMemoryThatWasForecast) {
                                           {"context", 32}});
   int64_t peaks[2] = {};
   for (const bool offloads : {false, true}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.batch = 1;
     recipe.offload = offloads ? "moments" : "";
     recipe.run_folder = fresh_folder("forecast").string();
@@ -153,4 +153,4 @@ TEST(OffloadedUpdates, TakeTheMemoryThatWasForecast) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -8,27 +8,27 @@
 
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
-std::vector<Parameter> trained(const Model& m) {
-  std::vector<Parameter> out;
-  for (const Parameter& p : m.parameters)
+std::vector<arch::Parameter> trained(const arch::Model& m) {
+  std::vector<arch::Parameter> out;
+  for (const arch::Parameter& p : m.parameters)
     if (!p.frozen) out.push_back(p);
   return out;
 }
 
-OptimizerSettings named(const std::string& name) {
-  OptimizerSettings out;
+recipe::OptimizerSettings named(const std::string& name) {
+  recipe::OptimizerSettings out;
   out.name = name;
   return out;
 }
 
 TEST(Cuts, EveryRowIsOneRanks) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   for (const char* name : {"adamw", "lion", "muon", "adafactor"})
     for (const int ranks : {1, 2, 3, 4, 7}) {
-      const Optimizer optimizer(m.family->library(), named(name));
+      const recipe::Optimizer optimizer(m.family->library(), named(name));
       const std::vector<Cut> cuts = cut_parameters(trained(m), optimizer, ranks);
       ASSERT_EQ(cuts.size(), trained(m).size());
       std::vector<int64_t> load(ranks, 0);
@@ -52,10 +52,10 @@ TEST(Cuts, EveryRowIsOneRanks) {
 
 // What an optimizer computes of a matrix as a whole is not cut.
 TEST(Cuts, WholeMatricesStayWhole) {
-  const Model m = tiny_model();
+  const arch::Model m = tiny_model();
   const auto in_rows = [&](const char* name) {
     int64_t count = 0;
-    for (const Cut& cut : cut_parameters(trained(m), Optimizer(m.family->library(), named(name)), 2))
+    for (const Cut& cut : cut_parameters(trained(m), recipe::Optimizer(m.family->library(), named(name)), 2))
       count += cut.in_rows;
     return count;
   };
@@ -66,8 +66,8 @@ TEST(Cuts, WholeMatricesStayWhole) {
 }
 
 TEST(Cuts, PartsGoOutAndIn) {
-  const Model m = tiny_model();
-  const Optimizer optimizer(m.family->library(), named("adamw"));
+  const arch::Model m = tiny_model();
+  const recipe::Optimizer optimizer(m.family->library(), named("adamw"));
   for (const char* format : {"", "q8_0", "mxfp8_e4m3"})
     for (const Cut& cut : cut_parameters(trained(m), optimizer, 3)) {
       graph::Type type{cut.whole.shape, {Scalar::f32, nullptr}};
@@ -86,4 +86,4 @@ TEST(Cuts, PartsGoOutAndIn) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

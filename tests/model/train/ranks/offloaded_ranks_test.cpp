@@ -8,14 +8,14 @@
 #include "tests/model/train/offload/offload_case.h"
 #include "tests/model/train/ranks/ranked_run.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 namespace fs = std::filesystem;
 
 // What checkpoints hold after the second step and after the fourth, to which a trainer goes again that has gone on from
 // the second; by `later` ranks.
-std::map<std::string, std::string> files_of(Recipe recipe, int ranks, int later, const fs::path& out,
+std::map<std::string, std::string> files_of(recipe::Recipe recipe, int ranks, int later, const fs::path& out,
                                             const graph::Config& config = {}) {
   recipe.run_folder = out.string();
   const auto go = [&](int size, bool begins, bool goes_on) {
@@ -52,18 +52,18 @@ TEST(OffloadedRanks, GiveTheBytesOfRanksThatHoldAll) {
   struct Case {
     const char* shard;
     std::vector<const char*> offloads;
-    std::function<void(Recipe&)> change;
+    std::function<void(recipe::Recipe&)> change;
     bool tied = false;
   };
-  const auto halves = [](Recipe& r) {
+  const auto halves = [](recipe::Recipe& r) {
     r.param_type = "bf16";
     r.optimizer.moments = "mxfp8_e4m3";
     r.accumulate = 2;
   };
-  const auto means = [](Recipe& r) { r.optimizer.ema_decay = 0.9; };
-  const auto exchanged_in_formats = [](Recipe& r) { r.reduce_type = r.gather_type = "q8_0"; };
-  const auto muon = [](Recipe& r) { r.optimizer.name = "muon"; };  // ranks without parts of a layer
-  const auto clipped = [](Recipe& r) {
+  const auto means = [](recipe::Recipe& r) { r.optimizer.ema_decay = 0.9; };
+  const auto exchanged_in_formats = [](recipe::Recipe& r) { r.reduce_type = r.gather_type = "q8_0"; };
+  const auto muon = [](recipe::Recipe& r) { r.optimizer.name = "muon"; };  // ranks without parts of a layer
+  const auto clipped = [](recipe::Recipe& r) {
     r.optimizer.max_norm = 0.1;
     r.accumulate = 2;
   };
@@ -73,13 +73,13 @@ TEST(OffloadedRanks, GiveTheBytesOfRanksThatHoldAll) {
       {"states", {"moments", "layers"}, halves},
       {"gradients", {"moments", "layers"}, muon},
       {"gradients", {"activations,moments"}, exchanged_in_formats},
-      {"gradients", {"activations", "layers"}, [](Recipe& r) { r.recompute = "maps"; }, true},
+      {"gradients", {"activations", "layers"}, [](recipe::Recipe& r) { r.recompute = "maps"; }, true},
       {"parameters", {"moments", "layers,activations"}, exchanged_in_formats},
       {"parameters", {"layers"}, halves},
       {"parameters", {"activations"}, means},
   };
   for (const Case& c : cases) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.optimizer.moments = "f32";
     recipe.shard = c.tied ? "parameters" : c.shard;
     c.change(recipe);
@@ -97,7 +97,7 @@ TEST(OffloadedRanks, GiveTheBytesOfRanksThatHoldAll) {
 }
 
 TEST(OffloadedRanks, OtherNumbersOfRanksGoOn) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.shard = "gradients";
   recipe.offload = "moments";
   const auto outside = files_of(recipe, 4, 2, fresh_folder("outside"));
@@ -109,7 +109,7 @@ TEST(OffloadedRanks, OtherNumbersOfRanksGoOn) {
 // A number that is none is every rank's error at once, with nothing left behind.
 TEST(OffloadedRanks, DivergeTogether) {
   for (const char* shard : {"none", "gradients"}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.schedule.peak = recipe.schedule.floor = 1e30;
     recipe.schedule.warmup = 0;
     recipe.shard = shard;
@@ -129,9 +129,9 @@ TEST(OffloadedRanks, DivergeTogether) {
 // Slots of three groups in place of a part of the states, and the rest in files.
 TEST(OffloadedRanks, HoldLess) {
   run::Engine engine = make_engine(1);
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.shard = "states";
-  const Model model = small_model({{"layers", 12}});
+  const arch::Model model = small_model({{"layers", 12}});
   const auto forecast = [&] {
     return forecast_training(engine, model, recipe_of_rank(recipe, 2), {}, true, nullptr, 2);
   };
@@ -146,7 +146,7 @@ TEST(OffloadedRanks, HoldLess) {
 
 TEST(OffloadedRanks, WhatMakesNoSenseIsRefused) {
   const auto refused = [](const char* shard, const char* offload, int tensor, const char* in = "f32") {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.reduce_type = in;
     if (*shard != 'n') recipe.gather_type = in;
     recipe.shard = shard;
@@ -173,4 +173,4 @@ TEST(OffloadedRanks, WhatMakesNoSenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

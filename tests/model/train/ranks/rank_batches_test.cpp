@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 TEST(RankBatches, SharesOneBehindTheOtherAreTheBatch) {
-  Batch whole{6, 2, {}, {}, {}, {}, {}};
+  data::Batch whole{6, 2, {}, {}, {}, {}, {}};
   for (int i = 0; i < 12; ++i) {
     whole.tokens.push_back(i);
     whole.targets.push_back(i + 1);
@@ -16,10 +16,10 @@ TEST(RankBatches, SharesOneBehindTheOtherAreTheBatch) {
   }
   for (int i = 0; i < 6; ++i) whole.labels.push_back(i);
   for (const int ranks : {1, 2, 3, 6}) {
-    Batch joined{0, 2, {}, {}, {}, {}, {}};
+    data::Batch joined{0, 2, {}, {}, {}, {}, {}};
     const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
     for (int r = 0; r < ranks; ++r) {
-      const Batch share = share_of(whole, r, ranks);
+      const data::Batch share = share_of(whole, r, ranks);
       EXPECT_EQ(share.rows, 6 / ranks);
       joined.rows += share.rows;
       append(joined.tokens, share.tokens);
@@ -38,10 +38,10 @@ TEST(RankBatches, SharesOneBehindTheOtherAreTheBatch) {
 }
 
 TEST(RankBatches, WhatABatchHasNotAShareHasNot) {
-  const Batch share = share_of({2, 1, {1, 2}, {3, 4}, {}, {}, {}}, 1, 2);
-  EXPECT_EQ(share.tokens, (std::vector<TokenId>{2}));
+  const data::Batch share = share_of({2, 1, {1, 2}, {3, 4}, {}, {}, {}}, 1, 2);
+  EXPECT_EQ(share.tokens, (std::vector<text::TokenId>{2}));
   EXPECT_TRUE(share.weights.empty() && share.starts.empty() && share.labels.empty());
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -5,17 +5,17 @@
 #include "model/train/trainer/forecast.h"
 #include "tests/model/train/ranks/ranked_run.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 // What the rank takes that takes the most.
-int64_t taken_by(const Recipe& recipe) {
+int64_t taken_by(const recipe::Recipe& recipe) {
   const graph::Config config = {{"hidden", 64}, {"layers", 4}, {"ffn", 256}};
   std::vector<int64_t> taken(2), said(2);
   const auto errors = run::among_shared(2, [&](run::Communicator& own) {
     run::Engine engine = make_engine(1);
     const Fresh s(recipe, config);
-    const Recipe mine = recipe_of_rank(recipe, 2);
+    const recipe::Recipe mine = recipe_of_rank(recipe, 2);
     said[own.rank()] = forecast_training(engine, s.model, mine, {}, false, nullptr, 2).total();
     Trainer trainer(engine, s.model, recipe, s.batches, nullptr, {&own, [](run::Communicator*) {}});
     for (int i = 0; i < 2; ++i) (void)trainer.step();
@@ -34,7 +34,7 @@ int64_t taken_by(const Recipe& recipe) {
 TEST(RankForecast, IsWhatARankTakes) {
   std::map<std::string, int64_t> takes;
   for (const char* shard : {"none", "states", "gradients", "parameters"}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.shard = shard;
     recipe.optimizer.moments = "f32";
     takes[shard] = taken_by(recipe);
@@ -53,4 +53,4 @@ TEST(RankForecast, IsWhatARankTakes) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

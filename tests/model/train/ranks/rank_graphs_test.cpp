@@ -11,7 +11,7 @@
 #include "model/recipe/optimizer/optimizer.h"
 #include "tests/model/tiny.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 using graph::Tensor;
@@ -154,4 +154,4 @@ TEST(RankGraphs, WhatAFormatCannotHoldGoesAsItIs) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

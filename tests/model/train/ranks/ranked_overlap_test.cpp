@@ -5,7 +5,7 @@
 #include "tests/model/train/ranks/ranked_run.h"
 #include "tests/run/stand_in.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 class RankedOverlap : public testing::TestWithParam<run::GpuVendor> {
@@ -22,7 +22,7 @@ class RankedOverlap : public testing::TestWithParam<run::GpuVendor> {
   }
   int64_t calls(const char* name) { return fake->count(run::symbol_of(GetParam(), name)); }
 
-  RankedRun on_gpus(int size, const Recipe& recipe, int steps, uint32_t order) {
+  RankedRun on_gpus(int size, const recipe::Recipe& recipe, int steps, uint32_t order) {
     fake->order = order;
     fake->calls.clear();
     return among_ranks(size, [&](std::shared_ptr<run::Communicator> own) {
@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(, RankedOverlap, testing::Values(run::GpuVendor::cuda, 
 TEST_P(RankedOverlap, GivesTheSameBits) {
   for (const auto& [shard, orders] : {std::pair("states", 3), {"none", 2}, {"gradients", 1}, {"parameters", 2}}) {
     SCOPED_TRACE(shard);
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.shard = shard;
     const RankedRun host = among_ranks(2, recipe, 4)[0];
     for (int order = 0; order < orders; ++order) {
@@ -66,14 +66,14 @@ TEST_P(RankedOverlap, GivesTheSameBits) {
       }
     }
   }
-  Recipe apart = small_recipe();
+  recipe::Recipe apart = small_recipe();
   apart.shard = "states";
   apart.overlap = false;
   EXPECT_EQ(on_gpus(2, apart, 3, 1).weights, among_ranks(2, apart, 3)[0].weights);
 }
 
 TEST_P(RankedOverlap, InFormatsAndInSeveralBatches) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.accumulate = 2;
   for (const auto& [shard, format] : {std::pair("states", "f32"), {"gradients", "q8_0"}, {"parameters", "bf16"}}) {
     SCOPED_TRACE(shard);
@@ -86,7 +86,7 @@ TEST_P(RankedOverlap, InFormatsAndInSeveralBatches) {
 
 // Steps that exchange in their midst are recorded whole.
 TEST_P(RankedOverlap, RanksThatHoldOneModelRecordTheirSteps) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.tensor_parallel = 2;
   const RankedRun host = among_ranks(2, recipe, 4)[0];
   for (const uint32_t order : {0, 1}) {
@@ -101,4 +101,4 @@ TEST_P(RankedOverlap, RanksThatHoldOneModelRecordTheirSteps) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -15,15 +15,15 @@
 #include "tests/model/train/training_case.h"
 #include "tests/run/ranks/among.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 
 struct Fresh {
-  Model model;
-  std::shared_ptr<const Batches> batches;
-  explicit Fresh(const Recipe& recipe, const graph::Config& other = {}) {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    const auto data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
+  arch::Model model;
+  std::shared_ptr<const data::Batches> batches;
+  explicit Fresh(const recipe::Recipe& recipe, const graph::Config& other = {}) {
+    const text::Tokenizer tokenizer = text::Tokenizer::characters(training_text());
+    const auto data = std::make_shared<data::Dataset>(data::Dataset::from_text(training_text(), tokenizer));
+    const arch::FamilyRef family = test_library()->family("llama");
     graph::Config config = other;
     config["vocab"] = tokenizer.size();
     model = initialise(family, family->config("tiny", config), 3);
@@ -38,8 +38,9 @@ struct RankedRun {
   std::map<std::string, std::vector<uint8_t>> weights;
 };
 
-inline RankedRun trained(run::Engine& engine, const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
-                         const std::filesystem::path& out = {}, const graph::Config& config = {}) {
+inline RankedRun trained(run::Engine& engine, const recipe::Recipe& recipe, int steps,
+                         std::shared_ptr<run::Communicator> ranks, const std::filesystem::path& out = {},
+                         const graph::Config& config = {}) {
   const Fresh s(recipe, config);
   Trainer trainer(engine, s.model, recipe, s.batches, nullptr, ranks);
   RankedRun run;
@@ -55,7 +56,7 @@ inline RankedRun trained(run::Engine& engine, const Recipe& recipe, int steps, s
   return run;
 }
 
-inline RankedRun trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
+inline RankedRun trained(const recipe::Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
                          const std::filesystem::path& out = {}, const graph::Config& config = {}) {
   run::Engine engine = make_engine(1);
   return trained(engine, recipe, steps, std::move(ranks), out, config);
@@ -93,7 +94,7 @@ inline std::vector<RankedRun> among_ranks(int size,
   return runs;
 }
 
-inline std::vector<RankedRun> among_ranks(int size, const Recipe& recipe, int steps,
+inline std::vector<RankedRun> among_ranks(int size, const recipe::Recipe& recipe, int steps,
                                           const std::filesystem::path& out = {}, const graph::Config& config = {}) {
   return among_ranks(size, [&](std::shared_ptr<run::Communicator> own) {
     return trained(recipe, steps, std::move(own), out, config);
@@ -109,4 +110,4 @@ inline void expect_near(const RankedRun& a, const RankedRun& b, double within) {
   EXPECT_NEAR(a.validation, b.validation, within * std::abs(a.validation));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::train

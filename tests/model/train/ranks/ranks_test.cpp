@@ -9,11 +9,11 @@
 #include "base/file/file.h"
 #include "tests/model/train/ranks/ranked_run.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 TEST(TrainingRanks, TrainWhatOneTrains) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   const RankedRun one = trained(recipe, 6, nullptr);
   for (const char* shard : {"none", "states", "gradients", "parameters"}) {
     recipe.shard = shard;
@@ -25,7 +25,7 @@ TEST(TrainingRanks, TrainWhatOneTrains) {
 
 TEST(TrainingRanks, BatchesInPartsAndOtherOptimizers) {
   for (const char* optimizer : {"adamw", "muon", "adafactor"}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.batch = 6;
     recipe.accumulate = 2;
     recipe.optimizer.name = optimizer;
@@ -42,7 +42,7 @@ TEST(TrainingRanks, BatchesInPartsAndOtherOptimizers) {
 TEST(TrainingRanks, CheckpointsAreThoseOfOneProcess) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "lumen-ranks-checkpoint";
   std::filesystem::remove_all(folder);
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.optimizer.moments = "q8_0";
   (void)trained(recipe, 2, nullptr, folder / "one");
   for (const char* shard : {"states", "parameters"}) {
@@ -70,7 +70,7 @@ TEST(TrainingRanks, CheckpointsAreThoseOfOneProcess) {
 
 TEST(TrainingRanks, ExchangesInFormats) {
   for (const char* shard : {"gradients", "parameters"}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.shard = shard;
     const RankedRun plain = among_ranks(2, recipe, 8)[0];
     recipe.reduce_type = "q8_0";
@@ -84,9 +84,9 @@ TEST(TrainingRanks, ExchangesInFormats) {
 
 // Histories and bounds by which a step's scales are chosen, as a checkpoint has them.
 std::map<std::string, std::vector<float>> known_scales(const std::filesystem::path& folder) {
-  const Checkpoint checkpoint = load_checkpoint(folder, test_library()->formats());
+  const file::Checkpoint checkpoint = file::load_checkpoint(folder, test_library()->formats());
   std::map<std::string, std::vector<float>> out;
-  for (const StoredTensor& t : checkpoint.optimizer->tensors()) {
+  for (const file::StoredTensor& t : checkpoint.optimizer->tensors()) {
     if (!t.name.starts_with(graph::kHistoryState) && !t.name.starts_with(graph::kLargestState)) continue;
     const std::vector<uint8_t> bytes = t.blob();
     std::vector<float>& to = out[t.name];
@@ -103,7 +103,7 @@ TEST(TrainingRanks, ScalesAreThoseOfWholeBatchesAndWeights) {
     for (const char* shard : {"none", "states", "gradients"}) {
       SCOPED_TRACE(fmt::format("{} {}", name, shard));
       std::filesystem::remove_all(folder);
-      Recipe recipe = small_recipe();
+      recipe::Recipe recipe = small_recipe();
       recipe.accumulate = 2;
       recipe = parse_recipe(test_library()->recipe(name)->text, name, recipe);
       recipe.products.history = 8;
@@ -123,7 +123,7 @@ TEST(TrainingRanks, ScalesAreThoseOfWholeBatchesAndWeights) {
 
 // Scales that are learned begin with what all ranks' shares of the first batch show, and go on as parameters do.
 TEST(TrainingRanks, LearnScalesOfOperands) {
-  Recipe recipe = parse_recipe(test_library()->recipe("int8-learned")->text, "int8-learned", small_recipe());
+  recipe::Recipe recipe = parse_recipe(test_library()->recipe("int8-learned")->text, "int8-learned", small_recipe());
   recipe.precision = "f32";
   const RankedRun one = trained(recipe, 4, nullptr);
   for (const char* shard : {"none", "states", "gradients"}) {
@@ -138,7 +138,7 @@ TEST(TrainingRanks, LearnScalesOfOperands) {
 }
 
 TEST(TrainingRanks, WhatIsWrongIsRefused) {
-  const auto refused = [](Recipe recipe, int ranks) {
+  const auto refused = [](recipe::Recipe recipe, int ranks) {
     try {
       (void)recipe_of_rank(recipe, ranks);
     } catch (const Error& error) {
@@ -146,7 +146,7 @@ TEST(TrainingRanks, WhatIsWrongIsRefused) {
     }
     return std::string();
   };
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   EXPECT_NE(refused(recipe, 3).find("not divided by 3 ranks"), std::string::npos);
   EXPECT_EQ(refused(recipe, 4), "");
   EXPECT_EQ(recipe_of_rank(recipe, 4).batch, 1);
@@ -167,7 +167,7 @@ TEST(TrainingRanks, FailTogether) {
   for (const char* shard : {"states", "parameters"}) {
     const auto errors = run::among_shared(2, [&](run::Communicator& own) {
       run::Engine engine = make_engine(1);
-      Recipe recipe = small_recipe();
+      recipe::Recipe recipe = small_recipe();
       recipe.schedule.peak = 1e30;
       recipe.schedule.floor = 1e30;
       recipe.schedule.warmup = 0;
@@ -183,4 +183,4 @@ TEST(TrainingRanks, FailTogether) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "tests/model/train/ranks/ranked_run.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
-Parameter parameter(const std::string& name, graph::Shape shape) {
-  Parameter p;
+arch::Parameter parameter(const std::string& name, graph::Shape shape) {
+  arch::Parameter p;
   p.name = name;
   p.shape = std::move(shape);
   return p;
@@ -27,9 +27,9 @@ struct Told {
 
 Told told(run::Communicator& ranks, const FormatRef& format, bool overlaps) {
   run::Engine engine = make_engine(1);
-  const std::vector<Parameter> all = {parameter("w", {5, 32}), parameter("other", {64})};
-  Recipe recipe = small_recipe();
-  const Optimizer optimizer(*test_library(), recipe.optimizer);
+  const std::vector<arch::Parameter> all = {parameter("w", {5, 32}), parameter("other", {64})};
+  recipe::Recipe recipe = small_recipe();
+  const recipe::Optimizer optimizer(*test_library(), recipe.optimizer);
   const std::vector<Cut> cuts = cut_parameters(all, optimizer, ranks.size());
   std::map<std::string, run::DeviceTensorRef> tensors;
   const auto tensor = [&](const std::string& name, const graph::Type& type) {
@@ -89,20 +89,20 @@ TEST(ShardedParameters, GathersPartsAndSumsGradients) {
 TEST(ShardedParameters, StepsHaveTheSameBitsBesideExchanges) {
   struct Case {
     const char* name;
-    std::function<void(Recipe&)> change;
+    std::function<void(recipe::Recipe&)> change;
     graph::Config config = {};
     double within = 1e-5;
   };
   const Case cases[] = {
-      {"tied", [](Recipe&) {}, {{"tied", 1}}},
-      {"two batches", [](Recipe& r) { r.accumulate = 2; }},
-      {"bf16", [](Recipe& r) { r.param_type = "bf16"; }, {}, 1e-2},
+      {"tied", [](recipe::Recipe&) {}, {{"tied", 1}}},
+      {"two batches", [](recipe::Recipe& r) { r.accumulate = 2; }},
+      {"bf16", [](recipe::Recipe& r) { r.param_type = "bf16"; }, {}, 1e-2},
       {"rounded weights",
-       [](Recipe& r) { r.quantize.push_back({.values = {}, .roles = {"ffn_up"}, .format = "q8_0"}); }},
-      {"a mean", [](Recipe& r) { r.optimizer.ema_decay = 0.9; }},
+       [](recipe::Recipe& r) { r.quantize.push_back({.values = {}, .roles = {"ffn_up"}, .format = "q8_0"}); }},
+      {"a mean", [](recipe::Recipe& r) { r.optimizer.ema_decay = 0.9; }},
   };
   for (const Case& c : cases) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     c.change(recipe);
     const RankedRun one = trained(recipe, 4, nullptr, {}, c.config);
     recipe.shard = "parameters";
@@ -115,7 +115,7 @@ TEST(ShardedParameters, StepsHaveTheSameBitsBesideExchanges) {
 }
 
 TEST(ShardedParameters, TheMeanOfTheWeightsIsHeldInPartsAsWell) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.optimizer.ema_decay = 0.5;
   const auto means = [&](std::shared_ptr<run::Communicator> ranks) {
     run::Engine engine = make_engine(1);
@@ -145,7 +145,7 @@ TEST(ShardedParameters, TheMeanOfTheWeightsIsHeldInPartsAsWell) {
 TEST(ShardedParameters, ARankThatFailsWithinAStepEndsAll) {
   const auto errors = run::among_shared(2, [](run::Communicator& own) {
     run::Engine engine = make_engine(1);
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.schedule.peak = recipe.schedule.floor = 1e30;
     recipe.schedule.warmup = 0;
     recipe.shard = "parameters";
@@ -159,7 +159,7 @@ TEST(ShardedParameters, ARankThatFailsWithinAStepEndsAll) {
 }
 
 TEST(ShardedParameters, WhatNeedsAllParametersIsRefused) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.shard = "parameters";
   recipe.adapter.method = "lora";
   const auto errors = run::among_shared(2, [&](run::Communicator& own) {
@@ -171,4 +171,4 @@ TEST(ShardedParameters, WhatNeedsAllParametersIsRefused) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

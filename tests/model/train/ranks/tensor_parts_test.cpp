@@ -5,7 +5,7 @@
 #include "model/train/trainer/forecast.h"
 #include "tests/model/train/ranks/ranked_run.h"
 
-namespace lumen::model {
+namespace lumen::model::train {
 namespace {
 
 TEST(TensorParts, GoOutOfTheWholeAndIntoItAgain) {
@@ -34,7 +34,7 @@ TEST(TensorParts, GoOutOfTheWholeAndIntoItAgain) {
 }
 
 TEST(TensorParts, RanksOfAGridAreCounted) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.tensor_parallel = 2;
   EXPECT_EQ(data_ranks(recipe, 6), 3);
   EXPECT_EQ(recipe_of_rank(recipe, 4).batch, 2);
@@ -45,7 +45,7 @@ TEST(TensorParts, RanksOfAGridAreCounted) {
 }
 
 TEST(TensorParts, StepsAreThoseOfOneProcess) {
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   const RankedRun alone = trained(recipe, 6, nullptr);
   recipe.tensor_parallel = 2;
   expect_near(alone, among_ranks(2, recipe, 6)[0], 1e-5);
@@ -58,14 +58,14 @@ TEST(TensorParts, StepsAreThoseOfOneProcess) {
 // Between their products, ranks deal windows of a batch, or tokens of each.
 TEST(TensorParts, DealTokensBetweenProducts) {
   for (const int64_t batch : {4, 1}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.batch = batch;
     const RankedRun alone = trained(recipe, 6, nullptr);
     recipe.tensor_parallel = 2;
     recipe.sequence_parallel = true;
     expect_near(alone, among_ranks(2, recipe, 6)[0], 1e-5);
   }
-  Recipe recipe = small_recipe();
+  recipe::Recipe recipe = small_recipe();
   recipe.sequence_parallel = true;
   EXPECT_THROW(data_ranks(recipe, 2), Error);
 }
@@ -74,7 +74,7 @@ TEST(TensorParts, TakeWhatWasSaid) {
   const graph::Config config = {{"hidden", 64}, {"layers", 6}, {"ffn", 256}};
   std::vector<int64_t> takes;
   for (const auto& [tensor, deals] : {std::pair(1, false), {2, false}, {2, true}}) {
-    Recipe recipe = small_recipe();
+    recipe::Recipe recipe = small_recipe();
     recipe.tensor_parallel = tensor;
     recipe.sequence_parallel = deals;
     if (deals) recipe.recompute = "layers";
@@ -98,4 +98,4 @@ TEST(TensorParts, TakeWhatWasSaid) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::train

@@ -14,7 +14,7 @@
 #include "number/codec/codec.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -43,7 +43,7 @@ std::vector<HeldRule> parsed_rules(std::string_view kind) {
 }
 
 // The single number in a tensor.
-double number_in(const StoredTensor& t, const std::string& file) {
+double number_in(const file::StoredTensor& t, const std::string& file) {
   const auto wrong = [&](const std::string& what) {
     return Error(Exit::user, fmt::format("{}: tensor '{}' {}", file, t.name, what),
                  "the tensors and quantization_config disagree");
@@ -111,11 +111,11 @@ const HeldRule* held_rule(const std::vector<HeldRule>& rules, const json& config
               "models/checkpoints.toml lists the supported settings; null there computes with floats");
 }
 
-HeldFormat read_held(const HeldRule& rule, const json& config, const TensorFile& tensors, const std::string& prefix,
-                     const std::string& scale, const FormatLibrary& formats, const std::string& file,
-                     std::set<std::string>& used) {
+HeldFormat read_held(const HeldRule& rule, const json& config, const file::TensorFile& tensors,
+                     const std::string& prefix, const std::string& scale, const FormatLibrary& formats,
+                     const std::string& file, std::set<std::string>& used) {
   const auto number = [&](const std::string& name) {
-    const StoredTensor* t = tensors.find(prefix + name);
+    const file::StoredTensor* t = tensors.find(prefix + name);
     if (!t)
       throw Error(Exit::user, fmt::format("{}: tensor '{}' is missing", file, prefix + name),
                   "quantization_config requires scales in the file");
@@ -167,12 +167,12 @@ json held_config(const HeldRule& rule, const Format& format) {
   return parse_json(filled(rule.config, "{group}", std::to_string(group_of(format))), "models/checkpoints.toml");
 }
 
-TensorSpec scale_spec(const HeldRule& rule, const std::string& name) {
-  TensorSpec spec;
+file::TensorSpec scale_spec(const HeldRule& rule, const std::string& name) {
+  file::TensorSpec spec;
   spec.name = name;
   if (!rule.scalar) spec.shape = {1};
   spec.element = {Scalar::f32, nullptr};
   return spec;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

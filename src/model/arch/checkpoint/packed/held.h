@@ -11,7 +11,7 @@
 #include "model/file/tensors.h"
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 struct HeldRule {
   std::vector<std::string> when;
@@ -42,7 +42,7 @@ const HeldRule* held_rule(const std::vector<HeldRule>& rules, const nlohmann::js
 
 // The rule's format and scale, from tensors `prefix` + rule.scale and so on, whose names are added to `used`. Error
 // when they are missing or not numbers.
-HeldFormat read_held(const HeldRule& rule, const nlohmann::json& config, const TensorFile& tensors,
+HeldFormat read_held(const HeldRule& rule, const nlohmann::json& config, const file::TensorFile& tensors,
                      const std::string& prefix, const std::string& scale, const FormatLibrary& formats,
                      const std::string& file, std::set<std::string>& used);
 
@@ -53,6 +53,6 @@ const HeldRule* rule_of_format(const std::vector<HeldRule>& rules, const std::st
 // The setting to write into the config.
 nlohmann::json held_config(const HeldRule& rule, const Format& format);
 // The tensor of a scale, under its full name.
-TensorSpec scale_spec(const HeldRule& rule, const std::string& name);
+file::TensorSpec scale_spec(const HeldRule& rule, const std::string& name);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 #include "graph/transform/low_rank.h"
 #include "model/arch/held_formats.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 // Weights whose columns a product reads can have a quantized input; lookup tables and weights that are only sliced
@@ -24,7 +24,7 @@ std::set<std::string> read_by_products(const Model& model) {
   return out;
 }
 
-void take_inputs(Model& model, const PackedCheckpoint& packed, const TensorFile& file,
+void take_inputs(Model& model, const PackedCheckpoint& packed, const file::TensorFile& file,
                  const std::function<std::vector<std::string>(const Parameter&)>& modules,
                  std::set<std::string>& used) {
   const FormatLibrary& formats = model.family->library().formats();
@@ -62,7 +62,8 @@ void take_inputs(Model& model, const PackedCheckpoint& packed, const TensorFile&
                      fmt::join(unread, ", ")));
 }
 
-void take_cache(Model& model, const PackedCheckpoint& packed, const TensorFile& file, std::set<std::string>& used) {
+void take_cache(Model& model, const PackedCheckpoint& packed, const file::TensorFile& file,
+                std::set<std::string>& used) {
   const FormatLibrary& formats = model.family->library().formats();
   std::vector<double> keys, values;
   HeldFormat key, value;
@@ -98,10 +99,10 @@ std::vector<std::string> attention_prefixes(const Model& model) {
   return out;
 }
 
-void take_held(Model& model, const PackedCheckpoint& packed, const TensorFile& file,
+void take_held(Model& model, const PackedCheckpoint& packed, const file::TensorFile& file,
                const std::function<std::vector<std::string>(const Parameter&)>& modules, std::set<std::string>& used) {
   take_inputs(model, packed, file, modules, used);
   if (packed.has_cache()) take_cache(model, packed, file, used);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

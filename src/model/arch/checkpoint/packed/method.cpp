@@ -9,7 +9,7 @@
 #include "base/structured/toml.h"
 #include "model/arch/checkpoint/packed/scheme.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -183,4 +183,4 @@ int target_rank(const ModuleGroup& group, const std::string& module, const std::
   return best;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 struct PackingMethod {
   struct Refused {
@@ -51,4 +51,4 @@ std::vector<ModuleGroup> module_groups(const PackingMethod& method, const nlohma
 // matches from the start), 1 by a layer class, 0 not at all. Error when a pattern is malformed.
 int target_rank(const ModuleGroup& group, const std::string& module, const std::string& file);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -16,7 +16,7 @@
 #include "model/arch/checkpoint/packed/same_numbers.h"
 #include "number/facts/facts.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr int64_t kBand = 64;  // rows of different bands share no byte
@@ -125,9 +125,9 @@ struct Packing::Plan {
   graph::Shape shape;
   SameNumbers same;
   FieldUse from_use;
-  std::vector<size_t> field;      // by field of the scheme: index in the format `to`
-  std::vector<Places> places;     // by field of the scheme
-  std::vector<TensorSpec> specs;  // fields, then extras; names without the module
+  std::vector<size_t> field;            // by field of the scheme: index in the format `to`
+  std::vector<Places> places;           // by field of the scheme
+  std::vector<file::TensorSpec> specs;  // fields, then extras; names without the module
   int64_t group = 0;
   int bits = 0;
   std::vector<std::string> configs;  // possible configs; a group of all columns is a row as well
@@ -143,7 +143,7 @@ struct Packing::Plan {
   void place(const FormatLibrary& formats, size_t i);
   void fill_codes(size_t i, const Weight& w, uint8_t* out) const;
   void fill_field(size_t i, const Blob& blob, const std::string& weight, uint8_t* out) const;
-  Bytes extra(const Scheme::Extra& e, const TensorSpec& spec) const;
+  Bytes extra(const Scheme::Extra& e, const file::TensorSpec& spec) const;
   std::string filled_in(std::string text, bool as_rows = false) const;
 };
 
@@ -202,7 +202,7 @@ void Packing::Plan::place(const FormatLibrary& formats, size_t i) {
   const SameNumbers::Source& source = same.fields[field[i]];
   const bool is_whole = source.field >= 0 && from->fields[source.field].level == Level::tensor;
   if (f.whole && is_whole) out_step = rows();
-  TensorSpec spec;
+  file::TensorSpec spec;
   spec.name = f.tensor;
   spec.element = element_of(formats, f.type, target.type);
   const int word = bits_of(spec.element), entry = f.packed.empty() ? word : bits;
@@ -315,7 +315,7 @@ std::vector<uint8_t> bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-Bytes Packing::Plan::extra(const Scheme::Extra& e, const TensorSpec& spec) const {
+Bytes Packing::Plan::extra(const Scheme::Extra& e, const file::TensorSpec& spec) const {
   if (e.holds == "text") {
     const std::string text = filled_in(e.text);
     return std::vector<uint8_t>(text.begin(), text.end());
@@ -403,7 +403,7 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
   }
   for (size_t i = 0; i < scheme.fields.size(); ++i) plan->place(formats, i);
   for (const Scheme::Extra& e : scheme.extras) {
-    TensorSpec spec;
+    file::TensorSpec spec;
     spec.name = e.tensor;
     spec.element = element_of(formats, e.type, {});
     const Bytes bytes = plan->extra(e, spec);
@@ -480,8 +480,8 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
     const std::string& end = scheme_->weight;
     if (!end.empty() && !name.ends_with("." + end))
       throw user_error("'{}' does not end in '.{}', as the weights that '{}' packs do", name, end, output);
-    std::vector<TensorSpec>& specs = specs_[name];
-    for (TensorSpec spec : plan->specs) {
+    std::vector<file::TensorSpec>& specs = specs_[name];
+    for (file::TensorSpec spec : plan->specs) {
       spec.name = name.substr(0, name.size() - end.size()) + spec.name;
       specs.push_back(std::move(spec));
     }
@@ -550,13 +550,13 @@ bool Packing::is_unturned(const std::string& output) {
                      [&](const Scheme& s) { return s.is_written_by(output) && s.unturned; });
 }
 
-const std::vector<TensorSpec>& Packing::specs(const std::string& weight) const {
+const std::vector<file::TensorSpec>& Packing::specs(const std::string& weight) const {
   return specs_.at(weight);
 }
 
 std::vector<Bytes> Packing::pack(const std::string& weight, const Weight& w) const {
   const Plan& plan = *plans_.at(weight);
-  const std::vector<TensorSpec>& specs = specs_.at(weight);
+  const std::vector<file::TensorSpec>& specs = specs_.at(weight);
   LUMEN_CHECK(w.type.element.format && w.type.element.format->hash == plan.from->hash && w.rows() == plan.rows() &&
                   w.columns() == plan.columns(),
               "'{}' is {}, but {} was announced", weight, graph::print(w.type), plan.from->name);
@@ -631,4 +631,4 @@ nlohmann::json Packing::config() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -14,7 +14,7 @@
 #include "model/arch/model.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 class Packing {
  public:
@@ -50,7 +50,7 @@ class Packing {
   static bool is_unturned(const std::string& output);
 
   // The tensors of a packed weight, and their bytes.
-  const std::vector<TensorSpec>& specs(const std::string& weight) const;
+  const std::vector<file::TensorSpec>& specs(const std::string& weight) const;
   std::vector<Bytes> pack(const std::string& weight, const Weight& w) const;
 
   // The quantization_config of config.json.
@@ -74,7 +74,7 @@ class Packing {
   std::string config_;
   const Scheme* scheme_ = nullptr;
   std::map<std::string, PlanRef> plans_;  // by weight
-  std::map<std::string, std::vector<TensorSpec>> specs_;
+  std::map<std::string, std::vector<file::TensorSpec>> specs_;
   std::vector<std::string> left_;
   // By weight; null: floats.
   struct Input {
@@ -87,4 +87,4 @@ class Packing {
   nlohmann::json cache_config_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -20,7 +20,7 @@
 #include "model/arch/model.h"
 #include "model/file/tensors.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 class PackedCheckpoint {
  public:
@@ -31,23 +31,23 @@ class PackedCheckpoint {
   // Whether its matrices are [out, in], even those that plain folders store as [in, out].
   bool is_unturned() const { return parts_.front().scheme->unturned; }
   // Whether MODULE.weight is packed in the file.
-  bool holds(const TensorFile& file, const std::string& weight) const;
+  bool holds(const file::TensorFile& file, const std::string& weight) const;
   // Bytes of its tensors, which are about those of the weight.
-  int64_t stored_bytes(const TensorFile& file, const std::string& weight) const;
+  int64_t stored_bytes(const file::TensorFile& file, const std::string& weight) const;
   // The type that read() returns, without reading codes. Both add the names of the weight's tensors to `used`.
-  graph::Type type(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+  graph::Type type(const file::TensorFile& file, const std::string& weight, const graph::Shape& shape,
                    const FormatLibrary& formats, std::set<std::string>& used) const;
-  Weight read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+  Weight read(const file::TensorFile& file, const std::string& weight, const graph::Shape& shape,
               const FormatLibrary& formats, std::set<std::string>& used) const;
 
   // The format of the input of a packed weight's products; nullopt: floats.
-  std::optional<HeldFormat> input(const TensorFile& file, const std::string& weight, const FormatLibrary& formats,
+  std::optional<HeldFormat> input(const file::TensorFile& file, const std::string& weight, const FormatLibrary& formats,
                                   std::set<std::string>& used) const;
   // The formats of keys and values, from tensors with the prefix `attention`; without a cache: floats.
   bool has_cache() const { return cache_ != nullptr; }
-  HeldFormat keys(const TensorFile& file, const std::string& attention, const FormatLibrary& formats,
+  HeldFormat keys(const file::TensorFile& file, const std::string& attention, const FormatLibrary& formats,
                   std::set<std::string>& used) const;
-  HeldFormat values(const TensorFile& file, const std::string& attention, const FormatLibrary& formats,
+  HeldFormat values(const file::TensorFile& file, const std::string& attention, const FormatLibrary& formats,
                     std::set<std::string>& used) const;
 
  private:
@@ -63,7 +63,7 @@ class PackedCheckpoint {
 
   static Part part_of(const PackingMethod& method, ModuleGroup group, const std::string& file);
   const Part* part_for(const std::string& weight) const;  // null: no group matches
-  graph::Type open(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+  graph::Type open(const file::TensorFile& file, const std::string& weight, const graph::Shape& shape,
                    const FormatLibrary& formats, std::set<std::string>& used, std::vector<Reader>& readers) const;
 
   std::vector<Part> parts_;
@@ -72,4 +72,4 @@ class PackedCheckpoint {
   const HeldRule* cache_ = nullptr;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

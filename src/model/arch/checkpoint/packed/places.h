@@ -9,7 +9,7 @@
 
 #include "model/arch/checkpoint/packed/scheme.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 class Places {
  public:
@@ -82,4 +82,4 @@ class Places {
   bool is_packed_ = false;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -9,7 +9,7 @@
 
 #include "number/facts/straight.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 constexpr int kMostCodeBits = 8;
@@ -245,4 +245,4 @@ std::optional<SameNumbers> same_numbers(const Format& first, const Format& secon
   return Search(first, second, *a, *b, *ea, *eb).run();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -10,7 +10,7 @@
 
 #include "number/format/format.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 // Which entries of a format's fields decode an element of its block.
 struct FieldUse {
@@ -34,4 +34,4 @@ std::optional<SameNumbers> same_numbers(const Format& first, const Format& secon
 // The bits of a field's value in another type; nullopt where that cannot hold the value exactly.
 std::optional<uint64_t> in_type(const FieldType& from, const FieldType& to, uint64_t bits);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

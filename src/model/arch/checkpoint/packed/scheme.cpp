@@ -9,7 +9,7 @@
 #include "base/structured/toml.h"
 #include "model/file/sections.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
@@ -140,7 +140,7 @@ FormatRef format_of_scheme(const FormatLibrary& formats, const std::string& file
   const size_t begin = text.find("format ");
   if (begin == std::string::npos) return formats.get(text);
   const std::string name = text.substr(begin + 7, text.find_first_of(" :", begin + 7) - begin - 7);
-  return FormatsOfFile(formats, file).get(name, text);
+  return file::FormatsOfFile(formats, file).get(name, text);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -8,7 +8,7 @@
 #include "base/structured/toml.h"
 #include "number/library/library.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 
 struct Scheme {
   struct Field {
@@ -65,4 +65,4 @@ std::string table_text(std::span<const float> values);
 // The format that a scheme's text, with all placeholders replaced, names or defines.
 FormatRef format_of_scheme(const FormatLibrary& formats, const std::string& file, const std::string& text);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -10,13 +10,13 @@
 #include "model/arch/checkpoint/packed/packed.h"
 #include "model/arch/checkpoint/packed/places.h"
 
-namespace lumen::model {
+namespace lumen::model::arch {
 namespace {
 
 using nlohmann::json;
 
 // The language's name of a tensor's element type.
-std::string element_name(const StoredTensor& t) {
+std::string element_name(const file::StoredTensor& t) {
   if (!t.element.format) return std::string(scalar_name(t.element.scalar));
   return t.element.format->name;
 }
@@ -33,8 +33,8 @@ std::string module_of(const Scheme& scheme, const std::string& weight) {
 }
 
 // The tensor of a field, under either of its names; null when it is missing.
-const StoredTensor* tensor_of(const Scheme::Field& f, const TensorFile& file, const std::string& module) {
-  const StoredTensor* t = file.find(module + f.tensor);
+const file::StoredTensor* tensor_of(const Scheme::Field& f, const file::TensorFile& file, const std::string& module) {
+  const file::StoredTensor* t = file.find(module + f.tensor);
   return t || f.also.empty() ? t : file.find(module + f.also);
 }
 
@@ -119,7 +119,7 @@ const PackedCheckpoint::Part* PackedCheckpoint::part_for(const std::string& weig
   return best;
 }
 
-bool PackedCheckpoint::holds(const TensorFile& file, const std::string& weight) const {
+bool PackedCheckpoint::holds(const file::TensorFile& file, const std::string& weight) const {
   const Part* part = part_for(weight);
   if (!part || part->scheme->fields.empty()) return false;
   const std::string module = module_of(*part->scheme, weight);
@@ -127,14 +127,14 @@ bool PackedCheckpoint::holds(const TensorFile& file, const std::string& weight) 
                                         [&](const Scheme::Field& f) { return tensor_of(f, file, module) != nullptr; });
 }
 
-int64_t PackedCheckpoint::stored_bytes(const TensorFile& file, const std::string& weight) const {
+int64_t PackedCheckpoint::stored_bytes(const file::TensorFile& file, const std::string& weight) const {
   const Scheme& scheme = *part_for(weight)->scheme;
   int64_t bytes = 0;
   for (const Scheme::Field& f : scheme.fields) bytes += tensor_of(f, file, module_of(scheme, weight))->data.size();
   return bytes;
 }
 
-std::optional<HeldFormat> PackedCheckpoint::input(const TensorFile& file, const std::string& weight,
+std::optional<HeldFormat> PackedCheckpoint::input(const file::TensorFile& file, const std::string& weight,
                                                   const FormatLibrary& formats, std::set<std::string>& used) const {
   const Part* part = part_for(weight);
   if (!part || !part->activation) return std::nullopt;
@@ -142,21 +142,21 @@ std::optional<HeldFormat> PackedCheckpoint::input(const TensorFile& file, const 
   return read_held(rule, part->group.config, file, module_of(*part->scheme, weight), rule.scale, formats, file_, used);
 }
 
-HeldFormat PackedCheckpoint::keys(const TensorFile& file, const std::string& attention, const FormatLibrary& formats,
-                                  std::set<std::string>& used) const {
+HeldFormat PackedCheckpoint::keys(const file::TensorFile& file, const std::string& attention,
+                                  const FormatLibrary& formats, std::set<std::string>& used) const {
   return read_held(*cache_, config_, file, attention, cache_->scale, formats, file_, used);
 }
 
-HeldFormat PackedCheckpoint::values(const TensorFile& file, const std::string& attention, const FormatLibrary& formats,
-                                    std::set<std::string>& used) const {
+HeldFormat PackedCheckpoint::values(const file::TensorFile& file, const std::string& attention,
+                                    const FormatLibrary& formats, std::set<std::string>& used) const {
   return read_held(*cache_, config_, file, attention, cache_->values, formats, file_, used);
 }
 
 // Reads entries of one field's tensor by row and column of the weight.
 class PackedCheckpoint::Reader {
  public:
-  Reader(const Part& p, const std::string& config, size_t field, const TensorFile& file, const std::string& module,
-         int64_t rows, int64_t columns)
+  Reader(const Part& p, const std::string& config, size_t field, const file::TensorFile& file,
+         const std::string& module, int64_t rows, int64_t columns)
       : f_(p.scheme->fields[field]), t_(*tensor_of(f_, file, module)), where_(config + ": tensor '" + t_.name + "'") {
     if (t_.element.format && t_.element.format->block_bytes != t_.element.format->block)
       throw wrong("has an unexpected type");
@@ -286,7 +286,7 @@ class PackedCheckpoint::Reader {
     return count == 64 ? out : out & ((uint64_t{1} << count) - 1);
   }
 
-  static std::vector<float> floats(const StoredTensor& t) {
+  static std::vector<float> floats(const file::StoredTensor& t) {
     if (t.element.format ? !is_plain(*t.element.format, Scalar::f32) : t.element.scalar != Scalar::f32)
       throw user_error("tensor '{}' does not hold f32", t.name);
     std::vector<float> out(t.data.size() / 4);
@@ -294,7 +294,7 @@ class PackedCheckpoint::Reader {
     return out;
   }
 
-  void read_nested(const TensorFile& file, const std::string& module) {
+  void read_nested(const file::TensorFile& file, const std::string& module) {
     map_ = floats(file.get(module + f_.map));
     scale_ = floats(file.get(module + f_.scale));
     if (map_.size() < (size_t{1} << std::min(places_.word_bits(), 16))) throw wrong("has codes without a value");
@@ -302,7 +302,7 @@ class PackedCheckpoint::Reader {
     if (std::ssize(scale_) < (count + f_.per - 1) / f_.per) throw wrong("has too few scales");
     const size_t colon = f_.offset.find(':');
     const std::string prefix = module + f_.offset.substr(0, std::min(f_.offset.find('*'), colon));
-    for (const StoredTensor& t : file.tensors()) {
+    for (const file::StoredTensor& t : file.tensors()) {
       if (!t.name.starts_with(prefix)) continue;
       const std::string text(reinterpret_cast<const char*>(t.data.data()), t.data.size());
       const json state = parse_json(text, t.name);
@@ -333,7 +333,7 @@ class PackedCheckpoint::Reader {
   }
 
   const Scheme::Field& f_;
-  const StoredTensor& t_;
+  const file::StoredTensor& t_;
   std::string where_;
   Places places_;
   int64_t columns_ = 1;
@@ -344,11 +344,11 @@ class PackedCheckpoint::Reader {
 namespace {
 
 // Replaces {TENSOR} in a text: by the type of its elements, or in a table by its values.
-std::string with_tensors(std::string text, const TensorFile& file, const std::string& module) {
+std::string with_tensors(std::string text, const file::TensorFile& file, const std::string& module) {
   for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
     const size_t end = text.find('}', at);
     if (end == std::string::npos) break;
-    const StoredTensor* t = file.find(module + text.substr(at + 1, end - at - 1));
+    const file::StoredTensor* t = file.find(module + text.substr(at + 1, end - at - 1));
     if (!t) continue;
     std::string value = element_name(*t);
     if (!t->element.format && !is_float(t->element.scalar))
@@ -429,13 +429,13 @@ void fill_section(const lumen::Field& field, const Format& f, const BlobLayout& 
 
 }  // namespace
 
-graph::Type PackedCheckpoint::type(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+graph::Type PackedCheckpoint::type(const file::TensorFile& file, const std::string& weight, const graph::Shape& shape,
                                    const FormatLibrary& formats, std::set<std::string>& used) const {
   std::vector<Reader> readers;
   return open(file, weight, shape, formats, used, readers);
 }
 
-graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+graph::Type PackedCheckpoint::open(const file::TensorFile& file, const std::string& weight, const graph::Shape& shape,
                                    const FormatLibrary& formats, std::set<std::string>& used,
                                    std::vector<Reader>& readers) const {
   const Part& part = *part_for(weight);
@@ -452,7 +452,7 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
   int64_t group = columns;
   for (const Reader& r : readers)
     if (r.columns_of_entry() > 1) group = std::min(group, r.columns_of_entry());
-  for (const StoredTensor& t : file.tensors()) {
+  for (const file::StoredTensor& t : file.tensors()) {
     if (!t.name.starts_with(module)) continue;
     const std::string rest = t.name.substr(module.size());
     if (rest == "weight.quant_map") used.insert(t.name);
@@ -484,7 +484,7 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
   return w.type;
 }
 
-Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+Weight PackedCheckpoint::read(const file::TensorFile& file, const std::string& weight, const graph::Shape& shape,
                               const FormatLibrary& formats, std::set<std::string>& used) const {
   const Part& part = *part_for(weight);
   const std::string module = module_of(*part.scheme, weight);
@@ -519,4 +519,4 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
   return w;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::arch

@@ -5,7 +5,7 @@
 
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kMostWork = size_t{1} << 26;
@@ -30,13 +30,13 @@ int32_t Automaton::step(uint32_t state, char32_t c) const {
   return cls < 0 ? kDead : next_[state * classes_ + size_t(cls)];
 }
 
-void Automaton::split(std::vector<CodeSet> sets) {
+void Automaton::split(std::vector<text::CodeSet> sets) {
   // Borders at which the membership in a set changes.
   std::vector<std::pair<char32_t, uint32_t>> borders;
   for (uint32_t s = 0; s < sets.size(); ++s) {
     for (const auto& [first, last] : sets[s].ranges()) {
       borders.emplace_back(first, s);
-      if (last < kLastCode) borders.emplace_back(last + 1, s);
+      if (last < text::kLastCode) borders.emplace_back(last + 1, s);
     }
   }
   for (const char32_t c : {char32_t{0}, char32_t{0xd800}, char32_t{0xe000}}) borders.emplace_back(c, uint32_t(-1));
@@ -195,22 +195,22 @@ std::optional<Automaton> Automaton::of_length(int64_t least, int64_t most) {
 
 std::optional<Automaton> Automaton::of_strings(const std::vector<std::string>& list) {
   std::vector<std::u32string> strings;
-  std::map<char32_t, CodeSet> alphabet;
+  std::map<char32_t, text::CodeSet> alphabet;
   size_t total = 1;
   for (const std::string& text : list) {
     std::u32string& t = strings.emplace_back();
     for (size_t at = 0; at < text.size();) {
       char32_t c = 0;
-      const size_t n = utf8_char(text, at, &c);
+      const size_t n = text::utf8_char(text, at, &c);
       if (n == 0) return std::nullopt;
       at += n;
       t += c;
-      alphabet.emplace(c, CodeSet{{c, c}});
+      alphabet.emplace(c, text::CodeSet{{c, c}});
     }
     total += t.size();
     if (total > 4 * kMostStates) return std::nullopt;
   }
-  std::vector<CodeSet> sets;
+  std::vector<text::CodeSet> sets;
   for (auto& [c, set] : alphabet) sets.push_back(set);
   Automaton out;
   out.split(std::move(sets));
@@ -242,8 +242,8 @@ std::optional<Automaton> Automaton::of_strings(const std::vector<std::string>& l
 std::optional<Automaton> Automaton::of_multiples(int64_t a, int places) {
   if (a <= 0 || a * (places + 2) + 2 > int64_t(kMostStates)) return std::nullopt;
   Automaton out;
-  std::vector<CodeSet> sets{CodeSet{{'-', '-'}}, CodeSet{{'.', '.'}}};
-  for (char32_t d = '0'; d <= '9'; ++d) sets.push_back(CodeSet{{d, d}});
+  std::vector<text::CodeSet> sets{text::CodeSet{{'-', '-'}}, text::CodeSet{{'.', '.'}}};
+  for (char32_t d = '0'; d <= '9'; ++d) sets.push_back(text::CodeSet{{d, d}});
   out.split(std::move(sets));
   // States: 0 start, 1 after the sign, then whole parts, then fractions after the point with 0..places digits.
   const auto state = [&](int64_t remainder, int digits) { return int32_t(2 + remainder + a * (digits + 1)); };
@@ -289,8 +289,8 @@ std::optional<Automaton> Automaton::intersect(const Automaton& other, size_t* bu
   std::map<std::pair<int, int>, int> pairs;
   size_t i = 0, j = 0;
   while (i < starts_.size() || j < other.starts_.size()) {
-    const char32_t here = i < starts_.size() ? starts_[i].first : kLastCode + 1;
-    const char32_t there = j < other.starts_.size() ? other.starts_[j].first : kLastCode + 1;
+    const char32_t here = i < starts_.size() ? starts_[i].first : text::kLastCode + 1;
+    const char32_t there = j < other.starts_.size() ? other.starts_[j].first : text::kLastCode + 1;
     const char32_t c = std::min(here, there);
     if (here == c) ++i;
     if (there == c) ++j;
@@ -346,7 +346,7 @@ bool Automaton::accepts_text(std::string_view text) const {
   int32_t s = 0;
   for (size_t at = 0; at < text.size();) {
     char32_t c = 0;
-    const size_t n = utf8_char(text, at, &c);
+    const size_t n = text::utf8_char(text, at, &c);
     if (n == 0) return false;
     at += n;
     s = step(uint32_t(s), c);
@@ -355,17 +355,17 @@ bool Automaton::accepts_text(std::string_view text) const {
   return accepts_[size_t(s)];
 }
 
-std::vector<std::pair<uint32_t, CodeSet>> Automaton::successors(uint32_t state) const {
-  std::map<uint32_t, std::vector<CodeSet::Range>> sets;
+std::vector<std::pair<uint32_t, text::CodeSet>> Automaton::successors(uint32_t state) const {
+  std::map<uint32_t, std::vector<text::CodeSet::Range>> sets;
   for (size_t i = 0; i < starts_.size(); ++i) {
     const auto [first, cls] = starts_[i];
     const int32_t to = cls < 0 ? kDead : next_[state * classes_ + size_t(cls)];
     if (to < 0) continue;
-    sets[uint32_t(to)].emplace_back(first, i + 1 < starts_.size() ? starts_[i + 1].first - 1 : kLastCode);
+    sets[uint32_t(to)].emplace_back(first, i + 1 < starts_.size() ? starts_[i + 1].first - 1 : text::kLastCode);
   }
-  std::vector<std::pair<uint32_t, CodeSet>> out;
-  for (auto& [to, ranges] : sets) out.emplace_back(to, CodeSet(std::move(ranges)));
+  std::vector<std::pair<uint32_t, text::CodeSet>> out;
+  for (auto& [to, ranges] : sets) out.emplace_back(to, text::CodeSet(std::move(ranges)));
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

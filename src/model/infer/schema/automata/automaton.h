@@ -12,7 +12,7 @@
 #include "model/infer/schema/automata/pattern.h"
 #include "model/text/unicode/code_set.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 class Automaton {
  public:
@@ -33,15 +33,15 @@ class Automaton {
   bool accepts(uint32_t state) const { return accepts_[state]; }
   bool accepts_text(std::string_view text) const;
   // Successors of a state (0 is the first), each with its characters. Every state reaches an accepting one.
-  std::vector<std::pair<uint32_t, CodeSet>> successors(uint32_t state) const;
+  std::vector<std::pair<uint32_t, text::CodeSet>> successors(uint32_t state) const;
 
  private:
   static constexpr int32_t kDead = -1;
   static std::optional<Automaton> of(const Nfa& nfa, size_t* budget);
   int32_t step(uint32_t state, char32_t c) const;
   int class_of(char32_t c) const;
-  void split(std::vector<CodeSet> sets);  // the classes by membership in the sets
-  void trim();                            // removes states that reach no accepting one
+  void split(std::vector<text::CodeSet> sets);  // the classes by membership in the sets
+  void trim();                                  // removes states that reach no accepting one
 
   std::vector<std::pair<char32_t, int>> starts_;  // the first character of each interval, and its class; -1: none
   size_t classes_ = 0;
@@ -49,4 +49,4 @@ class Automaton {
   std::vector<bool> accepts_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

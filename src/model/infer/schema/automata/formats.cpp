@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 std::map<std::string, std::string> make_formats() {
@@ -73,4 +73,4 @@ bool format_is_whole(const std::string& name) {
   return name != "hostname";
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // An anchored pattern for date, time, date-time (RFC 3339; days by the length of the month, leap years included),
 // duration, email, hostname, ipv4, ipv6, uri, uri-reference, iri, uuid, json-pointer and relative-json-pointer. Null
@@ -15,4 +15,4 @@ const std::string* format_pattern(const std::string& name);
 bool format_is_whole(const std::string& name);
 inline constexpr int64_t kLongestHostname = 253;
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

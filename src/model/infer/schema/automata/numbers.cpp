@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kMostDigits = 40, kUsualDigits = 16;
@@ -182,4 +182,4 @@ std::optional<Automaton> multiples_automaton(const Decimal& of) {
   return Automaton::of_multiples(std::strtoll((of.whole + of.fraction).c_str(), nullptr, 10), int(of.fraction.size()));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

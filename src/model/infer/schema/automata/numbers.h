@@ -8,7 +8,7 @@
 
 #include "model/infer/schema/automata/automaton.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // An exact decimal number: whole has no leading zeros ("0" for none), fraction no trailing ones.
 struct Decimal {
@@ -40,4 +40,4 @@ struct NumberRange {
 // nullopt: too many states, or not above 0.
 std::optional<Automaton> multiples_automaton(const Decimal& of);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

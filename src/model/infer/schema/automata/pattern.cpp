@@ -6,7 +6,7 @@
 
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 namespace {
 
 constexpr size_t kLongestPattern = 8192, kMostNodes = 20000;
@@ -16,36 +16,37 @@ struct Unsupported {};
 
 struct Tree {
   enum class Kind { set, sequence, choice, repeat, begin, end } kind = Kind::sequence;
-  CodeSet set = {};
+  text::CodeSet set = {};
   int least = 0, most = -1;
   std::vector<Tree> parts = {};
 };
 
-const CodeSet& every_character() {
-  static const CodeSet all{{0, 0xd7ff}, {0xe000, kLastCode}};
+const text::CodeSet& every_character() {
+  static const text::CodeSet all{{0, 0xd7ff}, {0xe000, text::kLastCode}};
   return all;
 }
 
 // The classes \d, \w and \s of ECMA-262.
-const CodeSet& digits() {
-  static const CodeSet set{{'0', '9'}};
+const text::CodeSet& digits() {
+  static const text::CodeSet set{{'0', '9'}};
   return set;
 }
-const CodeSet& word_characters() {
-  static const CodeSet set{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+const text::CodeSet& word_characters() {
+  static const text::CodeSet set{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
   return set;
 }
-const CodeSet& spaces() {
-  static const CodeSet set{{9, 13},          {32, 32},         {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
-                           {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
+const text::CodeSet& spaces() {
+  static const text::CodeSet set{{9, 13},          {32, 32},         {0xa0, 0xa0},     {0x1680, 0x1680},
+                                 {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
+                                 {0x3000, 0x3000}, {0xfeff, 0xfeff}};
   return set;
 }
-const CodeSet& line_ends() {
-  static const CodeSet set{{10, 10}, {13, 13}, {0x2028, 0x2029}};
+const text::CodeSet& line_ends() {
+  static const text::CodeSet set{{10, 10}, {13, 13}, {0x2028, 0x2029}};
   return set;
 }
 
-CodeSet inverse(const CodeSet& set) {
+text::CodeSet inverse(const text::CodeSet& set) {
   return set.complement().intersect(every_character());
 }
 
@@ -54,7 +55,7 @@ class Parser {
   explicit Parser(std::string_view text) {
     for (size_t at = 0; at < text.size();) {
       char32_t c = 0;
-      const size_t n = utf8_char(text, at, &c);
+      const size_t n = text::utf8_char(text, at, &c);
       if (n == 0) throw Unsupported();
       text_.push_back(c);
       at += n;
@@ -164,7 +165,7 @@ class Parser {
     return true;
   }
 
-  static Tree of(CodeSet set) { return {.kind = Tree::Kind::set, .set = std::move(set)}; }
+  static Tree of(text::CodeSet set) { return {.kind = Tree::Kind::set, .set = std::move(set)}; }
 
   Tree atom(int depth) {
     const char32_t c = next();
@@ -195,7 +196,7 @@ class Parser {
       case '?':
         throw Unsupported();
       default:
-        return of(CodeSet{{c, c}});
+        return of(text::CodeSet{{c, c}});
     }
   }
 
@@ -231,11 +232,11 @@ class Parser {
         value = 0x10000 + ((value - 0xd800) << 10) + (low - 0xdc00);
       }
     }
-    if (value > kLastCode || (value >= 0xd800 && value < 0xe000)) throw Unsupported();
+    if (value > text::kLastCode || (value >= 0xd800 && value < 0xe000)) throw Unsupported();
     return value;
   }
 
-  CodeSet property(bool is_inverse) {
+  text::CodeSet property(bool is_inverse) {
     expect('{');
     std::string name;
     while (!peek('}')) {
@@ -258,14 +259,14 @@ class Parser {
                                                                     {"digit", "Nd"}};
     for (const auto& [full, brief] : kLong)
       if (name == full) name = brief;
-    const std::optional<CodeSet> set = CodeSet::property(name);
+    const std::optional<text::CodeSet> set = text::CodeSet::property(name);
     if (!set) throw Unsupported();
     return is_inverse ? inverse(*set) : set->intersect(every_character());
   }
 
-  CodeSet escape(bool in_brackets) {
+  text::CodeSet escape(bool in_brackets) {
     const char32_t c = next();
-    const auto one = [](char32_t x) { return CodeSet{{x, x}}; };
+    const auto one = [](char32_t x) { return text::CodeSet{{x, x}}; };
     switch (c) {
       case 'd':
         return digits();
@@ -316,16 +317,16 @@ class Parser {
     return one(c);
   }
 
-  CodeSet bracket() {
+  text::CodeSet bracket() {
     const bool is_inverse = take('^');
-    std::vector<CodeSet::Range> ranges;
+    std::vector<text::CodeSet::Range> ranges;
     while (!take(']')) {
       bool is_set = false;
-      const CodeSet first = member(&is_set);
+      const text::CodeSet first = member(&is_set);
       if (!is_set && peek('-') && at_ + 1 < text_.size() && text_[at_ + 1] != ']') {
         ++at_;
         bool ends_in_set = false;
-        const CodeSet last = member(&ends_in_set);
+        const text::CodeSet last = member(&ends_in_set);
         const char32_t from = first.ranges().at(0).first;
         if (ends_in_set || last.ranges().at(0).first < from) throw Unsupported();
         ranges.emplace_back(from, last.ranges()[0].first);
@@ -333,13 +334,13 @@ class Parser {
       }
       ranges.insert(ranges.end(), first.ranges().begin(), first.ranges().end());
     }
-    const CodeSet set(std::move(ranges));
+    const text::CodeSet set(std::move(ranges));
     return is_inverse ? inverse(set) : set.intersect(every_character());
   }
-  CodeSet member(bool* is_set) {
+  text::CodeSet member(bool* is_set) {
     const char32_t c = next();
-    if (c != '\\') return CodeSet{{c, c}};
-    CodeSet out = escape(true);
+    if (c != '\\') return text::CodeSet{{c, c}};
+    text::CodeSet out = escape(true);
     *is_set = out.ranges().size() != 1 || out.ranges()[0].first != out.ranges()[0].second;
     return out;
   }
@@ -426,7 +427,7 @@ bool matches_part(const Nfa& nfa, std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     if (has_match(here)) return true;
     char32_t c = 0;
-    const size_t n = utf8_char(text, at, &c);
+    const size_t n = text::utf8_char(text, at, &c);
     if (n == 0) c = 0xfffd;
     at += std::max<size_t>(n, 1);
     next.clear();
@@ -504,4 +505,4 @@ size_t EcmaPattern::size() const {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

@@ -11,7 +11,7 @@
 
 #include "model/text/unicode/code_set.h"
 
-namespace lumen::model {
+namespace lumen::model::infer {
 
 // A Thompson automaton. A text is accepted if a part of it leads from `start` to a node of kind match.
 struct Nfa {
@@ -21,7 +21,7 @@ struct Nfa {
     uint32_t next = 0, other = 0;  // other: second successor of a split
   };
   std::vector<Node> nodes;
-  std::vector<CodeSet> sets;
+  std::vector<text::CodeSet> sets;
   uint32_t start = 0;
 
   // Adds the nodes reachable from `node` without a character to `out`, in the order of discovery. `seen` has one entry
@@ -49,4 +49,4 @@ class EcmaPattern {
   std::vector<Part> parts_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::infer

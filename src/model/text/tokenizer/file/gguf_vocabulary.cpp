@@ -8,7 +8,7 @@
 #include "base/ordinal.h"
 #include "model/text/stages/pretokenizers.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 constexpr std::string_view kPadding = "[PAD";
@@ -27,7 +27,7 @@ bool contains(std::span<const TokenId> ids, TokenId id) {
 
 }  // namespace
 
-bool is_known_split(const GgufMetadata& m) {
+bool is_known_split(const file::GgufMetadata& m) {
   const std::string name = m.text("tokenizer.ggml.pre", "");
   const Pretokenizer* row = pretokenizers().find(name);
   return name != kUnnamedSplit && !(row && row->ours);
@@ -52,7 +52,7 @@ void name_padding(std::vector<std::string>& tokens, const std::vector<int32_t>& 
   }
 }
 
-void pad_vocabulary(GgufMetadata& m, int64_t size) {
+void pad_vocabulary(file::GgufMetadata& m, int64_t size) {
   if (!m.has(kTokens)) return;
   std::vector<std::string> tokens = m.texts(kTokens);
   const size_t before = tokens.size(), wanted = size;
@@ -66,16 +66,16 @@ void pad_vocabulary(GgufMetadata& m, int64_t size) {
   kinds.resize(wanted, ordinal(TokenKind::unused));
   tokens.resize(wanted);
   name_padding(tokens, kinds);
-  m.set(kTokens, GgufArray(std::move(tokens)));
-  m.set(kKinds, GgufArray(std::move(kinds)));
+  m.set(kTokens, file::GgufArray(std::move(tokens)));
+  m.set(kKinds, file::GgufArray(std::move(kinds)));
   if (!m.has(kScores)) return;
   const std::vector<double> given = m.numbers(kScores);
   std::vector<float> scores(given.begin(), given.end());
   scores.resize(wanted, kUnusedScore);
-  m.set(kScores, GgufArray(std::move(scores)));
+  m.set(kScores, file::GgufArray(std::move(scores)));
 }
 
-void ends_to_gguf(const Tokenizer& tokenizer, std::span<const TokenId> named, GgufMetadata& m) {
+void ends_to_gguf(const Tokenizer& tokenizer, std::span<const TokenId> named, file::GgufMetadata& m) {
   const auto set = [&](const char* key, TokenId id) { m.set(key, static_cast<uint32_t>(id)); };
   if (!m.has(kEnd) && !named.empty()) set(kEnd, named.front());
   std::vector<TokenId> list;  // all ids that the file must list
@@ -105,10 +105,10 @@ void ends_to_gguf(const Tokenizer& tokenizer, std::span<const TokenId> named, Gg
     left.erase(next);
   }
   if (named.size() < 2 && left.empty()) return;
-  m.set(kAllEnds, GgufArray(std::vector<uint32_t>(list.begin(), list.end())));
+  m.set(kAllEnds, file::GgufArray(std::vector<uint32_t>(list.begin(), list.end())));
 }
 
-std::vector<TokenId> ends_of_gguf(const GgufMetadata& m, int64_t count) {
+std::vector<TokenId> ends_of_gguf(const file::GgufMetadata& m, int64_t count) {
   std::vector<TokenId> out;
   std::set<TokenId> known;
   const auto take = [&](const char* key, int64_t id) {
@@ -125,4 +125,4 @@ std::vector<TokenId> ends_of_gguf(const GgufMetadata& m, int64_t count) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

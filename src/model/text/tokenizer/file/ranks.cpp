@@ -10,7 +10,7 @@
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 using nlohmann::ordered_json;
@@ -190,4 +190,4 @@ std::string ranks_as_json(std::string_view text, const std::filesystem::path& pa
   return root.dump();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::model {
+namespace lumen::model::text {
 
 // Decided by the first line.
 bool is_ranks(std::string_view text);
@@ -17,4 +17,4 @@ bool is_ranks(std::string_view text);
 // pattern; Error when neither is known. `config`: the contents of tokenizer_config.json, or empty.
 std::string ranks_as_json(std::string_view text, const std::filesystem::path& path, std::string_view config);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -9,7 +9,7 @@
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 // Iterates over the fields of a message.
@@ -169,4 +169,4 @@ Tokenizer Tokenizer::from_sentencepiece(std::string_view bytes, const std::strin
   return Tokenizer(std::move(parts));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

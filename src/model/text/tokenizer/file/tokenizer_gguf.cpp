@@ -7,7 +7,7 @@
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 std::pair<std::string, std::string> read_merge(const std::string& text, const std::string& where) {
@@ -23,7 +23,7 @@ bool has_token(const TokenizerParts& p, int64_t id) {
 }
 
 // The id that a key names; nullopt where the key is missing, or names padding. `count`: of tokens, padding included.
-std::optional<TokenId> read_id(const GgufMetadata& m, const char* key, const TokenizerParts& p, int64_t count) {
+std::optional<TokenId> read_id(const file::GgufMetadata& m, const char* key, const TokenizerParts& p, int64_t count) {
   if (!m.has(key)) return std::nullopt;
   const int64_t id = m.integer(key);
   if (id < 0 || id >= count)
@@ -32,7 +32,7 @@ std::optional<TokenId> read_id(const GgufMetadata& m, const char* key, const Tok
 }
 
 // Special token ids. Missing keys get the defaults of the vocabulary's kind, if those ids exist.
-void read_special(const GgufMetadata& m, const VocabularyRow& row, int64_t count, TokenizerParts& p) {
+void read_special(const file::GgufMetadata& m, const VocabularyRow& row, int64_t count, TokenizerParts& p) {
   const auto id = [&](std::initializer_list<const char*> keys, int64_t usual) -> std::optional<TokenId> {
     for (const char* key : keys) {
       if (m.has(key)) return read_id(m, key, p, count);
@@ -52,7 +52,7 @@ void read_special(const GgufMetadata& m, const VocabularyRow& row, int64_t count
   p.end_of_generation = ends_of_gguf(m, count);
 }
 
-std::vector<TokenKind> read_kinds(const GgufMetadata& m, size_t count) {
+std::vector<TokenKind> read_kinds(const file::GgufMetadata& m, size_t count) {
   std::vector<TokenKind> kinds(count, TokenKind::normal);
   if (!m.has("tokenizer.ggml.token_type")) return kinds;
   const std::vector<int64_t> types = m.integers("tokenizer.ggml.token_type");
@@ -84,7 +84,7 @@ std::string from_marked(const std::string& token) {
 }
 
 // Bytes from an integer array in the metadata.
-std::string read_bytes(const GgufMetadata& m, const char* key) {
+std::string read_bytes(const file::GgufMetadata& m, const char* key) {
   std::string out;
   if (!m.has(key)) return out;
   for (const int64_t b : m.integers(key)) out += static_cast<char>(b & 0xff);
@@ -92,14 +92,14 @@ std::string read_bytes(const GgufMetadata& m, const char* key) {
 }
 
 // Byte-level BPE, with the split patterns of a row of the table.
-void read_byte_pairs(const GgufMetadata& m, const Pretokenizer& row, TokenizerParts& p) {
+void read_byte_pairs(const file::GgufMetadata& m, const Pretokenizer& row, TokenizerParts& p) {
   for (const std::string& merge : m.texts("tokenizer.ggml.merges")) p.merges.push_back(read_merge(merge, m.source));
   if (row.nfc) p.normalizer = Normalizer({{.kind = NormalStep::Kind::nfc}});
   p.ignore_merges = row.ignore_merges;
   p.splitter = Splitter(row.steps, m.source);
 }
 
-void read_pieces(const GgufMetadata& m, size_t count, TokenizerParts& p) {
+void read_pieces(const file::GgufMetadata& m, size_t count, TokenizerParts& p) {
   p.scores = m.numbers("tokenizer.ggml.scores");
   if (p.scores.size() != count) throw user_error("{}: {} scores for {} tokens", m.source, p.scores.size(), count);
   p.scores.resize(p.tokens.size());
@@ -117,7 +117,7 @@ void read_pieces(const GgufMetadata& m, size_t count, TokenizerParts& p) {
 
 }  // namespace
 
-Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
+Tokenizer Tokenizer::from_gguf(const file::GgufMetadata& m) {
   const std::string& where = m.source;
   const PretokenizerTable& table = pretokenizers();
   const std::string& kind = m.text("tokenizer.ggml.model");
@@ -194,4 +194,4 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   return Tokenizer(std::move(parts));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

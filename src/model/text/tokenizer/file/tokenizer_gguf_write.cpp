@@ -9,7 +9,7 @@
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 std::string to_marked(const std::string& token) {
@@ -93,7 +93,7 @@ Written written_form(const TokenizerParts& p, const PretokenizerTable& table) {
 
 }  // namespace
 
-void Tokenizer::to_gguf(GgufMetadata& m) const {
+void Tokenizer::to_gguf(file::GgufMetadata& m) const {
   const TokenizerParts& p = *parts_;
   const Written form = written_form(p, pretokenizers());
   const bool marked = p.kind == VocabularyKind::word_piece && form.pre != kUnnamedSplit;
@@ -109,15 +109,15 @@ void Tokenizer::to_gguf(GgufMetadata& m) const {
   name_padding(tokens, types);
   std::vector<std::string> merges;
   for (const auto& [left, right] : p.merges) merges.push_back(left + " " + right);
-  m.set("tokenizer.ggml.tokens", GgufArray(std::move(tokens)));
-  m.set("tokenizer.ggml.token_type", GgufArray(std::move(types)));
+  m.set("tokenizer.ggml.tokens", file::GgufArray(std::move(tokens)));
+  m.set("tokenizer.ggml.token_type", file::GgufArray(std::move(types)));
   m.erase("tokenizer.ggml.merges");
   m.erase("tokenizer.ggml.scores");
   if (p.kind == VocabularyKind::byte_pair || form.pre == kUnnamedSplit) {
-    m.set("tokenizer.ggml.merges", GgufArray(std::move(merges)));
+    m.set("tokenizer.ggml.merges", file::GgufArray(std::move(merges)));
   } else if (p.kind != VocabularyKind::word_piece) {
     std::vector<float> scores(p.scores.begin(), p.scores.end());
-    m.set("tokenizer.ggml.scores", GgufArray(scores.empty() ? merge_scores(p) : std::move(scores)));
+    m.set("tokenizer.ggml.scores", file::GgufArray(scores.empty() ? merge_scores(p) : std::move(scores)));
     const auto& steps = p.normalizer.steps();
     m.set("tokenizer.ggml.add_space_prefix", std::any_of(steps.begin(), steps.end(), [](const NormalStep& s) {
             return s.kind == NormalStep::Kind::prepend;
@@ -153,4 +153,4 @@ void Tokenizer::to_gguf(GgufMetadata& m) const {
                     p.ignore_merges ? "before merging" : "only through merges", form.pre));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -7,7 +7,7 @@
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/vocabulary/vocabulary_scan.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 using nlohmann::json;
@@ -274,4 +274,4 @@ Tokenizer Tokenizer::from_json(std::string_view text, const std::string& name, s
   return Tokenizer(std::move(parts));
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

@@ -4,7 +4,7 @@
 #include "base/structured/json.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 using nlohmann::ordered_json;
@@ -197,4 +197,4 @@ std::string Tokenizer::to_config_json() const {
   return root.dump(2);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

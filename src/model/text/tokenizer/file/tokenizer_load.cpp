@@ -7,7 +7,7 @@
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::text {
 namespace {
 
 constexpr uint64_t kLimit = uint64_t{1} << 30;
@@ -155,7 +155,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("GGUF")) return from_gguf(read_gguf_metadata(bytes, path.string()));
+  if (text.starts_with("GGUF")) return from_gguf(file::read_gguf_metadata(bytes, path.string()));
   if (text.size() > kLimit) throw user_error("'{}' is too large for a tokenizer", path.string());
   // A SentencePiece file begins with the tag of its first piece, a byte that is a newline in JSON.
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -165,4 +165,4 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   return from_json(text, path.string());
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::text

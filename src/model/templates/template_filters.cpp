@@ -7,22 +7,22 @@
 #include <optional>
 
 #include "base/printable.h"
-#include "model/template/template_run.h"
+#include "model/templates/template_run.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using Filter = Value (*)(TemplateRun&, const Value&, TemplateCall&);
 using Test = bool (*)(TemplateRun&, const Value&, TemplateCall&);
 
 std::string change_case(const std::string& text, bool up) {
-  return each_character(text, [&](char32_t c, std::string& out) {
+  return text::each_character(text, [&](char32_t c, std::string& out) {
     const auto code = static_cast<utf8proc_int32_t>(c);
     if (up && c == 0xdf) {
       out += "SS";
     } else {
-      utf8_append(out, static_cast<char32_t>(up ? utf8proc_toupper(code) : utf8proc_tolower(code)));
+      text::utf8_append(out, static_cast<char32_t>(up ? utf8proc_toupper(code) : utf8proc_tolower(code)));
     }
   });
 }
@@ -696,4 +696,4 @@ void TemplateRun::define_globals(TemplateScope& scope) {
   });
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

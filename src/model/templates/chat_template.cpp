@@ -1,4 +1,4 @@
-#include "model/template/chat_template.h"
+#include "model/templates/chat_template.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "model/template/template_run.h"
+#include "model/templates/template_run.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 using Expression = TemplateExpression;
 using Node = TemplateNode;
@@ -615,4 +615,4 @@ std::string ChatTemplate::render(const nlohmann::ordered_json& context, const st
   return TemplateRun(*tree_, now ? now : clock, marks).run(context, limits);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

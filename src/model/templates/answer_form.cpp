@@ -1,4 +1,4 @@
-#include "model/template/answer_form.h"
+#include "model/templates/answer_form.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "model/text/tokenizer/characters.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using nlohmann::ordered_json;
@@ -42,7 +42,7 @@ bool is_space(std::string_view text) {
 // The token that ends the last answer in `messages`, whose last text is `mark`: the last control token after the text,
 // or otherwise the one with which the message `next` begins.
 struct FoundEnd {
-  std::optional<TokenId> id;
+  std::optional<text::TokenId> id;
   bool is_next = false;
 };
 FoundEnd end_of(const ChatRenderer& renderer, ordered_json messages, const char* mark, const ordered_json& next) {
@@ -50,7 +50,7 @@ FoundEnd end_of(const ChatRenderer& renderer, ordered_json messages, const char*
   const size_t at = answer ? answer->text.rfind(mark) : std::string::npos;
   if (at == std::string::npos) return {};
   const size_t behind = at + std::string_view(mark).size();
-  const Tokenizer& tokenizer = renderer.tokenizer();
+  const text::Tokenizer& tokenizer = renderer.tokenizer();
   if (const auto last = last_control(renderer, *answer, {behind, answer->text.size()}, tokenizer.end_of_generation()))
     return {last->id, false};
   messages.push_back(next);
@@ -67,12 +67,12 @@ FoundEnd end_of(const ChatRenderer& renderer, ordered_json messages, const char*
 }  // namespace
 
 std::optional<LastControl> last_control(const ChatRenderer& renderer, const ChatText& text, ChatText::Part part,
-                                        std::span<const TokenId> ends) {
+                                        std::span<const text::TokenId> ends) {
   std::optional<LastControl> ended, last;
   const auto is_blank = [&](size_t begin, size_t end) {
     return is_space(std::string_view(text.text).substr(begin, end - begin));
   };
-  for (const AddedTokens::Match& control : renderer.controls_in(text, part)) {
+  for (const text::AddedTokens::Match& control : renderer.controls_in(text, part)) {
     if (last && !is_blank(last->end, control.begin)) ended.reset();
     last = {control.end, control.id};
     if (!ended && std::find(ends.begin(), ends.end(), control.id) != ends.end()) ended = last;
@@ -209,7 +209,7 @@ std::vector<std::string> without_pairs(const std::set<std::string>& names, const
 ChatVocabulary chat_vocabulary(const ChosenTemplate& chosen) {
   const ChatTemplate chat = chosen.parse();
   ChatVocabulary out;
-  out.controls = without_pairs(names_in(ChatRenderer(Tokenizer::characters(" "), chat)), chosen.text);
+  out.controls = without_pairs(names_in(ChatRenderer(text::Tokenizer::characters(" "), chat)), chosen.text);
   out.end = kOwnEnd;
   const auto with_own_end = [&] {
     std::vector<std::string> all = out.controls;
@@ -218,7 +218,7 @@ ChatVocabulary chat_vocabulary(const ChosenTemplate& chosen) {
   };
   // The template either ends answers with its end token (EOS), or has a token of its own for them.
   const std::vector<std::string> all = with_own_end();
-  const ChatRenderer renderer(character_tokenizer(" ", all, kOwnEnd), chat);
+  const ChatRenderer renderer(text::character_tokenizer(" ", all, kOwnEnd), chat);
   std::string end;
   if (const auto id = renderer.form().after_text) end = renderer.tokenizer().token(*id);
   const bool is_own = !end.empty() && !renderer.form().next_role_ends;
@@ -227,4 +227,4 @@ ChatVocabulary chat_vocabulary(const ChosenTemplate& chosen) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -5,18 +5,18 @@
 #include <map>
 #include <string>
 
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
-inline Tokenizer shapes_tokenizer(const std::string& eos = "<|end|>") {
-  BpeTraining options;
+inline text::Tokenizer shapes_tokenizer(const std::string& eos = "<|end|>") {
+  text::BpeTraining options;
   options.specials = {"<|end|>",         "<|user|>",  "<|assistant|>", "<|system|>",  "<|tool|>",
                       "<|observation|>", "<|start|>", "<|channel|>",   "<|message|>", "<|return|>",
                       "<|call|>",        "[INST]",    "[/INST]",       "</s>"};
   options.vocabulary = 256 + static_cast<int64_t>(options.specials.size());
   options.end_of_text = eos;
-  return Tokenizer::train("a", options);
+  return text::Tokenizer::train("a", options);
 }
 
 // By what they do.
@@ -83,4 +83,4 @@ inline const std::map<std::string, std::string>& chat_shapes() {
   return shapes;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

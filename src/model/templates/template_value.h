@@ -1,5 +1,5 @@
 // Values of templates: the Python types used by chat templates, with Python's output, comparison and truth rules. Lists
-// and tables are shared and immutable, except for namespaces. Proved by tests/model/template/template_test.cpp.
+// and tables are shared and immutable, except for namespaces. Proved by tests/model/templates/template_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 class Value;
 struct AnswerMarks;
@@ -225,4 +225,4 @@ class MarkedText {
 std::vector<size_t> character_starts(std::string_view text);
 bool is_python_space(char32_t c);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -5,5 +5,5 @@
 // Offers: answer_form.h, messages.h.
 #pragma once
 
-#include "model/template/chat.h"
-#include "model/template/chat_template.h"
+#include "model/templates/chat.h"
+#include "model/templates/chat_template.h"

@@ -7,11 +7,11 @@
 #include <cstring>
 #include <optional>
 
-#include "model/template/template_run.h"
+#include "model/templates/template_run.h"
 #include "model/text/unicode/code_set.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 char32_t lower(char32_t c) {
@@ -31,7 +31,7 @@ template <typename Test>
 bool all_characters(const std::string& text, const Test& test) {
   for (size_t at = 0; at < text.size();) {
     char32_t c = 0;
-    const size_t n = utf8_char(text, at, &c);
+    const size_t n = text::utf8_char(text, at, &c);
     if (n == 0 || !test(c)) return false;
     at += n;
   }
@@ -58,7 +58,7 @@ std::string strip(const std::string& text, const std::optional<std::string>& set
     const std::string_view c = std::string_view(text).substr(starts[i], starts[i + 1] - starts[i]);
     if (set) return set->find(c) != std::string::npos;
     char32_t code;
-    return utf8_char(c, 0, &code) != 0 && is_python_space(code);
+    return text::utf8_char(c, 0, &code) != 0 && is_python_space(code);
   };
   while (left && begin < end && goes(begin)) ++begin;
   while (right && begin < end && goes(end - 1)) --end;
@@ -69,7 +69,7 @@ std::vector<std::string> split_spaces(const std::string& text, int64_t most, boo
   const std::vector<size_t> starts = character_starts(text);
   const auto space = [&](size_t i) {
     char32_t c;
-    return utf8_char(text, starts[i], &c) != 0 && is_python_space(c);
+    return text::utf8_char(text, starts[i], &c) != 0 && is_python_space(c);
   };
   std::vector<std::string> out;
   const size_t count = starts.size() - 1;
@@ -152,16 +152,16 @@ std::vector<std::string> split_by(const std::string& text, const std::string& by
 
 std::string title(const std::string& text) {
   bool inside = false;
-  return each_character(text, [&](char32_t c, std::string& out) {
-    utf8_append(out, inside ? lower(c) : upper(c));
+  return text::each_character(text, [&](char32_t c, std::string& out) {
+    text::utf8_append(out, inside ? lower(c) : upper(c));
     inside = in_category(c, "L");
   });
 }
 
 std::string capitalize(const std::string& text) {
   bool first = true;
-  return each_character(text, [&](char32_t c, std::string& out) {
-    utf8_append(out, first ? upper(c) : lower(c));
+  return text::each_character(text, [&](char32_t c, std::string& out) {
+    text::utf8_append(out, first ? upper(c) : lower(c));
     first = false;
   });
 }
@@ -359,8 +359,8 @@ const std::unordered_map<std::string, TextMethod>& text_methods() {
       {"capitalize", [](TemplateRun& r, const std::string& t, TemplateCall&) { return r.made(capitalize(t)); }},
       {"swapcase",
        [](TemplateRun& r, const std::string& t, TemplateCall&) {
-         return r.made(each_character(
-             t, [](char32_t c, std::string& out) { utf8_append(out, lower(c) == c ? upper(c) : lower(c)); }));
+         return r.made(text::each_character(
+             t, [](char32_t c, std::string& out) { text::utf8_append(out, lower(c) == c ? upper(c) : lower(c)); }));
        }},
       {"replace",
        [](TemplateRun& r, const std::string& t, TemplateCall& c) {
@@ -421,13 +421,15 @@ const std::unordered_map<std::string, TextMethod>& text_methods() {
        [](TemplateRun&, const std::string& t, TemplateCall&) { return Value(all_characters(t, is_python_space)); }},
       {"isupper",
        [](TemplateRun&, const std::string& t, TemplateCall&) {
-         return Value(each_character(t, [](char32_t c, std::string& out) { utf8_append(out, upper(c)); }) == t &&
-                      each_character(t, [](char32_t c, std::string& out) { utf8_append(out, lower(c)); }) != t);
+         return Value(
+             text::each_character(t, [](char32_t c, std::string& out) { text::utf8_append(out, upper(c)); }) == t &&
+             text::each_character(t, [](char32_t c, std::string& out) { text::utf8_append(out, lower(c)); }) != t);
        }},
       {"islower",
        [](TemplateRun&, const std::string& t, TemplateCall&) {
-         return Value(each_character(t, [](char32_t c, std::string& out) { utf8_append(out, lower(c)); }) == t &&
-                      each_character(t, [](char32_t c, std::string& out) { utf8_append(out, upper(c)); }) != t);
+         return Value(
+             text::each_character(t, [](char32_t c, std::string& out) { text::utf8_append(out, lower(c)); }) == t &&
+             text::each_character(t, [](char32_t c, std::string& out) { text::utf8_append(out, upper(c)); }) != t);
        }},
   };
   return methods;
@@ -652,4 +654,4 @@ ValueList TemplateRun::iterate(const Value& value) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

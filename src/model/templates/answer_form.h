@@ -1,13 +1,14 @@
 // How a template formats answers, derived from the template itself: it renders messages with known text, and the text
-// around them is the format. So no template is recognized by name. Proved by tests/model/template/answer_form_test.cpp.
+// around them is the format. So no template is recognized by name. Proved by
+// tests/model/templates/answer_form_test.cpp.
 #pragma once
 
 #include <optional>
 #include <span>
 
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 // The first style in which the template renders a call completely; plain objects and strings are tried first.
 CallStyle learn_call_style(const ChatRenderer& renderer);
@@ -19,10 +20,10 @@ AnswerForm learn_answer_form(const ChatRenderer& renderer);
 // last one.
 struct LastControl {
   size_t end = 0;
-  TokenId id = -1;
+  text::TokenId id = -1;
 };
 std::optional<LastControl> last_control(const ChatRenderer& renderer, const ChatText& text, ChatText::Part part,
-                                        std::span<const TokenId> ends);
+                                        std::span<const text::TokenId> ends);
 
 // The control tokens of a vocabulary created for a chat template.
 struct ChatVocabulary {
@@ -34,4 +35,4 @@ struct ChatVocabulary {
 // answers; if it has none, one of Lumen's own is added.
 ChatVocabulary chat_vocabulary(const ChosenTemplate& chosen);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -1,12 +1,12 @@
 // Converts chat messages to the normal form passed to templates, from all sources: rows of data, requests, saved
 // conversations. ChatRenderer normalizes every message, so that templates get the same input in training, serving and
-// evaluation. Proved by tests/model/template/messages_test.cpp.
+// evaluation. Proved by tests/model/templates/messages_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 // Why a list is not a valid list of messages: a short reason that many lists share, and the detail.
 struct MessageFault {
@@ -35,4 +35,4 @@ void share_thoughts(nlohmann::ordered_json& message);
 // The reasoning under one of these keys; empty if there is none.
 std::string thoughts_of(const nlohmann::ordered_json& message);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -1,13 +1,13 @@
-#include "model/template/template_lexer.h"
+#include "model/templates/template_lexer.h"
 
 #include <algorithm>
 #include <cctype>
 
 #include "base/error.h"
-#include "model/template/template_value.h"
+#include "model/templates/template_value.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using Token = TemplateToken;
@@ -32,7 +32,7 @@ class Lexer {
 
   size_t white_behind(size_t at) const {
     for (char32_t c; at < text_.size();) {
-      const size_t n = utf8_char(text_, at, &c);
+      const size_t n = text::utf8_char(text_, at, &c);
       if (n == 0 || !is_python_space(c)) break;
       at += n;
     }
@@ -44,7 +44,7 @@ class Lexer {
       size_t begin = text.size() - 1;
       while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
       char32_t c;
-      if (utf8_char(text, begin, &c) != text.size() - begin || !is_python_space(c)) break;
+      if (text::utf8_char(text, begin, &c) != text.size() - begin || !is_python_space(c)) break;
       text.remove_suffix(text.size() - begin);
     }
     return text;
@@ -219,7 +219,7 @@ class Lexer {
         value = value * 16 + d;
       }
       if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) throw wrong(begin, "the escape is not a character");
-      utf8_append(out, value);
+      text::utf8_append(out, value);
     };
     for (;;) {
       if (at_ >= text_.size()) throw wrong(begin, "an unterminated string");
@@ -273,7 +273,7 @@ class Lexer {
             uint32_t value = e - '0';
             for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '7'; ++i)
               value = value * 8 + (text_[at_++] - '0');
-            utf8_append(out, value);
+            text::utf8_append(out, value);
           } else {
             out += {'\\', e};
           }
@@ -309,4 +309,4 @@ std::vector<TemplateToken> template_tokens(const SourceRef& source) {
   return Lexer(source->text, source).run();
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -1,4 +1,4 @@
-#include "model/template/messages.h"
+#include "model/templates/messages.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using nlohmann::ordered_json;
@@ -155,4 +155,4 @@ ordered_json normal_messages(const ordered_json& messages, OtherKeys other) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

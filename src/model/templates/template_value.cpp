@@ -1,4 +1,4 @@
-#include "model/template/template_value.h"
+#include "model/templates/template_value.h"
 
 #include <fmt/format.h>
 #include <utf8proc.h>
@@ -7,10 +7,10 @@
 #include <cmath>
 #include <ctime>
 
-#include "model/template/chat_template.h"
+#include "model/templates/chat_template.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 constexpr int kMaxDepth = 64;
@@ -42,7 +42,7 @@ std::string quote_text(const std::string& text) {
       continue;
     }
     char32_t c = 0;
-    const size_t n = utf8_char(text, at, &c);
+    const size_t n = text::utf8_char(text, at, &c);
     if (n == 0) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at++]));
       continue;
@@ -80,7 +80,7 @@ std::string json_text(const std::string& given, bool ascii) {
       continue;
     }
     char32_t c = 0;
-    const size_t n = utf8_char(text, at, &c);
+    const size_t n = text::utf8_char(text, at, &c);
     TemplateMeter::step();
     if (n == 0) throw TemplateFault{"a string is not valid UTF-8"};
     switch (c) {
@@ -499,14 +499,14 @@ std::vector<size_t> character_starts(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     out.push_back(at);
     char32_t c;
-    at += std::max<size_t>(1, utf8_char(text, at, &c));
+    at += std::max<size_t>(1, text::utf8_char(text, at, &c));
   }
   out.push_back(text.size());
   return out;
 }
 
 bool is_python_space(char32_t c) {
-  return is_white_space(c) || (c >= 0x1c && c <= 0x1f);
+  return text::is_white_space(c) || (c >= 0x1c && c <= 0x1f);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "model/template/chat_template.h"
+#include "model/templates/chat_template.h"
 #include "model/text/tokenizer/tokenizer.h"
 #include "model/text/vocabulary/added_tokens.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 // A template for models without one (models/chat_templates.toml).
 struct NamedTemplate {
@@ -28,7 +28,7 @@ struct ChosenTemplate {
 };
 // Chooses by name, by file, or (without a name) the model's own template; a model without one gets "plain". Error
 // (usage) if `name` is neither a known name nor a file.
-ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer);
+ChosenTemplate choose_template(const std::string& name, const text::Tokenizer& tokenizer);
 bool is_template_file(const std::string& name);  // true for names of files
 
 // Whether a member of a message has content, as opposed to a name or an id.
@@ -56,15 +56,16 @@ struct MarkedChat {
 // How answers begin and end, determined by rendering known messages. The end is the token that the model must generate
 // to end its answer, even if the template writes it as part of the next message.
 struct AnswerForm {
-  std::string opening;                             // the generation prompt after a user message
-  std::optional<TokenId> after_text, after_calls;  // the token that ends an answer; nullopt: the template writes none
-  bool next_role_ends = false;                     // the next message's first token ends an answer
-  std::vector<TokenId> ends;                       // these two, and the tokenizer's end tokens; ascending
+  std::string opening;  // the generation prompt after a user message
+  std::optional<text::TokenId> after_text,
+      after_calls;                  // the token that ends an answer; nullopt: the template writes none
+  bool next_role_ends = false;      // the next message's first token ends an answer
+  std::vector<text::TokenId> ends;  // these two, and the tokenizer's end tokens; ascending
 };
 
 // The token ids of a text, and the end position of each token.
 struct PlacedTokens {
-  std::vector<TokenId> ids;
+  std::vector<text::TokenId> ids;
   std::vector<size_t> ends;  // empty if the tokenizer normalizes text, so that positions are unknown
 };
 
@@ -79,7 +80,7 @@ struct CallStyle {
 enum class PromptEnd { opening, closed, continued };
 
 struct ChatPrompt {
-  std::vector<TokenId> ids;
+  std::vector<text::TokenId> ids;
   std::string text;
   size_t answer = 0;  // position in `text` where the answer begins: its end, or the text that is continued
 };
@@ -87,7 +88,7 @@ struct ChatPrompt {
 class ChatRenderer {
  public:
   // `now`: the time for templates that use it; null: the system clock.
-  ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now = nullptr);
+  ChatRenderer(text::Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now = nullptr);
 
   // Error if `messages` is not a list of messages ([{"role", "content"}, ...]). In `more`, tools and documents are user
   // text, too.
@@ -105,38 +106,38 @@ class ChatRenderer {
   ChatText render(const MarkedChat& chat, const Options& options) const;
 
   // The tokens of a text from `begin` to `end`, without added BOS and EOS.
-  std::vector<TokenId> tokens(const ChatText& text, size_t begin, size_t end) const;
+  std::vector<text::TokenId> tokens(const ChatText& text, size_t begin, size_t end) const;
   PlacedTokens placed_tokens(const ChatText& text) const;
   // The tokens of all messages with the generation prompt, and with BOS if the template or the tokenizer adds it.
-  std::vector<TokenId> prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more) const;
+  std::vector<text::TokenId> prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more) const;
   // The same with another end. Error if there is no text to be continued.
   ChatPrompt prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more, PromptEnd end) const;
 
   // The first control token written by the template at or after `from`.
-  std::optional<AddedTokens::Match> next_control(const ChatText& text, size_t from) const;
+  std::optional<text::AddedTokens::Match> next_control(const ChatText& text, size_t from) const;
   // All control tokens of the template within a part of the text.
-  std::vector<AddedTokens::Match> controls_in(const ChatText& text, const ChatText::Part& part) const;
+  std::vector<text::AddedTokens::Match> controls_in(const ChatText& text, const ChatText::Part& part) const;
 
   bool has_answers() const { return chat_.has_answers(); }
   const AnswerForm& form() const { return form_; }
   std::vector<std::string> control_names() const;
-  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const text::Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
-  Tokenizer tokenizer_;
+  text::Tokenizer tokenizer_;
   ChatTemplate chat_;
   std::function<std::tm()> now_;
-  AddedTokens controls_;
+  text::AddedTokens controls_;
   CallStyle calls_;
   AnswerForm form_;
 };
 
 // The tokenizer of a model that uses this template: it includes the template, and its end tokens include those of
 // answers. Training, serving and export all use it.
-Tokenizer with_chat(const Tokenizer& tokenizer, const ChosenTemplate& chosen);
+text::Tokenizer with_chat(const text::Tokenizer& tokenizer, const ChosenTemplate& chosen);
 
 // Tokens of the messages, with the generation prompt.
-std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                 const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more);
+std::vector<text::TokenId> chat_tokens(const text::Tokenizer& tokenizer, const ChatTemplate& chat,
+                                       const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -7,7 +7,7 @@
 
 #include "base/place.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 struct TemplateToken {
   enum class Kind { text, open_print, close_print, open_block, close_block, name, string, integer, number, sign, end };
@@ -21,4 +21,4 @@ std::string template_lines(std::string_view text);
 // Error with the position of an unterminated or unexpected token.
 std::vector<TemplateToken> template_tokens(const SourceRef& source);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

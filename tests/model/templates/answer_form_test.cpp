@@ -1,19 +1,19 @@
 // needs: none. How answers begin and end under a template, and the vocabulary that is made for one.
-#include "model/template/answer_form.h"
+#include "model/templates/answer_form.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "tests/model/template/chat_shapes.h"
+#include "tests/model/templates/chat_shapes.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using nlohmann::ordered_json;
 
-std::string named(const Tokenizer& tokenizer, std::optional<TokenId> id) {
+std::string named(const text::Tokenizer& tokenizer, std::optional<text::TokenId> id) {
   return id ? std::string(tokenizer.token(*id)) : "";
 }
 
@@ -29,11 +29,11 @@ struct Form {
   bool next_role_ends = false;
 };
 Form form_of(const std::string& shape, const std::string& eos = "<|end|>") {
-  const Tokenizer tokenizer = shapes_tokenizer(eos);
+  const text::Tokenizer tokenizer = shapes_tokenizer(eos);
   const AnswerForm form = ChatRenderer(tokenizer, ChatTemplate::parse(chat_shapes().at(shape))).form();
   Form out{
       form.opening, named(tokenizer, form.after_text), named(tokenizer, form.after_calls), {}, form.next_role_ends};
-  for (const TokenId id : form.ends) out.ends.push_back(named(tokenizer, id));
+  for (const text::TokenId id : form.ends) out.ends.push_back(named(tokenizer, id));
   return out;
 }
 
@@ -60,12 +60,12 @@ TEST(AnswerForm, TheEndIsWhatTheModelMustProduce) {
 // One definition: the tokenizer with which a model answers stops at these, and files name them.
 TEST(AnswerForm, TokenizersEndTextsWhereAnswersEnd) {
   const ChosenTemplate chosen{"next", chat_shapes().at("next role"), {}};
-  const Tokenizer before = shapes_tokenizer(), after = with_chat(before, chosen);
+  const text::Tokenizer before = shapes_tokenizer(), after = with_chat(before, chosen);
   EXPECT_EQ(after.chat_template(), chosen.text);
-  std::vector<TokenId> all = before.end_of_generation();
+  std::vector<text::TokenId> all = before.end_of_generation();
   EXPECT_THAT(all, testing::Not(testing::Contains(*before.find("<|user|>"))));
   for (const char* name : {"<|user|>", "<|observation|>"}) all.push_back(*before.find(name));
-  std::vector<TokenId> ends = after.end_of_generation();
+  std::vector<text::TokenId> ends = after.end_of_generation();
   std::ranges::sort(all);
   std::ranges::sort(ends);
   EXPECT_EQ(ends, all);
@@ -145,4 +145,4 @@ TEST(ChatVocabulary, ControlTokensAndTheEnd) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

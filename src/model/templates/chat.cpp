@@ -1,4 +1,4 @@
-#include "model/template/chat.h"
+#include "model/templates/chat.h"
 
 #include <algorithm>
 
@@ -6,12 +6,12 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/structured/toml.h"
-#include "model/template/answer_form.h"
-#include "model/template/messages.h"
-#include "model/template/template_value.h"
+#include "model/templates/answer_form.h"
+#include "model/templates/messages.h"
+#include "model/templates/template_value.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using nlohmann::ordered_json;
@@ -35,7 +35,7 @@ const std::vector<NamedTemplate>& named_templates() {
   return templates;
 }
 
-ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer) {
+ChosenTemplate choose_template(const std::string& name, const text::Tokenizer& tokenizer) {
   if (const std::string& own = tokenizer.chat_template(); name.empty() && !own.empty()) {
     const auto& known = named_templates();
     const auto same = std::find_if(known.begin(), known.end(), [&](const auto& t) { return t.text == own; });
@@ -87,7 +87,7 @@ std::vector<std::string> free_marks(const ordered_json& messages, const ordered_
   std::vector<std::string> out;
   for (char32_t c = 0xfdd0; c <= 0xfdef && out.size() < count; ++c) {
     std::string mark;
-    utf8_append(mark, c);
+    text::utf8_append(mark, c);
     bool used = false;
     const auto see = [&](const std::string& text) { used |= text.find(mark) != std::string::npos; };
     see_strings(messages, see);
@@ -124,10 +124,10 @@ void apply(const CallStyle& style, ordered_json& message) {
 
 }  // namespace
 
-ChatRenderer::ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now)
+ChatRenderer::ChatRenderer(text::Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now)
     : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), now_(std::move(now)) {
-  for (TokenId id = 0; id < tokenizer_.size(); ++id) {
-    if (tokenizer_.kind(id) == TokenKind::control)
+  for (text::TokenId id = 0; id < tokenizer_.size(); ++id) {
+    if (tokenizer_.kind(id) == text::TokenKind::control)
       controls_.add({.id = id, .content = std::string(tokenizer_.token(id)), .control = true});
   }
   const TemplateBudget budget;
@@ -150,7 +150,7 @@ MarkedChat ChatRenderer::mark(const ordered_json& messages, const ordered_json& 
   const auto keep_apart = [&](const std::string& text) {
     std::string safe;
     size_t at = 0;
-    for (AddedTokens::Match match; controls_.find(text, at, true, &match); at = match.end) {
+    for (text::AddedTokens::Match match; controls_.find(text, at, true, &match); at = match.end) {
       safe.append(text, at, match.begin - at);
       safe += out.plain + text.substr(match.begin, match.end - match.begin) + out.plain;
     }
@@ -168,7 +168,9 @@ MarkedChat ChatRenderer::mark(const ordered_json& messages, const ordered_json& 
 }
 
 ChatText ChatRenderer::render(const MarkedChat& chat, const Options& options) const {
-  const auto name = [&](std::optional<TokenId> id) { return id ? std::string(tokenizer_.token(*id)) : std::string(); };
+  const auto name = [&](std::optional<text::TokenId> id) {
+    return id ? std::string(tokenizer_.token(*id)) : std::string();
+  };
   ordered_json messages = ordered_json::array();
   for (size_t i = 0; i < std::min(options.count, chat.messages.size()); ++i) {
     messages.push_back(chat.messages[i]);
@@ -246,8 +248,8 @@ void each_part(const ChatText& text, size_t begin, size_t end, const See& see) {
 
 }  // namespace
 
-std::vector<TokenId> ChatRenderer::tokens(const ChatText& text, size_t begin, size_t end) const {
-  std::vector<TokenId> out;
+std::vector<text::TokenId> ChatRenderer::tokens(const ChatText& text, size_t begin, size_t end) const {
+  std::vector<text::TokenId> out;
   each_part(text, begin, end, [&](size_t from, size_t to, bool plain) {
     const auto ids = tokenizer_.encode(std::string_view(text.text).substr(from, to - from), {.parse_special = !plain});
     out.insert(out.end(), ids.begin(), ids.end());
@@ -270,7 +272,7 @@ PlacedTokens ChatRenderer::placed_tokens(const ChatText& text) const {
     bool near_control = false;
     for (size_t i = 0; i < ids.size() && known; ++i) {
       const std::string said = tokenizer_.bytes(ids[i]);
-      const bool control = tokenizer_.kind(ids[i]) == TokenKind::control;
+      const bool control = tokenizer_.kind(ids[i]) == text::TokenKind::control;
       std::string_view rest = said;
       // Word-based vocabularies add a space before the first word of a text, and some tokens absorb adjacent spaces.
       if (!part.substr(at).starts_with(rest) && (i == 0 || near_control) && rest.starts_with(' '))
@@ -289,8 +291,8 @@ PlacedTokens ChatRenderer::placed_tokens(const ChatText& text) const {
   return out;
 }
 
-std::optional<AddedTokens::Match> ChatRenderer::next_control(const ChatText& text, size_t from) const {
-  AddedTokens::Match match;
+std::optional<text::AddedTokens::Match> ChatRenderer::next_control(const ChatText& text, size_t from) const {
+  text::AddedTokens::Match match;
   for (size_t at = from; controls_.find(text.text, at, true, &match); at = match.end) {
     const bool plain = std::any_of(text.plain.begin(), text.plain.end(), [&](const ChatText::Part& part) {
       return match.begin < part.end && part.begin < match.end;
@@ -300,8 +302,9 @@ std::optional<AddedTokens::Match> ChatRenderer::next_control(const ChatText& tex
   return std::nullopt;
 }
 
-std::vector<AddedTokens::Match> ChatRenderer::controls_in(const ChatText& text, const ChatText::Part& part) const {
-  std::vector<AddedTokens::Match> out;
+std::vector<text::AddedTokens::Match> ChatRenderer::controls_in(const ChatText& text,
+                                                                const ChatText::Part& part) const {
+  std::vector<text::AddedTokens::Match> out;
   auto control = next_control(text, part.begin);
   while (control && control->end <= part.end) {
     out.push_back(*control);
@@ -312,12 +315,12 @@ std::vector<AddedTokens::Match> ChatRenderer::controls_in(const ChatText& text, 
 
 std::vector<std::string> ChatRenderer::control_names() const {
   std::vector<std::string> out;
-  for (TokenId id = 0; id < tokenizer_.size(); ++id)
-    if (tokenizer_.kind(id) == TokenKind::control) out.emplace_back(tokenizer_.token(id));
+  for (text::TokenId id = 0; id < tokenizer_.size(); ++id)
+    if (tokenizer_.kind(id) == text::TokenKind::control) out.emplace_back(tokenizer_.token(id));
   return out;
 }
 
-std::vector<TokenId> ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more) const {
+std::vector<text::TokenId> ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more) const {
   return prompt(messages, more, PromptEnd::opening).ids;
 }
 
@@ -344,16 +347,16 @@ ChatPrompt ChatRenderer::prompt(const ordered_json& messages, const ordered_json
   return out;
 }
 
-std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate& chat, const ordered_json& messages,
-                                 const ordered_json& more) {
+std::vector<text::TokenId> chat_tokens(const text::Tokenizer& tokenizer, const ChatTemplate& chat,
+                                       const ordered_json& messages, const ordered_json& more) {
   return ChatRenderer(tokenizer, chat).prompt(messages, more);
 }
 
-Tokenizer with_chat(const Tokenizer& tokenizer, const ChosenTemplate& chosen) {
-  const Tokenizer out =
+text::Tokenizer with_chat(const text::Tokenizer& tokenizer, const ChosenTemplate& chosen) {
+  const text::Tokenizer out =
       tokenizer.chat_template() == chosen.text ? tokenizer : tokenizer.with_chat_template(chosen.text);
-  const std::vector<TokenId> ends = ChatRenderer(out, chosen.parse()).form().ends;
+  const std::vector<text::TokenId> ends = ChatRenderer(out, chosen.parse()).form().ends;
   return ends == out.end_of_generation() ? out : out.with_ends(ends);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -1,7 +1,7 @@
 // Chat templates: an interpreter of the part of Jinja used by real models, in a sandbox. A template reads the given
 // values and prints text; it has access to nothing else. Loops, depth, memory and time are limited; unknown constructs
 // are Errors with their position. The output equals that of transformers, except that the filter `random` returns the
-// first item: the same chat must give the same prompt. Proved by tests/model/template/template_test.cpp.
+// first item: the same chat must give the same prompt. Proved by tests/model/templates/template_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 struct TemplateTree;
 
@@ -72,4 +72,4 @@ class ChatTemplate {
   std::shared_ptr<const TemplateTree> tree_;
 };
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
-#include "model/template/chat_template.h"
+#include "model/templates/chat_template.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using nlohmann::ordered_json;
@@ -393,4 +393,4 @@ TEST(Template, LongChatsRender) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/place.h"
-#include "model/template/template_value.h"
+#include "model/templates/template_value.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 struct TemplateExpression {
   enum class Kind {
@@ -89,4 +89,4 @@ struct TemplateTree {
 // Error with file:line:column for invalid or unsupported templates. `name` is used in messages.
 TemplateTree parse_template(std::string_view text, const std::string& name);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -7,10 +7,10 @@
 #include <string>
 #include <unordered_map>
 
-#include "model/template/chat_template.h"
-#include "model/template/template_tree.h"
+#include "model/templates/chat_template.h"
+#include "model/templates/template_tree.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 struct TemplateScope {
   std::unordered_map<std::string, Value> names;
@@ -88,4 +88,4 @@ std::string url_encoded(const std::string& text);
 [[noreturn]] void refuse_undefined(const Value& value);
 [[noreturn]] void refuse(std::string message);
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

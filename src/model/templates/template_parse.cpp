@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "base/place.h"
-#include "model/template/template_lexer.h"
-#include "model/template/template_tree.h"
+#include "model/templates/template_lexer.h"
+#include "model/templates/template_tree.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using Expression = TemplateExpression;
@@ -600,7 +600,7 @@ class Parser {
 
 TemplateTree parse_template(std::string_view text, const std::string& name) {
   if (text.size() > kLongest) throw user_error("{}: a template of {} bytes is too long", name, text.size());
-  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: the template is not valid UTF-8", name);
+  if (text::utf8_valid_run(text, 0) != text.size()) throw user_error("{}: the template is not valid UTF-8", name);
   TemplateTree out;
   out.source = std::make_shared<const Source>(Source{name, template_lines(text)});
   Parser parser(template_tokens(out.source), out.source);
@@ -609,4 +609,4 @@ TemplateTree parse_template(std::string_view text, const std::string& name) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "model/template/template_run.h"
+#include "model/templates/template_run.h"
 #include "model/text/unicode/unicode.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 
 // {} {0} {name} of str.format, without format specifications.
 std::string format_braces(const std::string& text, const TemplateCall& c) {
@@ -230,7 +230,7 @@ std::string without_tags(std::string text) {
   bool apart = false;
   for (size_t at = 0; at < text.size();) {
     char32_t c = 0;
-    const size_t n = std::max<size_t>(1, utf8_char(text, at, &c));
+    const size_t n = std::max<size_t>(1, text::utf8_char(text, at, &c));
     if (is_python_space(c)) {
       apart = !words.empty();
     } else {
@@ -246,7 +246,7 @@ std::string without_tags(std::string text) {
     if (c == 0) {
       out += words[at++];
     } else {
-      utf8_append(out, c);
+      text::utf8_append(out, c);
       at = end + 1;
     }
   }
@@ -280,4 +280,4 @@ std::string url_encoded(const std::string& text) {
   return out;
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

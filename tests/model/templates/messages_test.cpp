@@ -1,9 +1,9 @@
 // needs: none. Messages of chats in the form that templates get, whatever form they were given in.
-#include "model/template/messages.h"
+#include "model/templates/messages.h"
 
 #include <gtest/gtest.h>
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 using nlohmann::ordered_json;
@@ -82,4 +82,4 @@ TEST(Messages, ThoughtsUnderEveryKey) {
 }
 
 }  // namespace
-}  // namespace lumen::model
+}  // namespace lumen::model::templates

@@ -1,10 +1,10 @@
 // The marks of texts: declared in template_value.h.
 #include <algorithm>
 
-#include "model/template/chat_template.h"
-#include "model/template/template_value.h"
+#include "model/templates/chat_template.h"
+#include "model/templates/template_value.h"
 
-namespace lumen::model {
+namespace lumen::model::templates {
 namespace {
 
 constexpr char kFirstByte = '\xef';  // of all noncharacters from U+FDD0 to U+FDEF
@@ -133,4 +133,4 @@ Value MarkedText::pieces(const Value& made, bool at_end) const {
   return Value::list(std::move(out), made.list().tuple);
 }
 
-}  // namespace lumen::model
+}  // namespace lumen::model::templates
