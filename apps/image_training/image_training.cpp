@@ -27,7 +27,7 @@ std::vector<Setting> with_image_training(const char* command, const char* famili
           .required(),
       Setting{"-o,--out", command, "Folder of the run"}.writing(Writes::folder, "RUN").required(),
       Setting{"--family", command, families}.takes("NAME"),
-      Setting{"--shape", command, "Size that the family names"}.takes("NAME").with_default(),
+      Setting{"--shape", command, "Size that the family names"}.takes("NAME"),
       Setting{"--config", command, "A config value; repeatable"}.takes("KEY=NUMBER"),
       Setting{"--steps", command, "Steps"}.from(1, 100'000'000).with_default(),
       Setting{"-b,--batch", command, "Images of a step"}.from(1, 1 << 16).with_default(),

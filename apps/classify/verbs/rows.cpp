@@ -23,7 +23,7 @@ constexpr Setting kRows[] = {
         .under("Training")
         .one_of("sgd adamw")
         .with_default(),
-    Setting{"--weight-decay", "classify train", "Of matrices"}.under("Training").from(0, 1).with_default(),
+    Setting{"--weight-decay", "classify train", "Of matrices"}.under("Training").from(0, 1),
     Setting{"--clip", "classify train", "Most norm of all gradients; 0: any"}
         .under("Training")
         .from(0, 1e9)

@@ -178,9 +178,10 @@ class FederateClient {
                                       kMostTask, {"server", "`lumen federate serve` is one"});
         if (answered.bytes_in > 1 << 14 && answered.seconds > 0) link_ = answered.bytes_in / answered.seconds;
         return std::move(answered.frame);
+      } catch (const PeerRefused&) {
+        throw;
       } catch (const Error& e) {
         const std::string why = e.what();
-        if (why.find("says no") != std::string::npos || why.find("no message") != std::string::npos) throw;
         const double since = watch.seconds();
         if (interrupted() || since > flags_.give_up) throw;
         note(fmt::format("{}; again in {:.1f} s", why, wait));

@@ -180,8 +180,8 @@ Socket connect_to(const Address& address, const Stopwatch& watch, double patienc
 
 }  // namespace
 
-Error no_message(const std::string& what) {
-  return user_error("a malformed message: {}", what);
+PeerRefused no_message(const std::string& what) {
+  return {Exit::user, fmt::format("a malformed message: {}", what)};
 }
 
 std::string packed_frame(const Protocol& protocol, const Frame& frame) {
@@ -310,7 +310,8 @@ Answered ask_frame(const Address& address, const Protocol& protocol, const Frame
     auto answer = take_frame(protocol, from, most);
     if (!answer) continue;
     if (answer->kind == protocol.no)
-      throw user_error("the {} refused: {}", peer.name, printable(answer->content.substr(0, kMostReason)));
+      throw PeerRefused(
+          Exit::user, fmt::format("the {} refused: {}", peer.name, printable(answer->content.substr(0, kMostReason))));
     out.frame = std::move(*answer);
     out.seconds = watch.seconds();
     return out;

@@ -39,8 +39,14 @@ std::string packed_frame(const Protocol& protocol, const Frame& frame);
 // Removes the first message from `bytes` and returns it; nullopt while it is incomplete. Error when the bytes are not a
 // message, or the content is longer than `most`.
 std::optional<Frame> take_frame(const Protocol& protocol, std::string& bytes, size_t most);
-// The Error for a malformed message.
-Error no_message(const std::string& what);
+// The peer refused the request, or its reply is malformed: another attempt would end the same.
+class PeerRefused : public Error {
+ public:
+  using Error::Error;
+};
+
+// The error for a malformed message.
+PeerRefused no_message(const std::string& what);
 
 // Integers in contents, little-endian. `at` must be in range.
 template <class T>
@@ -98,7 +104,7 @@ struct Answered {
   double seconds = 0;
 };
 // Sends a request and returns the first reply, of at most `most` bytes. Error when the server is unreachable,
-// disconnects, refuses, or takes longer than `patience` seconds in all.
+// disconnects (PeerRefused: when it refuses), or takes longer than `patience` seconds in all.
 Answered ask_frame(const Address& address, const Protocol& protocol, const Frame& frame, double patience, size_t most,
                    const Peer& peer);
 

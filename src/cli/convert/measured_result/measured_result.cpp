@@ -99,7 +99,13 @@ void measure_result(const Shared& shared, const ResultMeasure& what, model::repo
   if (const std::string why = obstacle(engine, before, after, options); !why.empty())
     return note(fmt::format("not measured: {}", why));
   options.bos = before.tokenizer->adds_bos();
-  const ResultText text = text_of(what, *before.tokenizer);
+  ResultText text;
+  try {
+    text = text_of(what, *before.tokenizer);
+  } catch (const Error& e) {  // a vocabulary without the characters of the text
+    if (e.code() != Exit::user) throw;
+    return note(fmt::format("not measured: {}", e.what()));
+  }
   if (std::ssize(text.tokens) < options.length)
     return note(fmt::format("not measured: {} has {} tokens, fewer than a window of {}", text.name, text.tokens.size(),
                             options.length));
@@ -122,9 +128,9 @@ void measure_result(const Shared& shared, const ResultMeasure& what, model::repo
   const model::report::MeasuredQuality q = quality_of(d);
   progress.finish(fmt::format("measured {} tokens of {}", d.tokens, text.name));
   put(
-      fmt::format("KL divergence {:.4f} +/- {:.4f} nats a token, same likeliest token {:.1f} %, perplexity {:.2f} "
-                  "(before: {:.2f})\n",
-                  d.mean, d.error, 100 * d.same_top, *q.ppl, *base_quality_of(d).ppl));
+      fmt::format("KL divergence {:.6f} +/- {:.6f} nats a token, same likeliest token {:.1f} %, perplexity {:.2f} "
+                  "(before: {:.2f}), over {} tokens\n",
+                  d.mean, d.error, 100 * d.same_top, *q.ppl, *base_quality_of(d).ppl, d.tokens));
   if (report.text.empty()) report.text = fmt::format("measured on {}", text.name);
   report.base.quality = base_quality_of(d);
   if (report.result) report.result->quality = q;

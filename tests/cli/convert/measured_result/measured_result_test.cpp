@@ -13,11 +13,22 @@ namespace {
 
 class MeasuredResultTest : public TinyModelTest {
  protected:
-  void SetUp() override { unsetenv("LUMEN_NO_MEASURE"); }  // which other tests of commands set
+  // Other tests of commands run with this variable.
+  void SetUp() override {
+    if (const char* const value = std::getenv(kVariable)) before_ = value;
+    unsetenv(kVariable);
+  }
+  void TearDown() override {
+    if (!before_.empty()) setenv(kVariable, before_.c_str(), 1);
+  }
   static Outcome quantize(const std::string& out, const std::vector<std::string>& more) {
     return lumen({"quantize", path("m/model.gguf"), path(out)}, more);
   }
+  static constexpr const char* kVariable = "LUMEN_NO_MEASURE";
   static nlohmann::json report(const std::string& name) { return nlohmann::json::parse(read(name)); }
+
+ private:
+  std::string before_;
 };
 
 TEST_F(MeasuredResultTest, EveryResultIsComparedWithTheModelBefore) {
@@ -38,7 +49,7 @@ TEST_F(MeasuredResultTest, EveryResultIsComparedWithTheModelBefore) {
       EXPECT_LT(kl, coarse / 10);
   }
   // The figures are those of `lumen compare` on the same windows.
-  const Outcome same = lumen({"compare", path("m/model.gguf"), path("a.gguf"), "-c", "64", "--chunks", "8", "--full",
+  const Outcome same = lumen({"compare", path("m/model.gguf"), path("a.gguf"), "-c", "32", "--chunks", "8", "--full",
                               "--no-speed", "--json", path("c.json")});
   ASSERT_EQ(same.code, 0) << same.error;
   const auto a = report("a.json"), c = report("c.json");
@@ -70,8 +81,24 @@ TEST_F(MeasuredResultTest, StrategiesAreMeasuredOnTextThatTheyDidNotRead) {
   EXPECT_TRUE(contains(more.out, "KL divergence ")) << more.out;
 }
 
+// The vocabulary of a model may lack characters of the built-in text.
+TEST_F(MeasuredResultTest, WhatCannotBeReadIsNotMeasured) {
+  std::ofstream(path("ab.txt")) << [] {
+    std::string text;
+    for (int i = 0; i < 4000; ++i) text += i % 3 == 0 ? 'a' : 'b';
+    return text;
+  }();
+  const Outcome made = lumen({"train", "--shape", "tiny", "--data", path("ab.txt"), "--steps", "1", "--eval-every", "0",
+                              "-o", path("ab"), "-q"});
+  ASSERT_EQ(made.code, 0) << made.error;
+  const Outcome o = lumen({"quantize", path("ab/model.gguf"), path("ab.gguf"), "q8_0"});
+  EXPECT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.error, "not measured: ")) << o.error;
+  EXPECT_TRUE(std::filesystem::exists(path("ab.gguf")));
+}
+
 TEST_F(MeasuredResultTest, FilesInPartsAndFoldersAreMeasured) {
-  const Outcome parts = quantize("e.gguf", {"q8_0", "--split-max-size", "100K"});
+  const Outcome parts = quantize("e.gguf", {"q8_0", "--split-max-size", "20K"});
   ASSERT_EQ(parts.code, 0) << parts.error;
   EXPECT_FALSE(std::filesystem::exists(path("e.gguf")));
   EXPECT_TRUE(contains(parts.out, "KL divergence ")) << parts.out;
