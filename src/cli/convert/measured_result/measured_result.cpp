@@ -31,7 +31,8 @@ constexpr int64_t kHeldShare = 16;
 // GGUF files in parts do not have the name that was asked for: any part opens the model.
 std::filesystem::path written_file(const model::arch::Destination& out) {
   if (!out.is_gguf() || std::filesystem::exists(out.path)) return out.path;
-  const model::file::Paths parts = model::file::replaced_by_gguf(out.path, true);
+  model::file::Paths parts = model::file::replaced_by_gguf(out.path, true);
+  std::erase(parts, out.path);
   const auto newest =
       std::ranges::max_element(parts, {}, [](const auto& p) { return std::filesystem::last_write_time(p); });
   return newest == parts.end() ? out.path : *newest;
