@@ -179,9 +179,10 @@ TEST(ByLayers, FormatsThatAStrategyCannotMove) {
     ByLayers(by_layers_engine(), m, formats_of(m, "iq2_xs"), some_text(5 * 8), options_in(folder / "w", "autoround"));
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("cannot be quantized to 'iq2_xs' by 'autoround': its codes stand for several "
-                                         "values at once, so that no value can be moved alone"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(e.what()).find("cannot be quantized to 'iq2_xs' by 'autoround': each of its codes is for several "
+                                   "values, so that no value can be changed alone"),
+        std::string::npos)
         << e.what();
   }
 }
