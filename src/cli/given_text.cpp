@@ -39,6 +39,13 @@ std::string held_out_text(const std::string& file, const std::string& doing) {
   return std::string(model::data::embedded_text().substr(cut()));
 }
 
+std::string held_out_texts(const std::vector<std::string>& files) {
+  if (files.empty()) return held_out_text("");
+  std::string all;
+  for (const std::string& file : files) all += documents(file);
+  return all;
+}
+
 std::string learned_text(const std::string& file, const std::string& doing) {
   if (!file.empty()) return documents(file);
   note(fmt::format("no -f: {} the built-in text without its last tenth", doing));

@@ -13,6 +13,8 @@ std::string standard_input();
 // command learns from, or the other nine tenths (learned_text), with a note on its use: "no -f: DOING the last tenth of
 // ..". An empty `doing` prints no note.
 std::string held_out_text(const std::string& file, const std::string& doing = {});
+// The documents of all files; without files that end of the built-in text.
+std::string held_out_texts(const std::vector<std::string>& files);
 std::string learned_text(const std::string& file, const std::string& doing);
 
 // Prints a note for each input that is also the name of a file: the input is used as text, but the file may have been

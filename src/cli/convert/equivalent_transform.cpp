@@ -163,8 +163,7 @@ class EquivalentTransform {
 void check(run::Engine& engine, const TransformFlags& flags, const model::arch::Model& before,
            const model::arch::Model& after) {
   if (!before.tokenizer) return note("not checked: the model has no tokenizer");
-  std::string text = flags.learning.texts.empty() ? held_out_text("") : "";
-  for (const std::string& file : flags.learning.texts) text += held_out_text(file);
+  const std::string text = held_out_texts(flags.learning.texts);
   model::infer::PerplexityOptions options;
   options.exact = true;
   options.windows = flags.windows;

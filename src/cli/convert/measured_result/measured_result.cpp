@@ -40,9 +40,7 @@ std::filesystem::path written_file(const model::arch::Destination& out) {
 
 ResultText text_of(const ResultMeasure& what, const model::text::Tokenizer& tokenizer) {
   if (!what.text.tokens.empty()) return what.text;
-  std::string text = what.texts.empty() ? held_out_text("") : "";
-  for (const std::string& file : what.texts) text += held_out_text(file);
-  return {model::infer::perplexity_tokens(tokenizer, text, model::infer::BosPlace::front),
+  return {model::infer::perplexity_tokens(tokenizer, held_out_texts(what.texts), model::infer::BosPlace::front),
           what.texts.empty() ? "the built-in text" : fmt::format("{}", fmt::join(what.texts, ", "))};
 }
 

@@ -280,7 +280,7 @@ void DistantRow::narrow(const Candidate& near, const Candidate& far) {
   if (far_.high == kMostLogit && is_better(far_.edge, top_.front())) far_.edge = top_.front();
 }
 
-// Cuts behind the token with which something is reached.
+// Cuts after the token with which something is reached.
 void DistantRow::cut(const std::function<Reach(const Sums&)>& reach, bool is_counted) {
   Candidate no = kNone, yes = kAll;
   bool is_clear = true;  // nothing is unknown in between
