@@ -44,11 +44,15 @@ ResultText text_of(const ResultMeasure& what, const model::text::Tokenizer& toke
           what.texts.empty() ? "the built-in text" : fmt::format("{}", fmt::join(what.texts, ", "))};
 }
 
-// Why models are not compared; empty if they are.
-std::string obstacle(run::Engine& engine, const model::arch::Model& before, const model::arch::Model& after,
-                     const model::infer::PerplexityOptions& options) {
+// Why a model is not compared; empty if it is.
+std::string obstacle(const model::arch::Model& before) {
   if (!before.tokenizer) return "the model has no tokenizer";
   if (!before.family->has_function("forward")) return "the model predicts no tokens";
+  return {};
+}
+
+std::string obstacle(run::Engine& engine, const model::arch::Model& before, const model::arch::Model& after,
+                     const model::infer::PerplexityOptions& options) {
   try {
     run::require_memory(engine.device(), "measuring",
                         {{"the model before", before.weight_bytes()},
@@ -89,14 +93,21 @@ void measure_result(const Shared& shared, const ResultMeasure& what, model::repo
   const Stopwatch watch;
   run::Engine engine = shared.engine();
   const model::arch::LibraryRef library = shared.library();
-  const model::arch::Model before = model::arch::read_model(library, what.in);
-  const model::arch::Model after = model::arch::read_model(library, written_file(what.out));
+  const std::filesystem::path written = written_file(what.out);
   model::infer::PerplexityOptions options;
-  options.length = std::min<int64_t>(kWindow, before.integer("context"));
   options.windows = kWindows;
   options.full = true;
-  if (const std::string why = obstacle(engine, before, after, options); !why.empty())
-    return note(fmt::format("not measured: {}", why));
+  {  // a model that cannot be measured is not read into memory: it may be larger
+    const model::arch::StreamedModel before = model::arch::stream_model(library, what.in);
+    std::string why = obstacle(before.model);
+    if (why.empty()) {
+      options.length = std::min<int64_t>(kWindow, before.model.integer("context"));
+      why = obstacle(engine, before.model, model::arch::stream_model(library, written).model, options);
+    }
+    if (!why.empty()) return note(fmt::format("not measured: {}", why));
+  }
+  const model::arch::Model before = model::arch::read_model(library, what.in);
+  const model::arch::Model after = model::arch::read_model(library, written);
   options.bos = before.tokenizer->adds_bos();
   ResultText text;
   try {

@@ -143,7 +143,7 @@ def check_kills(c):
 
 def check_strangers(c, cloud, port):
     message = lambda version, kind, length, checksum, content=b"": b"LPLN" + struct.pack("<HHIQ", version, kind, length, checksum) + content
-    assert b"no message" in said_to(port, b"GET / HTTP/1.1\r\n\r\n")
+    assert b"a malformed message" in said_to(port, b"GET / HTTP/1.1\r\n\r\n")
     assert b"version" in said_to(port, message(9, 1, 0, 0))
     assert b"are the most" in said_to(port, message(1, 1, 1 << 31, 0))
     assert b"hash" in said_to(port, message(1, 1, 2, 5, b"xx"))
