@@ -514,7 +514,8 @@ class QuantizeOptions(TypedDict, total=False):
     low_rank_format: str
     # Choose a format for every weight: 4.2bpw, 3.5GB, 900MiB, kl=0.02, ppl=+1%, 12ms (products of a token)
     budget: str
-    # Formats to choose among; by default all of GGUF's with at most 16 bits
+    # Formats to choose among, or gguf (the default: those with a GGUF type), or any: also formats that only
+    # Lumen reads, without those that others beat
     candidates: str | Sequence[str]
     # Criteria of the choice: loss (predicted), or outputs (also errors of layer outputs, attention and
     # largest values)

@@ -122,6 +122,30 @@ TEST(Trellis, PathsBeatScalarCodesAndGrids) {
   EXPECT_LT(trellis, 0.75 * relative_error(*library.get("iq2_xxs"), x));
 }
 
+// In blocks of 64, for weights with and without outliers: below what any scalar code of as many bits can have on normal
+// values (Lloyd and Max: 0.1175, 0.0345, 0.0095), not below what is possible at all (4^-bits), and hardly more for
+// heavy tails.
+TEST(Trellis, ShortBlocksBeatScalarCodesAndTakeOutliers) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  std::mt19937 random(34);
+  std::normal_distribution<float> normal(0, 0.02f);
+  std::student_t_distribution<float> heavy(4);
+  std::vector<float> x(48 * 64), outliers(48 * 64);
+  for (float& v : x) v = normal(random);
+  for (float& v : outliers) v = heavy(random);
+  struct Case {
+    const char* name;
+    double scalar, least;
+  };
+  for (const Case& c : {Case{"trellis2_g64", 0.1175, 1.0 / 16}, Case{"trellis3_g64", 0.0345, 1.0 / 64},
+                        Case{"trellis4_g64", 0.0095, 1.0 / 256}}) {
+    const double error = relative_error(*library.get(c.name), x);
+    EXPECT_LT(error, 0.75 * c.scalar) << c.name;
+    EXPECT_GT(error, c.least) << c.name;
+    EXPECT_LT(relative_error(*library.get(c.name), outliers), 1.7 * error) << c.name;
+  }
+}
+
 // Four tables, of which each 32 values take one: the error that was measured for the table of Student's t with
 // five degrees of freedom, on such values.
 TEST(Tables, FourTablesTakeWhatTheyWereTrainedFor) {

@@ -7,6 +7,7 @@
 #include "base/file/folder.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
+#include "cli/convert/candidates/candidates.h"
 #include "cli/convert/high_impact.h"
 #include "cli/convert/measured_result/measured_result.h"
 #include "cli/measured_quality.h"
@@ -24,23 +25,10 @@
 namespace lumen::cli {
 namespace {
 
-constexpr double kMostBits = 16;  // upper limit for candidates that are not named explicitly
-constexpr int kTries = 3;         // of a quality budget: later tries scale predictions by the measured loss
+constexpr int kTries = 3;  // of a quality budget: later tries scale predictions by the measured loss
 constexpr size_t kFrontLines = 12;
+constexpr double kMostFactor = 1.5;  // of a measured loss to the predicted one, before another choice is tried
 constexpr const char *kByLoss = "loss", *kByCriteria = "criteria";  // names of the stored scores
-
-std::vector<FormatRef> candidates_of(const FormatLibrary& formats, const std::vector<std::string>& names) {
-  std::vector<FormatRef> out;
-  for (const std::string& name : names) {
-    const FormatRef f = named_format(formats, name);
-    if (!f->encodes()) throw usage_error("--candidates: '{}' can only be read", f->name);
-    out.push_back(f);
-  }
-  if (!names.empty()) return out;
-  for (const FormatRef& f : formats.all())
-    if (f->encodes() && f->gguf_type && f->bits_per_weight() <= kMostBits) out.push_back(f);
-  return out;
-}
 
 class BudgetRun {
  public:
@@ -53,7 +41,7 @@ class BudgetRun {
         library_(shared.library()),
         budget_(model::compress::parse_budget(flags.budget)),
         engine_(shared.engine()),
-        candidates_(candidates_of(model.family->library().formats(), flags.candidates)) {
+        candidates_(candidates_of(model.family->library().formats(), flags.candidates, budget_, model.weight_count())) {
     if (flags_.strategy.empty()) flags_.strategy = "gptq";
     if (!flags_.as_fast_as.empty()) fastest_ = named_format(model.family->library().formats(), flags_.as_fast_as);
     find_weights(what);
@@ -95,8 +83,7 @@ class BudgetRun {
     if (budget_.kind == model::compress::Budget::Kind::bytes || budget_.kind == model::compress::Budget::Kind::bits) {
       put(fmt::format("the budget is {} bytes\n", budget_.most_bytes(p.weights())));
       if (budget_.most_bytes(p.weights()) < least)
-        throw Error(Exit::user, fmt::format("no choice fits: the least is {} bytes", least),
-                    "allow more, or name candidates of fewer bits");
+        throw Error(Exit::user, fmt::format("no choice fits: the least is {} bytes", least), less_bits());
     }
     return 0;
   }
@@ -108,12 +95,13 @@ class BudgetRun {
     double scale = 1;  // of scores: measured loss divided by predicted loss
     for (int k = 0;; ++k) {
       const model::compress::ChoiceProblem p = problem(scale);
-      const model::compress::Choice choice = model::compress::choose(p, budget_);
+      const model::compress::Choice choice = chosen(p);
       tell_choice(p, choice);
       if (!round(p, choice, k)) return exit_code(Exit::interrupted);
       measure(choice);
       if (!again(choice, k, &scale)) break;
     }
+    if (limits_size() && !cuts() && !try_without_fewest_bits()) return exit_code(Exit::interrupted);
     if (!measure_compared()) return exit_code(Exit::interrupted);
     finish();
     return 0;
@@ -157,6 +145,21 @@ class BudgetRun {
     return o;
   }
 
+  // What to do where even the smallest choice is too large.
+  std::string less_bits() const {
+    const bool has_any = std::ranges::find(flags_.candidates, kAnyCandidates) != flags_.candidates.end();
+    return has_any || is_named(*candidates_.front())
+               ? "allow more, or name candidates of fewer bits"
+               : fmt::format(
+                     "allow more, or add --candidates {}: formats that fit rows of any length, but that Lumen "
+                     "alone reads",
+                     kAnyCandidates);
+  }
+
+  bool is_named(const Format& f) const {
+    return std::ranges::find(flags_.candidates, f.name) != flags_.candidates.end();
+  }
+
   // Removes candidates that the strategy cannot produce.
   void drop_refused() {
     for (const FormatRef& f : cut_.formats)
@@ -168,7 +171,7 @@ class BudgetRun {
     std::erase_if(candidates_, [&](const FormatRef& f) {
       const std::optional<std::string> why = options_.method.strategy->refuses(*f, options_.numbers);
       if (!why) return false;
-      if (flags_.candidates.empty()) {
+      if (!is_named(*f)) {
         note(fmt::format("{} is no candidate for {}: {}", f->name, options_.method.strategy->name(), *why));
         return true;
       }
@@ -408,6 +411,15 @@ class BudgetRun {
     return model::compress::with_parts_of(model_, groups_, parts);
   }
 
+  model::compress::Choice chosen(const model::compress::ChoiceProblem& p) const {
+    try {
+      return model::compress::choose(p, budget_);
+    } catch (const Error& e) {
+      if (e.code() != Exit::user) throw;
+      throw Error(Exit::user, e.what(), less_bits());
+    }
+  }
+
   bool round(const model::compress::ChoiceProblem& p, const model::compress::Choice& choice, int k) {
     const Stopwatch watch;
     const FormatLibrary& formats = model_.family->library().formats();
@@ -468,6 +480,7 @@ class BudgetRun {
     model::report::MeasuredQuality q;
     const model::infer::Divergence d = measured("the choice", result, &q);
     divergence_ = d.mean;
+    divergence_error_ = d.error;
     note(fmt::format("KL {:.6f} was predicted", choice.score));
     report_.result = Report::Whole{out_, result.weight_bytes(), choice.bits, q};
     for (Report::Point& p : report_.points) p.chosen = false;
@@ -525,6 +538,65 @@ class BudgetRun {
     return true;
   }
 
+  bool limits_size() const {
+    return budget_.kind == model::compress::Budget::Kind::bytes || budget_.kind == model::compress::Budget::Kind::bits;
+  }
+
+  // Beyond what the held-out text leaves uncertain, and where it matters.
+  bool is_far_from_predicted() const {
+    constexpr double kLeast = 0.01;  // nats: a percent of perplexity
+    return report_.predicted && divergence_ > kLeast &&
+           divergence_ - 2 * divergence_error_ > kMostFactor * *report_.predicted;
+  }
+
+  // Predictions are quadratic in the errors, and formats of few bits can lose more. As long as the measured loss is far
+  // from the predicted one, and this helps, the choice is made again without the chosen format of the fewest bits. The
+  // best choice is written. False if interrupted.
+  bool try_without_fewest_bits() {
+    for (int k = 1; k < kTries && is_far_from_predicted(); ++k) {
+      const FormatRef left_out = fewest_bits();
+      const double least = divergence_;
+      const std::vector<model::compress::WeightScore> all = scores_;
+      for (model::compress::WeightScore& w : scores_)
+        if (w.candidates.size() > 1) std::erase_if(w.candidates, [&](const auto& c) { return c.format == left_out; });
+      note(fmt::format("{:.6f} nats of loss were measured where {:.6f} were predicted: choosing again without {}",
+                       divergence_, *report_.predicted, left_out->name));
+      const model::compress::ChoiceProblem p = problem(1);
+      std::optional<model::compress::Choice> choice;
+      try {
+        choice = model::compress::choose(p, budget_);
+      } catch (const Error& e) {
+        if (e.code() != Exit::user) throw;
+        note(fmt::format("there is no choice without it: {}", e.what()));
+        scores_ = all;
+        return true;
+      }
+      tell_choice(p, *choice);
+      if (!round(p, *choice, k)) return false;
+      measure(*choice);
+      if (divergence_ < least) continue;
+      note(fmt::format("the choice before was better, by {:.6f} nats", divergence_ - least));
+      scores_ = all;
+      const model::compress::ChoiceProblem before = problem(1);
+      const model::compress::Choice best = model::compress::choose(before, budget_);
+      tell_choice(before, best);
+      if (!round(before, best, k - 1)) return false;  // from what the work folder holds
+      measure(best);
+      return true;
+    }
+    return true;
+  }
+
+  // The chosen format of the fewest bits.
+  FormatRef fewest_bits() const {
+    FormatRef out;
+    for (const Report::Tensor& t : report_.tensors) {
+      const FormatRef f = model_.family->library().formats().find(t.format);
+      if (f && (!out || f->bits_per_weight() < out->bits_per_weight())) out = f;
+    }
+    return out;
+  }
+
   void finish() {
     for (const Report::Tensor& t : report_.tensors)
       put(fmt::format("{:<32} {:<16} {:>6.3f} bits  {}\n", t.name, t.format, t.bits, t.reason));
@@ -554,7 +626,7 @@ class BudgetRun {
   model::compress::RatioScores ratios_;
   std::vector<std::vector<size_t>> where_;  // the weight's index in ratios_, by block and item of the problem
   std::map<std::pair<std::string, std::string>, double> ms_;
-  double divergence_ = 0;
+  double divergence_ = 0, divergence_error_ = 0;
   Report report_;
 };
 
@@ -562,7 +634,7 @@ class BudgetRun {
 
 void check_budget(const Shared& shared, const CalibratedFlags& flags) {
   (void)model::compress::parse_budget(flags.budget);
-  (void)candidates_of(shared.library()->formats(), flags.candidates);
+  check_candidates(shared.library()->formats(), flags.candidates);
   if (!flags.as_fast_as.empty()) (void)named_format(shared.library()->formats(), flags.as_fast_as);
   if (!flags.high.empty()) (void)high_impact(shared.library()->formats(), flags);
   for (const std::string& name : flags.compared)

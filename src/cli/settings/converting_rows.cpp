@@ -182,7 +182,10 @@ constexpr Setting kRows[] = {
             "Choose a format for every weight: 4.2bpw, 3.5GB, 900MiB, kl=0.02, ppl=+1%, 12ms (products of a token)"}
         .under("Budget")
         .takes("BUDGET"),
-    Setting{"--candidates", "quantize", "Formats to choose among; by default all of GGUF's with at most 16 bits"}
+    Setting{
+        "--candidates", "quantize",
+        "Formats to choose among, or gguf (the default: those with a GGUF type), or any: also formats that only Lumen "
+        "reads, without those that others beat"}
         .under("Budget")
         .list()
         .takes("FORMATS"),

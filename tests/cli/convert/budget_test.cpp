@@ -185,5 +185,74 @@ TEST_F(BudgetTest, Mistakes) {
   EXPECT_FALSE(fs::exists(path("x.gguf")));
 }
 
+// A model that has learned something, and formats of few bits whose losses predictions take for smaller than they are.
+class FarBudgetTest : public TinyModelTest {
+ protected:
+  static void SetUpTestSuite() {
+    train({"--steps", "300", "--lr", "0.02", "-b", "16"});
+    fs::create_directory(path("formats"));
+    std::ofstream(path("formats/own.lum")) << R"(format sign32 : block 32 {
+  s : f16
+  q : u1[32]
+  decode(i) = s * (2 * q[i] - 1)
+  fit(x)    { s = (sum(j) abs(x[j])) / 32 }
+  code(v)   = int(v > 0)
+}
+format wide32 : block 32 {
+  s : f16
+  q : u2[32]
+  decode(i) = s * (2 * q[i] - 3)
+  fit(x)    { s = 3 * (max(j) abs(x[j])) }
+  code(v)   = int(v > 0) + 1
+}
+)";
+  }
+  static Outcome quantize(const std::string& budget, const std::string& candidates) {
+    return lumen({"quantize",
+                  path("m/model.gguf"),
+                  path("o.gguf"),
+                  "--formats",
+                  path("formats"),
+                  "--budget",
+                  budget,
+                  "--candidates",
+                  candidates,
+                  "-c",
+                  "32",
+                  "--chunks",
+                  "300",
+                  "--score-chunks",
+                  "4",
+                  "-b",
+                  "4",
+                  "--strategy",
+                  "rtn",
+                  "--overwrite",
+                  "--json",
+                  path("o.json")});
+  }
+};
+
+TEST_F(FarBudgetTest, IsChosenAgainWhereTheLossIsFarFromThePrediction) {
+  Outcome o = quantize("3.4bpw", "sign32,q8_0");
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.error, "choosing again without sign32")) << o.error;
+  EXPECT_TRUE(contains(o.error, "there is no choice without it")) << o.error;
+  const auto only = nlohmann::json::parse(read("o.json"));
+  ASSERT_EQ(only["points"].size(), 1U);
+
+  // The other choice is worse: the first is written again.
+  o = quantize("3.4bpw", "sign32,wide32,q8_0");
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.error, "choosing again without sign32")) << o.error;
+  EXPECT_TRUE(contains(o.error, "the choice before was better")) << o.error;
+  const auto all = nlohmann::json::parse(read("o.json"));
+  ASSERT_EQ(all["points"].size(), 3U);
+  EXPECT_GT(all["points"][1]["kl"].get<double>(), all["points"][0]["kl"].get<double>());
+  EXPECT_EQ(all["points"][2]["kl"], all["points"][0]["kl"]);
+  EXPECT_EQ(all["result"]["kl"], only["result"]["kl"]);
+  EXPECT_FALSE(fs::exists(path("o.gguf.work")));
+}
+
 }  // namespace
 }  // namespace lumen::cli
