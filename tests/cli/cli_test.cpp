@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "../run/stand_in.h"
+#include "base/embedded.h"
 #include "outcome.h"
 
 namespace lumen::cli {
@@ -203,6 +204,19 @@ TEST_F(Cli, AFormatOfOnesOwn) {
   const Outcome broken = lumen({"format", "check", file});
   EXPECT_EQ(broken.code, 1);
   EXPECT_TRUE(contains(broken.error, "three.lum:2:"));
+}
+
+// A shipped file that somebody changes uses functions and tables of the others, and stands for its own names.
+TEST_F(Cli, AChangedVersionOfAShippedFormat) {
+  const std::string file = path("nvfp4.lum");
+  std::string text;
+  for (const embedded::File& e : embedded::formats())
+    if (std::string(e.path).ends_with("nvfp4.lum")) text = e.text;
+  ASSERT_FALSE(text.empty());
+  std::ofstream(file) << text << "# changed\n";
+  const Outcome check = lumen({"format", "check", file});
+  EXPECT_EQ(check.code, 0) << check.error;
+  EXPECT_TRUE(contains(check.out, "all checks passed")) << check.out;
 }
 
 TEST_F(Cli, BenchPrintsTheTableUsersKnow) {
