@@ -36,10 +36,29 @@ void check_spelling(const lang::Attribute& a, const std::vector<std::string>& kn
 }
 
 const std::vector<std::string>& param_attributes() {
-  static const std::vector<std::string> known = {
-      "gguf",      "hf",        "role",        "init",          "optional",           "when",     "frozen",
-      "absent_if", "hf_halves", "hf_plus",     "hf_transposed", "hf_fused",           "hf_rows",  "hf_columns",
-      "hf_packed", "doc",       "absent_says", "hf_grouped",    "hf_grouped_columns", "hf_shape", "gguf_minus_exp"};
+  static const std::vector<std::string> known = {"gguf",
+                                                 "hf",
+                                                 "role",
+                                                 "init",
+                                                 "optional",
+                                                 "when",
+                                                 "frozen",
+                                                 "absent_if",
+                                                 "hf_halves",
+                                                 "hf_plus",
+                                                 "hf_transposed",
+                                                 "hf_fused",
+                                                 "hf_rows",
+                                                 "hf_columns",
+                                                 "hf_packed",
+                                                 "doc",
+                                                 "hf_scalar",
+                                                 "gguf_key",
+                                                 "absent_says",
+                                                 "hf_grouped",
+                                                 "hf_grouped_columns",
+                                                 "hf_shape",
+                                                 "gguf_minus_exp"};
   return known;
 }
 
@@ -103,10 +122,11 @@ void check_names(const ModelDecl& m) {
   for (const auto& k : m.config) {
     once("config key", k.name, k.place);
     for (const auto& a : k.attributes)
-      check_spelling(a, {"gguf",       "hf",         "gguf_length", "choices",      "gguf_choices", "hf_words",
-                         "hf_members", "hf_letters", "hf_at_least", "hf_null",      "fixed",        "gguf_formula",
-                         "when",       "gguf_when",  "gguf_plus",   "gguf_times",   "gguf_else",    "gguf_tensor",
-                         "gguf_also",  "gguf_blank", "gguf_values", "gguf_largest", "hf_length",    "doc"});
+      check_spelling(
+          a, {"gguf",         "hf",          "gguf_length", "choices",     "gguf_choices", "hf_words",   "hf_members",
+              "hf_letters",   "hf_at_least", "hf_null",     "fixed",       "gguf_formula", "when",       "gguf_when",
+              "gguf_plus",    "gguf_times",  "gguf_else",   "gguf_tensor", "gguf_also",    "gguf_blank", "gguf_values",
+              "gguf_largest", "hf_length",   "hf_each",     "doc"});
   }
   for (const auto& s : m.sizes) once("size", s.name, s.place);
   for (const auto& p : m.params) once("parameter", p.name, p.place);
@@ -115,7 +135,7 @@ void check_names(const ModelDecl& m) {
   for (const auto& a : m.attributes)
     check_spelling(a, {"gguf",    "gguf_if", "hf",          "hf_type",      "part",          "hf_ignore", "gguf_ignore",
                        "extends", "without", "hf_inside",   "hf_prefix",    "hf_beside",     "hf_under",  "unread",
-                       "refused", "hides",   "gguf_unread", "gguf_refused", "gguf_required", "doc"});
+                       "refused", "hides",   "gguf_unread", "gguf_refused", "gguf_required", "hf_if",     "doc"});
 }
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.

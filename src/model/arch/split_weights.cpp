@@ -133,7 +133,8 @@ Parameter parameter_beside(const Parameter& p, const std::string& end, graph::Sh
   out.hf_plus = 0;
   out.hf_transposed = out.hf_columns = out.hf_packed = out.hf_grouped_columns = false;
   out.hf_fused = out.hf_rows = "";
-  out.hf_part = out.hf_from = out.hf_count = out.hf_of = 0;
+  out.hf_ranges.clear();
+  out.hf_part = out.hf_count = out.hf_of = 0;
   out.hf_parts = 1;
   return out;
 }

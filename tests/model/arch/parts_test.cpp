@@ -35,7 +35,7 @@ Parameter part(const graph::Shape& shape, bool columns, bool turned, int64_t fro
   p.hf_rows = "whole";
   p.hf_columns = columns;
   p.hf_transposed = turned;
-  p.hf_from = from;
+  p.hf_ranges = {{from, count}};
   p.hf_count = count;
   p.hf_of = of;
   return p;
@@ -85,6 +85,18 @@ TEST(Parts, ColumnsAndRows) {
   EXPECT_EQ(tall.f32()[1 * 5 + 2], 2 * 3 + 1);           // head 0, row 1, column 2 of the first
   EXPECT_EQ(tall.f32()[(7 + 4) * 5], 30 + (4 + 1) * 5);  // head 1, row 1 of the second
   expect_back(rows, tall);
+}
+
+// As the inputs of recurrent layers stand in a folder: of each group two ranges of one parameter, then one of another.
+TEST(Parts, SeveralRanges) {
+  Parameter first = part({6, 1}, false, false, 0, 1, 4);
+  first.hf_ranges = {{0, 1}, {1, 2}};
+  first.hf_count = 3;
+  const Model m = model_of({first, part({2, 1}, false, false, 3, 1, 4)});
+  const Weight whole = whole_of(m, all_of(m));
+  const std::vector<float> expected = {0, 2, 3, 6, 1, 4, 5, 7};
+  EXPECT_EQ(std::vector<float>(whole.f32().begin(), whole.f32().end()), expected);
+  expect_back(m, whole);
 }
 
 TEST(Parts, TransposedInManyMatrices) {

@@ -302,9 +302,7 @@ class FolderReader {
     const int64_t rows = fused ? own * p.hf_parts : between ? own / p.hf_count * p.hf_of : own;
     std::vector<int64_t> source;
     for (int64_t r = 0; r < own; ++r)
-      source.push_back(fused     ? p.hf_part * own + r
-                       : between ? r / p.hf_count * p.hf_of + p.hf_from + r % p.hf_count
-                                 : r);
+      source.push_back(fused ? p.hf_part * own + r : between ? p.row_of_whole(r, own) : r);
     const Weight a = matrix_in(formats_, *pair.a, name_), b = matrix_in(formats_, *pair.b, name_);
     const int64_t all = a.rows();
     if (all % matrices != 0)

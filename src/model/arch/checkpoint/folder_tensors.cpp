@@ -116,15 +116,15 @@ class Entries {
                               p.name, w.type.element.format->name),
                   "write a GGUF file");
     if (decodes) decoded_names.push_back(p.gguf);
-    const auto make = [this_model = &model_, &p, source = &source_, turned, decodes] {
+    const auto make = [this_model = &model_, &p, source = &source_, turned, as_floats = decodes || p.hf_scalar] {
       const Weight own = fetched(*this_model, p, *source);
-      Weight out = in_folder(p, decodes ? decoded(own) : own, turned);
+      Weight out = in_folder(p, as_floats ? decoded(own) : own, turned);
       if (out.bytes.data() != own.bytes.data()) leave_to_file({own.bytes.data(), own.bytes.size()});
       return out;
     };
     graph::Type type = type_in_folder(w.type, turned);
-    if (!p.hf_shape.empty()) type.shape = p.hf_shape;
-    if (decodes) type.element = {Scalar::f32, nullptr};
+    if (!p.hf_shape.empty() || p.hf_scalar) type.shape = p.hf_shape;
+    if (decodes || p.hf_scalar) type.element = {Scalar::f32, nullptr};
     const bool is_matrix = !p.is_vector() && p.role != "embedding";
     const size_t expert = p.hf.find("{e}");
     if (expert == std::string::npos) {
@@ -153,7 +153,9 @@ class Entries {
   void add_whole(const std::string& name, const std::vector<const Parameter*>& parts) {
     const bool as_rows = unturned_ && is_rounded(model_.weights.at(parts.front()->name));
     const bool is_matrix = !parts.front()->is_vector() && parts.front()->role != "bias";
-    all.push_back({name, type_of_whole(model_, parts, as_rows),
+    graph::Type type = type_of_whole(model_, parts, as_rows);
+    if (!parts.front()->hf_shape.empty()) type.shape = parts.front()->hf_shape;
+    all.push_back({name, type,
                    [model = &model_, source = &source_, parts, as_rows] {
                      Model some;
                      some.family = model->family;

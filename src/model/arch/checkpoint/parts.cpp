@@ -13,7 +13,7 @@ namespace {
 // Rows of the whole tensor that belong to this parameter, group by group.
 std::vector<int64_t> rows_of(const Parameter& p, int64_t rows) {
   std::vector<int64_t> out(rows);
-  for (int64_t r = 0; r < rows; ++r) out[r] = r / p.hf_count * p.hf_of + p.hf_from + r % p.hf_count;
+  for (int64_t r = 0; r < rows; ++r) out[r] = p.row_of_whole(r, rows);
   return out;
 }
 

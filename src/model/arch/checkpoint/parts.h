@@ -1,5 +1,5 @@
-// Parameters that are interleaved in one tensor of Hugging Face files: rows or columns [hf_from, hf_from + hf_count) of
-// every hf_of belong to one parameter (family.h). Values do not change; formats whose matrices cannot be transposed or
+// Parameters that are interleaved in one tensor of Hugging Face files: ranges of rows or columns of every hf_of belong
+// to one parameter (family.h). Values do not change; formats whose matrices cannot be transposed or
 // split as needed are refused or decoded as described below. Proved by tests/model/arch/parts_test.cpp and
 // tests/model/families/families_test.cpp.
 #pragma once

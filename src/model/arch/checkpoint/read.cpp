@@ -134,7 +134,7 @@ class Taker {
         model.weights[p.name].type = *type;
         continue;
       }
-      auto w = take(p);
+      auto w = hf_ || p.gguf_key.empty() ? take(p) : of_metadata(model.metadata, p);
       if (!w && !p.optional) {
         const auto names = names_of(p);
         throw user_error("{}: tensor '{}' is missing (parameter {})", name_, names.empty() ? p.hf_rows : names.front(),
@@ -238,18 +238,29 @@ class Taker {
   Weight weight(const std::string& name, const Parameter& p, const graph::Shape& shape) {
     if (packed_ && packed_->holds(*file_, name))
       return packed_->read(*file_, name, shape, family_->library().formats(), used_);
-    const file::StoredTensor& tensor = stored(name, p);
+    file::StoredTensor tensor = stored(name, p);
     used_.insert(name);
     Parameter as = p;
     as.shape = in_file(p, shape);
+    if (hf_ && p.hf_scalar && tensor.shape.empty()) tensor.shape = {1};
     Weight w = weight_of(family_->library().formats(), tensor, as, file_, name_);
     w.type.shape = shape;
     return w;
   }
 
+  // A parameter of one number, which stands with those of all layers under a key.
+  std::optional<Weight> of_metadata(const file::GgufMetadata& metadata, const Parameter& p) const {
+    if (!metadata.has(p.gguf_key)) throw user_error("{}: the key '{}' is missing", name_, p.gguf_key);
+    const std::vector<double> all = metadata.numbers(p.gguf_key);
+    if (p.gguf_place >= all.size())
+      throw user_error("{}: '{}' has {} numbers, but layer {} needs one", name_, p.gguf_key, all.size(), p.gguf_place);
+    return f32_weight(p.shape, std::vector<float>{float(all[p.gguf_place])});
+  }
+
   // A shape as the file has it.
   graph::Shape in_file(const Parameter& p, const graph::Shape& shape) const {
-    return hf_ && !p.hf_shape.empty() && shape == p.shape ? p.hf_shape : shape;
+    const bool is_stored = hf_ && !p.hf_shape.empty() && graph::elements(shape) == graph::elements(p.hf_shape);
+    return is_stored ? p.hf_shape : shape;
   }
 
   template <typename Function>
@@ -453,7 +464,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
     model.family = library->family_inside(architecture, word(part ? *part : config, "model_type"), part != nullptr);
     config = config_inside(*model.family, config, member, config_path);
   } else {
-    model.family = library->family_of_hf(architecture, word(config, "model_type"));
+    model.family = family_of_config(*library, config);
   }
   model.name = folder.filename().string();
   graph::Config values = read_hf_config(*model.family, config, config_path);

@@ -139,12 +139,15 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
 
   std::vector<file::TensorSpec> specs;
   std::vector<const Parameter*> written;
+  std::map<std::string, std::vector<float>> numbers;  // by metadata key, layer by layer
   for (const Parameter& p : model.parameters) {
+    if (!p.gguf_key.empty()) numbers[p.gguf_key].push_back(decoded(fetched(model, p, source)).f32()[0]);
     // What has no name in GGUF files is of Hugging Face folders alone.
     if (p.gguf.empty() || is_omitted(model, p, back)) continue;
     specs.push_back(spec_of(p.gguf, model.weights.at(p.name).type));
     written.push_back(&p);
   }
+  for (auto& [key, all] : numbers) metadata.set(key, file::GgufArray(std::move(all)));
   Weight current;
   write_gguf_files(
       path, std::move(metadata), specs,

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <set>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "model/arch/family/config_rules.h"
 #include "model/arch/family/gguf_rules.h"
@@ -179,6 +181,16 @@ const nlohmann::json* said_at(const nlohmann::json& object, const std::string& p
   return found && !found->is_null() ? found : nullptr;
 }
 
+// Whether a value is this word, or a text or list with it; for "" whether it is neither 0, false nor empty.
+bool has_word(const nlohmann::json& value, const std::string& word) {
+  if (value.is_string()) {
+    const std::string& text = value.get_ref<const std::string&>();
+    return !text.empty() && text.find(word) != std::string::npos;
+  }
+  if (word.empty()) return value.is_structured() ? !value.empty() : value != false && value != 0;
+  return value.is_array() && std::ranges::any_of(value, [&](const auto& one) { return one == word; });
+}
+
 void set_path(nlohmann::json& object, const std::string& path, nlohmann::json value) {
   const size_t dot = path.find('.');
   if (dot == std::string::npos) {
@@ -261,6 +273,54 @@ void take_letters(const Family& family, const nlohmann::json& config, const std:
     for (size_t i = 0; i < entries.size(); ++i)
       values[entries[i]] = letters.substr(i % letters.size(), 1) == key.hf_letter;
   }
+}
+
+// Numbers of single elements, members of an object that has no other members. Returns those of a key with one value,
+// which is that of the last element.
+graph::Config single_elements(const Family& family, const nlohmann::json& config, const std::string& file,
+                              const ConfigRules& rules, const graph::Config& values) {
+  constexpr std::string_view kElement = ".{i}.";
+  graph::Config out;
+  std::map<std::string, std::set<std::string>> known;  // by object
+  const auto split = [&](const ConfigKey& key) {
+    const size_t at = key.hf_each.find(kElement);
+    LUMEN_CHECK(at != std::string::npos, "hf_each \"{}\" of {}", key.hf_each, family.name());
+    return std::pair(key.hf_each.substr(0, at), key.hf_each.substr(at + kElement.size()));
+  };
+  for (const ConfigKey& key : family.keys())
+    if (!key.hf_each.empty()) known[split(key).first].insert(split(key).second);
+  for (const auto& [name, members] : known) {
+    const nlohmann::json* object = said_at(config, name);
+    if (!object) continue;
+    if (!object->is_object()) throw user_error("{}: \"{}\" is not an object", file, name);
+    for (const auto& [number, element] : object->items()) {
+      const bool is_number = !number.empty() && number.size() < 6 &&
+                             std::ranges::all_of(number, [](char digit) { return digit >= '0' && digit <= '9'; });
+      if (!is_number || !element.is_object())
+        throw user_error("{}: \"{}\" has the member \"{}\", which is not of a layer", file, name, number);
+      for (const auto& [member, value] : element.items())
+        if (!members.contains(member))
+          throw user_error("{}: \"{}.{}.{}\" is {}, which the family '{}' does not describe", file, name, number,
+                           member, value.dump(), family.name());
+    }
+    for (const ConfigKey& key : family.keys()) {
+      if (key.hf_each.empty() || split(key).first != name) continue;
+      int64_t last = -1;
+      for (const auto& [number, element] : object->items()) {
+        const auto value = element.find(split(key).second);
+        const int64_t i = std::stoll(number);
+        if (value == element.end() || (!key.has_axis && i < last)) continue;
+        const std::string path = fmt::format("{}.{}.{}", name, number, split(key).second);
+        out[key.has_axis ? entry(key.name, static_cast<size_t>(i)) : key.name] = hf_number(file, key, path, *value);
+        last = i;
+      }
+      const std::string others = rules.others_of(key.name);
+      if (others.empty()) continue;
+      const graph::Config full = rules.complete(values);
+      for (const std::string& one : key.entries(full)) out.try_emplace(one, full.at(others));
+    }
+  }
+  return out;
 }
 
 // Where a list in a file is too short for the family, the rest would silently be defaults. `names`: the file's keys.
@@ -450,13 +510,15 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& given, 
   check_fixed(family, rules, values, names, file);
   check_lengths(family, values, [&](const graph::Config& some) { return rules.complete(some); }, names, file);
   take_letters(family, config, file, rules, values);
+  for (const auto& [name, value] : single_elements(family, config, file, rules, values))
+    values.try_emplace(name, value);
   for (const ConfigKey& key : family.keys())
     if (const nlohmann::json* list = key.hf_members.empty() ? nullptr : said_at(config, key.hf_members))
       take_members(file, key, *list, key.entries(rules.complete(values)).size(), values);
   // The meaning of null may depend on other keys.
   if (!nulls.empty()) {
     const graph::Config others = rules.complete(values);
-    for (const ConfigKey* key : nulls) values[key->name] = rules.null_value(key->name, others);
+    for (const ConfigKey* key : nulls) values.try_emplace(key->name, rules.null_value(key->name, others));
   }
   graph::Config full = rules.complete(values);
   rules.check(full, file);
@@ -544,6 +606,18 @@ std::vector<std::string> write_hf_config(const Family& family, const graph::Conf
         }
         json[kOwnHf][key.name] = std::move(value);
       });
+}
+
+FamilyRef family_of_config(const Library& library, const nlohmann::json& config) {
+  const nlohmann::json* names = find_path(config, "architectures");
+  const nlohmann::json* type = find_path(config, "model_type");
+  const bool is_list = names && names->is_array() && !names->empty() && names->front().is_string();
+  return library.family_of_hf(is_list ? names->front().get<std::string>() : "",
+                              type && type->is_string() ? type->get<std::string>() : "",
+                              [&](const std::string& key, const std::string& word) {
+                                const nlohmann::json* value = said_at(config, key);
+                                return value && has_word(*value, word);
+                              });
 }
 
 FamilyRef family_of_file(const Library& library, const file::GgufMetadata& metadata) {

@@ -1,5 +1,5 @@
 // Attributes of models that are handled here: unread, refused, hides (all inherited); of config keys: hf_null,
-// gguf_formula, fixed, hf_at_least, hf_length.
+// gguf_formula, fixed, hf_at_least, hf_length, and the second value of hf_each.
 #include "model/arch/family/config_rules.h"
 
 #include <algorithm>
@@ -100,6 +100,7 @@ ConfigRules::ConfigRules(const Family& family) : family_(family), decl_(family.d
       if (a.name == "hf_at_least") longer_.insert(key.name);
       if (a.name == "hf_length")
         for (const lang::ExprPtr& value : a.values) lengths_[key.name].push_back(value->text);
+      if (a.name == "hf_each" && a.values.size() > 1) others_[key.name] = a.values[1]->text;
       if (a.name != "hf_null" && a.name != "gguf_formula") continue;
       if (a.values.size() != 1)
         throw error_at(a.place, fmt::format("'{}' needs one value", a.name), fmt::format("e.g. {} 0", a.name));
@@ -112,7 +113,8 @@ ConfigRules::ConfigRules(const Family& family) : family_(family), decl_(family.d
   std::set<std::string> described;
   for (const ConfigKey& key : family.keys()) {
     described.insert(key.hf.begin(), key.hf.end());
-    if (!key.hf_members.empty()) described.insert(key.hf_members);
+    for (const std::string& other : {key.hf_members, key.hf_each})
+      if (!other.empty()) described.insert(other);
   }
   for (std::vector<Rule>* rules : {&unread_, &refused_}) {
     std::erase_if(*rules, [&](const Rule& rule) {
@@ -170,6 +172,11 @@ double ConfigRules::gguf_formula(const std::string& key, const graph::Config& co
 std::vector<std::string> ConfigRules::lengths_of(const std::string& key) const {
   const auto at = lengths_.find(key);
   return at == lengths_.end() ? std::vector<std::string>() : at->second;
+}
+
+std::string ConfigRules::others_of(const std::string& key) const {
+  const auto at = others_.find(key);
+  return at == others_.end() ? "" : at->second;
 }
 
 bool ConfigRules::is_fixed(const std::string& key) const {

@@ -39,6 +39,8 @@ class ConfigRules {
   double gguf_formula(const std::string& key, const graph::Config& config, int64_t element) const;
   // Lists and texts of config.json whose length is the value where the file does not say it; the first present counts.
   std::vector<std::string> lengths_of(const std::string& key) const;
+  // The key whose value elements have that an object of single elements (`hf_each`) lacks; "" for their defaults.
+  std::string others_of(const std::string& key) const;
   // Whether a file's list may have more elements than the key; surplus ones are ignored.
   bool may_be_longer(const std::string& key) const { return longer_.contains(key); }
   // Whether only the default is supported, so that a file must not have another value.
@@ -56,6 +58,7 @@ class ConfigRules {
   std::vector<std::pair<std::string, Rule>> never_;  // config keys that must be 0, and the JSON key for the message
   std::set<std::string> longer_;
   std::map<std::string, std::vector<std::string>> lengths_;
+  std::map<std::string, std::string> others_;
   std::string size_;  // of the defaults of config.json; "" when the family has none of its own
 };
 

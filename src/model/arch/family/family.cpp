@@ -1,8 +1,8 @@
 // Builds families from syntax trees. Attributes that are handled here: model: part (not a family itself), gguf,
-// gguf_if, hf, hf_type, hf_ignore, gguf_ignore, hf_inside, hf_prefix, hf_beside (and those of config_rules.h); config
-// keys: gguf, gguf_choices, gguf_plus, gguf_times, gguf_else, gguf_tensor, gguf_length, hf, hf_words, hf_members,
-// hf_letters, when, gguf_when; parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus,
-// hf_transposed, hf_fused, hf_rows, hf_columns, hf_packed, and those that elaborate.h lists.
+// gguf_if, hf, hf_if, hf_type, hf_ignore, gguf_ignore, hf_inside, hf_prefix, hf_beside (and those of config_rules.h);
+// config keys: gguf, gguf_choices, gguf_plus, gguf_times, gguf_else, gguf_tensor, gguf_length, hf, hf_words,
+// hf_members, hf_letters, hf_each, when, gguf_when; parameters: frozen, absent_if and hf_halves (both name a config
+// key), hf_plus, hf_transposed, hf_fused, hf_rows, hf_columns, hf_packed, and those that elaborate.h lists.
 #include "model/arch/family/family.h"
 
 #include <algorithm>
@@ -46,11 +46,16 @@ double number_of(const lang::Attribute& a, size_t value) {
   return a.values[value]->number;
 }
 
-// Replaces {i} by the layer's number from the parameter's name: "layers.3.wq".
-std::string layer_filled(std::string text, const std::string& parameter) {
+// The layer's number in a parameter's name, "layers.3.wq"; "" for others.
+std::string layer_in(const std::string& parameter) {
   const size_t first = parameter.find('.'), last = parameter.rfind('.');
-  if (first == std::string::npos || first == last) return text;
-  const std::string number = parameter.substr(first + 1, last - first - 1);
+  return first == std::string::npos || first == last ? "" : parameter.substr(first + 1, last - first - 1);
+}
+
+// Replaces {i} by the number of the parameter's layer.
+std::string layer_filled(std::string text, const std::string& parameter) {
+  const std::string number = layer_in(parameter);
+  if (number.empty()) return text;
   for (size_t at = text.find("{i}"); at != std::string::npos; at = text.find("{i}")) text.replace(at, 3, number);
   return text;
 }
@@ -74,6 +79,20 @@ std::vector<std::string> types_of(const lang::ModelDecl& decl) {
   return {decl.name};
 }
 
+// Whether one of a family's conditions on config.json holds; nullopt for families without conditions.
+std::optional<bool> condition_holds(const lang::ModelDecl& decl, const Library::Says& says) {
+  std::optional<bool> holds;
+  for (const lang::Attribute& a : decl.attributes) {
+    if (a.name != "hf_if") continue;
+    const auto texts = attribute_texts({a}, a.name);
+    if (texts.empty() || texts.size() > 2)
+      throw error_at(a.place, "hf_if takes a key of config.json and, if needed, a word in its value",
+                     "e.g. hf_if \"layer_types\" \"moe\"");
+    holds = holds.value_or(false) || (says && says(texts[0], texts.size() > 1 ? texts[1] : ""));
+  }
+  return holds;
+}
+
 std::vector<Family::Inside> insides_of(const lang::ModelDecl& decl) {
   std::vector<Family::Inside> out;
   for (const lang::Attribute& a : decl.attributes) {
@@ -89,6 +108,31 @@ std::vector<Family::Inside> insides_of(const lang::ModelDecl& decl) {
 
 std::string recipe_name(std::string_view path) {
   return lower(std::filesystem::path(std::string(path)).stem().string());
+}
+
+// The rows or columns of a larger matrix that hf_rows or hf_columns (`a`) name.
+void read_ranges(const lang::ModelDecl& decl, const lang::Attribute& a, const graph::Config& config,
+                 Parameter& parameter) {
+  const auto count = [&](size_t value) {
+    if (value >= a.values.size()) throw error_at(a.place, fmt::format("{} needs a name and three numbers", a.name));
+    const double n = graph::config_number(decl, *a.values[value], config);
+    if (!(n >= 0 && n <= 1e9) || n != std::floor(n)) throw error_at(a.place, fmt::format("{} rows", n));
+    return static_cast<int64_t>(n);
+  };
+  parameter.hf_rows = layer_filled(attribute_texts({a}, a.name, 1).at(0), parameter.name);
+  parameter.hf_of = count(3);
+  parameter.hf_columns = a.name == "hf_columns";
+  for (size_t value = 1; value == 1 || value < a.values.size(); value += value == 1 ? 3 : 2) {
+    const Parameter::Range range = {count(value), count(value + 1)};
+    parameter.hf_ranges.push_back(range);
+    parameter.hf_count += range.count;
+    if (range.from + range.count > parameter.hf_of)
+      throw error_at(a.place, fmt::format("{} takes parts out of larger ones", a.name));
+  }
+  if (parameter.hf_ranges.size() > 1 && parameter.shape.size() != 2)
+    throw error_at(a.place, fmt::format("{} takes several ranges out of matrices only", a.name));
+  if (!parameter.hf_columns && parameter.shape.size() != 2 && parameter.shape.size() != 3)
+    throw error_at(a.place, "hf_rows takes matrices out of larger ones");
 }
 
 }  // namespace
@@ -248,21 +292,27 @@ FamilyRef Library::built(const lang::ModelDecl& decl) const {
   return std::make_shared<Family>(shared_from_this(), decl);
 }
 
-FamilyRef Library::family_of_hf(const std::string& architecture, const std::string& type) const {
+FamilyRef Library::family_of_hf(const std::string& architecture, const std::string& type, const Says& says) const {
   constexpr std::string_view kBare = "Model";
   const bool is_bare = architecture.ends_with(kBare);
   const std::string stem = is_bare ? architecture.substr(0, architecture.size() - kBare.size()) : "";
-  const lang::ModelDecl *of_architecture = nullptr, *of_type = nullptr;
+  const lang::ModelDecl *of_both = nullptr, *of_architecture = nullptr, *of_type = nullptr;
+  const auto take = [](const lang::ModelDecl*& best, const lang::ModelDecl* decl, bool is_chosen) {
+    if (!best || is_chosen) best = decl;
+  };
   for (const lang::ModelDecl* decl : family_declarations()) {
+    const std::optional<bool> holds = condition_holds(*decl, says);
+    if (holds == false) continue;
     const auto names = attribute_texts(decl->attributes, "hf");
     const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return name == architecture || (is_bare && name.starts_with(stem + "For"));
     });
     const bool typed = !names.empty() && has(types_of(*decl), type);
-    if (named && typed) return built(*decl);
-    if (named && !of_architecture) of_architecture = decl;
-    if (typed && !of_type) of_type = decl;
+    if (named && typed) take(of_both, decl, holds.has_value());
+    if (named) take(of_architecture, decl, holds.has_value());
+    if (typed) take(of_type, decl, holds.has_value());
   }
+  if (of_both) return built(*of_both);
   // A known type decides only among architectures that predict tokens or have no head: others have heads of their own.
   if (of_type && (of_architecture || architecture.empty() || is_bare)) return built(*of_type);
   if (of_architecture) return built(*of_architecture);
@@ -315,6 +365,15 @@ std::vector<std::string> Library::recipe_names() const {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+int64_t Parameter::row_of_whole(int64_t row, int64_t rows) const {
+  const int64_t groups = rows / hf_count;
+  for (const Range& range : hf_ranges) {
+    if (row < groups * range.count) return row / range.count * hf_of + range.from + row % range.count;
+    row -= groups * range.count;
+  }
+  LUMEN_UNREACHABLE("row {} after the ranges of {}", row, name);
 }
 
 int64_t Parameter::count() const {
@@ -378,6 +437,7 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
     }
     const auto members = attribute_texts(key.attributes, "hf_members");
     if (!members.empty()) out.hf_members = members.front();
+    if (const auto each = attribute_texts(key.attributes, "hf_each"); !each.empty()) out.hf_each = each.front();
     if (const auto letters = attribute_texts(key.attributes, "hf_letters"); letters.size() == 2) {
       out.hf_letters = letters[0];
       out.hf_letter = letters[1];
@@ -396,13 +456,24 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
 }
 
 std::vector<std::string> Family::ignored(bool hf, const graph::Config& config) const {
-  std::vector<std::string> out = hf ? hf_ignored_ : gguf_ignored_;
-  for (std::string& pattern : out) {
+  std::vector<std::string> out;
+  for (const std::string& pattern : hf ? hf_ignored_ : gguf_ignored_) {
     const size_t begin = pattern.find('{'), end = pattern.find('}', begin);
-    if (end == std::string::npos) continue;
-    const auto value = config.find(pattern.substr(begin + 1, end - begin - 1));
-    LUMEN_CHECK(value != config.end(), "{} ignores '{}'", decl_.name, pattern);
-    pattern.replace(begin, end - begin + 1, std::to_string(static_cast<int64_t>(value->second)));
+    if (end == std::string::npos) {
+      out.push_back(pattern);
+      continue;
+    }
+    const auto number = [&](const std::string& key) {
+      const auto value = config.find(key);
+      LUMEN_CHECK(value != config.end(), "{} ignores '{}'", decl_.name, pattern);
+      return int64_t(value->second);
+    };
+    const std::string inside = pattern.substr(begin + 1, end - begin - 1);
+    const size_t dots = inside.find("..");
+    const int64_t first = number(inside.substr(0, dots));
+    const int64_t behind = dots == std::string::npos ? first + 1 : number(inside.substr(dots + 2));
+    for (int64_t n = first; n < behind; ++n)
+      out.push_back(pattern.substr(0, begin) + std::to_string(n) + pattern.substr(end + 1));
   }
   return out;
 }
@@ -476,13 +547,17 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
       if (a.name == "hf_packed") parameter.hf_packed = true;
       if (a.name == "hf_plus") parameter.hf_plus = number_of(a, 0);
       if (a.name == "gguf_minus_exp") parameter.gguf_minus_exp = true;
+      if (a.name == "hf_scalar") parameter.hf_scalar = true;
+      if (a.name == "gguf_key") {
+        parameter.gguf_key = attribute_texts({a}, a.name, 1).at(0);
+        if (const std::string layer = layer_in(parameter.name); !layer.empty())
+          parameter.gguf_place = std::stoull(layer);
+      }
+      if ((a.name == "hf_scalar" || a.name == "gguf_key") && parameter.count() != 1)
+        throw error_at(a.place, fmt::format("{} is for parameters of one number", a.name));
       if (a.name == "hf_shape") {
         for (const lang::ExprPtr& value : a.values)
           parameter.hf_shape.emplace_back(int64_t(graph::config_number(decl_, *value, config)));
-        if (graph::elements(parameter.hf_shape) != graph::elements(parameter.shape))
-          throw error_at(a.place, fmt::format("hf_shape has {} elements, but the parameter has {}",
-                                              graph::print(graph::elements(parameter.hf_shape)),
-                                              graph::print(graph::elements(parameter.shape))));
       }
       if (a.name == "hf_grouped" || a.name == "hf_grouped_columns") {
         const auto count = [&](size_t value) {
@@ -494,29 +569,19 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
         parameter.hf_members = count(2);
         parameter.hf_grouped_columns = a.name == "hf_grouped_columns";
       }
-      if (a.name == "hf_rows" || a.name == "hf_columns") {
-        const auto count = [&](size_t value) {
-          if (value >= a.values.size())
-            throw error_at(a.place, fmt::format("{} needs a name and three numbers", a.name));
-          const double n = graph::config_number(decl_, *a.values[value], config);
-          if (!(n >= 0 && n <= 1e9) || n != std::floor(n)) throw error_at(a.place, fmt::format("{} rows", n));
-          return static_cast<int64_t>(n);
-        };
-        parameter.hf_rows = layer_filled(attribute_texts({a}, a.name, 1).at(0), parameter.name);
-        parameter.hf_from = count(1);
-        parameter.hf_count = count(2);
-        parameter.hf_of = count(3);
-        parameter.hf_columns = a.name == "hf_columns";
-        if (parameter.hf_from + parameter.hf_count > parameter.hf_of)
-          throw error_at(a.place, fmt::format("{} takes parts out of larger ones", a.name));
-        if (!parameter.hf_columns && parameter.shape.size() != 2 && parameter.shape.size() != 3)
-          throw error_at(a.place, "hf_rows takes matrices out of larger ones");
-      }
+      if (a.name == "hf_rows" || a.name == "hf_columns") read_ranges(decl_, a, config, parameter);
       if (a.name == "hf_fused") {
         parameter.hf_fused = layer_filled(attribute_texts({a}, "hf_fused", 1).at(0), parameter.name);
         parameter.hf_part = static_cast<int64_t>(number_of(a, 1));
         parameter.hf_parts = static_cast<int64_t>(number_of(a, 2));
       }
+    }
+    if (!parameter.hf_shape.empty()) {
+      const int64_t said = graph::elements(parameter.hf_shape).number(), count = parameter.count();
+      const int64_t stored = parameter.hf_rows.empty() ? count : count / parameter.hf_count * parameter.hf_of;
+      if (said != stored)
+        throw error_at(decl->place, fmt::format("hf_shape has {} elements, but what is stored of the parameter has {}",
+                                                said, stored));
     }
     // Both attributes name config keys.
     const auto key_of = [&](std::string_view attribute, size_t value) -> std::string {

@@ -46,7 +46,10 @@ class Library : public std::enable_shared_from_this<Library> {
   // The family of a Hugging Face folder: `architecture` and `type` are the first of "architectures" and the
   // "model_type" of its config.json; either may be "". Where they name two families, the type decides, as it does in
   // transformers. The architecture may also be that of a model without its head: LlamaModel for LlamaForCausalLM.
-  FamilyRef family_of_hf(const std::string& architecture, const std::string& type = "") const;
+  // `says` tells whether a key of config.json has a value, and whether that is or contains a word (attribute `hf_if`):
+  // a family with conditions is preferred if one of them holds, and is not the folder's otherwise.
+  using Says = std::function<bool(const std::string& key, const std::string& word)>;
+  FamilyRef family_of_hf(const std::string& architecture, const std::string& type = "", const Says& says = {}) const;
   // The member of config.json that describes the text part of a multimodal architecture (attribute `hf_inside`); "" for
   // other architectures. And the family of that part, whose "model_type" is `type`; where it need not be known, the
   // first family that names the architecture.
@@ -93,7 +96,8 @@ struct ConfigKey {
   std::vector<std::string> choices, gguf_choices;
   std::map<std::string, double> hf_words;  // strings for numbers in HF files
   std::string hf_members;                  // HF files list the indices of the elements that are 1
-  std::string hf_letters, hf_letter;       // HF files have a string whose letters repeat: 1 where this letter occurs
+  std::string hf_each;                // HF files have numbers of single elements at this path, {i} being the element
+  std::string hf_letters, hf_letter;  // HF files have a string whose letters repeat: 1 where this letter occurs
   std::vector<std::string> entries(const graph::Config& config) const;  // its names there
 };
 
@@ -111,20 +115,29 @@ struct Parameter : graph::ModelParameter {
   // hf_members parts; here the first parts of all groups come first, then the second ones, and so on.
   int64_t hf_groups = 0, hf_members = 0, hf_grouped_from = 0;
   bool hf_grouped_columns = false;
-  graph::Shape hf_shape;        // in HF files, which have as many elements; empty: the same
+  graph::Shape hf_shape;        // of the tensor in HF files, which has as many elements; empty: the same
+  bool hf_scalar = false;       // HF files have it as a number without axes
   bool gguf_minus_exp = false;  // GGUF files hold -exp of the values
+  std::string gguf_key;         // GGUF files hold its one number, with those of all layers, under this metadata key
+  size_t gguf_place = 0;        // the layer
   double hf_plus = 0;           // added to the values of HF files
   bool hf_transposed = false;   // HF files hold [in, out]
   // HF files may fuse several parameters in one tensor, along the axis before the last: its name, the index of this
   // part, and the number of parts.
   std::string hf_fused;
   int64_t hf_part = 0, hf_parts = 1;
-  // Or the rows [hf_from, hf_from + hf_count) of every hf_of rows of a tensor: a group, which is a matrix of this
-  // parameter (its transpose with hf_transposed). With hf_columns along the last axis instead, before hf_transposed.
+  // Or ranges of rows of every hf_of rows of a tensor: a group, which is a matrix of this parameter (its transpose with
+  // hf_transposed). Here the first ranges of all groups come first, then the second ones, and so on. With hf_columns
+  // along the last axis instead, before hf_transposed.
+  struct Range {
+    int64_t from = 0, count = 0;
+  };
   std::string hf_rows;
   bool hf_columns = false;
-  int64_t hf_from = 0, hf_count = 0, hf_of = 0;
-  bool hf_packed = false;  // only in HF folders that store it packed (packed.h)
+  std::vector<Range> hf_ranges;
+  int64_t hf_count = 0, hf_of = 0;                        // hf_count: of all ranges
+  int64_t row_of_whole(int64_t row, int64_t rows) const;  // of `rows` rows of this parameter
+  bool hf_packed = false;                                 // only in HF folders that store it packed (packed.h)
   int64_t count() const;
   bool is_vector() const;  // also several vectors, one per expert: biases and norms, which are f32 and never quantized
 };

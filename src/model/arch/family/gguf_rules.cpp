@@ -152,7 +152,7 @@ void GgufRules::require(const file::GgufMetadata& metadata) const {
       const auto has = [&](const std::vector<std::string>& names) {
         return std::any_of(names.begin(), names.end(), [&](const auto& n) { return metadata.has(n); });
       };
-      if (has(key.gguf) || has(names(key.name).also) || has({own_gguf_key(key)}) ||
+      if (key.gguf_else || has(key.gguf) || has(names(key.name).also) || has({own_gguf_key(key)}) ||
           (!key.gguf_length.empty() && metadata.has(key.gguf_length)))
         continue;
       throw Error(Exit::user, fmt::format("{}: the key '{}' is missing", metadata.source, name),

@@ -1,5 +1,5 @@
-// Scores of documents for a query, in the forms of Jina's and Cohere's APIs (/v1/rerank), of Text Embeddings Inference,
-// and of vLLM's /v1/score. Proved by tests/model/serve/forms_rerank_test.cpp.
+// Scores of documents for a query, in the forms of Jina's API and those like it (/v1/rerank), of Text Embeddings
+// Inference, and of vLLM's /v1/score. Proved by tests/model/serve/forms_rerank_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
