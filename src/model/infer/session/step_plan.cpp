@@ -50,24 +50,35 @@ graph::Graph without_unused_states(const graph::Graph& g) {
   return r.finish();
 }
 
-// Prepares the steps of families with recurrent states. Such families have layers of several kinds: a first axis that
-// is a symbol of its own gets the number of layers that write the state, and states that no layer writes are removed.
-StepPlan with_recurrent_states(const LoadedModel& loaded, StepPlan plan, bool many) {
-  if (recurrent_states(plan.graph).empty()) return plan;
+// The symbol that is the first axis of a state, which is of layers; "" for other extents.
+std::string layers_axis(const graph::Node& n) {
+  if (n.attributes.role != graph::Role::state || n.type.shape.empty()) return "";
+  const graph::Dim& layers = n.type.shape[0];
+  return layers.coefficient == 1 && layers.symbols.size() == 1 ? layers.symbols[0] : "";
+}
+
+// Completes the steps of families with layers of several kinds: a first axis that is a symbol of its own gets the
+// number of layers that write the state, and states that no layer writes are removed.
+StepPlan with_counted_layers(const LoadedModel& loaded, StepPlan plan, bool many) {
+  const auto states = plan.graph.inputs();
+  const bool counts = std::ranges::any_of(states, [&](graph::ValueId v) {
+    const std::string axis = layers_axis(plan.graph[v]);
+    return !axis.empty() && !plan.symbols.contains(axis);
+  });
+  if (!counts && recurrent_states(plan.graph).empty()) return plan;
   graph::inline_calls(plan.graph);
   plan.graph = without_unused_states(plan.graph);
   plan.recurrent = recurrent_states(plan.graph);
-  require_counts(loaded.model().family->name(), plan.graph, plan.recurrent, many);
+  if (!plan.recurrent.empty()) require_counts(loaded.model().family->name(), plan.graph, plan.recurrent, many);
   for (const graph::ValueId v : plan.graph.inputs()) {
     const graph::Node& n = plan.graph[v];
-    if (n.attributes.role != graph::Role::state || n.type.shape.empty()) continue;
-    const graph::Dim& layers = n.type.shape[0];
-    if (layers.coefficient != 1 || layers.symbols.size() != 1) continue;
+    const std::string axis = layers_axis(n);
+    if (axis.empty()) continue;
     const int64_t count = layers_of(plan.graph, n.attributes.name);
-    const auto [at, is_new] = plan.symbols.emplace(layers.symbols[0], count);
+    const auto [at, is_new] = plan.symbols.emplace(axis, count);
     if (at->second != count)
       throw user_error("the family '{}': {} layers write the state '{}', whose first axis '{}' has an extent of {}",
-                       loaded.model().family->name(), count, n.attributes.name, layers.symbols[0], at->second);
+                       loaded.model().family->name(), count, n.attributes.name, axis, at->second);
   }
   return plan;
 }
@@ -122,11 +133,11 @@ StepPlan plan_of_step(const LoadedModel& loaded, const SessionOptions& options) 
     const int64_t places = NearPlaces(window, widest_step(options)).size();
     if (places < options.context && use_near(loaded, functions, "step_near", window, plan)) {
       plan.symbols["W"] = places;
-      return with_recurrent_states(loaded, std::move(plan), false);
+      return with_counted_layers(loaded, std::move(plan), false);
     }
   }
   plan.graph = loaded.function("step");
-  return with_recurrent_states(loaded, std::move(plan), false);
+  return with_counted_layers(loaded, std::move(plan), false);
 }
 
 StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, const SessionOptions& options,
@@ -146,11 +157,11 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
                           pages_of(std::max(widest_step(options), limits.fixed)) + 1;
     if (pages < plan.symbols["C"] && use_near(loaded, functions, "step_many_near", window, plan)) {
       plan.symbols["W"] = pages;
-      return with_recurrent_states(loaded, std::move(plan), true);
+      return with_counted_layers(loaded, std::move(plan), true);
     }
   }
   plan.graph = functions("step_many");
-  return with_recurrent_states(loaded, std::move(plan), true);
+  return with_counted_layers(loaded, std::move(plan), true);
 }
 
 // Kernels of processors keep the order of a row's sums for any number of rows; those of GPUs do not, and only sessions
