@@ -81,7 +81,7 @@ class Separator {
       if (!live_[v] && g_[v].op != Op::input_) continue;
       if (const auto mask = masks_.find(v); mask != masks_.end())
         r_.replace(v, bounded(v, mask->second));
-      else if (g_[v].op == Op::map_ && reads_rows(v) && holds_[v] == Holds::nothing)
+      else if (g_[v].op == Op::map_ && holds_[v] == Holds::nothing && (reads_rows(v) || is_scaled(v)))
         r_.replace(v, with_own_rows(v));
       else
         r_.keep(v);
@@ -130,6 +130,8 @@ class Separator {
              fmt::format("the scores of its attention are {}, not [B, .., T, .., T]", print(g_[a.score].type)));
     if (!is_masked(a.score)) refuse(a.score, "its attention has no mask: select(key <= query, score, very negative)");
     if (!is_causal(a.score, mask)) refuse(a.score, "its attention's mask includes keys after the query");
+    if (counts_in_groups(a.score))
+      refuse(a.score, "its attention's mask divides positions, which are counted from the beginning of the row");
     masks_[a.score] = mask;
     inside_.insert(a.nodes.begin(), a.nodes.end());
   }
@@ -206,6 +208,23 @@ class Separator {
       if (seen.values[i] != 0 && key > query) return false;
     }
     return true;
+  }
+
+  // Whether quotients or remainders of integers are part of a mask: it is not a condition on distances then.
+  bool counts_in_groups(ValueId score) const {
+    std::vector<ValueId> asked = {score};
+    std::set<ValueId> seen;
+    while (!asked.empty()) {
+      const ValueId v = asked.back();
+      asked.pop_back();
+      const Node& node = g_[v];
+      if (!seen.insert(v).second || (v != score && is_float(node.type.element.scalar))) continue;
+      if (node.op == Op::map_)
+        for (const ScalarNode& n : node.attributes.formula.nodes)
+          if (!is_float(n.type) && (n.op == ScalarOp::div_ || n.op == ScalarOp::rem_)) return true;
+      asked.insert(asked.end(), node.operands.begin(), node.operands.end());
+    }
+    return false;
   }
 
   // The mask with an additional condition: start of the query's sequence <= key.
@@ -295,6 +314,14 @@ class Separator {
     return std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return holds_[o] == what; });
   }
   bool reads_rows(ValueId v) const { return reads(v, Holds::rows_by_position); }
+  // Whether numbers of sequences meet floats that depend on the position alone, such as a factor of queries.
+  bool is_scaled(ValueId v) const {
+    const auto is_factor = [&](ValueId o) {
+      return holds_[o] == Holds::positions && is_float(g_[o].type.element.scalar);
+    };
+    return g_[v].op == Op::map_ && !inside_.contains(v) && is_of_texts(v) && is_float(g_[v].type.element.scalar) &&
+           !turns(g_[v].attributes.formula) && std::ranges::any_of(g_[v].operands, is_factor);
+  }
   bool is_of_texts(ValueId v) const {
     const Shape& s = g_[v].type.shape;
     return std::any_of(s.begin(), s.end(), [&](const Dim& d) {
@@ -311,7 +338,7 @@ class Separator {
     });
   }
 
-  // Positions may only become conditions of an attention's mask, angles of a rotation, and rows of a table.
+  // Positions may only become conditions of an attention's mask, angles of a rotation, rows of a table, and factors.
   Holds found_in(ValueId v) const {
     const Node& node = g_[v];
     if (node.op == Op::iota_)
@@ -333,7 +360,7 @@ class Separator {
     }
     switch (node.op) {
       case Op::map_:
-        return turns(node.attributes.formula) ? Holds::nothing : Holds::positions;
+        return turns(node.attributes.formula) || is_scaled(v) ? Holds::nothing : Holds::positions;
       case Op::reshape_:
       case Op::permute_:
       case Op::broadcast_:
@@ -358,14 +385,21 @@ class Separator {
     std::vector<ValueId> operands = r_.operands(v);
     for (size_t k = 0; k < operands.size(); ++k) {
       const ValueId o = g_[v].operands[k];
-      if (holds_[o] != Holds::rows_by_position) continue;
+      if (holds_[o] == Holds::nothing) continue;
       operands[k] = of_each_text(o);
       const Shape& own = r_.build.type(operands[k]).shape;
       const Shape& whole = g_[v].type.shape;
-      if (own.size() > whole.size() || !std::equal(own.rbegin(), own.rend(), whole.rbegin()))
+      const auto fits = [](const Dim& a, const Dim& b) { return a == b || a == Dim(1); };
+      if (own.size() > whole.size() || !std::equal(own.rbegin(), own.rend(), whole.rbegin(), fits))
         refuse(v, "rows that are read by position are not laid out as the sequences are");
     }
     return r_.build.map(g_[v].attributes.formula, std::move(operands));
+  }
+
+  // One number for each position; other axes have size 1.
+  bool is_column(const Shape& s) const {
+    return !s.empty() && s[0] == length_ &&
+           std::all_of(s.begin() + 1, s.end(), [](const Dim& d) { return d == Dim(1); });
   }
 
   ValueId of_each_text(ValueId v) {
@@ -379,6 +413,10 @@ class Separator {
       std::vector<ValueId> operands;
       for (const ValueId o : node.operands) operands.push_back(lifted(o));
       now = r_.build.map(node.attributes.formula, std::move(operands));
+    } else if (node.op == Op::reshape_ && is_column(g_[node.operands[0]].type.shape) && is_column(node.type.shape)) {
+      Shape each = node.type.shape;
+      each.insert(each.begin(), texts_);
+      now = r_.build.reshape(lifted(node.operands[0]), each);
     } else if (node.op == Op::gather_) {
       now = r_.build.gather(lifted(node.operands[0]), lifted(node.operands[1]));
     } else {
