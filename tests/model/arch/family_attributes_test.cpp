@@ -4,8 +4,11 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/rows.h"
+#include "model/arch/checkpoint/write.h"
 #include "model/arch/family/config_file.h"
-#include "tests/model/tiny.h"
+#include "tests/model/families/family_case.h"
 
 namespace lumen::model::arch {
 namespace {
@@ -76,6 +79,81 @@ TEST(FamilyAttributes, OneArchitectureOfSeveralFamilies) {
   EXPECT_EQ(of("glm4moe", 0), "solar_open");
 }
 
+// Folders of one architecture and type, by what their config says of experts.
+TEST(FamilyAttributes, OneFolderOfSeveralFamilies) {
+  const auto of = [](const std::string& architecture, const std::string& type, const std::string& more) {
+    const json config =
+        json::parse(fmt::format(R"({{"architectures": ["{}"], "model_type": "{}", {}}})", architecture, type, more));
+    return family_of_config(*test_library(), config)->name();
+  };
+  const auto nemotron = [&](const std::string& more) { return of("NemotronHForCausalLM", "nemotron_h", more); };
+  EXPECT_EQ(nemotron(R"("layers_block_type": ["mamba", "mlp", "attention"])"), "nemotron_h");
+  EXPECT_EQ(nemotron(R"("layers_block_type": ["mamba", "moe", "attention"])"), "nemotron_h_moe");
+  EXPECT_EQ(nemotron(R"("hybrid_override_pattern": "M-M*")"), "nemotron_h");
+  EXPECT_EQ(nemotron(R"("hybrid_override_pattern": "MEM*")"), "nemotron_h_moe");
+  EXPECT_EQ(of("", "nemotron_h", R"("hybrid_override_pattern": "MEM*")"), "nemotron_h_moe");
+  const auto granite = [&](const std::string& experts) {
+    return of("GraniteMoeHybridForCausalLM", "granitemoehybrid", "\"num_local_experts\": " + experts);
+  };
+  EXPECT_EQ(granite("0"), "granite_h");
+  EXPECT_EQ(granite("null"), "granite_h");
+  EXPECT_EQ(granite("62"), "granite_h_moe");
+}
+
+// Numbers that layers have for themselves are read, and others are not passed over.
+TEST(FamilyAttributes, NumbersOfSingleElements) {
+  const FamilyRef f = test_library()->family("gemma4");
+  const auto with = [](const std::string& layers) {
+    return R"({"num_hidden_layers": 3, "head_dim": 8, "layer_types": ["sliding_attention", "full_attention", "full_attention"], "per_layer_config": )" +
+           layers + "}";
+  };
+  const std::string both = R"({"1": {"head_dim": 16}, "2": {"head_dim": 16, "num_key_value_heads": 4}})";
+  EXPECT_EQ(list(*f, with(both), "dims"), (std::vector<double>{8, 16, 16}));
+  EXPECT_EQ(list(*f, with(both), "far_dim"), std::vector<double>{16});
+  const auto refusal = [&](const std::string& layers) -> std::string {
+    try {
+      (void)list(*f, with(layers), "dims");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(both), "");
+  EXPECT_NE(refusal(R"({"2": {"head_dim": 16}})").find("\"per_layer_config\""), std::string::npos);  // layer 1 has 8
+  EXPECT_NE(
+      refusal(R"({"0": {"head_dim": 12}, "1": {"head_dim": 16}, "2": {"head_dim": 16}})").find("\"per_layer_config\""),
+      std::string::npos);
+  EXPECT_NE(refusal(R"({"1": {"sliding_window": 3}})").find("\"per_layer_config.1.sliding_window\""),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"one": {"head_dim": 16}})").find("\"one\""), std::string::npos);
+  EXPECT_NE(refusal(R"({"7": {"head_dim": 16}})").find("dims.7"), std::string::npos);
+  EXPECT_NE(refusal("[3]").find("\"per_layer_config\" is not an object"), std::string::npos);
+}
+
+// One number of each layer, which GGUF files hold as a list.
+TEST(FamilyAttributes, NumbersUnderAKey) {
+  const TestFolder folder;
+  const Model m = read_hf(test_library(), kFamilies / "apertus");
+  write_gguf(m, folder / "m.gguf");
+  const file::GgufFile file(folder / "m.gguf", test_library()->formats());
+  const std::vector<double> above = file.metadata().numbers("xielu.alpha_p");
+  ASSERT_EQ(std::ssize(above), m.integer("layers"));
+  for (size_t i = 0; i < above.size(); ++i)
+    EXPECT_EQ(above[i], decoded(m.weights.at(fmt::format("layers.{}.bend_above", i))).f32()[0]);
+  EXPECT_EQ(file.find("blk.0.bend_above"), nullptr);
+  Model shorter = m;
+  shorter.parameters.erase(std::find_if(shorter.parameters.begin(), shorter.parameters.end(),
+                                        [](const auto& p) { return p.name == "layers.1.bend_above"; }));
+  write_gguf(shorter, folder / "short.gguf");
+  try {
+    (void)read_gguf(test_library(), folder / "short.gguf");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("'xielu.alpha_p' has 1 numbers, but layer 1 needs one"), std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(FamilyAttributes, TensorsBehindTheLastLayer) {
   const FamilyRef f = test_library()->family("glm4_moe");
   graph::Config config = f->config("", {});
@@ -88,6 +166,13 @@ TEST(FamilyAttributes, TensorsBehindTheLastLayer) {
   config["layers"] = 92;
   EXPECT_TRUE(has(true, "model.layers.92.*"));
   EXPECT_FALSE(has(true, "model.layers.46.*"));
+  // Layers that use the keys of others.
+  const FamilyRef shared = test_library()->family("gemma4");
+  const auto ignored = shared->ignored(false, shared->config("", {{"layers", 6}, {"kv_shared", 2}}));
+  EXPECT_EQ(std::ranges::count(ignored, "blk.3.attn_k.weight"), 0);
+  for (const char* name : {"blk.4.attn_k.weight", "blk.5.attn_k.weight", "blk.5.attn_v.weight"})
+    EXPECT_EQ(std::ranges::count(ignored, name), 1) << name;
+  EXPECT_EQ(std::ranges::count(ignored, "blk.6.attn_k.weight"), 0);
 }
 
 TEST(FamilyAttributes, ParametersDoneWithout) {

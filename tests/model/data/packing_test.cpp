@@ -138,15 +138,25 @@ TEST_P(Packing, TextsInOneWindowAreTextsAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Packing,
                          testing::Values("llama", "gemma2", "gemma3", "gpt2", "gpt_oss", "qwen3", "mixtral",
-                                         "deepseek_v2"));
+                                         "deepseek_v2", "ministral3", "llama4_grows"));
 
-// No family of the library is left out: each is recognised, or refused because it has recurrent states.
+// No family of the library is left out: each is recognised, or refused because it has recurrent states, or chunks that
+// are counted from the beginning.
 TEST(Packing, EveryFamilyIsRecognised) {
   for (const std::string& name : names_in(kFamilies)) {
     const arch::Model m = read_hf(test_library(), kFamilies / name);
     graph::Graph g = m.family->function("token_loss", m.config);
     if (m.family->has_function("step") && !infer::recurrent_states(m.family->function("step", m.config)).empty()) {
       EXPECT_THROW(g = graph::changed(std::move(g), {.texts_apart = true}), Error) << name;
+      continue;
+    }
+    if (name == "llama4") {
+      try {
+        g = graph::changed(std::move(g), {.texts_apart = true});
+        ADD_FAILURE() << name;
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("mask divides positions"), std::string::npos) << e.what();
+      }
       continue;
     }
     EXPECT_NO_THROW(g = graph::changed(std::move(g), {.texts_apart = true})) << name;

@@ -476,6 +476,100 @@ case("nemotron_h", ("backbone.layers.0.mixer.in_proj.weight", "backbone.layers.1
 case("nemotron_h_pattern", config=old_pattern)(lambda: t.NemotronHForCausalLM(t.NemotronHConfig(
     **NEMOTRON, head_dim=8, layers_block_type=["linear_attention", "full_attention", "mlp"], ssm_state_size=4, mamba_num_heads=4, mamba_head_dim=8, n_groups=4, chunk_size=8)))
 
+# As published, experts with a feed-forward that all tokens share; and Nemotron 3, whose experts may read a narrower vector.
+case("granite_h_moe", ("model.layers.0.shared_mlp.output_linear.weight", "model.layers.0.block_sparse_moe.router.layer.weight"), under={"router.weight": "router.layer.weight"})(
+    lambda: t.GraniteMoeHybridForCausalLM(t.GraniteMoeHybridConfig(
+        **{**GRANITE_H, "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 12, "shared_intermediate_size": 20},
+        layer_types=["linear_attention", "full_attention"])))
+NEMOTRON_MOE = dict(**NEMOTRON, head_dim=12, layers_block_type=["linear_attention", "moe", "full_attention", "moe", "linear_attention"], ssm_state_size=5, mamba_num_heads=8,
+                    mamba_head_dim=8, n_groups=2, chunk_size=8, n_routed_experts=6, moe_intermediate_size=12, moe_shared_expert_intermediate_size=20, num_experts_per_tok=3,
+                    routed_scaling_factor=1.7)
+case("nemotron_h_moe", ("backbone.layers.1.mixer.gate.weight", "backbone.layers.3.mixer.shared_experts.up_proj.weight"), under={"model.": "backbone."})(
+    lambda: t.NemotronHForCausalLM(t.NemotronHConfig(**NEMOTRON_MOE)))
+
+
+def pattern_with_experts(c):
+    letters = {"linear_attention": "M", "mlp": "-", "full_attention": "*", "moe": "E"}
+    kinds = c.pop("layers_block_type")
+    return {**c, "num_hidden_layers": len(kinds), "hybrid_override_pattern": "".join(letters[k] for k in kinds)}
+
+
+case("nemotron_h_moe_narrow", config=pattern_with_experts)(lambda: t.NemotronHForCausalLM(t.NemotronHConfig(**NEMOTRON_MOE, moe_latent_size=20)))
+case("qwen3_next", ("model.layers.3.self_attn.q_proj.weight", LINEAR + "in_proj_ba.weight", LINEAR + "A_log", LINEAR + "dt_bias", LINEAR + "conv1d.weight",
+                    LINEAR + "out_proj.weight", "model.layers.0.mlp.shared_expert_gate.weight"))(
+    lambda: t.Qwen3NextForCausalLM(t.Qwen3NextConfig(**DELTA, **DELTA_MOE)))
+case("qwen3_next_step")(lambda: t.Qwen3NextForCausalLM(t.Qwen3NextConfig(
+    **{**DELTA, "linear_num_value_heads": 2}, **DELTA_MOE, layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention"], decoder_sparse_step=2, norm_topk_prob=False)))
+
+# Layer norms without biases, before attention and feed-forward at once.
+COHERE = {k: v for k, v in SMALL.items() if k != "rms_norm_eps"}
+case("cohere", DENSE[:3])(lambda: t.CohereForCausalLM(t.CohereConfig(**COHERE, logit_scale=0.25)))
+case("cohere_norms", (ATTENTION + "q_norm.weight", ATTENTION + "k_norm.weight"))(lambda: t.CohereForCausalLM(t.CohereConfig(
+    **COHERE, use_qk_norm=True, attention_bias=True, tie_word_embeddings=False, rope_parameters=rope("linear", factor=2.5))))
+case("cohere2_moe", (ATTENTION + "q_proj.weight", "model.layers.1.mlp.gate.weight", "model.layers.1.mlp.shared_experts.up_proj.weight"), stacked=experts(**QWEN_EXPERTS))(
+    lambda: t.Cohere2MoeForCausalLM(t.Cohere2MoeConfig(**{**COHERE, "num_hidden_layers": 5, "intermediate_size": 12}, head_dim=12, sliding_window=6, num_experts=5, num_shared_experts=1,
+                                                       expert_selection_fn="sigmoid", first_k_dense_replace=1, prefix_dense_intermediate_size=20, logit_scale=0.25)))
+case("cohere2_moe_plain")(lambda: t.Cohere2MoeForCausalLM(t.Cohere2MoeConfig(
+    **{**COHERE, "intermediate_size": 12}, head_dim=12, sliding_window=6, num_experts=5, num_experts_per_tok=3, rms_norm_eps=1e-5, tie_word_embeddings=False)))
+
+# As Ministral 3: queries grow beyond the original context; and inside of a model that reads pictures.
+GROWTH = rope("yarn", factor=4.0, original_max_position_embeddings=8, mscale=1.0, mscale_all_dim=1.0, beta_fast=32.0, beta_slow=1.0, llama_4_scaling_beta=0.3)
+case("ministral3", DENSE)(lambda: t.Ministral3ForCausalLM(t.Ministral3Config(**SMALL, head_dim=16, rope_parameters=GROWTH)))
+case("ministral3_pictures")(lambda: seeing(t.Mistral3ForConditionalGeneration, t.Mistral3Config, {**SMALL, "model_type": "ministral3", "head_dim": 12, "rope_parameters": GROWTH},
+                                           {**CLIP, "model_type": "pixtral"}))
+
+SCORED = dict(moe_intermediate_size=12, num_experts_per_tok=2)
+case("dots1", (ATTENTION + "q_norm.weight", "model.layers.1.mlp.gate.weight", "model.layers.0.mlp.up_proj.weight"), stacked=experts(**QWEN_EXPERTS))(
+    lambda: t.Dots1ForCausalLM(t.Dots1Config(**SMALL, **SCORED, n_routed_experts=6, n_shared_experts=2, first_k_dense_replace=1, n_group=2, topk_group=1, norm_topk_prob=True,
+                                             routed_scaling_factor=1.7)))
+case("hy_v3", (ATTENTION + "k_norm.weight", "model.layers.1.mlp.router.gate.weight", "model.layers.1.mlp.shared_mlp.up_proj.weight"),
+     under={".mlp.gate.weight": ".mlp.router.gate.weight", ".mlp.shared_experts.": ".mlp.shared_mlp."})(
+    lambda: t.HYV3ForCausalLM(t.HYV3Config(**{**SMALL, "num_hidden_layers": 3}, **SCORED, head_dim=12, num_experts=5)))
+case("hunyuan_moe", (ATTENTION + "query_layernorm.weight", "model.layers.1.mlp.gate.wg.weight", "model.layers.1.mlp.shared_mlp.up_proj.weight"), stacked=experts(**QWEN_EXPERTS),
+     config=lambda c: {**c, "moe_topk": [2, 2]})(
+    lambda: t.HunYuanMoEV1ForCausalLM(t.HunYuanMoEV1Config(**{**SMALL, "intermediate_size": 12}, head_dim=12, num_experts=5, moe_topk=2,
+                                                           rope_parameters=rope("dynamic", alpha=50.0, factor=1.0))))
+case("ernie4_5_moe", (ATTENTION + "q_proj.weight", "model.layers.1.mlp.gate.weight", "model.layers.1.mlp.shared_experts.up_proj.weight"), stacked=experts(**QWEN_EXPERTS))(
+    lambda: t.Ernie4_5_MoeForCausalLM(t.Ernie4_5_MoeConfig(**{**SMALL, "num_hidden_layers": 3}, moe_num_experts=5, moe_k=2, moe_intermediate_size=12, moe_num_shared_experts=2)))
+case("ernie4_5_moe_none")(lambda: t.Ernie4_5_MoeForCausalLM(t.Ernie4_5_MoeConfig(
+    **{**SMALL, "num_hidden_layers": 4}, moe_num_experts=4, moe_k=2, moe_intermediate_size=12, moe_num_shared_experts=0, moe_layer_interval=2, moe_layer_start_index=0)))
+case("afmoe", (ATTENTION + "gate_proj.weight", ATTENTION + "q_norm.weight", "model.layers.1.mlp.router.gate.weight", "model.layers.0.mlp.up_proj.weight"), stacked=experts(**QWEN_EXPERTS))(
+    lambda: t.AfmoeForCausalLM(t.AfmoeConfig(**{**SMALL, "num_hidden_layers": 4}, **SCORED, head_dim=12, sliding_window=6, num_experts=5, num_shared_experts=1, num_dense_layers=1,
+                                             route_scale=1.7, mup_enabled=True)))
+case("bitnet", DENSE + (ATTENTION + "attn_sub_norm.weight", "model.layers.0.mlp.ffn_sub_norm.weight"))(lambda: t.BitNetForCausalLM(t.BitNetConfig(**SMALL)))
+
+# Two sizes of heads, keys and values of lower layers, embeddings of every layer; and values that are keys, and experts.
+GEMMA4 = {**SMALL, "num_hidden_layers": 6, "hidden_size": 24, "intermediate_size": 28, "head_dim": 8, "sliding_window": 6, "pad_token_id": None}
+case("gemma4", ("model.layers.2.self_attn.q_proj.weight", "model.layers.1.self_attn.k_proj.weight", "model.layers.5.mlp.up_proj.weight", "model.embed_tokens_per_layer.weight",
+                "model.layers.4.per_layer_input_gate.weight", "model.per_layer_model_projection.weight"))(
+    lambda: t.Gemma4ForCausalLM(t.Gemma4TextConfig(
+        **GEMMA4, global_head_dim=16, num_kv_shared_layers=3, hidden_size_per_layer_input=6, vocab_size_per_layer_input=61, use_double_wide_mlp=True, final_logit_softcapping=2.0,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2)))
+case("gemma4_experts", ("model.layers.5.self_attn.k_proj.weight", "model.layers.1.router.scale", "model.layers.1.router.proj.weight"),
+     config=lambda c: {**{k: v for k, v in c.items() if k != "per_layer_config"}, "global_head_dim": 16, "num_global_key_value_heads": 1})(
+    lambda: t.Gemma4ForCausalLM(t.Gemma4TextConfig(
+        **GEMMA4, global_head_dim=16, num_global_key_value_heads=1, hidden_size_per_layer_input=0, attention_k_eq_v=True, enable_moe_block=True, num_experts=4, top_k_experts=2,
+        moe_intermediate_size=12)))
+
+case("apertus", DENSE[:1] + (ATTENTION + "k_norm.weight", "model.layers.0.mlp.act_fn.alpha_p", "model.layers.1.mlp.act_fn.alpha_n", "model.layers.0.mlp.up_proj.weight"))(
+    lambda: t.ApertusForCausalLM(t.ApertusConfig(**{**SMALL, "max_position_embeddings": 64})))
+LLAMA4 = dict(**{**SMALL, "num_hidden_layers": 4, "intermediate_size": 12}, intermediate_size_mlp=44, head_dim=12, num_local_experts=4, attention_chunk_size=7, floor_scale=5)
+case("llama4", ("model.layers.3.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight", "model.layers.1.feed_forward.router.weight",
+                "model.layers.2.feed_forward.up_proj.weight", "model.layers.1.feed_forward.shared_expert.down_proj.weight"))(
+    lambda: t.Llama4ForCausalLM(t.Llama4TextConfig(**LLAMA4, interleave_moe_layer_step=2)))
+case("llama4_plain")(lambda: t.Llama4ForCausalLM(t.Llama4TextConfig(
+    **{**LLAMA4, "num_hidden_layers": 2, "attention_chunk_size": None}, use_qk_norm=False, num_experts_per_tok=2, no_rope_layers=[0, 1], attn_temperature_tuning=False,
+    attention_bias=True, tie_word_embeddings=True)))
+# Queries that grow, and no chunks.
+case("llama4_grows")(lambda: t.Llama4ForCausalLM(t.Llama4TextConfig(**{**LLAMA4, "num_hidden_layers": 2, "attention_chunk_size": None}, no_rope_layers=[1, 0])))
+JAMBA = dict(**SMALL, mamba_d_state=5, mamba_dt_rank=3, num_experts=4, num_experts_per_tok=2)
+MAMBA1 = "model.layers.0.mamba."
+case("jamba", ("model.layers.1.self_attn.q_proj.weight", "model.layers.1.feed_forward.router.weight", MAMBA1 + "in_proj.weight", MAMBA1 + "A_log", MAMBA1 + "x_proj.weight",
+               MAMBA1 + "dt_proj.bias", MAMBA1 + "D", MAMBA1 + "conv1d.weight", MAMBA1 + "b_layernorm.weight"))(
+    lambda: t.JambaForCausalLM(t.JambaConfig(**{**JAMBA, "num_hidden_layers": 3}, attn_layer_period=3, attn_layer_offset=1)))
+case("glm4v", config=lambda c: {**c, "text_config": {**c["text_config"], "head_dim": 8}})(lambda: seeing(t.Glm4vForConditionalGeneration, t.Glm4vConfig, {**SMALL, "rope_parameters": rope("default", partial_rotary_factor=0.5, mrope_section=[1, 1, 0])},
+                             {**VISION, "out_hidden_size": 32}))
+
 
 def settle(model):
     """Weights large enough that nothing is negligible, exact in bf16."""
@@ -488,6 +582,8 @@ def settle(model):
                 values = values + 1
             p.copy_(values.to(torch.bfloat16).to(torch.float32))
         for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.copy_((1 + torch.randn(b.shape, generator=generator) * 0.2).to(torch.bfloat16).to(torch.float32))
             if "e_score_correction_bias" in name or "expert_bias" in name:
                 b.copy_((torch.randn(b.shape, generator=generator) * 0.2).to(torch.bfloat16).to(torch.float32))
 

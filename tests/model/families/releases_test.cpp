@@ -176,7 +176,7 @@ const std::vector<Release> kReleases = {
 TEST(Releases, FindTheirFamilyAndTheirWeights) {
   for (const Release& r : kReleases) {
     const nlohmann::json json = nlohmann::json::parse(r.config);
-    const arch::FamilyRef family = test_library()->family_of_hf(json["architectures"][0].get<std::string>());
+    const arch::FamilyRef family = family_of_config(*test_library(), json);
     EXPECT_EQ(family->name(), r.family) << r.name;
     const graph::Config config = family->config("", read_hf_config(*family, json, r.name));
     double count = 0;

@@ -42,7 +42,8 @@ std::vector<std::string> names_read(const Family& family) {
   std::vector<std::string> names;
   for (const ConfigKey& key : family.keys()) {
     names.insert(names.end(), key.hf.begin(), key.hf.end());
-    if (!key.hf_members.empty()) names.push_back(key.hf_members);
+    for (const std::string& other : {key.hf_members, key.hf_each})
+      if (!other.empty()) names.push_back(other);
   }
   return names;
 }

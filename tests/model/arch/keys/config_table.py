@@ -22,7 +22,9 @@ import transformers
 
 NAMES = {int: "int", float: "float", bool: "bool", str: "str", list: "list", dict: "dict", type(None): "null"}
 # Keys of released files that the class does not take, because it knows one value of them only.
-RELEASED = {"hunyuan_dense": {"rope_parameters.alpha": {"float"}}, "deepseek_v3": {"scoring_func": {"str"}}, "axk1": {"scoring_func": {"str"}}, "exaone_moe": {"scoring_func": {"str"}}}
+RELEASED = {"hunyuan_dense": {"rope_parameters.alpha": {"float"}}, "hunyuan_moe": {"rope_parameters.alpha": {"float"}},
+            "ministral3": {"rope_parameters.llama_4_scaling_beta": {"float"}, "rope_parameters.max_position_embeddings": {"int"}},
+            "deepseek_v3": {"scoring_func": {"str"}}, "axk1": {"scoring_func": {"str"}}, "exaone_moe": {"scoring_func": {"str"}}}
 # Configurations of transformers whose model is another family's class. The keys of the published code stand in REMOTE.
 BORROWED = {"exaone": ("ExaoneConfig", "LlamaForCausalLM")}
 # What files may say, all of it or nothing; what a class does not know is left out, and what it refuses.

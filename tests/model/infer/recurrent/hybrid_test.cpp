@@ -257,7 +257,9 @@ TEST_P(Hybrid, SequencesThatComeAndGoAreThoseGeneratedAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Hybrid, testing::Values("qwen3_5", "granite_h", "lfm2", "mamba2", "nemotron_h"),
+INSTANTIATE_TEST_SUITE_P(All, Hybrid,
+                         testing::Values("qwen3_5", "granite_h", "lfm2", "mamba2", "nemotron_h", "qwen3_next", "jamba",
+                                         "nemotron_h_moe"),
                          [](const auto& i) { return i.param; });
 
 }  // namespace
