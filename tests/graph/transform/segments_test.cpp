@@ -50,7 +50,7 @@ std::string refusal(const std::string& text) {
 
 constexpr int64_t kVocabulary = 13, kWidth = 8, kPlaces = 40;
 
-// Learned positions, a rotation, attention in a window.
+// Learned positions, a rotation, attention in a window; with one, queries also grow with their positions.
 std::string model_text(int window) {
   return fmt::format(R"(
 fn f(tokens: i32[B, T], embed: f32[13, 8], places: f32[40, 8], wq: f32[8, 8], wk: f32[4, 8],
@@ -59,11 +59,11 @@ fn f(tokens: i32[B, T], embed: f32[13, 8], places: f32[40, 8], wq: f32[8, 8], wk
   let at = iota([T], 0)
   let q = rope(reshape(linear(x, wq), [B, T, 2, 4]), at, each(i, 2, rope_frequency(i, 4, 100)))
   let k = rope(reshape(linear(x, wk), [B, T, 1, 4]), at, each(i, 2, rope_frequency(i, 4, 100)))
-  let a = attention(reshape(q, [B, T, 1, 2, 4]), k, reshape(linear(x, wv), [B, T, 1, 4]), 0, {})
+  let a = attention(reshape(q{}, [B, T, 1, 2, 4]), k, reshape(linear(x, wv), [B, T, 1, 4]), 0, {})
   return x + reshape(a, [B, T, 8])
 }}
 )",
-                     window);
+                     window > 0 ? " * reshape(1 + 0.3 * log(1 + f32(at / 3)), [T, 1, 1])" : "", window);
 }
 
 Tensor random_tensor(const Type& type, unsigned seed) {
@@ -229,6 +229,9 @@ TEST(Segments, AttentionMustBeMaskedAndCausal) {
       std::string::npos);
   EXPECT_NE(refusal(begin + "  masked[b, t, s] = select(s <= t, scores[b, t, s] + f32(s - t), -1e30)\n" + end)
                 .find("numbers of positions"),
+            std::string::npos);
+  EXPECT_NE(refusal(begin + "  masked[b, t, s] = select(s <= t and s / 3 == t / 3, scores[b, t, s], -1e30)\n" + end)
+                .find("divides positions"),
             std::string::npos);
   EXPECT_EQ(refusal(begin + "  masked[b, t, s] = select(s <= t, scores[b, t, s], -1e30)\n" + end), "accepted");
 }
