@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/messages/spelling.h"
 #include "cli/command.h"
+#include "cli/inspect/check_family.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -26,8 +27,8 @@ constexpr int kExplainRuns = 5;
 struct CompileFlags {
   std::string file, shape, function = "forward", target = "native", emit = "graph", out;
   std::vector<std::string> symbols, formats, config;
-  std::string precision = "f32", activations;
-  bool exact = false, explain = false, check = false, emit_given = false;
+  std::string precision = "f32", activations, against;
+  bool exact = false, explain = false, check = false, check_family = false, emit_given = false;
 };
 
 // Symbol values from "B=1,T=512", or from several options.
@@ -126,6 +127,9 @@ void take_precision(const model::arch::Library& library, const std::string& prec
 }
 
 int compile(const Shared& shared, const CompileFlags& flags) {
+  if (flags.check_family != !flags.against.empty())
+    throw usage_error("--check-family compares a family with a recording: it needs --against FOLDER, and --against it");
+  if (flags.check_family) return check_family(shared, flags.file, flags.against);
   auto library = model::arch::Library::builtin();
   for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
   for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
@@ -193,6 +197,10 @@ void add_compile(CLI::App& app, Command& command) {
   auto* explain = add_setting(*sub, "--explain", flags->explain);
   add_setting(*sub, "--check", flags->check)->excludes(explain);
   explain->excludes(emit);
+  auto* check_family = add_setting(*sub, "--check-family", flags->check_family);
+  for (const char* other : {"--explain", "--check", "--emit", "--out", "--shape", "--function", "--format"})
+    check_family->excludes(sub->get_option(other));
+  add_setting(*sub, "--against", flags->against);
   add_settings(*sub, "--precision", flags->precision, "--exact", flags->exact);
   sub->footer([] {
     return size_names() +
@@ -200,6 +208,7 @@ void add_compile(CLI::App& app, Command& command) {
            "  lumen compile model.lum --function step --symbols T=1,S=512 --format " +
            example_format(4.5) +
            " --target native --emit asm\n"
+           "  lumen compile --check-family model.lum --against recording\n"
            "  lumen compile model.lum --function train --symbols B=12,T=64 --emit graph";
   });
   add_shared_flags(*sub, command.shared);

@@ -2,6 +2,6 @@
 //
 // May include: base, base/file, base/messages, base/structured, cli, cli/infer, cli/paths, cli/settings, model/arch,
 // model/arch/checkpoint, model/arch/family, model/compress, model/file, model/file/hub, model/infer/measure,
-// model/recipe, model/recipe/optimizer, model/text/tokenizer, model/text/unicode, number/facts, run/device,
-// run/device/choose, run/device/gpu, run/engine, run/engine/cache.
+// model/infer/recorded, model/recipe, model/recipe/optimizer, model/text/tokenizer, model/text/unicode, number/facts,
+// run/device, run/device/choose, run/device/gpu, run/engine, run/engine/cache.
 #pragma once

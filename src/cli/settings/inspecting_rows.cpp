@@ -42,6 +42,10 @@ constexpr Setting kRows[] = {
     Setting{"--check", "compile",
             "For a GPU: print each kernel's registers, spills, memory, and what its inner loop is made of; --emit and "
             "--out also write a stage"},
+    Setting{"--check-family", "compile",
+            "Compute what a recording of another program holds (tools/record_model.py), and print which part of the "
+            "model differs first"},
+    Setting{"--against", "compile", "Folder of the recording"}.reading(Reads::folder, "FOLDER").no_variable(),
     Setting{"--precision", "compile",
             "Float type of the operands of products and attention, or a recipe that sets each operand's format"}
         .takes("TYPE")

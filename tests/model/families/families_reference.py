@@ -86,6 +86,8 @@ case("llama_longrope_short")(lambda: llama(max_position_embeddings=64, rope_para
     "longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.0, 3.0, 4.5], attention_factor=1.3,
     original_max_position_embeddings=32)))
 case("llama_partial", config=own_rotary)(lambda: llama(head_dim=16, rope_parameters=rope("linear", factor=2.0, partial_rotary_factor=0.5)))
+case("olmo", (ATTENTION + "q_proj.weight", "model.layers.0.mlp.down_proj.weight", "model.embed_tokens.weight"))(
+    lambda: t.OlmoForCausalLM(t.OlmoConfig(**{k: v for k, v in SMALL.items() if k != "rms_norm_eps"}, clip_qkv=1.5)))
 case("mistral", DENSE)(lambda: t.MistralForCausalLM(t.MistralConfig(**SMALL, sliding_window=7)))
 case("qwen2", DENSE + (ATTENTION + "v_proj.bias",))(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**SMALL)))
 case("qwen2_window")(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(
