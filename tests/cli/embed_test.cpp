@@ -99,6 +99,27 @@ TEST_F(Embed, EncodersDoNotWrite) {
   }
 }
 
+TEST_F(Embed, PromptsOfTheModel) {
+  const std::string last = std::string(LUMEN_SOURCE_DIR) + "/tests/model/fixtures/embedders/last";
+  const auto embed = [&](const std::string& text, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"embed", "-m", last, "-p", text};
+    words.insert(words.end(), more.begin(), more.end());
+    return lumen(words);
+  };
+  const Outcome by_name = embed("the lazy dog", {"--prompt-name", "query"});
+  ASSERT_EQ(by_name.code, 0) << by_name.error;
+  EXPECT_EQ(by_name.out, embed("Instruct: over the fox\nQuery:the lazy dog", {}).out);
+  EXPECT_NE(by_name.out, embed("the lazy dog", {}).out);
+  EXPECT_EQ(embed("the lazy dog", {"--prompt-name", "none"}).out, embed("the lazy dog", {}).out);
+  EXPECT_NE(embed("the lazy dog", {"--pooling", "max"}).out, embed("the lazy dog", {"--pooling", "weighted"}).out);
+  const Outcome wrong = embed("the lazy dog", {"--prompt-name", "quary"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_TRUE(contains(wrong.error, "did you mean")) << wrong.error;
+  const Outcome none = lumen({"embed", kPlain, "-p", "a", "--prompt-name", "query"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(contains(none.error, "the model has no prompts")) << none.error;
+}
+
 TEST_F(Embed, EncodersAreRoundedByImportanceAndByLayers) {
   std::string text;
   for (int i = 0; i < 30; ++i) text += "the quick brown fox jumps over the lazy dog\n";

@@ -152,10 +152,10 @@ void add_embed(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EmbedFlags>();
   CLI::App* sub = app.add_subcommand("embed", "Compute embedding vectors of texts")->alias("embedding");
   add_settings(*sub, "--model", flags->model, "--prompt", flags->inputs, "--file", flags->file, "--pooling",
-               flags->pooling, "--normalize", flags->norm, "--format", flags->form, "--cosine", flags->cosine,
-               "--ctx-size", flags->options.context, "--truncate", flags->truncate, "--batch-size",
-               flags->options.batch, "--output", flags->out, "--pairs", flags->pairs, "--fields", flags->fields,
-               "--against", flags->against);
+               flags->pooling, "--prompt-name", flags->prompt_name, "--normalize", flags->norm, "--format", flags->form,
+               "--cosine", flags->cosine, "--ctx-size", flags->options.context, "--truncate", flags->truncate,
+               "--batch-size", flags->options.batch, "--output", flags->out, "--pairs", flags->pairs, "--fields",
+               flags->fields, "--against", flags->against);
   flags->adapters.add_flags(*sub);
   add_setting(*sub, "--exact", flags->options.exact);
   sub->footer(

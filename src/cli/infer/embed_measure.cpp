@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/messages/spelling.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/read.h"
+#include "model/arch/modules/modules.h"
 #include "model/data/rows/rows.h"
 #include "model/file/hub/resolve.h"
 #include "model/infer/measure/correlation.h"
@@ -15,11 +17,6 @@ namespace lumen::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-const std::vector<std::pair<std::string, model::infer::Pooling>> kPoolings = {{"mean", model::infer::Pooling::mean},
-                                                                              {"cls", model::infer::Pooling::first},
-                                                                              {"last", model::infer::Pooling::last},
-                                                                              {"none", model::infer::Pooling::none}};
 
 // Pairs of sentences, stored consecutively, with the similarity scores that people gave them.
 struct Pairs {
@@ -160,10 +157,26 @@ std::string as_table(const std::vector<Measured>& all, size_t inputs, int64_t to
   return out;
 }
 
+// The text that is placed before each input.
+std::string prompt_of(const EmbedFlags& flags, const model::arch::Model& model) {
+  const model::arch::Prompts prompts = model::arch::prompts_of(model.files);
+  const std::string& name = flags.prompt_name.empty() ? prompts.usual : flags.prompt_name;
+  if (name.empty() || name == "none") return "";
+  const auto found = prompts.by_name.find(name);
+  if (found != prompts.by_name.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [own, text] : prompts.by_name) known.push_back(own);
+  if (known.empty())
+    throw Error(Exit::usage, fmt::format("--prompt-name {}: the model has no prompts", name),
+                "write the prompt in front of the inputs");
+  throw Error(Exit::usage, fmt::format("--prompt-name {}: the model has no such prompt", name),
+              did_you_mean_any(name, known));
+}
+
 }  // namespace
 
 model::infer::Pooling embed_pooling(const EmbedFlags& flags, const model::arch::Model& model, const std::string& path) {
-  for (const auto& [name, pooling] : kPoolings)
+  for (const auto& [name, pooling] : model::infer::pooling_names())
     if (name == flags.pooling) return pooling;
   if (const auto own = model::infer::pooling_of(model, model::file::resolve_path(path))) return *own;
   note("the model has no pooling type; the mean is used (see --pooling)");
@@ -175,16 +188,20 @@ EmbeddedInputs embed_inputs(const Shared& shared, const EmbedFlags& flags, const
   if (!model.tokenizer) throw user_error("{} has no tokenizer", path);
   const model::infer::Pooling pooling = embed_pooling(flags, model, path);
   const auto adapters = path == flags.model ? flags.adapters.read(model) : std::vector<model::arch::ScaledAdapter>();
+  const std::string prompt = prompt_of(flags, model);
+  model::infer::EmbedOptions options = flags.options;
+  const auto longest = model::arch::longest_text(model.files);
+  if (options.context == 0 && longest) options.context = std::min(*longest, model.integer("context"));
   run::Engine engine = shared.engine();
   const model::infer::LoadedModel loaded(engine, model, adapters);
-  model::infer::Embedder embedder(loaded, flags.options);
+  model::infer::Embedder embedder(loaded, options);
   EmbeddedInputs out;
   out.size = embedder.size();
   std::vector<std::vector<model::text::TokenId>> ids;
   for (const std::string& input : inputs) {
     model::text::EncodeOptions encode;
     encode.add_special = true;
-    ids.push_back(model.tokenizer->encode(input, encode));
+    ids.push_back(model.tokenizer->encode(prompt + input, encode));
     if (flags.truncate && std::ssize(ids.back()) > embedder.context()) {
       // A truncated input keeps its end token.
       const model::text::TokenId last = ids.back().back();

@@ -13,7 +13,7 @@ namespace lumen::cli {
 
 // Options of `lumen embed`.
 struct EmbedFlags {
-  std::string model, file, pooling, form = "plain", out, pairs, fields = "sentence1,sentence2,score";
+  std::string model, file, pooling, prompt_name, form = "plain", out, pairs, fields = "sentence1,sentence2,score";
   std::vector<std::string> inputs, against;
   int norm = 2;
   bool cosine = false, truncate = false;

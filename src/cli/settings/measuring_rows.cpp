@@ -117,11 +117,17 @@ constexpr Setting kRows[] = {
     Setting{"-f,--file", "embed", "File with an input on each line"}
         .reading(Reads::file, "FILE")
         .as_variable("LUMEN_EMBED_FILE"),
-    Setting{"--pooling", "embed",
-            "How the vectors of tokens are combined: mean, cls (the first), last, or none; by default the model's own, "
-            "else mean"}
-        .one_of("mean cls last none")
+    Setting{
+        "--pooling", "embed",
+        "How the vectors of tokens are combined: mean, cls (the first), last, max, mean-sqrt-len (the sum divided by "
+        "the root of the number of tokens), weighted (later tokens count more), or none; by default the model's own, "
+        "else mean"}
+        .one_of("mean cls last max mean-sqrt-len weighted none")
         .in_api("embed.pooling"),
+    Setting{"--prompt-name", "embed",
+            "Name of the model's prompt that is placed before each input (config_sentence_transformers.json); none: no "
+            "prompt; by default the one that the model names"}
+        .takes("NAME"),
     Setting{"--normalize,--embd-normalize", "embed",
             "2: to length 1; 1 or above 2: by that norm; 0: to the largest magnitude 32760; -1: not at all"}
         .with_default()

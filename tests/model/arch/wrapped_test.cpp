@@ -10,6 +10,7 @@
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
+#include "model/arch/family/config_file.h"
 #include "tests/model/families/family_case.h"
 
 namespace lumen::model::arch {
@@ -90,6 +91,13 @@ TEST(Wrapped, TheTypeDecidesBeforeTheArchitecture) {
   EXPECT_EQ(library.family_of_hf("", "qwen3")->name(), "qwen3");
   EXPECT_EQ(library.family_of_hf("Qwen3Model", "")->name(), "qwen3");
   EXPECT_EQ(library.family_of_hf("Gemma3TextModel", "gemma3_text")->name(), "gemma3");
+  // A member of config.json decides, too.
+  const auto conditional = [&](const nlohmann::json& config) {
+    return conditional_family(library, "Gemma3TextModel", config);
+  };
+  EXPECT_EQ(conditional({{"use_bidirectional_attention", true}})->name(), "gemma_embedding");
+  EXPECT_EQ(conditional({{"use_bidirectional_attention", false}}), nullptr);
+  EXPECT_EQ(conditional_family(library, "LlamaModel", {{"use_bidirectional_attention", true}}), nullptr);
   // Heads of other tasks are not read as if they predicted tokens.
   EXPECT_NE(refusal_of([&] {
               (void)library.family_of_hf("Qwen2ForSequenceClassification", "qwen2");

@@ -7,6 +7,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "base/structured/json.h"
+#include "model/arch/modules/modules.h"
 
 namespace lumen::model::arch {
 namespace {
@@ -24,13 +25,21 @@ constexpr const char* kNames[] = {"config.json",
                                   "merges.txt",
                                   "tokenizer.model",
                                   "vocab.txt",
-                                  "modules.json",
+                                  kModulesFile,
+                                  kPromptsFile,
+                                  kLengthFile,
                                   kPoolingFile};
 constexpr size_t kLargest = size_t{64} << 20, kMostEnds = 1024;
 constexpr const char* kTemplate = "tokenizer.chat_template";
 
-constexpr std::pair<const char*, uint32_t> kPoolings[] = {
-    {"pooling_mode_mean_tokens", 1}, {"pooling_mode_cls_token", 2}, {"pooling_mode_lasttoken", 3}};
+// Modes that GGUF files have numbers for.
+struct PoolingMode {
+  const char *name, *key;
+  uint32_t number;
+};
+constexpr PoolingMode kPoolings[] = {{"mean", "pooling_mode_mean_tokens", 1},
+                                     {"cls", "pooling_mode_cls_token", 2},
+                                     {"lasttoken", "pooling_mode_lasttoken", 3}};
 
 struct Default {
   const char *hf, *gguf;
@@ -97,6 +106,12 @@ SmallFiles small_files(const std::filesystem::path& folder) {
     std::error_code failure;
     if (std::filesystem::is_regular_file(folder / name, failure)) out[name] = read_file(folder / name, kLargest);
   }
+  if (const auto modules = out.find(kModulesFile); modules != out.end())
+    for (const std::string& own : read_modules(modules->second, (folder / kModulesFile).string()).folders()) {
+      const std::string name = own + "/config.json";
+      std::error_code failure;
+      if (std::filesystem::is_regular_file(folder / name, failure)) out[name] = read_file(folder / name, kLargest);
+    }
   return out;
 }
 
@@ -111,18 +126,26 @@ std::vector<text::TokenId> named_ends(const SmallFiles& files, int64_t vocabular
   return out;
 }
 
-std::optional<uint32_t> pooling_number(const std::string& text, const std::string& where) {
+std::optional<std::string> pooling_mode(const std::string& text, const std::string& where) {
+  constexpr std::string_view kMode = "pooling_mode";
   const json config = parse_json(text, where, 64);
   if (!config.is_object()) throw user_error("{}: not a JSON object", where);
-  std::optional<uint32_t> chosen;
-  for (const auto& [key, value] : config.items()) {
-    if (!key.starts_with("pooling_mode_") || value != true) continue;
-    const auto* kind = std::find_if(std::begin(kPoolings), std::end(kPoolings),
-                                    [name = key](const auto& p) { return name == p.first; });
-    if (kind == std::end(kPoolings) || chosen)
-      throw Error(Exit::user, fmt::format("{}: pooling by {} is not supported", where, chosen ? "several modes" : key),
+  std::optional<std::string> chosen;
+  const auto choose = [&](std::string name) {
+    if (chosen)
+      throw Error(Exit::user, fmt::format("{}: pooling by several modes is not supported", where),
                   "choose with --pooling mean, cls or last");
-    chosen = kind->second;
+    chosen = std::move(name);
+  };
+  for (const auto& [key, value] : config.items()) {
+    if (key == kMode && value.is_string()) choose(value.get<std::string>());
+    if (key == kMode && value.is_array())
+      for (const json& one : value) choose(one.is_string() ? one.get<std::string>() : one.dump());
+    if (key == kMode || !key.starts_with(kMode) || value != true) continue;
+    std::string name = key.substr(kMode.size() + 1);
+    for (const std::string_view end : {"_tokens", "_token"})
+      if (name.ends_with(end)) name.resize(name.size() - end.size());
+    choose(name == "mean_sqrt_len" ? "mean_sqrt_len_tokens" : name);
   }
   return chosen;
 }
@@ -133,6 +156,25 @@ std::string pooling_key(const file::GgufMetadata& metadata) {
   return metadata.text("general.architecture", "") + ".pooling_type";
 }
 
+// The file that defines the pooling.
+std::string pooling_file(const SmallFiles& files) {
+  const auto modules = files.find(kModulesFile);
+  if (modules == files.end()) return kPoolingFile;
+  const std::string folder = read_modules(modules->second, kModulesFile).pooling;
+  return folder.empty() ? "" : folder + "/config.json";
+}
+
+void take_pooling(const SmallFiles& files, file::GgufMetadata& metadata) {
+  const auto pooling = files.find(pooling_file(files));
+  if (pooling == files.end() || metadata.has(pooling_key(metadata))) return;
+  const auto mode = pooling_mode(pooling->second, pooling->first);
+  if (!mode) return;
+  for (const PoolingMode& known : kPoolings)
+    if (*mode == known.name) return metadata.set(pooling_key(metadata), known.number);
+  warn(fmt::format("{}: GGUF files have no number for pooling by {}; the file is written without it", pooling->first,
+                   *mode));
+}
+
 // Writes the files that define the pooling of a folder for other programs.
 void pooling_to_hf(const file::GgufMetadata& metadata, SmallFiles& files) {
   const std::string key = pooling_key(metadata);
@@ -141,9 +183,9 @@ void pooling_to_hf(const file::GgufMetadata& metadata, SmallFiles& files) {
   json config = {
       {"word_embedding_dimension", metadata.integer(metadata.text("general.architecture") + ".embedding_length")}};
   bool known = false;
-  for (const auto& [name, own] : kPoolings) {
-    config[name] = own == number;
-    known = known || own == number;
+  for (const PoolingMode& mode : kPoolings) {
+    config[mode.key] = mode.number == number;
+    known = known || mode.number == number;
   }
   if (!known) return;
   files[kPoolingFile] = json_print(config, kPoolingFile, 2) + "\n";
@@ -162,8 +204,7 @@ void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, file::GgufMetada
     const std::string key = name.empty() ? kTemplate : fmt::format("{}.{}", kTemplate, name);
     if (!metadata.has(key)) metadata.set(key, text);
   }
-  if (const auto pooling = files.find(kPoolingFile); pooling != files.end() && !metadata.has(pooling_key(metadata)))
-    if (const auto number = pooling_number(pooling->second, kPoolingFile)) metadata.set(pooling_key(metadata), *number);
+  take_pooling(files, metadata);
   const json generation = object_of(files, "generation_config.json"), config = object_of(files, "config.json");
   for (const Default& d : kDefaults) {
     const auto value = generation.find(d.hf);

@@ -31,11 +31,10 @@ SmallFiles small_files(const std::filesystem::path& folder);
 // be sampled and are left out.
 std::vector<text::TokenId> named_ends(const SmallFiles& files, int64_t vocabulary);
 
-// The pooling of an embedding model in a folder's pooling config, as the value of {a}.pooling_type in GGUF: 1 mean, 2
-// first token (CLS), 3 last. nullopt where none is chosen; Error for another kind of pooling. `text`: contents of the
-// file.
+// The pooling of an embedding model in a folder's pooling config: "mean", "cls", "lasttoken" or another mode's name.
+// nullopt where none is chosen; Error for several at once. `text`: contents of the file.
 inline constexpr const char* kPoolingFile = "1_Pooling/config.json";
-std::optional<uint32_t> pooling_number(const std::string& text, const std::string& where);
+std::optional<std::string> pooling_mode(const std::string& text, const std::string& where);
 
 // Adds data of the files that the metadata lacks; only ids below `vocabulary`. Without EOS ids, which ends_to_gguf()
 // writes.

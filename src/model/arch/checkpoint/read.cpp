@@ -22,6 +22,7 @@
 #include "model/arch/family/config_file.h"
 #include "model/arch/family/gguf_rules.h"
 #include "model/arch/low_rank_weights.h"
+#include "model/arch/modules/modules.h"
 #include "model/arch/split_weights.h"
 #include "model/file/gguf_split.h"
 #include "model/file/hub/resolve.h"
@@ -467,8 +468,9 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
     model.family = family_of_config(*library, config);
   }
   model.name = folder.filename().string();
-  graph::Config values = read_hf_config(*model.family, config, config_path);
   std::shared_ptr<const file::TensorFile> file = file::open_tensors(folder, library->formats());
+  if (const auto modules = modules_of(folder)) add_dense(folder, *modules, library->formats(), config, file);
+  graph::Config values = read_hf_config(*model.family, config, config_path);
   if (!member.empty()) file = tensors_inside(*model.family, std::move(file), architecture, folder.string());
   model.config = model.family->config("", values);
   const auto full = with_full_names(*model.family, model.config, file, folder.string());

@@ -19,6 +19,7 @@
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
 #include "model/arch/low_rank_weights.h"
+#include "model/arch/modules/modules.h"
 #include "model/arch/split_weights.h"
 #include "model/file/safetensors.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
@@ -115,6 +116,30 @@ std::set<std::string> names_in(const std::filesystem::path& folder) {
   return out;
 }
 
+// Writes the tensors whose names begin with `prefix`, without it; for an empty prefix all but those of dense layers.
+void write_tensors(const std::filesystem::path& folder, const FolderTensors& tensors, const std::string& prefix,
+                   int64_t part_bytes) {
+  std::vector<size_t> chosen;
+  std::vector<file::TensorSpec> specs;
+  for (size_t i = 0; i < tensors.specs.size(); ++i) {
+    const std::string& name = tensors.specs[i].name;
+    if (prefix.empty() ? name.starts_with(fmt::format("{}.", kDense)) : !name.starts_with(prefix)) continue;
+    chosen.push_back(i);
+    specs.push_back(tensors.specs[i]);
+    specs.back().name = name.substr(prefix.size());
+  }
+  Bytes current;
+  write_safetensors_files(
+      folder, specs,
+      [&](size_t i) -> std::span<const uint8_t> {
+        leave_to_file({current.data(), current.size()});
+        current = {};
+        current = tensors.make[chosen[i]]();
+        return {current.data(), current.size()};
+      },
+      part_bytes);
+}
+
 }  // namespace
 
 void require_folder(const Model& model, bool packed) {
@@ -169,26 +194,25 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
                      fmt::join(own, ", ")));
   const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
   const FolderTensors tensors = folder_tensors(model, source, back, output);
+  SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
+  const nlohmann::json dense = config.value(kDense, nlohmann::json::object());
+  config.erase(kDense);
+  const std::vector<std::string> layers = dense.empty() ? std::vector<std::string>() : put_dense(dense, carried);
   if (tensors.packing) config["quantization_config"] = tensors.packing->config();
   if (!tensors.decoded.empty())
     note(fmt::format("written in f32, as readers of such folders require: {}", fmt::join(tensors.decoded, ", ")));
   AtomicFolder out(folder);
-  Bytes current;
-  write_safetensors_files(
-      out.path(), tensors.specs,
-      [&](size_t i) -> std::span<const uint8_t> {
-        leave_to_file({current.data(), current.size()});
-        current = {};
-        current = tensors.make[i]();
-        return {current.data(), current.size()};
-      },
-      part_bytes);
-  SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
+  // Nested folders are written directly, since they are not moved into an existing folder.
+  const std::filesystem::path nested = out.path().parent_path() == folder ? folder : out.path();
+  write_tensors(out.path(), tensors, "", part_bytes);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    std::filesystem::create_directories(nested / layers[i]);
+    write_tensors(nested / layers[i], tensors, fmt::format("{}.{}.", kDense, i), 0);
+  }
   if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());
   for (const auto& [name, text] : carried) {
-    // Nested folders are written directly, since they are not moved into an existing folder.
     const bool is_nested = name.find('/') != std::string::npos;
-    const std::filesystem::path file = (is_nested && out.path().parent_path() == folder ? folder : out.path()) / name;
+    const std::filesystem::path file = (is_nested ? nested : out.path()) / name;
     if (is_nested) std::filesystem::create_directories(file.parent_path());
     write_file_atomic(file, text);
   }

@@ -297,6 +297,7 @@ FamilyRef Library::family_of_hf(const std::string& architecture, const std::stri
   const bool is_bare = architecture.ends_with(kBare);
   const std::string stem = is_bare ? architecture.substr(0, architecture.size() - kBare.size()) : "";
   const lang::ModelDecl *of_both = nullptr, *of_architecture = nullptr, *of_type = nullptr;
+  const lang::ModelDecl* of_exact = nullptr;  // named itself, where others are named by their heads
   const auto take = [](const lang::ModelDecl*& best, const lang::ModelDecl* decl, bool is_chosen) {
     if (!best || is_chosen) best = decl;
   };
@@ -304,14 +305,17 @@ FamilyRef Library::family_of_hf(const std::string& architecture, const std::stri
     const std::optional<bool> holds = condition_holds(*decl, says);
     if (holds == false) continue;
     const auto names = attribute_texts(decl->attributes, "hf");
-    const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return name == architecture || (is_bare && name.starts_with(stem + "For"));
-    });
+    const bool named = has(names, architecture);
+    const bool stemmed = is_bare && std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+                           return name.starts_with(stem + "For");
+                         });
     const bool typed = !names.empty() && has(types_of(*decl), type);
-    if (named && typed) take(of_both, decl, holds.has_value());
-    if (named) take(of_architecture, decl, holds.has_value());
+    if (named && typed) take(of_exact, decl, holds.has_value());
+    if (stemmed && typed) take(of_both, decl, holds.has_value());
+    if (named || stemmed) take(of_architecture, decl, holds.has_value());
     if (typed) take(of_type, decl, holds.has_value());
   }
+  if (of_exact) return built(*of_exact);
   if (of_both) return built(*of_both);
   // A known type decides only among architectures that predict tokens or have no head: others have heads of their own.
   if (of_type && (of_architecture || architecture.empty() || is_bare)) return built(*of_type);

@@ -12,7 +12,8 @@ namespace lumen::model::infer {
 namespace {
 
 constexpr int64_t kNarrowest = 16, kMostSequences = 64;
-constexpr const char *kTokens = "tokens", *kLengths = "lengths", *kSeconds = "seconds";
+constexpr const char *kTokens = "tokens", *kLengths = "lengths", *kSeconds = "seconds", *kAfter = "after_pooling",
+                     *kPooled = "x";
 
 // A model with a table of positions has a maximum length.
 bool has_last_position(const arch::Model& model) {
@@ -45,6 +46,39 @@ Embedder::Embedder(const LoadedModel& loaded, EmbedOptions options) : loaded_(lo
                        model.family->name(), a.name);
   }
   size_ = graph_[graph_.results[0]].type.shape.back().number();
+  if (options_.scores || !model.family->has_function(kAfter)) return;
+  graph::Graph after = model.family->function(kAfter, model.config);
+  const auto inputs = after.inputs();
+  if (std::none_of(inputs.begin(), inputs.end(),
+                   [&](graph::ValueId v) { return after[v].attributes.role == graph::Role::parameter; }))
+    return;  // no layers
+  after_size_ = after[after.results[0]].type.shape.back().number();
+  after_ = std::move(after);
+}
+
+void Embedder::finish(std::span<Vectors*> pooled, int64_t sequences) {
+  run::Engine& engine = loaded_.engine();
+  std::shared_ptr<run::Program>& program = after_programs_[sequences];
+  if (!program) {
+    run::CompileOptions options;
+    options.assignments = stored_formats(loaded_.model(), *after_);
+    options.symbols = {{"B", sequences}};
+    options.exact = options_.exact;
+    program = engine.compile(*after_, options);
+  }
+  std::vector<float> rows(sequences * size_);
+  for (size_t i = 0; i < pooled.size(); ++i)
+    std::copy(pooled[i]->at(0).begin(), pooled[i]->at(0).end(), rows.begin() + i * size_);
+  const auto in = std::make_shared<run::DeviceTensor>(
+      engine.device(), graph::Type{{graph::Dim(sequences), graph::Dim(size_)}, {Scalar::f32, nullptr}});
+  in->upload(rows.data(), in->bytes());
+  for (const std::string& name : program->input_names())
+    program->bind(name, name == kPooled ? in : loaded_.weights().at(name));
+  program->run();
+  std::vector<float> all(sequences * after_size_);
+  program->result(arch::kResult)->download(all.data(), all.size() * sizeof(float));
+  for (size_t i = 0; i < pooled.size(); ++i)
+    pooled[i]->at(0).assign(all.begin() + i * after_size_, all.begin() + (i + 1) * after_size_);
 }
 
 // A few widths, so that few are compiled: 16, 24, 32, 48, 64, ..
@@ -114,6 +148,7 @@ void Embedder::run(int64_t tokens, std::span<const std::span<const text::TokenId
     require_finite(loaded_, rows, options_.scores ? "scores" : "hidden states");
     *out[i] = options_.scores ? Vectors{{rows.begin(), rows.end()}} : pooled(rows, size_, pooling);
   }
+  if (after_ && pooling != Pooling::none) finish(out, w.sequences);
   seconds_ += watch.seconds();
 }
 

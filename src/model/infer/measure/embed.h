@@ -1,11 +1,14 @@
 // Embedding vectors: the last hidden states of the tokens of an input, pooled; and scores of pairs of inputs. This code
 // is independent of the model family: it needs a function `hidden` of `tokens` [B, T] with causal attention, or of
 // `tokens` and `lengths` [B], the number of tokens of each sequence, where no token attends to padding. A function
-// `scores` has one more input, `seconds` [B], where the second part of each sequence begins, and the result [B, 1].
+// `scores` has one more input, `seconds` [B], where the second part of each sequence begins, and the result [B, 1]. A
+// function `after_pooling` of `x` [B, E] makes other vectors of pooled ones: dense layers after the model.
 // Proved by tests/model/infer/measure.
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 
 #include "model/infer/measure/pooling.h"
 #include "model/infer/session/session.h"
@@ -28,7 +31,7 @@ struct TextPairs {
 class Embedder {
  public:
   explicit Embedder(const LoadedModel& loaded, EmbedOptions options = {});
-  int64_t size() const { return size_; }  // of a vector
+  int64_t size() const { return after_ ? after_size_ : size_; }  // of a pooled vector
   int64_t context() const { return options_.context; }
   double seconds() const { return seconds_; }  // total of all sequences so far, without compiling
 
@@ -51,6 +54,8 @@ class Embedder {
   const Width& width(int64_t sequences, int64_t tokens);
   void check(std::span<const text::TokenId> tokens) const;
   int64_t tokens_for(int64_t count) const;
+  // Replaces pooled vectors by those that the dense layers make of them.
+  void finish(std::span<Vectors*> pooled, int64_t sequences);
   // `seconds`: for each sequence; empty without scores.
   void run(int64_t tokens, std::span<const std::span<const text::TokenId>> sequences, Pooling pooling,
            std::span<Vectors*> out, int64_t set, std::span<const int64_t> seconds);
@@ -60,7 +65,10 @@ class Embedder {
   const LoadedModel& loaded_;
   EmbedOptions options_;
   graph::Graph graph_;
-  int64_t size_ = 0;
+  int64_t size_ = 0;                   // of a hidden state
+  std::optional<graph::Graph> after_;  // dense layers after the pooling
+  int64_t after_size_ = 0;
+  std::map<int64_t, std::shared_ptr<run::Program>> after_programs_;  // by number of sequences
   double seconds_ = 0;
   std::deque<Width> widths_;
 };

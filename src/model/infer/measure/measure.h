@@ -1,7 +1,7 @@
 // Measurements of models: perplexity, divergence between two models, speed, embeddings, and synthetic models for them.
 //
 // May include: base, base/file, base/threads, graph/elaborate, graph/ir, lang, model/arch, model/arch/checkpoint,
-// model/infer/generate, model/infer/session.
+// model/arch/modules, model/infer/generate, model/infer/session.
 #pragma once
 
 #include "model/infer/measure/compare_models.h"

@@ -5,16 +5,22 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/arch/model.h"
 
 namespace lumen::model::infer {
 
-enum class Pooling { none, mean, first, last };
+// largest: of each component. root: the sum divided by the root of the number of tokens. weighted: a mean in which
+// token i (from 1) has the weight i.
+enum class Pooling { none, mean, first, last, largest, root, weighted };
 
-// The pooling given by the model's files: the key {a}.pooling_type of a GGUF file, or 1_Pooling/config.json of a
-// folder. nullopt if there is none; Error if the type is not supported.
+// Names in options, with none: "mean", "cls", ...
+std::span<const std::pair<const char*, Pooling>> pooling_names();
+
+// The pooling given by the model's files: the key {a}.pooling_type of a GGUF file, or the module for pooling of a
+// folder (modules.json; without that file 1_Pooling). nullopt if there is none; Error if the type is not supported.
 std::optional<Pooling> pooling_of(const arch::Model& model, const std::filesystem::path& path);
 
 // `rows`: a vector of `width` numbers for each token. Returns one vector, or one for each token (none).

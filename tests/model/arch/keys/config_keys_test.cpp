@@ -62,6 +62,15 @@ std::string refusal(const Family& family, const json& config) {
   return "";
 }
 
+// What every file of a family says that reads only some of its class's files (hf_if).
+json base_of(const Family& family) {
+  // Without a pattern the class has layers with experts, which this family refuses.
+  json base = family.name() == "nemotron_h" ? json{{"hybrid_override_pattern", "M*-M"}} : json::object();
+  for (const lang::Attribute& a : family.declaration().attributes)
+    if (a.name == "hf_if") base[a.values.at(0)->text] = true;
+  return base;
+}
+
 class ConfigKeys : public testing::TestWithParam<std::string> {
  protected:
   FamilyRef family() const { return test_library()->family(GetParam()); }
@@ -93,7 +102,8 @@ TEST_P(ConfigKeys, AreDescribedUnreadOrRefused) {
 TEST_P(ConfigKeys, AbsenceAndNullMeanWhatTheClassSays) {
   const FamilyRef f = family();
   for (const json& one : entry().at("cases")) {
-    const json &says = one.at(0), means = overlaid(entry().at("usual"), one.at(1));
+    const json always = f->name() == "nemotron_h" ? json::object() : base_of(*f);
+    const json says = overlaid(one.at(0), always), means = overlaid(overlaid(entry().at("usual"), one.at(1)), always);
     graph::Config wanted, got;
     try {
       wanted = read_hf_config(*f, means, "config.json");
@@ -125,8 +135,7 @@ TEST_P(ConfigKeys, AbsenceAndNullMeanWhatTheClassSays) {
 TEST_P(ConfigKeys, RefusedOnesAreNamed) {
   const FamilyRef f = family();
   const ConfigRules rules(*f);
-  // Without a pattern the class has layers with experts, which this family refuses.
-  const json base = f->name() == "nemotron_h" ? json{{"hybrid_override_pattern", "M*-M"}} : json::object();
+  const json base = base_of(*f);
   const auto with = [&](const std::string& path, const json& value) {
     const size_t dot = path.find('.');
     json out = base;
@@ -145,8 +154,8 @@ TEST_P(ConfigKeys, RefusedOnesAreNamed) {
   for (const ConfigKey& key : f->keys()) {
     if (!rules.is_fixed(key.name)) continue;
     for (const std::string& name : key.hf) {
-      const double other = usual.at(key.name) == 0 ? 1 : usual.at(key.name) / 2;
-      const std::string message = refusal(*f, with(name, key.is_bool ? json(other != 0) : json(other)));
+      const double own = usual.at(key.name), other = own == 0 ? 1 : own / 2;
+      const std::string message = refusal(*f, with(name, key.is_bool ? json(own == 0) : json(other)));
       EXPECT_NE(message.find("\"" + name + "\""), std::string::npos) << name << ": " << message;
     }
   }

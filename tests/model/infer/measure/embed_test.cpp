@@ -140,6 +140,14 @@ TEST(Embeddings, ModelsSayHowTheyPool) {
   write(R"({"pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": true})");
   EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
   write(R"({"pooling_mode_max_tokens": true})");
+  EXPECT_EQ(pooling_of(m, folder.path()), Pooling::largest);
+  write(R"({"pooling_mode_mean_sqrt_len_tokens": true})");
+  EXPECT_EQ(pooling_of(m, folder.path()), Pooling::root);
+  write(R"({"embedding_dimension": 8, "pooling_mode": "weightedmean"})");
+  EXPECT_EQ(pooling_of(m, folder.path()), Pooling::weighted);
+  write(R"({"pooling_mode": ["mean", "max"]})");
+  EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
+  write(R"({"pooling_mode_of_nobody": true})");
   EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
   write("[]");
   EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
@@ -147,6 +155,15 @@ TEST(Embeddings, ModelsSayHowTheyPool) {
   EXPECT_EQ(pooling_of(m, folder.path()), Pooling::first);
   m.metadata.set("llama.pooling_type", uint32_t{4});
   EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
+}
+
+TEST(Embeddings, Pools) {
+  const std::vector<float> rows = {1, -2, 3, 5, 2, 6};  // three tokens
+  const auto one = [&](Pooling pooling) { return pooled(rows, 2, pooling).at(0); };
+  EXPECT_EQ(one(Pooling::mean), (std::vector<float>{2, 3}));
+  EXPECT_EQ(one(Pooling::largest), (std::vector<float>{3, 6}));
+  EXPECT_EQ(one(Pooling::weighted), (std::vector<float>{13.0F / 6, 26.0F / 6}));
+  EXPECT_FLOAT_EQ(one(Pooling::root).at(0), 6 / std::sqrt(3.0F));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Embed, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });

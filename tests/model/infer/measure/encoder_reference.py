@@ -183,4 +183,5 @@ def main():
     pairs_offset(folder)
 
 
-main()
+if __name__ == "__main__":
+    main()
