@@ -92,12 +92,16 @@ TEST(Wrapped, TheTypeDecidesBeforeTheArchitecture) {
   EXPECT_EQ(library.family_of_hf("Qwen3Model", "")->name(), "qwen3");
   EXPECT_EQ(library.family_of_hf("Gemma3TextModel", "gemma3_text")->name(), "gemma3");
   // A member of config.json decides, too.
-  const auto conditional = [&](const nlohmann::json& config) {
-    return conditional_family(library, "Gemma3TextModel", config);
+  const auto family = [&](const std::string& architecture, bool both) {
+    return family_of_config(library, {{"architectures", {architecture}},
+                                      {"model_type", architecture == "LlamaModel" ? "llama" : "gemma3_text"},
+                                      {"use_bidirectional_attention", both}})
+        ->name();
   };
-  EXPECT_EQ(conditional({{"use_bidirectional_attention", true}})->name(), "gemma_embedding");
-  EXPECT_EQ(conditional({{"use_bidirectional_attention", false}}), nullptr);
-  EXPECT_EQ(conditional_family(library, "LlamaModel", {{"use_bidirectional_attention", true}}), nullptr);
+  EXPECT_EQ(family("Gemma3TextModel", true), "gemma_embedding");
+  EXPECT_EQ(family("Gemma3TextModel", false), "gemma3");
+  EXPECT_EQ(family("Gemma3ForCausalLM", true), "gemma3");
+  EXPECT_EQ(family("LlamaModel", true), "llama");
   // Heads of other tasks are not read as if they predicted tokens.
   EXPECT_NE(refusal_of([&] {
               (void)library.family_of_hf("Qwen2ForSequenceClassification", "qwen2");
