@@ -10,6 +10,7 @@ void InvarianceFlag::add_to(CLI::App& app) {
 
 void InvarianceFlag::choose(run::Engine& engine, model::infer::SessionOptions* session) const {
   session->invariant = wanted.value_or(engine.device().machine().kind == machine::Kind::cpu);
+  session->stepwise = wanted.value_or(false);
 }
 
 }  // namespace lumen::cli

@@ -90,7 +90,8 @@ constexpr Setting kRows[] = {
         .in_api("generate.exact,logits.exact,embed.exact,perplexity.exact"),
     Setting{"--batch-invariant,!--no-batch-invariant", "run,chat,serve,bench",
             "Keep the output of a request the same to the last bit when other requests run or its prompt is cached. "
-            "The default on processors; GPUs: if asked for, and in serve only"}
+            "The default on processors, where recurrent layers read prompts in chunks unless it is given; GPUs: if "
+            "asked for, and in serve only"}
         .under("Computation"),
     Setting{"-c,--ctx-size", "perplexity,compare,imatrix", "Tokens per window"}
         .with_default()

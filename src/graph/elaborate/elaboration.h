@@ -49,6 +49,14 @@ struct Session {
   void spend(const Place& place);  // Error when a program unrolls without end
 };
 
+// What a scan gives its step: carries, one index of sequences, and constants.
+struct ScanArguments {
+  std::vector<Value> values;
+  std::vector<Place> places;
+  size_t carries, sequences;
+  int64_t axis;  // of the steps
+};
+
 // The model a function belongs to; null members for functions of files.
 struct ModelContext {
   const lang::ModelDecl* model = nullptr;
@@ -156,6 +164,9 @@ class Elaboration {
   // ---- scan.cpp
   Value scan(const lang::Expr& e);
   const lang::Function& step_function(const lang::Expr& name, size_t arguments);
+  std::vector<int64_t> chunk_lengths(const lang::Expr* chunk, const lang::Expr* most, bool reverse);
+  std::shared_ptr<const Graph> chunk_of(const lang::Expr& name, const Graph& step, const ScanArguments& given,
+                                        int64_t steps);
   Value with_axis_at(const Value& v, int from, int to, const Place& place);
 
   // ---- unify.cpp

@@ -4,6 +4,7 @@
 
 #include "base/messages/spelling.h"
 #include "graph/elaborate/elaboration.h"
+#include "graph/ir/rewrite.h"
 
 namespace lumen::graph {
 
@@ -12,12 +13,15 @@ using lang::ExprKind;
 
 namespace {
 
-constexpr const char* kUsage = "usage: scan(step, [carries], [sequences], constants .., axis = 0, reverse = 0)";
+constexpr const char* kUsage =
+    "usage: scan(step, [carries], [sequences], constants .., axis = 0, reverse = 0, chunk = function, most = 64)";
+// Shorter chunks are hardly faster than their steps.
+constexpr int64_t kLeastChunk = 8, kDefaultChunk = 64, kMostChunk = 4096;
 
 // The call's arguments by kind.
 struct Parts {
   std::vector<const Expr*> carries, sequences, constants;
-  const Expr *axis = nullptr, *reverse = nullptr;
+  const Expr *axis = nullptr, *reverse = nullptr, *chunk = nullptr, *most = nullptr;
 };
 
 Parts parts_of(const Expr& e) {
@@ -29,6 +33,8 @@ Parts parts_of(const Expr& e) {
       plain.push_back(e.args[i].get());
     } else if (name == "axis" || name == "reverse") {
       (name == "axis" ? parts.axis : parts.reverse) = e.args[i].get();
+    } else if (name == "chunk" || name == "most") {
+      (name == "chunk" ? parts.chunk : parts.most) = e.args[i].get();
     } else {
       throw error_at(e.args[i]->place, fmt::format("'scan' has no parameter '{}'", name), kUsage);
     }
@@ -131,7 +137,14 @@ Value Elaboration::scan(const Expr& e) {
   n.attributes.carries = carries;
   n.attributes.sequences = sequences;
   n.attributes.reverse = parts.reverse && constant_number(*parts.reverse, "the direction").value() != 0;
-  const ValueId id = append(std::move(n), e.place);
+  const bool reverse = n.attributes.reverse;
+  ValueId id = append(std::move(n), e.place);
+  for (const int64_t each : chunk_lengths(parts.chunk, parts.most, reverse)) {
+    Node chunk = make(Op::chunk_, {id});
+    chunk.attributes.callee = chunk_of(*parts.chunk, *body, {args, places, carries, sequences, axis}, each);
+    chunk.attributes.name = chunk.attributes.callee->name;
+    id = append(std::move(chunk), e.place);
+  }
   Value out;
   out.kind = Value::Kind::tuple;
   for (size_t k = 0; k < body->results.size(); ++k) {
@@ -142,6 +155,83 @@ Value Elaboration::scan(const Expr& e) {
     out.items.push_back(std::move(v));
   }
   return out.items.size() == 1 ? out.items[0] : out;
+}
+
+// The numbers of steps of a scan's chunks, largest first.
+std::vector<int64_t> Elaboration::chunk_lengths(const Expr* chunk, const Expr* most, bool reverse) {
+  std::vector<int64_t> out;
+  if (!chunk && most)
+    throw error_at(most->place, "'most' is the largest number of steps of a chunk, and no 'chunk' is given", kUsage);
+  if (!chunk) return out;
+  if (chunk->kind != ExprKind::name)
+    throw error_at(chunk->place, "'chunk' is the name of the function that computes several steps at once", kUsage);
+  if (reverse) throw error_at(chunk->place, "a scan in reverse has no chunks", "leave out 'chunk' or 'reverse'");
+  const int64_t longest = most ? integer(*most, "the largest number of steps of a chunk") : kDefaultChunk;
+  if (longest < kLeastChunk || longest > kMostChunk || (longest & (longest - 1)) != 0)
+    throw error_at(most->place, fmt::format("the largest number of steps of a chunk is {}", longest),
+                   fmt::format("a power of two from {} to {}", kLeastChunk, kMostChunk));
+  for (int64_t steps = longest; steps >= kLeastChunk; steps /= 2) out.push_back(steps);
+  return out;
+}
+
+// The function that computes `steps` steps of a scan at once, with the axis of steps first in its sequences and
+// outputs.
+std::shared_ptr<const Graph> Elaboration::chunk_of(const Expr& name, const Graph& step, const ScanArguments& given,
+                                                   int64_t steps) {
+  const lang::Function& fn = step_function(name, given.values.size());
+  std::vector<Value> args = given.values;
+  const size_t stepped = given.carries + given.sequences;
+  std::vector<int> axes;
+  for (size_t i = given.carries; i < stepped; ++i) {
+    axes.push_back(axis_of(given.axis, args[i].shape.size() + 1, name.place));
+    args[i].shape.insert(args[i].shape.begin() + axes.back(), Dim(steps));
+  }
+  Elaboration inside(session_, {});
+  const Graph own = inside.instance(fn, args, given.places, name.place);
+  Graph chunk;
+  chunk.name = fmt::format("{}.{}", own.name, steps);
+  Builder b(chunk);
+  const auto moved = [&](ValueId v, int from, int to) {
+    std::vector<int> order;
+    for (int d = 0; d < std::ssize(b.type(v).shape); ++d)
+      if (d != from) order.push_back(d);
+    order.insert(order.begin() + to, from);
+    return from == to ? v : b.permute(v, std::move(order));
+  };
+  std::vector<ValueId> inputs;
+  for (const ValueId v : own.inputs()) {
+    Type type = own[v].type;
+    const size_t i = inputs.size();
+    if (i >= given.carries && i < stepped) {
+      const int at = axes[i - given.carries];
+      type.shape.erase(type.shape.begin() + at);
+      type.shape.insert(type.shape.begin(), Dim(steps));
+    }
+    inputs.push_back(b.input(own[v].attributes.name, Role::data, type));
+  }
+  for (size_t i = given.carries; i < stepped; ++i) inputs[i] = moved(inputs[i], 0, axes[i - given.carries]);
+  chunk.results = expand_call(chunk, own, inputs);
+  chunk.result_names = own.result_names;
+  if (chunk.results.size() != step.results.size())
+    throw error_at(name.place,
+                   fmt::format("'{}' gives {} values, a step of '{}' gives {}", fn.name, chunk.results.size(),
+                               step.name, step.results.size()),
+                   "a chunk returns the carries behind its steps, then its outputs");
+  for (size_t k = 0; k < chunk.results.size(); ++k) {
+    Type wanted = step[step.results[k]].type;
+    if (k >= given.carries) {
+      const int at = axis_of(given.axis, wanted.shape.size() + 1, name.place);
+      wanted.shape.insert(wanted.shape.begin() + at, Dim(steps));
+    }
+    if (const Type& made = b.type(chunk.results[k]); made != wanted)
+      throw error_at(name.place,
+                     fmt::format("value {} of '{}' is {} for {} steps, and should be {}", k + 1, fn.name, written(made),
+                                 steps, written(wanted)),
+                     "it is the step's value, with an axis of steps in outputs");
+    if (k >= given.carries)
+      chunk.results[k] = moved(chunk.results[k], axis_of(given.axis, wanted.shape.size(), name.place), 0);
+  }
+  return std::make_shared<const Graph>(std::move(chunk));
 }
 
 // The tensor with one axis moved.

@@ -244,6 +244,7 @@ void complete_gradients(Builder& build, const std::vector<ValueId>& with_respect
 
 std::vector<ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& with_respect_to) {
   check_loss(g, loss);
+  drop_chunks(g);  // those that were to be taken are scans of their own by now
   Differentiation d(g, loss, with_respect_to);
   Reverse& r = d.reverse();
   std::vector<ValueId> gradients(with_respect_to.size(), -1);

@@ -211,6 +211,9 @@ void grad_call(Reverse&, ValueId, ValueId) {
 void grad_scan(Reverse&, ValueId, ValueId) {
   LUMEN_UNREACHABLE("a scan's gradient has those of all its results: scan.cpp, by reverse.cpp");
 }
+void grad_chunk(Reverse&, ValueId, ValueId) {
+  LUMEN_UNREACHABLE("reverse.cpp drops chunks first");
+}
 void grad_result(Reverse&, ValueId, ValueId) {
   LUMEN_UNREACHABLE("calls are expanded by reverse.cpp");
 }

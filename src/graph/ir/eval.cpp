@@ -554,6 +554,11 @@ Tensor eval_scan(Machine& m, const Node& n, ValueId v) {
   return first;
 }
 
+Tensor eval_chunk(Machine& m, const Node& n, ValueId v) {
+  m.calls[v] = m.calls.at(n.operands[0]);
+  return m.calls[v][0];
+}
+
 Tensor eval_result(Machine& m, const Node& n, ValueId) {
   return m.calls.at(n.operands[0])[n.attributes.index];
 }

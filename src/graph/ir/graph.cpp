@@ -43,4 +43,9 @@ ValueId Graph::find_input(std::string_view input_name) const {
   return -1;
 }
 
+ValueId scan_of(const Graph& g, ValueId v) {
+  while (g[v].op == Op::chunk_) v = g[v].operands[0];
+  return g[v].op == Op::scan_ ? v : -1;
+}
+
 }  // namespace lumen::graph

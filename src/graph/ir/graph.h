@@ -79,4 +79,6 @@ class Graph {
   ValueId find_input(std::string_view name) const;  // -1 when absent
 };
 
+ValueId scan_of(const Graph& g, ValueId v);  // v if it is a scan, the scan of which it is a chunk, or -1
+
 }  // namespace lumen::graph

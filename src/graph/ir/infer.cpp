@@ -552,8 +552,37 @@ Type infer_scan(const Site& s) {
   return scan_result(s.g, s.node, 0);
 }
 
+// A chunk has the types of single steps, but for a first axis of the same steps in its sequences and outputs.
+Type infer_chunk(const Site& s) {
+  const ValueId of = scan_of(s.g, s.node.operands[0]);
+  require(of >= 0 && s.attributes.callee, "needs a callee, and a scan");
+  const Attributes& a = s.g[of].attributes;
+  const Graph &step = *a.callee, &chunk = *s.attributes.callee;
+  const std::vector<ValueId> of_step = step.inputs(), inputs = chunk.inputs();
+  require(!a.reverse, "a scan in reverse has no chunks");
+  require(inputs.size() == of_step.size() && chunk.results.size() == step.results.size(),
+          "{} has {} inputs and {} results, {} has {} and {}", chunk.name, inputs.size(), chunk.results.size(),
+          step.name, of_step.size(), step.results.size());
+  check_body(chunk);
+  const Shape& first = chunk[inputs[a.carries]].type.shape;
+  require(!first.empty() && first[0].is_number() && first[0].number() > 1, "{} does not have several steps",
+          chunk.name);
+  const auto expect = [&](std::string_view what, size_t i, ValueId of_chunk, ValueId one, bool steps) {
+    Type wanted = step[one].type;
+    if (steps) wanted.shape.insert(wanted.shape.begin(), first[0]);
+    require(chunk[of_chunk].type == wanted, "{} {} of {} is {}, not {}", what, i, chunk.name,
+            shown(chunk[of_chunk].type), shown(wanted));
+  };
+  const size_t carries = a.carries, stepped = carries + a.sequences;
+  for (size_t i = 0; i < inputs.size(); ++i) expect("input", i, inputs[i], of_step[i], i >= carries && i < stepped);
+  for (size_t k = 0; k < chunk.results.size(); ++k)
+    expect("result", k, chunk.results[k], step.results[k], k >= carries);
+  return scan_result(s.g, s.g[of], 0);
+}
+
 Type infer_result(const Site& s) {
-  const Node& call = s.g[s.node.operands[0]];
+  const ValueId scan = scan_of(s.g, s.node.operands[0]);
+  const Node& call = s.g[scan >= 0 ? scan : s.node.operands[0]];
   const bool steps = call.op == Op::scan_;
   require((steps || call.op == Op::call_) && call.attributes.callee, "the operand must be a call or a scan");
   const Graph& callee = *call.attributes.callee;

@@ -13,7 +13,8 @@ constexpr size_t kMaxNodes = 1 << 22;
 
 bool has_calls(const Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) {
-    return n.op == Op::call_ || (n.op == Op::scan_ && has_calls(*n.attributes.callee));
+    const bool has_body = n.op == Op::scan_ || n.op == Op::chunk_;
+    return n.op == Op::call_ || (has_body && has_calls(*n.attributes.callee));
   });
 }
 
@@ -74,7 +75,7 @@ std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vect
       if (to.nodes.size() >= kMaxNodes) throw user_error("the graph is too large once its calls are expanded");
       Node copy = node;
       copy.operands = std::move(operands);
-      if (node.op == Op::scan_ && has_calls(*node.attributes.callee))
+      if (node.attributes.callee && has_calls(*node.attributes.callee))
         copy.attributes.callee = std::make_shared<const Graph>(without_calls(*node.attributes.callee));
       to.nodes.push_back(std::move(copy));
       map[v] = to.nodes.size() - 1;
@@ -96,6 +97,24 @@ Graph without_calls(const Graph& g) {
   }
   flat.results = expand_call(flat, g, inputs);
   return flat;
+}
+
+void drop_chunks(Graph& g) {
+  for (Node& node : g.nodes) {
+    if (!node.attributes.callee) continue;
+    Graph callee = *node.attributes.callee;
+    drop_chunks(callee);
+    node.attributes.callee = std::make_shared<const Graph>(std::move(callee));
+  }
+  for (ValueId v = std::ssize(g.nodes) - 1; v >= 0; --v) {  // chunks of chunks last
+    Node& node = g[v];
+    if (node.op == Op::result_)
+      if (const ValueId scan = scan_of(g, node.operands[0]); scan >= 0) node.operands[0] = scan;
+    if (node.op != Op::chunk_) continue;
+    node.operands[0] = scan_of(g, v);
+    node.op = Op::result_;
+    node.attributes = {};
+  }
 }
 
 std::vector<bool> live_values(const Graph& g) {

@@ -34,6 +34,10 @@ std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vect
 // The graph with every call replaced by its callee's body, innermost included, in the bodies of scans as well.
 Graph without_calls(const Graph& g);
 
+// Scans compute one step after another, in callees as well: what reads a chunk reads its scan. Values keep their
+// numbers.
+void drop_chunks(Graph& g);
+
 // The values that the results and the impure nodes depend on.
 std::vector<bool> live_values(const Graph& g);
 

@@ -30,7 +30,7 @@ std::string verify(const Graph& g) {
       }
     }
     if (std::string wrong = check_type(g, node); !wrong.empty()) return fmt::format("%{} = {}", v, wrong);
-    if (node.op == Op::scan_) {
+    if (node.op == Op::scan_ || node.op == Op::chunk_) {
       if (std::string wrong = verify(*node.attributes.callee); !wrong.empty())
         return fmt::format("{} @{}: {}", where, node.attributes.callee->name, wrong);
     }

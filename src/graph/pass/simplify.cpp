@@ -153,7 +153,7 @@ class Simplifier {
     const bool constants = !operands.empty() && std::all_of(operands.begin(), operands.end(),
                                                             [&](ValueId o) { return node(o).op == Op::constant_; });
     if (!constants || !op_info(old.op).pure || old.type.element.format) return -1;
-    if (old.op == Op::call_ || old.op == Op::scan_ || old.op == Op::exchange_) return -1;
+    if (old.op == Op::call_ || old.op == Op::scan_ || old.op == Op::chunk_ || old.op == Op::exchange_) return -1;
     const bool splats = std::all_of(operands.begin(), operands.end(), [&](ValueId o) { return is_splat(node(o)); });
     const Element e = old.type.element;
     if (splats && is_view(old.op)) return splat(old.type.shape, e, node(operands[0]).attributes.data[0]);

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "graph/grad/grad.h"
+#include "graph/ir/rewrite.h"
 #include "graph/ir/verify.h"
 #include "graph/steps/steps.h"
 
@@ -67,6 +68,7 @@ Graph training_graph(Graph g, const Changes& changes, const TrainingStep& step) 
   g.name = step.name;
   const VerifiedPasses pass(g);
   pass("inline_calls", inline_calls);  // again: those of the objective, and all if `changes` needed no inlining
+  pass("take_chunks", take_chunks);    // chunks have gradients of their own
   pass("hoist_steps", hoist_steps);    // products hoisted out of steps have hoisted gradients
   if (step.trained.hold) pass("hold", step.trained.hold);
   std::vector<ValueId> gradients;
@@ -93,14 +95,15 @@ Graph rounded(Graph g, const std::vector<FormatAssignment>& assignments, const B
   const VerifiedPasses pass(g);
   pass("inline_calls", inline_calls);  // again: training left none; a function that is only run still has its calls
   pass("simplify", simplify);          // equal values are shared, so an assignment matches each once
+  pass("bind_symbols",
+       [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
+  pass("chunks of scans", [&](Graph& h) { hoists ? take_chunks(h) : drop_chunks(h); });
   if (hoists) pass("hoist_steps", hoist_steps);  // again: gradients, and graphs that run without them
   pass("assign_formats", [&](Graph& h) { assign_formats(h, assignments); });  // again: formats of stored values
   pass("decode_in_steps", decode_in_steps);
   pass("round_products", [&](Graph& h) { round_products(h, products); });  // mixed precision
   if (hoists) pass("hoist_steps", hoist_steps);  // again: weights that steps read are rounded before them
-  pass("bind_symbols",
-       [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
-  pass("split_contracts", split_contracts);                        // products take the shape of their users
+  pass("split_contracts", split_contracts);      // products take the shape of their users
   pass("split_contracts in steps", [](Graph& h) { in_bodies(h, split_contracts); });
   pass("simplify", simplify);  // again: reshapes around products meet and go, and numbers enable more (extents of 1)
   pass("split_contracts", split_contracts);  // again: reshapes that were several are one

@@ -22,6 +22,10 @@ bool has_scans(const Graph& g);
 // depend on carries remain. Sums of a product keep their order.
 void hoist_steps(Graph& g);
 
+// Scans that have chunks (Op::chunk_) become scans over chunks, each as long as possible, and one over the single steps
+// that are left. Numeric dims, no calls. The passes below are for graphs without chunks.
+void take_chunks(Graph& g);
+
 // Removes unused results of scans, carries that only feed themselves, duplicate outputs, and operands that no step
 // reads; one sequence stays, because it defines the number of steps.
 void trim_scans(Graph& g);

@@ -280,6 +280,7 @@ class Separator {
         case Op::update_:
         case Op::call_:
         case Op::scan_:
+        case Op::chunk_:
         case Op::result_:
           return true;
         case Op::slice_:

@@ -86,6 +86,9 @@ struct SessionOptions {
   // Whether prompts and next tokens of several sequences share steps (ManySession::feed_mixed). nullopt: yes on devices
   // other than the host, where each step reads all weights.
   std::optional<bool> mixed = {};
+  // Recurrent layers read prompts step by step, and not in chunks, whose sums depend on where a chunk begins:
+  // `invariant` then holds for them, too.
+  bool stepwise = false;
   // Formats of the KV cache: of the states of the family's step that are named keys, and of the others (values). Null:
   // as given by the model's file, otherwise f32.
   FormatRef keys = nullptr, values = nullptr;

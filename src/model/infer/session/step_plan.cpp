@@ -59,7 +59,7 @@ std::string layers_axis(const graph::Node& n) {
 
 // Completes the steps of families with layers of several kinds: a first axis that is a symbol of its own gets the
 // number of layers that write the state, and states that no layer writes are removed.
-StepPlan with_counted_layers(const LoadedModel& loaded, StepPlan plan, bool many) {
+StepPlan with_counted_layers(const LoadedModel& loaded, StepPlan plan, bool many, bool stepwise) {
   const auto states = plan.graph.inputs();
   const bool counts = std::ranges::any_of(states, [&](graph::ValueId v) {
     const std::string axis = layers_axis(plan.graph[v]);
@@ -68,6 +68,7 @@ StepPlan with_counted_layers(const LoadedModel& loaded, StepPlan plan, bool many
   if (!counts && recurrent_states(plan.graph).empty()) return plan;
   graph::inline_calls(plan.graph);
   plan.graph = without_unused_states(plan.graph);
+  if (stepwise) graph::drop_chunks(plan.graph);
   plan.recurrent = recurrent_states(plan.graph);
   if (!plan.recurrent.empty()) require_counts(loaded.model().family->name(), plan.graph, plan.recurrent, many);
   for (const graph::ValueId v : plan.graph.inputs()) {
@@ -133,11 +134,11 @@ StepPlan plan_of_step(const LoadedModel& loaded, const SessionOptions& options) 
     const int64_t places = NearPlaces(window, widest_step(options)).size();
     if (places < options.context && use_near(loaded, functions, "step_near", window, plan)) {
       plan.symbols["W"] = places;
-      return with_counted_layers(loaded, std::move(plan), false);
+      return with_counted_layers(loaded, std::move(plan), false, options.stepwise);
     }
   }
   plan.graph = loaded.function("step");
-  return with_counted_layers(loaded, std::move(plan), false);
+  return with_counted_layers(loaded, std::move(plan), false, options.stepwise);
 }
 
 StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, const SessionOptions& options,
@@ -157,11 +158,11 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
                           pages_of(std::max(widest_step(options), limits.fixed)) + 1;
     if (pages < plan.symbols["C"] && use_near(loaded, functions, "step_many_near", window, plan)) {
       plan.symbols["W"] = pages;
-      return with_counted_layers(loaded, std::move(plan), true);
+      return with_counted_layers(loaded, std::move(plan), true, options.stepwise);
     }
   }
   plan.graph = functions("step_many");
-  return with_counted_layers(loaded, std::move(plan), true);
+  return with_counted_layers(loaded, std::move(plan), true, options.stepwise);
 }
 
 // Kernels of processors keep the order of a row's sums for any number of rows; those of GPUs do not, and only sessions
