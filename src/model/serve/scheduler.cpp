@@ -131,8 +131,7 @@ Scheduler::Scheduler(const infer::LoadedModel& loaded, SchedulerOptions options)
     batch_.emplace(loaded, options_.session, limits, options_.parallel);
     batch_->draft_with(make_draft(options_.draft, options_.session, limits));
     if (options_.prefixes && !batch_->keep_in(options_.prefixes, options_.require_whole))
-      warn(fmt::format("'{}' has {}: its prefixes are not cached on disk", loaded.model().name,
-                       batch_->session().is_recurrent() ? "recurrent states" : "sliding-window caches"));
+      warn(fmt::format("'{}' has sliding-window caches: its prefixes are not cached on disk", loaded.model().name));
     for (ServeNumbers& n : numbers_) n.pages = n.free_pages = batch_->session().pages();
     if (!options_.prepares) options_.prepares = !loaded.engine().device().reads_host_memory();
   }

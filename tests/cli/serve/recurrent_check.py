@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`lumen serve` on families with recurrent states: the same text alone, from shared prefixes, and among neighbours.
+"""`lumen serve` on families with recurrent states: the same text alone, from shared prefixes, among neighbours, and from
+prefixes in files after a restart.
 
 Usage: tests/cli/serve/recurrent_check.py LUMEN
 """
@@ -19,10 +20,11 @@ REQUESTS = 8
 def look(lumen, work, family):
     shutil.copytree(FIXTURES / "families" / family, work / family)
     shutil.copy(FIXTURES / "encoders" / "pairs" / "tokenizer.json", work / family)  # requests are numbers; a server needs one
-    s = serve_check.Served(lumen, work, "-m", family, "--parallel", 4, "--ctx-size", 1024, "--batch-invariant")
+    flags = ("-m", family, "--parallel", 4, "--ctx-size", 1024, "--batch-invariant", "--prefix-cache", work / f"{family}-cache")
+    s = serve_check.Served(lumen, work, *flags)
 
     def ask(seed):
-        prompt = [3 + (7 * j + seed % 3) % 50 for j in range(20 + 9 * (seed % 3))]
+        prompt = [3 + (7 * j + seed % 3) % 50 for j in range(60 + 29 * (seed % 3))]
         return s.json("/v1/completions", {"prompt": prompt, "temperature": 1, "seed": seed, "max_tokens": 24, "ignore_eos": True})["choices"][0]["text"]
 
     try:
@@ -43,7 +45,12 @@ def look(lumen, work, family):
         cached = s.metric("lumen_prompt_tokens_cached_total")
         assert cached > 0
         assert s.end() == 143
-        print(f"serve: {family}: {3 * REQUESTS} answers, {cached:.0f} tokens from shared prefixes", flush=True)
+        s = serve_check.Served(lumen, work, *flags)
+        assert alone == [ask(seed) for seed in range(REQUESTS)], "from files"
+        read = s.metric("lumen_prefix_cache_read_total")
+        assert read > 0
+        assert s.end() == 143
+        print(f"serve: {family}: {4 * REQUESTS} answers, {cached:.0f} tokens from shared prefixes, {read:.0f} files read", flush=True)
     finally:
         s.process.kill()
 

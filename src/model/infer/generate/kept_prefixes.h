@@ -1,10 +1,13 @@
 // A prefix cache on disk (model/infer/prefixes): blocks of whole KV cache pages, written when a sequence ends and read
-// when another one starts with the same tokens. The bytes read equal the computed ones. Proved by
+// when another one starts with the same tokens. Recurrent states are in files of their own, at those ends of blocks
+// where the sequence has a mark, and only prefixes up to there are read. The bytes read equal the computed ones. Proved
+// by
 // tests/model/infer/prefixes/kept_prefixes_test.cpp.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +31,20 @@ class KeptPrefixes {
   // to compute. Returns the number of tokens appended.
   int64_t restore(int sequence, std::span<const text::TokenId> wanted);
   void save(int sequence);
+  // Where a prompt of `tokens` tokens should have a mark of recurrent states: the last end of a block in it; 0: none.
+  int64_t mark_of(int64_t tokens) const;
 
  private:
+  std::vector<std::string> read_blocks(int sequence, std::span<const text::TokenId> wanted, int64_t begin, int64_t end);
+  void append(int sequence, std::span<const text::TokenId> wanted, int64_t begin,
+              const std::vector<std::string>& blocks);
+  int64_t restore_with_states(int sequence, std::span<const text::TokenId> wanted);
+  void save_blocks(int sequence, int64_t end);
+  // Recurrent states are stored in parts, because the sizes of files are limited.
+  int64_t parts_of_states();
+  std::string owner_of_states(int sequence, int64_t part);
+  bool has_states(int sequence, std::span<const text::TokenId> prefix);
+  std::optional<std::string> read_states(int sequence, std::span<const text::TokenId> prefix);
   const std::string& owner(int sequence);  // blocks until all weights are hashed
 
   const LoadedModel& loaded_;

@@ -67,10 +67,13 @@ std::vector<std::vector<text::TokenId>> SequenceBatch::next_tokens(const std::ve
 std::optional<LogitRow> SequenceBatch::read_some(Sequence& t) {
   auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
   if (session_.is_recurrent()) {
-    // Recurrent states can be shared where a chunk ends: at the end of a prefix that other prompts have, too, and
-    // before the last token, which is then computed together with the next tokens of other sequences.
+    // Recurrent states can be shared where a chunk ends: at the end of a prefix that other prompts have, too, where
+    // they are stored in files, and before the last token, which is then computed together with the next tokens of
+    // other sequences.
     const int64_t length = session_.length(t.sequence);
-    if (t.common > length && t.common < length + count) count = t.common - length;
+    const int64_t stored = prefixes_ ? prefixes_->mark_of(length + std::ssize(t.pending)) : 0;
+    for (const int64_t end : {t.common, stored})
+      if (end > length && end < length + count) count = end - length;
     if (count == std::ssize(t.pending)) --count;
   }
   const bool is_last = count == std::ssize(t.pending);

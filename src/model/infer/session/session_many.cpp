@@ -230,6 +230,7 @@ void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
 void ManySession::each_part(int32_t page, const std::function<void(void*, int64_t)>& see) {
   if (states_.empty()) (void)program(shapes(options_, limits_, is_mixed_)[0]);  // allocates the states
   for (const auto& [name, state] : states_) {
+    if (!is_of(0, name)) continue;
     const graph::Shape& shape = state->type().shape;
     const int64_t heads = shape[0].number() * shape[1].number(), pages = shape[2].number(), size = options_.page;
     const int64_t rows = heads * pages * size;
@@ -280,6 +281,21 @@ void ManySession::append_pages(int number, std::span<const text::TokenId> tokens
   }
   t.tokens.insert(t.tokens.end(), tokens.begin(), tokens.end());
   t.computed = std::ssize(t.tokens);
+}
+
+int64_t ManySession::bytes_of_states() {
+  if (states_.empty()) (void)program(shapes(options_, limits_, is_mixed_)[0]);
+  int64_t all = 0;
+  for (const auto& [name, state] : recurrent()) all += state->bytes() / limits_.sequences;
+  return all;
+}
+
+void ManySession::set_states(int number, std::string bytes) {
+  Sequence& t = sequence(number);
+  LUMEN_CHECK(is_recurrent() && std::ssize(bytes) == bytes_of_states());
+  drop_slot(t);
+  t.marks.clear();
+  t.marks.add(t.computed, std::make_shared<const std::string>(std::move(bytes)));
 }
 
 const StepPlan& ManySession::plan_for(Shape shape) {

@@ -71,14 +71,18 @@ class ManySession {
   std::vector<LogitRow> feed_rows(std::span<const Part> parts, std::span<const Asked> asked);
 
   // Cache content of whole pages, as bytes that another session with the same graph, weights and page size accepts.
-  // Sliding-window layers free pages, and pages hold no recurrent states: nothing can be copied if keeps_pages() is
-  // false.
-  bool keeps_pages() const { return caches_.size() == 1 && !is_recurrent(); }
-  int64_t page_bytes();
+  // Sliding-window layers free pages: nothing can be copied if keeps_pages() is false.
+  bool keeps_pages() const { return caches_.size() == 1; }
+  int64_t page_bytes();  // 0 if no layer attends
   std::string copy_pages(int sequence, int64_t first, int64_t count);
   // Appends tokens that fill whole pages, with their cache content (from copy_pages). The sequence must end at a page
   // boundary. Error if too few pages are free.
   void append_pages(int sequence, std::span<const text::TokenId> tokens, std::string_view bytes);
+  // Pages hold no recurrent states. Those of a sequence, of bytes_of_states() bytes each, are known at marks (ascending
+  // lengths). A sequence of appended pages needs states at its end before it is fed, shared or rewound.
+  int64_t bytes_of_states();
+  const std::vector<StateMarks::Mark>& marks(int sequence) const { return sequences_.at(sequence).marks.all(); }
+  void set_states(int sequence, std::string bytes);
   const graph::Graph& graph() const { return plan_.graph; }
   const SessionOptions& options() const { return options_; }
 

@@ -4,7 +4,9 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "model/arch/checkpoint/read.h"
 #include "model/infer/generate/sequence_batch.h"
+#include "tests/model/families/family_case.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model::infer {
@@ -120,6 +122,35 @@ TEST(KeptPrefixes, OtherWeightsAndAdaptersHaveTheirOwn) {
   EXPECT_EQ(written(both, files_in(folder), prompt(140), 1).from_disk, 0);
   EXPECT_EQ(written(both, files_in(folder), prompt(140), 0).from_disk, 0);
   EXPECT_EQ(written(both, files_in(folder), prompt(140), 1).from_disk, 128);
+}
+
+// States are read at the last end of a block in a prompt, and where a chunk ended; without attention they are all there
+// is to read.
+TEST(KeptPrefixes, RecurrentStatesAreReadAtMarks) {
+  for (const char* family : {"qwen3_5", "mamba2", "lfm2"}) {
+    SCOPED_TRACE(family);
+    arch::Model m = read_hf(test_library(), kFamilies / family);
+    m.config["context"] = 400;
+    m.tokenizer = text::Tokenizer::characters("abcdefghij ");
+    const LoadedModel loaded(engine(), m);
+    const TestFolder folder;
+    const std::string wanted = written(loaded, nullptr, prompt(200)).text;
+    const ManyAnswer first = written(loaded, files_in(folder), prompt(200));
+    EXPECT_EQ(first.text, wanted);
+    EXPECT_EQ(first.from_disk, 0);
+    const ManyAnswer again = written(loaded, files_in(folder), prompt(200));
+    EXPECT_EQ(again.text, wanted);
+    EXPECT_EQ(again.from_disk, 192);
+    const std::string other = prompt(150) + "aaaaaaa";
+    const ManyAnswer turned = written(loaded, files_in(folder), other);
+    EXPECT_EQ(turned.from_disk, 128);  // chunks have 64 tokens
+    EXPECT_EQ(turned.text, written(loaded, nullptr, other).text);
+    EXPECT_EQ(written(loaded, files_in(folder), "a" + prompt(200)).from_disk, 0);
+    // Without the states of that place those of an earlier one are read.
+    const std::string longer = prompt(200) + "abcabc";
+    EXPECT_EQ(written(loaded, files_in(folder), longer).from_disk, 192);
+    EXPECT_EQ(written(loaded, files_in(folder), longer).text, written(loaded, nullptr, longer).text);
+  }
 }
 
 // Little room on disk, and little in the cache.
