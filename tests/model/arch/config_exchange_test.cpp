@@ -21,7 +21,7 @@ nlohmann::json judged(const fs::path& folder) {
     const Model m = read_hf(test_library(), folder);
     const Expected e(folder.string());  // absolute
     const infer::LoadedModel loaded(engine(), m);
-    const auto logits = forward(m, loaded, e, e.batch, e.length);
+    const auto logits = forward(m, loaded, e, e.batch, e.length, e.file.find("encodes") ? "hidden" : "forward");
     double off = 0;
     for (int64_t r = 0; r < e.batch; ++r) off = std::max(off, e.off_text(logits, r, r));
     out["off"] = std::isfinite(off) ? off : 1e30;

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Random legal configurations of every family, as tiny models of transformers (PyPI): from the same folder Lumen must compute the same
-logits, or refuse it by naming a key of config.json. What it then writes as GGUF, and from there as a folder, transformers must load
+logits (of encoders, last hidden states), or refuse it by naming a key of config.json. What it then writes as GGUF, and from there as a folder, transformers must load
 and compute the same with, too; so it must for the families' fixtures.
 
-usage: config_reference.py TEST_PROGRAM [--count N] [--seed S] [--keep FOLDER] [FAMILY ...]
+usage: config_reference.py TEST_PROGRAM [--count N] [--seed S] [--keep FOLDER] [--results FILE] [FAMILY ...]
+--results: what was drawn of each family, for tools/families_table.py
+LUMEN_CONFIGS=500 in the environment draws that many, also under `make test-references`
 exit code 77: a library is missing, nothing was checked
 """
 import argparse
@@ -27,9 +29,10 @@ except ImportError as missing:
     print(f"skipped: {missing}; pip install transformers torch safetensors")
     sys.exit(77)
 
-from config_table import families
-
 HERE = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HERE / "arch" / "keys"))
+from config_table import families  # noqa: E402
+
 T = 23
 BOUND = 1e-4  # of the range of all logits
 # Families whose code is that of their checkpoints alone.
@@ -125,7 +128,49 @@ def drawn(r, cls):
             c[key] = r.random() < 0.5
     if "q_lora_rank" in fields and cls.__name__.startswith("Deepseek") and r.random() < 0.4:
         c["q_lora_rank"] = None
+    fit(r, c, fields, n)
     return c
+
+
+def fit(r, c, fields, n):
+    """Kinds of layers other than those with a window, and numbers of recurrent layers and encoders, which depend on each other."""
+    hidden, layers, heads = n["hidden_size"], n["num_hidden_layers"], n["num_attention_heads"]
+    inner, groups = r.choice([(4, 8), (8, 4), (8, 8)]), r.choice([1, 2, 4])
+
+    def kinds(*names):
+        return [r.choice(names) for _ in range(layers)]
+    if "mamba_n_heads" in fields:
+        c.update(mamba_n_heads=inner[0], mamba_d_head=inner[1], mamba_n_groups=groups, mamba_d_state=r.choice([4, 5]), mamba_expand=2, hidden_size=inner[0] * inner[1] // 2,
+                 mamba_chunk_size=8, num_local_experts=0, position_embedding_type=r.choice([None, "rope"]), layer_types=kinds("linear_attention", "full_attention"),
+                 shared_intermediate_size=r.choice([20, 36]), head_dim=8, attention_multiplier=0.3)
+        c.pop("head_dim") if "head_dim" not in fields else None
+        if c["hidden_size"] % heads or (c["hidden_size"] // heads) % 2:
+            c.update(num_attention_heads=2, num_key_value_heads=r.choice([1, 2]))
+    elif "mamba_num_heads" in fields:
+        c.update(mamba_num_heads=inner[0], mamba_head_dim=inner[1], n_groups=groups, ssm_state_size=r.choice([4, 5]), chunk_size=8, layers_block_type=[
+            r.choice(["linear_attention", "full_attention", "mlp"]) for _ in range(layers)])
+        c.pop("num_hidden_layers", None)
+    elif "state_size" in fields:
+        c.update(num_heads=inner[0], head_dim=inner[1], n_groups=groups, state_size=r.choice([4, 5]), expand=2, hidden_size=inner[0] * inner[1] // 2, chunk_size=8)
+    elif "conv_L_cache" in fields:
+        c.update(layer_types=kinds("conv", "full_attention"), conv_L_cache=r.choice([3, 4]))
+        if "num_dense_layers" in fields:
+            c["num_dense_layers"] = r.randint(0, layers)
+    elif "linear_num_key_heads" in fields:
+        keys = r.choice([1, 2])
+        c.update(layer_types=kinds("linear_attention", "full_attention"), linear_num_key_heads=keys, linear_num_value_heads=keys * r.choice([1, 2]),
+                 linear_key_head_dim=r.choice([6, 8]), linear_value_head_dim=r.choice([4, 8]), linear_conv_kernel_dim=r.choice([3, 4]), head_dim=16)
+        c["rope_parameters"] = {"rope_type": "default", "rope_theta": 5e4, "partial_rotary_factor": r.choice([0.25, 0.5, 1.0])}
+    if "n_heads" in fields and "dim" in fields:  # DistilBERT
+        c.update(dim=hidden, n_layers=layers, n_heads=heads, hidden_dim=n["intermediate_size"], activation=r.choice(["gelu", "relu"]))
+    if "type_vocab_size" in fields or "sinusoidal_pos_embds" in fields or "local_attention" in fields:  # encoders
+        c.update(pad_token_id=1, max_position_embeddings=64)
+        for key, values in dict(type_vocab_size=(1, 2), layer_norm_eps=(1e-12, 1e-5), norm_eps=(1e-5, 1e-3), local_attention=(4, 7, 16), embedding_size=(hidden, 16),
+                                hidden_activation=("gelu", "silu"), hidden_act=("gelu", "relu", "gelu_new")).items():
+            if key in fields:
+                c[key] = r.choice(values)
+        if "local_attention" in fields and "rope_parameters" in c:
+            c["rope_parameters"] = {k: {"rope_type": "default", "rope_theta": r.choice([1e4, 300.0])} for k in ("full_attention", "sliding_attention")}
 
 
 def changed(r, config, known):
@@ -159,16 +204,23 @@ def settle(model, seed):
             values = torch.randn(p.shape, generator=generator) * (0.35 if p.dim() > 1 else 0.3)
             p.copy_(values + 1 if p.dim() == 1 and name.endswith("weight") and (p - 1).abs().max() < 1e-3 else values)
         for name, b in model.named_buffers():
-            if "e_score_correction_bias" in name:
+            if "e_score_correction_bias" in name or "expert_bias" in name:
                 b.copy_(torch.randn(b.shape, generator=generator) * 0.2)
+
+
+def encodes(kind):
+    return kind.__name__.endswith("Model") and "LMHead" not in kind.__name__
 
 
 def logits_of(kind, folder, tokens):
     model, told = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    # An encoder's pooler reads the last hidden states, and is not compared.
+    told = {k: [x for x in v if not (encodes(kind) and x.startswith("pooler."))] for k, v in told.items()}
     bad = {k: sorted(v) for k, v in told.items() if v and k in ("missing_keys", "mismatched_keys", "unexpected_keys", "error_msgs")}
     assert not bad, bad
     with torch.no_grad():
-        return model.eval()(tokens, use_cache=False).logits.to(torch.float32)
+        said = model.eval()(tokens, **({} if encodes(kind) else {"use_cache": False}))
+        return (said.last_hidden_state if encodes(kind) else said.logits).to(torch.float32)
 
 
 def make(r, architecture, folder, seed):
@@ -176,6 +228,8 @@ def make(r, architecture, folder, seed):
     kind = getattr(transformers, architecture)
     cls = kind.config_class
     config = drawn(r, cls)
+    if kind.__name__ == "Gemma3TextModel":
+        config["use_bidirectional_attention"] = True
     try:
         model = kind(cls(**json.loads(json.dumps(config)))).to(torch.float32).eval()
         settle(model, seed)
@@ -183,14 +237,16 @@ def make(r, architecture, folder, seed):
         path = folder / "config.json"
         known = set(cls.__dataclass_fields__) | set(cls.attribute_map)
         path.write_text(json.dumps(changed(r, json.loads(path.read_text()), known), indent=1))
-        tokens = torch.randint(0, model.config.vocab_size, (2, T), generator=torch.Generator().manual_seed(seed))
+        # Without the padding token, which some encoders look for.
+        tokens = torch.randint(2, model.config.vocab_size, (2, T), generator=torch.Generator().manual_seed(seed))
         logits = logits_of(kind, folder, tokens)
         assert torch.isfinite(logits).all() and logits.max() > logits.min()
     except Exception as refused:
         shutil.rmtree(folder, ignore_errors=True)
         return f"{type(refused).__name__}: {str(refused)[:100]}"
     (folder / "generation_config.json").unlink(missing_ok=True)
-    safetensors.torch.save_file({"tokens": tokens.to(torch.int32), "logits": logits.contiguous()}, folder / "expected.safetensors")
+    safetensors.torch.save_file({"tokens": tokens.to(torch.int32), "logits": logits.contiguous(),
+                                 **({"encodes": torch.ones(1)} if encodes(kind) else {})}, folder / "expected.safetensors")
     return None
 
 
@@ -204,7 +260,9 @@ def judge(program, folder, kinds, tell):
     for name, result in sorted(said.items()):
         config = json.loads((folder / name / "config.json").read_text())
         if "refused" in result:
-            named = [k for k in keys_in(config) if f'"{k}"' in result["refused"]]
+            # A key may be wrong by its absence: a default that does not fit the others.
+            known = getattr(getattr(transformers, kinds[name], None), "config_class", None)
+            named = [k for k in [*getattr(known, "__dataclass_fields__", ()), *keys_in(config)] if f'"{k}"' in result["refused"]]
             if not named or "config.json" not in result["refused"]:
                 wrong.append((name, "refused without naming a key: " + result["refused"]))
             else:
@@ -214,7 +272,7 @@ def judge(program, folder, kinds, tell):
             wrong.append((name, f"logits off by {result['off']:.2e} of the range"))
             continue
         expected = safetensors.torch.load_file(folder / name / "expected.safetensors")
-        if not hasattr(transformers, kinds[name]):
+        if not hasattr(transformers, kinds[name]) or config.get("model_type") in REMOTE:
             continue
         try:
             back = logits_of(getattr(transformers, kinds[name]), folder / name / "back", expected["tokens"].to(torch.int64))
@@ -238,21 +296,33 @@ def keys_in(config, inside=""):
             yield from keys_in(value, inside + key + ".")
 
 
+def record(path, folder, wrong):
+    """How many configurations of each family were exact, refused and wrong."""
+    bad = {name for name, _ in wrong}
+    counts = {}
+    for name, result in json.loads((folder / "judged.json").read_text()).items():
+        one = counts.setdefault(name.rsplit("_", 2)[0], {"exact": 0, "refused": 0, "wrong": 0})
+        one["wrong" if name in bad else "refused" if "refused" in result else "exact"] += 1
+    path.write_text(json.dumps({"transformers": transformers.__version__, "families": counts}, indent=1) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--count", type=int, default=54)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep")
+    parser.add_argument("--results")
     parser.add_argument("families", nargs="*")
     a = parser.parse_intermixed_args()
+    a.count = int(os.environ.get("LUMEN_CONFIGS", a.count))
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
     known = [(n, next((x for x in archs if hasattr(transformers, x)), archs[0])) for n, archs in families(HERE.parents[1] / "models")]
-    # Those that predict tokens: logits are compared.
-    chosen = [(n, x) for n, x in known if (not a.families or n in a.families) and n not in REMOTE and re.search("CausalLM|LMHead", x)]
+    # Those that predict tokens, whose logits are compared, and encoders.
+    chosen = [(n, x) for n, x in known if (not a.families or n in a.families) and n not in REMOTE and re.search("CausalLM|LMHead|Model$", x)]
     wrong = []
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(a.keep or temporary)
@@ -281,7 +351,10 @@ def main():
             else:
                 print(f"{family}: no configuration in 20 that transformers takes: " + "; ".join(k for k in refused if k.startswith(family + ":"))[:600])
                 wrong.append((family, "none drawn"))
-        wrong += judge(a.program, folder, kinds, f"drawn with seed {a.seed}")
+        drawn_wrong = judge(a.program, folder, kinds, f"drawn with seed {a.seed}")
+        wrong += drawn_wrong
+        if a.results:
+            record(pathlib.Path(a.results), folder, drawn_wrong)
     for name, what in wrong:
         print(f"{name}: {what}")
     if wrong:

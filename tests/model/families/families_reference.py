@@ -85,6 +85,9 @@ case("llama_longrope")(lambda: llama(max_position_embeddings=64, rope_parameters
 case("llama_longrope_short")(lambda: llama(max_position_embeddings=64, rope_parameters=rope(
     "longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.0, 3.0, 4.5], attention_factor=1.3,
     original_max_position_embeddings=32)))
+case("llama_longrope_one")(lambda: llama(max_position_embeddings=64, rope_parameters=rope(
+    "longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.0, 3.0, 4.5], factor=1.0,
+    original_max_position_embeddings=16)))
 case("llama_partial", config=own_rotary)(lambda: llama(head_dim=16, rope_parameters=rope("linear", factor=2.0, partial_rotary_factor=0.5)))
 case("olmo", (ATTENTION + "q_proj.weight", "model.layers.0.mlp.down_proj.weight", "model.embed_tokens.weight"))(
     lambda: t.OlmoForCausalLM(t.OlmoConfig(**{k: v for k, v in SMALL.items() if k != "rms_norm_eps"}, clip_qkv=1.5)))
@@ -428,6 +431,9 @@ case("qwen3_5", RECURRENT)(lambda: t.Qwen3_5ForCausalLM(t.Qwen3_5TextConfig(**DE
 case("qwen3_5_kinds", config=lambda c: {**c, "full_attention_interval": 4})(lambda: t.Qwen3_5ForCausalLM(t.Qwen3_5TextConfig(
     **{**DELTA, "num_hidden_layers": 3, "linear_num_value_heads": 2}, layer_types=["full_attention", "linear_attention", "linear_attention"],
     rope_parameters=rope("default", partial_rotary_factor=0.5))))
+case("qwen3_5_old_rotation", config=lambda c: {**{k: v for k, v in c.items() if k != "rope_parameters"}, "rope_theta": 1000.0, "rope_scaling": {
+    "rope_type": "default", "partial_rotary_factor": 0.5}})(lambda: t.Qwen3_5ForCausalLM(t.Qwen3_5TextConfig(
+        **{**DELTA, "num_hidden_layers": 1}, layer_types=["full_attention"], rope_parameters=rope("default", partial_rotary_factor=0.5))))
 case("qwen3_5_pictures")(lambda: seeing(t.Qwen3_5ForConditionalGeneration, t.Qwen3_5Config, {**DELTA, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]},
                                         {**VISION, "out_hidden_size": 32, "num_position_embeddings": 4}))
 DELTA_MOE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=16)

@@ -84,22 +84,24 @@ inline run::DeviceTensorRef tensor_of(const graph::Shape& shape, const std::vect
   return t;
 }
 
-// Logits [rows, length, vocab] of the beginnings of `rows` texts, the fixture's in turn.
+// Logits [rows, length, vocab] of the beginnings of `rows` texts, the fixture's in turn; or hidden states, with
+// `hidden`.
 inline std::vector<float> forward(const arch::Model& m, const infer::LoadedModel& loaded, const Expected& e,
-                                  int64_t rows, int64_t length) {
+                                  int64_t rows, int64_t length, const char* function = "forward") {
   run::CompileOptions options;
   options.assignments = stored_formats(m);
   options.symbols = {{"B", rows}, {"T", length}};
   options.exact = true;
-  const auto program = engine().compile(m.family->function("forward", m.config), options);
+  const auto program = engine().compile(m.family->function(function, m.config), options);
   std::vector<int32_t> ids;
   for (int64_t r = 0; r < rows; ++r) {
     const auto text = e.text(r % e.batch).first(static_cast<size_t>(length));
     ids.insert(ids.end(), text.begin(), text.end());
   }
   const auto tokens = tensor_of({rows, length}, ids);
+  const auto lengths = tensor_of({rows}, std::vector<int32_t>(static_cast<size_t>(rows), static_cast<int32_t>(length)));
   for (const std::string& name : program->input_names())
-    program->bind(name, name == "tokens" ? tokens : loaded.weights().at(name));
+    program->bind(name, name == "tokens" ? tokens : name == "lengths" ? lengths : loaded.weights().at(name));
   program->run();
   std::vector<float> logits(static_cast<size_t>(rows * length * e.vocab));
   program->result(arch::kResult)->download(logits.data(), static_cast<int64_t>(logits.size() * sizeof(float)));
