@@ -10,6 +10,7 @@ build=(
   llvm-22-dev liblld-22-dev clang-format-22
   libcli11-dev libeigen3-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev zlib1g-dev
   libsnappy-dev liblz4-dev libbrotli-dev liburing-dev libssl-dev libcpp-httplib-dev libcurl4-openssl-dev libedit-dev libncurses-dev
+  libjpeg62-turbo-dev libpng-dev libwebp-dev
   libjs-marked libjs-katex node-highlight.js
   python3 python3-venv dpkg-dev file
 )

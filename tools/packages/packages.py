@@ -20,7 +20,7 @@ OLDEST_GLIBC = "2.31"
 # Debian's packages with code that is inside the program; their licences go with it.
 INSIDE = ["libllvm22", "liblld-22", "libfmt-dev", "libxxhash-dev", "libssl-dev", "zlib1g-dev", "libzstd-dev", "liblz4-dev",
           "libbrotli-dev", "libsnappy-dev", "libpcre2-dev", "libutf8proc-dev", "liburing-dev", "libcpp-httplib-dev",
-          "libedit-dev", "libbsd-dev", "libmd-dev", "libncurses-dev",
+          "libedit-dev", "libbsd-dev", "libmd-dev", "libncurses-dev", "libjpeg62-turbo-dev", "libpng-dev", "libwebp-dev",
           "nlohmann-json3-dev", "libcli11-dev", "libtomlplusplus-dev", "libeigen3-dev", "libstdc++-12-dev",
           "libjs-marked", "libjs-katex", "node-highlight.js"]
 SUMMARY = "Trains, fine-tunes, quantizes and runs language models in any number format"
