@@ -17,6 +17,7 @@
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
+#include "cli/pictures/pictures.h"
 #include "cli/settings/bounds.h"
 #include "cli/settings/declare.h"
 #include "cli/terminal/line_input.h"
@@ -24,6 +25,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/generate/generate_many.h"
 #include "model/infer/session/forecast.h"
+#include "model/infer/tower/picture_prompt.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::cli {
@@ -31,6 +33,7 @@ namespace {
 
 struct RunFlags {
   std::string model, prompt, prompt_file, prompts;
+  std::vector<std::string> images;
   SamplingFlags sampling;
   AdapterFlags adapters;
   Mapping mapping;
@@ -42,15 +45,10 @@ struct RunFlags {
 };
 
 // Feeds a prompt and streams the continuation to stdout. False when Ctrl-C ended it.
-bool answer(model::infer::Generator& generator, const model::text::Tokenizer& tokenizer, const std::string& text,
-            bool markdown) {
-  model::text::EncodeOptions encode;
-  encode.add_special = generator.tokens().empty();
-  encode.parse_special = true;
+bool answer(model::infer::Generator& generator, std::span<const model::text::TokenId> prompt, bool markdown) {
   AnswerOutput output(markdown);
   const auto result = generator.answer(
-      tokenizer.encode(text, encode), false, [&](std::string_view piece) { output.put(piece); },
-      [] { return !interrupted().load(); });
+      prompt, false, [&](std::string_view piece) { output.put(piece); }, [] { return !interrupted().load(); });
   output.finish();
   put("\n");
   if (result.reason == model::infer::EndReason::context)
@@ -59,6 +57,10 @@ bool answer(model::infer::Generator& generator, const model::text::Tokenizer& to
                    result.read / std::max(result.read_seconds, 1e-9), result.made,
                    result.made / std::max(result.made_seconds, 1e-9), draft_text(result.drafted, result.accepted)));
   return result.reason != model::infer::EndReason::interrupted;
+}
+
+model::text::EncodeOptions prompt_options(const model::infer::Generator& generator) {
+  return {.add_special = generator.tokens().empty(), .parse_special = true};
 }
 
 // What standard input adds to the prompt of -p: all of it for "-", and else what a pipe or a file has after that
@@ -180,6 +182,8 @@ int generate_many(const model::infer::LoadedModel& loaded, const DraftChoice& dr
 int generate(const Shared& shared, RunFlags& flags) {
   add_standard_input(flags);
   const bool many = flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty();
+  if (!flags.images.empty() && (many || !flags.text_given))
+    throw usage_error("--image goes with the prompt of -p or --file, and not with many prompts");
   if (flags.json && !many) throw usage_error("--json goes with --prompts, --parallel or --sequences");
   const model::arch::LibraryRef library = shared.library();
   const model::arch::Model model = flags.mapping.read(shared, library, flags.model);
@@ -188,12 +192,16 @@ int generate(const Shared& shared, RunFlags& flags) {
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine(flags.explain);
   flags.sampling.invariance.choose(engine, &flags.sampling.session);
-  const model::infer::LoadedModel loaded(engine, model, adapters);
+  model::infer::LoadedModel loaded(engine, model, adapters);
+  std::optional<PictureReader> reader;
+  if (!flags.images.empty()) reader.emplace(library, flags.model, loaded, flags.sampling.session.exact);
   note_length(loaded, flags.sampling.session);
   catch_interrupts();
   if (!flags.prompt_file.empty()) flags.prompt += read_file(flags.prompt_file, 64 << 20);
   const DraftChoice draft(flags.draft, library, engine, model);
   if (many) return generate_many(loaded, draft, flags);
+  std::vector<model::infer::PictureRef> pictures;
+  for (const std::string& file : flags.images) pictures.push_back(reader->read(std::filesystem::path(file)));
   if (verbosity() == Verbosity::verbose)
     verbose("memory: " + draft.forecast(loaded, flags.sampling.session, flags.sampling.generate.draft).text());
   model::infer::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
@@ -201,7 +209,13 @@ int generate(const Shared& shared, RunFlags& flags) {
   bool whole = true;
   if (flags.text_given) {
     if (!flags.no_echo) put_text(flags.prompt);
-    whole = answer(generator, *model.tokenizer, flags.prompt, flags.markdown);
+    const auto options = prompt_options(generator);
+    const std::vector<model::text::TokenId> prompt =
+        reader ? encode_with_pictures(*model.tokenizer,
+                                      model::infer::marked(flags.prompt, reader->text(), std::ssize(pictures)), options,
+                                      reader->text(), pictures)
+               : model.tokenizer->encode(flags.prompt, options);
+    whole = answer(generator, prompt, flags.markdown);
   } else {
     LineInput input({.history = flags.history ? "run_history" : ""});
     if (input.terminal()) catch_interrupts(true);
@@ -213,7 +227,7 @@ int generate(const Shared& shared, RunFlags& flags) {
       if (status != LineInput::Status::line || line.empty()) break;
       any = true;
       input.remember(line);
-      whole = answer(generator, *model.tokenizer, line + "\n", flags.markdown);
+      whole = answer(generator, model.tokenizer->encode(line + "\n", prompt_options(generator)), flags.markdown);
       if (!whole && input.terminal()) {  // Ctrl-C ended the answer, not the program
         note("(stopped)");
         forget_interrupt();
@@ -235,6 +249,7 @@ void add_run(CLI::App& app, Command& command) {
   add_setting(*sub, "--model", flags->model);
   auto* prompt = add_setting(*sub, "--prompt", flags->prompt);
   auto* prompt_file = add_setting(*sub, "--file", flags->prompt_file);
+  add_setting(*sub, "--image", flags->images);
   add_setting(*sub, "--prompts", flags->prompts);
   add_setting(*sub, "--parallel", flags->parallel)
       ->check(whole(int64_t{1}, int64_t{model::infer::ManySession::kMostSequences}));
@@ -256,6 +271,7 @@ void add_run(CLI::App& app, Command& command) {
       "  lumen run model.gguf -p \"A list of three cities as JSON: \" --json-schema '{\"type\": \"array\", \"items\": "
       "{\"type\": \"string\"}}'\n"
       "  lumen run model.gguf -p \"Once\" --lora story-adapter --lookup\n"
+      "  lumen run Model-VL -p \"What is in this picture?\" --image photo.jpg\n"
       "  lumen run model.gguf --prompts questions.txt --parallel 16 --json > answers.jsonl\n"
       "  lumen chat -m model.gguf                      talk instead");
   add_shared_flags(*sub, command.shared);

@@ -150,6 +150,12 @@ constexpr Setting kRows[] = {
     Setting{"-f,--file", "run", "File with the prompt; it follows the text of -p"}
         .reading(Reads::file, "FILE")
         .as_variable("LUMEN_PROMPT_FILE"),
+    Setting{
+        "--image", "run",
+        "Picture for the prompt (JPEG, PNG, WebP or BMP); repeatable. The prompt's places for pictures take them in "
+        "order; without places they come before it"}
+        .reading(Reads::file, "FILE")
+        .one_each(),
     Setting{"--prompts", "run",
             "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}); several are continued at once"}
         .under("Many prompts")

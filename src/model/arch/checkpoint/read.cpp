@@ -21,6 +21,7 @@
 #include "model/arch/checkpoint/wrapped.h"
 #include "model/arch/family/config_file.h"
 #include "model/arch/family/gguf_rules.h"
+#include "model/arch/family/tower.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/arch/modules/modules.h"
 #include "model/arch/split_weights.h"
@@ -441,19 +442,29 @@ bool lacks_output(const Family& family, const graph::Config& config, const file:
   return output != parameters.end() && !file.find(output->hf);
 }
 
-StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& folder, bool later) {
-  const std::string config_path = (folder / "config.json").string();
+nlohmann::json config_of(const std::string& config_path) {
   nlohmann::json config = parse_json(read_file(config_path, 16 << 20), config_path);
   if (!config.is_object()) throw user_error("{}: not a JSON object", config_path);
+  return config;
+}
+
+// The first of "architectures", or "".
+std::string architecture_of(const nlohmann::json& config) {
+  const auto architectures = config.find("architectures");
+  if (architectures == config.end() || !architectures->is_array() || architectures->empty() ||
+      !architectures->front().is_string())
+    return "";
+  return architectures->front().get<std::string>();
+}
+
+StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& folder, bool later) {
+  const std::string config_path = (folder / "config.json").string();
+  nlohmann::json config = config_of(config_path);
   const auto word = [&](const nlohmann::json& object, const char* name) {
     const auto value = object.find(name);
     return value != object.end() && value->is_string() ? value->get<std::string>() : std::string();
   };
-  const auto architectures = config.find("architectures");
-  std::string architecture;
-  if (architectures != config.end() && architectures->is_array() && !architectures->empty() &&
-      architectures->front().is_string())
-    architecture = architectures->front().get<std::string>();
+  const std::string architecture = architecture_of(config);
   if (architecture.empty() && word(config, "model_type").empty())
     throw user_error("{}: neither \"architectures\" nor \"model_type\" says what model this is", config_path);
   StreamedModel out;
@@ -497,6 +508,24 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   return out;
 }
 
+// How pictures are prepared; processors of several kinds of input hold it in a member of theirs.
+constexpr const char* kPreparationFiles[] = {"preprocessor_config.json", "processor_config.json"};
+
+std::optional<Model> take_tower(const LibraryRef& library, const std::filesystem::path& folder) {
+  const std::string config_path = (folder / "config.json").string();
+  const nlohmann::json config = config_of(config_path);
+  Model model;
+  model.family = tower_of(*library, architecture_of(config));
+  if (!model.family) return std::nullopt;
+  model.name = fmt::format("pictures of {}", folder.filename().string());
+  model.config = read_hf_config(*model.family, config, config_path);
+  const auto file = tensors_of_tower(*model.family, file::open_tensors(folder, library->formats()), folder.string());
+  Taker(model.family, file, folder.string(), true).take_all(model, false);
+  for (const char* name : kPreparationFiles)
+    if (std::filesystem::exists(folder / name)) model.files[name] = read_file(folder / name, 1 << 20);
+  return model;
+}
+
 StreamedModel take_model(const LibraryRef& library, const std::filesystem::path& given, bool later) {
   const std::filesystem::path path = file::resolve_path(given);
   std::error_code failure;
@@ -524,6 +553,15 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
 
 Model read_model(const LibraryRef& library, const std::filesystem::path& path) {
   return take_model(library, path, false).model;
+}
+
+std::optional<Model> read_tower(const LibraryRef& library, const std::filesystem::path& given) {
+  const std::filesystem::path path = file::resolve_path(given);
+  std::error_code failure;
+  if (!std::filesystem::is_directory(path, failure) || std::filesystem::exists(path / "model.gguf", failure) ||
+      !std::filesystem::exists(path / "config.json", failure))
+    return std::nullopt;
+  return naming(path, [&] { return take_tower(library, path); });
 }
 
 StreamedModel stream_model(const LibraryRef& library, const std::filesystem::path& path) {

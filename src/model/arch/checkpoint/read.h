@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/model.h"
@@ -24,5 +25,10 @@ struct StreamedModel {
   WeightSource source;  // keeps the file open; not thread-safe
 };
 StreamedModel stream_model(const LibraryRef& library, const std::filesystem::path& path);
+
+// The tower that reads pictures for a model, as a model of its own, whose parameters it gives rows for: the part of a
+// Hugging Face folder that the text part leaves aside, where a family describes it. Its `files` say how pictures are
+// prepared. nullopt for other models.
+std::optional<Model> read_tower(const LibraryRef& library, const std::filesystem::path& path);
 
 }  // namespace lumen::model::arch

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/arch/family/tower.h"
 
 namespace lumen::model::arch {
 namespace {
@@ -65,9 +66,24 @@ std::shared_ptr<const file::TensorFile> tensors_inside(const Family& family,
     }
     tensors.push_back(std::move(named));
   }
-  if (aside > 0)
+  if (aside > 0 && !tower_of(family.library(), architecture))
     warn(fmt::format("{}: only the text part of {} is read; {} tensors of its other parts are skipped", folder,
                      architecture, aside));
+  return std::make_shared<const RenamedTensors>(std::move(file), std::move(tensors), folder);
+}
+
+std::shared_ptr<const file::TensorFile> tensors_of_tower(const Family& family,
+                                                         std::shared_ptr<const file::TensorFile> file,
+                                                         const std::string& folder) {
+  std::vector<file::StoredTensor> tensors;
+  for (const file::StoredTensor& t : file->tensors()) {
+    for (const auto& [theirs, ours] : family.prefixes()) {
+      if (!t.name.starts_with(theirs)) continue;
+      tensors.push_back(t);
+      tensors.back().name = ours + t.name.substr(theirs.size());
+      break;
+    }
+  }
   return std::make_shared<const RenamedTensors>(std::move(file), std::move(tensors), folder);
 }
 

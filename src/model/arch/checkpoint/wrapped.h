@@ -25,6 +25,11 @@ std::shared_ptr<const file::TensorFile> tensors_inside(const Family& family,
                                                        std::shared_ptr<const file::TensorFile> file,
                                                        const std::string& architecture, const std::string& folder);
 
+// The tensors of a tower (hf_prefix: those that begin with one of its prefixes), with its own names.
+std::shared_ptr<const file::TensorFile> tensors_of_tower(const Family& family,
+                                                         std::shared_ptr<const file::TensorFile> file,
+                                                         const std::string& folder);
+
 // Tensors of a model that was saved without its head: "layers.0.." for "model.layers.0..". Other files are returned as
 // they are.
 std::shared_ptr<const file::TensorFile> with_full_names(const Family& family, const graph::Config& config,

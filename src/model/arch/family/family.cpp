@@ -229,8 +229,9 @@ std::vector<const lang::ModelDecl*> Library::family_declarations() const {
   std::vector<const lang::ModelDecl*> found;
   for (const auto& file : files_) {
     for (const lang::ModelDecl& decl : file->models) {
+      // Towers are parts of models, too: they are found by the models that they belong to (tower.h).
       const bool is_part = std::any_of(decl.attributes.begin(), decl.attributes.end(),
-                                       [](const lang::Attribute& a) { return a.name == "part"; });
+                                       [](const lang::Attribute& a) { return a.name == "part" || a.name == "tower"; });
       if (!is_part && !graph::is_optimizer(decl)) found.push_back(&decl);
     }
   }

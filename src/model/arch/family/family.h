@@ -3,7 +3,7 @@
 // tests/model/arch/arch_test.cpp.
 //
 // May include: base, base/file, graph/elaborate, lang, model/file, number/library.
-// Offers: config_file.h, gguf_rules.h, pattern.h, source.h.
+// Offers: config_file.h, gguf_rules.h, pattern.h, source.h, tower.h.
 #pragma once
 
 #include <filesystem>

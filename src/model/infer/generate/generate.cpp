@@ -38,8 +38,21 @@ void Generator::make_room(size_t wanted) {
   size_t drop = (tokens_.size() - keep + 1) / 2;
   const size_t needed = tokens_.size() + wanted > context ? tokens_.size() + wanted - context : 0;
   drop = std::min(std::max(drop, needed), tokens_.size() - keep);
+  // Pictures go or stay as a whole.
+  const size_t begin = keep;
+  while (keep > 0 && keep < tokens_.size() && is_picture(tokens_[keep]) && is_picture(tokens_[keep - 1])) --keep;
+  drop += begin - keep;
+  while (drop > 0 && keep + drop < tokens_.size() && is_picture(tokens_[keep + drop - 1]) &&
+         is_picture(tokens_[keep + drop]))
+    ++drop;
   tokens_.erase(tokens_.begin() + keep, tokens_.begin() + keep + drop);
   session_.rewind(std::min<int64_t>(session_.position(), keep));
+}
+
+// Penalties count a prompt's text; rows of pictures have no words.
+void Generator::accept(std::span<const text::TokenId> prompt) {
+  for (const text::TokenId id : prompt)
+    if (!is_picture(id)) sampler_.accept(id);
 }
 
 // Removes rejected draft tokens.
@@ -71,7 +84,8 @@ LogitRow Generator::advance(text::TokenId id, int64_t wanted, Result* counts) {
   }
   settle();
   const auto room = std::min(session_.context() - static_cast<int64_t>(at) - 1, wanted);
-  if (!draft_ || room < 1) return feed({&id, 1});
+  // Drafts are made of text alone.
+  if (!draft_ || room < 1 || has_pictures(tokens_)) return feed({&id, 1});
   tokens_.push_back(id);
   std::vector<text::TokenId> proposed = draft_->propose(tokens_, std::min(options_.draft, room));
   // Without a proposal this is a normal step.
@@ -102,10 +116,10 @@ Generator::Result Generator::answer(std::span<const text::TokenId> prompt, bool 
     tokens_.resize(known);
     session_.rewind(known);
     sampler_.forget();
-    for (const text::TokenId id : prompt) sampler_.accept(id);
+    accept(prompt);
     prompt = prompt.subspan(known);
   } else {
-    for (const text::TokenId id : prompt) sampler_.accept(id);
+    accept(prompt);
   }
   if (options_.keep < 0 && tokens_.empty()) options_.keep = prompt.size();
   if (matcher_) matcher_->restart();

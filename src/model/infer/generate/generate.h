@@ -43,6 +43,7 @@ class Generator {
  private:
   LogitRow feed(std::span<const text::TokenId> tokens);
   LogitRow advance(text::TokenId id, int64_t wanted, Result* counts);
+  void accept(std::span<const text::TokenId> prompt);
   void settle();
   void make_room(size_t wanted);
 

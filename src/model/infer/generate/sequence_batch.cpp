@@ -161,7 +161,8 @@ void SequenceBatch::begin(Sequence& t) {
   const auto& never = t.order.generate.ignore_end ? forbidden_with_ends_ : forbidden_;
   sampling.forbidden.insert(sampling.forbidden.end(), never.begin(), never.end());
   t.sampler = std::make_unique<Sampler>(std::move(sampling));
-  for (const text::TokenId id : t.pending) t.sampler->accept(id);
+  for (const text::TokenId id : t.pending)
+    if (!is_picture(id)) t.sampler->accept(id);
   if (t.order.constraint) t.matcher = std::make_unique<GrammarMatcher>(t.order.constraint->states);
   const auto show = t.order.show ? t.order.show : Answer::Show([](std::string_view) {});
   t.answer = std::make_unique<Answer>(tokenizer_, t.order.generate, *t.sampler, t.order.constraint.get(),

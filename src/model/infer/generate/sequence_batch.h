@@ -37,6 +37,7 @@ struct ManyAnswer {
 struct SequenceOrder {
   std::vector<text::TokenId> prompt;  // at least one token
   int64_t set = 0;                    // one of the model's adapter sets
+  std::vector<PictureRef> pictures;   // those of the prompt, which are held until the sequence ends
   SamplerOptions sampling;            // ids outside of the tokenizer's vocabulary are never drawn
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;  // for generate.grammar; null: none

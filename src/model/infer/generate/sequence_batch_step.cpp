@@ -36,6 +36,7 @@ std::vector<std::vector<text::TokenId>> SequenceBatch::next_tokens(const std::ve
                              std::min(t.order.most, longest_) - length - 1});
     if (t.order.generate.predict >= 0) most = std::min(most, t.order.generate.predict - t.answer->made() - 1);
     if (most < 1 || (!draft_ && !t.expected)) continue;
+    if (!t.order.pictures.empty()) continue;  // drafts are made of text alone
     most = t.pace.next(most);
     const int64_t alone = session_.missing_pages(t.sequence, 1);
     while (most > 0 && session_.missing_pages(t.sequence, 1 + most) - alone > pages) --most;

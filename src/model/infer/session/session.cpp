@@ -13,6 +13,7 @@
 #include "model/infer/session/cache_format.h"
 #include "model/infer/session/finite.h"
 #include "model/infer/session/forecast.h"
+#include "model/infer/session/seen_rows.h"
 #include "model/infer/session/step_plan.h"
 #include "run/engine/compile/repeat.h"
 #include "run/engine/program/parameter_uploads.h"
@@ -103,6 +104,13 @@ void LoadedModel::hold_change(const std::string& name, const arch::WeightChange&
   if (!change.gain.empty()) hold(graph::low_rank_gain(name), arch::f32_weight(rows, change.gain));
 }
 
+void LoadedModel::read_pictures() {
+  for (const char* step : {"step_seeing", "step_many_seeing"})
+    if (!model_.family->has_function(step))
+      throw user_error("'{}': the family '{}' reads no pictures", model_.name, model_.family->name());
+  reads_pictures_ = true;
+}
+
 graph::Graph LoadedModel::function(const std::string& name) const {
   graph::Graph g = function_of(model_, name);
   const auto is_absent = [&](const auto& p) { return g.find_input(p.weight) < 0; };  // a function without logits
@@ -126,6 +134,16 @@ void check_tokens(const arch::Model& model, std::span<const text::TokenId> token
                   fmt::format("'{}': the input has token id {}, but the model's vocabulary has {} tokens", model.name,
                               id, vocabulary),
                   "the tokenizer was made for another model");
+  }
+}
+
+void check_tokens(const LoadedModel& loaded, std::span<const text::TokenId> tokens) {
+  if (!loaded.reads_pictures() || !has_pictures(tokens)) return check_tokens(loaded.model(), tokens);
+  for (const text::TokenId& id : tokens) {
+    if (!is_picture(id))
+      check_tokens(loaded.model(), {&id, 1});
+    else
+      LUMEN_CHECK(loaded.pictures().find(id), "token {} is of a picture that nobody holds", id);
   }
 }
 
@@ -238,6 +256,9 @@ void Session::bind(Width& width) {
     } else if (name == "rows" || name == Narrowing::kAsked || name == Narrowing::kScales) {
       tensor = std::make_shared<run::DeviceTensor>(engine.device(), type);
       (name == "rows" ? width.rows_in : name == Narrowing::kAsked ? width.asked_in : width.scales_in) = Handed(tensor);
+    } else if (name == kPictures || name == kSeen || name == kAt) {
+      tensor = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      width.seen_in[name] = Handed(tensor);
     } else if (name == "position") {
       tensor = position_in_;
     } else if (name == kCount) {
@@ -281,6 +302,13 @@ void Session::run(Width& width, std::span<const text::TokenId> tokens, const Ask
   // read, and `count` keeps the padding out of recurrent states.
   std::vector<int32_t> ids(width.tokens, 0);
   std::copy(tokens.begin(), tokens.end(), ids.begin());
+  if (loaded_.reads_pictures()) {
+    places_.shorten(position_);
+    places_.extend(loaded_.pictures(), tokens, positions_by_grid(loaded_.model()));
+    SeenRows seen(loaded_, width.tokens);
+    for (size_t i = 0; i < tokens.size(); ++i) ids[i] = seen.put(i, tokens[i], places_.at(position_ + i));
+    seen.hand_over(width.seen_in);
+  }
   width.tokens_in->upload(ids.data(), width.tokens_in->bytes());
   // The last row, or all rows; those of the padding repeat the last.
   std::vector<int32_t> rows(width.rows, tokens.size() - 1);
@@ -357,7 +385,7 @@ void Session::read_again() {
 // Appends tokens, in chunks if they are many. Returns the last step, which has the requested result.
 Session::Width& Session::read(std::span<const text::TokenId> tokens, const Asked& asked) {
   LUMEN_CHECK(!tokens.empty());
-  check_tokens(loaded_.model(), tokens);
+  check_tokens(loaded_, tokens);
   check_room(tokens.size());
   read_again();
   const bool is_prompt = tokens.size() > 1;
@@ -405,7 +433,7 @@ LogitRow Session::feed_row(std::span<const text::TokenId> tokens, const Asked& a
 // tokens.
 void Session::read_rows(std::span<const text::TokenId> tokens, const std::function<void(Width&, int64_t)>& see) {
   LUMEN_CHECK(!tokens.empty());
-  check_tokens(loaded_.model(), tokens);
+  check_tokens(loaded_, tokens);
   check_room(tokens.size());
   read_again();
   mark();  // some of these tokens may be drafts that are rejected

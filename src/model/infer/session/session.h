@@ -3,8 +3,8 @@
 // tests/model/infer/infer_test.cpp.
 //
 // May include: base, base/threads, graph/ir, graph/pass, graph/pipeline, graph/transform/by_text, model/arch,
-// model/arch/adapter, model/infer/narrowing, model/infer/recurrent, number/library, run/engine, run/engine/compile,
-// run/engine/program.
+// model/arch/adapter, model/infer/narrowing, model/infer/pictures, model/infer/recurrent, number/library, run/engine,
+// run/engine/compile, run/engine/program.
 // Offers: finite.h, forecast.h, session_many.h, step_plan.h.
 #pragma once
 
@@ -23,6 +23,7 @@
 #include "model/arch/adapter/adapter_sets.h"
 #include "model/arch/model.h"
 #include "model/infer/narrowing/further_rows.h"
+#include "model/infer/pictures/positions.h"
 #include "model/infer/recurrent/recurrent.h"
 #include "model/infer/session/handed.h"
 #include "model/infer/session/near_places.h"
@@ -53,6 +54,11 @@ class LoadedModel {
   int64_t sets() const { return identities_.size(); }  // number of adapter sets; each sequence uses one
   // A hash of a set's adapters and their scales; whole weights are part of the model's identity.
   const std::string& identity(int64_t set = 0) const { return identities_.at(set); }
+  // Sessions made from now on read pictures: tokens whose ids are those of rows in pictures(). Their steps are the
+  // family's `step_seeing` and `step_many_seeing`. Error if it has none.
+  void read_pictures();
+  bool reads_pictures() const { return reads_pictures_; }
+  PictureBook& pictures() const { return *pictures_; }
   // A function of the family, with the adapters applied.
   graph::Graph function(const std::string& name) const;
 
@@ -67,6 +73,8 @@ class LoadedModel {
   std::vector<graph::LowRank> adapted_;
   std::vector<std::string> identities_;  // by set
   std::vector<graph::TextLowRank> adapted_by_text_;
+  bool reads_pictures_ = false;
+  std::unique_ptr<PictureBook> pictures_ = std::make_unique<PictureBook>();
 };
 
 // Whether rows of logits are reduced on the device (narrowing.h): `apart`: if the device is not the host and the
@@ -102,8 +110,13 @@ run::CompileOptions step_options(const LoadedModel& loaded, const graph::Graph& 
 // The format of a state of the step with this name; null: f32.
 FormatRef cache_format_of(std::string_view state, const SessionOptions& session);
 
+// Numbers of a picture's row for this model: its embedding, and what is added to the outputs of the first layers.
+int64_t picture_width(const arch::Model& model);
+
 // Error if an id is not below the model's vocabulary.
 void check_tokens(const arch::Model& model, std::span<const text::TokenId> tokens);
+// The same where rows of pictures are tokens as well.
+void check_tokens(const LoadedModel& loaded, std::span<const text::TokenId> tokens);
 
 // Fills in defaults. Error if the options do not fit the model.
 SessionOptions session_options(const arch::Model& model, SessionOptions given);
@@ -160,6 +173,7 @@ class Session {
     std::shared_ptr<run::Program> program;
     run::DeviceTensorRef tokens_in;
     Handed rows_in, asked_in, scales_in;
+    std::map<std::string, Handed> seen_in;
     std::shared_ptr<run::Program> sum;  // sums the logits; compiled on first use
   };
   void read_again();
@@ -190,7 +204,8 @@ class Session {
   int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<float> logits_;
   std::vector<text::TokenId> tokens_;
-  int64_t position_ = 0;  // number of tokens in the caches: all of them, except after some rewinds
+  PicturePositions places_;  // of the tokens in the caches, where pictures are read
+  int64_t position_ = 0;     // number of tokens in the caches: all of them, except after some rewinds
 };
 
 }  // namespace lumen::model::infer

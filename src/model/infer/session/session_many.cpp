@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 #include "model/infer/session/forecast.h"
+#include "model/infer/session/seen_rows.h"
 
 namespace lumen::model::infer {
 ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits)
@@ -92,6 +93,8 @@ int64_t ManySession::share(int from, int to, int64_t count) {
     target.tables[c].forget(caches_[c].pool, count);
   }
   target.tokens.assign(source.tokens.begin(), source.tokens.begin() + count);
+  target.places = source.places;
+  target.places.shorten(count);
   return count;
 }
 
@@ -279,6 +282,10 @@ void ManySession::append_pages(int number, std::span<const text::TokenId> tokens
       at += part;
     });
   }
+  if (loaded_.reads_pictures()) {
+    t.places.shorten(now);
+    t.places.extend(loaded_.pictures(), tokens, positions_by_grid(loaded_.model()));
+  }
   t.tokens.insert(t.tokens.end(), tokens.begin(), tokens.end());
   t.computed = std::ssize(t.tokens);
 }
@@ -387,6 +394,15 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   const size_t entries = plan_.symbols.at("K");
   std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0), sets(p.shape.sequences, 0);
   std::vector<int32_t> counts(p.shape.sequences, 0), slots(p.shape.sequences, -1);
+  std::optional<SeenRows> seen;
+  if (loaded_.reads_pictures()) {
+    seen.emplace(loaded_, std::ssize(ids));
+    for (const Part& part : parts) {
+      Sequence& t = sequence(part.sequence);
+      t.places.shorten(std::ssize(t.tokens));
+      t.places.extend(loaded_.pictures(), part.tokens, positions_by_grid(loaded_.model()));
+    }
+  }
   for (size_t i = 0; i < lines.size(); ++i) {
     const int32_t start = lines[i].start;
     counts[i] = lines[i].tokens.size();
@@ -396,6 +412,9 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
       const size_t real = std::min(t, lines[i].tokens.size() - 1);
       ids[i * wide + t] = lines[i].tokens[real];
       at[i * wide + t] = start + real;
+      if (seen)
+        ids[i * wide + t] =
+            seen->put(i * wide + t, lines[i].tokens[real], sequence(lines[i].sequence).places.at(start + real));
     }
     if (!shape.all && shape.out == 0) rows[i] = i * wide + lines[i].tokens.size() - 1;
   }
@@ -430,6 +449,7 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
     put(caches_[c].places, places);
     put(caches_[c].pages, pages);
   }
+  if (seen) seen->hand_over(p.in);
   put("tokens", ids);
   put("positions", at);
   put("rows", rows);

@@ -135,6 +135,7 @@ class ManySession {
     bool is_open = false;
     int64_t set = 0;
     std::vector<text::TokenId> tokens;
+    PicturePositions places;        // of the tokens in the caches, where pictures are read
     std::vector<PageTable> tables;  // by cache
     // Number of tokens in the caches: all, but after a rewind of recurrent states by settle().
     int64_t computed = 0;

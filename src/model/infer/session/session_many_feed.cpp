@@ -63,7 +63,7 @@ void ManySession::check(std::span<const Part> parts) const {
   for (size_t p = 0; p < parts.size(); ++p) {
     LUMEN_CHECK(sequences_.at(parts[p].sequence).is_open, "no sequence {}", parts[p].sequence);
     LUMEN_CHECK(!parts[p].tokens.empty());
-    check_tokens(loaded_.model(), parts[p].tokens);
+    check_tokens(loaded_, parts[p].tokens);
     for (size_t before = 0; before < p; ++before)
       LUMEN_CHECK(parts[before].sequence != parts[p].sequence, "sequence {} is given twice", parts[p].sequence);
     const auto count = std::ssize(parts[p].tokens);

@@ -130,14 +130,14 @@ StepPlan plan_of_step(const LoadedModel& loaded, const SessionOptions& options) 
   StepPlan plan;
   plan.symbols = {{"B", 1}, {"S", options.context}};
   const int64_t window = window_of(loaded.model());
-  if (window > 0) {
+  if (window > 0 && !loaded.reads_pictures()) {
     const int64_t places = NearPlaces(window, widest_step(options)).size();
     if (places < options.context && use_near(loaded, functions, "step_near", window, plan)) {
       plan.symbols["W"] = places;
       return with_counted_layers(loaded, std::move(plan), false, options.stepwise);
     }
   }
-  plan.graph = loaded.function("step");
+  plan.graph = loaded.function(loaded.reads_pictures() ? "step_seeing" : "step");
   return with_counted_layers(loaded, std::move(plan), false, options.stepwise);
 }
 
@@ -152,7 +152,7 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
   // A power of two, so that few lengths need kernels of their own.
   plan.symbols["K"] = std::bit_ceil(static_cast<uint64_t>(pages_of(limits.longest)));
   const int64_t window = window_of(model);
-  if (window > 0) {
+  if (window > 0 && !loaded.reads_pictures()) {
     // Pages of the window of each sequence, partly filled pages at its ends, and the pages of a prompt's chunk.
     const int64_t pages = (limits.sequences + limits.kept) * (pages_of(window - 1 + limits.drafted) + 2) +
                           pages_of(std::max(widest_step(options), limits.fixed)) + 1;
@@ -161,7 +161,7 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
       return with_counted_layers(loaded, std::move(plan), true, options.stepwise);
     }
   }
-  plan.graph = functions("step_many");
+  plan.graph = functions(loaded.reads_pictures() ? "step_many_seeing" : "step_many");
   return with_counted_layers(loaded, std::move(plan), true, options.stepwise);
 }
 
