@@ -106,6 +106,10 @@ std::vector<Family::Inside> insides_of(const lang::ModelDecl& decl) {
   return out;
 }
 
+bool has_attribute(const lang::ModelDecl& decl, std::string_view name) {
+  return std::ranges::any_of(decl.attributes, [&](const lang::Attribute& a) { return a.name == name; });
+}
+
 std::string recipe_name(std::string_view path) {
   return lower(std::filesystem::path(std::string(path)).stem().string());
 }
@@ -225,14 +229,12 @@ graph::Scope Library::scope() const {
   return scope;
 }
 
-std::vector<const lang::ModelDecl*> Library::family_declarations() const {
+std::vector<const lang::ModelDecl*> Library::family_declarations(bool towers) const {
   std::vector<const lang::ModelDecl*> found;
   for (const auto& file : files_) {
     for (const lang::ModelDecl& decl : file->models) {
-      // Towers are parts of models, too: they are found by the models that they belong to (tower.h).
-      const bool is_part = std::any_of(decl.attributes.begin(), decl.attributes.end(),
-                                       [](const lang::Attribute& a) { return a.name == "part" || a.name == "tower"; });
-      if (!is_part && !graph::is_optimizer(decl)) found.push_back(&decl);
+      const auto is = [&](std::string_view attribute) { return has_attribute(decl, attribute); };
+      if (!is("part") && !graph::is_optimizer(decl) && is("tower") == towers) found.push_back(&decl);
     }
   }
   return found;
@@ -251,9 +253,9 @@ std::vector<std::string> Library::family_names() const {
 }
 
 FamilyRef Library::family(const std::string& name) const {
-  for (const lang::ModelDecl* decl : family_declarations()) {
-    if (decl->name == name) return built(*decl);
-  }
+  for (const bool towers : {false, true})
+    for (const lang::ModelDecl* decl : family_declarations(towers))
+      if (decl->name == name) return built(*decl);
   throw Error(Exit::user, fmt::format("no model family is called '{}'", name),
               fmt::format("known families: {}", join(family_names())));
 }

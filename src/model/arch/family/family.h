@@ -68,7 +68,7 @@ class Library : public std::enable_shared_from_this<Library> {
   std::vector<std::string> recipe_names() const;
 
  private:
-  std::vector<const lang::ModelDecl*> family_declarations() const;
+  std::vector<const lang::ModelDecl*> family_declarations(bool towers = false) const;  // towers are parts: tower.h
   std::vector<FamilyRef> families() const;
   FamilyRef built(const lang::ModelDecl& decl) const;
   FormatLibrary formats_;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "model/arch/checkpoint/pairs.h"
 #include "model/infer/recorded/recorded.h"
@@ -195,8 +196,7 @@ std::vector<float> own_columns(const std::vector<float>& theirs, int64_t rows, i
   out.reserve(rows * width);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
-      const int64_t at = p.hf_of > 0 && !p.hf_rows.empty() ? c / p.hf_count * p.hf_of + p.hf_from + c % p.hf_count
-                                                           : p.hf_part * width + c;
+      const int64_t at = p.hf_rows.empty() ? p.hf_part * width + c : p.row_of_whole(c, width);
       if (at >= all) return {};
       out.push_back(theirs[r * all + at]);
     }
