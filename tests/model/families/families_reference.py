@@ -577,6 +577,10 @@ case("jamba", ("model.layers.1.self_attn.q_proj.weight", "model.layers.1.feed_fo
     lambda: t.JambaForCausalLM(t.JambaConfig(**{**JAMBA, "num_hidden_layers": 3}, attn_layer_period=3, attn_layer_offset=1)))
 case("glm4v", config=lambda c: {**c, "text_config": {**c["text_config"], "head_dim": 8}})(lambda: seeing(t.Glm4vForConditionalGeneration, t.Glm4vConfig, {**SMALL, "rope_parameters": rope("default", partial_rotary_factor=0.5, mrope_section=[1, 1, 0])},
                              {**VISION, "out_hidden_size": 32}))
+case("glm4v_moe")(lambda: seeing(t.Glm4vMoeForConditionalGeneration, t.Glm4vMoeConfig,
+                                 {**SMALL, "head_dim": 12, "attention_bias": True, "n_routed_experts": 4, "moe_intermediate_size": 12, "num_experts_per_tok": 2, "n_shared_experts": 1,
+                                  "routed_scaling_factor": 1.3, "first_k_dense_replace": 1, "rope_parameters": rope("default", partial_rotary_factor=0.5, mrope_section=[1, 1, 1])},
+                                 {**VISION, "out_hidden_size": 32}))
 
 
 def settle(model):
